@@ -1,0 +1,88 @@
+# `make help` lists the targets. Everything runs in .venv, which make creates by itself.
+
+PYTHON ?= python3
+PY = .venv/bin/python
+STAMP = .venv/.installed
+
+# Spark's workers use the interpreter of .venv, and a Spark installed elsewhere stays out of it.
+export PYSPARK_PYTHON := $(CURDIR)/$(PY)
+unexport SPARK_HOME PYTHONPATH
+
+.DEFAULT_GOAL := help
+.PHONY: help venv demo flights test bench bench-quick lint format proto clean check-python check-java
+
+help: ## Show this list
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1|\2/p' Makefile | while IFS='|' read -r target text; do \
+		printf '  make %-12s %s\n' "$$target" "$$text"; \
+	done
+
+venv: $(STAMP) ## Create .venv with the package (editable) and everything to develop it
+
+demo: check-java $(STAMP) ## Bank transfers through the log: what each isolation level shows
+	$(PY) examples/bank.py
+
+flights: check-java $(STAMP) ## A larger example, on the flights out of New York City in 2013
+	$(PY) examples/flights.py
+
+test: check-java $(STAMP) ## Run all tests
+	$(PY) -m pytest
+
+bench: check-java $(STAMP) ## Measure speed and memory, and print the table
+	$(PY) -m benchmarks
+
+bench-quick: check-java $(STAMP) ## Run every benchmark on little data, to see that it works
+	$(PY) -m benchmarks --quick
+
+lint: $(STAMP) ## Check style, formatting and types
+	$(PY) -m ruff check .
+	$(PY) -m ruff format --check .
+	$(PY) -m mypy
+
+format: $(STAMP) ## Fix style and formatting where that is safe
+	$(PY) -m ruff check --fix .
+	$(PY) -m ruff format .
+
+# The include path is mapped so that the modules land in the package with the right imports.
+proto: $(STAMP) ## Generate the protobuf code again
+	$(PY) -m grpc_tools.protoc -Itxn_source/_generated=proto --python_out=. --grpc_python_out=. --pyi_out=. \
+		txn_source/_generated/txnlog/v1/metadata_service.proto
+
+clean: ## Remove .venv and everything else that was made here
+	rm -rf .venv build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis spark-warehouse metastore_db derby.log
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# The stamp is written last, so that an interrupted installation is repeated. An unsuitable interpreter is found
+# before anything is made.
+$(STAMP): pyproject.toml
+	@$(MAKE) --no-print-directory check-python
+	@echo 'Installing into .venv (a minute or two the first time) ...'
+	@$(PYTHON) -m venv .venv
+	@$(PY) -m pip install --quiet --disable-pip-version-check --editable '.[dev,demo]'
+	@touch $(STAMP)
+
+check-python:
+	@command -v $(PYTHON) >/dev/null || { \
+		echo 'Python 3.11 or newer is needed, and there is no $(PYTHON).' >&2; \
+		echo '  Debian, Ubuntu:  apt-get install python3 python3-venv' >&2; \
+		echo '  macOS:           brew install python@3.12' >&2; exit 1; }
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+		echo "Python 3.11 or newer is needed, and $(PYTHON) is $$($(PYTHON) --version 2>&1)." >&2; \
+		echo 'Name another one:  make PYTHON=python3.12' >&2; exit 1; }
+	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || { \
+		echo '$(PYTHON) cannot create virtual environments.' >&2; \
+		echo '  Debian, Ubuntu:  apt-get install python3-venv' >&2; exit 1; }
+
+# Spark takes the Java of JAVA_HOME if that is set and else the one on PATH, so this looks at the same one.
+check-java:
+	@java="$${JAVA_HOME:+$$JAVA_HOME/bin/}java"; \
+	version=$$("$$java" -version 2>&1 | sed -n 's/.*version "\([0-9]*\).*/\1/p'); \
+	if [ "$${version:-0}" -lt 17 ]; then \
+		if [ -n "$$version" ]; then found="$$java is older"; \
+		else found="$$java cannot be run"; fi; \
+		echo "Spark needs Java 17 or newer, and $$found." >&2; \
+		echo '  Debian, Ubuntu:  apt-get install openjdk-17-jdk-headless' >&2; \
+		echo '  macOS:           brew install openjdk@17' >&2; \
+		echo '                   export JAVA_HOME="$$(brew --prefix openjdk@17)"' >&2; \
+		[ -z "$$JAVA_HOME" ] || echo "JAVA_HOME is $$JAVA_HOME: point it to the new one, or unset it." >&2; \
+		exit 1; \
+	fi

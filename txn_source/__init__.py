@@ -1,0 +1,86 @@
+"""txnlog: a transactional log that Spark reads directly, at the isolation level that each reader chooses.
+
+``connect`` opens a log; everything else hangs on what it returns. Spark finds the format ``txnlog`` by itself.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from txn_source.model.errors import (
+    DataLossError,
+    InternalError,
+    InvalidArgumentError,
+    LogNotFoundError,
+    LogVersionError,
+    OutOfRangeError,
+    ProducerFencedError,
+    SchemaMismatchError,
+    SegmentUnreadableError,
+    StorageWriteError,
+    TopicExistsError,
+    TopicNotFoundError,
+    TransactionEndedError,
+    TransactionNotFoundError,
+    TransactionTimedOutError,
+    TxnLogError,
+    UnavailableError,
+)
+from txn_source.model.isolation import IsolationLevel
+from txn_source.model.position import MessageId, Position
+from txn_source.model.read_priority import ReadPriority
+from txn_source.model.transaction import TxnId
+
+if TYPE_CHECKING:
+    from txn_source.client.log import Log, connect
+    from txn_source.client.producer import Batching, Producer
+    from txn_source.client.transaction import Transaction
+
+__version__ = "0.1.0"
+
+_LAZY = {
+    "Batching": "txn_source.client.producer",
+    "Log": "txn_source.client.log",
+    "Producer": "txn_source.client.producer",
+    "Transaction": "txn_source.client.transaction",
+    "connect": "txn_source.client.log",
+}
+"""Loaded when first used: Spark imports this package in processes that only need an error or a name."""
+
+__all__ = [
+    "Batching",
+    "DataLossError",
+    "InternalError",
+    "InvalidArgumentError",
+    "IsolationLevel",
+    "Log",
+    "LogNotFoundError",
+    "LogVersionError",
+    "MessageId",
+    "OutOfRangeError",
+    "Position",
+    "Producer",
+    "ProducerFencedError",
+    "ReadPriority",
+    "SchemaMismatchError",
+    "SegmentUnreadableError",
+    "StorageWriteError",
+    "TopicExistsError",
+    "TopicNotFoundError",
+    "Transaction",
+    "TransactionEndedError",
+    "TransactionNotFoundError",
+    "TransactionTimedOutError",
+    "TxnId",
+    "TxnLogError",
+    "UnavailableError",
+    "connect",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _LAZY:
+        from importlib import import_module
+
+        return getattr(import_module(_LAZY[name]), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,0 +1,470 @@
+from google.protobuf.internal import containers as _containers
+from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
+from google.protobuf import descriptor as _descriptor
+from google.protobuf import message as _message
+from collections.abc import Iterable as _Iterable, Mapping as _Mapping
+from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
+
+DESCRIPTOR: _descriptor.FileDescriptor
+
+class TransactionState(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    TRANSACTION_STATE_UNSPECIFIED: _ClassVar[TransactionState]
+    TRANSACTION_STATE_OPEN: _ClassVar[TransactionState]
+    TRANSACTION_STATE_COMMITTED: _ClassVar[TransactionState]
+    TRANSACTION_STATE_ABORTED: _ClassVar[TransactionState]
+TRANSACTION_STATE_UNSPECIFIED: TransactionState
+TRANSACTION_STATE_OPEN: TransactionState
+TRANSACTION_STATE_COMMITTED: TransactionState
+TRANSACTION_STATE_ABORTED: TransactionState
+
+class GetLogRequest(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class GetLogResponse(_message.Message):
+    __slots__ = ("log_id", "format_version", "storage_uri")
+    LOG_ID_FIELD_NUMBER: _ClassVar[int]
+    FORMAT_VERSION_FIELD_NUMBER: _ClassVar[int]
+    STORAGE_URI_FIELD_NUMBER: _ClassVar[int]
+    log_id: str
+    format_version: int
+    storage_uri: str
+    def __init__(self, log_id: _Optional[str] = ..., format_version: _Optional[int] = ..., storage_uri: _Optional[str] = ...) -> None: ...
+
+class TopicPolicies(_message.Message):
+    __slots__ = ("ledger_max_entries", "ledger_max_bytes", "ledger_max_age_ms")
+    LEDGER_MAX_ENTRIES_FIELD_NUMBER: _ClassVar[int]
+    LEDGER_MAX_BYTES_FIELD_NUMBER: _ClassVar[int]
+    LEDGER_MAX_AGE_MS_FIELD_NUMBER: _ClassVar[int]
+    ledger_max_entries: int
+    ledger_max_bytes: int
+    ledger_max_age_ms: int
+    def __init__(self, ledger_max_entries: _Optional[int] = ..., ledger_max_bytes: _Optional[int] = ..., ledger_max_age_ms: _Optional[int] = ...) -> None: ...
+
+class Topic(_message.Message):
+    __slots__ = ("topic_id", "name", "schema", "policies", "created_at_ms")
+    TOPIC_ID_FIELD_NUMBER: _ClassVar[int]
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    SCHEMA_FIELD_NUMBER: _ClassVar[int]
+    POLICIES_FIELD_NUMBER: _ClassVar[int]
+    CREATED_AT_MS_FIELD_NUMBER: _ClassVar[int]
+    topic_id: int
+    name: str
+    schema: bytes
+    policies: TopicPolicies
+    created_at_ms: int
+    def __init__(self, topic_id: _Optional[int] = ..., name: _Optional[str] = ..., schema: _Optional[bytes] = ..., policies: _Optional[_Union[TopicPolicies, _Mapping]] = ..., created_at_ms: _Optional[int] = ...) -> None: ...
+
+class Partition(_message.Message):
+    __slots__ = ("partition_id", "index", "log_start", "last_stable", "high_watermark", "log_end", "messages", "bytes")
+    PARTITION_ID_FIELD_NUMBER: _ClassVar[int]
+    INDEX_FIELD_NUMBER: _ClassVar[int]
+    LOG_START_FIELD_NUMBER: _ClassVar[int]
+    LAST_STABLE_FIELD_NUMBER: _ClassVar[int]
+    HIGH_WATERMARK_FIELD_NUMBER: _ClassVar[int]
+    LOG_END_FIELD_NUMBER: _ClassVar[int]
+    MESSAGES_FIELD_NUMBER: _ClassVar[int]
+    BYTES_FIELD_NUMBER: _ClassVar[int]
+    partition_id: int
+    index: int
+    log_start: int
+    last_stable: int
+    high_watermark: int
+    log_end: int
+    messages: int
+    bytes: int
+    def __init__(self, partition_id: _Optional[int] = ..., index: _Optional[int] = ..., log_start: _Optional[int] = ..., last_stable: _Optional[int] = ..., high_watermark: _Optional[int] = ..., log_end: _Optional[int] = ..., messages: _Optional[int] = ..., bytes: _Optional[int] = ...) -> None: ...
+
+class CreateTopicRequest(_message.Message):
+    __slots__ = ("request_id", "name", "partitions", "schema", "policies")
+    REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    PARTITIONS_FIELD_NUMBER: _ClassVar[int]
+    SCHEMA_FIELD_NUMBER: _ClassVar[int]
+    POLICIES_FIELD_NUMBER: _ClassVar[int]
+    request_id: str
+    name: str
+    partitions: int
+    schema: bytes
+    policies: TopicPolicies
+    def __init__(self, request_id: _Optional[str] = ..., name: _Optional[str] = ..., partitions: _Optional[int] = ..., schema: _Optional[bytes] = ..., policies: _Optional[_Union[TopicPolicies, _Mapping]] = ...) -> None: ...
+
+class CreateTopicResponse(_message.Message):
+    __slots__ = ("topic",)
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    topic: Topic
+    def __init__(self, topic: _Optional[_Union[Topic, _Mapping]] = ...) -> None: ...
+
+class ListTopicsRequest(_message.Message):
+    __slots__ = ("namespace",)
+    NAMESPACE_FIELD_NUMBER: _ClassVar[int]
+    namespace: str
+    def __init__(self, namespace: _Optional[str] = ...) -> None: ...
+
+class ListTopicsResponse(_message.Message):
+    __slots__ = ("names",)
+    NAMES_FIELD_NUMBER: _ClassVar[int]
+    names: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, names: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class DeleteTopicRequest(_message.Message):
+    __slots__ = ("request_id", "name")
+    REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    request_id: str
+    name: str
+    def __init__(self, request_id: _Optional[str] = ..., name: _Optional[str] = ...) -> None: ...
+
+class DeleteTopicResponse(_message.Message):
+    __slots__ = ("topic_id",)
+    TOPIC_ID_FIELD_NUMBER: _ClassVar[int]
+    topic_id: int
+    def __init__(self, topic_id: _Optional[int] = ...) -> None: ...
+
+class RollLedgerRequest(_message.Message):
+    __slots__ = ("request_id", "name", "partition")
+    REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    PARTITION_FIELD_NUMBER: _ClassVar[int]
+    request_id: str
+    name: str
+    partition: int
+    def __init__(self, request_id: _Optional[str] = ..., name: _Optional[str] = ..., partition: _Optional[int] = ...) -> None: ...
+
+class RollLedgerResponse(_message.Message):
+    __slots__ = ("closed_ledger_ids",)
+    CLOSED_LEDGER_IDS_FIELD_NUMBER: _ClassVar[int]
+    closed_ledger_ids: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, closed_ledger_ids: _Optional[_Iterable[int]] = ...) -> None: ...
+
+class OpenProducerRequest(_message.Message):
+    __slots__ = ("request_id", "topic", "transactional_id", "producer_name")
+    REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    TRANSACTIONAL_ID_FIELD_NUMBER: _ClassVar[int]
+    PRODUCER_NAME_FIELD_NUMBER: _ClassVar[int]
+    request_id: str
+    topic: str
+    transactional_id: str
+    producer_name: str
+    def __init__(self, request_id: _Optional[str] = ..., topic: _Optional[str] = ..., transactional_id: _Optional[str] = ..., producer_name: _Optional[str] = ...) -> None: ...
+
+class OpenProducerResponse(_message.Message):
+    __slots__ = ("producer_id", "epoch", "producer_name", "topic", "partitions")
+    PRODUCER_ID_FIELD_NUMBER: _ClassVar[int]
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
+    PRODUCER_NAME_FIELD_NUMBER: _ClassVar[int]
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    PARTITIONS_FIELD_NUMBER: _ClassVar[int]
+    producer_id: int
+    epoch: int
+    producer_name: str
+    topic: Topic
+    partitions: _containers.RepeatedCompositeFieldContainer[Partition]
+    def __init__(self, producer_id: _Optional[int] = ..., epoch: _Optional[int] = ..., producer_name: _Optional[str] = ..., topic: _Optional[_Union[Topic, _Mapping]] = ..., partitions: _Optional[_Iterable[_Union[Partition, _Mapping]]] = ...) -> None: ...
+
+class NewEntry(_message.Message):
+    __slots__ = ("partition_id", "base_sequence", "messages", "segment", "offset", "length", "crc32c")
+    PARTITION_ID_FIELD_NUMBER: _ClassVar[int]
+    BASE_SEQUENCE_FIELD_NUMBER: _ClassVar[int]
+    MESSAGES_FIELD_NUMBER: _ClassVar[int]
+    SEGMENT_FIELD_NUMBER: _ClassVar[int]
+    OFFSET_FIELD_NUMBER: _ClassVar[int]
+    LENGTH_FIELD_NUMBER: _ClassVar[int]
+    CRC32C_FIELD_NUMBER: _ClassVar[int]
+    partition_id: int
+    base_sequence: int
+    messages: int
+    segment: str
+    offset: int
+    length: int
+    crc32c: int
+    def __init__(self, partition_id: _Optional[int] = ..., base_sequence: _Optional[int] = ..., messages: _Optional[int] = ..., segment: _Optional[str] = ..., offset: _Optional[int] = ..., length: _Optional[int] = ..., crc32c: _Optional[int] = ...) -> None: ...
+
+class AppendRequest(_message.Message):
+    __slots__ = ("producer_id", "epoch", "txn", "entries")
+    PRODUCER_ID_FIELD_NUMBER: _ClassVar[int]
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
+    TXN_FIELD_NUMBER: _ClassVar[int]
+    ENTRIES_FIELD_NUMBER: _ClassVar[int]
+    producer_id: int
+    epoch: int
+    txn: TxnId
+    entries: _containers.RepeatedCompositeFieldContainer[NewEntry]
+    def __init__(self, producer_id: _Optional[int] = ..., epoch: _Optional[int] = ..., txn: _Optional[_Union[TxnId, _Mapping]] = ..., entries: _Optional[_Iterable[_Union[NewEntry, _Mapping]]] = ...) -> None: ...
+
+class AppendResponse(_message.Message):
+    __slots__ = ("positions",)
+    POSITIONS_FIELD_NUMBER: _ClassVar[int]
+    positions: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, positions: _Optional[_Iterable[int]] = ...) -> None: ...
+
+class TxnId(_message.Message):
+    __slots__ = ("most_sig_bits", "least_sig_bits")
+    MOST_SIG_BITS_FIELD_NUMBER: _ClassVar[int]
+    LEAST_SIG_BITS_FIELD_NUMBER: _ClassVar[int]
+    most_sig_bits: int
+    least_sig_bits: int
+    def __init__(self, most_sig_bits: _Optional[int] = ..., least_sig_bits: _Optional[int] = ...) -> None: ...
+
+class TransactionPartition(_message.Message):
+    __slots__ = ("topic", "partition", "first_position", "marker_position", "messages", "bytes", "held_back_messages", "held_back_bytes")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    PARTITION_FIELD_NUMBER: _ClassVar[int]
+    FIRST_POSITION_FIELD_NUMBER: _ClassVar[int]
+    MARKER_POSITION_FIELD_NUMBER: _ClassVar[int]
+    MESSAGES_FIELD_NUMBER: _ClassVar[int]
+    BYTES_FIELD_NUMBER: _ClassVar[int]
+    HELD_BACK_MESSAGES_FIELD_NUMBER: _ClassVar[int]
+    HELD_BACK_BYTES_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    partition: int
+    first_position: int
+    marker_position: int
+    messages: int
+    bytes: int
+    held_back_messages: int
+    held_back_bytes: int
+    def __init__(self, topic: _Optional[str] = ..., partition: _Optional[int] = ..., first_position: _Optional[int] = ..., marker_position: _Optional[int] = ..., messages: _Optional[int] = ..., bytes: _Optional[int] = ..., held_back_messages: _Optional[int] = ..., held_back_bytes: _Optional[int] = ...) -> None: ...
+
+class Transaction(_message.Message):
+    __slots__ = ("id", "state", "created_at_ms", "timeout_ms", "ended_at_ms", "end_reason", "producers", "partitions", "now_ms")
+    ID_FIELD_NUMBER: _ClassVar[int]
+    STATE_FIELD_NUMBER: _ClassVar[int]
+    CREATED_AT_MS_FIELD_NUMBER: _ClassVar[int]
+    TIMEOUT_MS_FIELD_NUMBER: _ClassVar[int]
+    ENDED_AT_MS_FIELD_NUMBER: _ClassVar[int]
+    END_REASON_FIELD_NUMBER: _ClassVar[int]
+    PRODUCERS_FIELD_NUMBER: _ClassVar[int]
+    PARTITIONS_FIELD_NUMBER: _ClassVar[int]
+    NOW_MS_FIELD_NUMBER: _ClassVar[int]
+    id: TxnId
+    state: TransactionState
+    created_at_ms: int
+    timeout_ms: int
+    ended_at_ms: int
+    end_reason: str
+    producers: _containers.RepeatedScalarFieldContainer[str]
+    partitions: _containers.RepeatedCompositeFieldContainer[TransactionPartition]
+    now_ms: int
+    def __init__(self, id: _Optional[_Union[TxnId, _Mapping]] = ..., state: _Optional[_Union[TransactionState, str]] = ..., created_at_ms: _Optional[int] = ..., timeout_ms: _Optional[int] = ..., ended_at_ms: _Optional[int] = ..., end_reason: _Optional[str] = ..., producers: _Optional[_Iterable[str]] = ..., partitions: _Optional[_Iterable[_Union[TransactionPartition, _Mapping]]] = ..., now_ms: _Optional[int] = ...) -> None: ...
+
+class BeginTransactionRequest(_message.Message):
+    __slots__ = ("request_id", "timeout_ms")
+    REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
+    TIMEOUT_MS_FIELD_NUMBER: _ClassVar[int]
+    request_id: str
+    timeout_ms: int
+    def __init__(self, request_id: _Optional[str] = ..., timeout_ms: _Optional[int] = ...) -> None: ...
+
+class BeginTransactionResponse(_message.Message):
+    __slots__ = ("id",)
+    ID_FIELD_NUMBER: _ClassVar[int]
+    id: TxnId
+    def __init__(self, id: _Optional[_Union[TxnId, _Mapping]] = ...) -> None: ...
+
+class EndTransactionRequest(_message.Message):
+    __slots__ = ("id", "commit", "forced")
+    ID_FIELD_NUMBER: _ClassVar[int]
+    COMMIT_FIELD_NUMBER: _ClassVar[int]
+    FORCED_FIELD_NUMBER: _ClassVar[int]
+    id: TxnId
+    commit: bool
+    forced: bool
+    def __init__(self, id: _Optional[_Union[TxnId, _Mapping]] = ..., commit: bool = ..., forced: bool = ...) -> None: ...
+
+class EndTransactionResponse(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class GetTransactionRequest(_message.Message):
+    __slots__ = ("id",)
+    ID_FIELD_NUMBER: _ClassVar[int]
+    id: TxnId
+    def __init__(self, id: _Optional[_Union[TxnId, _Mapping]] = ...) -> None: ...
+
+class GetTransactionResponse(_message.Message):
+    __slots__ = ("transaction",)
+    TRANSACTION_FIELD_NUMBER: _ClassVar[int]
+    transaction: Transaction
+    def __init__(self, transaction: _Optional[_Union[Transaction, _Mapping]] = ...) -> None: ...
+
+class ListTransactionsRequest(_message.Message):
+    __slots__ = ("state", "topic", "limit")
+    STATE_FIELD_NUMBER: _ClassVar[int]
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    LIMIT_FIELD_NUMBER: _ClassVar[int]
+    state: TransactionState
+    topic: str
+    limit: int
+    def __init__(self, state: _Optional[_Union[TransactionState, str]] = ..., topic: _Optional[str] = ..., limit: _Optional[int] = ...) -> None: ...
+
+class ListTransactionsResponse(_message.Message):
+    __slots__ = ("transactions",)
+    TRANSACTIONS_FIELD_NUMBER: _ClassVar[int]
+    transactions: _containers.RepeatedCompositeFieldContainer[Transaction]
+    def __init__(self, transactions: _Optional[_Iterable[_Union[Transaction, _Mapping]]] = ...) -> None: ...
+
+class GetViewRequest(_message.Message):
+    __slots__ = ("topics",)
+    TOPICS_FIELD_NUMBER: _ClassVar[int]
+    topics: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, topics: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class TopicView(_message.Message):
+    __slots__ = ("topic", "partitions")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    PARTITIONS_FIELD_NUMBER: _ClassVar[int]
+    topic: Topic
+    partitions: _containers.RepeatedCompositeFieldContainer[Partition]
+    def __init__(self, topic: _Optional[_Union[Topic, _Mapping]] = ..., partitions: _Optional[_Iterable[_Union[Partition, _Mapping]]] = ...) -> None: ...
+
+class GetViewResponse(_message.Message):
+    __slots__ = ("topics", "decisions", "now_ms")
+    TOPICS_FIELD_NUMBER: _ClassVar[int]
+    DECISIONS_FIELD_NUMBER: _ClassVar[int]
+    NOW_MS_FIELD_NUMBER: _ClassVar[int]
+    topics: _containers.RepeatedCompositeFieldContainer[TopicView]
+    decisions: int
+    now_ms: int
+    def __init__(self, topics: _Optional[_Iterable[_Union[TopicView, _Mapping]]] = ..., decisions: _Optional[int] = ..., now_ms: _Optional[int] = ...) -> None: ...
+
+class FindPositionRequest(_message.Message):
+    __slots__ = ("partition_ids", "publish_time_us")
+    PARTITION_IDS_FIELD_NUMBER: _ClassVar[int]
+    PUBLISH_TIME_US_FIELD_NUMBER: _ClassVar[int]
+    partition_ids: _containers.RepeatedScalarFieldContainer[int]
+    publish_time_us: int
+    def __init__(self, partition_ids: _Optional[_Iterable[int]] = ..., publish_time_us: _Optional[int] = ...) -> None: ...
+
+class FindPositionResponse(_message.Message):
+    __slots__ = ("found",)
+    class Found(_message.Message):
+        __slots__ = ("partition_id", "position")
+        PARTITION_ID_FIELD_NUMBER: _ClassVar[int]
+        POSITION_FIELD_NUMBER: _ClassVar[int]
+        partition_id: int
+        position: int
+        def __init__(self, partition_id: _Optional[int] = ..., position: _Optional[int] = ...) -> None: ...
+    FOUND_FIELD_NUMBER: _ClassVar[int]
+    found: _containers.RepeatedCompositeFieldContainer[FindPositionResponse.Found]
+    def __init__(self, found: _Optional[_Iterable[_Union[FindPositionResponse.Found, _Mapping]]] = ...) -> None: ...
+
+class ListLedgersRequest(_message.Message):
+    __slots__ = ("partition_id", "start", "end")
+    PARTITION_ID_FIELD_NUMBER: _ClassVar[int]
+    START_FIELD_NUMBER: _ClassVar[int]
+    END_FIELD_NUMBER: _ClassVar[int]
+    partition_id: int
+    start: int
+    end: int
+    def __init__(self, partition_id: _Optional[int] = ..., start: _Optional[int] = ..., end: _Optional[int] = ...) -> None: ...
+
+class ListLedgersResponse(_message.Message):
+    __slots__ = ("ledgers", "has_more", "next_start")
+    LEDGERS_FIELD_NUMBER: _ClassVar[int]
+    HAS_MORE_FIELD_NUMBER: _ClassVar[int]
+    NEXT_START_FIELD_NUMBER: _ClassVar[int]
+    ledgers: bytes
+    has_more: bool
+    next_start: int
+    def __init__(self, ledgers: _Optional[bytes] = ..., has_more: bool = ..., next_start: _Optional[int] = ...) -> None: ...
+
+class SplitRangeRequest(_message.Message):
+    __slots__ = ("partition_id", "start", "end", "target_bytes")
+    PARTITION_ID_FIELD_NUMBER: _ClassVar[int]
+    START_FIELD_NUMBER: _ClassVar[int]
+    END_FIELD_NUMBER: _ClassVar[int]
+    TARGET_BYTES_FIELD_NUMBER: _ClassVar[int]
+    partition_id: int
+    start: int
+    end: int
+    target_bytes: int
+    def __init__(self, partition_id: _Optional[int] = ..., start: _Optional[int] = ..., end: _Optional[int] = ..., target_bytes: _Optional[int] = ...) -> None: ...
+
+class SplitRangeResponse(_message.Message):
+    __slots__ = ("cuts", "piece_bytes")
+    CUTS_FIELD_NUMBER: _ClassVar[int]
+    PIECE_BYTES_FIELD_NUMBER: _ClassVar[int]
+    cuts: _containers.RepeatedScalarFieldContainer[int]
+    piece_bytes: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, cuts: _Optional[_Iterable[int]] = ..., piece_bytes: _Optional[_Iterable[int]] = ...) -> None: ...
+
+class ListEntriesRequest(_message.Message):
+    __slots__ = ("partition_id", "start", "end")
+    PARTITION_ID_FIELD_NUMBER: _ClassVar[int]
+    START_FIELD_NUMBER: _ClassVar[int]
+    END_FIELD_NUMBER: _ClassVar[int]
+    partition_id: int
+    start: int
+    end: int
+    def __init__(self, partition_id: _Optional[int] = ..., start: _Optional[int] = ..., end: _Optional[int] = ...) -> None: ...
+
+class ListEntriesResponse(_message.Message):
+    __slots__ = ("entries", "has_more", "next_start", "segments", "producers")
+    class SegmentsEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: int
+        value: str
+        def __init__(self, key: _Optional[int] = ..., value: _Optional[str] = ...) -> None: ...
+    class ProducersEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: int
+        value: str
+        def __init__(self, key: _Optional[int] = ..., value: _Optional[str] = ...) -> None: ...
+    ENTRIES_FIELD_NUMBER: _ClassVar[int]
+    HAS_MORE_FIELD_NUMBER: _ClassVar[int]
+    NEXT_START_FIELD_NUMBER: _ClassVar[int]
+    SEGMENTS_FIELD_NUMBER: _ClassVar[int]
+    PRODUCERS_FIELD_NUMBER: _ClassVar[int]
+    entries: bytes
+    has_more: bool
+    next_start: int
+    segments: _containers.ScalarMap[int, str]
+    producers: _containers.ScalarMap[int, str]
+    def __init__(self, entries: _Optional[bytes] = ..., has_more: bool = ..., next_start: _Optional[int] = ..., segments: _Optional[_Mapping[int, str]] = ..., producers: _Optional[_Mapping[int, str]] = ...) -> None: ...
+
+class ListDecisionsRequest(_message.Message):
+    __slots__ = ("partition_id", "start", "end", "aborted_only", "decisions")
+    PARTITION_ID_FIELD_NUMBER: _ClassVar[int]
+    START_FIELD_NUMBER: _ClassVar[int]
+    END_FIELD_NUMBER: _ClassVar[int]
+    ABORTED_ONLY_FIELD_NUMBER: _ClassVar[int]
+    DECISIONS_FIELD_NUMBER: _ClassVar[int]
+    partition_id: int
+    start: int
+    end: int
+    aborted_only: bool
+    decisions: int
+    def __init__(self, partition_id: _Optional[int] = ..., start: _Optional[int] = ..., end: _Optional[int] = ..., aborted_only: bool = ..., decisions: _Optional[int] = ...) -> None: ...
+
+class ListDecisionsResponse(_message.Message):
+    __slots__ = ("transactions", "has_more", "next_start")
+    TRANSACTIONS_FIELD_NUMBER: _ClassVar[int]
+    HAS_MORE_FIELD_NUMBER: _ClassVar[int]
+    NEXT_START_FIELD_NUMBER: _ClassVar[int]
+    transactions: bytes
+    has_more: bool
+    next_start: int
+    def __init__(self, transactions: _Optional[bytes] = ..., has_more: bool = ..., next_start: _Optional[int] = ...) -> None: ...
+
+class ListSegmentsRequest(_message.Message):
+    __slots__ = ("after_segment_id",)
+    AFTER_SEGMENT_ID_FIELD_NUMBER: _ClassVar[int]
+    after_segment_id: int
+    def __init__(self, after_segment_id: _Optional[int] = ...) -> None: ...
+
+class ListSegmentsResponse(_message.Message):
+    __slots__ = ("paths", "last_segment_id", "has_more")
+    PATHS_FIELD_NUMBER: _ClassVar[int]
+    LAST_SEGMENT_ID_FIELD_NUMBER: _ClassVar[int]
+    HAS_MORE_FIELD_NUMBER: _ClassVar[int]
+    paths: _containers.RepeatedScalarFieldContainer[str]
+    last_segment_id: int
+    has_more: bool
+    def __init__(self, paths: _Optional[_Iterable[str]] = ..., last_segment_id: _Optional[int] = ..., has_more: bool = ...) -> None: ...

@@ -1,0 +1,262 @@
+"""The log: topics, producers, transactions and reads, embedded or remote."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import weakref
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import pyarrow as pa
+
+from txn_source.client.columns import read_schema, select_columns
+from txn_source.client.garbage import DEFAULT_AGE_S, Garbage, collect_garbage
+from txn_source.client.offsets import EARLIEST, LATEST, Offsets
+from txn_source.client.plan import ReadPlan, ReadRequest, plan, resolve
+from txn_source.client.producer import Batching, Producer
+from txn_source.client.slice_reader import SliceReader
+from txn_source.client.stats import TopicStats, topic_stats
+from txn_source.client.target import Target
+from txn_source.client.transaction import Transaction
+from txn_source.metadata.stub import MetadataStub, TransactionInfo
+from txn_source.model.errors import InvalidArgumentError
+from txn_source.model.isolation import IsolationLevel
+from txn_source.model.ledger_limits import LedgerLimits
+from txn_source.model.read_priority import ReadPriority
+from txn_source.model.topic_name import TopicName
+from txn_source.model.transaction import TransactionState, TxnId
+from txn_source.storage.root import LogRoot
+from txn_source.storage.schema import check_topic_schema, deserialize_schema, serialize_schema
+from txn_source.storage.segment import topic_folder
+
+_POLICIES = ("ledger_max_entries", "ledger_max_bytes", "ledger_max_age")
+
+
+class Log:
+    """A log that was connected to. Thread-safe; a context manager that closes its producers.
+
+    It can be pickled and used after a fork: each process opens what it needs by itself.
+    """
+
+    def __init__(self, target: Target) -> None:
+        self._target = target
+        self._stub, storage_uri = target.open()
+        self._root = LogRoot.at(storage_uri).path
+        self._producers: weakref.WeakSet[Producer] = weakref.WeakSet()
+
+    def __reduce__(self) -> tuple[type[Log], tuple[Target]]:
+        return Log, (self._target,)
+
+    def __repr__(self) -> str:
+        return f"<Log {self._target}>"
+
+    def __enter__(self) -> Log:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the producers that are still open, which flushes them, and the connection."""
+        try:
+            for producer in list(self._producers):
+                producer.close()
+        finally:
+            self._stub.close()
+
+    # Topics
+
+    def create_topic(
+        self, name: str, partitions: int = 1, schema: pa.Schema | None = None, **policies: Any
+    ) -> None:
+        """Create a topic.
+
+        Args:
+            name: ``orders`` or ``persistent://tenant/namespace/orders``.
+            partitions: how many, 1 or more; it is fixed.
+            schema: the payload columns; None is a raw topic with ``key binary, value binary``.
+            policies: when the open ledger is rolled: ``ledger_max_entries``, ``ledger_max_bytes``, and
+                ``ledger_max_age`` in seconds.
+
+        Raises:
+            TopicExistsError: there is one of that name.
+            InvalidArgumentError: a name, number, type or policy that can't be.
+        """
+        if not isinstance(partitions, int) or isinstance(partitions, bool):
+            raise InvalidArgumentError(f"{partitions!r} is not a number of partitions.", "Use 1 or more.")
+        if schema is not None:
+            schema = check_topic_schema(schema)
+        self._stub.create_topic(TopicName.parse(name), partitions, serialize_schema(schema), _limits(policies))
+
+    def topics(self, namespace: str | None = None) -> list[str]:
+        """Return the names of all topics, or of those of one ``tenant/namespace``, sorted."""
+        return [name.short for name in self._stub.list_topics(namespace)]
+
+    def schema(self, topic: str) -> pa.Schema:
+        """Return the payload columns of a topic."""
+        [view] = self._stub.get_view([TopicName.parse(topic)]).topics
+        return deserialize_schema(view.topic.schema)
+
+    def delete_topic(self, name: str) -> None:
+        """Delete a topic with all its messages. Transactions that wrote to it go on elsewhere."""
+        topic_id = self._stub.delete_topic(TopicName.parse(name))
+        shutil.rmtree(topic_folder(self._root, topic_id), ignore_errors=True)  # what stays is garbage for `txnlog gc`
+
+    def stats(self, name: str) -> TopicStats:
+        """Return a topic's bounds, ledgers and open transactions, with what each of these holds back."""
+        return topic_stats(self._stub, TopicName.parse(name))
+
+    def roll_ledger(self, topic: str, partition: int | None = None) -> list[int]:
+        """Close the open ledger of each partition, or of one, now; return the ids of those that weren't empty."""
+        return self._stub.roll_ledger(TopicName.parse(topic), partition)
+
+    def collect_garbage(self, older_than: float = DEFAULT_AGE_S, dry_run: bool = False) -> Garbage:
+        """Remove segment files that nothing refers to and that were last written so many seconds ago."""
+        return collect_garbage(self._stub, self._root, older_than, dry_run=dry_run)
+
+    # Writing
+
+    def producer(
+        self,
+        topic: str,
+        transactional_id: str | None = None,
+        name: str | None = None,
+        *,
+        batching: Batching | None = None,
+    ) -> Producer:
+        """Open a producer of one topic.
+
+        With a ``transactional_id`` it takes over from the older producer of the topic with that id: the older one is
+        fenced, and the transactions that it left open are aborted. ``name`` shows in ``__producer_name``.
+        """
+        producer = Producer(self._stub, self._root, TopicName.parse(topic), transactional_id, name, batching)
+        self._producers.add(producer)
+        return producer
+
+    def begin_transaction(self, timeout: float = 60.0) -> Transaction:
+        """Begin a transaction; the service aborts it once ``timeout`` seconds have passed."""
+        if not isinstance(timeout, int | float) or not 0 < timeout < 1e9:
+            raise InvalidArgumentError(f"{timeout!r} is not a timeout.", "Use seconds, more than 0.")
+        return Transaction(self._stub, self._stub.begin_transaction(max(1, round(timeout * 1000))), timeout)
+
+    def transactions(self, state: str | None = "open", topic: str | None = None) -> list[TransactionInfo]:
+        """Return transactions, newest first: ``open``, ``committed``, ``aborted`` ones, or all (None)."""
+        return self._stub.list_transactions(
+            None if state is None else _state(state), None if topic is None else TopicName.parse(topic)
+        )
+
+    def transaction(self, id: TxnId | str) -> TransactionInfo:
+        """Return one transaction."""
+        return self._stub.get_transaction(TxnId.parse(id))
+
+    def abort_transaction(self, id: TxnId | str) -> None:
+        """Abort an open transaction by force, as an operator; its owner's next call is refused."""
+        self._stub.end_transaction(TxnId.parse(id), commit=False, forced=True)
+
+    # Reading
+
+    def scan(
+        self,
+        topic: str | Sequence[str],
+        isolation_level: IsolationLevel | str = IsolationLevel.READ_COMMITTED,
+        columns: Sequence[str] | None = None,
+        start: Any = None,
+        end: Any = None,
+        read_priority: ReadPriority | str | None = None,
+        consistent_cut: bool = True,
+    ) -> pa.RecordBatchReader:
+        """Read what is there now; DuckDB, Polars and pandas take the result as it is.
+
+        Args:
+            topic: a name or several; ``orders-partition-3`` is one partition.
+            isolation_level: ``read_committed`` or ``read_uncommitted``.
+            columns: payload and metadata columns, in this order; None: the payload and the default metadata.
+            start: first position to read, inclusive: ``earliest``, a position (if one partition is read), a mapping
+                ``{"orders": {0: "12:40"}}``, or a datetime, which stands for the first message published then or after.
+            end: where to stop, exclusive, likewise; ``latest`` is the level's bound now.
+            read_priority: which copy of a ledger to read first.
+            consistent_cut: see whole transactions only over several partitions.
+
+        Returns:
+            Batches of about 64k rows, partition after partition, each in the order of its positions.
+        """
+        if read_priority is not None:
+            ReadPriority.parse(read_priority)  # there is one copy of each ledger: any valid choice reads it
+        topics = [topic] if isinstance(topic, str) else list(topic)
+        source = resolve(self._stub, topics, columns=columns)
+        if columns is None:
+            schema = read_schema(source.payload, "default", several_topics=source.several_topics)
+        else:
+            schema = select_columns(source.payload, columns)
+        request = ReadRequest(
+            IsolationLevel.parse(isolation_level),
+            Offsets.parse(start, EARLIEST),
+            Offsets.parse(end, LATEST),
+            consistent_cut,
+        )
+        batches = self._read(plan(self._stub, source, request), schema)
+        return pa.RecordBatchReader.from_batches(schema, batches)
+
+    def _read(self, planned: ReadPlan, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+        reader = SliceReader(self._stub, self._root, schema, planned.isolation_level, planned.decisions)
+        return reader.read(piece for task in planned.tasks for piece in task)
+
+    @property
+    def root(self) -> Path:
+        """The folder that holds the segments."""
+        return self._root
+
+    @property
+    def metadata(self) -> MetadataStub:
+        """The service's calls, for the layers above."""
+        return self._stub
+
+
+def connect(
+    path: str | os.PathLike[str] | None = None,
+    *,
+    endpoint: str | None = None,
+    create: bool = True,
+    timeout: float = 30.0,
+) -> Log:
+    """Open a log.
+
+    Args:
+        path: the root of an embedded log; nothing needs to run, and many processes may use it at once.
+        endpoint: ``host:port`` of a metadata service (``txnlog serve``), instead of a path.
+        create: make a new log at the path if the folder is missing or empty.
+        timeout: deadline of each call to a service, in seconds.
+
+    Raises:
+        LogNotFoundError: no log lies at the path, and none was to be made.
+        UnavailableError: the service didn't answer.
+    """
+    return Log(Target.of(path, endpoint, create=create, timeout_s=timeout))
+
+
+def _limits(policies: dict[str, Any]) -> LedgerLimits:
+    for name, value in policies.items():
+        if name not in _POLICIES:
+            raise InvalidArgumentError(f"{name!r} is not a policy of topics.", f"Use {', '.join(_POLICIES)}.")
+        if not isinstance(value, int | float) or isinstance(value, bool):
+            raise InvalidArgumentError(f"{name} is {value!r}.", "Use a number above 0.")
+    unset = LedgerLimits()
+    return LedgerLimits(
+        int(policies.get("ledger_max_entries", unset.max_entries)),
+        int(policies.get("ledger_max_bytes", unset.max_bytes)),
+        int(policies["ledger_max_age"] * 1000) if "ledger_max_age" in policies else unset.max_age_ms,
+    )
+
+
+def _state(text: str) -> TransactionState:
+    try:
+        return TransactionState(text.lower())
+    except (ValueError, AttributeError):
+        raise InvalidArgumentError(
+            f"{text!r} is not a state of transactions.", "Use open, committed or aborted."
+        ) from None

@@ -1,0 +1,54 @@
+"""The ids of many messages, kept in arrays instead of a million objects."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import overload
+
+import numpy as np
+import numpy.typing as npt
+
+from txn_source.model.position import MessageId, Position
+
+
+class MessageIds(Sequence[MessageId]):
+    """Message ids in the order in which the messages were sent; items are made when asked for."""
+
+    __slots__ = ("_indexes", "_positions")
+
+    def __init__(self, positions: npt.NDArray[np.int64], indexes: npt.NDArray[np.int32]) -> None:
+        """Take ``Position.key`` of the entry, and the index in the entry, of each message."""
+        self._positions = positions
+        self._indexes = indexes
+
+    @classmethod
+    def join(cls, parts: Iterable[MessageIds]) -> MessageIds:
+        """Return the ids of several parts in one."""
+        known = list(parts)
+        if not known:
+            return cls(np.empty(0, np.int64), np.empty(0, np.int32))
+        return cls(np.concatenate([p._positions for p in known]), np.concatenate([p._indexes for p in known]))
+
+    def __len__(self) -> int:
+        return len(self._positions)
+
+    @overload
+    def __getitem__(self, index: int) -> MessageId: ...
+    @overload
+    def __getitem__(self, index: slice) -> MessageIds: ...
+    def __getitem__(self, index: int | slice) -> MessageId | MessageIds:
+        if isinstance(index, slice):
+            return MessageIds(self._positions[index], self._indexes[index])
+        position = Position.from_key(int(self._positions[index]))
+        return MessageId(position.ledger_id, position.entry_id, int(self._indexes[index]))
+
+    def __eq__(self, other: object) -> bool:
+        if isinstance(other, Sequence):
+            return len(self) == len(other) and all(a == b for a, b in zip(self, other, strict=True))
+        return NotImplemented
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        shown = ", ".join(str(i) for i in self[:3]) + (", ..." if len(self) > 3 else "")
+        return f"<{len(self)} message ids: {shown}>"

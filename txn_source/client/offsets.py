@@ -1,0 +1,108 @@
+"""Where a read starts and ends: earliest, latest, positions by topic and partition, or a publish time."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+from txn_source.model.errors import InvalidArgumentError
+from txn_source.model.position import Position
+from txn_source.model.topic_name import TopicName
+
+EARLIEST, LATEST = "earliest", "latest"
+_HINT = 'Use earliest, latest, or JSON such as {"orders": {"0": "12:40"}}.'
+
+
+@dataclass(frozen=True, slots=True)
+class Offsets:
+    """One side of a read. Partitions that ``positions`` doesn't name are at ``default``.
+
+    A position is the next one to read: inclusive as a start, exclusive as an end. ``publish_time_us``, if set, stands
+    for the first message published at or after it. ``bare`` is a position whose partition isn't named: allowed if
+    just one is read.
+    """
+
+    default: str
+    positions: Mapping[tuple[TopicName, int], Position | str] = field(default_factory=dict)
+    publish_time_us: int | None = None
+    bare: Position | None = None
+
+    @classmethod
+    def parse(cls, value: Any, default: str) -> Offsets:
+        """Return the offsets that a value means.
+
+        Args:
+            value: None, ``earliest``, ``latest``, a ``Position``, its text, a datetime with a time zone, or a mapping
+                (or its JSON) from topic to partition to position.
+            default: what None, and partitions not named, stand for.
+        """
+        match value:
+            case None:
+                return cls(default)
+            case Offsets():
+                return value
+            case Position():
+                return cls(default, bare=value)
+            case datetime():
+                return cls(default, publish_time_us=_micros(value))
+            case Mapping():
+                return cls(default, positions=_positions(value))
+            case str():
+                text = value.strip()
+                if text.lower() in (EARLIEST, LATEST):
+                    return cls(text.lower())
+                if text.startswith("{"):
+                    try:
+                        return cls(default, positions=_positions(json.loads(text, object_pairs_hook=_no_twins)))
+                    except json.JSONDecodeError as error:
+                        raise InvalidArgumentError(f"The offsets {text!r:.120} are not JSON ({error}).", _HINT) from None
+                return cls(default, bare=Position.parse(text))
+        raise InvalidArgumentError(f"{value!r:.120} are not offsets.", _HINT)
+
+    @classmethod
+    def at_time(cls, text: str, default: str) -> Offsets:
+        """Return the offsets of a publish time: milliseconds since the epoch, or ISO 8601 (UTC if it has no zone)."""
+        text = text.strip()
+        if text.lstrip("-").isdigit():
+            return cls(default, publish_time_us=int(text) * 1000)
+        try:
+            when = datetime.fromisoformat(text)
+        except ValueError:
+            raise InvalidArgumentError(
+                f"{text!r} is not a time.", "Use milliseconds since the epoch or ISO 8601, such as 2026-01-31T12:00:00Z."
+            ) from None
+        return cls(default, publish_time_us=_micros(when if when.tzinfo else when.replace(tzinfo=UTC)))
+
+
+def _positions(value: Mapping[Any, Any]) -> dict[tuple[TopicName, int], Position | str]:
+    found: dict[tuple[TopicName, int], Position | str] = {}
+    for topic, partitions in value.items():
+        name = TopicName.parse(topic)
+        if not isinstance(partitions, Mapping):
+            raise InvalidArgumentError(f"The offsets of topic {topic!r} are {partitions!r:.80}.", _HINT)
+        for index, position in partitions.items():
+            if isinstance(index, str) and index.isdigit():
+                index = int(index)
+            if not isinstance(index, int) or isinstance(index, bool) or index < 0:
+                raise InvalidArgumentError(f"{index!r} is not a partition of topic {topic!r}.", _HINT)
+            if isinstance(position, str) and position.lower() in (EARLIEST, LATEST):
+                found[name, index] = position.lower()
+            else:
+                found[name, index] = Position.parse(position)
+    return found
+
+
+def _no_twins(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    names = [name for name, _ in pairs]
+    if len(set(names)) < len(names):
+        raise InvalidArgumentError(f"The offsets name one of {names} twice.", _HINT)
+    return dict(pairs)
+
+
+def _micros(when: datetime) -> int:
+    if when.tzinfo is None:
+        raise InvalidArgumentError(f"The time {when} has no time zone.", "Use one with a time zone.")
+    return round(when.timestamp() * 1_000_000)

@@ -1,0 +1,298 @@
+"""Planning a read: which topics, up to which bounds, in which tasks.
+
+1. View: the bounds of all partitions, read in one moment.
+2. Range: each partition's ``[start, end)``, cut off at the isolation level's bound. A consistent cut over partitions
+   lowers the ends here, in ``_ends``, before anything else is planned.
+3. Slices: the ledgers of each range, large ones cut at entries, packed into tasks by bytes.
+
+A plan is pinned: it carries positions and the number of decisions made, so that whoever reads it, and reads it again,
+gets the same rows.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+import pyarrow as pa
+
+from txn_source.client.offsets import EARLIEST, LATEST, Offsets
+from txn_source.metadata.stub import MetadataStub, TopicView, View
+from txn_source.metadata.views import PartitionView
+from txn_source.model.bounds import Bounds
+from txn_source.model.errors import (
+    InvalidArgumentError,
+    OutOfRangeError,
+    SchemaMismatchError,
+    TopicNotFoundError,
+)
+from txn_source.model.isolation import IsolationLevel
+from txn_source.model.packing import OPENING_COST_BYTES, Slice, pack
+from txn_source.model.position import Position, PositionRange
+from txn_source.model.topic_name import TopicName
+from txn_source.storage.schema import deserialize_schema
+
+_log = logging.getLogger(__name__)
+MAX_PARTITION_BYTES = 128 << 20
+_SMALLEST_TASK_BYTES = 8 << 20
+"""A task costs 25-50 ms of a core whatever it reads; less than this isn't worth one."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReadPartition:
+    """A partition that a read takes, with its topic."""
+
+    topic: TopicName
+    view: PartitionView
+
+    @property
+    def label(self) -> str:
+        """The partition's name for people."""
+        return f"{self.topic.short}-partition-{self.view.index}"
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Topics resolved to partitions, at one moment."""
+
+    partitions: tuple[ReadPartition, ...]
+    payload: pa.Schema
+    several_topics: bool
+    decisions: int
+
+
+@dataclass(frozen=True, slots=True)
+class ReadRequest:
+    """How to read a source."""
+
+    isolation_level: IsolationLevel = IsolationLevel.READ_COMMITTED
+    start: Offsets = Offsets(EARLIEST)
+    end: Offsets = Offsets(LATEST)
+    consistent_cut: bool = True
+    fail_on_data_loss: bool = True
+    min_partitions: int | None = None
+    max_partition_bytes: int = MAX_PARTITION_BYTES
+
+
+@dataclass(frozen=True, slots=True)
+class ReadPlan:
+    """The tasks of a read, each a list of slices in order, and what they need to be read the same way again."""
+
+    tasks: tuple[tuple[Slice, ...], ...]
+    isolation_level: IsolationLevel
+    decisions: int
+
+
+def resolve(
+    stub: MetadataStub,
+    topics: Sequence[str] | None = None,
+    pattern: str | None = None,
+    columns: Sequence[str] | None = None,
+) -> Source:
+    """Find the topics of a read and look at their bounds.
+
+    Args:
+        stub: the service.
+        topics: names; one may name a single partition (``orders-partition-3``).
+        pattern: instead of names, a regular expression that the whole short or full name matches.
+        columns: payload columns that suffice, if the topics' schemas differ; None: the schemas must be equal.
+    """
+    if pattern is not None:
+        picked: dict[TopicName, int | None] = dict.fromkeys(_matching(stub, pattern))
+    else:
+        picked = _named(stub, topics or ())
+    view = stub.get_view(list(picked))
+    partitions = []
+    for topic, only in zip(view.topics, picked.values(), strict=True):
+        for partition in topic.partitions:
+            if only is None or partition.index == only:
+                partitions.append(ReadPartition(topic.topic.name, partition))
+    return Source(tuple(partitions), _common_schema(view, columns), len(view.topics) > 1, view.decisions)
+
+
+def plan(stub: MetadataStub, source: Source, request: ReadRequest) -> ReadPlan:
+    """Return the tasks that read the source as requested."""
+    _check_named(request.start, source)
+    _check_named(request.end, source)
+    starts = _side(stub, source, request.start, request)
+    ends = _ends(stub, source, request)
+    wanted = []
+    for partition, start, end in zip(source.partitions, starts, ends, strict=True):
+        reach = partition.view.bounds.clip(start, max(start, end), request.isolation_level)
+        if not reach.empty:
+            wanted.append((partition, reach))
+    return ReadPlan(
+        tuple(tuple(task) for task in _tasks(stub, wanted, request)), request.isolation_level, source.decisions
+    )
+
+
+def _named(stub: MetadataStub, topics: Sequence[str]) -> dict[TopicName, int | None]:
+    if not topics:
+        raise InvalidArgumentError("No topic is named.", "Name one at least.")
+    picked: dict[TopicName, int | None] = {}
+    for text in topics:
+        name, index = TopicName.parse(text), None
+        one_partition = name.split_partition()
+        if one_partition is not None:
+            name, index = one_partition
+            [topic] = stub.get_view([name]).topics
+            if index >= len(topic.partitions):
+                raise TopicNotFoundError(
+                    f"Topic {name.short!r} has no partition {index}.",
+                    f"Its partitions are 0 to {len(topic.partitions) - 1}.",
+                )
+        if name in picked:
+            raise InvalidArgumentError(f"Topic {name.short!r} is named twice.", "Name each topic once.")
+        picked[name] = index
+    return picked
+
+
+def _matching(stub: MetadataStub, pattern: str) -> list[TopicName]:
+    try:
+        compiled = re.compile(pattern)
+    except re.error as error:
+        raise InvalidArgumentError(
+            f"{pattern!r} is not a regular expression ({error}).", "Mend it; it must match whole topic names."
+        ) from None
+    found = [n for n in stub.list_topics() if compiled.fullmatch(n.short) or compiled.fullmatch(str(n))]
+    if not found:
+        raise TopicNotFoundError(
+            f"No topic matches the pattern {pattern!r}.", "Check it against `txnlog topics list`; it matches whole names."
+        )
+    return found
+
+
+def _common_schema(view: View, columns: Sequence[str] | None) -> pa.Schema:
+    first, *others = view.topics
+    schema = deserialize_schema(first.topic.schema)
+    for other in others:
+        theirs = deserialize_schema(other.topic.schema)
+        names = [n for n in columns if n in schema.names or n in theirs.names] if columns is not None else None
+        if names is None and not theirs.equals(schema):
+            names = list(dict.fromkeys([*schema.names, *theirs.names]))
+        for name in names or ():
+            mine, its = (s.field(name) if name in s.names else None for s in (schema, theirs))
+            if mine is None or its is None or not mine.equals(its):
+                raise _different(first, other, name, mine, its)
+    return schema
+
+
+def _different(
+    first: TopicView, other: TopicView, name: str, mine: pa.Field | None, its: pa.Field | None
+) -> SchemaMismatchError:
+    return SchemaMismatchError(
+        f"Topics {first.topic.name.short!r} and {other.topic.name.short!r} differ in column {name!r}:"
+        f" {mine.type if mine else 'absent'} against {its.type if its else 'absent'}.",
+        "Read them apart, or only the columns that they share.",
+    )
+
+
+def _check_named(offsets: Offsets, source: Source) -> None:
+    known = {(p.topic, p.view.index) for p in source.partitions}
+    for topic, index in offsets.positions:
+        if (topic, index) not in known:
+            raise InvalidArgumentError(
+                f"The offsets name partition {index} of topic {topic.short!r}, which this read doesn't take.",
+                f"It takes {', '.join(p.label for p in source.partitions[:8])}.",
+            )
+    if offsets.bare is not None and len(source.partitions) != 1:
+        raise InvalidArgumentError(
+            f"Position {offsets.bare} doesn't say which of the {len(source.partitions)} partitions it belongs to.",
+            'Use JSON such as {"orders": {"0": "12:40"}}.',
+        )
+
+
+def _ends(stub: MetadataStub, source: Source, request: ReadRequest) -> list[Position]:
+    """Return the exclusive ends that were asked for; ``clip`` lowers them to the level's bounds."""
+    return _side(stub, source, request.end, request)
+
+
+def _side(stub: MetadataStub, source: Source, offsets: Offsets, request: ReadRequest) -> list[Position]:
+    by_time: dict[int, Position | None] = {}
+    if offsets.publish_time_us is not None:
+        by_time = stub.find_positions([p.view.partition_id for p in source.partitions], offsets.publish_time_us)
+    found = []
+    for partition in source.partitions:
+        bounds, level = partition.view.bounds, request.isolation_level
+        if offsets.publish_time_us is not None:
+            # A first message at or above the bound is no answer yet: nothing is read, or everything up to the bound.
+            at: Position | str = min(by_time.get(partition.view.partition_id) or bounds.upper(level), bounds.upper(level))
+        elif offsets.bare is not None:
+            at = offsets.bare
+        else:
+            at = offsets.positions.get((partition.topic, partition.view.index), offsets.default)
+        if isinstance(at, str):
+            found.append(bounds.log_start if at == EARLIEST else bounds.upper(level))
+        elif offsets.publish_time_us is not None:
+            found.append(at)
+        else:
+            found.append(_checked(stub, partition, at, bounds, request))
+    return found
+
+
+def _checked(
+    stub: MetadataStub, partition: ReadPartition, at: Position, bounds: Bounds, request: ReadRequest
+) -> Position:
+    """Return a position that somebody gave, or raise OUT_OF_RANGE if no reader can ever stand there."""
+    if at < bounds.log_start and not request.fail_on_data_loss:
+        _log.warning(
+            "%s: position %s was trimmed; reading from %s on (failOnDataLoss=false)",
+            partition.label, at, bounds.log_start,
+        )  # fmt: skip
+        return bounds.log_start
+    if not bounds.log_start <= at <= bounds.log_end:
+        raise OutOfRangeError(
+            f"Position {at} lies outside {partition.label}, which has [{bounds.log_start}, {bounds.log_end}).",
+            "Use a position in that range, earliest or latest.",
+        )
+    ledger = stub.list_ledgers(partition.view.partition_id, PositionRange(at, at))
+    if not len(ledger) or at.entry_id > ledger["entries"][0].as_py():
+        why = f"its ledger {at.ledger_id} has {ledger['entries'][0]} entries" if len(ledger) else "that is not its ledger"
+        raise OutOfRangeError(
+            f"Position {at} is in no ledger of {partition.label}: {why}.",
+            "Use positions of this partition, as `txnlog topics stats` or the __ledger_id and __entry_id columns show.",
+        )
+    return at
+
+
+def _tasks(
+    stub: MetadataStub, wanted: Sequence[tuple[ReadPartition, PositionRange]], request: ReadRequest
+) -> list[list[Slice]]:
+    ledgers = [(partition, reach, _ledgers(stub, partition, reach)) for partition, reach in wanted]
+    total = sum(int(costs.sum()) for _, _, (_, costs) in ledgers)
+    tasks = request.min_partitions or (os.cpu_count() or 1)
+    smallest = 1 if request.min_partitions else _SMALLEST_TASK_BYTES
+    target = max(1, min(request.max_partition_bytes, max(smallest, -(-total // tasks))))
+    slices: list[Slice] = []
+    for partition, reach, (ranges, costs) in ledgers:
+        for piece, cost in zip(ranges, costs.tolist(), strict=True):
+            parts = [(piece, cost - OPENING_COST_BYTES)]
+            if cost > target * 3 // 2:
+                parts = stub.split_range(partition.view.partition_id, piece, target)
+            slices.extend(
+                Slice(partition.topic.short, partition.view.index, partition.view.partition_id, part,
+                      size + OPENING_COST_BYTES)
+                for part, size in parts
+            )  # fmt: skip
+    return pack(slices, target)
+
+
+def _ledgers(
+    stub: MetadataStub, partition: ReadPartition, reach: PositionRange
+) -> tuple[list[PositionRange], np.ndarray[tuple[int], np.dtype[np.int64]]]:
+    """Return the range of each ledger in reach, and its cost: the bytes of the part that is read, and opening it."""
+    table = stub.list_ledgers(partition.view.partition_id, reach)
+    ids, entries, sizes = (table[name].to_numpy() for name in ("ledger_id", "entries", "bytes"))
+    first = np.where(ids == reach.start.ledger_id, reach.start.entry_id, 0)
+    last = np.where(ids == reach.end.ledger_id, np.minimum(reach.end.entry_id, entries), entries)
+    part = np.maximum(last - first, 0)
+    costs = (sizes * (part / np.maximum(entries, 1))).astype(np.int64) + OPENING_COST_BYTES
+    edges = [reach.start, *(Position(int(i), 0) for i in ids[1:]), reach.end]
+    ranges = [PositionRange(a, b) for a, b in pairwise(edges)]
+    kept = part > 0
+    return [r for r, k in zip(ranges, kept, strict=True) if k], costs[kept]

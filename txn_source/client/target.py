@@ -1,0 +1,68 @@
+"""Which log: a root in this file system, or a service's address. A small value that travels to workers."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+
+from txn_source.metadata.database import Database
+from txn_source.metadata.service import MetadataService, create_log
+from txn_source.metadata.stub import MetadataStub
+from txn_source.metadata.transport import GrpcTransport, InProcessTransport
+from txn_source.model.errors import InvalidArgumentError
+from txn_source.storage.root import LogRoot
+
+DEFAULT_TIMEOUT_S = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """An embedded log's path, or a remote one's endpoint; exactly one of them."""
+
+    path: str | None
+    endpoint: str | None
+    create: bool = False
+    timeout_s: float = DEFAULT_TIMEOUT_S
+
+    @classmethod
+    def of(
+        cls,
+        path: str | os.PathLike[str] | None,
+        endpoint: str | None,
+        *,
+        create: bool = False,
+        timeout_s: float = DEFAULT_TIMEOUT_S,
+    ) -> Target:
+        """Return the target of a path or an endpoint; both, or neither, is an error."""
+        if (path is None) == (endpoint is None):
+            given = "Neither a path nor an endpoint is" if path is None else "Both a path and an endpoint are"
+            raise InvalidArgumentError(f"{given} given.", "Give the path of an embedded log or a service's endpoint.")
+        return cls(None if path is None else str(LogRoot.at(path).path), endpoint, create, timeout_s)
+
+    def __str__(self) -> str:
+        return self.path or str(self.endpoint)
+
+    def open(self) -> tuple[MetadataStub, str]:
+        """Connect, making a new log if that is wanted; return the service's calls and where the segments lie."""
+        if self.endpoint is not None:
+            stub = MetadataStub(GrpcTransport(self.endpoint, self.timeout_s))
+        else:
+            stub = MetadataStub(InProcessTransport(self.service()))
+        try:
+            return stub, stub.get_log().storage_uri
+        except BaseException:
+            stub.close()
+            raise
+
+    def service(self) -> MetadataService:
+        """Return the service over an embedded log's root."""
+        assert self.path is not None
+        root = LogRoot.at(self.path)
+        database = Database(root.database_url)
+        if self.create and not root.exists:
+            root.check_creatable()
+            root.make_folder()
+            create_log(database)
+            root.finish()
+        root.check()
+        return MetadataService(database, str(root.path))

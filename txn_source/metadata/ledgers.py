@@ -1,0 +1,168 @@
+"""The tail of a partition: positions are assigned here, and ledgers rolled."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import Connection, Row, insert, select, update
+
+from txn_source.metadata.tables import DATA, entries, ledgers, partitions, topics
+from txn_source.model.ledger_limits import LedgerLimits
+from txn_source.model.position import Position
+
+
+@dataclass(slots=True)
+class Tail:
+    """The open ledger of one partition inside one write transaction.
+
+    1. ``load`` reads it, and rolls it if it is too old.
+    2. ``place`` assigns the next position, rolling when the ledger is full.
+    3. ``store`` writes what changed. Rows of entries are inserted there, all at once.
+    """
+
+    partition_id: int
+    limits: LedgerLimits
+    now_us: int
+    last_publish_time_us: int
+    ledger_id: int
+    entries: int
+    messages: int
+    bytes: int
+    messages_before: int
+    bytes_before: int
+    created_at_ms: int
+    last_data_time_us: int | None
+    rows: list[dict[str, Any]]
+
+    @classmethod
+    def load(cls, connection: Connection, partition_id: int, now_us: int) -> Tail:
+        """Read the tail; publish times never go back inside a partition, even if the clock does."""
+        row = connection.execute(_TAIL.where(partitions.c.partition_id == partition_id)).one()
+        tail = cls(
+            partition_id=partition_id,
+            limits=limits_of(row),
+            now_us=max(now_us, row.partition_publish_time_us),
+            last_publish_time_us=row.partition_publish_time_us,
+            ledger_id=row.ledger_id,
+            entries=row.entries,
+            messages=row.messages,
+            bytes=row.bytes,
+            messages_before=row.messages_before,
+            bytes_before=row.bytes_before,
+            created_at_ms=row.created_at_ms,
+            last_data_time_us=row.last_publish_time_us,
+            rows=[],
+        )
+        tail._roll_if_full(connection)
+        return tail
+
+    @property
+    def end(self) -> Position:
+        """The next position to be assigned."""
+        return Position(self.ledger_id, self.entries)
+
+    def place(self, connection: Connection, kind: int, messages: int, length: int, **columns: Any) -> Position:
+        """Assign the next position to an entry and return it."""
+        position = self.end
+        row = {name: None for name in ("txn", "producer_id", "base_sequence", "segment_id", "offset", "crc32c")}
+        row |= columns
+        row |= {
+            "partition_id": self.partition_id,
+            "position": position.key,
+            "kind": kind,
+            "messages": messages,
+            "messages_before": self.messages_before + self.messages,
+            "bytes_before": self.bytes_before + self.bytes,
+            "publish_time_us": self.now_us,
+            "length": length,
+        }
+        self.rows.append(row)
+        self.entries += 1
+        self.messages += messages
+        self.bytes += length
+        self.last_publish_time_us = self.now_us
+        if kind == DATA:
+            self.last_data_time_us = self.now_us
+        self._roll_if_full(connection)
+        return position
+
+    def store(self, connection: Connection) -> None:
+        """Write the entries and the new state of partition and ledger."""
+        if self.rows:
+            connection.execute(insert(entries), self.rows)
+            self.rows = []
+        self._store_ledger(connection, closed_at_ms=None)
+        connection.execute(
+            update(partitions)
+            .where(partitions.c.partition_id == self.partition_id)
+            .values(open_ledger_id=self.ledger_id, last_publish_time_us=self.last_publish_time_us)
+        )
+
+    def roll(self, connection: Connection) -> int | None:
+        """Close the open ledger and open the next one; return the closed one's id, None if it was empty (kept open)."""
+        if self.entries == 0:
+            return None
+        closed = self.ledger_id
+        now_ms = self.now_us // 1000
+        self._store_ledger(connection, closed_at_ms=now_ms)
+        self.messages_before += self.messages
+        self.bytes_before += self.bytes
+        self.ledger_id = open_ledger(connection, self.partition_id, now_ms, self.messages_before, self.bytes_before)
+        self.entries = self.messages = self.bytes = 0
+        self.created_at_ms = now_ms
+        self.last_data_time_us = None
+        return closed
+
+    def _roll_if_full(self, connection: Connection) -> None:
+        if self.limits.full(self.entries, self.bytes, self.now_us // 1000 - self.created_at_ms):
+            self.roll(connection)
+
+    def _store_ledger(self, connection: Connection, closed_at_ms: int | None) -> None:
+        connection.execute(
+            update(ledgers)
+            .where(ledgers.c.ledger_id == self.ledger_id)
+            .values(
+                entries=self.entries,
+                messages=self.messages,
+                bytes=self.bytes,
+                last_publish_time_us=self.last_data_time_us,
+                closed_at_ms=closed_at_ms,
+            )
+        )
+
+
+_TAIL = (
+    select(
+        partitions.c.last_publish_time_us.label("partition_publish_time_us"),
+        topics.c.ledger_max_entries,
+        topics.c.ledger_max_bytes,
+        topics.c.ledger_max_age_ms,
+        ledgers,
+    )
+    .join_from(partitions, ledgers, ledgers.c.ledger_id == partitions.c.open_ledger_id)
+    .join(topics, topics.c.topic_id == partitions.c.topic_id)
+    .with_for_update(of=partitions)  # SQLite has its write lock already and leaves this out
+)
+
+
+def limits_of(row: Row[Any]) -> LedgerLimits:
+    """Return the limits in a row that holds a topic's policies."""
+    return LedgerLimits(row.ledger_max_entries, row.ledger_max_bytes, row.ledger_max_age_ms)
+
+
+def open_ledger(
+    connection: Connection, partition_id: int, now_ms: int, messages_before: int = 0, bytes_before: int = 0
+) -> int:
+    """Insert an open, empty ledger and return its id, which is larger than every one before it."""
+    result = connection.execute(
+        insert(ledgers).values(
+            partition_id=partition_id,
+            messages_before=messages_before,
+            bytes_before=bytes_before,
+            created_at_ms=now_ms,
+        )
+    )
+    key = result.inserted_primary_key
+    assert key is not None
+    return int(key[0])

@@ -1,0 +1,207 @@
+"""Producers in the database: opening with fencing, and registering what they wrote."""
+
+from __future__ import annotations
+
+import uuid
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from sqlalchemy import Connection, insert, select, update
+
+from txn_source.metadata import transactions
+from txn_source.metadata.ledgers import Tail
+from txn_source.metadata.tables import (
+    DATA,
+    OPEN,
+    entries,
+    partitions,
+    producers,
+    segments,
+    transaction_partitions,
+    transaction_producers,
+)
+from txn_source.model.errors import InvalidArgumentError, ProducerFencedError, TopicNotFoundError
+from txn_source.model.position import Position
+from txn_source.model.transaction import EndReason
+
+
+@dataclass(frozen=True, slots=True)
+class NewEntry:
+    """An entry whose bytes are written and synced, and that has no position yet."""
+
+    partition_id: int
+    base_sequence: int
+    messages: int
+    segment: str
+    offset: int
+    length: int
+    crc32c: int
+
+
+@dataclass(frozen=True, slots=True)
+class OpenedProducer:
+    """A producer's identity: the epoch tells it from an older one of the same transactional id."""
+
+    producer_id: int
+    epoch: int
+    name: str
+
+
+def open_producer(
+    connection: Connection, topic_id: int, transactional_id: str | None, name: str | None, now_us: int
+) -> OpenedProducer:
+    """Register a producer of a topic.
+
+    With a transactional id that is known already, its epoch is raised, which fences the older producer, and the
+    transactions that the older one left open are aborted.
+    """
+    if transactional_id == "":
+        raise InvalidArgumentError("The transactional id is empty.", "Give it a name, or leave it out.")
+    name = name or transactional_id or f"producer-{uuid.uuid4().hex[:12]}"
+    if transactional_id is not None:
+        same = and_same_id(topic_id, transactional_id)
+        older = connection.execute(select(producers).where(*same).with_for_update()).first()
+        if older is not None:
+            for txn in transactions.open_of_producer(connection, older.producer_id):
+                transactions.end(connection, txn, commit=False, reason=EndReason.FENCED, now_us=now_us)
+            connection.execute(update(producers).where(*same).values(epoch=older.epoch + 1, name=name))
+            return OpenedProducer(older.producer_id, older.epoch + 1, name)
+    values = {"topic_id": topic_id, "name": name, "transactional_id": transactional_id, "epoch": 0}
+    key = connection.execute(insert(producers).values(values)).inserted_primary_key
+    assert key is not None
+    return OpenedProducer(int(key[0]), 0, name)
+
+
+def and_same_id(topic_id: int, transactional_id: str) -> tuple[object, object]:
+    """Return the conditions that pick the producer of a transactional id; ids are per topic."""
+    return producers.c.topic_id == topic_id, producers.c.transactional_id == transactional_id
+
+
+def append(
+    connection: Connection, producer_id: int, epoch: int, txn: int | None, new: Sequence[NewEntry], now_us: int
+) -> list[Position]:
+    """Give entries their positions, all of them or none; a repeated append returns the first one's positions.
+
+    A transaction is registered on a partition here, in the same step as its first entry.
+    """
+    topic_id = _check_producer(connection, producer_id, epoch)
+    if not new:
+        return []
+    if (stored := _stored_before(connection, producer_id, new)) is not None:
+        return stored
+    if txn is not None:
+        transactions.check_open(connection, txn)
+    by_partition: dict[int, list[int]] = defaultdict(list)
+    for index, entry in enumerate(new):
+        by_partition[entry.partition_id].append(index)
+    _check_partitions(connection, topic_id, list(by_partition))
+    segment_ids = _segment_ids(connection, topic_id, {entry.segment for entry in new})
+    positions: dict[int, Position] = {}
+    for partition_id in sorted(by_partition):  # always in this order: no deadlocks
+        indexes = by_partition[partition_id]
+        tail = Tail.load(connection, partition_id, now_us)
+        for index in indexes:
+            entry = new[index]
+            positions[index] = tail.place(
+                connection,
+                DATA,
+                entry.messages,
+                entry.length,
+                txn=txn,
+                producer_id=producer_id,
+                base_sequence=entry.base_sequence,
+                segment_id=segment_ids[entry.segment],
+                offset=entry.offset,
+                crc32c=entry.crc32c,
+            )
+        tail.store(connection)
+        if txn is not None:
+            written = [new[i] for i in indexes]
+            _trace(connection, txn, partition_id, positions[indexes[0]], written)
+    if txn is not None:
+        _join(connection, txn, producer_id)
+    return [positions[i] for i in range(len(new))]
+
+
+def _check_producer(connection: Connection, producer_id: int, epoch: int) -> int:
+    row = connection.execute(select(producers).where(producers.c.producer_id == producer_id)).first()
+    if row is None:
+        raise TopicNotFoundError(
+            "The topic that this producer writes to was deleted.", "Open a new producer on a topic that exists."
+        )
+    if epoch < row.epoch:
+        raise ProducerFencedError(
+            f"A newer producer with transactional id {row.transactional_id!r} has taken over"
+            f" (its epoch is {row.epoch}, this one's {epoch}).",
+            "Close this producer; only the newest one with that id may write.",
+        )
+    return int(row.topic_id)
+
+
+def _stored_before(connection: Connection, producer_id: int, new: Sequence[NewEntry]) -> list[Position] | None:
+    sequences = [entry.base_sequence for entry in new]
+    found = connection.execute(
+        select(entries.c.base_sequence, entries.c.position).where(
+            entries.c.producer_id == producer_id,
+            entries.c.base_sequence.between(min(sequences), max(sequences)),
+        )
+    ).all()
+    if not found:
+        return None
+    known: dict[int, int] = {row.base_sequence: row.position for row in found}
+    if not all(sequence in known for sequence in sequences):
+        raise InvalidArgumentError(
+            f"Only some of the sequences {min(sequences)} to {max(sequences)} of this producer are stored already.",
+            "Repeat an append with exactly the entries of the first try, or use new sequences.",
+        )
+    return [Position.from_key(known[sequence]) for sequence in sequences]
+
+
+def _check_partitions(connection: Connection, topic_id: int, wanted: list[int]) -> None:
+    query = select(partitions.c.partition_id).where(
+        partitions.c.topic_id == topic_id, partitions.c.partition_id.in_(wanted)
+    )
+    if len(connection.execute(query).all()) != len(wanted):
+        raise InvalidArgumentError(
+            "An entry names a partition of another topic.", "Use a partition of the producer's own topic."
+        )
+
+
+def _segment_ids(connection: Connection, topic_id: int, paths: set[str]) -> dict[str, int]:
+    query = select(segments.c.path, segments.c.segment_id).where(segments.c.path.in_(sorted(paths)))
+    known: dict[str, int] = {row.path: row.segment_id for row in connection.execute(query)}
+    for path in sorted(paths - known.keys()):
+        key = connection.execute(insert(segments).values(topic_id=topic_id, path=path)).inserted_primary_key
+        assert key is not None
+        known[path] = int(key[0])
+    return known
+
+
+def _trace(connection: Connection, txn: int, partition_id: int, first: Position, written: list[NewEntry]) -> None:
+    messages = sum(entry.messages for entry in written)
+    size = sum(entry.length for entry in written)
+    table = transaction_partitions
+    changed = connection.execute(
+        update(table)
+        .where(table.c.txn == txn, table.c.partition_id == partition_id)
+        .values(messages=table.c.messages + messages, bytes=table.c.bytes + size)
+    )
+    if changed.rowcount == 0:
+        connection.execute(
+            insert(table).values(
+                txn=txn,
+                partition_id=partition_id,
+                state=OPEN,
+                first_position=first.key,
+                messages=messages,
+                bytes=size,
+            )
+        )
+
+
+def _join(connection: Connection, txn: int, producer_id: int) -> None:
+    table = transaction_producers
+    known = select(table.c.txn).where(table.c.txn == txn, table.c.producer_id == producer_id)
+    if connection.execute(known).first() is None:
+        connection.execute(insert(table).values(txn=txn, producer_id=producer_id))

@@ -1,0 +1,130 @@
+"""The gRPC server: the service on a port, with health checks, graceful stop and a maintenance thread."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+from concurrent import futures
+from types import TracebackType
+from typing import Any, NoReturn
+
+import grpc
+
+from txn_source._generated.txnlog.v1 import metadata_service_pb2 as pb
+from txn_source.metadata.service import MetadataService
+from txn_source.metadata.status import to_status
+from txn_source.metadata.transport import MAX_MESSAGE_BYTES, SERVICE_NAME
+from txn_source.model.errors import InternalError, InvalidArgumentError, TxnLogError, UnavailableError
+
+_log = logging.getLogger(__name__)
+_THREADS = 16
+_MAINTENANCE_INTERVAL_S = 1.0
+
+
+class Server:
+    """A running server; a context manager that stops it gracefully."""
+
+    def __init__(self, service: MetadataService, host: str, port: int) -> None:
+        """Bind to the port; 0 takes a free one, see ``port``."""
+        try:
+            from grpc_health.v1 import health, health_pb2, health_pb2_grpc
+        except ImportError:
+            raise InvalidArgumentError(
+                "The server needs the package grpcio-health-checking.", "Install txn-source[server]."
+            ) from None
+        self._service = service
+        self._serving = health_pb2.HealthCheckResponse.SERVING
+        self._health = health.HealthServicer()
+        self._stopping = threading.Event()
+        self._maintenance = threading.Thread(target=self._maintain, name="txnlog-maintenance", daemon=True)
+        self._grpc = grpc.server(
+            futures.ThreadPoolExecutor(_THREADS, thread_name_prefix="txnlog"),
+            options=[
+                ("grpc.max_receive_message_length", MAX_MESSAGE_BYTES),
+                ("grpc.max_send_message_length", MAX_MESSAGE_BYTES),
+                ("grpc.so_reuseport", 0),  # else a second server could share the port unnoticed
+                ("grpc.http2.min_recv_ping_interval_without_data_ms", 10_000),
+                ("grpc.keepalive_permit_without_calls", 1),
+            ],
+        )
+        self._grpc.add_generic_rpc_handlers((_handlers(service),))
+        health_pb2_grpc.add_HealthServicer_to_server(self._health, self._grpc)
+        address = f"{host}:{port}"
+        try:
+            self.port = self._grpc.add_insecure_port(address)
+        except RuntimeError:
+            self.port = 0
+        if self.port == 0:
+            raise UnavailableError(
+                f"The server can't listen on {address}: the port is taken or the address is not this machine's.",
+                "Stop what listens there, or choose another --port.",
+            )
+        self.address = f"{host}:{self.port}"
+
+    def __enter__(self) -> Server:
+        return self.start()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    def start(self) -> Server:
+        """Begin to serve."""
+        self._service.maintain()
+        self._grpc.start()
+        self._maintenance.start()
+        for name in ("", SERVICE_NAME):
+            self._health.set(name, self._serving)
+        return self
+
+    def stop(self, grace_s: float = 5.0) -> None:
+        """Refuse new calls, let those under way finish within the grace, then stop."""
+        if self._stopping.is_set():
+            return
+        self._stopping.set()
+        self._health.enter_graceful_shutdown()
+        self._grpc.stop(grace_s).wait()
+        self._maintenance.join()
+        self._service.close()
+
+    def wait(self) -> None:
+        """Block until the server has stopped."""
+        self._grpc.wait_for_termination()
+
+    def _maintain(self) -> None:
+        while not self._stopping.wait(_MAINTENANCE_INTERVAL_S):
+            try:
+                self._service.maintain()
+            except TxnLogError as error:
+                _log.warning("maintenance failed and is tried again: %s", error)
+
+
+def _handlers(service: MetadataService) -> grpc.GenericRpcHandler:
+    methods = {}
+    for method in pb.DESCRIPTOR.services_by_name["MetadataService"].methods:
+        methods[method.name] = grpc.unary_unary_rpc_method_handler(
+            _answer(getattr(service, method.name), method.name),
+            request_deserializer=getattr(pb, method.input_type.name).FromString,
+            response_serializer=getattr(pb, method.output_type.name).SerializeToString,
+        )
+    return grpc.method_handlers_generic_handler(SERVICE_NAME, methods)
+
+
+def _answer(call: Callable[[Any], Any], name: str) -> Callable[[Any, grpc.ServicerContext], Any]:
+    def answer(request: Any, context: grpc.ServicerContext) -> Any:
+        try:
+            return call(request)
+        except TxnLogError as error:
+            _refuse(context, error)
+        except Exception as error:
+            _log.exception("%s failed", name)
+            _refuse(context, InternalError(f"{name} failed with {type(error).__name__}: {error}.", "Please report it."))
+
+    return answer
+
+
+def _refuse(context: grpc.ServicerContext, error: TxnLogError) -> NoReturn:
+    context.abort_with_status(to_status(error))
+    raise AssertionError("abort_with_status raises")

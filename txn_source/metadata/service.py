@@ -1,0 +1,361 @@
+"""The service: one method for each call of ``txnlog.v1.MetadataService``, each of them one database transaction.
+
+Every method takes and returns protobuf messages and raises ``TxnLogError``. The embedded log calls it directly, the
+server puts gRPC before it. The service keeps no state but its database.
+"""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, TypeVar
+
+from google.protobuf.message import Message
+from sqlalchemy import Connection, Row, delete, insert, inspect, select
+
+from txn_source._generated.txnlog.v1 import metadata_service_pb2 as pb
+from txn_source.metadata import producers, topics, transactions, views, wire
+from txn_source.metadata.database import Database
+from txn_source.metadata.ledgers import limits_of
+from txn_source.metadata.tables import OPEN, log_info, metadata, requests
+from txn_source.metadata.wire import Topic, txn_from_wire
+from txn_source.model.errors import InvalidArgumentError, LogNotFoundError, LogVersionError
+from txn_source.model.position import Position, PositionRange
+from txn_source.model.topic_name import TopicName, parse_namespace
+from txn_source.model.transaction import EndReason, TransactionState
+from txn_source.storage.root import FORMAT_VERSION
+
+Clock = Callable[[], int]
+"""Returns the time in microseconds since the epoch (UTC)."""
+
+_REQUEST_LIFETIME_MS = 3600 * 1000
+_MAX_LISTED = 10_000
+_STATES = [TransactionState.OPEN, TransactionState.COMMITTED, TransactionState.ABORTED]  # by the database's number
+R = TypeVar("R", bound=Message)
+
+
+def system_clock() -> int:
+    """Return the machine's time."""
+    return time.time_ns() // 1000
+
+
+def create_log(database: Database) -> None:
+    """Make the tables of a new log; harmless where they are there, also when two processes do it at once."""
+    with database.write() as connection:
+        metadata.create_all(connection)
+        if connection.execute(select(log_info)).first() is None:
+            values = {"log_id": uuid.uuid4().hex, "format_version": FORMAT_VERSION, "decisions": 0, "transactions": 0}
+            connection.execute(insert(log_info).values(values))
+
+
+class MetadataService:
+    """All calls of the metadata service over one database."""
+
+    def __init__(self, database: Database, storage_uri: str, clock: Clock = system_clock) -> None:
+        self._database = database
+        self._storage_uri = storage_uri
+        self._clock = clock
+
+    def close(self) -> None:
+        """Close the database's connections."""
+        self._database.close()
+
+    def maintain(self) -> None:
+        """Do now what would otherwise be done when somebody looks: abort transactions past their deadline."""
+        with self._read():
+            pass
+
+    # Log and topics
+
+    def GetLog(self, request: pb.GetLogRequest) -> pb.GetLogResponse:
+        with self._database.read() as connection:
+            if not inspect(connection).has_table(log_info.name):
+                raise LogNotFoundError("The metadata database has no log in it.", "Check the path of the root.")
+            row = connection.execute(select(log_info)).one()
+        if row.format_version > FORMAT_VERSION:
+            raise LogVersionError(
+                f"The log has format version {row.format_version}; this release reads up to {FORMAT_VERSION}.",
+                "Upgrade txn-source.",
+            )
+        return pb.GetLogResponse(
+            log_id=row.log_id, format_version=row.format_version, storage_uri=self._storage_uri
+        )
+
+    def CreateTopic(self, request: pb.CreateTopicRequest) -> pb.CreateTopicResponse:
+        name = TopicName.parse(request.name)
+        limits = wire.limits_from_wire(request.policies)
+        schema = request.schema if request.HasField("schema") else None
+
+        def create(connection: Connection) -> pb.CreateTopicResponse:
+            row = topics.create(connection, name, request.partitions, schema, limits, self._clock() // 1000)
+            return pb.CreateTopicResponse(topic=wire.topic_to_wire(_topic(row)))
+
+        return self._once(request.request_id, pb.CreateTopicResponse, create)
+
+    def ListTopics(self, request: pb.ListTopicsRequest) -> pb.ListTopicsResponse:
+        namespace = parse_namespace(request.namespace) if request.HasField("namespace") else None
+        with self._database.read() as connection:
+            return pb.ListTopicsResponse(names=topics.names(connection, namespace))
+
+    def DeleteTopic(self, request: pb.DeleteTopicRequest) -> pb.DeleteTopicResponse:
+        name = TopicName.parse(request.name)
+        return self._once(
+            request.request_id,
+            pb.DeleteTopicResponse,
+            lambda connection: pb.DeleteTopicResponse(topic_id=topics.remove(connection, name)),
+        )
+
+    def RollLedger(self, request: pb.RollLedgerRequest) -> pb.RollLedgerResponse:
+        name = TopicName.parse(request.name)
+        index = request.partition if request.HasField("partition") else None
+        return self._once(
+            request.request_id,
+            pb.RollLedgerResponse,
+            lambda connection: pb.RollLedgerResponse(
+                closed_ledger_ids=topics.roll(connection, name, index, self._clock())
+            ),
+        )
+
+    # Producers
+
+    def OpenProducer(self, request: pb.OpenProducerRequest) -> pb.OpenProducerResponse:
+        name = TopicName.parse(request.topic)
+
+        def open_producer(connection: Connection) -> pb.OpenProducerResponse:
+            topic = _topic(topics.find(connection, name))
+            opened = producers.open_producer(
+                connection,
+                topic.topic_id,
+                request.transactional_id if request.HasField("transactional_id") else None,
+                request.producer_name if request.HasField("producer_name") else None,
+                self._clock(),
+            )
+            return pb.OpenProducerResponse(
+                producer_id=opened.producer_id,
+                epoch=opened.epoch,
+                producer_name=opened.name,
+                topic=wire.topic_to_wire(topic),
+                partitions=[
+                    wire.partition_to_wire(p)
+                    for p in views.partition_views(connection, [topic.topic_id])[topic.topic_id]
+                ],
+            )
+
+        return self._once(request.request_id, pb.OpenProducerResponse, open_producer)
+
+    def Append(self, request: pb.AppendRequest) -> pb.AppendResponse:
+        entries = [
+            producers.NewEntry(
+                e.partition_id, e.base_sequence, e.messages, e.segment, e.offset, e.length, e.crc32c
+            )
+            for e in request.entries
+        ]
+        txn = transactions.number_of(txn_from_wire(request.txn)) if request.HasField("txn") else None
+        with self._write() as connection:
+            placed = producers.append(
+                connection, request.producer_id, request.epoch, txn, entries, self._clock()
+            )
+        return pb.AppendResponse(positions=[p.key for p in placed])
+
+    # Transactions
+
+    def BeginTransaction(self, request: pb.BeginTransactionRequest) -> pb.BeginTransactionResponse:
+        def begin(connection: Connection) -> pb.BeginTransactionResponse:
+            txn = transactions.begin(connection, request.timeout_ms, self._clock() // 1000)
+            return pb.BeginTransactionResponse(id=wire.txn_to_wire(transactions.id_of(txn)))
+
+        return self._once(request.request_id, pb.BeginTransactionResponse, begin)
+
+    def EndTransaction(self, request: pb.EndTransactionRequest) -> pb.EndTransactionResponse:
+        if request.commit and request.forced:
+            raise InvalidArgumentError("A commit can't be forced.", "Force an abort, or let the owner commit.")
+        txn = transactions.number_of(txn_from_wire(request.id))
+        reason = EndReason.FORCED if request.forced else EndReason.CLIENT
+        with self._write() as connection:
+            transactions.end(connection, txn, commit=request.commit, reason=reason, now_us=self._clock())
+        return pb.EndTransactionResponse()
+
+    def GetTransaction(self, request: pb.GetTransactionRequest) -> pb.GetTransactionResponse:
+        txn = transactions.number_of(txn_from_wire(request.id))
+        with self._read() as connection:
+            [described] = self._describe(connection, [transactions.find(connection, txn)])
+        return pb.GetTransactionResponse(transaction=described)
+
+    def ListTransactions(self, request: pb.ListTransactionsRequest) -> pb.ListTransactionsResponse:
+        state = wire.state_from_wire(request.state)
+        limit = min(request.limit or _MAX_LISTED, _MAX_LISTED)
+        with self._read() as connection:
+            topic_id = None
+            if request.HasField("topic"):
+                topic_id = topics.find(connection, TopicName.parse(request.topic)).topic_id
+            rows = transactions.listing(
+                connection, None if state is None else _STATES.index(state), topic_id, limit
+            )
+            return pb.ListTransactionsResponse(transactions=self._describe(connection, rows))
+
+    # Reading
+
+    def GetView(self, request: pb.GetViewRequest) -> pb.GetViewResponse:
+        with self._read() as connection:
+            found = [_topic(topics.find(connection, TopicName.parse(name))) for name in request.topics]
+            by_topic = views.partition_views(connection, [topic.topic_id for topic in found])
+            return pb.GetViewResponse(
+                topics=[
+                    pb.TopicView(
+                        topic=wire.topic_to_wire(topic),
+                        partitions=[wire.partition_to_wire(p) for p in by_topic[topic.topic_id]],
+                    )
+                    for topic in found
+                ],
+                decisions=views.decisions(connection),
+                now_ms=self._clock() // 1000,
+            )
+
+    def FindPosition(self, request: pb.FindPositionRequest) -> pb.FindPositionResponse:
+        response = pb.FindPositionResponse()
+        with self._database.read() as connection:
+            for partition_id in request.partition_ids:
+                position = views.find_position(connection, partition_id, request.publish_time_us)
+                response.found.add(
+                    partition_id=partition_id, position=None if position is None else position.key
+                )
+        return response
+
+    def ListLedgers(self, request: pb.ListLedgersRequest) -> pb.ListLedgersResponse:
+        with self._database.read() as connection:
+            page = views.ledger_page(connection, request.partition_id, _range(request))
+        return pb.ListLedgersResponse(
+            ledgers=wire.table_to_wire(page.table),
+            has_more=page.next_start is not None,
+            next_start=page.next_start or 0,
+        )
+
+    def SplitRange(self, request: pb.SplitRangeRequest) -> pb.SplitRangeResponse:
+        with self._database.read() as connection:
+            cuts, sizes = views.split(
+                connection, request.partition_id, _range(request), max(1, request.target_bytes)
+            )
+        return pb.SplitRangeResponse(cuts=cuts, piece_bytes=sizes)
+
+    def ListEntries(self, request: pb.ListEntriesRequest) -> pb.ListEntriesResponse:
+        with self._database.read() as connection:
+            page, segments, names = views.entry_page(connection, request.partition_id, _range(request))
+        return pb.ListEntriesResponse(
+            entries=wire.table_to_wire(page.table),
+            has_more=page.next_start is not None,
+            next_start=page.next_start or 0,
+            segments=segments,
+            producers=names,
+        )
+
+    def ListDecisions(self, request: pb.ListDecisionsRequest) -> pb.ListDecisionsResponse:
+        with self._database.read() as connection:
+            page = views.decision_page(
+                connection,
+                request.partition_id,
+                _range(request),
+                aborted_only=request.aborted_only,
+                up_to=request.decisions,
+            )
+        return pb.ListDecisionsResponse(
+            transactions=wire.table_to_wire(page.table),
+            has_more=page.next_start is not None,
+            next_start=page.next_start or 0,
+        )
+
+    def ListSegments(self, request: pb.ListSegmentsRequest) -> pb.ListSegmentsResponse:
+        with self._database.read() as connection:
+            rows = views.segment_page(connection, request.after_segment_id)
+        page = rows[: views.PAGE_ROWS]
+        return pb.ListSegmentsResponse(
+            paths=[row.path for row in page],
+            last_segment_id=page[-1].segment_id if page else request.after_segment_id,
+            has_more=len(rows) > len(page),
+        )
+
+    # Transactions of the database
+
+    @contextmanager
+    def _read(self) -> Iterator[Connection]:
+        """A read that never sees an open transaction past its deadline: the first to look aborts it."""
+        with self._database.read() as connection:
+            overdue = transactions.due(connection, self._clock() // 1000)
+            if not overdue:
+                yield connection
+                return
+        self._expire()
+        with self._database.read() as connection:
+            yield connection
+
+    @contextmanager
+    def _write(self) -> Iterator[Connection]:
+        """A write after which transactions past their deadline are aborted, even if the write itself is refused."""
+        with self._database.read() as connection:
+            overdue = transactions.due(connection, self._clock() // 1000)
+        if overdue:
+            self._expire()
+        with self._database.write() as connection:
+            yield connection
+
+    def _expire(self) -> None:
+        with self._database.write() as connection:
+            now_us = self._clock()
+            for txn in transactions.due(connection, now_us // 1000):
+                transactions.end(connection, txn, commit=False, reason=EndReason.TIMEOUT, now_us=now_us)
+
+    def _once(self, request_id: str, response: type[R], action: Callable[[Connection], R]) -> R:
+        """Carry out a change once for each request id, and answer a repetition as the first time."""
+        if not request_id:
+            raise InvalidArgumentError("The call has no request id.", "Send a fresh unique one with each change.")
+        with self._write() as connection:
+            known = connection.execute(select(requests.c.answer).where(requests.c.request_id == request_id)).scalar()
+            if known is not None:
+                return response.FromString(known)
+            answer = action(connection)
+            now_ms = self._clock() // 1000
+            connection.execute(delete(requests).where(requests.c.created_at_ms < now_ms - _REQUEST_LIFETIME_MS))
+            connection.execute(
+                insert(requests).values(
+                    request_id=request_id, answer=answer.SerializeToString(), created_at_ms=now_ms
+                )
+            )
+            return answer
+
+    def _describe(self, connection: Connection, rows: list[Row[Any]]) -> list[pb.Transaction]:
+        now_ms = self._clock() // 1000
+        described = {}
+        for row in rows:
+            described[row.txn] = pb.Transaction(
+                id=wire.txn_to_wire(transactions.id_of(row.txn)),
+                state=wire.state_to_wire(_STATES[row.state]),
+                created_at_ms=row.created_at_ms,
+                timeout_ms=row.timeout_ms,
+                ended_at_ms=row.ended_at_ms,
+                end_reason=row.end_reason or "",
+                now_ms=now_ms,
+            )
+        for name in transactions.producer_names(connection, described):
+            described[name.txn].producers.append(name.name)
+        for trace in transactions.traces(connection, described):
+            ongoing = trace.state == OPEN
+            described[trace.txn].partitions.add(
+                topic=trace.topic,
+                partition=trace.partition_index,
+                first_position=trace.first_position,
+                marker_position=trace.marker_position,
+                messages=trace.messages,
+                bytes=trace.bytes,
+                held_back_messages=trace.held_back_messages if ongoing else 0,
+                held_back_bytes=trace.held_back_bytes if ongoing else 0,
+            )
+        return list(described.values())
+
+
+def _topic(row: Row[Any]) -> Topic:
+    return Topic(row.topic_id, TopicName.parse(row.name), row.schema, limits_of(row), row.created_at_ms)
+
+
+def _range(request: Any) -> PositionRange:
+    return PositionRange(Position.from_key(request.start), Position.from_key(request.end))

@@ -1,0 +1,66 @@
+"""Errors on the wire: a gRPC status code with ``google.rpc.ErrorInfo``, and back to the same class."""
+
+from __future__ import annotations
+
+import grpc
+from google.protobuf import any_pb2
+from google.rpc import code_pb2, error_details_pb2, status_pb2
+from grpc_status import rpc_status
+
+from txn_source.model.errors import ERROR_CLASSES, InternalError, TxnLogError, UnavailableError
+
+_DOMAIN = "txnlog"
+_CODES: dict[str, int] = {
+    "INVALID_ARGUMENT": code_pb2.INVALID_ARGUMENT,
+    "SCHEMA_MISMATCH": code_pb2.INVALID_ARGUMENT,
+    "LOG_NOT_FOUND": code_pb2.NOT_FOUND,
+    "LOG_VERSION": code_pb2.FAILED_PRECONDITION,
+    "TOPIC_NOT_FOUND": code_pb2.NOT_FOUND,
+    "TOPIC_EXISTS": code_pb2.ALREADY_EXISTS,
+    "OUT_OF_RANGE": code_pb2.OUT_OF_RANGE,
+    "TXN_NOT_FOUND": code_pb2.NOT_FOUND,
+    "TXN_ENDED": code_pb2.FAILED_PRECONDITION,
+    "TXN_TIMED_OUT": code_pb2.FAILED_PRECONDITION,
+    "PRODUCER_FENCED": code_pb2.FAILED_PRECONDITION,
+    "SEGMENT_UNREADABLE": code_pb2.DATA_LOSS,
+    "STORAGE_WRITE_FAILED": code_pb2.RESOURCE_EXHAUSTED,
+    "DATA_LOSS": code_pb2.DATA_LOSS,
+    "UNAVAILABLE": code_pb2.UNAVAILABLE,
+    "INTERNAL": code_pb2.INTERNAL,
+}
+
+
+def to_status(error: TxnLogError) -> grpc.Status:
+    """Return the gRPC status that carries an error whole."""
+    info = error_details_pb2.ErrorInfo(
+        reason=error.code, domain=_DOMAIN, metadata={"fact": error.fact, "remedy": error.remedy}
+    )
+    detail = any_pb2.Any()
+    detail.Pack(info)
+    return rpc_status.to_status(status_pb2.Status(code=_CODES[error.code], message=str(error), details=[detail]))
+
+
+def from_rpc_error(error: grpc.RpcError, target: str, timeout_s: float) -> TxnLogError:
+    """Return the error that the service raised, or what the failure of the call itself means."""
+    status = rpc_status.from_call(error) if isinstance(error, grpc.Call) else None
+    for detail in status.details if status is not None else ():
+        info = error_details_pb2.ErrorInfo()
+        if detail.Unpack(info) and info.domain == _DOMAIN and info.reason in ERROR_CLASSES:
+            return ERROR_CLASSES[info.reason](info.metadata["fact"], info.metadata["remedy"])
+    code = error.code()
+    if code is grpc.StatusCode.DEADLINE_EXCEEDED:
+        return UnavailableError(
+            f"The metadata service at {target} didn't answer within {timeout_s:g} s.",
+            "See whether it runs there (`txnlog serve`) and is reachable, then try again.",
+        )
+    if code in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED):
+        return UnavailableError(
+            f"The metadata service at {target} can't be reached ({error.details()}).",
+            "See whether it runs there (`txnlog serve`) and the address is right, then try again.",
+        )
+    if code is grpc.StatusCode.UNIMPLEMENTED:
+        return InternalError(
+            f"What answers at {target} is not this release's metadata service.",
+            "Check the address, and that client and service are of the same release.",
+        )
+    return InternalError(f"The metadata service at {target} failed: {error.details()}.", "Look into its log.")

@@ -1,0 +1,310 @@
+"""The client's rim of the service: model values in and out, whichever transport carries the call."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+import pyarrow as pa
+
+from txn_source._generated.txnlog.v1 import metadata_service_pb2 as pb
+from txn_source.metadata import wire
+from txn_source.metadata.producers import NewEntry, OpenedProducer
+from txn_source.metadata.transport import Transport
+from txn_source.metadata.views import PartitionView
+from txn_source.metadata.wire import Topic
+from txn_source.model.ledger_limits import LedgerLimits
+from txn_source.model.position import Position, PositionRange
+from txn_source.model.topic_name import TopicName
+from txn_source.model.transaction import TransactionState, TxnId
+
+
+@dataclass(frozen=True, slots=True)
+class LogInfo:
+    """What the service says of its log."""
+
+    log_id: str
+    storage_uri: str
+
+
+@dataclass(frozen=True, slots=True)
+class TopicView:
+    """A topic and its partitions."""
+
+    topic: Topic
+    partitions: tuple[PartitionView, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """Topics with all their bounds, read in one moment, at which ``decisions`` transactions had ended."""
+
+    topics: tuple[TopicView, ...]
+    decisions: int
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionPartition:
+    """What a transaction wrote to one partition, and what it holds back there while it is open.
+
+    Held back are the messages (and their stored bytes) at or above ``first_position`` and below the high watermark.
+    """
+
+    topic: str
+    partition: int
+    first_position: Position
+    marker_position: Position | None
+    messages: int
+    bytes: int
+    held_back_messages: int
+    held_back_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionInfo:
+    """A transaction as an operator sees it; ``age`` is in seconds since it began, by the service's clock."""
+
+    id: TxnId
+    state: TransactionState
+    age: float
+    timeout: float
+    end_reason: str
+    producers: tuple[str, ...]
+    partitions: tuple[TransactionPartition, ...]
+
+    @property
+    def held_back_messages(self) -> int:
+        """Messages held back on all its partitions."""
+        return sum(p.held_back_messages for p in self.partitions)
+
+    @property
+    def held_back_bytes(self) -> int:
+        """Stored bytes held back on all its partitions."""
+        return sum(p.held_back_bytes for p in self.partitions)
+
+
+@dataclass(frozen=True, slots=True)
+class EntryPage:
+    """Data entries of a range, ascending, with what the ids in it stand for.
+
+    Columns, all int64: position (``Position.key``), messages, txn (number, -1 for none), producer_id, base_sequence,
+    publish_time_us, segment_id, offset, length, crc32c.
+    """
+
+    entries: pa.Table
+    segments: dict[int, str]
+    producers: dict[int, str]
+
+
+class MetadataStub:
+    """The service's calls. All raise ``TxnLogError``; all may be repeated."""
+
+    def __init__(self, transport: Transport) -> None:
+        self._transport = transport
+
+    def close(self) -> None:
+        """Close this process's connection."""
+        self._transport.close()
+
+    def get_log(self) -> LogInfo:
+        """Ask what log this is."""
+        answer = self._transport.call("GetLog", pb.GetLogRequest())
+        return LogInfo(answer.log_id, answer.storage_uri)
+
+    # Topics
+
+    def create_topic(self, name: TopicName, partitions: int, schema: bytes | None, limits: LedgerLimits) -> Topic:
+        """Create a topic, or raise TOPIC_EXISTS."""
+        request = pb.CreateTopicRequest(
+            request_id=_request_id(),
+            name=str(name),
+            partitions=partitions,
+            schema=schema,
+            policies=wire.limits_to_wire(limits),
+        )
+        return wire.topic_from_wire(self._transport.call("CreateTopic", request).topic)
+
+    def list_topics(self, namespace: str | None = None) -> list[TopicName]:
+        """Return the topics' names, sorted."""
+        answer = self._transport.call("ListTopics", pb.ListTopicsRequest(namespace=namespace))
+        return [TopicName.parse(name) for name in answer.names]
+
+    def delete_topic(self, name: TopicName) -> int:
+        """Delete a topic and return its id."""
+        request = pb.DeleteTopicRequest(request_id=_request_id(), name=str(name))
+        return int(self._transport.call("DeleteTopic", request).topic_id)
+
+    def roll_ledger(self, name: TopicName, partition: int | None) -> list[int]:
+        """Close the open ledgers that aren't empty and return their ids."""
+        request = pb.RollLedgerRequest(request_id=_request_id(), name=str(name), partition=partition)
+        return list(self._transport.call("RollLedger", request).closed_ledger_ids)
+
+    # Producers and transactions
+
+    def open_producer(
+        self, topic: TopicName, transactional_id: str | None, name: str | None
+    ) -> tuple[OpenedProducer, TopicView]:
+        """Register a producer, fencing an older one of the same transactional id."""
+        request = pb.OpenProducerRequest(
+            request_id=_request_id(), topic=str(topic), transactional_id=transactional_id, producer_name=name
+        )
+        answer = self._transport.call("OpenProducer", request)
+        opened = OpenedProducer(answer.producer_id, answer.epoch, answer.producer_name)
+        return opened, _topic_view(answer)
+
+    def append(self, producer: OpenedProducer, txn: TxnId | None, entries: Sequence[NewEntry]) -> list[Position]:
+        """Register entries whose bytes are safe, all of them or none; return their positions."""
+        request = pb.AppendRequest(
+            producer_id=producer.producer_id,
+            epoch=producer.epoch,
+            txn=None if txn is None else wire.txn_to_wire(txn),
+            entries=[
+                pb.NewEntry(
+                    partition_id=e.partition_id,
+                    base_sequence=e.base_sequence,
+                    messages=e.messages,
+                    segment=e.segment,
+                    offset=e.offset,
+                    length=e.length,
+                    crc32c=e.crc32c,
+                )
+                for e in entries
+            ],
+        )
+        return [Position.from_key(key) for key in self._transport.call("Append", request).positions]
+
+    def begin_transaction(self, timeout_ms: int) -> TxnId:
+        """Open a transaction."""
+        request = pb.BeginTransactionRequest(request_id=_request_id(), timeout_ms=timeout_ms)
+        return wire.txn_from_wire(self._transport.call("BeginTransaction", request).id)
+
+    def end_transaction(self, txn: TxnId, *, commit: bool, forced: bool = False) -> None:
+        """Commit or abort; the same end again is harmless, the opposite one an error."""
+        request = pb.EndTransactionRequest(id=wire.txn_to_wire(txn), commit=commit, forced=forced)
+        self._transport.call("EndTransaction", request)
+
+    def get_transaction(self, txn: TxnId) -> TransactionInfo:
+        """Describe one transaction."""
+        request = pb.GetTransactionRequest(id=wire.txn_to_wire(txn))
+        return _transaction_info(self._transport.call("GetTransaction", request).transaction)
+
+    def list_transactions(
+        self, state: TransactionState | None, topic: TopicName | None = None, limit: int = 0
+    ) -> list[TransactionInfo]:
+        """Describe the newest transactions of a state (None: any), newest first; limit 0 is the service's maximum."""
+        request = pb.ListTransactionsRequest(
+            state=wire.state_to_wire(state), topic=None if topic is None else str(topic), limit=limit
+        )
+        return [_transaction_info(t) for t in self._transport.call("ListTransactions", request).transactions]
+
+    # Reading
+
+    def get_view(self, topics: Sequence[TopicName]) -> View:
+        """Read the bounds of all partitions of the topics in one moment."""
+        answer = self._transport.call("GetView", pb.GetViewRequest(topics=[str(t) for t in topics]))
+        return View(tuple(_topic_view(t) for t in answer.topics), answer.decisions)
+
+    def find_positions(self, partition_ids: Sequence[int], publish_time_us: int) -> dict[int, Position | None]:
+        """Return, by partition id, the first message published at or after a time; None if there is none."""
+        request = pb.FindPositionRequest(partition_ids=partition_ids, publish_time_us=publish_time_us)
+        answer = self._transport.call("FindPosition", request)
+        return {
+            f.partition_id: Position.from_key(f.position) if f.HasField("position") else None for f in answer.found
+        }
+
+    def list_ledgers(self, partition_id: int, of: PositionRange) -> pa.Table:
+        """Return the ledgers that a range touches, ascending.
+
+        Columns, all int64: ledger_id, entries (markers among them), messages, bytes, created_at_ms, closed_at_ms (-1
+        while open).
+        """
+        pages = []
+        for answer in self._pages("ListLedgers", pb.ListLedgersRequest, partition_id, of):
+            pages.append(wire.table_from_wire(answer.ledgers))
+        return pa.concat_tables(pages)
+
+    def split_range(self, partition_id: int, of: PositionRange, target_bytes: int) -> list[tuple[PositionRange, int]]:
+        """Cut a range at entries into pieces of about so many bytes; return each with its stored bytes."""
+        request = pb.SplitRangeRequest(
+            partition_id=partition_id, start=of.start.key, end=of.end.key, target_bytes=target_bytes
+        )
+        answer = self._transport.call("SplitRange", request)
+        cuts = [of.start, *(Position.from_key(cut) for cut in answer.cuts), of.end]
+        return [
+            (PositionRange(start, end), size)
+            for (start, end), size in zip(pairwise(cuts), answer.piece_bytes, strict=True)
+        ]
+
+    def list_entries(self, partition_id: int, of: PositionRange) -> Iterator[EntryPage]:
+        """Return the data entries of a range, a page at a time."""
+        for answer in self._pages("ListEntries", pb.ListEntriesRequest, partition_id, of):
+            yield EntryPage(wire.table_from_wire(answer.entries), dict(answer.segments), dict(answer.producers))
+
+    def list_decisions(self, partition_id: int, of: PositionRange, *, aborted_only: bool, decisions: int) -> pa.Table:
+        """Return the transactions that a read of a range needs: ``marker >= start and first < end``.
+
+        Columns, all int64: txn, first_position, marker_position, state (1 committed, 2 aborted). Those decided after
+        the log's first ``decisions`` decisions are left out, so that a retry gets what the first try got.
+        """
+        pages = []
+        extra = {"aborted_only": aborted_only, "decisions": decisions}
+        for answer in self._pages("ListDecisions", pb.ListDecisionsRequest, partition_id, of, **extra):
+            pages.append(wire.table_from_wire(answer.transactions))
+        return pa.concat_tables(pages)
+
+    def list_segments(self) -> Iterator[str]:
+        """Return the paths of all registered segments."""
+        after, more = 0, True
+        while more:
+            answer = self._transport.call("ListSegments", pb.ListSegmentsRequest(after_segment_id=after))
+            yield from answer.paths
+            after, more = answer.last_segment_id, answer.has_more
+
+    def _pages(
+        self, method: str, request: type[pb.ListLedgersRequest], partition_id: int, of: PositionRange, **extra: object
+    ) -> Iterator[pb.ListLedgersResponse]:
+        start, more = of.start.key, True
+        while more:
+            answer = self._transport.call(
+                method, request(partition_id=partition_id, start=start, end=of.end.key, **extra)
+            )
+            yield answer
+            start, more = answer.next_start, answer.has_more
+
+
+def _request_id() -> str:
+    return uuid.uuid4().hex
+
+
+def _topic_view(message: pb.TopicView | pb.OpenProducerResponse) -> TopicView:
+    return TopicView(
+        wire.topic_from_wire(message.topic), tuple(wire.partition_from_wire(p) for p in message.partitions)
+    )
+
+
+def _transaction_info(message: pb.Transaction) -> TransactionInfo:
+    state = wire.state_from_wire(message.state)
+    assert state is not None
+    return TransactionInfo(
+        id=wire.txn_from_wire(message.id),
+        state=state,
+        age=(message.now_ms - message.created_at_ms) / 1000,
+        timeout=message.timeout_ms / 1000,
+        end_reason=message.end_reason,
+        producers=tuple(sorted(message.producers)),
+        partitions=tuple(
+            TransactionPartition(
+                TopicName.parse(p.topic).short,
+                p.partition,
+                Position.from_key(p.first_position),
+                Position.from_key(p.marker_position) if p.HasField("marker_position") else None,
+                p.messages,
+                p.bytes,
+                p.held_back_messages,
+                p.held_back_bytes,
+            )
+            for p in message.partitions
+        ),
+    )

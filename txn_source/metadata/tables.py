@@ -1,0 +1,189 @@
+"""The tables of the metadata database. It is the truth: the service keeps nothing that a restart would miss.
+
+A position is stored as one sortable integer (``Position.key``). Running totals (``*_before``) make "how much lies
+between two positions" one subtraction; they count from the partition's beginning and never go down.
+"""
+
+from __future__ import annotations
+
+from sqlalchemy import (
+    BigInteger,
+    Column,
+    ForeignKey,
+    Index,
+    Integer,
+    LargeBinary,
+    MetaData,
+    SmallInteger,
+    String,
+    Table,
+    UniqueConstraint,
+    text,
+)
+
+metadata = MetaData()
+
+_Id = BigInteger().with_variant(Integer, "sqlite")
+"""SQLite counts rows by itself only in a column declared INTEGER."""
+
+DATA, COMMIT_MARKER, ABORT_MARKER = 0, 1, 2
+"""Kinds of entries."""
+
+OPEN, COMMITTED, ABORTED = 0, 1, 2
+"""States of transactions."""
+
+log_info = Table(
+    "log_info",
+    metadata,
+    Column("log_id", String, primary_key=True),
+    Column("format_version", Integer, nullable=False),
+    Column("decisions", BigInteger, nullable=False),  # how many transactions have ended, ever
+    Column("transactions", BigInteger, nullable=False),  # how many have begun: the next one's id
+)
+
+requests = Table(  # answers of the calls that change something, for those who ask again
+    "requests",
+    metadata,
+    Column("request_id", String, primary_key=True),
+    Column("answer", LargeBinary, nullable=False),
+    Column("created_at_ms", BigInteger, nullable=False, index=True),
+)
+
+topics = Table(
+    "topics",
+    metadata,
+    Column("topic_id", _Id, primary_key=True),
+    Column("name", String, nullable=False, unique=True),
+    Column("schema", LargeBinary),
+    Column("ledger_max_entries", BigInteger, nullable=False),
+    Column("ledger_max_bytes", BigInteger, nullable=False),
+    Column("ledger_max_age_ms", BigInteger, nullable=False),
+    Column("created_at_ms", BigInteger, nullable=False),
+    sqlite_autoincrement=True,
+)
+
+partitions = Table(
+    "partitions",
+    metadata,
+    Column("partition_id", _Id, primary_key=True),
+    Column("topic_id", ForeignKey("topics.topic_id", ondelete="CASCADE"), nullable=False),
+    Column("partition_index", Integer, nullable=False),
+    Column("log_start", BigInteger, nullable=False),
+    Column("open_ledger_id", BigInteger, nullable=False),
+    Column("messages_trimmed", BigInteger, nullable=False, default=0),
+    Column("bytes_trimmed", BigInteger, nullable=False, default=0),
+    Column("last_publish_time_us", BigInteger, nullable=False, default=0),
+    UniqueConstraint("topic_id", "partition_index"),
+    sqlite_autoincrement=True,
+)
+
+ledgers = Table(
+    "ledgers",
+    metadata,
+    Column("ledger_id", _Id, primary_key=True),
+    Column("partition_id", ForeignKey("partitions.partition_id", ondelete="CASCADE"), nullable=False),
+    Column("entries", BigInteger, nullable=False, default=0),  # markers among them: the next entry id
+    Column("messages", BigInteger, nullable=False, default=0),
+    Column("bytes", BigInteger, nullable=False, default=0),
+    Column("messages_before", BigInteger, nullable=False),
+    Column("bytes_before", BigInteger, nullable=False),
+    Column("last_publish_time_us", BigInteger),  # of its data entries
+    Column("created_at_ms", BigInteger, nullable=False),
+    Column("closed_at_ms", BigInteger),  # unset: the open ledger
+    Index("ledgers_by_partition", "partition_id", "ledger_id"),
+    sqlite_autoincrement=True,
+)
+
+segments = Table(
+    "segments",
+    metadata,
+    Column("segment_id", _Id, primary_key=True),
+    Column("topic_id", ForeignKey("topics.topic_id", ondelete="CASCADE"), nullable=False),
+    Column("path", String, nullable=False, unique=True),
+    sqlite_autoincrement=True,
+)
+
+producers = Table(
+    "producers",
+    metadata,
+    Column("producer_id", _Id, primary_key=True),
+    Column("topic_id", ForeignKey("topics.topic_id", ondelete="CASCADE"), nullable=False),
+    Column("name", String, nullable=False),
+    Column("transactional_id", String),
+    Column("epoch", BigInteger, nullable=False),
+    UniqueConstraint("topic_id", "transactional_id"),
+    sqlite_autoincrement=True,
+)
+
+entries = Table(
+    "entries",
+    metadata,
+    Column("partition_id", ForeignKey("partitions.partition_id", ondelete="CASCADE"), primary_key=True),
+    Column("position", BigInteger, primary_key=True, autoincrement=False),
+    Column("kind", SmallInteger, nullable=False),
+    Column("messages", Integer, nullable=False),
+    Column("messages_before", BigInteger, nullable=False),
+    Column("bytes_before", BigInteger, nullable=False),
+    Column("txn", BigInteger),
+    Column("producer_id", BigInteger),
+    Column("base_sequence", BigInteger),
+    Column("publish_time_us", BigInteger, nullable=False),
+    Column("segment_id", BigInteger),
+    Column("offset", BigInteger),
+    Column("length", BigInteger, nullable=False),
+    Column("crc32c", BigInteger),
+    Index(
+        "entries_by_sequence",
+        "producer_id",
+        "base_sequence",
+        unique=True,
+        sqlite_where=text("producer_id IS NOT NULL"),
+        postgresql_where=text("producer_id IS NOT NULL"),
+    ),
+    sqlite_with_rowid=False,
+)
+
+transactions = Table(
+    "transactions",
+    metadata,
+    Column("txn", BigInteger, primary_key=True, autoincrement=False),
+    Column("state", SmallInteger, nullable=False),
+    Column("timeout_ms", BigInteger, nullable=False),
+    Column("created_at_ms", BigInteger, nullable=False),
+    Column("deadline_ms", BigInteger, nullable=False),
+    Column("ended_at_ms", BigInteger),
+    Column("end_reason", String),
+    Column("decision", BigInteger),  # 1 for the log's first decision, and so on
+    Index("open_by_deadline", "deadline_ms", sqlite_where=text("state = 0"), postgresql_where=text("state = 0")),
+)
+
+transaction_partitions = Table(
+    "transaction_partitions",
+    metadata,
+    Column("txn", ForeignKey("transactions.txn"), primary_key=True),
+    Column("partition_id", ForeignKey("partitions.partition_id", ondelete="CASCADE"), primary_key=True),
+    Column("state", SmallInteger, nullable=False),
+    Column("first_position", BigInteger, nullable=False),
+    Column("marker_position", BigInteger),
+    Column("decision", BigInteger),
+    Column("messages", BigInteger, nullable=False),
+    Column("bytes", BigInteger, nullable=False),
+    Index(
+        "ongoing_by_partition",
+        "partition_id",
+        "first_position",
+        sqlite_where=text("state = 0"),
+        postgresql_where=text("state = 0"),
+    ),
+    Index("decided_by_partition", "partition_id", "state", "marker_position"),
+    sqlite_with_rowid=False,
+)
+
+transaction_producers = Table(
+    "transaction_producers",
+    metadata,
+    Column("txn", ForeignKey("transactions.txn"), primary_key=True),
+    Column("producer_id", ForeignKey("producers.producer_id", ondelete="CASCADE"), primary_key=True),
+    Index("transactions_by_producer", "producer_id"),
+    sqlite_with_rowid=False,
+)

@@ -1,0 +1,216 @@
+"""Transactions in the database: begin, one atomic end with markers, time-outs, listing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from sqlalchemy import Connection, Row, and_, insert, select, update
+
+from txn_source.metadata.ledgers import Tail
+from txn_source.metadata.tables import (
+    ABORT_MARKER,
+    ABORTED,
+    COMMIT_MARKER,
+    COMMITTED,
+    OPEN,
+    entries,
+    ledgers,
+    log_info,
+    partitions,
+    producers,
+    topics,
+    transaction_partitions,
+    transaction_producers,
+    transactions,
+)
+from txn_source.model.errors import (
+    InvalidArgumentError,
+    ProducerFencedError,
+    TransactionEndedError,
+    TransactionNotFoundError,
+    TransactionTimedOutError,
+    TxnLogError,
+)
+from txn_source.model.transaction import EndReason, TxnId
+
+MAX_TIMEOUT_MS = 15 * 60 * 1000
+"""The service's maximum, as Kafka's ``transaction.max.timeout.ms``."""
+COORDINATOR = 0
+"""The high half of every id; a second coordinator would take another one."""
+
+
+def id_of(txn: int) -> TxnId:
+    """Return the public id of the transaction of that number."""
+    return TxnId(COORDINATOR, txn)
+
+
+def number_of(txn: TxnId) -> int:
+    """Return the number of a transaction, or raise TXN_NOT_FOUND for an id that this service can't have given."""
+    if txn.most_sig_bits != COORDINATOR or txn.least_sig_bits >= 1 << 63:
+        raise _unknown(txn)
+    return txn.least_sig_bits
+
+
+def begin(connection: Connection, timeout_ms: int, now_ms: int) -> int:
+    """Open a transaction and return its number; the log's first is 0."""
+    if not 1 <= timeout_ms <= MAX_TIMEOUT_MS:
+        raise InvalidArgumentError(
+            f"A transaction can't have a timeout of {timeout_ms / 1000:g} s.",
+            f"Use more than 0 and at most {MAX_TIMEOUT_MS // 1000} s.",
+        )
+    txn = _count(connection, "transactions") - 1
+    connection.execute(
+        insert(transactions).values(
+            txn=txn, state=OPEN, timeout_ms=timeout_ms, created_at_ms=now_ms, deadline_ms=now_ms + timeout_ms
+        )
+    )
+    return txn
+
+
+def find(connection: Connection, txn: int) -> Row[Any]:
+    """Return a transaction's row, or raise TXN_NOT_FOUND."""
+    row = connection.execute(select(transactions).where(transactions.c.txn == txn)).first()
+    if row is None:
+        raise _unknown(id_of(txn))
+    return row
+
+
+def check_open(connection: Connection, txn: int) -> None:
+    """Raise the error that says how a transaction ended, unless it is open."""
+    row = find(connection, txn)
+    if row.state != OPEN:
+        raise ended_error(row, "take no more messages")
+
+
+def end(connection: Connection, txn: int, *, commit: bool, reason: EndReason, now_us: int) -> None:
+    """Commit or abort: the state and a marker on every partition touched, in this one database transaction.
+
+    Repeating the same end changes nothing. The opposite end raises the error that says what happened.
+    """
+    row = find(connection, txn)
+    state = COMMITTED if commit else ABORTED
+    if row.state == state:
+        return
+    if row.state != OPEN:
+        raise ended_error(row, "be committed" if commit else "be aborted")
+    decision = _count(connection, "decisions")
+    touched = connection.execute(
+        select(transaction_partitions.c.partition_id)
+        .where(transaction_partitions.c.txn == txn)
+        .order_by(transaction_partitions.c.partition_id)
+    ).scalars()
+    for partition_id in touched.all():
+        tail = Tail.load(connection, partition_id, now_us)
+        marker = tail.place(connection, COMMIT_MARKER if commit else ABORT_MARKER, messages=0, length=0, txn=txn)
+        tail.store(connection)
+        connection.execute(
+            update(transaction_partitions)
+            .where(transaction_partitions.c.txn == txn, transaction_partitions.c.partition_id == partition_id)
+            .values(state=state, marker_position=marker.key, decision=decision)
+        )
+    connection.execute(
+        update(transactions)
+        .where(transactions.c.txn == txn)
+        .values(state=state, ended_at_ms=now_us // 1000, end_reason=reason.value, decision=decision)
+    )
+
+
+def due(connection: Connection, now_ms: int) -> list[int]:
+    """Return the open transactions whose deadline has passed."""
+    overdue = select(transactions.c.txn).where(transactions.c.state == OPEN, transactions.c.deadline_ms <= now_ms)
+    return list(connection.execute(overdue).scalars())
+
+
+def open_of_producer(connection: Connection, producer_id: int) -> list[int]:
+    """Return the open transactions that a producer has written to."""
+    query = (
+        select(transactions.c.txn)
+        .join(transaction_producers, transaction_producers.c.txn == transactions.c.txn)
+        .where(transaction_producers.c.producer_id == producer_id, transactions.c.state == OPEN)
+    )
+    return list(connection.execute(query).scalars())
+
+
+def listing(connection: Connection, state: int | None, topic_id: int | None, limit: int) -> list[Row[Any]]:
+    """Return the newest transactions of a state (None: any), of one topic (None: any), newest first."""
+    query = select(transactions).order_by(transactions.c.txn.desc()).limit(limit)
+    if state is not None:
+        query = query.where(transactions.c.state == state)
+    if topic_id is not None:
+        on_topic = (
+            select(transaction_partitions.c.txn)
+            .join(partitions, partitions.c.partition_id == transaction_partitions.c.partition_id)
+            .where(partitions.c.topic_id == topic_id)
+        )
+        query = query.where(transactions.c.txn.in_(on_topic))
+    return list(connection.execute(query).all())
+
+
+def traces(connection: Connection, txns: Iterable[int]) -> list[Row[Any]]:
+    """Return what transactions left on partitions, with what each holds back there while it is open."""
+    first = entries.alias("first_entry")
+    query = (
+        select(
+            transaction_partitions,
+            topics.c.name.label("topic"),
+            partitions.c.partition_index,
+            (ledgers.c.messages_before + ledgers.c.messages - first.c.messages_before).label("held_back_messages"),
+            (ledgers.c.bytes_before + ledgers.c.bytes - first.c.bytes_before).label("held_back_bytes"),
+        )
+        .join(partitions, partitions.c.partition_id == transaction_partitions.c.partition_id)
+        .join(topics, topics.c.topic_id == partitions.c.topic_id)
+        .join(ledgers, ledgers.c.ledger_id == partitions.c.open_ledger_id)
+        .outerjoin(
+            first,
+            and_(
+                first.c.partition_id == transaction_partitions.c.partition_id,
+                first.c.position == transaction_partitions.c.first_position,
+            ),
+        )
+        .where(transaction_partitions.c.txn.in_(list(txns)))
+        .order_by(transaction_partitions.c.txn, topics.c.name, partitions.c.partition_index)
+    )
+    return list(connection.execute(query).all())
+
+
+def producer_names(connection: Connection, txns: Iterable[int]) -> list[Row[Any]]:
+    """Return (txn, name) of the producers that wrote to the transactions."""
+    query = (
+        select(transaction_producers.c.txn, producers.c.name)
+        .join(producers, producers.c.producer_id == transaction_producers.c.producer_id)
+        .where(transaction_producers.c.txn.in_(list(txns)))
+    )
+    return list(connection.execute(query).all())
+
+
+def ended_error(row: Row[Any], wish: str) -> TxnLogError:
+    """Return the error for a call that came after the end of its transaction."""
+    txn = id_of(row.txn)
+    if row.state == COMMITTED:
+        return TransactionEndedError(f"Transaction {txn} is committed and can't {wish}.", "Begin a new transaction.")
+    if row.end_reason == EndReason.TIMEOUT.value:
+        return TransactionTimedOutError(
+            f"Transaction {txn} was aborted when its timeout of {row.timeout_ms / 1000:g} s had passed"
+            f" and can't {wish}.",
+            "Begin a new transaction, with a longer timeout if the work takes that long.",
+        )
+    if row.end_reason == EndReason.FENCED.value:
+        return ProducerFencedError(
+            f"Transaction {txn} was aborted when a newer producer took over its transactional id and can't {wish}.",
+            "Close this producer; only the newest one with that id may write.",
+        )
+    by = " by an operator" if row.end_reason == EndReason.FORCED.value else ""
+    return TransactionEndedError(f"Transaction {txn} was aborted{by} and can't {wish}.", "Begin a new transaction.")
+
+
+def _count(connection: Connection, counter: str) -> int:
+    column = log_info.c[counter]
+    value = connection.execute(update(log_info).values({counter: column + 1}).returning(column)).scalar_one()
+    return int(value)
+
+
+def _unknown(txn: TxnId) -> TransactionNotFoundError:
+    return TransactionNotFoundError(
+        f"There is no transaction {txn} in this log.", "Check the id against `txnlog transactions list --state all`."
+    )

@@ -1,0 +1,111 @@
+"""How a client's call reaches the service: directly in this process, or by gRPC."""
+
+from __future__ import annotations
+
+import json
+import os
+from typing import Any, Protocol
+
+import grpc
+from google.protobuf.message import Message
+
+from txn_source._generated.txnlog.v1 import metadata_service_pb2 as pb
+from txn_source.metadata.service import MetadataService
+from txn_source.metadata.status import from_rpc_error
+from txn_source.model.errors import InvalidArgumentError
+
+SERVICE_NAME: str = pb.DESCRIPTOR.services_by_name["MetadataService"].full_name
+MAX_MESSAGE_BYTES = 64 << 20
+
+_SERVICE_CONFIG = {
+    "methodConfig": [
+        {
+            # Every call may be repeated: those that change something carry a request id or a sequence, or say where
+            # to end up (EndTransaction).
+            "name": [{"service": SERVICE_NAME}],
+            "retryPolicy": {
+                "maxAttempts": 5,
+                "initialBackoff": "0.1s",
+                "maxBackoff": "2s",
+                "backoffMultiplier": 3,
+                "retryableStatusCodes": ["UNAVAILABLE"],
+            },
+        }
+    ]
+}
+CHANNEL_OPTIONS = [
+    ("grpc.service_config", json.dumps(_SERVICE_CONFIG)),
+    ("grpc.max_receive_message_length", MAX_MESSAGE_BYTES),
+    ("grpc.max_send_message_length", MAX_MESSAGE_BYTES),
+    ("grpc.keepalive_time_ms", 30_000),
+    ("grpc.keepalive_timeout_ms", 10_000),
+    ("grpc.max_reconnect_backoff_ms", 2_000),
+    ("grpc.initial_reconnect_backoff_ms", 100),
+    ("grpc.enable_http_proxy", 0),
+]
+
+
+class Transport(Protocol):
+    """Carries one call to the service and its answer back, raising what the service raised."""
+
+    def call(self, method: str, request: Message) -> Any:
+        """Return the answer of the method of that name."""
+
+    def close(self) -> None:
+        """Give up what this process holds open; a later call opens it again."""
+
+
+class InProcessTransport:
+    """The service in this process: the embedded log."""
+
+    def __init__(self, service: MetadataService) -> None:
+        self._service = service
+
+    def call(self, method: str, request: Message) -> Any:
+        return getattr(self._service, method)(request)
+
+    def close(self) -> None:
+        self._service.close()
+
+
+class GrpcTransport:
+    """The service at an address ``host:port``.
+
+    A channel made before a fork hangs after it, so each process makes its own at its first call.
+    """
+
+    def __init__(self, endpoint: str, timeout_s: float) -> None:
+        host, _, port = endpoint.rpartition(":")
+        if not host or not port.isdigit() or not 0 < int(port) < 65536:
+            raise InvalidArgumentError(f"{endpoint!r} is not an endpoint.", 'Write it as "host:port".')
+        if timeout_s <= 0:
+            raise InvalidArgumentError(f"The timeout of {timeout_s:g} s is too short.", "Use more than 0.")
+        self.endpoint = endpoint
+        self._timeout_s = timeout_s
+        self._channels: dict[int, tuple[grpc.Channel, dict[str, Any]]] = {}
+
+    def call(self, method: str, request: Message) -> Any:
+        try:
+            return self._method(method)(request, timeout=self._timeout_s)
+        except grpc.RpcError as error:
+            raise from_rpc_error(error, self.endpoint, self._timeout_s) from None
+
+    def close(self) -> None:
+        found = self._channels.pop(os.getpid(), None)
+        if found is not None:
+            found[0].close()
+
+    def _method(self, name: str) -> Any:
+        found = self._channels.get(os.getpid())
+        if found is None:
+            channel = grpc.insecure_channel(self.endpoint, options=CHANNEL_OPTIONS)
+            found = self._channels.setdefault(os.getpid(), (channel, {}))
+        channel, methods = found
+        if name not in methods:
+            described = pb.DESCRIPTOR.services_by_name["MetadataService"].methods_by_name[name]
+            methods[name] = channel.unary_unary(
+                f"/{SERVICE_NAME}/{name}",
+                request_serializer=getattr(pb, described.input_type.name).SerializeToString,
+                response_deserializer=getattr(pb, described.output_type.name).FromString,
+            )
+        return methods[name]

@@ -1,0 +1,135 @@
+"""Protobuf to model and back: what both rims of the service need."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from txn_source._generated.txnlog.v1 import metadata_service_pb2 as pb
+from txn_source.metadata.views import PartitionView
+from txn_source.model.bounds import Bounds
+from txn_source.model.errors import InternalError
+from txn_source.model.ledger_limits import LedgerLimits
+from txn_source.model.position import Position
+from txn_source.model.topic_name import TopicName
+from txn_source.model.transaction import TransactionState, TxnId
+
+
+@dataclass(frozen=True, slots=True)
+class Topic:
+    """A topic as the service describes it; ``schema`` is a serialized Arrow schema, None for a raw topic."""
+
+    topic_id: int
+    name: TopicName
+    schema: bytes | None
+    limits: LedgerLimits
+    created_at_ms: int
+
+
+def topic_to_wire(topic: Topic) -> pb.Topic:
+    """Return the message for a topic."""
+    return pb.Topic(
+        topic_id=topic.topic_id,
+        name=str(topic.name),
+        schema=topic.schema,
+        policies=limits_to_wire(topic.limits),
+        created_at_ms=topic.created_at_ms,
+    )
+
+
+def topic_from_wire(message: pb.Topic) -> Topic:
+    """Return the topic in a message."""
+    return Topic(
+        message.topic_id,
+        TopicName.parse(message.name),
+        message.schema if message.HasField("schema") else None,
+        limits_from_wire(message.policies),
+        message.created_at_ms,
+    )
+
+
+def limits_to_wire(limits: LedgerLimits) -> pb.TopicPolicies:
+    """Return the message for a topic's limits."""
+    return pb.TopicPolicies(
+        ledger_max_entries=limits.max_entries,
+        ledger_max_bytes=limits.max_bytes,
+        ledger_max_age_ms=limits.max_age_ms,
+    )
+
+
+def limits_from_wire(message: pb.TopicPolicies) -> LedgerLimits:
+    """Return the limits in a message."""
+    return LedgerLimits(message.ledger_max_entries, message.ledger_max_bytes, message.ledger_max_age_ms)
+
+
+def partition_to_wire(view: PartitionView) -> pb.Partition:
+    """Return the message for a partition's view."""
+    bounds = view.bounds
+    return pb.Partition(
+        partition_id=view.partition_id,
+        index=view.index,
+        log_start=bounds.log_start.key,
+        last_stable=bounds.last_stable.key,
+        high_watermark=bounds.high_watermark.key,
+        log_end=bounds.log_end.key,
+        messages=view.messages,
+        bytes=view.bytes,
+    )
+
+
+def partition_from_wire(message: pb.Partition) -> PartitionView:
+    """Return the partition's view in a message."""
+    bounds = Bounds(
+        Position.from_key(message.log_start),
+        Position.from_key(message.last_stable),
+        Position.from_key(message.high_watermark),
+        Position.from_key(message.log_end),
+    )
+    return PartitionView(message.partition_id, message.index, bounds, message.messages, message.bytes)
+
+
+def txn_to_wire(txn: TxnId) -> pb.TxnId:
+    """Return the message for a transaction's id."""
+    return pb.TxnId(most_sig_bits=txn.most_sig_bits, least_sig_bits=txn.least_sig_bits)
+
+
+def txn_from_wire(message: pb.TxnId) -> TxnId:
+    """Return the transaction id in a message."""
+    return TxnId(message.most_sig_bits, message.least_sig_bits)
+
+
+_STATES = {
+    TransactionState.OPEN: pb.TRANSACTION_STATE_OPEN,
+    TransactionState.COMMITTED: pb.TRANSACTION_STATE_COMMITTED,
+    TransactionState.ABORTED: pb.TRANSACTION_STATE_ABORTED,
+}
+
+
+def state_to_wire(state: TransactionState | None) -> pb.TransactionState:
+    """Return the wire's number of a state; None is "unspecified"."""
+    return pb.TRANSACTION_STATE_UNSPECIFIED if state is None else _STATES[state]
+
+
+def state_from_wire(number: pb.TransactionState) -> TransactionState | None:
+    """Return the state that a number stands for; None for "unspecified"."""
+    if number == pb.TRANSACTION_STATE_UNSPECIFIED:
+        return None
+    for state, known in _STATES.items():
+        if known == number:
+            return state
+    raise InternalError(f"The wire carries the unknown transaction state {number}.", "Please report it.")
+
+
+def table_to_wire(table: pa.Table) -> bytes:
+    """Return an Arrow IPC stream."""
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table)
+    return bytes(sink.getvalue().to_pybytes())
+
+
+def table_from_wire(data: bytes) -> pa.Table:
+    """Return the table in an Arrow IPC stream."""
+    with pa.ipc.open_stream(data) as reader:
+        return reader.read_all()

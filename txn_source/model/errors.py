@@ -1,0 +1,142 @@
+"""The tree of errors: one class per different thing that a caller would do.
+
+    TxnLogError
+    ├── InvalidArgumentError            INVALID_ARGUMENT       a value we can't use; fix the call
+    ├── SchemaMismatchError             SCHEMA_MISMATCH        data or columns don't fit the topic
+    ├── LogNotFoundError                LOG_NOT_FOUND          nothing, or something else, lies there
+    ├── LogVersionError                 LOG_VERSION            written by a newer release
+    ├── TopicNotFoundError              TOPIC_NOT_FOUND
+    ├── TopicExistsError                TOPIC_EXISTS
+    ├── OutOfRangeError                 OUT_OF_RANGE           a position outside the log
+    ├── TransactionNotFoundError        TXN_NOT_FOUND
+    ├── TransactionEndedError           TXN_ENDED              committed or aborted already
+    │   └── TransactionTimedOutError    TXN_TIMED_OUT          aborted by the service at its deadline
+    ├── ProducerFencedError             PRODUCER_FENCED        a newer producer took the transactional id
+    ├── SegmentUnreadableError          SEGMENT_UNREADABLE     stored bytes are missing or damaged
+    ├── StorageWriteError               STORAGE_WRITE_FAILED   the disk refused; nothing was registered
+    ├── DataLossError                   DATA_LOSS              what was asked for is gone
+    ├── UnavailableError                UNAVAILABLE            the service didn't answer; try again
+    └── InternalError                   INTERNAL               our bug, not your mistake
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+
+class TxnLogError(Exception):
+    """An error that txnlog raises on purpose: ``[TXNLOG_<CODE>] fact with its operands. What to do.``"""
+
+    code: ClassVar[str] = "INTERNAL"
+
+    def __init__(self, fact: str, remedy: str) -> None:
+        super().__init__(fact, remedy)
+        self.fact = fact
+        self.remedy = remedy
+
+    def __str__(self) -> str:
+        return f"[TXNLOG_{self.code}] {self.fact} {self.remedy}"
+
+
+class InvalidArgumentError(TxnLogError, ValueError):
+    """A value that can't be used; nothing was changed."""
+
+    code = "INVALID_ARGUMENT"
+
+
+class SchemaMismatchError(TxnLogError, ValueError):
+    """Data, or the columns asked for, don't fit the topic's schema."""
+
+    code = "SCHEMA_MISMATCH"
+
+
+class LogNotFoundError(TxnLogError):
+    """There is no log at the path."""
+
+    code = "LOG_NOT_FOUND"
+
+
+class LogVersionError(TxnLogError):
+    """The log was made by a release with a newer format."""
+
+    code = "LOG_VERSION"
+
+
+class TopicNotFoundError(TxnLogError):
+    """The log has no topic, or the topic no partition, of that name."""
+
+    code = "TOPIC_NOT_FOUND"
+
+
+class TopicExistsError(TxnLogError):
+    """A topic of that name is already there."""
+
+    code = "TOPIC_EXISTS"
+
+
+class OutOfRangeError(TxnLogError):
+    """A position below the log's start, above its end, or in no ledger of the partition."""
+
+    code = "OUT_OF_RANGE"
+
+
+class TransactionNotFoundError(TxnLogError):
+    """The service doesn't know the transaction."""
+
+    code = "TXN_NOT_FOUND"
+
+
+class TransactionEndedError(TxnLogError):
+    """The transaction has been committed or aborted."""
+
+    code = "TXN_ENDED"
+
+
+class TransactionTimedOutError(TransactionEndedError):
+    """The transaction ran past its deadline and the service aborted it."""
+
+    code = "TXN_TIMED_OUT"
+
+
+class ProducerFencedError(TxnLogError):
+    """A newer producer has taken over the transactional id."""
+
+    code = "PRODUCER_FENCED"
+
+
+class SegmentUnreadableError(TxnLogError):
+    """A stored copy is missing, truncated or fails its checksum."""
+
+    code = "SEGMENT_UNREADABLE"
+
+
+class StorageWriteError(TxnLogError):
+    """Storage refused a write; nothing of it was registered."""
+
+    code = "STORAGE_WRITE_FAILED"
+
+
+class DataLossError(TxnLogError):
+    """Data that a read was promised no longer exists."""
+
+    code = "DATA_LOSS"
+
+
+class UnavailableError(TxnLogError):
+    """The metadata service, or its database, didn't answer within the deadline."""
+
+    code = "UNAVAILABLE"
+
+
+class InternalError(TxnLogError):
+    """A state that txnlog should never reach: our bug."""
+
+    code = "INTERNAL"
+
+
+def _tree(root: type[TxnLogError]) -> list[type[TxnLogError]]:
+    return [c for child in root.__subclasses__() for c in (child, *_tree(child))]
+
+
+ERROR_CLASSES: dict[str, type[TxnLogError]] = {cls.code: cls for cls in _tree(TxnLogError)}
+"""Every concrete class by its stable code."""

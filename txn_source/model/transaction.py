@@ -1,0 +1,85 @@
+"""Transactions: their ids, their life, and the trace that one leaves on a partition.
+
+Life cycle:
+1. OPEN from ``begin`` on; messages are appended under its id and get positions at once.
+2. COMMITTED or ABORTED, by one atomic change that also writes a marker on each partition it wrote to.
+3. An open transaction whose deadline has passed is aborted by whoever looks at it next.
+"""
+
+from __future__ import annotations
+
+import enum
+import re
+from dataclasses import dataclass
+
+from txn_source.model.errors import InvalidArgumentError
+from txn_source.model.position import Position
+
+_TXN_ID = re.compile(r"\(?(\d+)[,:]\s*(\d+)\)?")
+_MAX_BITS = (1 << 64) - 1
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class TxnId:
+    """A transaction's id in two 64-bit halves; text ``(0,7)``. ``(0,0)`` is a valid id: test for presence, not zero."""
+
+    most_sig_bits: int
+    least_sig_bits: int
+
+    def __post_init__(self) -> None:
+        if not (0 <= self.most_sig_bits <= _MAX_BITS and 0 <= self.least_sig_bits <= _MAX_BITS):
+            raise InvalidArgumentError(
+                f"Transaction id ({self.most_sig_bits},{self.least_sig_bits}) is out of bounds.",
+                "Both halves are unsigned 64-bit integers.",
+            )
+
+    def __str__(self) -> str:
+        return f"({self.most_sig_bits},{self.least_sig_bits})"
+
+    @classmethod
+    def parse(cls, value: TxnId | str) -> TxnId:
+        """Return the id that a text such as ``(0,7)`` or ``0:7`` names."""
+        if isinstance(value, TxnId):
+            return value
+        found = _TXN_ID.fullmatch(value.strip()) if isinstance(value, str) else None
+        if found is None:
+            raise InvalidArgumentError(f"{value!r} is not a transaction id.", 'Write it as "(0,7)".')
+        return cls(int(found[1]), int(found[2]))
+
+
+class TransactionState(enum.Enum):
+    """Where a transaction is in its life."""
+
+    OPEN = "open"
+    COMMITTED = "committed"
+    ABORTED = "aborted"
+
+    def __str__(self) -> str:
+        return self.value
+
+
+class EndReason(enum.Enum):
+    """Who ended a transaction."""
+
+    CLIENT = "client"
+    TIMEOUT = "timeout"
+    FORCED = "forced"
+    FENCED = "fenced"
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionOnPartition:
+    """What one transaction left on one partition.
+
+    ``first`` is the position of its first entry there; ``marker`` that of the marker that ended it, None while it is
+    ongoing. A transaction without entries on a partition leaves no trace there.
+    """
+
+    txn: TxnId
+    first: Position
+    marker: Position | None = None
+    aborted: bool = False
+
+    def unstable(self, high_watermark: Position) -> bool:
+        """True while ongoing, or ended with a marker at or above the (exclusive) high watermark (unreplicated)."""
+        return self.marker is None or self.marker >= high_watermark

@@ -1,0 +1,1 @@
+"""Bytes on storage: writing, reading and checking segments."""

@@ -1,0 +1,165 @@
+"""Schemas of topics, and fitting a producer's batches to them.
+
+A raw topic has ``key binary, value binary``. A typed topic has an Arrow schema of payload columns of its own, with
+types that Spark can read. Two more columns may be stored beside the payload, only where a producer gives them:
+``__event_time`` and ``__properties``. Names that begin with ``__`` are txnlog's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pyarrow as pa
+import pyarrow.types as types
+
+from txn_source.model.errors import InvalidArgumentError, SchemaMismatchError
+
+RESERVED_PREFIX = "__"
+RAW_SCHEMA = pa.schema([pa.field("key", pa.binary()), pa.field("value", pa.binary())])
+
+EVENT_TIME = pa.field("__event_time", pa.timestamp("us", tz="UTC"))
+PROPERTIES = pa.field("__properties", pa.map_(pa.string(), pa.string()))
+KEY = pa.field("__key", pa.binary())
+"""Routes the rows of a typed topic's batch to partitions; it is not stored."""
+
+_SIMPLE = (
+    types.is_boolean,
+    types.is_signed_integer,
+    types.is_float32,
+    types.is_float64,
+    types.is_decimal128,
+    types.is_string,
+    types.is_large_string,
+    types.is_binary,
+    types.is_large_binary,
+    types.is_date32,
+    types.is_timestamp,
+    types.is_duration,
+)
+
+
+def check_topic_schema(schema: pa.Schema) -> pa.Schema:
+    """Return the schema without metadata, or raise INVALID_ARGUMENT if a topic can't have it."""
+    if not isinstance(schema, pa.Schema):
+        raise InvalidArgumentError(
+            f"The schema is a {type(schema).__name__}.", "Give a pyarrow.Schema, or None for a raw topic."
+        )
+    if not len(schema):
+        raise InvalidArgumentError("The schema has no columns.", "Give one at least, or None for a raw topic.")
+    seen: dict[str, str] = {}
+    for field in schema:
+        if not field.name or field.name.startswith(RESERVED_PREFIX):
+            raise InvalidArgumentError(
+                f"Column {field.name!r} has a reserved name.", f"Use one that does not begin with {RESERVED_PREFIX!r}."
+            )
+        other = seen.setdefault(field.name.lower(), field.name)
+        if other is not field.name:
+            raise InvalidArgumentError(
+                f"Columns {other!r} and {field.name!r} have one name (Spark ignores case).", "Rename one of them."
+            )
+        if not _readable_by_spark(field.type):
+            raise InvalidArgumentError(
+                f"Column {field.name!r} has type {field.type}, which Spark has no type for.",
+                "Use booleans, signed integers, floats, decimal128, strings, binary, date32, timestamps, durations,"
+                " or lists, structs and maps of them.",
+            )
+    return schema.remove_metadata()
+
+
+def serialize_schema(schema: pa.Schema | None) -> bytes | None:
+    """Return the bytes under which a topic's schema is kept; None for a raw topic."""
+    return None if schema is None else bytes(schema.serialize().to_pybytes())
+
+
+def deserialize_schema(data: bytes | None) -> pa.Schema:
+    """Return a topic's payload schema."""
+    return RAW_SCHEMA if data is None else pa.ipc.read_schema(pa.py_buffer(data))
+
+
+def stored_schema(payload: pa.Schema, *, event_time: bool, properties: bool) -> pa.Schema:
+    """Return the schema of a segment: the payload and the optional columns that it carries."""
+    extra = [EVENT_TIME] * event_time + [PROPERTIES] * properties
+    return pa.schema([*payload, *extra])
+
+
+def conform(batch: pa.RecordBatch, payload: pa.Schema, partition_columns: Sequence[pa.Field] = ()) -> pa.RecordBatch:
+    """Return a producer's batch with the topic's columns in the topic's order, without copying where types are equal.
+
+    Optional columns (``__event_time``, ``__properties`` and ``partition_columns``) are kept at the end if they are
+    there. Text is taken where binary is wanted and the other widths of text and binary are converted; nothing else is.
+
+    Raises:
+        SchemaMismatchError: names the field, what was expected and what came.
+    """
+    optional = {field.name: field for field in (EVENT_TIME, PROPERTIES, *partition_columns)}
+    wanted = [*payload, *(optional[name] for name in batch.schema.names if name in optional)]
+    known = {field.name for field in wanted}
+    for name in batch.schema.names:
+        if name not in known:
+            raise SchemaMismatchError(
+                f"The batch has a column {name!r}, which the topic doesn't have.",
+                f"The topic's columns are {_listed(payload)}; drop or rename it.",
+            )
+        if len(batch.schema.get_all_field_indices(name)) > 1:
+            raise SchemaMismatchError(f"The batch has column {name!r} more than once.", "Drop one of them.")
+    columns = []
+    for field in wanted:
+        index = batch.schema.get_field_index(field.name)
+        if index >= 0:
+            columns.append(_fit(batch.column(index), field))
+        elif payload is RAW_SCHEMA and field.name == "key":
+            columns.append(pa.nulls(batch.num_rows, field.type))
+        else:
+            raise SchemaMismatchError(
+                f"The batch has no column {field.name!r}; expected {field.type}, came {_listed(batch.schema)}.",
+                "Add the column (of nulls, if it may have them).",
+            )
+    return pa.RecordBatch.from_arrays(columns, schema=pa.schema(wanted))
+
+
+def _fit(column: pa.Array, field: pa.Field) -> pa.Array:
+    if column.type != field.type:
+        if not _converts(column.type, field.type):
+            raise SchemaMismatchError(
+                f"Column {field.name!r} doesn't fit: expected {field.type}, came {column.type}.",
+                "Cast it to the topic's type before you send it.",
+            )
+        column = column.cast(field.type)
+    if not field.nullable and column.null_count:
+        raise SchemaMismatchError(
+            f"Column {field.name!r} doesn't fit: expected no nulls, came {column.null_count}.",
+            "Fill them in, or drop these rows.",
+        )
+    return column
+
+
+def _converts(came: pa.DataType, wanted: pa.DataType) -> bool:
+    def bytes_like(t: pa.DataType) -> bool:
+        return bool(types.is_binary(t) or types.is_large_binary(t) or text_like(t) or types.is_binary_view(t))
+
+    def text_like(t: pa.DataType) -> bool:
+        return bool(types.is_string(t) or types.is_large_string(t) or types.is_string_view(t))
+
+    if types.is_null(came):
+        return True
+    if text_like(wanted):
+        return text_like(came)
+    if bytes_like(wanted):
+        return bytes_like(came)
+    if types.is_timestamp(wanted) and types.is_timestamp(came):
+        return (wanted.tz is None) == (came.tz is None) and wanted.unit == came.unit
+    return bool(types.is_map(wanted) and types.is_map(came) and wanted.equals(came))
+
+
+def _readable_by_spark(t: pa.DataType) -> bool:
+    if types.is_list(t) or types.is_large_list(t):
+        return _readable_by_spark(t.value_type)
+    if types.is_map(t):
+        return _readable_by_spark(t.key_type) and _readable_by_spark(t.item_type)
+    if types.is_struct(t):
+        return t.num_fields > 0 and all(_readable_by_spark(t.field(i).type) for i in range(t.num_fields))
+    return any(is_type(t) for is_type in _SIMPLE)
+
+
+def _listed(schema: pa.Schema) -> str:
+    return ", ".join(f"{field.name} {field.type}" for field in schema) or "none"

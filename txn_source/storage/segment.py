@@ -1,0 +1,231 @@
+"""Hot segments: Arrow IPC streams that producers append entries to.
+
+A segment starts with an Arrow schema message; each entry after it is one record batch message, so the file is a valid
+Arrow stream for any reader. Nothing in it counts until the metadata service has registered it: a torn tail, or a file
+that was never registered, does not exist for readers. An entry's CRC-32C (Castagnoli) covers its whole message; it is
+kept with the metadata and checked at every read.
+
+Life cycle of a segment:
+1. created by its producer with a name of its own, header written;
+2. appended to and synced, then registered, again and again;
+3. closed when the producer moves to the partition's next ledger; it never changes again.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import uuid
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+from crc32c import crc32c
+
+from txn_source.model.errors import InternalError, SegmentUnreadableError, StorageWriteError
+from txn_source.model.position import Position
+
+_FOLDER = "segments"
+_SUFFIX = ".arrow"
+_MAX_HEADER_BYTES = 16 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class StoredEntry:
+    """Where an entry's message lies in a segment, and its checksum."""
+
+    offset: int
+    length: int
+    crc32c: int
+
+
+def segment_path(topic_id: int, partition: int, ledger_id: int, producer_id: int) -> str:
+    """Return a fresh path, relative to the root, for a segment of one producer and ledger."""
+    name = f"{ledger_id}-{producer_id}-{uuid.uuid4().hex[:12]}{_SUFFIX}"
+    return f"{_FOLDER}/{topic_id}/{partition}/{name}"
+
+
+def topic_folder(root: Path, topic_id: int) -> Path:
+    """Return the folder of all segments of a topic; topic ids are never used again."""
+    return root / _FOLDER / str(topic_id)
+
+
+class SegmentWriter:
+    """Appends entries to one segment file. After an error the file is left, and ``broken`` says so."""
+
+    def __init__(self, root: Path, path: str, schema: pa.Schema) -> None:
+        self.path = path
+        self.schema = schema
+        self.broken = False
+        self._file = root / path
+        header = schema.serialize()
+        try:
+            self._file.parent.mkdir(parents=True, exist_ok=True)
+            self._fd = os.open(self._file, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o644)
+        except OSError as error:
+            raise _write_failed(self._file, error) from error
+        self._end = 0
+        try:
+            self._write(header)
+            self._sync_folder()
+        except StorageWriteError:
+            self.close()
+            raise
+
+    def append(self, batch: pa.RecordBatch) -> StoredEntry:
+        """Write one entry behind the last one; it is safe only after ``sync``."""
+        message = batch.serialize()
+        offset = self._end
+        self._write(message)
+        return StoredEntry(offset, message.size, crc32c(message))
+
+    def sync(self) -> None:
+        """Return when all that was appended would survive a power cut."""
+        try:
+            os.fdatasync(self._fd)
+        except OSError as error:
+            self.broken = True
+            raise _write_failed(self._file, error) from error
+
+    def close(self) -> None:
+        """Close the file; harmless when it is closed."""
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
+
+    def _write(self, data: pa.Buffer) -> None:
+        rest = memoryview(data)
+        try:
+            while rest:
+                written = os.write(self._fd, rest)
+                self._end += written
+                rest = rest[written:]
+        except OSError as error:
+            self.broken = True
+            raise _write_failed(self._file, error) from error
+
+    def _sync_folder(self) -> None:
+        try:
+            fd = os.open(self._file.parent, os.O_RDONLY)
+            try:
+                os.fsync(fd)
+            finally:
+                os.close(fd)
+        except OSError as error:
+            raise _write_failed(self._file, error) from error
+
+
+class SegmentReader:
+    """Reads entries of one segment file by offset. A context manager; the file may be deleted while it is open."""
+
+    def __init__(self, root: Path, path: str) -> None:
+        self.path = path
+        self._file = root / path
+        try:
+            self._fd = os.open(self._file, os.O_RDONLY | os.O_CLOEXEC)
+        except OSError as error:
+            raise self._unreadable(f"it can't be opened ({error.strerror})") from error
+        try:
+            self._size = os.fstat(self._fd).st_size
+            self.schema = self._read_schema()
+        except BaseException:
+            self.close()
+            raise
+
+    def __enter__(self) -> SegmentReader:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the file; batches that were read stay valid."""
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
+
+    def read(
+        self, starts: Sequence[int], ends: Sequence[int], checksums: Sequence[int], positions: Sequence[int]
+    ) -> Iterator[pa.RecordBatch]:
+        """Read entries that lie close together, ascending, with one read of the file, and check each.
+
+        Args:
+            starts: the entries' first bytes, inclusive.
+            ends: their last bytes, exclusive; what is between two entries is read too.
+            checksums: their CRC-32C.
+            positions: their ``Position.key``, to be named in errors.
+        """
+        base = starts[0]
+        window = self._read(base, ends[-1] - base, positions[-1])
+        whole = memoryview(window)
+        for start, end, wanted, position in zip(starts, ends, checksums, positions, strict=True):
+            found = crc32c(whole[start - base : end - base])
+            if found != wanted:
+                raise self._unreadable(
+                    f"{_named(position)} has checksum {found:08x} where {wanted:08x} was written (CRC-32C)"
+                )
+            try:
+                yield pa.ipc.read_record_batch(window.slice(start - base, end - start), self.schema)
+            except (pa.ArrowException, OSError) as error:
+                raise self._unreadable(f"{_named(position)} can't be decoded ({error})") from error
+
+    def _read(self, offset: int, length: int, position: int | None) -> pa.Buffer:
+        if offset + length > self._size:
+            raise self._unreadable(
+                f"it is truncated: {_named(position)} ends at byte {offset + length}, the file at {self._size}"
+            )
+        buffer = pa.allocate_buffer(length)
+        rest = memoryview(buffer)
+        done = 0
+        while done < length:
+            try:
+                got = os.preadv(self._fd, [rest[done:]], offset + done)
+            except OSError as error:
+                raise self._unreadable(f"{_named(position)} can't be read ({error.strerror})") from error
+            if got == 0:
+                raise self._unreadable(f"it is truncated: it ends at byte {offset + done}, inside {_named(position)}")
+            done += got
+        return buffer
+
+    def _read_schema(self) -> pa.Schema:
+        header = self._read(0, min(self._size, 8), None)
+        length = int.from_bytes(memoryview(header)[4:8], "little") + 8 if self._size >= 8 else 0
+        if not 8 < length <= min(self._size, _MAX_HEADER_BYTES):
+            raise self._unreadable("its header is damaged")
+        try:
+            return pa.ipc.read_schema(self._read(0, length, None))
+        except (pa.ArrowException, OSError) as error:
+            raise self._unreadable(f"its header is damaged ({error})") from error
+
+    def _unreadable(self, reason: str) -> SegmentUnreadableError:
+        return SegmentUnreadableError(
+            f"Segment {self._file} is unreadable: {reason}.",
+            "Restore the file from a backup; the other entries of the topic can still be read by position.",
+        )
+
+
+def stored_segments(root: Path) -> Iterator[tuple[str, os.stat_result]]:
+    """Return the path, relative to the root, and the state of every segment file there is."""
+    for folder, _, files in os.walk(root / _FOLDER):
+        for name in files:
+            file = Path(folder) / name
+            try:
+                state = file.stat()
+            except FileNotFoundError:
+                continue
+            yield file.relative_to(root).as_posix(), state
+
+
+def _named(position: int | None) -> str:
+    return "its header" if position is None else f"entry {Position.from_key(int(position))}"
+
+
+def _write_failed(file: Path, error: OSError) -> StorageWriteError:
+    if error.errno == errno.EBADF:
+        raise InternalError(f"Segment {file} was written to after it was closed.", "Please report it.")
+    why = "the disk is full" if error.errno in (errno.ENOSPC, errno.EDQUOT) else (error.strerror or str(error)).lower()
+    return StorageWriteError(
+        f"Segment {file} can't be written: {why}. The messages were not registered.",
+        "Free some space or mend the storage, then send them again.",
+    )
