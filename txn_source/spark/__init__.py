@@ -1,0 +1,1 @@
+"""The Spark connector: options and schema, thin over the client's planning and reading."""

@@ -1,0 +1,184 @@
+"""The options of ``spark.read.format("txnlog")``: which there are, and what they mean.
+
+An option that doesn't apply to a kind of query is refused, and so is an unknown one that is close to a known one.
+Others pass: Spark itself adds some.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TypeVar
+
+from txn_source.client.offsets import EARLIEST, LATEST, Offsets
+from txn_source.client.plan import MAX_PARTITION_BYTES, ReadRequest
+from txn_source.client.target import Target
+from txn_source.model.errors import InvalidArgumentError
+from txn_source.model.isolation import IsolationLevel
+from txn_source.model.read_priority import ReadPriority
+
+T = TypeVar("T")
+
+_BATCH_READ = (
+    "path",
+    "endpoint",
+    "topic",
+    "topics",
+    "topicsPattern",
+    "isolationLevel",
+    "dataReadPriority",
+    "startingOffsets",
+    "endingOffsets",
+    "startingTimestamp",
+    "endingTimestamp",
+    "metadataColumns",
+    "consistentCut",
+    "minPartitions",
+    "maxPartitionBytes",
+    "failOnDataLoss",
+)
+_STREAM_ONLY = (
+    "maxMessagesPerTrigger",
+    "maxBytesPerTrigger",
+    "minMessagesPerTrigger",
+    "maxTriggerDelay",
+    "subscription",
+)
+_SIZE = re.compile(r"(\d+)\s*([kmgt]?)b?", re.IGNORECASE)
+_UNITS = {"": 0, "k": 10, "m": 20, "g": 30, "t": 40}
+
+
+@dataclass(frozen=True, slots=True)
+class BatchReadOptions:
+    """What a batch read was asked for."""
+
+    target: Target
+    topics: tuple[str, ...] | None
+    pattern: str | None
+    metadata_columns: str
+    request: ReadRequest
+
+    @classmethod
+    def parse(cls, options: Mapping[str, str]) -> BatchReadOptions:
+        """Return the options' meaning, or raise INVALID_ARGUMENT for the first that can't be."""
+        given = _Given(options)
+        given.check()
+        target = given.target()
+        topics, pattern = given.topics()
+        given.optional("dataReadPriority", ReadPriority.parse)  # there is one copy of each ledger: any choice reads it
+        return cls(
+            target,
+            topics,
+            pattern,
+            given.get("metadataColumns") or "default",
+            ReadRequest(
+                isolation_level=given.optional("isolationLevel", IsolationLevel.parse) or IsolationLevel.READ_COMMITTED,
+                start=given.side("starting", EARLIEST),
+                end=given.side("ending", LATEST),
+                consistent_cut=given.flag("consistentCut", default=True),
+                fail_on_data_loss=given.flag("failOnDataLoss", default=True),
+                min_partitions=given.optional("minPartitions", _positive),
+                max_partition_bytes=given.optional("maxPartitionBytes", _size) or MAX_PARTITION_BYTES,
+            ),
+        )
+
+
+class _Given:
+    """The options as Spark hands them over: text by name, in any case."""
+
+    def __init__(self, options: Mapping[str, str]) -> None:
+        self._options = {name.lower(): (name, value) for name, value in options.items()}
+
+    def check(self) -> None:
+        known = {name.lower(): name for name in (*_BATCH_READ, *_STREAM_ONLY)}
+        for lower, (name, _) in self._options.items():
+            if lower in {option.lower() for option in _STREAM_ONLY}:
+                raise InvalidArgumentError(
+                    f"The option {name!r} is for streaming queries only.", "Leave it out, or use spark.readStream."
+                )
+            if lower not in known:
+                near = difflib.get_close_matches(lower, known, n=1, cutoff=0.75)
+                if near:
+                    raise InvalidArgumentError(
+                        f"There is no option {name!r}.", f"Did you mean {known[near[0]]!r}?"
+                    )
+
+    def get(self, name: str) -> str | None:
+        found = self._options.get(name.lower())
+        return None if found is None else found[1]
+
+    def optional(self, name: str, parse: Callable[[str], T]) -> T | None:
+        value = self.get(name)
+        if value is None:
+            return None
+        try:
+            return parse(value)
+        except InvalidArgumentError as error:
+            raise InvalidArgumentError(f"Option {name!r}: {error.fact}", error.remedy) from None
+
+    def flag(self, name: str, *, default: bool) -> bool:
+        value = self.optional(name, _boolean)
+        return default if value is None else value
+
+    def target(self) -> Target:
+        path, endpoint = self.get("path"), self.get("endpoint")
+        if (path is None) == (endpoint is None):
+            given = "neither the option 'path' nor 'endpoint'" if path is None else "both the options 'path' and 'endpoint'"
+            raise InvalidArgumentError(
+                f"The query has {given}.",
+                'Give .load("/path/of/the/log") for an embedded log, or .option("endpoint", "host:port").',
+            )
+        return Target.of(path, endpoint)
+
+    def topics(self) -> tuple[tuple[str, ...] | None, str | None]:
+        given = [name for name in ("topic", "topics", "topicsPattern") if self.get(name) is not None]
+        if len(given) != 1:
+            which = f"{' and '.join(repr(g) for g in given)} at once" if given else "none of them"
+            raise InvalidArgumentError(
+                f"The query needs one of the options 'topic', 'topics' and 'topicsPattern', and has {which}.",
+                'Give one, such as .option("topic", "orders").',
+            )
+        value = self.get(given[0]) or ""
+        if given == ["topicsPattern"]:
+            return None, value
+        names = [value] if given == ["topic"] else [part.strip() for part in value.split(",") if part.strip()]
+        if not names or not names[0]:
+            raise InvalidArgumentError(f"The option {given[0]!r} is empty.", "Name a topic.")
+        return tuple(names), None
+
+    def side(self, which: str, default: str) -> Offsets:
+        """Return where the read starts (``starting``) or ends (``ending``)."""
+        offsets, time = f"{which}Offsets", f"{which}Timestamp"
+        if self.get(offsets) is not None and self.get(time) is not None:
+            raise InvalidArgumentError(f"The query has both {offsets!r} and {time!r}.", "Give one of them.")
+        if self.get(time) is not None:
+            return self.optional(time, lambda text: Offsets.at_time(text, default)) or Offsets(default)
+        parsed = self.optional(offsets, lambda text: Offsets.parse(text, default)) or Offsets(default)
+        wrong = LATEST if which == "starting" else EARLIEST
+        if parsed == Offsets(wrong):
+            raise InvalidArgumentError(
+                f"{offsets!r} can't be {wrong!r} in a batch query: it would read nothing.",
+                f"Use {default!r}, positions, or {time!r}.",
+            )
+        return parsed
+
+
+def _boolean(text: str) -> bool:
+    if text.strip().lower() in ("true", "false"):
+        return text.strip().lower() == "true"
+    raise InvalidArgumentError(f"{text!r} is neither true nor false.", "Use one of them.")
+
+
+def _positive(text: str) -> int:
+    if text.strip().isdigit() and int(text) > 0:
+        return int(text)
+    raise InvalidArgumentError(f"{text!r} is not a number above 0.", "Use one, such as 8.")
+
+
+def _size(text: str) -> int:
+    found = _SIZE.fullmatch(text.strip())
+    if found and int(found[1]) > 0:
+        return int(found[1]) << _UNITS[found[2].lower()]
+    raise InvalidArgumentError(f"{text!r} is not a size.", "Use bytes, or a number with k, m or g, such as 128m.")
