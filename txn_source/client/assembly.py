@@ -25,7 +25,7 @@ class EntryColumns:
     positions: npt.NDArray[np.int64]
     publish_times: npt.NDArray[np.int64]
     base_sequences: npt.NDArray[np.int64]
-    producers: pa.Array
+    producers: pa.Array | None
     txn_ids: pa.Array | None
     txn_statuses: pa.Array | None
 
@@ -93,9 +93,7 @@ class Assembly:
         size = self._bytes
         self._batches, self._indexes, self._counts, self._firsts = [], [], [], []
         self._rows = self._bytes = 0
-        if self._ready and (
-            self._ready_rows + batch.num_rows > TARGET_ROWS or self._ready_bytes + size > TARGET_BYTES
-        ):
+        if self._ready and (self._ready_rows + batch.num_rows > TARGET_ROWS or self._ready_bytes + size > TARGET_BYTES):
             yield from self._release()
         if page_ends and batch.num_rows < TARGET_ROWS // 2 and size < TARGET_BYTES // 2:
             self._ready.append(batch)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pyarrow as pa
@@ -16,12 +16,23 @@ ENTRY_MAX_ROWS = 65_536
 ENTRY_MAX_BYTES = 16 << 20
 _JOIN_BELOW_ROWS = 8_192
 _ROW_OVERHEAD_BYTES = 16
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class Buffer:
     """Rows and batches in the order in which they were sent. Not thread-safe: its producer holds a lock."""
 
-    __slots__ = ("_batches", "_event_times", "_keys", "_payload", "_properties", "_raw", "_values", "messages", "partition")
+    __slots__ = (
+        "_batches",
+        "_event_times",
+        "_keys",
+        "_payload",
+        "_properties",
+        "_raw",
+        "_values",
+        "messages",
+        "partition",
+    )
 
     def __init__(self, payload: pa.Schema, partition: int) -> None:
         self.partition = partition
@@ -36,15 +47,18 @@ class Buffer:
         if self._raw:
             if type(value) is not bytes:
                 value = as_bytes("value", value)
-            if key is not None and type(key) is not bytes:
-                key = as_bytes("key", key)
             size = len(value) + _ROW_OVERHEAD_BYTES if value is not None else _ROW_OVERHEAD_BYTES
+            if key is not None:
+                if type(key) is not bytes:
+                    key = as_bytes("key", key)
+                size += len(key)
         else:
             value, size = self._typed(value)
         if event_time is not None:
             event_time = as_micros(event_time)
         if properties is not None:
             properties = as_properties(properties)
+            size += sum(len(name) + len(text) for name, text in properties)
         self._values.append(value)
         self._keys.append(key)
         if event_time is not None or self._event_times:
@@ -100,22 +114,27 @@ class Buffer:
                     f"The message has a column {name!r}, which the topic doesn't have.",
                     f"The topic's columns are {', '.join(self._payload.names)}.",
                 )
+        row = dict(value)
         size = _ROW_OVERHEAD_BYTES
         for field in self._payload:
             given = value.get(field.name)
             if given is None and not field.nullable:
                 raise SchemaMismatchError(
-                    f"Column {field.name!r} doesn't fit: expected {field.type} and no null, came none.", "Give it a value."
+                    f"Column {field.name!r} doesn't fit: expected {field.type} and no null, came none.",
+                    "Give it a value.",
                 )
             try:
-                pa.scalar(given, field.type)
+                scalar = pa.scalar(given, field.type)
                 size += len(given) if isinstance(given, str | bytes) else 8
             except (pa.ArrowException, TypeError, ValueError, OverflowError):
+                came = f"{type(given).__name__} {given!r:.80}"
                 raise SchemaMismatchError(
-                    f"Column {field.name!r} doesn't fit: expected {field.type}, came {type(given).__name__} {given!r:.80}.",
+                    f"Column {field.name!r} doesn't fit: expected {field.type}, came {came}.",
                     "Convert it before you send it.",
                 ) from None
-        return dict(value), size
+            if given is not None and pa.types.is_nested(field.type):
+                row[field.name] = scalar  # lists and dicts can change before they are written
+        return row, size
 
     def _seal_rows(self) -> None:
         if not self._values:
@@ -146,7 +165,10 @@ def as_bytes(what: str, value: Any) -> bytes | None:
     if value is None or isinstance(value, bytes):
         return value
     if isinstance(value, str):
-        return value.encode()
+        try:
+            return value.encode()
+        except UnicodeEncodeError as error:
+            raise SchemaMismatchError(f"The {what} doesn't fit: {error}.", "Send bytes, or valid text.") from None
     if isinstance(value, bytearray | memoryview):
         return bytes(value)
     raise SchemaMismatchError(
@@ -158,7 +180,7 @@ def as_bytes(what: str, value: Any) -> bytes | None:
 def as_micros(event_time: Any) -> int:
     """Return an event time in microseconds since the epoch."""
     if isinstance(event_time, datetime) and event_time.tzinfo is not None:
-        return round(event_time.timestamp() * 1_000_000)
+        return (event_time - _EPOCH) // timedelta(microseconds=1)  # exact; a float of seconds is not
     if isinstance(event_time, int) and not isinstance(event_time, bool) and abs(event_time) < 1 << 53:
         return event_time * 1000
     raise InvalidArgumentError(
@@ -170,9 +192,17 @@ def as_properties(properties: Any) -> list[tuple[str, str]]:
     """Return a message's properties as pairs of text."""
     if isinstance(properties, Mapping):
         pairs = list(properties.items())
-        if all(isinstance(k, str) and isinstance(v, str) for k, v in pairs):
+        if all(isinstance(text, str) and _encodes(text) for pair in pairs for text in pair):
             return pairs
     raise InvalidArgumentError(f"{properties!r:.80} are not properties.", "Use a dict of str to str.")
+
+
+def _encodes(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:  # a lone surrogate
+        return False
+    return True
 
 
 def _binary(values: list[Any]) -> pa.Array:
@@ -185,4 +215,5 @@ def _entry_sized(batch: pa.RecordBatch) -> list[pa.RecordBatch]:
         rows = max(1, min(rows, batch.num_rows * ENTRY_MAX_BYTES // batch.nbytes))
     if batch.num_rows <= rows:
         return [batch] if batch.num_rows else []
-    return [batch.slice(start, rows) for start in range(0, batch.num_rows, rows)]
+    # A piece has that size on average only; those that are still too large are cut again.
+    return [piece for start in range(0, batch.num_rows, rows) for piece in _entry_sized(batch.slice(start, rows))]

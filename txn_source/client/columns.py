@@ -62,6 +62,8 @@ def read_schema(payload: pa.Schema, metadata: str | Sequence[str], *, several_to
 
 def select_columns(payload: pa.Schema, names: Sequence[str]) -> pa.Schema:
     """Return the schema of a read of some columns, payload or metadata, in that order."""
+    if not names:
+        raise SchemaMismatchError("No column is asked for.", "Name one at least, such as __entry_id.")
     fields = []
     for name in names:
         index = payload.get_field_index(name)

@@ -71,9 +71,7 @@ class Log:
 
     # Topics
 
-    def create_topic(
-        self, name: str, partitions: int = 1, schema: pa.Schema | None = None, **policies: Any
-    ) -> None:
+    def create_topic(self, name: str, partitions: int = 1, schema: pa.Schema | None = None, **policies: Any) -> None:
         """Create a topic.
 
         Args:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from txn_source.model.errors import InvalidArgumentError
@@ -13,6 +14,8 @@ from txn_source.model.position import Position
 from txn_source.model.topic_name import TopicName
 
 EARLIEST, LATEST = "earliest", "latest"
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MILLIS = re.compile(r"-?[0-9]{1,15}")
 _HINT = 'Use earliest, latest, or JSON such as {"orders": {"0": "12:40"}}.'
 
 
@@ -58,7 +61,9 @@ class Offsets:
                     try:
                         return cls(default, positions=_positions(json.loads(text, object_pairs_hook=_no_twins)))
                     except json.JSONDecodeError as error:
-                        raise InvalidArgumentError(f"The offsets {text!r:.120} are not JSON ({error}).", _HINT) from None
+                        raise InvalidArgumentError(
+                            f"The offsets {text!r:.120} are not JSON ({error}).", _HINT
+                        ) from None
                 return cls(default, bare=Position.parse(text))
         raise InvalidArgumentError(f"{value!r:.120} are not offsets.", _HINT)
 
@@ -66,13 +71,14 @@ class Offsets:
     def at_time(cls, text: str, default: str) -> Offsets:
         """Return the offsets of a publish time: milliseconds since the epoch, or ISO 8601 (UTC if it has no zone)."""
         text = text.strip()
-        if text.lstrip("-").isdigit():
+        if _MILLIS.fullmatch(text):
             return cls(default, publish_time_us=int(text) * 1000)
         try:
             when = datetime.fromisoformat(text)
         except ValueError:
             raise InvalidArgumentError(
-                f"{text!r} is not a time.", "Use milliseconds since the epoch or ISO 8601, such as 2026-01-31T12:00:00Z."
+                f"{text!r} is not a time.",
+                "Use milliseconds since the epoch or ISO 8601, such as 2026-01-31T12:00:00Z.",
             ) from None
         return cls(default, publish_time_us=_micros(when if when.tzinfo else when.replace(tzinfo=UTC)))
 
@@ -84,10 +90,12 @@ def _positions(value: Mapping[Any, Any]) -> dict[tuple[TopicName, int], Position
         if not isinstance(partitions, Mapping):
             raise InvalidArgumentError(f"The offsets of topic {topic!r} are {partitions!r:.80}.", _HINT)
         for index, position in partitions.items():
-            if isinstance(index, str) and index.isdigit():
+            if isinstance(index, str) and re.fullmatch("[0-9]{1,9}", index):
                 index = int(index)
             if not isinstance(index, int) or isinstance(index, bool) or index < 0:
                 raise InvalidArgumentError(f"{index!r} is not a partition of topic {topic!r}.", _HINT)
+            if (name, index) in found:
+                raise InvalidArgumentError(f"The offsets name partition {index} of topic {topic!r} twice.", _HINT)
             if isinstance(position, str) and position.lower() in (EARLIEST, LATEST):
                 found[name, index] = position.lower()
             else:
@@ -105,4 +113,4 @@ def _no_twins(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 def _micros(when: datetime) -> int:
     if when.tzinfo is None:
         raise InvalidArgumentError(f"The time {when} has no time zone.", "Use one with a time zone.")
-    return round(when.timestamp() * 1_000_000)
+    return (when - _EPOCH) // timedelta(microseconds=1)

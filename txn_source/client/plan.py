@@ -39,6 +39,7 @@ from txn_source.storage.schema import deserialize_schema
 
 _log = logging.getLogger(__name__)
 MAX_PARTITION_BYTES = 128 << 20
+_FROM_EARLIEST, _TO_LATEST = Offsets(EARLIEST), Offsets(LATEST)
 _SMALLEST_TASK_BYTES = 8 << 20
 """A task costs 25-50 ms of a core whatever it reads; less than this isn't worth one."""
 
@@ -71,8 +72,8 @@ class ReadRequest:
     """How to read a source."""
 
     isolation_level: IsolationLevel = IsolationLevel.READ_COMMITTED
-    start: Offsets = Offsets(EARLIEST)
-    end: Offsets = Offsets(LATEST)
+    start: Offsets = _FROM_EARLIEST
+    end: Offsets = _TO_LATEST
     consistent_cut: bool = True
     fail_on_data_loss: bool = True
     min_partitions: int | None = None
@@ -109,9 +110,7 @@ def resolve(
     view = stub.get_view(list(picked))
     partitions = []
     for topic, only in zip(view.topics, picked.values(), strict=True):
-        for partition in topic.partitions:
-            if only is None or partition.index == only:
-                partitions.append(ReadPartition(topic.topic.name, partition))
+        partitions += [ReadPartition(topic.topic.name, p) for p in topic.partitions if only in (None, p.index)]
     return Source(tuple(partitions), _common_schema(view, columns), len(view.topics) > 1, view.decisions)
 
 
@@ -162,7 +161,8 @@ def _matching(stub: MetadataStub, pattern: str) -> list[TopicName]:
     found = [n for n in stub.list_topics() if compiled.fullmatch(n.short) or compiled.fullmatch(str(n))]
     if not found:
         raise TopicNotFoundError(
-            f"No topic matches the pattern {pattern!r}.", "Check it against `txnlog topics list`; it matches whole names."
+            f"No topic matches the pattern {pattern!r}.",
+            "Check it against `txnlog topics list`; it matches whole names.",
         )
     return found
 
@@ -221,7 +221,9 @@ def _side(stub: MetadataStub, source: Source, offsets: Offsets, request: ReadReq
         bounds, level = partition.view.bounds, request.isolation_level
         if offsets.publish_time_us is not None:
             # A first message at or above the bound is no answer yet: nothing is read, or everything up to the bound.
-            at: Position | str = min(by_time.get(partition.view.partition_id) or bounds.upper(level), bounds.upper(level))
+            at: Position | str = min(
+                by_time.get(partition.view.partition_id) or bounds.upper(level), bounds.upper(level)
+            )
         elif offsets.bare is not None:
             at = offsets.bare
         else:
@@ -252,7 +254,9 @@ def _checked(
         )
     ledger = stub.list_ledgers(partition.view.partition_id, PositionRange(at, at))
     if not len(ledger) or at.entry_id > ledger["entries"][0].as_py():
-        why = f"its ledger {at.ledger_id} has {ledger['entries'][0]} entries" if len(ledger) else "that is not its ledger"
+        why = (
+            f"its ledger {at.ledger_id} has {ledger['entries'][0]} entries" if len(ledger) else "that is not its ledger"
+        )
         raise OutOfRangeError(
             f"Position {at} is in no ledger of {partition.label}: {why}.",
             "Use positions of this partition, as `txnlog topics stats` or the __ledger_id and __entry_id columns show.",
@@ -263,13 +267,13 @@ def _checked(
 def _tasks(
     stub: MetadataStub, wanted: Sequence[tuple[ReadPartition, PositionRange]], request: ReadRequest
 ) -> list[list[Slice]]:
-    ledgers = [(partition, reach, _ledgers(stub, partition, reach)) for partition, reach in wanted]
-    total = sum(int(costs.sum()) for _, _, (_, costs) in ledgers)
+    ledgers = [(partition, *_ledgers(stub, partition, reach)) for partition, reach in wanted]
+    total = sum(int(costs.sum()) for _, _, costs in ledgers)
     tasks = request.min_partitions or (os.cpu_count() or 1)
     smallest = 1 if request.min_partitions else _SMALLEST_TASK_BYTES
     target = max(1, min(request.max_partition_bytes, max(smallest, -(-total // tasks))))
     slices: list[Slice] = []
-    for partition, reach, (ranges, costs) in ledgers:
+    for partition, ranges, costs in ledgers:
         for piece, cost in zip(ranges, costs.tolist(), strict=True):
             parts = [(piece, cost - OPENING_COST_BYTES)]
             if cost > target * 3 // 2:

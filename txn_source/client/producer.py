@@ -161,10 +161,7 @@ class Producer:
                 self._start_lingering()
             self._waiting_messages += 1
             self._waiting_bytes += size
-            if (
-                self._waiting_messages >= self._batching.max_messages
-                or self._waiting_bytes >= self._batching.max_bytes
-            ):
+            if self._waiting_messages >= self._batching.max_messages or self._waiting_bytes >= self._batching.max_bytes:
                 self._drain()
 
     def send_batch(
@@ -333,7 +330,7 @@ class Producer:
         self._waiting_messages = self._waiting_bytes = 0
         self._sticky = (self._sticky + 1) % len(self._partitions)
         try:
-            self._write([g for g in groups if g.buffers])
+            self._write([g for g in groups if g.runs])
         except TxnLogError as error:
             for group in groups:
                 self._failures[group.txn] = error
@@ -408,6 +405,8 @@ class Producer:
         by_partition = {}
         for partition in group.buffers:
             mine = owners == self._partitions[partition].partition_id
+            if not mine.any():
+                continue
             by_partition[partition] = (np.repeat(keys[mine], counts[mine]), _indexes(counts[mine]))
             self._ledgers[partition] = Position.from_key(int(keys[mine][-1])).ledger_id
         sent = np.repeat([run[0].partition for run in group.runs], [run[1] for run in group.runs])
@@ -438,4 +437,5 @@ def _indexes(counts: np.ndarray[Any, np.dtype[np.int64]]) -> np.ndarray[Any, np.
     """Return 0..count-1 for each count, one after the other."""
     total = int(counts.sum())
     starts = np.repeat(np.cumsum(counts) - counts, counts)
-    return (np.arange(total, dtype=np.int64) - starts).astype(np.int32)
+    indexes: np.ndarray[Any, np.dtype[np.int32]] = (np.arange(total, dtype=np.int64) - starts).astype(np.int32)
+    return indexes

@@ -70,9 +70,7 @@ class SliceReader:
     ) -> Iterator[pa.RecordBatch]:
         columns = {name: page.entries[name].to_numpy() for name in page.entries.column_names}
         markers = np.zeros(page.entries.num_rows, dtype=np.bool_)  # the service leaves markers out
-        seen = visible(
-            columns["position"], columns["txn"], markers, piece.range, self.isolation_level, decided.aborted
-        )
+        seen = visible(columns["position"], columns["txn"], markers, piece.range, self.isolation_level, decided.aborted)
         if not seen.all():
             columns = {name: column[seen] for name, column in columns.items()}
         entries = EntryColumns(
@@ -81,7 +79,7 @@ class SliceReader:
             positions=columns["position"],
             publish_times=columns["publish_time_us"],
             base_sequences=columns["base_sequence"],
-            producers=_texts(columns["producer_id"], page.producers),
+            producers=self._producers(columns["producer_id"], page.producers),
             txn_ids=self._txn_ids(columns["txn"]),
             txn_statuses=self._statuses(columns["txn"], decided),
         )
@@ -102,14 +100,18 @@ class SliceReader:
     ) -> Iterator[pa.RecordBatch]:
         ids, offsets, lengths = columns["segment_id"], columns["offset"], columns["length"]
         lows, highs, checksums = offsets.tolist(), (offsets + lengths).tolist(), columns["crc32c"].tolist()
-        positions = columns["position"]
+        positions = columns["position"].tolist()
         for first, last in _windows(ids, offsets, lengths):
             segment = segments.open(paths[int(ids[first])])
-            batches = segment.read(
-                lows[first:last], highs[first:last], checksums[first:last], positions[first:last]
-            )
+            batches = segment.read(lows[first:last], highs[first:last], checksums[first:last], positions[first:last])
             for index, batch in enumerate(batches, first):
                 yield from assembly.add(index, batch, batch.num_rows)
+
+    def _producers(self, ids: npt.NDArray[np.int64], names: dict[int, str]) -> pa.Array | None:
+        if "__producer_name" not in self.schema.names:
+            return None
+        known = np.array(sorted(names), np.int64)
+        return pa.array([names[int(i)] for i in known], pa.string()).take(pa.array(np.searchsorted(known, ids)))
 
     def _txn_ids(self, txns: npt.NDArray[np.int64]) -> pa.Array | None:
         if "__txn_id" not in self.schema.names:
@@ -120,7 +122,9 @@ class SliceReader:
         if "__txn_status" not in self.schema.names:
             return None
         codes = np.where(np.isin(txns, decided.aborted), 2, np.where(np.isin(txns, decided.committed), 1, 0))
-        names = pa.array([s.value for s in (TransactionState.OPEN, TransactionState.COMMITTED, TransactionState.ABORTED)])
+        names = pa.array(
+            [s.value for s in (TransactionState.OPEN, TransactionState.COMMITTED, TransactionState.ABORTED)]
+        )
         return names.take(pa.array(codes, mask=txns == NO_TXN))
 
 
@@ -171,8 +175,3 @@ def _windows(
             stop = first + max(1, int(reach))
             yield first, stop
             first = stop
-
-
-def _texts(ids: npt.NDArray[np.int64], names: dict[int, str]) -> pa.Array:
-    known = np.array(sorted(names), np.int64)
-    return pa.array([names[int(i)] for i in known], pa.string()).take(pa.array(np.searchsorted(known, ids)))

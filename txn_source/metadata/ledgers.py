@@ -11,6 +11,8 @@ from txn_source.metadata.tables import DATA, entries, ledgers, partitions, topic
 from txn_source.model.ledger_limits import LedgerLimits
 from txn_source.model.position import Position
 
+_OPTIONAL = ("txn", "producer_id", "base_sequence", "segment_id", "offset", "crc32c")
+
 
 @dataclass(slots=True)
 class Tail:
@@ -65,7 +67,7 @@ class Tail:
     def place(self, connection: Connection, kind: int, messages: int, length: int, **columns: Any) -> Position:
         """Assign the next position to an entry and return it."""
         position = self.end
-        row = {name: None for name in ("txn", "producer_id", "base_sequence", "segment_id", "offset", "crc32c")}
+        row: dict[str, Any] = dict.fromkeys(_OPTIONAL)
         row |= columns
         row |= {
             "partition_id": self.partition_id,

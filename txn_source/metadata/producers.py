@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from sqlalchemy import Connection, insert, select, update
+from sqlalchemy import Connection, and_, insert, select, update
 
 from txn_source.metadata import transactions
 from txn_source.metadata.ledgers import Tail
@@ -60,22 +60,17 @@ def open_producer(
         raise InvalidArgumentError("The transactional id is empty.", "Give it a name, or leave it out.")
     name = name or transactional_id or f"producer-{uuid.uuid4().hex[:12]}"
     if transactional_id is not None:
-        same = and_same_id(topic_id, transactional_id)
-        older = connection.execute(select(producers).where(*same).with_for_update()).first()
+        same = and_(producers.c.topic_id == topic_id, producers.c.transactional_id == transactional_id)
+        older = connection.execute(select(producers).where(same).with_for_update()).first()
         if older is not None:
             for txn in transactions.open_of_producer(connection, older.producer_id):
                 transactions.end(connection, txn, commit=False, reason=EndReason.FENCED, now_us=now_us)
-            connection.execute(update(producers).where(*same).values(epoch=older.epoch + 1, name=name))
+            connection.execute(update(producers).where(same).values(epoch=older.epoch + 1, name=name))
             return OpenedProducer(older.producer_id, older.epoch + 1, name)
     values = {"topic_id": topic_id, "name": name, "transactional_id": transactional_id, "epoch": 0}
     key = connection.execute(insert(producers).values(values)).inserted_primary_key
     assert key is not None
     return OpenedProducer(int(key[0]), 0, name)
-
-
-def and_same_id(topic_id: int, transactional_id: str) -> tuple[object, object]:
-    """Return the conditions that pick the producer of a transactional id; ids are per topic."""
-    return producers.c.topic_id == topic_id, producers.c.transactional_id == transactional_id
 
 
 def append(

@@ -79,9 +79,7 @@ class MetadataService:
                 f"The log has format version {row.format_version}; this release reads up to {FORMAT_VERSION}.",
                 "Upgrade txn-source.",
             )
-        return pb.GetLogResponse(
-            log_id=row.log_id, format_version=row.format_version, storage_uri=self._storage_uri
-        )
+        return pb.GetLogResponse(log_id=row.log_id, format_version=row.format_version, storage_uri=self._storage_uri)
 
     def CreateTopic(self, request: pb.CreateTopicRequest) -> pb.CreateTopicResponse:
         name = TopicName.parse(request.name)
@@ -147,16 +145,12 @@ class MetadataService:
 
     def Append(self, request: pb.AppendRequest) -> pb.AppendResponse:
         entries = [
-            producers.NewEntry(
-                e.partition_id, e.base_sequence, e.messages, e.segment, e.offset, e.length, e.crc32c
-            )
+            producers.NewEntry(e.partition_id, e.base_sequence, e.messages, e.segment, e.offset, e.length, e.crc32c)
             for e in request.entries
         ]
         txn = transactions.number_of(txn_from_wire(request.txn)) if request.HasField("txn") else None
         with self._write() as connection:
-            placed = producers.append(
-                connection, request.producer_id, request.epoch, txn, entries, self._clock()
-            )
+            placed = producers.append(connection, request.producer_id, request.epoch, txn, entries, self._clock())
         return pb.AppendResponse(positions=[p.key for p in placed])
 
     # Transactions
@@ -190,9 +184,7 @@ class MetadataService:
             topic_id = None
             if request.HasField("topic"):
                 topic_id = topics.find(connection, TopicName.parse(request.topic)).topic_id
-            rows = transactions.listing(
-                connection, None if state is None else _STATES.index(state), topic_id, limit
-            )
+            rows = transactions.listing(connection, None if state is None else _STATES.index(state), topic_id, limit)
             return pb.ListTransactionsResponse(transactions=self._describe(connection, rows))
 
     # Reading
@@ -218,9 +210,7 @@ class MetadataService:
         with self._database.read() as connection:
             for partition_id in request.partition_ids:
                 position = views.find_position(connection, partition_id, request.publish_time_us)
-                response.found.add(
-                    partition_id=partition_id, position=None if position is None else position.key
-                )
+                response.found.add(partition_id=partition_id, position=None if position is None else position.key)
         return response
 
     def ListLedgers(self, request: pb.ListLedgersRequest) -> pb.ListLedgersResponse:
@@ -234,9 +224,7 @@ class MetadataService:
 
     def SplitRange(self, request: pb.SplitRangeRequest) -> pb.SplitRangeResponse:
         with self._database.read() as connection:
-            cuts, sizes = views.split(
-                connection, request.partition_id, _range(request), max(1, request.target_bytes)
-            )
+            cuts, sizes = views.split(connection, request.partition_id, _range(request), max(1, request.target_bytes))
         return pb.SplitRangeResponse(cuts=cuts, piece_bytes=sizes)
 
     def ListEntries(self, request: pb.ListEntriesRequest) -> pb.ListEntriesResponse:
@@ -317,9 +305,7 @@ class MetadataService:
             now_ms = self._clock() // 1000
             connection.execute(delete(requests).where(requests.c.created_at_ms < now_ms - _REQUEST_LIFETIME_MS))
             connection.execute(
-                insert(requests).values(
-                    request_id=request_id, answer=answer.SerializeToString(), created_at_ms=now_ms
-                )
+                insert(requests).values(request_id=request_id, answer=answer.SerializeToString(), created_at_ms=now_ms)
             )
             return answer
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import grpc
 from google.protobuf import any_pb2
 from google.rpc import code_pb2, error_details_pb2, status_pb2
@@ -43,7 +45,8 @@ def to_status(error: TxnLogError) -> grpc.Status:
 def from_rpc_error(error: grpc.RpcError, target: str, timeout_s: float) -> TxnLogError:
     """Return the error that the service raised, or what the failure of the call itself means."""
     status = rpc_status.from_call(error) if isinstance(error, grpc.Call) else None
-    for detail in status.details if status is not None else ():
+    details: Sequence[any_pb2.Any] = status.details if status is not None else ()
+    for detail in details:
         info = error_details_pb2.ErrorInfo()
         if detail.Unpack(info) and info.domain == _DOMAIN and info.reason in ERROR_CLASSES:
             return ERROR_CLASSES[info.reason](info.metadata["fact"], info.metadata["remedy"])

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import Any
 
 import pyarrow as pa
 
@@ -210,9 +211,7 @@ class MetadataStub:
         """Return, by partition id, the first message published at or after a time; None if there is none."""
         request = pb.FindPositionRequest(partition_ids=partition_ids, publish_time_us=publish_time_us)
         answer = self._transport.call("FindPosition", request)
-        return {
-            f.partition_id: Position.from_key(f.position) if f.HasField("position") else None for f in answer.found
-        }
+        return {f.partition_id: Position.from_key(f.position) if f.HasField("position") else None for f in answer.found}
 
     def list_ledgers(self, partition_id: int, of: PositionRange) -> pa.Table:
         """Return the ledgers that a range touches, ascending.
@@ -220,10 +219,8 @@ class MetadataStub:
         Columns, all int64: ledger_id, entries (markers among them), messages, bytes, created_at_ms, closed_at_ms (-1
         while open).
         """
-        pages = []
-        for answer in self._pages("ListLedgers", pb.ListLedgersRequest, partition_id, of):
-            pages.append(wire.table_from_wire(answer.ledgers))
-        return pa.concat_tables(pages)
+        answers = self._pages("ListLedgers", pb.ListLedgersRequest, partition_id, of)
+        return pa.concat_tables([wire.table_from_wire(answer.ledgers) for answer in answers])
 
     def split_range(self, partition_id: int, of: PositionRange, target_bytes: int) -> list[tuple[PositionRange, int]]:
         """Cut a range at entries into pieces of about so many bytes; return each with its stored bytes."""
@@ -248,11 +245,10 @@ class MetadataStub:
         Columns, all int64: txn, first_position, marker_position, state (1 committed, 2 aborted). Those decided after
         the log's first ``decisions`` decisions are left out, so that a retry gets what the first try got.
         """
-        pages = []
-        extra = {"aborted_only": aborted_only, "decisions": decisions}
-        for answer in self._pages("ListDecisions", pb.ListDecisionsRequest, partition_id, of, **extra):
-            pages.append(wire.table_from_wire(answer.transactions))
-        return pa.concat_tables(pages)
+        answers = self._pages(
+            "ListDecisions", pb.ListDecisionsRequest, partition_id, of, aborted_only=aborted_only, decisions=decisions
+        )
+        return pa.concat_tables([wire.table_from_wire(answer.transactions) for answer in answers])
 
     def list_segments(self) -> Iterator[str]:
         """Return the paths of all registered segments."""
@@ -263,8 +259,8 @@ class MetadataStub:
             after, more = answer.last_segment_id, answer.has_more
 
     def _pages(
-        self, method: str, request: type[pb.ListLedgersRequest], partition_id: int, of: PositionRange, **extra: object
-    ) -> Iterator[pb.ListLedgersResponse]:
+        self, method: str, request: Callable[..., Any], partition_id: int, of: PositionRange, **extra: object
+    ) -> Iterator[Any]:
         start, more = of.start.key, True
         while more:
             answer = self._transport.call(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from sqlalchemy import Connection, Row, and_, insert, select, update
@@ -174,14 +174,14 @@ def traces(connection: Connection, txns: Iterable[int]) -> list[Row[Any]]:
     return list(connection.execute(query).all())
 
 
-def producer_names(connection: Connection, txns: Iterable[int]) -> list[Row[Any]]:
+def producer_names(connection: Connection, txns: Iterable[int]) -> Sequence[Row[int, str]]:
     """Return (txn, name) of the producers that wrote to the transactions."""
     query = (
         select(transaction_producers.c.txn, producers.c.name)
         .join(producers, producers.c.producer_id == transaction_producers.c.producer_id)
         .where(transaction_producers.c.txn.in_(list(txns)))
     )
-    return list(connection.execute(query).all())
+    return connection.execute(query).all()
 
 
 def ended_error(row: Row[Any], wish: str) -> TxnLogError:

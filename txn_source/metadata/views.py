@@ -144,7 +144,9 @@ def ledger_page(connection: Connection, partition_id: int, of: PositionRange) ->
     return Page(table, Position(rows[PAGE_ROWS].ledger_id, 0).key if more else None)
 
 
-def split(connection: Connection, partition_id: int, of: PositionRange, target_bytes: int) -> tuple[list[int], list[int]]:
+def split(
+    connection: Connection, partition_id: int, of: PositionRange, target_bytes: int
+) -> tuple[list[int], list[int]]:
     """Return where to cut a range into pieces of about so many bytes, and the bytes of each piece."""
     inside = (
         entries.c.partition_id == partition_id,
@@ -162,7 +164,9 @@ def split(connection: Connection, partition_id: int, of: PositionRange, target_b
     return [row[0] for row in rows[1:]], [int(row[1]) for row in rows]
 
 
-def entry_page(connection: Connection, partition_id: int, of: PositionRange) -> tuple[Page, dict[int, str], dict[int, str]]:
+def entry_page(
+    connection: Connection, partition_id: int, of: PositionRange
+) -> tuple[Page, dict[int, str], dict[int, str]]:
     """Return a page of the data entries of a range, with the segments' paths and producers' names by id."""
     query = (
         select(
@@ -202,8 +206,10 @@ def entry_page(connection: Connection, partition_id: int, of: PositionRange) -> 
     )
     more = len(rows) > PAGE_ROWS
     page = Page(table, rows[PAGE_ROWS].position if more else None)
-    return page, _names(connection, segments.c.segment_id, segments.c.path, table["segment_id"]), _names(
-        connection, producers.c.producer_id, producers.c.name, table["producer_id"]
+    return (
+        page,
+        _names(connection, segments.c.segment_id, segments.c.path, table["segment_id"]),
+        _names(connection, producers.c.producer_id, producers.c.name, table["producer_id"]),
     )
 
 
@@ -216,7 +222,7 @@ def decision_page(
     left out.
     """
     t = transaction_partitions
-    rows = []
+    rows: list[Any] = []
     for state in (ABORTED,) if aborted_only else (ABORTED, COMMITTED):
         query = (
             select(t.c.txn, t.c.first_position, t.c.marker_position, t.c.state)
@@ -238,10 +244,10 @@ def decision_page(
     return Page(table, rows[PAGE_ROWS].marker_position if more else None)
 
 
-def segment_page(connection: Connection, after: int) -> list[Row[Any]]:
+def segment_page(connection: Connection, after: int) -> Sequence[Row[Any, Any]]:
     """Return the registered segments (id, path) after an id, ascending; one more than a page if there are more."""
     query = select(segments.c.segment_id, segments.c.path).where(segments.c.segment_id > after)
-    return list(connection.execute(query.order_by(segments.c.segment_id).limit(PAGE_ROWS + 1)).all())
+    return connection.execute(query.order_by(segments.c.segment_id).limit(PAGE_ROWS + 1)).all()
 
 
 def _names(connection: Connection, key: Any, name: Any, ids: pa.ChunkedArray) -> dict[int, str]:
@@ -253,6 +259,6 @@ def _names(connection: Connection, key: Any, name: Any, ids: pa.ChunkedArray) ->
     return found
 
 
-def _table(rows: Sequence[Row[Any]], *names: str) -> pa.Table:
+def _table(rows: Sequence[Any], *names: str) -> pa.Table:
     columns = list(zip(*rows, strict=True)) if rows else [() for _ in names]
     return pa.table([pa.array(column, pa.int64()) for column in columns], names=list(names))

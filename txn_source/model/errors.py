@@ -1,22 +1,22 @@
 """The tree of errors: one class per different thing that a caller would do.
 
-    TxnLogError
-    ├── InvalidArgumentError            INVALID_ARGUMENT       a value we can't use; fix the call
-    ├── SchemaMismatchError             SCHEMA_MISMATCH        data or columns don't fit the topic
-    ├── LogNotFoundError                LOG_NOT_FOUND          nothing, or something else, lies there
-    ├── LogVersionError                 LOG_VERSION            written by a newer release
-    ├── TopicNotFoundError              TOPIC_NOT_FOUND
-    ├── TopicExistsError                TOPIC_EXISTS
-    ├── OutOfRangeError                 OUT_OF_RANGE           a position outside the log
-    ├── TransactionNotFoundError        TXN_NOT_FOUND
-    ├── TransactionEndedError           TXN_ENDED              committed or aborted already
-    │   └── TransactionTimedOutError    TXN_TIMED_OUT          aborted by the service at its deadline
-    ├── ProducerFencedError             PRODUCER_FENCED        a newer producer took the transactional id
-    ├── SegmentUnreadableError          SEGMENT_UNREADABLE     stored bytes are missing or damaged
-    ├── StorageWriteError               STORAGE_WRITE_FAILED   the disk refused; nothing was registered
-    ├── DataLossError                   DATA_LOSS              what was asked for is gone
-    ├── UnavailableError                UNAVAILABLE            the service didn't answer; try again
-    └── InternalError                   INTERNAL               our bug, not your mistake
+TxnLogError
+├── InvalidArgumentError            INVALID_ARGUMENT       a value we can't use; fix the call
+├── SchemaMismatchError             SCHEMA_MISMATCH        data or columns don't fit the topic
+├── LogNotFoundError                LOG_NOT_FOUND          nothing, or something else, lies there
+├── LogVersionError                 LOG_VERSION            written by a newer release
+├── TopicNotFoundError              TOPIC_NOT_FOUND
+├── TopicExistsError                TOPIC_EXISTS
+├── OutOfRangeError                 OUT_OF_RANGE           a position outside the log
+├── TransactionNotFoundError        TXN_NOT_FOUND
+├── TransactionEndedError           TXN_ENDED              committed or aborted already
+│   └── TransactionTimedOutError    TXN_TIMED_OUT          aborted by the service at its deadline
+├── ProducerFencedError             PRODUCER_FENCED        a newer producer took the transactional id
+├── SegmentUnreadableError          SEGMENT_UNREADABLE     stored bytes are missing or damaged
+├── StorageWriteError               STORAGE_WRITE_FAILED   the disk refused; nothing was registered
+├── DataLossError                   DATA_LOSS              what was asked for is gone
+├── UnavailableError                UNAVAILABLE            the service didn't answer; try again
+└── InternalError                   INTERNAL               our bug, not your mistake
 """
 
 from __future__ import annotations

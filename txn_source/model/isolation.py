@@ -37,9 +37,7 @@ class IsolationLevel(enum.Enum):
             for level in cls:
                 if level.value == wanted:
                     return level
-        raise InvalidArgumentError(
-            f"{value!r} is not an isolation level.", "Use read_committed or read_uncommitted."
-        )
+        raise InvalidArgumentError(f"{value!r} is not an isolation level.", "Use read_committed or read_uncommitted.")
 
     @property
     def fetch_isolation(self) -> FetchIsolation:

@@ -10,8 +10,8 @@ from txn_source.model.errors import InvalidArgumentError
 MAX_LEDGER_ID = (1 << 31) - 1
 MAX_ENTRY_ID = (1 << 32) - 1
 _ENTRY_BITS = 32
-_POSITION = re.compile(r"(\d+):(-1|\d+)")
-_MESSAGE_ID = re.compile(r"(\d+):(\d+):(\d+)")
+_POSITION = re.compile(r"([0-9]{1,10}):(-1|[0-9]{1,10})")
+_MESSAGE_ID = re.compile(r"([0-9]{1,10}):([0-9]{1,10}):([0-9]{1,10})")
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -84,7 +84,8 @@ class MessageId:
             raise InvalidArgumentError(
                 f"{value!r} is not a message id.", 'Write it as "ledger:entry:index", such as "12:40:3".'
             )
-        return cls(int(found[1]), int(found[2]), int(found[3]))
+        position = Position(int(found[1]), int(found[2]))
+        return cls(position.ledger_id, position.entry_id, int(found[3]))
 
     @property
     def position(self) -> Position:

@@ -23,8 +23,10 @@ class ReadPriority(enum.Enum):
             return value
         if isinstance(value, str):
             wanted = value.strip().lower()
+            if wanted == "tiered-storage-first":
+                return cls.TIERED_FIRST
             for priority in cls:
-                if wanted in (priority.value, "tiered-storage-first" if priority is cls.TIERED_FIRST else ""):
+                if priority.value == wanted:
                     return priority
         raise InvalidArgumentError(
             f"{value!r} is not a read priority.",

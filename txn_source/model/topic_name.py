@@ -34,9 +34,7 @@ class TopicName:
         if len(parts) != 3 or not all(_SEGMENT.fullmatch(p) and p not in (".", "..") for p in parts):
             raise _malformed(text)
         if len(text) > MAX_NAME_LENGTH:
-            raise InvalidArgumentError(
-                f"The topic name has {len(text)} characters.", f"Use {MAX_NAME_LENGTH} at most."
-            )
+            raise InvalidArgumentError(f"The topic name has {len(text)} characters.", f"Use {MAX_NAME_LENGTH} at most.")
         return cls(*parts)
 
     def __str__(self) -> str:

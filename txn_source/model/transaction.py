@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from txn_source.model.errors import InvalidArgumentError
 from txn_source.model.position import Position
 
-_TXN_ID = re.compile(r"\(?(\d+)[,:]\s*(\d+)\)?")
+_TXN_ID = re.compile(r"\(?([0-9]{1,20})[,:]\s*([0-9]{1,20})\)?")
 _MAX_BITS = (1 << 64) - 1
 
 

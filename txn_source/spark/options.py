@@ -101,9 +101,7 @@ class _Given:
             if lower not in known:
                 near = difflib.get_close_matches(lower, known, n=1, cutoff=0.75)
                 if near:
-                    raise InvalidArgumentError(
-                        f"There is no option {name!r}.", f"Did you mean {known[near[0]]!r}?"
-                    )
+                    raise InvalidArgumentError(f"There is no option {name!r}.", f"Did you mean {known[near[0]]!r}?")
 
     def get(self, name: str) -> str | None:
         found = self._options.get(name.lower())
@@ -125,7 +123,9 @@ class _Given:
     def target(self) -> Target:
         path, endpoint = self.get("path"), self.get("endpoint")
         if (path is None) == (endpoint is None):
-            given = "neither the option 'path' nor 'endpoint'" if path is None else "both the options 'path' and 'endpoint'"
+            given = (
+                "neither the option 'path' nor 'endpoint'" if path is None else "both the options 'path' and 'endpoint'"
+            )
             raise InvalidArgumentError(
                 f"The query has {given}.",
                 'Give .load("/path/of/the/log") for an embedded log, or .option("endpoint", "host:port").',

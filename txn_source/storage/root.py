@@ -1,8 +1,8 @@
 """A log's root: the folder that holds its segments and, unless a service keeps it elsewhere, its metadata.
 
-    <root>/txnlog.json        the format's version; written last, so a folder without it is no log yet
-    <root>/metadata.db        SQLite
-    <root>/segments/...       see segment_path
+<root>/txnlog.json        the format's version; written last, so a folder without it is no log yet
+<root>/metadata.db        SQLite
+<root>/segments/...       see segment_path
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class LogRoot:
             raise InvalidArgumentError(
                 f"{text!r} is not a local path.", "Use a folder of this machine, or connect by endpoint."
             )
-        return cls(Path(text).expanduser().absolute())
+        return cls(Path(os.path.expanduser(text)).absolute())
 
     @property
     def database_url(self) -> str:
@@ -53,7 +53,7 @@ class LogRoot:
     def check(self) -> None:
         """Raise LOG_NOT_FOUND or LOG_VERSION unless the folder holds a log that this release can use."""
         try:
-            text = (self.path / _MARKER).read_text(encoding="utf-8")
+            text = (self.path / _MARKER).read_bytes()
         except (FileNotFoundError, NotADirectoryError):
             what = "is not a txnlog root" if self.path.exists() else "does not exist"
             raise LogNotFoundError(

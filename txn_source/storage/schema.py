@@ -52,11 +52,12 @@ def check_topic_schema(schema: pa.Schema) -> pa.Schema:
             raise InvalidArgumentError(
                 f"Column {field.name!r} has a reserved name.", f"Use one that does not begin with {RESERVED_PREFIX!r}."
             )
-        other = seen.setdefault(field.name.lower(), field.name)
-        if other is not field.name:
+        other = seen.get(field.name.lower())
+        if other is not None:
             raise InvalidArgumentError(
                 f"Columns {other!r} and {field.name!r} have one name (Spark ignores case).", "Rename one of them."
             )
+        seen[field.name.lower()] = field.name
         if not _readable_by_spark(field.type):
             raise InvalidArgumentError(
                 f"Column {field.name!r} has type {field.type}, which Spark has no type for.",

@@ -2,8 +2,9 @@
 
 A segment starts with an Arrow schema message; each entry after it is one record batch message, so the file is a valid
 Arrow stream for any reader. Nothing in it counts until the metadata service has registered it: a torn tail, or a file
-that was never registered, does not exist for readers. An entry's CRC-32C (Castagnoli) covers its whole message; it is
-kept with the metadata and checked at every read.
+that was never registered, does not exist for readers. An entry's CRC-32C (Castagnoli) covers the schema message and its
+whole own one: the same bytes under another schema would be other rows. It is kept with the metadata and checked at
+every read.
 
 Life cycle of a segment:
 1. created by its producer with a name of its own, header written;
@@ -66,6 +67,7 @@ class SegmentWriter:
         except OSError as error:
             raise _write_failed(self._file, error) from error
         self._end = 0
+        self._header_crc32c = crc32c(header)
         try:
             self._write(header)
             self._sync_folder()
@@ -78,7 +80,7 @@ class SegmentWriter:
         message = batch.serialize()
         offset = self._end
         self._write(message)
-        return StoredEntry(offset, message.size, crc32c(message))
+        return StoredEntry(offset, message.size, crc32c(message, self._header_crc32c))
 
     def sync(self) -> None:
         """Return when all that was appended would survive a power cut."""
@@ -160,7 +162,7 @@ class SegmentReader:
         window = self._read(base, ends[-1] - base, positions[-1])
         whole = memoryview(window)
         for start, end, wanted, position in zip(starts, ends, checksums, positions, strict=True):
-            found = crc32c(whole[start - base : end - base])
+            found = crc32c(whole[start - base : end - base], self._header_crc32c)
             if found != wanted:
                 raise self._unreadable(
                     f"{_named(position)} has checksum {found:08x} where {wanted:08x} was written (CRC-32C)"
@@ -193,8 +195,10 @@ class SegmentReader:
         length = int.from_bytes(memoryview(header)[4:8], "little") + 8 if self._size >= 8 else 0
         if not 8 < length <= min(self._size, _MAX_HEADER_BYTES):
             raise self._unreadable("its header is damaged")
+        message = self._read(0, length, None)
+        self._header_crc32c = crc32c(message)
         try:
-            return pa.ipc.read_schema(self._read(0, length, None))
+            return pa.ipc.read_schema(message)
         except (pa.ArrowException, OSError) as error:
             raise self._unreadable(f"its header is damaged ({error})") from error
 

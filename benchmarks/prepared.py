@@ -1,0 +1,38 @@
+"""The limit of Spark's Python path: a source that yields one prepared batch again and again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import StructType
+
+ROWS = 65_536
+
+
+class PreparedSource(DataSource):
+    """``format("prepared")`` with the options ``file`` (an Arrow stream with the batch), ``batches`` and ``tasks``."""
+
+    @classmethod
+    def name(cls) -> str:
+        return "prepared"
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        return _Reader(self.options["file"], int(self.options["batches"]), int(self.options["tasks"]), schema)
+
+
+class _Reader(DataSourceReader):
+    def __init__(self, file: str, batches: int, tasks: int, schema: StructType) -> None:
+        self._file, self._batches, self._tasks, self._schema = file, batches, tasks, schema
+
+    def partitions(self) -> list[InputPartition]:
+        return [InputPartition(index) for index in range(self._tasks)]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        with pa.memory_map(self._file) as source:
+            batch = pa.ipc.open_stream(source).read_next_batch()
+            batch = pa.RecordBatch.from_arrays(batch.columns, schema=to_arrow_schema(self._schema, timezone="UTC"))
+            for _ in range(self._batches // self._tasks):
+                yield batch

@@ -1,0 +1,69 @@
+"""A hot scan through Spark, against the prepared-batch source and Spark's own Parquet reader on the same rows."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+
+import numpy as np
+import pyarrow as pa
+from pyspark.sql import DataFrame
+
+import txn_source
+from benchmarks.harness import Bench, Result, best_of, spark_session
+from benchmarks.prepared import ROWS, PreparedSource
+from txn_source.spark.schema import to_spark
+
+VALUE_BYTES = 120
+
+
+def run(bench: Bench) -> Iterator[Result]:
+    """Measure ``read_committed`` with the default columns and 120-byte values."""
+    batches = bench.size(128, 4)
+    root, parquet, prepared = (str(bench.folder / name) for name in ("log", "parquet", "prepared.arrow"))
+    batch = messages(ROWS, VALUE_BYTES)
+    with txn_source.connect(root) as log:
+        log.create_topic("hot", partitions=2)
+        with log.producer("hot") as producer:
+            for index in range(batches):
+                producer.send_batch(batch, partition=index % 2)
+        with log.scan("hot") as reader, pa.OSFile(prepared, "wb") as sink:
+            first = reader.read_next_batch()
+            with pa.ipc.new_stream(sink, first.schema) as writer:
+                writer.write_batch(first)
+    spark = spark_session()
+    spark.dataSource.register(PreparedSource)
+    hot = spark.read.format("txnlog").option("topic", "hot").load(root)
+    hot.write.parquet(parquet)
+    tasks = hot.rdd.getNumPartitions()
+
+    def prepared_frame() -> DataFrame:
+        options = {"file": prepared, "batches": str(batches), "tasks": str(tasks)}
+        return spark.read.format("prepared").options(**options).schema(to_spark(first.schema)).load()
+
+    assert hot.count() == prepared_frame().count() == spark.read.parquet(parquet).count() == batches * ROWS
+    t_hot, t_prepared, t_parquet = best_of(
+        bench.runs,
+        lambda: drain(spark.read.format("txnlog").option("topic", "hot").load(root)),
+        lambda: drain(prepared_frame()),
+        lambda: drain(spark.read.parquet(parquet)),
+    )
+    rows = batches * ROWS
+    rates = f"{rows / t_hot / 1e6:.1f} M rows/s against {rows / t_prepared / 1e6:.1f}; {rows / 1e6:.1f} M rows, {tasks} tasks"
+    yield Result("hot scan / prepared-batch source", t_prepared / t_hot, "×", ("≥", 0.9), rates)
+    rates = f"{rows / t_hot / 1e6:.1f} M rows/s against {rows / t_parquet / 1e6:.1f}"
+    yield Result("hot scan / Spark's Parquet reader", t_parquet / t_hot, "×", ("≥", 0.6), rates)
+
+
+def drain(frame: DataFrame) -> None:
+    """Read all columns of all rows."""
+    frame.write.format("noop").mode("overwrite").save()
+
+
+def messages(rows: int, value_bytes: int) -> pa.RecordBatch:
+    """Return raw messages with 8-byte keys and random values."""
+    raw = np.frombuffer(os.urandom(rows * value_bytes), np.uint8)
+    offsets = np.arange(0, rows * value_bytes + 1, value_bytes, dtype=np.int32)
+    values = pa.BinaryArray.from_buffers(pa.binary(), rows, [None, pa.py_buffer(offsets), pa.py_buffer(raw)])
+    keys = pa.array([b"%08d" % i for i in range(rows)], pa.binary())
+    return pa.record_batch([keys, values], names=["key", "value"])

@@ -1,0 +1,94 @@
+"""Logs of a size that would take too long to write through the API: their metadata is inserted in bulk.
+
+What is inserted is what the service would have stored; the benchmarks check the counts through the API.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from crc32c import crc32c
+from sqlalchemy import Table, insert, update
+
+from txn_source.client.log import Log
+from txn_source.metadata.database import Database
+from txn_source.metadata.tables import ledgers, segments
+from txn_source.storage.root import LogRoot
+from txn_source.storage.segment import segment_path
+
+_CHUNK = 50_000
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """A segment in which one entry's bytes stand again and again."""
+
+    segment_id: int
+    first_offset: int
+    length: int
+    checksum: int
+
+    def columns(self, index: int) -> dict[str, int]:
+        """Return where the copy of that index lies."""
+        return {
+            "segment_id": self.segment_id,
+            "offset": self.first_offset + index * self.length,
+            "length": self.length,
+            "crc32c": self.checksum,
+        }
+
+
+class Seeder:
+    """Inserts rows into the metadata of an embedded log with one topic of one partition."""
+
+    def __init__(self, log: Log, topic: str) -> None:
+        self._root = log.root
+        self._database = Database(LogRoot.at(log.root).database_url)
+        [view] = log.metadata.get_view([name for name in log.metadata.list_topics() if name.short == topic]).topics
+        self.topic_id = view.topic.topic_id
+        self.partition_id = view.partitions[0].partition_id
+        self.first_ledger_id = view.partitions[0].bounds.log_end.ledger_id
+
+    def insert(self, table: Table, rows: Iterable[dict[str, Any]]) -> None:
+        """Insert rows in one transaction."""
+        with self._database.write() as connection:
+            for chunk in _chunks(rows):
+                connection.execute(insert(table), chunk)
+
+    def set_ledger(self, **values: int) -> None:
+        """Change the row of the first ledger."""
+        with self._database.write() as connection:
+            connection.execute(update(ledgers).where(ledgers.c.ledger_id == self.first_ledger_id).values(values))
+
+    def change(self, table: Table, **values: int) -> None:
+        """Change the only row of a table."""
+        with self._database.write() as connection:
+            connection.execute(update(table).values(values))
+
+    def segment(self, batch: pa.RecordBatch, copies: int) -> Segment:
+        """Write a segment with an entry so many times, and register it."""
+        path = segment_path(self.topic_id, 0, self.first_ledger_id, 0)
+        header, entry = batch.schema.serialize().to_pybytes(), batch.serialize().to_pybytes()
+        file = Path(self._root / path)
+        file.parent.mkdir(parents=True)
+        with file.open("wb") as out:
+            out.write(header)
+            for start in range(0, copies, 10_000):
+                out.write(entry * min(10_000, copies - start))
+        self.insert(segments, [{"segment_id": 1, "topic_id": self.topic_id, "path": path}])
+        return Segment(1, len(header), len(entry), crc32c(entry, crc32c(header)))
+
+    def close(self) -> None:
+        """Close the database."""
+        self._database.close()
+
+
+def _chunks(rows: Iterable[dict[str, Any]]) -> Iterator[list[dict[str, Any]]]:
+    rest = iter(rows)
+    while chunk := list(islice(rest, _CHUNK)):
+        yield chunk

@@ -1,0 +1,406 @@
+"""Visibility: which entries of a partition a reader of each isolation level sees.
+
+Two logs run the same steps. ``CoreLog`` asks the model, as the service and the readers do; ``NaiveLog`` knows the
+definitions of semantics.md §2 and §3 only, and works everything out from the list of entries again, every time.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import hypothesis.strategies as st
+import numpy as np
+import pytest
+from hypothesis import settings
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from txn_source.model.bounds import Bounds, first_unstable
+from txn_source.model.isolation import IsolationLevel
+from txn_source.model.position import Position, PositionRange
+from txn_source.model.transaction import TransactionOnPartition, TxnId
+from txn_source.model.visibility import NO_TXN, AbortedTransaction, aborted_set, hidden, visible
+
+VECTORS = json.loads((Path(__file__).parents[1] / "vectors" / "isolation.json").read_text(encoding="utf-8"))["cases"]
+COMMITTED, UNCOMMITTED = IsolationLevel.READ_COMMITTED, IsolationLevel.READ_UNCOMMITTED
+
+Place = tuple[int, int]
+"""Ledger and entry id: the naive log does without the model's own type."""
+
+
+class CoreLog:
+    """One partition whose bounds and rows come from the model."""
+
+    def __init__(self) -> None:
+        self.log_start = self.log_end = Position(0, 0)
+        self.high_watermark: Position | None = None
+        self.entries: list[tuple[Position, int, bool]] = []  # position, transaction's number, whether it is a marker
+        self.traces: dict[int, TransactionOnPartition] = {}
+
+    def append(self, txn: int | None) -> None:
+        if txn is not None and txn not in self.traces:
+            self.traces[txn] = TransactionOnPartition(TxnId(0, txn), self.log_end)
+        self._put(NO_TXN if txn is None else txn, marker=False)
+
+    def end(self, txn: int, *, abort: bool) -> None:
+        """Write the marker, unless the transaction left no trace here."""
+        if txn in self.traces:
+            trace = self.traces[txn]
+            self.traces[txn] = TransactionOnPartition(trace.txn, trace.first, self.log_end, abort)
+            self._put(txn, marker=True)
+
+    def _put(self, txn: int, *, marker: bool) -> None:
+        self.entries.append((self.log_end, txn, marker))
+        self.log_end = self.log_end.plus(1)
+
+    def unstable_firsts(self) -> list[Position]:
+        high_watermark = self.log_end if self.high_watermark is None else self.high_watermark
+        return [trace.first for trace in self.traces.values() if trace.unstable(high_watermark)]
+
+    def bounds(self) -> Bounds:
+        return Bounds.of(self.log_start, self.log_end, self.unstable_firsts(), self.high_watermark)
+
+    def aborted(self, of: PositionRange) -> list[AbortedTransaction]:
+        return aborted_set(self.traces.values(), of)
+
+    def read(self, of: PositionRange, level: IsolationLevel) -> list[Position]:
+        """Return the entries of a range that a reader of the level sees; the range ends at or below its bound."""
+        aborted = [a.txn.least_sig_bits for a in self.aborted(of)]
+        seen = visible(
+            np.array([position.key for position, _, _ in self.entries], np.int64),
+            np.array([txn for _, txn, _ in self.entries], np.int64),
+            np.array([marker for _, _, marker in self.entries], np.bool_),
+            of,
+            level,
+            np.array(aborted, np.int64),
+        )
+        return [self.entries[i][0] for i in np.flatnonzero(seen)]
+
+    def readable(self, level: IsolationLevel) -> PositionRange:
+        return PositionRange(self.log_start, self.bounds().upper(level))
+
+
+class NaiveLog:
+    """One partition by the words of semantics.md: an entry is a place, a transaction or None, and its kind."""
+
+    def __init__(self) -> None:
+        self.entries: list[tuple[Place, int | None, str]] = []
+        self.log_start: Place = (0, 0)
+        self.log_end: Place = (0, 0)
+        self.raised_to: Place | None = None
+
+    def put(self, txn: int | None, kind: str) -> None:
+        self.entries.append((self.log_end, txn, kind))
+        self.log_end = (self.log_end[0], self.log_end[1] + 1)
+
+    def places(self, txn: int) -> list[Place]:
+        return [place for place, owner, kind in self.entries if owner == txn and kind == "message"]
+
+    def marker(self, txn: int) -> tuple[Place, str] | None:
+        ends = [(place, kind) for place, owner, kind in self.entries if owner == txn and kind != "message"]
+        return ends[0] if ends else None
+
+    def high_watermark(self) -> Place:
+        return self.log_end if self.raised_to is None else self.raised_to
+
+    def first_unstable(self) -> Place | None:
+        firsts = []
+        for txn in {owner for _, owner, _ in self.entries if owner is not None}:
+            end = self.marker(txn)
+            ongoing, unreplicated = end is None, end is not None and not end[0] < self.high_watermark()
+            if ongoing or unreplicated:
+                firsts.append(max(min(self.places(txn)), self.log_start))
+        return min(firsts) if firsts else None
+
+    def last_stable(self) -> Place:
+        unstable = self.first_unstable()
+        below = unstable is not None and unstable < self.high_watermark()
+        return max(unstable if below else self.high_watermark(), self.log_start)
+
+    def is_aborted(self, txn: int | None) -> bool:
+        return any(owner == txn and kind == "abort" for _, owner, kind in self.entries)
+
+    def sees(self, level: IsolationLevel) -> list[Place]:
+        rows = []
+        for place, txn, kind in self.entries:
+            message_still_there = kind == "message" and self.log_start <= place
+            if level is COMMITTED:
+                if message_still_there and place < self.last_stable() and not self.is_aborted(txn):
+                    rows.append(place)
+            elif message_still_there and place < self.high_watermark():
+                rows.append(place)
+        return rows
+
+    def aborted(self, start: Place, end: Place) -> set[int]:
+        found = set()
+        for txn in {owner for _, owner, _ in self.entries if owner is not None and self.is_aborted(owner)}:
+            last = self.marker(txn)
+            if last is not None and last[0] >= start and min(self.places(txn)) < end:
+                found.add(txn)
+        return found
+
+
+def place(position: Position) -> Place:
+    return position.ledger_id, position.entry_id
+
+
+def places(positions: Iterable[Position]) -> list[Place]:
+    return [place(p) for p in positions]
+
+
+# The worked cases
+
+
+@pytest.mark.parametrize("case", [pytest.param(case, id=case["name"]) for case in VECTORS])
+def test_worked_case(case: dict[str, Any]) -> None:
+    """Run a case of vectors/isolation.json, step by step, through the model: one ledger, one message per entry."""
+    log = CoreLog()
+    numbers: dict[str, int] = {}
+    expected = 0
+    for step in case["steps"]:
+        [(action, value)] = step.items()
+        match action:
+            case "append":
+                txn = value["txn"] if value["txn"] is None else numbers.setdefault(value["txn"], len(numbers))
+                for _ in range(value["messages"]):
+                    log.append(txn)
+            case "commit" | "abort":
+                log.end(numbers.setdefault(value, len(numbers)), abort=action == "abort")
+            case "high_watermark":
+                log.high_watermark = Position(0, value)
+            case "log_start":
+                log.log_start = Position(0, value)
+            case "aborted":
+                names = {number: name for name, number in numbers.items()}
+                found = log.aborted(PositionRange(Position(0, value["start"]), Position(0, value["end"])))
+                assert sorted(names[a.txn.least_sig_bits] for a in found) == value["is"]
+                expected += 1
+            case "expect":
+                _assert_expected(log, value)
+                expected += 1
+            case _:
+                raise AssertionError(f"the driver doesn't know the step {action!r}")
+    assert expected
+
+
+def _assert_expected(log: CoreLog, value: dict[str, Any]) -> None:
+    bounds = log.bounds()
+    unstable = first_unstable(log.unstable_firsts(), log.log_start)
+    assert {
+        "first_unstable": unstable and unstable.entry_id,
+        "last_stable": bounds.last_stable.entry_id,
+        "high_watermark": bounds.high_watermark.entry_id,
+        "log_end": bounds.log_end.entry_id,
+        "read_committed": [p.entry_id for p in log.read(log.readable(COMMITTED), COMMITTED)],
+        "read_uncommitted": [p.entry_id for p in log.read(log.readable(UNCOMMITTED), UNCOMMITTED)],
+    } == value
+
+
+# The model against the naive log
+
+
+class CoreAgainstNaive(RuleBasedStateMachine):
+    """Appends, ends, trims, rolls and raises the high watermark at random; both logs must always agree."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.core, self.naive = CoreLog(), NaiveLog()
+        self.open: list[int] = []
+        self.begun = 0
+        self.before: Bounds | None = None
+        self.stable_rows: list[Place] = []  # what was once seen below last_stable
+
+    @initialize(one_copy=st.booleans())
+    def choose_copies(self, one_copy: bool) -> None:
+        """With one copy the high watermark follows the log's end; else it waits for ``replicate``."""
+        if not one_copy:
+            self._raise_to((0, 0))
+
+    @rule(messages=st.integers(1, 3))
+    def append_plain(self, messages: int) -> None:
+        for _ in range(messages):
+            self.core.append(None)
+            self.naive.put(None, "message")
+
+    @rule(data=st.data(), messages=st.integers(1, 2))
+    def append_in_transaction(self, data: st.DataObject, messages: int) -> None:
+        txn = data.draw(st.sampled_from([*self.open, self.begun]))
+        if txn == self.begun:  # the first is number 0, that is (0,0), a valid id
+            self.begun += 1
+            self.open.append(txn)
+        for _ in range(messages):
+            self.core.append(txn)
+            self.naive.put(txn, "message")
+
+    @precondition(lambda self: self.open)
+    @rule(data=st.data(), abort=st.booleans())
+    def end_transaction(self, data: st.DataObject, abort: bool) -> None:
+        txn = data.draw(st.sampled_from(self.open))
+        self.open.remove(txn)
+        self.core.end(txn, abort=abort)
+        self.naive.put(txn, "abort" if abort else "commit")
+
+    @precondition(lambda self: self.naive.raised_to is not None)
+    @rule(data=st.data())
+    def replicate(self, data: st.DataObject) -> None:
+        higher = [p for p, _, _ in self.naive.entries if p >= self.naive.high_watermark()]
+        self._raise_to(data.draw(st.sampled_from([*higher, self.naive.log_end])))
+
+    @rule(data=st.data())
+    def trim(self, data: st.DataObject) -> None:
+        low, high = self.naive.log_start, self.naive.high_watermark()
+        start = data.draw(st.sampled_from([p for p, _, _ in self.naive.entries if low <= p < high] or [low]))
+        self.core.log_start, self.naive.log_start = Position(*start), start
+
+    @precondition(lambda self: self.naive.log_end[1])
+    @rule(gap=st.integers(1, 3))
+    def roll(self, gap: int) -> None:
+        """Go on in a new ledger; its id is higher by any number, since other partitions take ids too."""
+        whole = self.naive.high_watermark() == self.naive.log_end
+        self.naive.log_end = (self.naive.log_end[0] + gap, 0)
+        self.core.log_end = Position(*self.naive.log_end)
+        if self.naive.raised_to is not None and whole:
+            self._raise_to(self.naive.log_end)
+
+    def _raise_to(self, high_watermark: Place) -> None:
+        self.naive.raised_to, self.core.high_watermark = high_watermark, Position(*high_watermark)
+
+    @invariant()
+    def bounds_are_the_naive_ones_and_in_order(self) -> None:
+        bounds, naive = self.core.bounds(), self.naive
+        unstable = first_unstable(self.core.unstable_firsts(), self.core.log_start)
+        assert (unstable and place(unstable)) == naive.first_unstable()
+        assert place(bounds.last_stable) == naive.last_stable()
+        assert place(bounds.high_watermark) == naive.high_watermark()
+        assert place(bounds.log_end) == naive.log_end
+        assert bounds.log_start <= bounds.last_stable <= bounds.high_watermark <= bounds.log_end
+
+    @invariant()
+    def bounds_never_go_back(self) -> None:
+        before, self.before = self.before, self.core.bounds()
+        if before is not None:
+            assert before.last_stable <= self.before.last_stable
+            assert before.high_watermark <= self.before.high_watermark
+
+    @invariant()
+    def rows_are_the_naive_ones(self) -> None:
+        for level in IsolationLevel:
+            assert places(self.core.read(self.core.readable(level), level)) == self.naive.sees(level)
+
+    @invariant()
+    def rows_below_the_bound_never_change(self) -> None:
+        """What read_committed saw once, it sees again, but for what was trimmed; new rows come behind it only."""
+        rows = places(self.core.read(self.core.readable(COMMITTED), COMMITTED))
+        known = [p for p in self.stable_rows if p >= self.naive.log_start]
+        assert rows[: len(known)] == known
+        self.stable_rows = rows
+
+    @invariant()
+    def markers_are_never_seen_and_plain_messages_never_hidden(self) -> None:
+        for level in IsolationLevel:
+            readable = self.core.readable(level)
+            rows = set(places(self.core.read(readable, level)))
+            for at, txn, kind in self.naive.entries:
+                assert not (kind != "message" and at in rows)
+                if txn is None and place(readable.start) <= at < place(readable.end):
+                    assert at in rows
+
+    @rule(data=st.data(), level=st.sampled_from(IsolationLevel))
+    def read_in_pieces(self, data: st.DataObject, level: IsolationLevel) -> None:
+        """Split the readable range at any places: each piece asks for its own aborted set, the rows stay the same."""
+        readable = self.core.readable(level)
+        inside = [Position(*p) for p, _, _ in self.naive.entries if Position(*p) in readable]
+        cuts = data.draw(st.lists(st.sampled_from(inside), max_size=4)) if inside else []
+        rows: list[Position] = []
+        for start, end in pairwise([readable.start, *sorted(cuts), readable.end]):
+            piece = PositionRange(start, end)
+            found = self.core.aborted(piece)
+            assert {a.txn.least_sig_bits for a in found} == self.naive.aborted(place(start), place(end))
+            for a in found:
+                txn = a.txn.least_sig_bits
+                assert (place(a.first), (place(a.marker), "abort")) == (
+                    min(self.naive.places(txn)),
+                    self.naive.marker(txn),
+                )
+            rows += self.core.read(piece, level)
+        assert places(rows) == self.naive.sees(level)
+
+
+CoreAgainstNaive.TestCase.settings = settings(max_examples=120, stateful_step_count=30, deadline=None)
+test_model_agrees_with_the_naive_log = CoreAgainstNaive.TestCase
+
+
+# Rules worth a picture of their own
+
+
+def _log(*steps: tuple[str, int | None]) -> CoreLog:
+    log = CoreLog()
+    for action, txn in steps:
+        if action == "append":
+            log.append(txn)
+        else:
+            assert txn is not None
+            log.end(txn, abort=action == "abort")
+    return log
+
+
+@pytest.mark.parametrize("abort", [False, True])
+def test_entry_at_the_bound_is_not_read(abort: bool) -> None:
+    """Read up to a bound, again after the transaction at it ended (Redpanda #3036 then showed aborted data)."""
+    log = _log(("append", None), ("append", 0))
+    planned = log.readable(COMMITTED)
+    assert planned.end == Position(0, 1)
+    assert log.read(planned, COMMITTED) == [Position(0, 0)]
+    log.end(0, abort=abort)
+    assert log.read(planned, COMMITTED) == [Position(0, 0)]
+
+
+def test_entry_at_the_start_is_read() -> None:
+    """Read [1, 3): the start is inclusive, the end is not."""
+    log = _log(*[("append", None)] * 5)
+    assert log.read(PositionRange(Position(0, 1), Position(0, 3)), COMMITTED) == [Position(0, 1), Position(0, 2)]
+
+
+def test_transaction_zero_is_hidden_and_plain_messages_are_not() -> None:
+    """Abort the transaction with the id (0,0), amid plain messages: presence counts, not a number other than zero."""
+    log = _log(("append", None), ("append", 0), ("append", None), ("abort", 0))
+    [aborted] = log.aborted(log.readable(COMMITTED))
+    assert aborted == AbortedTransaction(TxnId(0, 0), Position(0, 1), Position(0, 3))
+    assert log.read(log.readable(COMMITTED), COMMITTED) == [Position(0, 0), Position(0, 2)]
+
+
+def test_level_alone_decides_never_the_timing() -> None:
+    """Read uncommitted before and after an abort: the aborted message is there both times."""
+    log = _log(("append", 0))
+    before = log.read(log.readable(UNCOMMITTED), UNCOMMITTED)
+    log.end(0, abort=True)
+    assert log.read(log.readable(UNCOMMITTED), UNCOMMITTED) == before == [Position(0, 0)]
+
+
+def test_unknown_transaction_is_visible() -> None:
+    """Filter with an aborted set that knows other transactions only, and with an empty one."""
+    txns = np.array([7, NO_TXN, 8], np.int64)
+    assert hidden(txns, np.array([8, 9], np.int64)).tolist() == [False, False, True]
+    assert hidden(txns, np.array([], np.int64)).tolist() == [False, False, False]
+
+
+def test_committed_and_ongoing_transactions_are_not_in_the_aborted_set() -> None:
+    """Ask for the whole range of a log with one transaction of each state."""
+    log = _log(("append", 0), ("append", 1), ("append", 2), ("commit", 0), ("abort", 1))
+    whole = PositionRange(log.log_start, log.log_end)
+    assert [a.txn for a in log.aborted(whole)] == [TxnId(0, 1)]
+
+
+@pytest.mark.parametrize(
+    ("start", "end", "needed"),
+    [(0, 2, False), (0, 3, True), (4, 9, True), (5, 9, True), (6, 9, False)],
+    ids=["ends at the first", "ends behind the first", "starts between", "starts at the marker", "starts behind it"],
+)
+def test_aborted_transaction_is_needed_where_it_touches_the_range(start: int, end: int, needed: bool) -> None:
+    """Ask for ranges around a transaction with its first entry at 2 and its marker at 5."""
+    trace = TransactionOnPartition(TxnId(0, 0), Position(3, 2), Position(3, 5), aborted=True)
+    found = aborted_set([trace], PositionRange(Position(3, start), Position(3, end)))
+    assert [a.txn for a in found] == [trace.txn] * needed

@@ -1,0 +1,5 @@
+"""``python -m txn_source.cli`` is the command ``txnlog``."""
+
+from txn_source.cli.app import main
+
+main()

@@ -1,0 +1,59 @@
+"""The command line's entry point: the tree of commands.
+
+Modules that take long to import (Arrow, gRPC, SQL, Rich's tables) are imported inside commands, so that ``--help`` and
+typing errors answer at once.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from txn_source.cli import consume, garbage, produce, serve, topics, transactions
+from txn_source.cli.connection import Address, Endpoint, Root
+
+app = typer.Typer(
+    name="txnlog",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        from importlib.metadata import version
+
+        print(f"txnlog {version('txn-source')}")
+        raise typer.Exit
+
+
+@app.callback()
+def txnlog(
+    context: typer.Context,
+    root: Root = None,
+    endpoint: Endpoint = None,
+    version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")
+    ] = False,
+) -> None:
+    """A transactional log without brokers.
+
+    Exit status: 0, 1 if the log refused (one line on standard error says what and why), 2 for wrong usage.
+    """
+    context.obj = Address(root, endpoint)
+
+
+app.command("serve")(serve.serve)
+app.add_typer(topics.app, name="topics")
+app.add_typer(transactions.app, name="transactions")
+app.command("produce")(produce.produce)
+app.command("consume")(consume.consume)
+app.command("gc")(garbage.collect)
+
+
+def main() -> None:
+    """Run the command line and exit with its status."""
+    app(prog_name="txnlog")

@@ -1,0 +1,39 @@
+"""``txnlog gc``: removing segment files that nothing refers to."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from txn_source.cli.connection import on_log
+from txn_source.cli.output import Json, print_json
+from txn_source.cli.units import format_size, parse_duration
+
+if TYPE_CHECKING:
+    from txn_source.client.log import Log
+
+
+@on_log()
+def collect(
+    log: Log,
+    older_than: Annotated[
+        str,
+        typer.Option(
+            metavar="AGE",
+            help="Only files last written so long ago, such as 24h or 90m. Younger ones may belong to a producer or job"
+            " that is about to register them: 0s is safe only while nobody writes.",
+        ),
+    ] = "24h",
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only list what would be removed.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Remove segment files that no message refers to: of crashed producers, failed jobs and deleted topics."""
+    garbage = log.collect_garbage(parse_duration(older_than), dry_run=dry_run)
+    if as_json:
+        print_json(garbage)
+        return
+    for path in garbage.paths:
+        print(path)
+    verb = "would be removed" if dry_run else "removed"
+    print(f"{len(garbage.paths):,} files, {format_size(garbage.bytes)} {verb}.")

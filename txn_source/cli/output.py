@@ -1,0 +1,125 @@
+"""What commands print: tables for people, JSON for programs, and errors as one line."""
+
+from __future__ import annotations
+
+import base64
+import dataclasses
+import enum
+import functools
+import json
+import os
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import date, datetime, timedelta
+from decimal import Decimal
+from typing import TYPE_CHECKING, Annotated, Any, ParamSpec
+
+import typer
+
+from txn_source.model.errors import InvalidArgumentError, TxnLogError
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.table import Table
+
+P = ParamSpec("P")
+_UNFOLDED_WIDTH = 10_000
+
+Json = Annotated[bool, typer.Option("--json", help="Print JSON for programs instead of text for people.")]
+
+
+def to_json(value: Any) -> Any:
+    """Return a value in JSON's types: dataclasses as objects with their fields' names, positions and ids as text.
+
+    Times are ISO 8601, durations seconds, decimals text (exact), and bytes text if they are UTF-8, otherwise an object
+    ``{"base64": "..."}``.
+    """
+    match value:
+        case None | bool() | int() | float() | str():
+            return value
+        case bytes():
+            try:
+                return value.decode()
+            except UnicodeDecodeError:
+                return {"base64": base64.b64encode(value).decode()}
+        case enum.Enum():
+            return value.value
+        case date():  # datetimes too
+            return value.isoformat()
+        case timedelta():
+            return value.total_seconds()
+        case Decimal():
+            return str(value)
+        case Mapping():
+            return {str(key): to_json(item) for key, item in value.items()}
+    if dataclasses.is_dataclass(value):
+        if type(value).__str__ is not object.__str__:  # positions and ids have a text form of their own
+            return str(value)
+        return {field.name: to_json(getattr(value, field.name)) for field in dataclasses.fields(value)}
+    if isinstance(value, Iterable):
+        return [to_json(item) for item in value]
+    raise TypeError(f"{type(value).__name__} has no JSON form")
+
+
+def print_json(value: Any) -> None:
+    """Print a value as JSON on standard output, indented."""
+    print(json.dumps(to_json(value), indent=2, ensure_ascii=False))
+
+
+def console(*, stderr: bool = False) -> Console:
+    """Return a console for text from anywhere: markup in it means nothing, and a broken pipe is raised, not an exit.
+
+    Into a file or pipe, nothing is wrapped or cut to a width.
+    """
+    from rich.console import Console
+
+    class PlainConsole(Console):
+        def on_broken_pipe(self) -> None:
+            raise BrokenPipeError
+
+    made = PlainConsole(stderr=stderr, markup=False, highlight=False, emoji=False, soft_wrap=False)
+    if not made.is_terminal:
+        made.width = _UNFOLDED_WIDTH
+    return made
+
+
+def table(title: str, *columns: str, right: Sequence[str] = ()) -> Table:
+    """Return an empty table; columns named in ``right`` are aligned to the right. No cell is ever cut off."""
+    from rich import box
+    from rich.table import Table
+    from rich.text import Text
+
+    made = Table(title=Text(title, style="bold") if title else None, title_justify="left", box=box.SIMPLE_HEAD)
+    for name in columns:
+        made.add_column(Text(name), justify="right" if name in right else "left", overflow="fold")
+    return made
+
+
+def note(text: str) -> None:
+    """Print a remark for people on standard error, so that it never mixes with the output."""
+    print(text, file=sys.stderr)
+
+
+def reports_errors(command: Callable[P, None]) -> Callable[P, None]:
+    """Make a command end as the command line promises.
+
+    What the log refuses is one line on standard error and exit status 1; a value that nobody can use is status 2,
+    like any wrong usage. A reader that closed the pipe (``| head``) is no error.
+    """
+
+    @functools.wraps(command)
+    def run(*args: P.args, **kwargs: P.kwargs) -> None:
+        try:
+            command(*args, **kwargs)
+            sys.stdout.flush()
+        except TxnLogError as error:
+            print(" ".join(str(error).split()), file=sys.stderr)
+            raise typer.Exit(2 if isinstance(error, InvalidArgumentError) else 1) from None
+        except BrokenPipeError:
+            # Python flushes standard output once more when it exits, which would fail again and say so.
+            devnull = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(devnull, sys.stdout.fileno())
+            os.close(devnull)
+            raise typer.Exit(0) from None
+
+    return run
