@@ -57,13 +57,14 @@ def _line(result: Result) -> str:
 
 
 def _report(results: list[Result]) -> str:
+    versions = f"Python {platform.python_version()}, PySpark {pyspark.__version__}, PyArrow {pyarrow.__version__}"
+    machine = f"{os.cpu_count()} cores, {platform.machine()}, {versions}."
     lines = [
         "# Benchmark results",
         "",
-        "Written by `make bench`. Ratios (×) compare two things in one run; the best of five runs counts, taken in turns.",
+        "Written by `make bench`. Ratios (×) compare two things in one run, taken in turns; the best of five counts.",
         "",
-        f"{os.cpu_count()} cores, {platform.machine()}, Python {platform.python_version()}, PySpark {pyspark.__version__}, "
-        f"PyArrow {pyarrow.__version__}.",
+        machine,
         "",
         "| what | figure | target | met | detail |",
         "|---|---|---|---|---|",

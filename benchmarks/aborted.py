@@ -1,4 +1,4 @@
-"""Half of the entries aborted: ``read_committed`` against ``read_uncommitted``, with few and with very many transactions."""
+"""Half of the entries aborted: ``read_committed`` against ``read_uncommitted``, with few and with many transactions."""
 
 from __future__ import annotations
 
@@ -23,6 +23,7 @@ from txn_source.model.position import Position
 
 MESSAGES = 10
 VALUE_BYTES = 120
+LEDGER_ENTRIES = 50_000
 
 
 def run(bench: Bench) -> Iterator[Result]:
@@ -60,68 +61,53 @@ def run(bench: Bench) -> Iterator[Result]:
 
 
 def _seed(path: Path, aborted: int, txns: int) -> None:
+    """Write blocks of one transaction each: plain and aborted entries in turns, then the abort marker."""
     per_txn = aborted // txns
+    per_block = 2 * per_txn + 1
+    total = per_block * txns
     batch = pa.record_batch(
         [pa.array([b"k" * 8] * MESSAGES), pa.array([b"v" * VALUE_BYTES] * MESSAGES)], ["key", "value"]
     )
     with txn_source.connect(path) as log:
-        log.create_topic("t", ledger_max_entries=1 << 30, ledger_max_bytes=1 << 50)
+        log.create_topic("t")
         seed = Seeder(log, "t")
         segment = seed.segment(batch, 2 * aborted)
-        length = segment.length
 
         def at(entry: int) -> int:
-            return Position(seed.first_ledger_id, entry).key
+            return Position(seed.first_ledger_id + entry // LEDGER_ENTRIES, entry % LEDGER_ENTRIES).key
 
-        def row(entry: int, index: int, kind: int, txn: int | None) -> dict[str, object]:
-            data = kind == DATA
-            return {
+        def before(entry: int) -> int:
+            """Return how many data entries lie before an entry."""
+            return entry - entry // per_block
+
+        def entry_row(entry: int) -> dict[str, object]:
+            txn, inside = divmod(entry, per_block)
+            row: dict[str, object] = {
                 "partition_id": seed.partition_id,
                 "position": at(entry),
-                "kind": kind,
-                "messages": MESSAGES if data else 0,
-                "messages_before": index * MESSAGES,
-                "bytes_before": index * length,
-                "txn": txn,
-                "producer_id": 1 if data else None,
-                "base_sequence": index * MESSAGES if data else None,
+                "messages_before": before(entry) * MESSAGES,
+                "bytes_before": before(entry) * segment.length,
                 "publish_time_us": 1,
-                **(
-                    segment.columns(index)
-                    if data
-                    else {"segment_id": None, "offset": None, "length": 0, "crc32c": None}
-                ),
             }
+            if inside == per_block - 1:
+                nothing = dict.fromkeys(("producer_id", "base_sequence", "segment_id", "offset", "crc32c"))
+                return row | nothing | {"kind": ABORT_MARKER, "messages": 0, "txn": txn, "length": 0}
+            index = before(entry)
+            data = {"kind": DATA, "messages": MESSAGES, "producer_id": 1, "base_sequence": index * MESSAGES}
+            return row | segment.columns(index) | data | {"txn": txn if inside % 2 else None}
 
-        def all_entries() -> Iterator[dict[str, object]]:
-            entry = index = 0
-            for txn in range(txns):
-                for _ in range(per_txn):
-                    for owner in (None, txn):
-                        yield row(entry, index, DATA, owner)
-                        entry, index = entry + 1, index + 1
-                yield row(entry, index, ABORT_MARKER, txn)
-                entry += 1
+        def txn_row(txn: int) -> dict[str, object]:
+            return {"txn": txn, "state": ABORTED, "timeout_ms": 1, "created_at_ms": 1, "deadline_ms": 2,
+                    "ended_at_ms": 2, "end_reason": "client", "decision": txn + 1}  # fmt: skip
 
-        per_block = 2 * per_txn + 1
-        seed.insert(
-            transactions,
-            (
-                {"txn": t, "state": ABORTED, "timeout_ms": 1, "created_at_ms": 1, "deadline_ms": 2, "ended_at_ms": 2,
-                 "end_reason": "client", "decision": t + 1}
-                for t in range(txns)
-            ),
-        )  # fmt: skip
-        seed.insert(entries, all_entries())
-        seed.insert(
-            transaction_partitions,
-            (
-                {"txn": t, "partition_id": seed.partition_id, "state": ABORTED, "first_position": at(t * per_block + 1),
-                 "marker_position": at((t + 1) * per_block - 1), "decision": t + 1, "messages": per_txn * MESSAGES,
-                 "bytes": per_txn * length}
-                for t in range(txns)
-            ),
-        )  # fmt: skip
-        seed.set_ledger(entries=per_block * txns, messages=2 * aborted * MESSAGES, bytes=2 * aborted * length)
+        def trace_row(txn: int) -> dict[str, object]:
+            return {"txn": txn, "partition_id": seed.partition_id, "state": ABORTED, "decision": txn + 1,
+                    "first_position": at(txn * per_block + 1), "marker_position": at((txn + 1) * per_block - 1),
+                    "messages": per_txn * MESSAGES, "bytes": per_txn * segment.length}  # fmt: skip
+
+        seed.insert(transactions, map(txn_row, range(txns)))
+        seed.insert(entries, map(entry_row, range(total)))
+        seed.insert(transaction_partitions, map(trace_row, range(txns)))
+        seed.roll(total, LEDGER_ENTRIES, before, MESSAGES, segment.length)
         seed.change(log_info, transactions=txns, decisions=txns)
         seed.close()

@@ -49,7 +49,8 @@ def run(bench: Bench) -> Iterator[Result]:
         lambda: drain(spark.read.parquet(parquet)),
     )
     rows = batches * ROWS
-    rates = f"{rows / t_hot / 1e6:.1f} M rows/s against {rows / t_prepared / 1e6:.1f}; {rows / 1e6:.1f} M rows, {tasks} tasks"
+    size = f"{rows / 1e6:.1f} M rows, {tasks} tasks"
+    rates = f"{rows / t_hot / 1e6:.1f} M rows/s against {rows / t_prepared / 1e6:.1f}; {size}"
     yield Result("hot scan / prepared-batch source", t_prepared / t_hot, "×", ("≥", 0.9), rates)
     rates = f"{rows / t_hot / 1e6:.1f} M rows/s against {rows / t_parquet / 1e6:.1f}"
     yield Result("hot scan / Spark's Parquet reader", t_parquet / t_hot, "×", ("≥", 0.6), rates)

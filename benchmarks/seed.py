@@ -5,9 +5,9 @@ What is inserted is what the service would have stored; the benchmarks check the
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from itertools import islice
+from itertools import islice, pairwise
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,8 @@ from sqlalchemy import Table, insert, update
 
 from txn_source.client.log import Log
 from txn_source.metadata.database import Database
-from txn_source.metadata.tables import ledgers, segments
+from txn_source.metadata.pages import seal
+from txn_source.metadata.tables import ledgers, partitions, segments
 from txn_source.storage.root import LogRoot
 from txn_source.storage.segment import segment_path
 
@@ -60,7 +61,7 @@ class Seeder:
             for chunk in _chunks(rows):
                 connection.execute(insert(table), chunk)
 
-    def set_ledger(self, **values: int) -> None:
+    def set_ledger(self, **values: Any) -> None:
         """Change the row of the first ledger."""
         with self._database.write() as connection:
             connection.execute(update(ledgers).where(ledgers.c.ledger_id == self.first_ledger_id).values(values))
@@ -69,6 +70,35 @@ class Seeder:
         """Change the only row of a table."""
         with self._database.write() as connection:
             connection.execute(update(table).values(values))
+
+    def roll(
+        self, total: int, ledger_entries: int, data_before: Callable[[int], int], messages: int, length: int
+    ) -> None:
+        """Divide the entries that were inserted into ledgers, all closed and sealed but the last.
+
+        Args:
+            total: entries, markers among them.
+            ledger_entries: entries in each ledger.
+            data_before: returns how many data entries lie before an entry.
+            messages: in each data entry.
+            length: bytes of each data entry.
+        """
+        edges = [*range(0, total, ledger_entries), total]
+        ids = range(self.first_ledger_id, self.first_ledger_id + len(edges) - 1)
+        rows = []
+        for ledger_id, (start, end) in zip(ids, pairwise(edges), strict=True):
+            first, count = data_before(start), data_before(end) - data_before(start)
+            rows.append(
+                {"ledger_id": ledger_id, "partition_id": self.partition_id, "entries": end - start,
+                 "messages": count * messages, "bytes": count * length, "messages_before": first * messages,
+                 "bytes_before": first * length, "last_publish_time_us": 1, "created_at_ms": 1,
+                 "closed_at_ms": None if ledger_id == ids[-1] else 1}
+            )  # fmt: skip
+        self.set_ledger(**{k: v for k, v in rows[0].items() if k != "ledger_id"})
+        self.insert(ledgers, rows[1:])
+        self.change(partitions, open_ledger_id=ids[-1])
+        with self._database.write() as connection:
+            seal(connection, self.partition_id, ids[:-1])
 
     def segment(self, batch: pa.RecordBatch, copies: int) -> Segment:
         """Write a segment with an entry so many times, and register it."""

@@ -15,14 +15,14 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 
 import txn_source
-from txn_source import Producer, Transaction
+from txn_source import Log, Producer, Transaction
 
 TOPIC = "requests"
 PARTITIONS = 4
 SCHEMA = pa.schema(
     [
         pa.field("request", pa.string(), nullable=False),
-        pa.field("kind", pa.string(), nullable=False),  # deposit, withdrawal or transfer
+        pa.field("kind", pa.string(), nullable=False),  # opening, deposit, withdrawal or transfer
         pa.field("account", pa.string(), nullable=False),
         pa.field("amount_cents", pa.int64(), nullable=False),
     ]
@@ -30,6 +30,7 @@ SCHEMA = pa.schema(
 ACCOUNTS = tuple(f"account-{n:02}" for n in range(16))
 EMPLOYER = "employer"
 SALARY_CENTS = 250_000
+OPENING_CENTS = 5_000_000
 REQUESTS_PER_S = 80
 TRANSFERS_PER_S = 15
 REFUSED_SHARE = 0.15
@@ -44,13 +45,23 @@ class Booked:
     transfers: Counter[str] = field(default_factory=Counter)
     """Committed, aborted."""
     cents: Counter[str] = field(default_factory=Counter)
-    """By kind of request: deposit, withdrawal."""
+    """By kind of request, but for transfers, whose sum is 0."""
     accounts: Counter[str] = field(default_factory=Counter)
     """What each account gained, in cents."""
 
     def add(self, other: Booked) -> None:
         for name, counter in vars(self).items():
             counter.update(getattr(other, name))
+
+
+def open_accounts(log: Log) -> Booked:
+    """Create the topic and give each account some money."""
+    log.create_topic(TOPIC, PARTITIONS, SCHEMA)
+    balances = Counter(dict.fromkeys((*ACCOUNTS, EMPLOYER), OPENING_CENTS))
+    with log.producer(TOPIC) as producer:
+        for account, cents in balances.items():
+            _send(producer, f"opening-{account}", "opening", account, cents)
+    return Booked(Counter(plain=len(balances)), cents=Counter(opening=balances.total()), accounts=balances)
 
 
 def deposits_and_withdrawals(root: str, seconds: float) -> Booked:

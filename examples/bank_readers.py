@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import threading
+import time
 from dataclasses import dataclass
 
 from bank_clients import TOPIC
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame, Row, SparkSession
 
 from txn_source import Log
 
@@ -37,10 +39,12 @@ BY_KIND = "SELECT kind, sum(amount_cents) AS cents FROM {requests} GROUP BY kind
 
 @dataclass(frozen=True)
 class Seen:
-    """One read: when its answer was there, what it saw, and how many messages were in the log by then."""
+    """What one read saw, and what was in the log by the time its answer was there."""
 
     at: float
     log_end: int
+    due: int
+    """Messages in the log that the isolation level has to show, sooner or later: those not aborted, or all."""
     messages: int
     open: int
     aborted: int
@@ -48,11 +52,11 @@ class Seen:
 
     @property
     def behind(self) -> int:
-        return self.log_end - self.messages
+        return self.due - self.messages
 
 
 class Reader:
-    """Reads the whole topic again and again, and remembers what it saw."""
+    """Reads all requests again and again, as they are at that moment."""
 
     def __init__(self, spark: SparkSession, log: Log, name: str, isolation_level: str) -> None:
         self.name = name
@@ -63,9 +67,35 @@ class Reader:
         self._past: list[tuple[object, ...]] = []
 
     def requests(self) -> DataFrame:
-        """Return the requests that the isolation level shows now; the bounds are fixed at the first action."""
-        source = self._spark.read.format("txnlog").option("topic", TOPIC)
-        return source.options(isolationLevel=self.isolation_level, metadataColumns="all").load(str(self._log.root))
+        """Return the requests; what belongs to them is decided at the first action on the data frame."""
+        source = self._spark.read.format("txnlog").option("topic", TOPIC).option("metadataColumns", "all")
+        return source.option("isolationLevel", self.isolation_level).load(str(self._log.root))
 
-    def read(self, now: float) -> None:
-        ...
+    def ask(self, query: str, **frames: DataFrame) -> list[Row]:
+        """Return the answer to a query on the requests as they are now."""
+        return self._spark.sql(query, requests=self.requests(), **frames).collect()
+
+    def warm_up(self) -> None:
+        """Let Spark do once what takes it seconds the first time."""
+        self.ask(WHAT_IS_THERE)
+
+    def keep_reading(self, started: float, over: threading.Event) -> None:
+        """Read until it is over, and then once more."""
+        while not over.is_set():
+            self._read(started)
+        self._read(started)
+
+    def changed_since(self) -> int:
+        """Count the partitions of past reads that are not exactly the beginning of what is read now."""
+        columns = "read int, partition int, last struct<ledger: bigint, entry: bigint, index: int>"
+        past = self._spark.createDataFrame(self._past, f"{columns}, messages bigint, fingerprint bigint")
+        return len(self.ask(CHANGED_SINCE, past=past))
+
+    def _read(self, started: float) -> None:
+        rows = self.ask(WHAT_IS_THERE)
+        at, log_end = time.time() - started, self._log.stats(TOPIC).messages
+        aborted = sum(p.messages for txn in self._log.transactions("aborted", TOPIC) for p in txn.partitions)
+        due = log_end if self.isolation_level == "read_uncommitted" else log_end - aborted
+        counts = (sum(row[name] for row in rows) for name in ("messages", "open", "aborted", "transfers_cents"))
+        self.seen.append(Seen(at, log_end, due, *counts))
+        self._past += [(len(self.seen), r.partition, r.last, r.messages, r.fingerprint) for r in rows]

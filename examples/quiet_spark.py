@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import BinaryIO
@@ -40,10 +41,10 @@ def quiet_spark(name: str) -> Iterator[SparkSession]:
         try:
             yield spark
         finally:
-            java = spark.sparkContext._gateway.proc
-            spark.stop()
-            java.stdin.close()  # that ends it
-            java.wait()
+            # In a thread of its own: Ctrl-C may have broken this one's connection to Java.
+            stop = threading.Thread(target=spark.stop)
+            stop.start()
+            stop.join()
 
 
 @contextmanager

@@ -117,8 +117,9 @@ class NaiveLog:
 
     def last_stable(self) -> Place:
         unstable = self.first_unstable()
-        below = unstable is not None and unstable < self.high_watermark()
-        return max(unstable if below else self.high_watermark(), self.log_start)
+        if unstable is None or not unstable < self.high_watermark():
+            return max(self.high_watermark(), self.log_start)
+        return max(unstable, self.log_start)
 
     def is_aborted(self, txn: int | None) -> bool:
         return any(owner == txn and kind == "abort" for _, owner, kind in self.entries)

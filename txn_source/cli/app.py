@@ -18,6 +18,7 @@ app = typer.Typer(
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
+    rich_markup_mode="markdown",  # paragraphs are filled
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
@@ -39,7 +40,7 @@ def txnlog(
         bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")
     ] = False,
 ) -> None:
-    """A transactional log without brokers.
+    """A transactional log without brokers, read and written by Spark.
 
     Exit status: 0, 1 if the log refused (one line on standard error says what and why), 2 for wrong usage.
     """

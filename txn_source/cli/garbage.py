@@ -8,7 +8,7 @@ import typer
 
 from txn_source.cli.connection import on_log
 from txn_source.cli.output import Json, print_json
-from txn_source.cli.units import format_size, parse_duration
+from txn_source.cli.units import format_count, format_size, parse_duration
 
 if TYPE_CHECKING:
     from txn_source.client.log import Log
@@ -36,4 +36,4 @@ def collect(
     for path in garbage.paths:
         print(path)
     verb = "would be removed" if dry_run else "removed"
-    print(f"{len(garbage.paths):,} files, {format_size(garbage.bytes)} {verb}.")
+    print(f"{format_count(len(garbage.paths), 'file')}, {format_size(garbage.bytes)} {verb}.")

@@ -10,7 +10,7 @@ import json
 import os
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from datetime import date, datetime, timedelta
+from datetime import date, timedelta
 from decimal import Decimal
 from typing import TYPE_CHECKING, Annotated, Any, ParamSpec
 
@@ -89,7 +89,8 @@ def table(title: str, *columns: str, right: Sequence[str] = ()) -> Table:
     from rich.table import Table
     from rich.text import Text
 
-    made = Table(title=Text(title, style="bold") if title else None, title_justify="left", box=box.SIMPLE_HEAD)
+    heading = Text(title, style="bold") if title else None
+    made = Table(title=heading, title_justify="left", box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
     for name in columns:
         made.add_column(Text(name), justify="right" if name in right else "left", overflow="fold")
     return made

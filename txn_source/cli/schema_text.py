@@ -48,15 +48,15 @@ def parse_schema(text: str) -> pa.Schema:
         is_file = Path(text).is_file()
     except (OSError, ValueError):  # no file has a name so long
         is_file = False
-    if is_file:
-        return _schema_of_file(Path(text))
+    return _schema_of_file(Path(text)) if is_file else _schema_of_text(text)
+
+
+def _schema_of_text(text: str) -> pa.Schema:
     if text.lstrip().startswith("{"):
         return _schema_of_json(text)
     parser = _Parser(text)
-    columns = parser.columns()
+    columns = parser.whole() or parser.columns()
     parser.expect_end()
-    if len(columns) == 1 and pa.types.is_struct(columns[0].type) and not columns[0].name:
-        columns = list(columns[0].type)  # "struct<id:bigint,...>", which Spark's simpleString() gives
     return pa.schema(columns)
 
 
@@ -71,12 +71,9 @@ def _schema_of_file(path: Path) -> pa.Schema:
         if magic == b"ARROW1":
             with pa.ipc.open_file(path) as arrow:
                 return arrow.schema
-        text = path.read_text(encoding="utf-8").strip()
+        return _schema_of_text(path.read_text(encoding="utf-8"))
     except (OSError, pa.ArrowException, UnicodeDecodeError) as error:
         raise InvalidArgumentError(f"The schema of file {str(path)!r} can't be read ({error}).", _HINT) from None
-    if text == str(path):  # or else a file that holds its own name would be read for ever
-        raise InvalidArgumentError(f"File {str(path)!r} has no schema in it.", _HINT)
-    return parse_schema(text)
 
 
 def _schema_of_json(text: str) -> pa.Schema:
@@ -111,6 +108,12 @@ class _Parser:
             self._tokens.append(found[0].strip())
             at = found.end()
 
+    def whole(self) -> list[pa.Field]:
+        """Read ``struct<id:bigint,...>``, Spark's ``simpleString()``; empty if the text is something else."""
+        if self._peek().lower() != "struct" or self._peek(1) != "<":
+            return []
+        return list(self._type())
+
     def columns(self) -> list[pa.Field]:
         """Read columns with commas between them."""
         found = [self._column()]
@@ -133,8 +136,6 @@ class _Parser:
             raise self._error(f"{self._shown()} is not expected there")
 
     def _column(self) -> pa.Field:
-        if self._peek().lower() == "struct" and self._peek(1) == "<":
-            return self.typed("")
         name = self._word("a column's name").strip("`")
         self._taken(":")
         return self.typed(name)

@@ -60,7 +60,7 @@ def _root(context: typer.Context, root: str | None) -> str:
     path = os.environ.get(ROOT_VARIABLE) or None if address.root is None else address.root
     if address.endpoint is not None or path is None:
         raise typer.BadParameter(
-            f"A service is run over the folder of a log. Name it with --root PATH (or {ROOT_VARIABLE}), and no endpoint.",
+            f"A service runs over the folder of a log. Name it with --root PATH (or {ROOT_VARIABLE}), and no endpoint.",
             param_hint="'--root'",
         )
     return path

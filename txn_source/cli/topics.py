@@ -9,7 +9,7 @@ import typer
 
 from txn_source.cli.connection import on_log
 from txn_source.cli.output import Json, console, print_json, table
-from txn_source.cli.units import format_duration, format_size, parse_duration, parse_size
+from txn_source.cli.units import format_count, format_duration, format_size, parse_duration, parse_size
 from txn_source.model.errors import TopicNotFoundError
 from txn_source.model.topic_name import TopicName
 
@@ -37,8 +37,8 @@ def create(
         typer.Option(
             metavar="COLUMNS|FILE",
             show_default=False,
-            help='Payload columns: "id bigint, name string" (Spark\'s and Arrow\'s types), the same as JSON, or a Parquet'
-            " or Arrow file whose schema is taken. Without it the topic is raw: key and value are bytes.",
+            help="Payload columns: \"id bigint, name string\" (Spark's and Arrow's types), the same as JSON, or a"
+            " Parquet or Arrow file whose schema is taken. Without it the topic is raw: key and value are bytes.",
         ),
     ] = None,
     ledger_max_entries: Annotated[
@@ -63,7 +63,7 @@ def create(
 
         columns = parse_schema(schema)
     log.create_topic(name, partitions, columns, **{key: value for key, value in policies.items() if value is not None})
-    print(f"Created topic {TopicName.parse(name).short!r} with {_count(partitions, 'partition')}.")
+    print(f"Created topic {TopicName.parse(name).short!r} with {format_count(partitions, 'partition')}.")
 
 
 @app.command("list")
@@ -118,8 +118,8 @@ def stats(log: Log, name: Name, as_json: Json = False) -> None:
     if as_json:
         print_json(found)
         return
-    summary = [_count(len(found.partitions), "partition"), _count(found.messages, "message"), format_size(found.bytes)]
-    print(f"{found.topic}: {', '.join(summary)}\n")
+    counts = (format_count(len(found.partitions), "partition"), format_count(found.messages, "message"))
+    print(f"{found.topic}: {', '.join(counts)}, {format_size(found.bytes)}\n")
     _print_partitions(found)
     _print_ledgers(found)
     _print_ongoing(found)
@@ -127,15 +127,13 @@ def stats(log: Log, name: Name, as_json: Json = False) -> None:
 
 @app.command("delete")
 @on_log()
-def delete(
-    log: Log, name: Name, yes: Annotated[bool, typer.Option("--yes", "-y", help="Don't ask.")] = False
-) -> None:
+def delete(log: Log, name: Name, yes: Annotated[bool, typer.Option("--yes", "-y", help="Don't ask.")] = False) -> None:
     """Delete a topic with all its messages; asks first."""
     found = log.stats(name)
     if not yes:
         if not sys.stdin.isatty():
             raise typer.BadParameter("There is no terminal to ask at. Give it if you are sure.", param_hint="'--yes'")
-        question = f"Delete topic {found.topic!r} with its {_count(found.messages, 'message')}?"
+        question = f"Delete topic {found.topic!r} with its {format_count(found.messages, 'message')}?"
         typer.confirm(question, abort=True, err=True)
     log.delete_topic(name)
     print(f"Deleted topic {found.topic!r}.")
@@ -154,7 +152,7 @@ def roll(
     if as_json:
         print_json({"closed_ledgers": closed})
     elif closed:
-        print(f"Closed {_count(len(closed), 'ledger')}: {', '.join(map(str, closed))}.")
+        print(f"Closed {format_count(len(closed), 'ledger')}: {', '.join(map(str, closed))}.")
     else:
         print("Nothing to close: the open ledgers are empty.")
 
@@ -169,7 +167,7 @@ def _print_partitions(found: TopicStats) -> None:
         partitions.add_row(
             str(p.partition), *map(str, positions), f"{p.messages:,}", format_size(p.bytes), transactions
         )
-    console().print(partitions)
+    console().print(partitions, "")
 
 
 def _print_ledgers(found: TopicStats) -> None:
@@ -184,7 +182,8 @@ def _print_ledgers(found: TopicStats) -> None:
             ledgers.add_row(str(p.partition), str(ledger.ledger_id), state, *counts)
     console().print(ledgers)
     if left_out:
-        print(f"The newest {_SHOWN_LEDGERS} of each partition; --json lists the {left_out:,} older ones too.\n")
+        print(f"(the newest {_SHOWN_LEDGERS} of each partition; --json lists the {left_out:,} older ones too)")
+    print()
 
 
 def _print_ongoing(found: TopicStats) -> None:
@@ -210,7 +209,3 @@ def _print_ongoing(found: TopicStats) -> None:
                 ", ".join(txn.producers),
             )
     console().print(ongoing)
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"

@@ -84,7 +84,7 @@ def show(log: Log, id: Id, as_json: Json = False) -> None:
             format_size(p.held_back_bytes),
         )
     if found.partitions:
-        out.print(written)
+        out.print("", written)
 
 
 @app.command("abort")

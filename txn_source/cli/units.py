@@ -37,12 +37,17 @@ def format_duration(seconds: float) -> str:
     if seconds < 59.95:
         return f"{seconds:.1f}s"
     rest = round(seconds)
-    parts = []
+    parts: list[str] = []
     for unit in ("d", "h", "m", "s"):
         count, rest = divmod(rest, int(_SECONDS[unit]))
         if count or parts:
             parts.append(f"{count}{unit}")
-    return " ".join(parts[:2])
+    return " ".join(part for number, part in enumerate(parts[:2]) if number == 0 or not part.startswith("0"))
+
+
+def format_count(number: int, noun: str) -> str:
+    """Return a number of things, such as ``1 message`` or ``1,000 messages``."""
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
 
 
 def format_size(size_bytes: int) -> str:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from txn_source.model.position import MAX_ENTRY_ID
+from txn_source.model.visibility import IntArray
 
 TARGET_ROWS = 65_536
 TARGET_BYTES = 16 << 20
@@ -22,32 +22,28 @@ class EntryColumns:
 
     topic: str
     partition: int
-    positions: npt.NDArray[np.int64]
-    publish_times: npt.NDArray[np.int64]
-    base_sequences: npt.NDArray[np.int64]
+    positions: IntArray
+    publish_times: IntArray
+    base_sequences: IntArray
     producers: pa.Array | None
     txn_ids: pa.Array | None
     txn_statuses: pa.Array | None
 
 
 class Assembly:
-    """Takes entries page by page and yields batches of one schema; batches never span pages' metadata unmade.
+    """Takes entries page by page and yields batches of one schema.
 
-    The payload of several small entries is copied once, that of a large one not at all.
+    The payload of several small entries is copied once, that of a large one not at all. No step works entry by entry
+    in Python: an entry may hold ten messages.
     """
 
     def __init__(self, schema: pa.Schema) -> None:
         self._schema = schema
         self._made = [f for f in schema if f.name.startswith("__") and f.name not in ("__event_time", "__properties")]
-        self._stored = [f for f in schema if f not in self._made]
-        self._stored_schema = pa.schema(self._stored)
-        self.needs_bytes = bool(self._stored)
+        self._stored = pa.schema([f for f in schema if f not in self._made])
+        self.needs_bytes = bool(len(self._stored))
         self._page: EntryColumns | None = None
-        self._batches: list[pa.RecordBatch] = []
-        self._indexes: list[int] = []
-        self._counts: list[int] = []
-        self._firsts: list[int] = []
-        self._rows = self._bytes = 0
+        self._gathered = _Gathered()
         self._ready: list[pa.RecordBatch] = []
         self._ready_rows = self._ready_bytes = 0
 
@@ -55,52 +51,65 @@ class Assembly:
         """Take the constants that entries added from now on refer to."""
         self._page = page
 
-    def add(self, index: int, batch: pa.RecordBatch | None, rows: int) -> Iterator[pa.RecordBatch]:
-        """Add the entry of that index in the page: its stored batch (None if no stored column is wanted)."""
-        size = 0
-        if batch is not None:
-            if batch.schema != self._stored_schema:
-                batch = self._project(batch)
-            size = batch.nbytes
-        if self._rows and (self._rows + rows > TARGET_ROWS or self._bytes + size > TARGET_BYTES):
-            yield from self._emit()
-        step = rows if size <= TARGET_BYTES else max(1, rows * TARGET_BYTES // size)
-        step = min(step, TARGET_ROWS) or 1
-        for first in range(0, rows, step):
-            count = min(step, rows - first)
-            if batch is not None:
-                self._batches.append(batch if count == rows else batch.slice(first, count))
-            self._indexes.append(index)
-            self._counts.append(count)
-            self._firsts.append(first)
-            self._rows += count
-            self._bytes += size * count // rows
-            if self._rows >= TARGET_ROWS or self._bytes >= TARGET_BYTES:
+    def add(
+        self, first: int, batches: Sequence[pa.RecordBatch] | None, rows: IntArray, sizes: IntArray
+    ) -> Iterator[pa.RecordBatch]:
+        """Add neighbouring entries of the page.
+
+        Args:
+            first: the index in the page of the first of them.
+            batches: what is stored of each, of one schema; None if no stored column is wanted.
+            rows: the messages of each, 1 or more.
+            sizes: the bytes of each.
+        """
+        rows_to, bytes_to = (np.concatenate(([0], np.cumsum(x))) for x in (rows, sizes))
+        at = 0
+        while at < len(rows):
+            free_rows, free_bytes = TARGET_ROWS - self._gathered.rows, TARGET_BYTES - self._gathered.bytes
+            fit = min(
+                int(np.searchsorted(rows_to, rows_to[at] + free_rows, "right")),
+                int(np.searchsorted(bytes_to, bytes_to[at] + free_bytes, "right")),
+            )
+            if (taken := fit - 1 - at) > 0:
+                part = None if batches is None else batches[at : at + taken]
+                self._gathered.add(first + at, part, rows[at : at + taken], int(bytes_to[at + taken] - bytes_to[at]))
+                at += taken
+            elif self._gathered.rows:
                 yield from self._emit()
+            else:
+                batch = None if batches is None else batches[at]
+                yield from self._cut(first + at, batch, int(rows[at]), int(sizes[at]))
+                at += 1
 
     def end_page(self) -> Iterator[pa.RecordBatch]:
         """Make the batch of what is left of the page; a small one waits for the next page."""
-        yield from self._emit(page_ends=True)
+        if not self._gathered.rows:
+            return
+        batch, size = self._make(), self._gathered.bytes
+        self._gathered = _Gathered()
+        if self._ready_rows + batch.num_rows > TARGET_ROWS or self._ready_bytes + size > TARGET_BYTES:
+            yield from self._release()
+        self._ready.append(batch)
+        self._ready_rows += batch.num_rows
+        self._ready_bytes += size
 
     def finish(self) -> Iterator[pa.RecordBatch]:
         """Yield what is left."""
         yield from self._release()
 
-    def _emit(self, *, page_ends: bool = False) -> Iterator[pa.RecordBatch]:
-        if not self._rows:
-            return
-        batch = self._make()
-        size = self._bytes
-        self._batches, self._indexes, self._counts, self._firsts = [], [], [], []
-        self._rows = self._bytes = 0
-        if self._ready and (self._ready_rows + batch.num_rows > TARGET_ROWS or self._ready_bytes + size > TARGET_BYTES):
-            yield from self._release()
-        if page_ends and batch.num_rows < TARGET_ROWS // 2 and size < TARGET_BYTES // 2:
-            self._ready.append(batch)
-            self._ready_rows += batch.num_rows
-            self._ready_bytes += size
-            return
+    def _cut(self, index: int, batch: pa.RecordBatch | None, rows: int, size: int) -> Iterator[pa.RecordBatch]:
+        """Yield an entry that is too large for one batch in several."""
+        step = max(1, min(TARGET_ROWS, rows * TARGET_BYTES // max(size, 1)))
+        for start in range(0, rows, step):
+            count = min(step, rows - start)
+            part = None if batch is None else [batch.slice(start, count)]
+            self._gathered.add(index, part, np.array([count]), size * count // rows, start)
+            yield from self._emit()
+
+    def _emit(self) -> Iterator[pa.RecordBatch]:
         yield from self._release()
+        batch = self._make()
+        self._gathered = _Gathered()
         yield batch
 
     def _release(self) -> Iterator[pa.RecordBatch]:
@@ -108,36 +117,80 @@ class Assembly:
             yield self._ready[0] if len(self._ready) == 1 else pa.concat_batches(self._ready)
             self._ready, self._ready_rows, self._ready_bytes = [], 0, 0
 
+    def _make(self) -> pa.RecordBatch:
+        gathered = self._gathered
+        stored: dict[str, pa.Array] = {}
+        if gathered.batches:
+            joined = _join([self._project(_join(batches)) for batches in gathered.by_schema()])
+            stored = dict(zip(joined.schema.names, joined.columns, strict=True))
+        made = _Made(self._page, gathered)
+        columns = [stored[f.name] if f.name in stored else made.column(f.name) for f in self._schema]
+        return pa.RecordBatch.from_arrays(columns, schema=self._schema)
+
     def _project(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         names = batch.schema.names
         columns = [
             batch.column(field.name) if field.name in names else pa.nulls(batch.num_rows, field.type)
             for field in self._stored
         ]
-        return pa.RecordBatch.from_arrays(columns, schema=self._stored_schema)
+        return pa.RecordBatch.from_arrays(columns, schema=self._stored)
 
-    def _make(self) -> pa.RecordBatch:
-        stored: dict[str, pa.Array] = {}
-        if self._batches:
-            joined = self._batches[0] if len(self._batches) == 1 else pa.concat_batches(self._batches)
-            stored = dict(zip(joined.schema.names, joined.columns, strict=True))
-        made = _Made(self._page, self._rows, self._indexes, self._counts, self._firsts)
-        columns = [stored[f.name] if f.name in stored else made.column(f.name) for f in self._schema]
-        return pa.RecordBatch.from_arrays(columns, schema=self._schema)
+
+class _Gathered:
+    """Entries, or one entry's part, that will be one batch."""
+
+    def __init__(self) -> None:
+        self.batches: list[Sequence[pa.RecordBatch]] = []
+        self.rows = self.bytes = 0
+        self._indexes: list[IntArray] = []
+        self._counts: list[IntArray] = []
+        self.start = 0
+        """The first entry's first row: not 0 where a large entry was cut."""
+
+    def add(
+        self, index: int, batches: Sequence[pa.RecordBatch] | None, rows: IntArray, size: int, start: int = 0
+    ) -> None:
+        if batches is not None:
+            self.batches.append(batches)
+        self._indexes.append(np.arange(index, index + len(rows)))
+        self._counts.append(rows)
+        self.rows += int(rows.sum())
+        self.bytes += size
+        self.start = start
+
+    @property
+    def indexes(self) -> IntArray:
+        return np.concatenate(self._indexes)
+
+    @property
+    def counts(self) -> IntArray:
+        return np.concatenate(self._counts)
+
+    def by_schema(self) -> list[list[pa.RecordBatch]]:
+        """Return the batches, neighbours of one schema together (each ``add`` brings just one)."""
+        groups: list[list[pa.RecordBatch]] = []
+        for batches in self.batches:
+            if groups and groups[-1][-1].schema.equals(batches[0].schema):
+                groups[-1].extend(batches)
+            else:
+                groups.append(list(batches))
+        return groups
+
+
+def _join(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
+    return batches[0] if len(batches) == 1 else pa.concat_batches(batches)
 
 
 class _Made:
     """Metadata columns of one batch, made from its entries' constants."""
 
-    def __init__(
-        self, page: EntryColumns | None, rows: int, indexes: list[int], counts: list[int], firsts: list[int]
-    ) -> None:
+    def __init__(self, page: EntryColumns | None, gathered: _Gathered) -> None:
         assert page is not None
         self._page = page
-        self._rows = rows
-        self._indexes = np.array(indexes, np.int64)
-        self._counts = np.array(counts, np.int64)
-        self._firsts = np.array(firsts, np.int64)
+        self._rows = gathered.rows
+        self._indexes = gathered.indexes
+        self._counts = gathered.counts
+        self._start = gathered.start
 
     def column(self, name: str) -> pa.Array:
         page = self._page
@@ -165,13 +218,13 @@ class _Made:
                 return self._texts(page.txn_statuses)
         raise AssertionError(f"no such metadata column: {name}")
 
-    def _spread(self, values: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    def _spread(self, values: IntArray) -> IntArray:
         return np.full(self._rows, values[0]) if len(values) == 1 else np.repeat(values, self._counts)
 
-    def _inside(self) -> npt.NDArray[np.int64]:
+    def _inside(self) -> IntArray:
         if len(self._counts) == 1:
-            return np.arange(self._firsts[0], self._firsts[0] + self._rows, dtype=np.int64)
-        starts = np.cumsum(self._counts) - self._counts - self._firsts
+            return np.arange(self._start, self._start + self._rows, dtype=np.int64)
+        starts = np.cumsum(self._counts) - self._counts
         return np.arange(self._rows, dtype=np.int64) - np.repeat(starts, self._counts)
 
     def _texts(self, values: pa.Array | None) -> pa.Array:

@@ -125,6 +125,8 @@ class Buffer:
                 )
             try:
                 scalar = pa.scalar(given, field.type)
+                if _exact(field.type) and scalar.as_py() != given:
+                    raise ValueError("Arrow would cut it off")
                 size += len(given) if isinstance(given, str | bytes) else 8
             except (pa.ArrowException, TypeError, ValueError, OverflowError):
                 came = f"{type(given).__name__} {given!r:.80}"
@@ -195,6 +197,11 @@ def as_properties(properties: Any) -> list[tuple[str, str]]:
         if all(isinstance(text, str) and _encodes(text) for pair in pairs for text in pair):
             return pairs
     raise InvalidArgumentError(f"{properties!r:.80} are not properties.", "Use a dict of str to str.")
+
+
+def _exact(wanted: pa.DataType) -> bool:
+    """Return whether Arrow would quietly cut off what doesn't fit the type: 1.5 to 1, a moment to its day."""
+    return bool(pa.types.is_integer(wanted) or pa.types.is_date(wanted))
 
 
 def _encodes(text: str) -> bool:

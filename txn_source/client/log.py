@@ -6,6 +6,7 @@ import os
 import shutil
 import weakref
 from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -22,7 +23,7 @@ from txn_source.client.stats import TopicStats, topic_stats
 from txn_source.client.target import Target
 from txn_source.client.transaction import Transaction
 from txn_source.metadata.stub import MetadataStub, TransactionInfo
-from txn_source.model.errors import InvalidArgumentError
+from txn_source.model.errors import InvalidArgumentError, TopicNotFoundError
 from txn_source.model.isolation import IsolationLevel
 from txn_source.model.ledger_limits import LedgerLimits
 from txn_source.model.read_priority import ReadPriority
@@ -63,11 +64,10 @@ class Log:
 
     def close(self) -> None:
         """Close the producers that are still open, which flushes them, and the connection."""
-        try:
+        with ExitStack() as stack:  # one that fails keeps no other from being flushed
+            stack.callback(self._stub.close)
             for producer in list(self._producers):
-                producer.close()
-        finally:
-            self._stub.close()
+                stack.callback(producer.close)
 
     # Topics
 
@@ -85,7 +85,7 @@ class Log:
             TopicExistsError: there is one of that name.
             InvalidArgumentError: a name, number, type or policy that can't be.
         """
-        if not isinstance(partitions, int) or isinstance(partitions, bool):
+        if not isinstance(partitions, int) or isinstance(partitions, bool) or not 0 < partitions < 1 << 31:
             raise InvalidArgumentError(f"{partitions!r} is not a number of partitions.", "Use 1 or more.")
         if schema is not None:
             schema = check_topic_schema(schema)
@@ -111,6 +111,8 @@ class Log:
 
     def roll_ledger(self, topic: str, partition: int | None = None) -> list[int]:
         """Close the open ledger of each partition, or of one, now; return the ids of those that weren't empty."""
+        if partition is not None and (not isinstance(partition, int) or abs(partition) >= 1 << 31):
+            raise TopicNotFoundError(f"Topic {topic!r} has no partition {partition!r}.", "They are numbered from 0.")
         return self._stub.roll_ledger(TopicName.parse(topic), partition)
 
     def collect_garbage(self, older_than: float = DEFAULT_AGE_S, dry_run: bool = False) -> Garbage:
@@ -241,8 +243,8 @@ def _limits(policies: dict[str, Any]) -> LedgerLimits:
     for name, value in policies.items():
         if name not in _POLICIES:
             raise InvalidArgumentError(f"{name!r} is not a policy of topics.", f"Use {', '.join(_POLICIES)}.")
-        if not isinstance(value, int | float) or isinstance(value, bool):
-            raise InvalidArgumentError(f"{name} is {value!r}.", "Use a number above 0.")
+        if not isinstance(value, int | float) or isinstance(value, bool) or not 0 < value < 1 << 53:
+            raise InvalidArgumentError(f"{name} is {value!r}.", f"Use a number above 0 and below {1 << 53}.")
     unset = LedgerLimits()
     return LedgerLimits(
         int(policies.get("ledger_max_entries", unset.max_entries)),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import overload
 
 import numpy as np
@@ -22,12 +22,20 @@ class MessageIds(Sequence[MessageId]):
         self._indexes = indexes
 
     @classmethod
-    def join(cls, parts: Iterable[MessageIds]) -> MessageIds:
-        """Return the ids of several parts in one."""
-        known = list(parts)
-        if not known:
-            return cls(np.empty(0, np.int64), np.empty(0, np.int32))
-        return cls(np.concatenate([p._positions for p in known]), np.concatenate([p._indexes for p in known]))
+    def none(cls) -> MessageIds:
+        """Return no ids."""
+        return cls(np.empty(0, np.int64), np.empty(0, np.int32))
+
+    @classmethod
+    def join(cls, parts: Sequence[MessageIds], turns: Sequence[npt.NDArray[np.int64]]) -> MessageIds:
+        """Return the ids of several parts in one, ordered by turn; a turn may count for several messages in a row."""
+        positions = np.concatenate([p._positions for p in parts])
+        indexes = np.concatenate([p._indexes for p in parts])
+        turn = np.concatenate(turns)
+        if np.any(np.diff(turn) < 0):
+            order = np.argsort(turn, kind="stable")
+            positions, indexes = positions[order], indexes[order]
+        return cls(positions, indexes)
 
     def __len__(self) -> int:
         return len(self._positions)

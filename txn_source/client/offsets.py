@@ -74,6 +74,8 @@ class Offsets:
         if _MILLIS.fullmatch(text):
             return cls(default, publish_time_us=int(text) * 1000)
         try:
+            if text.isdigit():  # Python reads a date from digits alone, and more than a date has are microseconds
+                raise ValueError("too many milliseconds")
             when = datetime.fromisoformat(text)
         except ValueError:
             raise InvalidArgumentError(

@@ -49,7 +49,8 @@ class Batching:
 class _Group:
     """What was gathered under one transaction (None: plain), from ``send`` until it is registered.
 
-    ``runs`` are (buffer, messages) in the order of sending, from which the message ids are put together.
+    ``runs`` are (buffer, messages, turn) in the order of sending, from which the message ids are put together; turns
+    count over all groups of the producer.
     """
 
     txn: TxnId | None
@@ -90,7 +91,10 @@ class Producer:
         self._unregistered: deque[_Group] = deque()
         self._segments: dict[tuple[int, tuple[str, ...]], tuple[int, SegmentWriter]] = {}
         self._failures: dict[TxnId | None, TxnLogError] = {}
-        self._ids: deque[MessageIds] = deque()
+        self._lost: dict[TxnId, TxnLogError] = {}
+        self._ids: deque[tuple[MessageIds, np.ndarray[Any, np.dtype[np.int64]]]] = deque()
+        self._turn = 0
+        self._last: _Group | None = None
         self._remembered = 0
         self._sequence = 0
         self._waiting_messages = 0
@@ -153,10 +157,10 @@ class Producer:
                 buffer = self._new_buffer(group, partition)
             size = buffer.add(value, key, properties, event_time)
             runs = group.runs
-            if runs and runs[-1][0] is buffer:
+            if group is self._last and runs[-1][0] is buffer:
                 runs[-1][1] += 1
             else:
-                runs.append([buffer, 1])
+                self._add_run(group, buffer, 1)
             if not self._waiting_messages:
                 self._start_lingering()
             self._waiting_messages += 1
@@ -215,7 +219,7 @@ class Producer:
         with self._lock:
             self._drain()
             self._raise_failures()
-            ids = MessageIds.join(self._ids)
+            ids = MessageIds.join(*zip(*self._ids, strict=True)) if self._ids else MessageIds.none()
             self._ids.clear()
             self._remembered = 0
             return ids
@@ -238,10 +242,11 @@ class Producer:
     # For transactions
 
     def _drain_for(self, txn: TxnId) -> None:
-        """Write all, and raise what went wrong with one transaction's messages."""
+        """Write all, and raise what went wrong with one transaction's messages, also if ``flush`` has said so before:
+        with some of them lost it can only be aborted."""
         with self._lock:
             self._drain()
-            failure = self._failures.pop(txn, None)
+            failure = self._failures.pop(txn, None) or self._lost.get(txn)
             if failure is not None:
                 raise failure
 
@@ -253,6 +258,7 @@ class Producer:
                 self._waiting_messages -= sum(b.messages for b in group.buffers.values())
             self._unregistered = deque(g for g in self._unregistered if g.txn != txn)
             self._failures.pop(txn, None)
+            self._lost.pop(txn, None)
 
     # Gathering
 
@@ -288,11 +294,16 @@ class Producer:
                 self._buffer(group, int(target)).add_batch(batch.take(rows))
             edges = np.flatnonzero(np.diff(routed, prepend=-1))
             for start, end in zip(edges, [*edges[1:], len(routed)], strict=True):
-                group.runs.append([group.buffers[int(routed[start])], int(end - start)])
+                self._add_run(group, group.buffers[int(routed[start])], int(end - start))
             return
         buffer = self._buffer(group, self._sticky if partition is None else partition)
         buffer.add_batch(batch)
-        group.runs.append([buffer, batch.num_rows])
+        self._add_run(group, buffer, batch.num_rows)
+
+    def _add_run(self, group: _Group, buffer: Buffer, messages: int) -> None:
+        group.runs.append([buffer, messages, self._turn])
+        self._turn += 1
+        self._last = group
 
     def _buffer(self, group: _Group, partition: int) -> Buffer:
         return group.buffers.get(partition) or self._new_buffer(group, partition)
@@ -327,13 +338,14 @@ class Producer:
         couldn't be registered for now stays and is registered next time."""
         groups = list(self._groups.values())
         self._groups.clear()
+        self._failures = {t: e for t, e in self._failures.items() if not isinstance(e, UnavailableError)}
         self._waiting_messages = self._waiting_bytes = 0
         self._sticky = (self._sticky + 1) % len(self._partitions)
         try:
             self._write([g for g in groups if g.runs])
         except TxnLogError as error:
             for group in groups:
-                self._failures[group.txn] = error
+                self._drop(group, error)
         while self._unregistered:
             group = self._unregistered[0]
             assert group.entries is not None
@@ -344,11 +356,16 @@ class Producer:
                     self._failures[waiting.txn] = error
                 return
             except TxnLogError as error:
-                self._failures[group.txn] = error
+                self._drop(group, error)
                 self._unregistered.popleft()
                 continue
             self._unregistered.popleft()
             self._registered(group, positions)
+
+    def _drop(self, group: _Group, error: TxnLogError) -> None:
+        self._failures[group.txn] = error
+        if group.txn is not None:
+            self._lost[group.txn] = error
 
     def _write(self, groups: list[_Group]) -> None:
         """Write the groups' bytes and sync them once for each segment; they then wait to be registered."""
@@ -415,10 +432,11 @@ class Producer:
         all_indexes = np.empty(len(sent), np.int32)
         all_keys[order] = np.concatenate([by_partition[p][0] for p in sorted(by_partition)])
         all_indexes[order] = np.concatenate([by_partition[p][1] for p in sorted(by_partition)])
-        self._ids.append(MessageIds(all_keys, all_indexes))
+        turns = np.repeat([run[2] for run in group.runs], [run[1] for run in group.runs])
+        self._ids.append((MessageIds(all_keys, all_indexes), turns))
         self._remembered += len(all_keys)
         while self._remembered > _MAX_REMEMBERED_IDS and len(self._ids) > 1:
-            self._remembered -= len(self._ids.popleft())
+            self._remembered -= len(self._ids.popleft()[0])
 
     def _raise_failures(self) -> None:
         if self._failures:

@@ -87,8 +87,7 @@ class SliceReader:
         if assembly.needs_bytes:
             yield from self._read_bytes(columns, page.segments, segments, assembly)
         else:
-            for index, messages in enumerate(columns["messages"].tolist()):
-                yield from assembly.add(index, None, messages)
+            yield from assembly.add(0, None, columns["messages"], np.zeros_like(columns["messages"]))
         yield from assembly.end_page()
 
     def _read_bytes(
@@ -104,8 +103,7 @@ class SliceReader:
         for first, last in _windows(ids, offsets, lengths):
             segment = segments.open(paths[int(ids[first])])
             batches = segment.read(lows[first:last], highs[first:last], checksums[first:last], positions[first:last])
-            for index, batch in enumerate(batches, first):
-                yield from assembly.add(index, batch, batch.num_rows)
+            yield from assembly.add(first, batches, columns["messages"][first:last], lengths[first:last])
 
     def _producers(self, ids: npt.NDArray[np.int64], names: dict[int, str]) -> pa.Array | None:
         if "__producer_name" not in self.schema.names:

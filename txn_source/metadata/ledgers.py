@@ -7,6 +7,7 @@ from typing import Any
 
 from sqlalchemy import Connection, Row, insert, select, update
 
+from txn_source.metadata.pages import seal
 from txn_source.metadata.tables import DATA, entries, ledgers, partitions, topics
 from txn_source.model.ledger_limits import LedgerLimits
 from txn_source.model.position import Position
@@ -21,6 +22,7 @@ class Tail:
     1. ``load`` reads it, and rolls it if it is too old.
     2. ``place`` assigns the next position, rolling when the ledger is full.
     3. ``store`` writes what changed. Rows of entries are inserted there, all at once.
+    4. ``seal`` makes pages of the ledgers that were closed, once all that belongs to them is written.
     """
 
     partition_id: int
@@ -36,6 +38,7 @@ class Tail:
     created_at_ms: int
     last_data_time_us: int | None
     rows: list[dict[str, Any]]
+    closed: list[int]
 
     @classmethod
     def load(cls, connection: Connection, partition_id: int, now_us: int) -> Tail:
@@ -55,6 +58,7 @@ class Tail:
             created_at_ms=row.created_at_ms,
             last_data_time_us=row.last_publish_time_us,
             rows=[],
+            closed=[],
         )
         tail._roll_if_full(connection)
         return tail
@@ -101,11 +105,17 @@ class Tail:
             .values(open_ledger_id=self.ledger_id, last_publish_time_us=self.last_publish_time_us)
         )
 
+    def seal(self, connection: Connection) -> None:
+        """Keep what belongs to the ledgers that were closed as pages."""
+        seal(connection, self.partition_id, self.closed)
+        self.closed = []
+
     def roll(self, connection: Connection) -> int | None:
         """Close the open ledger and open the next one; return the closed one's id, None if it was empty (kept open)."""
         if self.entries == 0:
             return None
         closed = self.ledger_id
+        self.closed.append(closed)
         now_ms = self.now_us // 1000
         self._store_ledger(connection, closed_at_ms=now_ms)
         self.messages_before += self.messages

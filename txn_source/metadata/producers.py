@@ -6,8 +6,9 @@ import uuid
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
-from sqlalchemy import Connection, and_, insert, select, update
+from sqlalchemy import Connection, Row, insert, select, update
 
 from txn_source.metadata import transactions
 from txn_source.metadata.ledgers import Tail
@@ -53,24 +54,24 @@ def open_producer(
 ) -> OpenedProducer:
     """Register a producer of a topic.
 
-    With a transactional id that is known already, its epoch is raised, which fences the older producer, and the
-    transactions that the older one left open are aborted.
+    With a transactional id that is known already it gets the next epoch, which fences the older producer, and the
+    transactions that the older one left open are aborted. It is a producer of its own: its sequences begin anew, and
+    what the older one stored keeps that one's name.
     """
     if transactional_id == "":
         raise InvalidArgumentError("The transactional id is empty.", "Give it a name, or leave it out.")
     name = name or transactional_id or f"producer-{uuid.uuid4().hex[:12]}"
+    epoch = 0
     if transactional_id is not None:
-        same = and_(producers.c.topic_id == topic_id, producers.c.transactional_id == transactional_id)
-        older = connection.execute(select(producers).where(same).with_for_update()).first()
+        older = _newest(connection, topic_id, transactional_id)
         if older is not None:
             for txn in transactions.open_of_producer(connection, older.producer_id):
                 transactions.end(connection, txn, commit=False, reason=EndReason.FENCED, now_us=now_us)
-            connection.execute(update(producers).where(same).values(epoch=older.epoch + 1, name=name))
-            return OpenedProducer(older.producer_id, older.epoch + 1, name)
-    values = {"topic_id": topic_id, "name": name, "transactional_id": transactional_id, "epoch": 0}
+            epoch = older.epoch + 1
+    values = {"topic_id": topic_id, "name": name, "transactional_id": transactional_id, "epoch": epoch}
     key = connection.execute(insert(producers).values(values)).inserted_primary_key
     assert key is not None
-    return OpenedProducer(int(key[0]), 0, name)
+    return OpenedProducer(int(key[0]), epoch, name)
 
 
 def append(
@@ -111,6 +112,7 @@ def append(
                 crc32c=entry.crc32c,
             )
         tail.store(connection)
+        tail.seal(connection)
         if txn is not None:
             written = [new[i] for i in indexes]
             _trace(connection, txn, partition_id, positions[indexes[0]], written)
@@ -125,13 +127,21 @@ def _check_producer(connection: Connection, producer_id: int, epoch: int) -> int
         raise TopicNotFoundError(
             "The topic that this producer writes to was deleted.", "Open a new producer on a topic that exists."
         )
-    if epoch < row.epoch:
-        raise ProducerFencedError(
-            f"A newer producer with transactional id {row.transactional_id!r} has taken over"
-            f" (its epoch is {row.epoch}, this one's {epoch}).",
-            "Close this producer; only the newest one with that id may write.",
-        )
+    if row.transactional_id is not None:
+        newest = _newest(connection, row.topic_id, row.transactional_id)
+        if newest is not None and epoch < newest.epoch:
+            raise ProducerFencedError(
+                f"A newer producer with transactional id {row.transactional_id!r} has taken over"
+                f" (its epoch is {newest.epoch}, this one's {epoch}).",
+                "Close this producer; only the newest one with that id may write.",
+            )
     return int(row.topic_id)
+
+
+def _newest(connection: Connection, topic_id: int, transactional_id: str) -> Row[Any] | None:
+    """Return the producer that holds a transactional id, locked; ids are per topic."""
+    query = select(producers).where(producers.c.topic_id == topic_id, producers.c.transactional_id == transactional_id)
+    return connection.execute(query.order_by(producers.c.epoch.desc()).limit(1).with_for_update()).first()
 
 
 def _stored_before(connection: Connection, producer_id: int, new: Sequence[NewEntry]) -> list[Position] | None:

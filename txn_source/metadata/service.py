@@ -16,7 +16,7 @@ from google.protobuf.message import Message
 from sqlalchemy import Connection, Row, delete, insert, inspect, select
 
 from txn_source._generated.txnlog.v1 import metadata_service_pb2 as pb
-from txn_source.metadata import producers, topics, transactions, views, wire
+from txn_source.metadata import pages, producers, topics, transactions, views, wire
 from txn_source.metadata.database import Database
 from txn_source.metadata.ledgers import limits_of
 from txn_source.metadata.tables import OPEN, log_info, metadata, requests
@@ -229,7 +229,8 @@ class MetadataService:
 
     def ListEntries(self, request: pb.ListEntriesRequest) -> pb.ListEntriesResponse:
         with self._database.read() as connection:
-            page, segments, names = views.entry_page(connection, request.partition_id, _range(request))
+            page = pages.entry_page(connection, request.partition_id, _range(request))
+            segments, names = pages.names_in(connection, page)
         return pb.ListEntriesResponse(
             entries=wire.table_to_wire(page.table),
             has_more=page.next_start is not None,
@@ -240,7 +241,7 @@ class MetadataService:
 
     def ListDecisions(self, request: pb.ListDecisionsRequest) -> pb.ListDecisionsResponse:
         with self._database.read() as connection:
-            page = views.decision_page(
+            page = pages.decision_page(
                 connection,
                 request.partition_id,
                 _range(request),
@@ -256,7 +257,7 @@ class MetadataService:
     def ListSegments(self, request: pb.ListSegmentsRequest) -> pb.ListSegmentsResponse:
         with self._database.read() as connection:
             rows = views.segment_page(connection, request.after_segment_id)
-        page = rows[: views.PAGE_ROWS]
+        page = rows[: pages.PAGE_ROWS]
         return pb.ListSegmentsResponse(
             paths=[row.path for row in page],
             last_segment_id=page[-1].segment_id if page else request.after_segment_id,

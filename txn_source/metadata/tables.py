@@ -110,8 +110,8 @@ producers = Table(
     Column("topic_id", ForeignKey("topics.topic_id", ondelete="CASCADE"), nullable=False),
     Column("name", String, nullable=False),
     Column("transactional_id", String),
-    Column("epoch", BigInteger, nullable=False),
-    UniqueConstraint("topic_id", "transactional_id"),
+    Column("epoch", BigInteger, nullable=False),  # the highest one of a transactional id holds it
+    UniqueConstraint("topic_id", "transactional_id", "epoch"),
     sqlite_autoincrement=True,
 )
 
@@ -141,6 +141,25 @@ entries = Table(
         postgresql_where=text("producer_id IS NOT NULL"),
     ),
     sqlite_with_rowid=False,
+)
+
+entry_pages = Table(  # data entries of closed ledgers once more, as Arrow
+    "entry_pages",
+    metadata,
+    Column("partition_id", ForeignKey("partitions.partition_id", ondelete="CASCADE"), primary_key=True),
+    Column("first_position", BigInteger, primary_key=True, autoincrement=False),
+    Column("last_position", BigInteger, nullable=False),
+    Column("data", LargeBinary, nullable=False),
+)
+
+decision_pages = Table(  # decisions whose markers lie in closed ledgers once more, as Arrow
+    "decision_pages",
+    metadata,
+    Column("partition_id", ForeignKey("partitions.partition_id", ondelete="CASCADE"), primary_key=True),
+    Column("first_marker", BigInteger, primary_key=True, autoincrement=False),
+    Column("last_marker", BigInteger, nullable=False),
+    Column("min_first_position", BigInteger, nullable=False),
+    Column("data", LargeBinary, nullable=False),
 )
 
 transactions = Table(
@@ -175,7 +194,7 @@ transaction_partitions = Table(
         sqlite_where=text("state = 0"),
         postgresql_where=text("state = 0"),
     ),
-    Index("decided_by_partition", "partition_id", "state", "marker_position"),
+    Index("decided_by_partition", "partition_id", "marker_position"),
     sqlite_with_rowid=False,
 )
 

@@ -87,6 +87,7 @@ def roll(connection: Connection, name: TopicName, index: int | None, now_us: int
         elif (ledger_id := tail.roll(connection)) is not None:
             closed.append(ledger_id)
         tail.store(connection)
+        tail.seal(connection)
     return closed
 
 

@@ -80,7 +80,7 @@ def check_open(connection: Connection, txn: int) -> None:
     """Raise the error that says how a transaction ended, unless it is open."""
     row = find(connection, txn)
     if row.state != OPEN:
-        raise ended_error(row, "take no more messages")
+        raise ended_error(row, "take more messages")
 
 
 def end(connection: Connection, txn: int, *, commit: bool, reason: EndReason, now_us: int) -> None:
@@ -109,6 +109,7 @@ def end(connection: Connection, txn: int, *, commit: bool, reason: EndReason, no
             .where(transaction_partitions.c.txn == txn, transaction_partitions.c.partition_id == partition_id)
             .values(state=state, marker_position=marker.key, decision=decision)
         )
+        tail.seal(connection)
     connection.execute(
         update(transactions)
         .where(transactions.c.txn == txn)

@@ -1,7 +1,4 @@
-"""What may be seen: bounds of many partitions at one moment, ledgers, entries, decided transactions.
-
-Big answers are Arrow tables, a page at a time; a page ends where the next one starts.
-"""
+"""What may be seen: bounds of many partitions at one moment, positions by time, ledgers and where to cut them."""
 
 from __future__ import annotations
 
@@ -10,27 +7,21 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import pyarrow as pa
 from sqlalchemy import Connection, Row, func, select
 
+from txn_source.metadata.pages import PAGE_ROWS, Page, fetch, to_table
 from txn_source.metadata.tables import (
-    ABORTED,
-    COMMITTED,
     DATA,
     OPEN,
     entries,
     ledgers,
     log_info,
     partitions,
-    producers,
     segments,
     transaction_partitions,
 )
 from txn_source.model.bounds import Bounds
 from txn_source.model.position import Position, PositionRange
-from txn_source.model.visibility import NO_TXN
-
-PAGE_ROWS = 50_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,14 +33,6 @@ class PartitionView:
     bounds: Bounds
     messages: int
     bytes: int
-
-
-@dataclass(frozen=True, slots=True)
-class Page:
-    """One page of a big answer; ``next_start`` is where to go on, None on the last page."""
-
-    table: pa.Table
-    next_start: int | None
 
 
 def partition_views(connection: Connection, topic_ids: Sequence[int]) -> dict[int, list[PartitionView]]:
@@ -138,10 +121,10 @@ def ledger_page(connection: Connection, partition_id: int, of: PositionRange) ->
         .order_by(ledgers.c.ledger_id)
         .limit(PAGE_ROWS + 1)
     )
-    rows = connection.execute(query).all()
-    table = _table(rows[:PAGE_ROWS], "ledger_id", "entries", "messages", "bytes", "created_at_ms", "closed_at_ms")
+    rows = fetch(connection, query)
+    table = to_table(rows[:PAGE_ROWS], ("ledger_id", "entries", "messages", "bytes", "created_at_ms", "closed_at_ms"))
     more = len(rows) > PAGE_ROWS
-    return Page(table, Position(rows[PAGE_ROWS].ledger_id, 0).key if more else None)
+    return Page(table, Position(rows[PAGE_ROWS][0], 0).key if more else None)
 
 
 def split(
@@ -164,101 +147,7 @@ def split(
     return [row[0] for row in rows[1:]], [int(row[1]) for row in rows]
 
 
-def entry_page(
-    connection: Connection, partition_id: int, of: PositionRange
-) -> tuple[Page, dict[int, str], dict[int, str]]:
-    """Return a page of the data entries of a range, with the segments' paths and producers' names by id."""
-    query = (
-        select(
-            entries.c.position,
-            entries.c.messages,
-            func.coalesce(entries.c.txn, NO_TXN),
-            entries.c.producer_id,
-            entries.c.base_sequence,
-            entries.c.publish_time_us,
-            entries.c.segment_id,
-            entries.c.offset,
-            entries.c.length,
-            entries.c.crc32c,
-        )
-        .where(
-            entries.c.partition_id == partition_id,
-            entries.c.position >= of.start.key,
-            entries.c.position < of.end.key,
-            entries.c.kind == DATA,
-        )
-        .order_by(entries.c.position)
-        .limit(PAGE_ROWS + 1)
-    )
-    rows = connection.execute(query).all()
-    table = _table(
-        rows[:PAGE_ROWS],
-        "position",
-        "messages",
-        "txn",
-        "producer_id",
-        "base_sequence",
-        "publish_time_us",
-        "segment_id",
-        "offset",
-        "length",
-        "crc32c",
-    )
-    more = len(rows) > PAGE_ROWS
-    page = Page(table, rows[PAGE_ROWS].position if more else None)
-    return (
-        page,
-        _names(connection, segments.c.segment_id, segments.c.path, table["segment_id"]),
-        _names(connection, producers.c.producer_id, producers.c.name, table["producer_id"]),
-    )
-
-
-def decision_page(
-    connection: Connection, partition_id: int, of: PositionRange, *, aborted_only: bool, up_to: int
-) -> Page:
-    """Return the decided transactions that a read of a range needs: ``marker >= start and first < end``.
-
-    Pages are by marker: a page's ``next_start`` is the marker to go on from. Decisions after the first ``up_to`` are
-    left out.
-    """
-    t = transaction_partitions
-    rows: list[Any] = []
-    for state in (ABORTED,) if aborted_only else (ABORTED, COMMITTED):
-        query = (
-            select(t.c.txn, t.c.first_position, t.c.marker_position, t.c.state)
-            .where(
-                t.c.partition_id == partition_id,
-                t.c.state == state,
-                t.c.marker_position >= of.start.key,
-                t.c.first_position < of.end.key,
-                t.c.decision <= up_to,
-            )
-            .order_by(t.c.marker_position)
-            .limit(PAGE_ROWS + 1)
-        )
-        rows.extend(connection.execute(query).all())
-    if len(rows) > PAGE_ROWS and not aborted_only:
-        rows.sort(key=lambda row: row.marker_position)
-    table = _table(rows[:PAGE_ROWS], "txn", "first_position", "marker_position", "state")
-    more = len(rows) > PAGE_ROWS
-    return Page(table, rows[PAGE_ROWS].marker_position if more else None)
-
-
 def segment_page(connection: Connection, after: int) -> Sequence[Row[Any, Any]]:
     """Return the registered segments (id, path) after an id, ascending; one more than a page if there are more."""
     query = select(segments.c.segment_id, segments.c.path).where(segments.c.segment_id > after)
     return connection.execute(query.order_by(segments.c.segment_id).limit(PAGE_ROWS + 1)).all()
-
-
-def _names(connection: Connection, key: Any, name: Any, ids: pa.ChunkedArray) -> dict[int, str]:
-    wanted = [i for i in ids.unique().to_pylist() if i is not None]
-    found: dict[int, str] = {}
-    for start in range(0, len(wanted), 1000):
-        rows = connection.execute(select(key, name).where(key.in_(wanted[start : start + 1000])))
-        found.update((int(row[0]), str(row[1])) for row in rows)
-    return found
-
-
-def _table(rows: Sequence[Any], *names: str) -> pa.Table:
-    columns = list(zip(*rows, strict=True)) if rows else [() for _ in names]
-    return pa.table([pa.array(column, pa.int64()) for column in columns], names=list(names))

@@ -149,7 +149,7 @@ class SegmentReader:
 
     def read(
         self, starts: Sequence[int], ends: Sequence[int], checksums: Sequence[int], positions: Sequence[int]
-    ) -> Iterator[pa.RecordBatch]:
+    ) -> list[pa.RecordBatch]:
         """Read entries that lie close together, ascending, with one read of the file, and check each.
 
         Args:
@@ -160,17 +160,21 @@ class SegmentReader:
         """
         base = starts[0]
         window = self._read(base, ends[-1] - base, positions[-1])
-        whole = memoryview(window)
+        whole, seed = memoryview(window), self._header_crc32c
         for start, end, wanted, position in zip(starts, ends, checksums, positions, strict=True):
-            found = crc32c(whole[start - base : end - base], self._header_crc32c)
+            found = crc32c(whole[start - base : end - base], seed)
             if found != wanted:
                 raise self._unreadable(
                     f"{_named(position)} has checksum {found:08x} where {wanted:08x} was written (CRC-32C)"
                 )
-            try:
-                yield pa.ipc.read_record_batch(window.slice(start - base, end - start), self.schema)
-            except (pa.ArrowException, OSError) as error:
-                raise self._unreadable(f"{_named(position)} can't be decoded ({error})") from error
+        decode, schema = pa.ipc.read_record_batch, self.schema
+        batches: list[pa.RecordBatch] = []
+        try:
+            for start, end in zip(starts, ends, strict=True):
+                batches.append(decode(window.slice(start - base, end - start), schema))
+        except (pa.ArrowException, OSError) as error:
+            raise self._unreadable(f"{_named(positions[len(batches)])} can't be decoded ({error})") from error
+        return batches
 
     def _read(self, offset: int, length: int, position: int | None) -> pa.Buffer:
         if offset + length > self._size:

@@ -1,0 +1,121 @@
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import txn_source
+
+READING = [
+    ("topics", "list"),
+    ("topics", "stats", "orders"),
+    ("topics", "delete", "orders", "--yes"),
+    ("topics", "roll", "orders"),
+    ("transactions", "list"),
+    ("transactions", "show", "0:0"),
+    ("transactions", "abort", "0:0"),
+    ("produce", "orders"),
+    ("consume", "orders"),
+    ("gc",),
+]
+
+
+@pytest.mark.parametrize("command", READING, ids=" ".join)
+def test_only_serve_and_create_make_a_log(command: tuple[str, ...], txnlog: Any, root: Path) -> None:
+    """A wrong path must not become an empty log: run each other command on a missing root, and look for the folder."""
+    result = txnlog(*command)
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert result.stderr.startswith(f"[TXNLOG_LOG_NOT_FOUND] There is no log at {root}")
+    assert not root.exists()
+
+
+def test_refusal_is_one_line_without_traceback(txnlog: Any, log: txn_source.Log) -> None:
+    """What the log refuses is for people to read: create a topic twice and count lines."""
+    log.create_topic("orders")
+    result = txnlog("topics", "create", "orders")
+    assert (result.exit_code, result.stdout, result.stderr.count("\n")) == (1, "", 1)
+    assert result.stderr.startswith("[TXNLOG_TOPIC_EXISTS] Topic 'orders' already exists.")
+
+
+@pytest.mark.parametrize(
+    ("given", "environment"),
+    [
+        ([], {}),
+        (["--root", "a", "--endpoint", "b:1"], {}),
+        ([], {"TXNLOG_ROOT": "a", "TXNLOG_ENDPOINT": "b:1"}),
+    ],
+)
+def test_one_log_must_be_named(given: list[str], environment: dict[str, str], bare: Any) -> None:
+    """Neither and both of root and endpoint are wrong usage with a remedy: run with each and read the text."""
+    result = bare(*given, "topics", "list", env=environment)
+    text = " ".join(result.stderr.replace("│", " ").split())
+    assert result.exit_code == 2
+    assert ("Both are given" if given or environment else "Neither is given") in text
+    assert "--root PATH (or TXNLOG_ROOT) for an embedded one" in text
+
+
+def test_root_is_understood_before_and_after_the_subcommand_and_from_the_environment(
+    bare: Any, log: txn_source.Log, root: Path
+) -> None:
+    """All places name the same log: list its topics with each."""
+    log.create_topic("orders")
+    for result in (
+        bare("--root", root, "topics", "list"),
+        bare("topics", "list", "--root", root),
+        bare("topics", "list", env={"TXNLOG_ROOT": str(root)}),
+        bare("--root", "elsewhere", "topics", "list", "--root", root),
+        bare("topics", "list", "--root", root, env={"TXNLOG_ENDPOINT": "localhost:1"}),
+    ):
+        assert "orders" in result.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error"),
+    [
+        (("transactions", "show", "seven"), "[TXNLOG_INVALID_ARGUMENT] 'seven' is not a transaction id."),
+        (("gc", "--older-than", "old"), "[TXNLOG_INVALID_ARGUMENT] 'old' is not a duration."),
+        (("consume", "orders", "--isolation-level", "x"), "[TXNLOG_INVALID_ARGUMENT] 'x' is not an isolation level."),
+        (("consume", "orders", "--start", "{"), "[TXNLOG_INVALID_ARGUMENT] The offsets '{' are not JSON"),
+        (("topics", "create", "a/b"), "[TXNLOG_INVALID_ARGUMENT] 'a/b' is not a topic name."),
+        (("topics", "create", "a", "--partitions", "0"), "Usage:"),
+        (("topics", "nothing"), "Usage:"),
+        (("consume",), "Usage:"),
+    ],
+)
+def test_value_that_cannot_be_used_is_wrong_usage(
+    arguments: tuple[str, ...], error: str, txnlog: Any, log: txn_source.Log
+) -> None:
+    """The caller must mend the command, not the log: give malformed values and expect status 2."""
+    log.create_topic("orders")
+    result = txnlog(*arguments)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert result.stderr.startswith(error)
+
+
+def test_service_that_is_down_is_named(bare: Any) -> None:
+    """The error says which address didn't answer: connect to a port where nothing listens."""
+    result = bare("--endpoint", "127.0.0.1:1", "topics", "list")
+    assert (result.exit_code, result.stderr.count("\n")) == (1, 1)
+    assert result.stderr.startswith("[TXNLOG_UNAVAILABLE] The metadata service at 127.0.0.1:1 can't be reached")
+
+
+def test_version_is_that_of_the_package(bare: Any) -> None:
+    """Compare what the command prints with the package's own number."""
+    assert bare("--version").stdout == f"txnlog {txn_source.__version__}\n"
+
+
+def test_help_answers_without_the_heavy_libraries() -> None:
+    """Whoever asks for help shouldn't wait for Arrow, gRPC, SQL or Spark: look at what a help call has imported."""
+    program = (
+        "import sys\n"
+        "from txn_source.cli.app import app\n"
+        "app(['produce', '--help'], standalone_mode=False)\n"
+        "heavy = {'pyspark', 'pyarrow', 'numpy', 'grpc', 'sqlalchemy'} & set(sys.modules)\n"
+        "assert not heavy, heavy\n"
+    )
+    result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert (result.returncode, result.stderr) == (0, "")
+    assert "--txn-size" in result.stdout

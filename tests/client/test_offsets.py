@@ -1,0 +1,173 @@
+"""Offsets: all the ways to say where a read starts or ends."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, date, datetime, timedelta, timezone
+from typing import Any
+
+import hypothesis.strategies as st
+import pytest
+from hypothesis import given
+
+from txn_source.client.offsets import EARLIEST, LATEST, Offsets
+from txn_source.model.errors import InvalidArgumentError
+from txn_source.model.position import Position
+from txn_source.model.topic_name import TopicName
+
+ORDERS, OTHER = TopicName.parse("orders"), TopicName.parse("acme/shop/other")
+NAIVE = datetime(2026, 1, 31, 12, tzinfo=UTC).replace(tzinfo=None)
+
+
+@pytest.mark.parametrize(
+    ("value", "offsets"),
+    [
+        (None, Offsets(EARLIEST)),
+        ("earliest", Offsets(EARLIEST)),
+        ("latest", Offsets(LATEST)),
+        (" Latest ", Offsets(LATEST)),
+        ("12:40", Offsets(EARLIEST, bare=Position(12, 40))),
+        (" 12:40 ", Offsets(EARLIEST, bare=Position(12, 40))),
+        (Position(12, 40), Offsets(EARLIEST, bare=Position(12, 40))),
+        (Offsets(LATEST, bare=Position(1, 2)), Offsets(LATEST, bare=Position(1, 2))),
+        (datetime(2026, 1, 31, 12, tzinfo=UTC), Offsets(EARLIEST, publish_time_us=1769860800000000)),
+        ({}, Offsets(EARLIEST)),
+        ("{}", Offsets(EARLIEST)),
+    ],
+    ids=str,
+)
+def test_value_means_offsets(value: Any, offsets: Offsets) -> None:
+    """Parse each form that isn't a mapping, with earliest as the default."""
+    assert Offsets.parse(value, EARLIEST) == offsets
+
+
+MAPPING = {
+    "orders": {0: "12:40", "3": Position(1, 2), 1: "earliest", "02": "LATEST"},
+    "persistent://acme/shop/other": {"0": "5:0"},
+}
+PARSED = {
+    (ORDERS, 0): Position(12, 40),
+    (ORDERS, 3): Position(1, 2),
+    (ORDERS, 1): "earliest",
+    (ORDERS, 2): "latest",
+    (OTHER, 0): Position(5, 0),
+}
+
+
+def test_mapping_names_partitions() -> None:
+    """Parse a mapping with names and indexes in all their forms; what it doesn't name is at the default."""
+    assert Offsets.parse(MAPPING, LATEST) == Offsets(LATEST, PARSED)
+
+
+def test_json_means_what_the_mapping_does() -> None:
+    """Parse the same as JSON, as Spark's options carry it, with spaces around."""
+    assert Offsets.parse(f" {json.dumps(MAPPING, default=str)}\n", LATEST) == Offsets(LATEST, PARSED)
+
+
+HINT = 'Use earliest, latest, or JSON such as {"orders": {"0": "12:40"}}.'
+BAD: dict[str, tuple[Any, str, str]] = {
+    "number": (5, "5 are not offsets.", HINT),
+    "day": (date(2026, 1, 31), "datetime.date(2026, 1, 31) are not offsets.", HINT),
+    "list": (["12:40"], "['12:40'] are not offsets.", HINT),
+    "empty text": ("", "'' is not a position.", 'Write it as "ledger:entry", such as "12:40".'),
+    "word": ("newest", "'newest' is not a position.", 'Write it as "ledger:entry", such as "12:40".'),
+    "time without zone": (NAIVE, "The time 2026-01-31 12:00:00 has no time zone.", "Use one with a time zone."),
+    "half a JSON": ('{"orders"', "The offsets '{\"orders\"' are not JSON (", HINT),
+    "no partitions": ('{"orders": "12:40"}', "The offsets of topic 'orders' are '12:40'.", HINT),
+    "list of partitions": ({"orders": ["12:40"]}, "The offsets of topic 'orders' are ['12:40'].", HINT),
+    "topic": ({"or ders": {0: "1:2"}}, "'or ders' is not a topic name.", "Use letters"),
+    "partition below 0": ({"orders": {-1: "1:2"}}, "-1 is not a partition of topic 'orders'.", HINT),
+    "text below 0": ({"orders": {"-1": "1:2"}}, "'-1' is not a partition of topic 'orders'.", HINT),
+    "partition's name": ({"orders": {"a": "1:2"}}, "'a' is not a partition of topic 'orders'.", HINT),
+    "power of a number": ({"orders": {"²": "1:2"}}, "'²' is not a partition of topic 'orders'.", HINT),
+    "endless number": ({"orders": {"1" * 5000: "1:2"}}, "'1111", HINT),
+    "truth": ({"orders": {True: "1:2"}}, "True is not a partition of topic 'orders'.", HINT),
+    "number as position": ('{"orders": {"0": 5}}', "5 is not a position.", "Write it as"),
+    "no position": ('{"orders": {"0": null}}', "None is not a position.", "Write it as"),
+    "JSON topic twice": (
+        '{"orders": {}, "orders": {"0": "1:2"}}',
+        "The offsets name one of ['orders', 'orders'] twice.",
+        HINT,
+    ),
+    "JSON partition twice": ('{"orders": {"0": "1:1", "0": "1:2"}}', "The offsets name one of ['0', '0'] twice.", HINT),
+    "partition in two spellings": (
+        {"orders": {0: "1:1", "00": "1:2"}},
+        "The offsets name partition 0 of topic 'orders' twice.",
+        HINT,
+    ),
+    "topic in two spellings": (
+        {"orders": {"0": "1:1"}, "public/default/orders": {"0": "1:2"}},
+        "The offsets name partition 0 of topic 'public/default/orders' twice.",
+        HINT,
+    ),
+}
+
+
+@pytest.mark.parametrize(("value", "fact", "remedy"), BAD.values(), ids=BAD)
+def test_value_that_means_no_offsets_is_refused(value: Any, fact: str, remedy: str) -> None:
+    """Parse malformed offsets: the error names what is wrong in them and shows how to write them."""
+    with pytest.raises(InvalidArgumentError) as caught:
+        Offsets.parse(value, EARLIEST)
+    assert caught.value.fact.startswith(fact)
+    assert caught.value.remedy.startswith(remedy)
+
+
+def test_long_value_is_cut_in_the_error() -> None:
+    """Refuse JSON of a megabyte: the message stays readable."""
+    with pytest.raises(InvalidArgumentError) as caught:
+        Offsets.parse('{"orders": "' + "x" * 1_000_000 + '"}', EARLIEST)
+    assert len(str(caught.value)) < 400
+
+
+# Times
+
+
+@pytest.mark.parametrize(
+    ("text", "micros"),
+    [
+        ("0", 0),
+        ("1769860800000", 1769860800000000),
+        ("-1", -1000),
+        ("2026-01-31T12:00:00Z", 1769860800000000),
+        (" 2026-01-31 12:00:00 ", 1769860800000000),
+        ("2026-01-31", 1769817600000000),
+        ("2026-01-31T13:00:00+01:00", 1769860800000000),
+        ("2026-01-31T12:00:00.000001Z", 1769860800000001),
+    ],
+)
+def test_text_means_a_time(text: str, micros: int) -> None:
+    """Parse milliseconds since the epoch and ISO 8601, which is UTC if it names no zone."""
+    assert Offsets.at_time(text, LATEST) == Offsets(LATEST, publish_time_us=micros)
+
+
+BAD_TIMES = [
+    "",
+    "-",
+    "--5",
+    "+-5",
+    "1.5",
+    "²",
+    "yesterday",
+    "2026-13-01",
+    "12:40",
+    "20260131" * 2,
+    "9" * 40,
+    "1" * 5000,
+]
+
+
+@pytest.mark.parametrize("text", BAD_TIMES, ids=lambda text: text[:20] or "empty")
+def test_text_that_means_no_time_is_refused(text: str) -> None:
+    """Parse malformed times: the error shows the text and both forms."""
+    with pytest.raises(InvalidArgumentError) as caught:
+        Offsets.at_time(text, LATEST)
+    assert caught.value.fact == f"{text!r} is not a time."
+    assert caught.value.remedy.startswith("Use milliseconds since the epoch or ISO 8601, such as 2026-01-31T12:00:00Z.")
+
+
+@given(st.datetimes(timezones=st.just(UTC) | st.just(timezone(timedelta(hours=-3, minutes=-30)))))
+def test_time_is_exact_to_the_microsecond(when: datetime) -> None:
+    """Give any moment as a value and as text: the same whole number of microseconds."""
+    exact = (when - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(microseconds=1)
+    assert Offsets.parse(when, EARLIEST).publish_time_us == exact
+    assert Offsets.at_time(when.isoformat(), EARLIEST).publish_time_us == exact

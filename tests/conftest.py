@@ -1,0 +1,80 @@
+"""Fixtures that all tests share. ``site`` and ``log`` run a test over the embedded log and over a remote one."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.log.site import KINDS, ManualClock, Site
+from txn_source import Log
+
+os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--long", action="store_true", help="run the tests marked long, too")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "long: takes minutes; left out unless --long is given")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if not config.getoption("--long"):
+        long = [item for item in items if item.get_closest_marker("long")]
+        if long:
+            config.hook.pytest_deselected(items=long)
+            items[:] = [item for item in items if item not in long]
+
+
+# Logs
+
+
+@pytest.fixture(params=KINDS)
+def site(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Site]:
+    """A fresh log, embedded or remote, and the connections to it."""
+    with Site(request.param, tmp_path / "log") as site:
+        yield site
+
+
+@pytest.fixture
+def log(site: Site) -> Log:
+    """A connection to the log of ``site``."""
+    return site.connect()
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    """The clock of ``clocked_site``."""
+    return ManualClock()
+
+
+@pytest.fixture(params=KINDS)
+def clocked_site(request: pytest.FixtureRequest, tmp_path: Path, clock: ManualClock) -> Iterator[Site]:
+    """Like ``site``, with a service that goes by ``clock``."""
+    with Site(request.param, tmp_path / "log", clock) as site:
+        yield site
+
+
+@pytest.fixture
+def clocked_log(clocked_site: Site) -> Log:
+    """A connection to the log of ``clocked_site``."""
+    return clocked_site.connect()
+
+
+@pytest.fixture
+def embedded_site(tmp_path: Path) -> Iterator[Site]:
+    """A fresh embedded log, where the kind makes no difference or is the point."""
+    with Site("embedded", tmp_path / "log") as site:
+        yield site
+
+
+@pytest.fixture
+def remote_site(tmp_path: Path) -> Iterator[Site]:
+    """A fresh log behind a server, where the network is the point."""
+    with Site("remote", tmp_path / "log") as site:
+        yield site

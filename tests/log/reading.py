@@ -1,0 +1,61 @@
+"""Short ways to look into a log under test."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from txn_source import Batching, Log, MessageId
+
+COMMITTED, UNCOMMITTED = "read_committed", "read_uncommitted"
+BY_HAND = Batching(linger_s=1e6)
+"""Nothing is written before ``flush``, a commit or a full batch."""
+_PLACE = ["__partition", "__ledger_id", "__entry_id", "__batch_index"]
+
+
+def rows(
+    log: Log, topic: str | Sequence[str], level: str = COMMITTED, columns: Sequence[str] | None = None, **options: Any
+) -> list[dict[str, Any]]:
+    """Scan into dicts."""
+    return log.scan(topic, level, columns, **options).read_all().to_pylist()
+
+
+def values(log: Log, topic: str | Sequence[str], level: str = COMMITTED, **options: Any) -> list[bytes]:
+    """Scan the column ``value``."""
+    return [row["value"] for row in rows(log, topic, level, ["value"], **options)]
+
+
+def by_partition(log: Log, topic: str, level: str = COMMITTED, column: str = "value") -> dict[int, list[Any]]:
+    """Scan one column, each partition apart; partitions without rows are left out."""
+    found = defaultdict(list)
+    for row in rows(log, topic, level, ["__partition", column]):
+        found[row["__partition"]].append(row[column])
+    return dict(found)
+
+
+def by_id(log: Log, topic: str, level: str = UNCOMMITTED, column: str = "value") -> dict[MessageId, Any]:
+    """Scan one column, each row under its message id."""
+    return {
+        MessageId(row["__ledger_id"], row["__entry_id"], row["__batch_index"]): row[column]
+        for row in rows(log, topic, level, [*_PLACE, column])
+    }
+
+
+def send_each(producer: Any, values: Sequence[Any], **options: Any) -> list[MessageId]:
+    """Send values so that each becomes an entry of its own; return their ids."""
+    ids: list[MessageId] = []
+    for value in values:
+        producer.send(value, **options)
+        ids += producer.flush()
+    return ids
+
+
+def eventually(holds: Callable[[], bool], within_s: float = 30.0) -> None:
+    """Return as soon as the condition holds; fail if it doesn't within the deadline."""
+    deadline = time.monotonic() + within_s
+    while not holds():
+        assert time.monotonic() < deadline, f"it didn't come true within {within_s:g} s"
+        threading.Event().wait(0.005)

@@ -1,0 +1,163 @@
+"""What operators see of transactions: which are open, since when, and what each holds back."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import asdict
+
+import pytest
+
+from tests.log.reading import UNCOMMITTED, rows, send_each
+from tests.log.site import ManualClock
+from txn_source import InvalidArgumentError, Log, Position, TopicNotFoundError
+from txn_source.model.position import PositionRange
+from txn_source.model.topic_name import TopicName
+
+
+def test_what_each_transaction_holds_back_is_what_a_count_finds(log: Log) -> None:
+    """Write at random to two topics, under five transactions and plain, over rolls; then count entry by entry."""
+    random_source = random.Random(7)
+    topics = {"orders": 2, "bills": 3}
+    for topic, partitions in topics.items():
+        log.create_topic(topic, partitions=partitions, ledger_max_entries=4)
+    producers = {topic: log.producer(topic) for topic in topics}
+    transactions = [log.begin_transaction() for _ in range(5)]
+    for step in range(60):
+        topic = random_source.choice(list(topics))
+        messages = [b"x" * random_source.randrange(50)] * random_source.randrange(1, 4)
+        partition = random_source.randrange(topics[topic])
+        txn = random_source.choice([None, *transactions])
+        for message in messages:
+            producers[topic].send(message, partition=partition, txn=txn)
+        producers[topic].flush()
+        if step == 30:
+            transactions.pop(1).commit()
+            transactions.pop(0).abort()
+    assert {t.id for t in log.transactions()} == {t.id for t in transactions}
+
+    for topic in topics:
+        messages = rows(log, topic, UNCOMMITTED, ["__partition", "__ledger_id", "__entry_id", "__txn_id"])
+        for partition in log.stats(topic).partitions:
+            here = [(Position(r["__ledger_id"], r["__entry_id"]), r["__txn_id"]) for r in messages
+                    if r["__partition"] == partition.partition]  # fmt: skip
+            open_here = {str(t.id) for t in transactions} & {txn for _, txn in here}
+            assert {str(t.id) for t in partition.ongoing_transactions} == open_here
+            assert open_here
+            for ongoing in partition.ongoing_transactions:
+                first = min(at for at, txn in here if txn == str(ongoing.id))
+                assert ongoing.first_position == first
+                assert ongoing.messages_held_back == sum(at >= first for at, _ in here)
+                assert ongoing.bytes_held_back == stored_bytes(log, topic, partition.partition, first)
+
+
+def stored_bytes(log: Log, topic: str, partition: int, first: Position) -> int:
+    """Add up the lengths of all entries at or above a position."""
+    [view] = log.metadata.get_view([TopicName.parse(topic)]).topics
+    of = PositionRange(first, view.partitions[partition].bounds.log_end)
+    pages = log.metadata.list_entries(view.partitions[partition].partition_id, of)
+    return sum(sum(page.entries["length"].to_pylist()) for page in pages)
+
+
+def test_listing_agrees_with_stats(log: Log) -> None:
+    """Compare a transaction over two partitions in both places."""
+    log.create_topic("orders", partitions=2)
+    producer = log.producer("orders", name="teller")
+    transaction = log.begin_transaction(timeout=77)
+    send_each(producer, [b"plain"], partition=0)
+    for partition in (0, 0, 1):
+        send_each(producer, [b"x"], partition=partition, txn=transaction)
+    send_each(producer, [b"behind"], partition=1)
+    [listed] = log.transactions()
+    assert (listed.id, listed.state.value, listed.end_reason) == (transaction.id, "open", "")
+    assert (listed.timeout, listed.producers) == (77, ("teller",))
+    assert (listed.held_back_messages, [p.messages for p in listed.partitions]) == (4, [2, 1])
+    assert log.transaction(transaction.id).partitions == listed.partitions
+    shown = {(o.first_position, o.messages_held_back, o.bytes_held_back, o.producers)
+             for o in log.stats("orders").ongoing_transactions}  # fmt: skip
+    assert shown == {
+        (p.first_position, p.held_back_messages, p.held_back_bytes, ("teller",)) for p in listed.partitions
+    }
+
+
+@pytest.mark.parametrize("end", ["commit", "abort"])
+def test_ended_transaction_holds_nothing_back(log: Log, end: str) -> None:
+    """End a transaction and look at what is left of it: where it wrote, how much, and its marker."""
+    log.create_topic("orders")
+    producer = log.producer("orders")
+    transaction = log.begin_transaction()
+    send_each(producer, [b"a", b"b"], txn=transaction)
+    send_each(producer, [b"plain"])
+    getattr(transaction, end)()
+    found = log.transaction(transaction.id)
+    assert (found.held_back_messages, found.held_back_bytes) == (0, 0)
+    [place] = found.partitions
+    assert (place.messages, place.first_position.entry_id, place.marker_position.entry_id) == (2, 0, 3)
+    assert log.stats("orders").ongoing_transactions == ()
+
+
+def test_transactions_are_listed_by_state_and_topic_newest_first(log: Log) -> None:
+    """Leave transactions in each state on two topics and one on none."""
+    ids = []
+    for topic in ("orders", "bills"):
+        log.create_topic(topic)
+        producer = log.producer(topic)
+        for end in ("commit", "abort", None):
+            transaction = log.begin_transaction()
+            send_each(producer, [b"x"], txn=transaction)
+            if end:
+                getattr(transaction, end)()
+            ids.append(transaction.id)
+    ids.append(log.begin_transaction().id)
+
+    def listed(**which):
+        return [t.id for t in log.transactions(**which)]
+
+    assert listed(state=None) == ids[::-1]
+    assert listed() == [ids[6], ids[5], ids[2]]
+    assert listed(state="Committed") == [ids[3], ids[0]]
+    assert listed(state="aborted", topic="orders") == [ids[1]]
+    assert listed(state=None, topic="bills") == [ids[5], ids[4], ids[3]]
+    with pytest.raises(InvalidArgumentError, match="open, committed or aborted"):
+        listed(state="dirty")
+    with pytest.raises(TopicNotFoundError):
+        listed(topic="none")
+
+
+def test_stats_of_a_topic_leave_out_the_transactions_of_others(log: Log) -> None:
+    """Open transactions on two topics and on both."""
+    for topic in ("orders", "bills"):
+        log.create_topic(topic)
+    orders, bills = log.producer("orders"), log.producer("bills")
+    one, both = log.begin_transaction(), log.begin_transaction()
+    for producer, txn in ((orders, one), (orders, both), (bills, both)):
+        send_each(producer, [b"x"], txn=txn)
+    assert [o.id for o in log.stats("orders").ongoing_transactions] == [one.id, both.id]
+    assert [o.id for o in log.stats("bills").ongoing_transactions] == [both.id]
+
+
+def test_totals_count_what_is_stored(log: Log) -> None:
+    """Compare messages and bytes of topic, partitions and ledgers with a count of all entries, aborted ones too."""
+    log.create_topic("orders", partitions=2, ledger_max_entries=3)
+    producer = log.producer("orders")
+    for index in range(10):
+        with log.begin_transaction() as transaction:
+            send_each(producer, [b"x" * index, b"y"], txn=transaction, partition=index % 2)
+            if index % 3 == 0:
+                transaction.abort()
+    stats = log.stats("orders")
+    start = Position(0, 0)
+    assert stats.messages == sum(p.messages for p in stats.partitions) == len(rows(log, "orders", UNCOMMITTED)) == 20
+    assert stats.messages == sum(ledger.messages for ledger in stats.ledgers)
+    assert stats.bytes == sum(ledger.bytes for ledger in stats.ledgers)
+    assert stats.bytes == sum(stored_bytes(log, "orders", p, start) for p in (0, 1))
+
+
+def test_stats_are_plain_frozen_values(clocked_log: Log, clock: ManualClock) -> None:
+    """Take stats twice at one moment of the clock: equal; and they turn into dicts."""
+    clocked_log.create_topic("orders")
+    send_each(clocked_log.producer("orders"), [b"x"], txn=clocked_log.begin_transaction())
+    once = clocked_log.stats("orders")
+    assert once == clocked_log.stats("orders")
+    assert asdict(once)["partitions"][0]["ongoing_transactions"][0]["messages_held_back"] == 1
+    with pytest.raises(AttributeError):
+        once.topic = "bills"  # type: ignore[misc]

@@ -1,0 +1,342 @@
+"""Producers: what is sent is stored once, in order, where its key belongs, and acknowledged by its id."""
+
+from __future__ import annotations
+
+import threading
+from datetime import UTC, datetime, timedelta, timezone
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from tests.log.reading import BY_HAND, UNCOMMITTED, by_id, by_partition, eventually, rows, send_each, values
+from tests.log.site import Site
+from txn_source import Batching, InvalidArgumentError, Log, Position, SchemaMismatchError, TopicNotFoundError
+from txn_source.model.routing import partition_of
+
+_MAP = pa.map_(pa.string(), pa.string())
+_KEYS = [b"alice", b"bob", b"carol", b"dave", b"", b"\x00\xff"]
+
+
+def test_ids_come_in_the_order_of_sending(log: Log) -> None:
+    """Send over several partitions by key and by number; each id leads to the message sent at its place."""
+    log.create_topic("orders", partitions=4)
+    producer = log.producer("orders", batching=BY_HAND)
+    sent = [b"%d" % i for i in range(100)]
+    for index, value in enumerate(sent):
+        if index % 3:
+            producer.send(value, key=_KEYS[index % len(_KEYS)])
+        else:
+            producer.send(value, partition=index % 4)
+    ids = producer.flush()
+    stored = by_id(log, "orders")
+    assert [stored[i] for i in ids] == sent
+    assert producer.flush() == []
+
+
+def test_ids_come_in_the_order_of_sending_over_transactions(log: Log) -> None:
+    """Send plain messages and those of two transactions in turn, then flush once."""
+    log.create_topic("orders", partitions=2)
+    producer = log.producer("orders", batching=BY_HAND)
+    owners = [None, log.begin_transaction(), log.begin_transaction()]
+    sent = [b"%d" % i for i in range(12)]
+    for index, value in enumerate(sent):
+        producer.send(value, txn=owners[index % 3], partition=index % 2)
+    ids = producer.flush()
+    stored = by_id(log, "orders")
+    assert [stored[i] for i in ids] == sent
+
+
+def test_ids_cover_what_was_written_before_the_flush(log: Log) -> None:
+    """Let full batches be written on the way; the flush still returns the id of every message."""
+    log.create_topic("orders", partitions=3)
+    producer = log.producer("orders", batching=Batching(linger_s=1e6, max_messages=7))
+    sent = [b"%d" % i for i in range(40)]
+    for value in sent:
+        producer.send(value, key=value)
+    ids = producer.flush()
+    stored = by_id(log, "orders")
+    assert [stored[i] for i in ids] == sent
+
+
+def test_key_names_the_partition(log: Log) -> None:
+    """Send by key, as bytes and as text, and compare with the hash that is documented."""
+    log.create_topic("orders", partitions=5)
+    with log.producer("orders") as producer:
+        for key in _KEYS:
+            producer.send(b"from bytes", key=key)
+        producer.send(b"from text", key="alice")
+    found = rows(log, "orders", columns=["__partition", "key", "value"])
+    assert sorted(row["key"] for row in found) == sorted([*_KEYS, b"alice"])
+    assert all(row["__partition"] == partition_of(row["key"], 5) for row in found)
+
+
+def test_messages_without_key_use_all_partitions(log: Log) -> None:
+    """Write often without a key: one write stays on one partition, many reach all of them evenly."""
+    log.create_topic("orders", partitions=3)
+    producer = log.producer("orders", batching=BY_HAND)
+    for _ in range(6):
+        producer.send(b"a")
+        producer.send(b"b")
+        one, other = producer.flush()
+        assert one.position == other.position
+    assert {p: len(found) for p, found in by_partition(log, "orders").items()} == {0: 4, 1: 4, 2: 4}
+
+
+def test_partition_overrides_the_key(log: Log) -> None:
+    """Send one key to each partition by number."""
+    log.create_topic("orders", partitions=3)
+    with log.producer("orders") as producer:
+        for partition in range(3):
+            producer.send(b"x", key=b"alice", partition=partition)
+    assert by_partition(log, "orders", column="key") == {0: [b"alice"], 1: [b"alice"], 2: [b"alice"]}
+
+
+@pytest.mark.parametrize("partition", [None, 2])
+def test_batch_is_the_same_as_sends(log: Log, partition: int | None) -> None:
+    """Send equal messages one by one and as a batch, and compare the entries that each makes on each partition."""
+    keys = [*_KEYS, None, b"alice", None, b"bob"] * 3
+    sent = [b"%d" % i for i in range(len(keys))]
+    times = [datetime(2026, 1, 1, tzinfo=UTC) + timedelta(seconds=i) for i in range(len(keys))]
+    properties = [{"n": str(i)} if i % 2 else None for i in range(len(keys))]
+    log.create_topic("orders", partitions=3)
+    producer = log.producer("orders", batching=BY_HAND)
+    for value, key, time, each in zip(sent, keys, times, properties, strict=True):
+        producer.send(value, key=key, event_time=time, properties=each, partition=partition)
+    singles = producer.flush()
+    for _ in range(2):  # so that messages without a key are at the same one of three partitions again
+        producer.send_batch(pa.record_batch({"value": [b"filler"]}))
+        producer.flush()
+    columns = {
+        "__event_time": pa.array(times, pa.timestamp("us", tz="UTC")),
+        "value": pa.array(sent, pa.binary()),
+        "__properties": pa.array([each and list(each.items()) for each in properties], _MAP),
+        "key": pa.array(keys, pa.binary()),
+    }
+    producer.send_batch(pa.table(columns), partition=partition)
+    batched = producer.flush()
+
+    stored = by_id(log, "orders")
+    assert [stored[i] for i in singles] == [stored[i] for i in batched] == sent
+    first_place, second_place = {i.position for i in singles}, {i.position for i in batched}
+    found: dict[bool, list[tuple[Any, ...]]] = {True: [], False: []}
+    for row in rows(log, "orders", columns=["__partition", "__ledger_id", "__entry_id", "__batch_index", *columns]):
+        place = Position(row.pop("__ledger_id"), row.pop("__entry_id"))
+        if place in first_place | second_place:
+            found[place in first_place].append(tuple(row.values()))
+    assert found[True] == found[False]
+
+
+def test_batch_may_leave_out_the_keys(log: Log) -> None:
+    """Send a record batch with values only, and an empty one."""
+    log.create_topic("orders", partitions=3)
+    with log.producer("orders") as producer:
+        producer.send_batch(pa.record_batch({"value": [b"a", b"b"]}))
+        producer.send_batch(pa.record_batch({"value": pa.array([], pa.binary())}))
+        assert len(producer.flush()) == 2
+    assert [(row["key"], row["value"]) for row in rows(log, "orders")] == [(None, b"a"), (None, b"b")]
+
+
+def test_large_batch_becomes_several_entries(log: Log) -> None:
+    """Send more rows than an entry takes; ids and rows stay in order."""
+    log.create_topic("orders")
+    sent = [b"%d" % i for i in range(70_000)]
+    with log.producer("orders") as producer:
+        producer.send_batch(pa.record_batch({"value": pa.array(sent, pa.binary())}))
+        ids = producer.flush()
+    assert len({i.position for i in ids}) > 1
+    assert list(ids[:1]) + list(ids[-1:]) == [min(ids), max(ids)]
+    assert values(log, "orders") == sent
+
+
+def test_full_batch_is_written_at_once(log: Log) -> None:
+    """Reach each limit of the batching without a flush."""
+    log.create_topic("by_number")
+    log.create_topic("by_size")
+    by_number = log.producer("by_number", batching=Batching(linger_s=1e6, max_messages=3))
+    by_size = log.producer("by_size", batching=Batching(linger_s=1e6, max_bytes=1000))
+    for producer, value in ((by_number, b"x"), (by_size, b"x" * 400)):
+        producer.send(value)
+        producer.send(value)
+        assert values(log, producer.topic) == []
+        producer.send(value)
+        assert values(log, producer.topic) == [value] * 3
+
+
+def test_message_is_written_after_its_linger_time(log: Log) -> None:
+    """Send and don't flush; then look until it has come, twice, since the thread must not stop after the first."""
+    log.create_topic("orders")
+    producer = log.producer("orders", batching=Batching(linger_s=0.001))
+    producer.send(b"a")
+    eventually(lambda: values(log, "orders") == [b"a"])
+    producer.send(b"b")
+    eventually(lambda: values(log, "orders") == [b"a", b"b"])
+    assert len(producer.flush()) == 2
+
+
+def test_sequence_ids_count_a_producers_messages(log: Log) -> None:
+    """Send over two partitions and flushes; each producer's numbers have no gap and start at 0."""
+    log.create_topic("orders", partitions=2)
+    for name in ("one", "two"):
+        producer = log.producer("orders", name=name)
+        for index in range(10):
+            producer.send(b"x", partition=index % 2)
+            if index % 4 == 0:
+                producer.flush()
+        producer.close()
+    found = rows(log, "orders", columns=["__producer_name", "__sequence_id"])
+    assert sorted((row["__producer_name"], row["__sequence_id"]) for row in found) == [
+        (name, index) for name in ("one", "two") for index in range(10)
+    ]
+
+
+def test_properties_and_event_time_come_back(log: Log) -> None:
+    """Send messages with none, one or both of them, in one batch."""
+    log.create_topic("orders")
+    noon = datetime(2026, 1, 31, 12, tzinfo=UTC)
+    with log.producer("orders", batching=BY_HAND) as producer:
+        producer.send(b"a")
+        producer.send(b"b", properties={"x": "1", "ü": ""})
+        producer.send(b"c", event_time=noon.astimezone(timezone(timedelta(hours=5))))
+        producer.send(b"d", event_time=int(noon.timestamp() * 1000), properties={})
+        producer.send(b"e")
+    found = rows(log, "orders", columns=["value", "__event_time", "__properties"])
+    assert [row["__event_time"] for row in found] == [None, None, noon, noon, None]
+    assert [row["__properties"] for row in found] == [None, [("x", "1"), ("ü", "")], None, [], None]
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        {"event_time": datetime(2026, 1, 31)},  # noqa: DTZ001 - that is what must be refused
+        {"event_time": "noon"},
+        {"event_time": True},
+        {"event_time": 2**60},
+        {"properties": {"a": 1}},
+        {"properties": ["a"]},
+        {"properties": {"a": "\ud800"}},
+        {"key": 5},
+        {"key": "\ud800"},
+        {"value": 5},
+        {"value": "\ud800"},
+        {"txn": 5},
+        {"txn": "seven"},
+        {"partition": "0"},
+    ],
+    ids=ascii,
+)
+def test_bad_message_is_refused_and_loses_no_other(log: Log, bad: dict[str, Any]) -> None:
+    """Send a message that can't be stored between two that can: it is refused at once, the others are stored."""
+    log.create_topic("orders", partitions=2)
+    producer = log.producer("orders", batching=BY_HAND)
+    producer.send(b"a", partition=0)
+    with pytest.raises((InvalidArgumentError, SchemaMismatchError, TopicNotFoundError)):
+        producer.send(**{"value": b"bad", **bad})
+    producer.send(b"b", partition=0)
+    assert len(producer.flush()) == 2
+    assert values(log, "orders", UNCOMMITTED) == [b"a", b"b"]
+
+
+def test_null_value_is_a_message(log: Log) -> None:
+    """Send a key without a value, as a tombstone is."""
+    log.create_topic("orders")
+    with log.producer("orders") as producer:
+        producer.send(None, key=b"alice")
+    assert [(row["key"], row["value"]) for row in rows(log, "orders")] == [(b"alice", None)]
+
+
+def test_message_of_100_megabytes_comes_back(log: Log) -> None:
+    """Send one message far above every batch limit between two small ones."""
+    log.create_topic("orders")
+    large = bytes(range(256)) * (100 * 1_000_000 // 256)
+    with log.producer("orders") as producer:
+        for value in (b"before", large, b"after"):
+            producer.send(value)
+        assert len(producer.flush()) == 3
+    before, middle, after = values(log, "orders")
+    assert (before, after) == (b"before", b"after")
+    assert middle == large
+
+
+def test_closed_producer_refuses_messages(log: Log) -> None:
+    """Close twice, then send, send a batch and flush."""
+    log.create_topic("orders")
+    producer = log.producer("orders", batching=BY_HAND)
+    producer.send(b"a")
+    producer.close()
+    producer.close()
+    for call in (lambda: producer.send(b"b"), producer.flush, lambda: producer.send_batch(_one_row())):
+        with pytest.raises(InvalidArgumentError, match="closed"):
+            call()
+    assert values(log, "orders") == [b"a"]
+
+
+def _one_row() -> pa.RecordBatch:
+    return pa.record_batch({"value": [b"x"]})
+
+
+def test_producer_flushes_when_its_block_ends(log: Log) -> None:
+    """Leave the block of a producer normally and by an exception; plain messages are stored both times."""
+    log.create_topic("orders")
+    with log.producer("orders", batching=BY_HAND) as producer:
+        producer.send(b"a")
+    with pytest.raises(InvalidArgumentError), log.producer("orders", batching=BY_HAND) as producer:
+        producer.send(b"b")
+        producer.send(b"c", event_time="noon")
+    assert values(log, "orders") == [b"a", b"b"]
+
+
+def test_closing_the_log_flushes_its_producers(site: Site) -> None:
+    """Close a log with two producers that hold messages."""
+    first = site.connect()
+    first.create_topic("orders")
+    for value in (b"a", b"b"):
+        first.producer("orders", batching=BY_HAND).send(value)
+    first.close()
+    assert sorted(values(site.connect(), "orders")) == [b"a", b"b"]
+
+
+def test_producers_in_threads_lose_nothing(log: Log) -> None:
+    """Share one producer among four threads that send and flush."""
+    log.create_topic("orders", partitions=2)
+    producer = log.producer("orders", batching=Batching(linger_s=0.001, max_messages=50))
+    acknowledged: list[Any] = []
+
+    def send(thread: int) -> None:
+        for index in range(100):
+            producer.send(b"%d-%d" % (thread, index), partition=thread % 2)
+            if index % 10 == 9:
+                acknowledged.extend(producer.flush())
+
+    threads = [threading.Thread(target=send, args=(i,)) for i in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    stored = by_partition(log, "orders")
+    for thread in range(4):
+        mine = [value for value in stored[thread % 2] if value.startswith(b"%d-" % thread)]
+        assert mine == [b"%d-%d" % (thread, index) for index in range(100)]
+    assert sorted(acknowledged) == sorted(by_id(log, "orders"))
+
+
+def test_two_producers_keep_each_its_order(log: Log) -> None:
+    """Write with two producers in turn into one partition."""
+    log.create_topic("orders")
+    producers = [log.producer("orders", name=name) for name in ("one", "two")]
+    for index in range(10):
+        send_each(producers[index % 2], [b"%d" % index])
+    assert values(log, "orders") == [b"%d" % i for i in range(10)]
+    found = rows(log, "orders", columns=["__producer_name"])
+    assert [row["__producer_name"] for row in found] == ["one", "two"] * 5
+
+
+def test_names_of_producers_are_given_or_made_up(log: Log) -> None:
+    """Open producers with a name, with a transactional id, and with neither."""
+    log.create_topic("orders")
+    assert log.producer("orders", name="mine").name == "mine"
+    assert log.producer("orders", transactional_id="tellers").name == "tellers"
+    made_up = {log.producer("orders").name for _ in range(3)}
+    assert len(made_up) == 3
+    with pytest.raises(InvalidArgumentError, match="empty"):
+        log.producer("orders", transactional_id="")

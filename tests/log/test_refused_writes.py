@@ -1,0 +1,126 @@
+"""Writes that storage or the service refuses: whoever sent is told, nothing is stored twice, nothing half."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from tests.log.reading import BY_HAND, UNCOMMITTED, by_id, by_partition, eventually, send_each, values
+from tests.log.site import Site
+from txn_source import Batching, Log, StorageWriteError, UnavailableError
+
+
+@contextmanager
+def unwritable(log: Log) -> Iterator[None]:
+    """Put a file where new segments would go."""
+    segments, aside = log.root / "segments", Path(f"{log.root}-aside")
+    segments.mkdir(exist_ok=True)
+    segments.rename(aside)
+    segments.touch()
+    yield
+    segments.unlink()
+    aside.rename(segments)
+
+
+def test_refused_write_is_reported_and_nothing_of_it_is_stored(log: Log) -> None:
+    """Flush while storage refuses, then go on: the error comes once, and what is sent afterwards is stored."""
+    log.create_topic("orders")
+    producer = log.producer("orders", batching=BY_HAND)
+    with unwritable(log):
+        producer.send(b"lost")
+        with pytest.raises(StorageWriteError, match=r"segments/.* can't be written: .*not registered"):
+            producer.flush()
+    assert producer.flush() == []
+    assert len(send_each(producer, [b"a"])) == 1
+    assert values(log, "orders", UNCOMMITTED) == [b"a"]
+
+
+def test_refused_write_in_the_background_is_reported_by_the_next_call(log: Log) -> None:
+    """Let the linger time pass while storage refuses; the next send fails and takes nothing."""
+    log.create_topic("orders")
+    producer = log.producer("orders", batching=Batching(linger_s=0.001))
+    with unwritable(log):
+        producer.send(b"lost")
+        with pytest.raises(StorageWriteError):
+            eventually(lambda: producer.send(b"lost too") is not None)
+    producer.flush()
+    assert values(log, "orders", UNCOMMITTED) == []
+
+
+@pytest.mark.parametrize("told", ["by the commit", "by flush", "by another send"])
+def test_transaction_that_lost_messages_can_not_be_committed(log: Log, told: str) -> None:
+    """Lose the second of two messages; whoever hears of it first, the commit is refused and abort is the way out."""
+    log.create_topic("orders")
+    producer = log.producer("orders", batching=Batching(linger_s=1e6, max_messages=2))
+    transaction = log.begin_transaction()
+    send_each(producer, [b"first"], txn=transaction)
+    with unwritable(log):
+        producer.send(b"second", txn=transaction, properties={"a": "needs a new segment"})
+        if told == "by flush":
+            with pytest.raises(StorageWriteError):
+                producer.flush()
+        elif told == "by another send":
+            producer.send(b"third", txn=transaction)  # fills the batch, which is written
+            with pytest.raises(StorageWriteError):
+                producer.send(b"plain")
+        else:
+            with pytest.raises(StorageWriteError):
+                transaction.commit()
+    for _ in range(2):
+        with pytest.raises(StorageWriteError):
+            transaction.commit()
+    assert values(log, "orders") == []
+    transaction.abort()
+    assert [t.state.value for t in log.transactions(state=None)] == ["aborted"]
+
+
+def test_failed_close_of_a_producer_keeps_no_other_from_being_flushed(site: Site) -> None:
+    """Close a log with three producers of which one has a topic no more."""
+    log = site.open()
+    for topic in ("a", "b", "c"):
+        log.create_topic(topic)
+    producers = {topic: log.producer(topic, batching=BY_HAND) for topic in ("a", "b", "c")}
+    for producer in producers.values():
+        producer.send(b"x")
+    site.connect().delete_topic("b")
+    with pytest.raises(Exception, match="deleted"):
+        log.close()
+    reader = site.connect()
+    assert values(reader, "a") == values(reader, "c") == [b"x"]
+
+
+def test_flush_is_repeated_until_the_service_is_back(remote_site: Site) -> None:
+    """Stop the server under a producer, flush in vain, start it again and flush: all is stored once, in order."""
+    log = remote_site.connect(timeout=1.0)
+    log.create_topic("orders", partitions=2)
+    producer = log.producer("orders", batching=BY_HAND)
+    transaction = log.begin_transaction()
+    before = send_each(producer, [b"0"], partition=0)
+    port = remote_site.server.port
+    remote_site.stop_server()
+    producer.send(b"1", partition=1)
+    for _ in range(2):
+        with pytest.raises(UnavailableError, match=f"127.0.0.1:{port}"):
+            producer.flush()
+    producer.send(b"2", partition=0)
+    producer.send(b"3", partition=1, txn=transaction)
+    with pytest.raises(UnavailableError):
+        transaction.commit()
+    remote_site.start_server(port)
+    eventually(lambda: _reaches(log))
+    transaction.commit()
+    ids = producer.flush()
+    stored = by_id(log, "orders")
+    assert [stored[i] for i in [*before, *ids]] == [b"0", b"1", b"2", b"3"]
+    assert by_partition(log, "orders") == {0: [b"0", b"2"], 1: [b"1", b"3"]}
+
+
+def _reaches(log: Log) -> bool:
+    try:
+        log.topics()
+    except UnavailableError:
+        return False
+    return True

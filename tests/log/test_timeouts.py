@@ -1,0 +1,174 @@
+"""Timeouts: whoever looks after a transaction's deadline sees it aborted, also when no thread runs in the background."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from tests.log.reading import BY_HAND, UNCOMMITTED, send_each, values
+from tests.log.site import ManualClock, Site
+from txn_source import Log, Position, Transaction, TransactionTimedOutError
+
+
+def left_open(log: Log, timeout: float = 10.0) -> Transaction:
+    """Create a topic and leave a transaction open between two plain messages."""
+    log.create_topic("orders")
+    producer = log.producer("orders", name="left")
+    transaction = log.begin_transaction(timeout=timeout)
+    send_each(producer, [b"before"])
+    send_each(producer, [b"inside"], txn=transaction)
+    send_each(producer, [b"behind"])
+    return transaction
+
+
+def test_bound_moves_at_the_deadline(clocked_log: Log, clock: ManualClock) -> None:
+    """Look a millisecond before the deadline and at it: bounds, listing, rows and the transaction itself agree."""
+    transaction = left_open(clocked_log)
+    clock.advance(9.999)
+    before = clocked_log.stats("orders").partitions[0]
+    assert before.last_stable.entry_id == 1
+    assert [t.id for t in clocked_log.transactions()] == [transaction.id]
+    clock.advance(0.001)
+    after = clocked_log.stats("orders").partitions[0]
+    assert after.last_stable == after.log_end == Position(before.log_end.ledger_id, before.log_end.entry_id + 1)
+    assert after.ongoing_transactions == ()
+    assert values(clocked_log, "orders") == [b"before", b"behind"]
+    assert values(clocked_log, "orders", UNCOMMITTED) == [b"before", b"inside", b"behind"]
+    found = clocked_log.transaction(transaction.id)
+    assert (found.state.value, found.end_reason) == ("aborted", "timeout")
+
+
+_LOOKS: dict[str, Callable[[Log], bool]] = {
+    "stats": lambda log: not log.stats("orders").ongoing_transactions,
+    "bound": lambda log: log.stats("orders").partitions[0].last_stable.entry_id == 4,
+    "scan": lambda log: values(log, "orders") == [b"before", b"behind"],
+    "open transactions": lambda log: log.transactions() == [],
+    "aborted transactions": lambda log: [t.end_reason for t in log.transactions("aborted")] == ["timeout"],
+    "one transaction": lambda log: log.transaction("(0,0)").state.value == "aborted",
+    "a producer's view": lambda log: _view_of_a_new_producer(log) == 4,
+}
+
+
+def _view_of_a_new_producer(log: Log) -> int:
+    from txn_source.model.topic_name import TopicName
+
+    _, view = log.metadata.open_producer(TopicName.parse("orders"), None, None)
+    return view.partitions[0].bounds.last_stable.entry_id
+
+
+@pytest.mark.parametrize("look", _LOOKS)
+def test_first_look_after_the_deadline_sees_the_abort(clocked_site: Site, clock: ManualClock, look: str) -> None:
+    """Let nobody look until the deadline has passed; then look once, from a new connection, in one of the ways."""
+    left_open(clocked_site.connect())
+    reader = clocked_site.connect()
+    clock.advance(10)
+    assert _LOOKS[look](reader)
+
+
+def test_commit_after_the_deadline_is_refused(clocked_log: Log, clock: ManualClock) -> None:
+    """Commit late, twice; aborting then is what has happened anyway."""
+    transaction = left_open(clocked_log)
+    clock.advance(10)
+    for _ in range(2):
+        with pytest.raises(TransactionTimedOutError, match=r"^\[TXNLOG_TXN_TIMED_OUT\] .*\(0,0\).* 10 s .*committed"):
+            transaction.commit()
+    transaction.abort()
+    assert values(clocked_log, "orders") == [b"before", b"behind"]
+
+
+def test_append_after_the_deadline_is_refused(clocked_log: Log, clock: ManualClock) -> None:
+    """Flush late, as the first one to call: nothing of it is stored, plain messages are, and the commit says why."""
+    transaction = left_open(clocked_log)
+    producer = clocked_log.producer("orders", batching=BY_HAND)
+    producer.send(b"late", txn=transaction)
+    producer.send(b"plain")
+    clock.advance(10)
+    with pytest.raises(TransactionTimedOutError, match="can't take more messages"):
+        producer.flush()
+    assert values(clocked_log, "orders", UNCOMMITTED) == [b"before", b"inside", b"behind", b"plain"]
+    with pytest.raises(TransactionTimedOutError):
+        transaction.commit()
+
+
+def test_commit_just_before_the_deadline_counts(clocked_log: Log, clock: ManualClock) -> None:
+    """Commit a millisecond before; the deadline then changes nothing."""
+    transaction = left_open(clocked_log)
+    clock.advance(9.999)
+    transaction.commit()
+    clock.advance(1000)
+    assert values(clocked_log, "orders") == [b"before", b"inside", b"behind"]
+    transaction.commit()
+
+
+def test_refused_write_still_aborts_what_is_overdue(clocked_site: Site, clock: ManualClock) -> None:
+    """Let the first call after the deadline be one that is refused itself."""
+    log = clocked_site.connect()
+    transaction = left_open(log)
+    clock.advance(10)
+    with pytest.raises(TransactionTimedOutError):
+        transaction.commit()
+    pages = log.metadata.list_entries(1, _everything())  # does not look at deadlines
+    assert sum(len(page.entries) for page in pages) == 3
+    [ledger] = log.metadata.list_ledgers(1, _everything()).to_pylist()
+    assert ledger["entries"] == 4  # the marker is there
+
+
+def _everything():
+    from txn_source.model.position import MAX_LEDGER_ID, PositionRange
+
+    return PositionRange(Position(0, 0), Position(MAX_LEDGER_ID, 0))
+
+
+def test_only_overdue_transactions_are_aborted(clocked_log: Log, clock: ManualClock) -> None:
+    """Begin three with different timeouts, and pass them one by one."""
+    clocked_log.create_topic("orders")
+    producer = clocked_log.producer("orders")
+    begun = {t: clocked_log.begin_transaction(timeout=t) for t in (30, 10, 20)}
+    for timeout, transaction in begun.items():
+        send_each(producer, [b"%d" % timeout], txn=transaction)
+    open_after = []
+    for _ in range(3):
+        clock.advance(10)
+        open_after.append([t.timeout for t in clocked_log.transactions()])
+    assert open_after == [[20, 30], [30], []]
+    assert values(clocked_log, "orders") == []
+
+
+def test_timed_out_empty_transaction_leaves_no_trace(clocked_log: Log, clock: ManualClock) -> None:
+    """Let a transaction that wrote nothing pass its deadline."""
+    clocked_log.create_topic("orders")
+    before = clocked_log.stats("orders")
+    transaction = clocked_log.begin_transaction(timeout=10)
+    clock.advance(10)
+    assert clocked_log.stats("orders") == before
+    assert clocked_log.transaction(transaction.id).end_reason == "timeout"
+
+
+def test_age_goes_by_the_services_clock(clocked_log: Log, clock: ManualClock) -> None:
+    """Look at an open transaction after a while."""
+    transaction = left_open(clocked_log, timeout=100)
+    clock.advance(42.5)
+    [ongoing] = clocked_log.stats("orders").ongoing_transactions
+    assert (ongoing.age, ongoing.timeout) == (42.5, 100)
+    assert clocked_log.transaction(transaction.id).age == 42.5
+
+
+def test_longest_timeout_is_accepted(clocked_log: Log, clock: ManualClock) -> None:
+    """Begin with the service's maximum, and with the shortest there is."""
+    longest, shortest = clocked_log.begin_transaction(900), clocked_log.begin_transaction(0.001)
+    clock.advance(0.001)
+    assert [t.id for t in clocked_log.transactions()] == [longest.id]
+    assert clocked_log.transaction(shortest.id).end_reason == "timeout"
+
+
+def test_server_aborts_overdue_transactions_by_itself(clock: ManualClock, tmp_path) -> None:
+    """Serve a log with an overdue transaction: its marker comes without anybody's call that looks at deadlines."""
+    from tests.log.reading import eventually
+
+    with Site("remote", tmp_path / "log", clock) as site:
+        log = site.connect()
+        left_open(log)
+        clock.advance(10)
+        ledgers = log.metadata.list_ledgers
+        eventually(lambda: ledgers(1, _everything())["entries"].to_pylist() == [4])

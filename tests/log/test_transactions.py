@@ -1,0 +1,317 @@
+"""Transactions: all of it or none, at once, over topics and partitions; and an end that stays."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+import pytest
+
+from tests.log.reading import BY_HAND, COMMITTED, UNCOMMITTED, by_partition, rows, send_each, values
+from tests.log.site import Site
+from txn_source import (
+    InvalidArgumentError,
+    Log,
+    TransactionEndedError,
+    TransactionNotFoundError,
+    TxnId,
+)
+
+
+def test_commit_shows_all_topics_and_partitions_at_once(log: Log) -> None:
+    """Write to two topics of two partitions, read before and after the commit, at both levels."""
+    topics = ["bills", "orders"]
+    for topic in topics:
+        log.create_topic(topic, partitions=2)
+    producers = [log.producer(topic, batching=BY_HAND) for topic in topics]
+    transaction = log.begin_transaction()
+    for producer in producers:
+        for partition in (0, 1):
+            producer.send(b"x", partition=partition, txn=transaction)
+        producer.flush()
+    assert values(log, topics, COMMITTED) == []
+    assert values(log, topics, UNCOMMITTED) == [b"x"] * 4
+    transaction.commit()
+    assert values(log, topics, COMMITTED) == [b"x"] * 4
+    assert values(log, topics, UNCOMMITTED) == [b"x"] * 4
+
+
+def test_reader_never_sees_half_of_a_transaction(site: Site) -> None:
+    """Move money between two partitions while readers add it up: every sum they see is zero."""
+    writer_log = site.connect()
+    writer_log.create_topic("money", partitions=2)
+    done = threading.Event()
+    sums: list[list[int]] = []
+
+    def read() -> None:
+        with site.open() as log:
+            while not done.is_set():
+                sums.append([int(value) for value in values(log, "money")])
+
+    readers = [threading.Thread(target=read) for _ in range(2)]
+    for reader in readers:
+        reader.start()
+    try:
+        producer = writer_log.producer("money", batching=BY_HAND)
+        for amount in range(1, 61):
+            with writer_log.begin_transaction() as transaction:
+                producer.send(b"%d" % amount, partition=0, txn=transaction)
+                producer.send(b"%d" % -amount, partition=1, txn=transaction)
+    finally:
+        done.set()
+        for reader in readers:
+            reader.join()
+    assert len(values(writer_log, "money")) == 120
+    assert len(sums) > 1
+    assert [seen for seen in sums if sum(seen)] == []
+
+
+def test_aborted_messages_are_seen_by_read_uncommitted_alone(log: Log) -> None:
+    """Abort between plain messages and read before and after."""
+    log.create_topic("orders", partitions=2)
+    producer = log.producer("orders")
+    transaction = log.begin_transaction()
+    for partition in (0, 1):
+        send_each(producer, [b"before"], partition=partition)
+        send_each(producer, [b"inside"], partition=partition, txn=transaction)
+        send_each(producer, [b"behind"], partition=partition)
+    everything = {0: [b"before", b"inside", b"behind"], 1: [b"before", b"inside", b"behind"]}
+    assert by_partition(log, "orders", UNCOMMITTED) == everything
+    assert by_partition(log, "orders", COMMITTED) == {0: [b"before"], 1: [b"before"]}
+    transaction.abort()
+    assert by_partition(log, "orders", UNCOMMITTED) == everything
+    assert by_partition(log, "orders", COMMITTED) == {0: [b"before", b"behind"], 1: [b"before", b"behind"]}
+
+
+def test_block_commits_at_its_end(log: Log) -> None:
+    """Leave the block with messages still held by producers of two topics."""
+    log.create_topic("orders")
+    log.create_topic("bills")
+    orders, bills = log.producer("orders", batching=BY_HAND), log.producer("bills", batching=BY_HAND)
+    with log.begin_transaction() as transaction:
+        orders.send(b"a", txn=transaction)
+        bills.send(b"b", txn=transaction)
+    assert values(log, "orders") == [b"a"]
+    assert values(log, "bills") == [b"b"]
+
+
+def test_block_aborts_when_it_raises(log: Log) -> None:
+    """Raise inside the block, with one message written and one still held; the error comes out as it is."""
+    log.create_topic("orders")
+    producer = log.producer("orders", batching=BY_HAND)
+    transaction = log.begin_transaction()
+    with pytest.raises(InvalidArgumentError, match="noon"), transaction:
+        send_each(producer, [b"written"], txn=transaction)
+        producer.send(b"held", txn=transaction)
+        producer.send(b"bad", txn=transaction, event_time="noon")
+    assert log.transaction(transaction.id).state.value == "aborted"
+    assert values(log, "orders") == []
+    assert producer.flush() == []
+    assert values(log, "orders", UNCOMMITTED) == [b"written"]
+
+
+@pytest.mark.parametrize("end", ["commit", "abort"])
+def test_block_may_be_ended_inside(log: Log, end: str) -> None:
+    """End the transaction in its block; leaving the block changes nothing."""
+    log.create_topic("orders")
+    producer = log.producer("orders")
+    with log.begin_transaction() as transaction:
+        producer.send(b"x", txn=transaction)
+        getattr(transaction, end)()
+    assert values(log, "orders") == ([b"x"] if end == "commit" else [])
+
+
+def test_abort_forgets_what_was_not_written(log: Log) -> None:
+    """Abort with messages still held, of this transaction, of another and plain: only its own are dropped."""
+    log.create_topic("orders")
+    producer = log.producer("orders", batching=BY_HAND)
+    dropped, kept = log.begin_transaction(), log.begin_transaction()
+    for value, txn in ((b"dropped", dropped), (b"kept", kept), (b"plain", None)):
+        producer.send(value, txn=txn)
+    dropped.abort()
+    kept.commit()
+    assert sorted(values(log, "orders", UNCOMMITTED)) == [b"kept", b"plain"]
+
+
+@pytest.mark.parametrize("end", ["commit", "abort"])
+def test_repeated_end_is_harmless(site: Site, end: str) -> None:
+    """End twice by the same handle and once as somebody who only knows the id: nothing changes."""
+    log = site.connect()
+    log.create_topic("orders")
+    transaction = log.begin_transaction()
+    send_each(log.producer("orders"), [b"x"], txn=transaction)
+    getattr(transaction, end)()
+    before = log.stats("orders"), log.transaction(transaction.id).state
+    getattr(transaction, end)()
+    site.connect().metadata.end_transaction(transaction.id, commit=end == "commit")
+    assert (log.stats("orders"), log.transaction(transaction.id).state) == before
+
+
+def test_opposite_end_says_what_happened(log: Log) -> None:
+    """Abort what is committed, and commit what is aborted: by its owner, and by an operator."""
+    committed, aborted, forced = (log.begin_transaction() for _ in range(3))
+    committed.commit()
+    aborted.abort()
+    log.abort_transaction(forced.id)
+    with pytest.raises(TransactionEndedError, match=r"^\[TXNLOG_TXN_ENDED\] .*\(0,0\) is committed and can't be aborted"):
+        committed.abort()
+    with pytest.raises(TransactionEndedError, match=r"is committed and can't be aborted"):
+        log.abort_transaction(str(committed.id))
+    with pytest.raises(TransactionEndedError, match=r"was aborted and can't be committed"):
+        aborted.commit()
+    with pytest.raises(TransactionEndedError, match=r"was aborted by an operator and can't be committed"):
+        forced.commit()
+    assert [t.state.value for t in log.transactions(state=None)] == ["aborted", "aborted", "committed"]
+
+
+@pytest.mark.parametrize("end", ["commit", "abort"])
+def test_append_after_the_end_is_refused_at_once_by_its_handle(log: Log, end: str) -> None:
+    """Send under the handle of an ended transaction."""
+    log.create_topic("orders")
+    producer = log.producer("orders", batching=BY_HAND)
+    transaction = log.begin_transaction()
+    getattr(transaction, end)()
+    with pytest.raises(TransactionEndedError, match=f"is {end.rstrip('t')}"):
+        producer.send(b"x", txn=transaction)
+    assert producer.flush() == []
+
+
+@pytest.mark.parametrize("end", ["commit", "abort"])
+def test_append_after_the_end_is_refused_by_the_service(site: Site, end: str) -> None:
+    """Send under the id of a transaction that somebody else has ended, as a value and as text."""
+    log = site.connect()
+    log.create_topic("orders")
+    transaction = log.begin_transaction()
+    send_each(log.producer("orders"), [b"in time"], txn=transaction)
+    producer = site.connect().producer("orders", batching=BY_HAND)
+    producer.send(b"held", txn=transaction.id)
+    getattr(transaction, end)()
+    for txn in (transaction.id, str(transaction.id)):
+        producer.send(b"late", txn=txn)
+        producer.send(b"plain")
+        with pytest.raises(TransactionEndedError, match="can't take more messages"):
+            producer.flush()
+    assert sorted(values(log, "orders", UNCOMMITTED)) == [b"in time", b"plain", b"plain"]
+    send_each(producer, [b"later"])  # no marker and no trace of the refused ones: it is at the next position
+    [ledger] = log.stats("orders").ledgers
+    assert ledger.entries == 5
+
+
+def test_forced_abort_refuses_the_owners_next_call(site: Site) -> None:
+    """Abort by force from another connection, by id and by text, while the owner holds messages."""
+    log, operator = site.connect(), site.connect()
+    log.create_topic("orders")
+    producer = log.producer("orders", batching=BY_HAND)
+    for spell in (TxnId, str):
+        transaction = log.begin_transaction()
+        send_each(producer, [b"x"], txn=transaction)
+        found = operator.transactions()[0].id
+        assert found == transaction.id
+        operator.abort_transaction(found if spell is TxnId else str(found))
+        assert operator.transaction(found).end_reason == "forced"
+        producer.send(b"more", txn=transaction)
+        with pytest.raises(TransactionEndedError, match="by an operator"):
+            transaction.commit()
+        transaction.abort()
+        assert log.transactions() == []
+    assert values(log, "orders") == []
+    assert producer.flush() == []
+
+
+@pytest.mark.parametrize("end", ["commit", "abort", "force"])
+def test_empty_transaction_leaves_no_marker(log: Log, end: str) -> None:
+    """End transactions that wrote nothing, or only to another topic: the log's end stays where it was."""
+    log.create_topic("orders")
+    log.create_topic("bills")
+    send_each(log.producer("orders"), [b"x"])
+    before = log.stats("orders")
+    for empty in (True, False):
+        transaction = log.begin_transaction()
+        if not empty:
+            send_each(log.producer("bills"), [b"x"], txn=transaction)
+        log.abort_transaction(transaction.id) if end == "force" else getattr(transaction, end)()
+    assert log.stats("orders") == before
+    assert log.stats("bills").partitions[0].log_end.entry_id == 2
+
+
+def test_marker_is_written_only_where_the_transaction_wrote(log: Log) -> None:
+    """Write to two of three partitions and commit."""
+    log.create_topic("orders", partitions=3)
+    producer = log.producer("orders")
+    with log.begin_transaction() as transaction:
+        for partition in (0, 2):
+            send_each(producer, [b"a", b"b"], txn=transaction, partition=partition)
+    assert [p.log_end.entry_id for p in log.stats("orders").partitions] == [3, 0, 3]
+    markers = {p.partition: p.marker_position for p in log.transaction(transaction.id).partitions}
+    assert {p: marker.entry_id for p, marker in markers.items()} == {0: 2, 2: 2}
+
+
+def test_first_transaction_has_the_id_zero(log: Log) -> None:
+    """Use the transaction (0,0) for everything an id is used for."""
+    log.create_topic("orders")
+    transaction = log.begin_transaction()
+    assert transaction.id == TxnId(0, 0)
+    send_each(log.producer("orders"), [b"x"], txn=TxnId(0, 0))
+    assert values(log, "orders") == []
+    [row] = rows(log, "orders", UNCOMMITTED, ["__txn_id", "__txn_status"])
+    assert row == {"__txn_id": "(0,0)", "__txn_status": "open"}
+    log.abort_transaction("(0,0)")
+    assert values(log, "orders") == []
+
+
+@pytest.mark.parametrize("unknown", ["(0,5)", "(1,0)", "(18446744073709551615,18446744073709551615)"])
+def test_unknown_transaction_is_not_found(log: Log, unknown: str) -> None:
+    """Name a transaction that never was in each call that takes one; nothing is stored."""
+    log.create_topic("orders")
+    log.begin_transaction()
+    producer = log.producer("orders", batching=BY_HAND)
+    producer.send(b"x", txn=unknown)
+    for call in (producer.flush, lambda: log.transaction(unknown), lambda: log.abort_transaction(unknown)):
+        with pytest.raises(TransactionNotFoundError, match=r"^\[TXNLOG_TXN_NOT_FOUND\] "):
+            call()
+    assert values(log, "orders", UNCOMMITTED) == []
+
+
+@pytest.mark.parametrize("text", ["", "7", "(0,-1)", "(0,18446744073709551616)", None, 0])
+def test_bad_transaction_id_is_refused(log: Log, text: Any) -> None:
+    """Give what isn't an id to the calls that take one."""
+    log.begin_transaction()
+    for call in (log.transaction, log.abort_transaction):
+        with pytest.raises(InvalidArgumentError):
+            call(text)
+
+
+@pytest.mark.parametrize("timeout", [0, -1, float("nan"), float("inf"), 901, 1e12, "60", None])
+def test_bad_timeout_is_refused(log: Log, timeout: Any) -> None:
+    """Begin with a timeout that can't be, or above the service's maximum; no transaction is there."""
+    with pytest.raises(InvalidArgumentError, match="timeout"):
+        log.begin_transaction(timeout=timeout)
+    assert log.transactions(state=None) == []
+
+
+def test_transaction_of_several_producers_ends_for_all(site: Site) -> None:
+    """Write from two connections, the second knowing the id only, and commit at the first."""
+    log, other = site.connect(), site.connect()
+    log.create_topic("orders")
+    transaction = log.begin_transaction()
+    send_each(log.producer("orders", name="one"), [b"a"], txn=transaction)
+    send_each(other.producer("orders", name="two"), [b"b"], txn=transaction.id)
+    assert log.transaction(transaction.id).producers == ("one", "two")
+    assert values(other, "orders") == []
+    transaction.commit()
+    assert values(other, "orders") == [b"a", b"b"]
+
+
+def test_undecided_transactions_hide_what_lies_behind_the_first(log: Log) -> None:
+    """End three overlapping transactions in another order than they began."""
+    log.create_topic("orders")
+    producer = log.producer("orders")
+    first, second, third = (log.begin_transaction() for _ in range(3))
+    for value, txn in ((b"1", first), (b"2", second), (b"3", third), (b"plain", None), (b"1b", first)):
+        send_each(producer, [value], txn=txn)
+    second.commit()
+    assert values(log, "orders") == []
+    first.abort()
+    assert values(log, "orders") == [b"2"]
+    third.commit()
+    assert values(log, "orders") == [b"2", b"3", b"plain"]

@@ -1,0 +1,38 @@
+"""Isolation levels: their texts, and the fetch isolation of each."""
+
+from __future__ import annotations
+
+import pytest
+
+from txn_source.model.errors import InvalidArgumentError
+from txn_source.model.isolation import FetchIsolation, IsolationLevel
+
+
+@pytest.mark.parametrize("level", IsolationLevel)
+@pytest.mark.parametrize("spelling", [str.lower, str.upper, str.title, lambda text: f" {text} "])
+@pytest.mark.parametrize("separator", "-_")
+def test_case_and_separator_do_not_matter(level: IsolationLevel, spelling: object, separator: str) -> None:
+    """Parse each level in many spellings."""
+    text = spelling(str(level).replace("_", separator))  # type: ignore[operator]
+    assert IsolationLevel.parse(text) is level
+    assert IsolationLevel.parse(level) is level
+
+
+BAD = ["", "committed", "read committed", "readcommitted", "serializable", "read_committed,read_uncommitted", None, 1]
+
+
+@pytest.mark.parametrize("value", BAD, ids=repr)
+def test_anything_else_is_refused_with_the_two_levels(value: object) -> None:
+    """Parse what is no level: the error shows the value and lists both levels."""
+    with pytest.raises(InvalidArgumentError) as caught:
+        IsolationLevel.parse(value)  # type: ignore[arg-type]
+    expected = f"[TXNLOG_INVALID_ARGUMENT] {value!r} is not an isolation level. Use read_committed or read_uncommitted."
+    assert str(caught.value) == expected
+
+
+def test_each_level_has_its_fetch_isolation() -> None:
+    """Compare with the table of semantics.md; no reader's level reads up to the log's end."""
+    assert {level: level.fetch_isolation for level in IsolationLevel} == {
+        IsolationLevel.READ_COMMITTED: FetchIsolation.TXN_COMMITTED,
+        IsolationLevel.READ_UNCOMMITTED: FetchIsolation.HIGH_WATERMARK,
+    }

@@ -1,0 +1,68 @@
+"""Transactions: their ids, and what makes one unstable on a partition."""
+
+from __future__ import annotations
+
+import hypothesis.strategies as st
+import pytest
+from hypothesis import given
+
+from txn_source.model.errors import InvalidArgumentError
+from txn_source.model.position import Position
+from txn_source.model.transaction import TransactionOnPartition, TransactionState, TxnId
+
+BITS = st.integers(0, (1 << 64) - 1)
+
+
+@given(BITS, BITS)
+def test_id_survives_text(most: int, least: int) -> None:
+    """Write any id as text and read it back."""
+    txn = TxnId(most, least)
+    assert TxnId.parse(str(txn)) == txn
+
+
+@pytest.mark.parametrize("text", ["(0,7)", " (0,7) ", "(0, 7)", "0:7", "0,7"])
+def test_id_is_read_in_the_forms_that_people_write(text: str) -> None:
+    """Parse the log's own form and Pulsar's."""
+    assert TxnId.parse(text) == TxnId(0, 7)
+
+
+def test_id_zero_is_a_valid_id() -> None:
+    """Parse and write (0,0); the value itself is taken as it is."""
+    assert str(TxnId.parse("(0,0)")) == "(0,0)"
+    assert TxnId.parse(TxnId(0, 0)) == TxnId(0, 0)
+
+
+@pytest.mark.parametrize("value", ["", "7", "(0,)", "(a,b)", "(-1,0)", "(0,1,2)", "(0,٧)", "0" * 5000 + ",1", 7, None])
+def test_text_that_is_no_id_is_refused(value: object) -> None:
+    """Parse malformed ids: the error shows the value and how to write one."""
+    with pytest.raises(InvalidArgumentError) as caught:
+        TxnId.parse(value)  # type: ignore[arg-type]
+    expected = f'[TXNLOG_INVALID_ARGUMENT] {value!r} is not a transaction id. Write it as "(0,7)".'
+    assert str(caught.value) == expected
+
+
+@pytest.mark.parametrize("halves", [(-1, 0), (0, -1), (1 << 64, 0), (0, 1 << 64)])
+def test_id_cannot_be_made_out_of_bounds(halves: tuple[int, int]) -> None:
+    """Construct ids whose halves don't fit 64 bits."""
+    with pytest.raises(InvalidArgumentError, match="Both halves are unsigned 64-bit integers"):
+        TxnId(*halves)
+
+
+def test_ongoing_transaction_is_unstable_whatever_is_replicated() -> None:
+    """Look at a transaction without marker from high watermarks before and behind its first entry."""
+    trace = TransactionOnPartition(TxnId(0, 0), Position(1, 5))
+    assert all(trace.unstable(Position(*at)) for at in ((0, 0), (1, 5), (1, 6), (9, 0)))
+
+
+@pytest.mark.parametrize("aborted", [False, True])
+def test_ended_transaction_is_stable_once_its_marker_is_below_the_high_watermark(aborted: bool) -> None:
+    """Raise the high watermark over a marker at 7: at 7, an exclusive bound, it is unreplicated still."""
+    trace = TransactionOnPartition(TxnId(0, 0), Position(1, 5), Position(1, 7), aborted)
+    unstable = [entry for entry in (5, 6, 7, 8, 9) if trace.unstable(Position(1, entry))]
+    assert unstable == [5, 6, 7]
+    assert not trace.unstable(Position(2, 0))
+
+
+def test_states_are_shown_by_name() -> None:
+    """Write the states as the columns and the command line show them."""
+    assert [str(state) for state in TransactionState] == ["open", "committed", "aborted"]

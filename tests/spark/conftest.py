@@ -1,0 +1,145 @@
+"""One Spark session for all tests of the connector, and a fresh log for each of them."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, Protocol
+
+import pyarrow as pa
+import pytest
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.datasource import CaseInsensitiveDict, InputPartition
+from pyspark.sql.types import StructType
+
+import txn_source
+from txn_source.client.target import Target
+from txn_source.metadata.server import Server
+from txn_source.spark.connection import open_log
+from txn_source.spark.source import TxnLogDataSource
+
+MESSAGE_LINES_MAX = 8
+"""Spark's own first and last line, two frames at most (with their marks), and the error itself."""
+
+
+class Read(Protocol):
+    """Reads the test's log with options."""
+
+    def __call__(self, *, schema: str | StructType | None = None, **options: Any) -> DataFrame: ...
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    """A session with two cores; its time zone is not UTC, so that times mixed up show."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYSPARK_PYTHON", sys.executable)
+        session = (
+            SparkSession.builder.master("local[2]")
+            .appName("txnlog tests")
+            .config("spark.driver.host", "127.0.0.1")
+            .config("spark.driver.bindAddress", "127.0.0.1")
+            .config("spark.driver.memory", "2g")
+            .config("spark.ui.enabled", "false")
+            .config("spark.ui.showConsoleProgress", "false")
+            .config("spark.sql.shuffle.partitions", "2")
+            .config("spark.sql.session.timeZone", "Asia/Kolkata")
+            .config("spark.sql.warehouse.dir", str(tmp_path_factory.mktemp("warehouse")))
+            .getOrCreate()
+        )
+        session.sparkContext.setLogLevel("OFF")
+        yield session
+        session.stop()
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    """Where the test's log lies."""
+    return tmp_path / "log"
+
+
+@pytest.fixture
+def log(root: Path) -> Iterator[txn_source.Log]:
+    """An empty log, open in the driver's process all the while."""
+    with txn_source.connect(root) as log:
+        yield log
+
+
+@pytest.fixture
+def server(root: Path, log: txn_source.Log) -> Iterator[Server]:
+    """A metadata service over the test's log, on a free port of the loopback interface."""
+    with Server(Target.of(root, None).service(), "127.0.0.1", 0) as server:
+        yield server
+
+
+@pytest.fixture
+def read(spark: SparkSession, root: Path) -> Read:
+    """A function that returns the DataFrame of a batch query, over the log's path unless an endpoint is given."""
+
+    def read(*, schema: str | StructType | None = None, **options: Any) -> DataFrame:
+        if "path" not in options and "endpoint" not in options:
+            options["path"] = str(root)
+        reader = spark.read.format("txnlog").options(**options)
+        return (reader if schema is None else reader.schema(schema)).load()
+
+    return read
+
+
+@pytest.fixture
+def plan(root: Path) -> Iterator[Callable[..., list[InputPartition]]]:
+    """A function that plans a query as Spark has it done, in this process: cheap enough for every wrong value."""
+
+    def plan(*, schema: StructType | None = None, **options: str) -> list[InputPartition]:
+        if "path" not in options and "endpoint" not in options:
+            options["path"] = str(root)
+        source = TxnLogDataSource(CaseInsensitiveDict(options))
+        return list(source.reader(schema or source.schema()).partitions())
+
+    yield plan
+    if root.exists():
+        open_log(Target.of(root, None)).close()
+
+
+@pytest.fixture
+def values() -> Callable[[DataFrame], list[str]]:
+    """A function that returns the messages of a raw topic as text, sorted."""
+
+    def values(frame: DataFrame) -> list[str]:
+        return sorted(row.value.decode() for row in frame.select("value").collect())
+
+    return values
+
+
+@pytest.fixture
+def ordered() -> Callable[[DataFrame | pa.RecordBatchReader], list[dict[str, Any]]]:
+    """A function that returns rows, read with Spark or by ``scan``, in the order of topic, partition and position."""
+    key = ("__topic", "__partition", "__ledger_id", "__entry_id", "__batch_index")
+
+    def ordered(source: DataFrame | pa.RecordBatchReader) -> list[dict[str, Any]]:
+        table = source.toArrow() if isinstance(source, DataFrame) else source.read_all()
+        return sorted(table.to_pylist(), key=lambda row: [row[name] for name in key if name in row])
+
+    return ordered
+
+
+@pytest.fixture
+def refusal() -> Callable[[str, Callable[[], Any]], str]:
+    """A function that makes a query which must be refused, and returns the one line that says so.
+
+    What Spark shows must be short: the error with its code, and no more than two lines of where it came from.
+    """
+
+    def refusal(code: str, query: Callable[[], Any]) -> str:
+        with pytest.raises(PySparkException) as caught:
+            query()
+        shown = str(caught.value)
+        lines = [line for line in shown.splitlines() if line.strip()]
+        told = [line for line in lines if "[TXNLOG_" in line]
+        assert len(told) == 1, shown
+        assert f"[TXNLOG_{code}] " in told[0], shown
+        assert len(lines) <= MESSAGE_LINES_MAX, shown
+        assert shown.count('File "') <= 2, shown
+        return told[0][told[0].index("[TXNLOG_") :]
+
+    return refusal

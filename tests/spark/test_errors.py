@@ -1,0 +1,144 @@
+"""What a user of Spark sees when something is wrong with the log itself: one line, with code, operands and remedy."""
+
+from __future__ import annotations
+
+import re
+import socket
+from pathlib import Path
+
+import pytest
+from pyspark.errors import PySparkException
+
+import txn_source
+from txn_source.client.target import Target
+from txn_source.metadata.server import Server
+
+
+@pytest.fixture
+def segment(log: txn_source.Log, root: Path) -> Path:
+    """The segment of a topic ``orders`` with entries ``xxxx0``, ``xxxx1`` (aborted) and ``xxxx2``."""
+    log.create_topic("orders")
+    with log.producer("orders") as producer:
+        for number in range(3):
+            transaction = log.begin_transaction()
+            producer.send(f"xxxx{number}", txn=transaction)
+            producer.flush()
+            (transaction.abort if number == 1 else transaction.commit)()
+    [path] = root.rglob("*.arrow")
+    return path
+
+
+def damage(segment: Path, message: bytes) -> None:
+    """Change one byte of a message where it is stored."""
+    stored = segment.read_bytes()
+    assert stored.count(message) == 1
+    segment.write_bytes(stored.replace(message, b"?" + message[1:]))
+
+
+def test_unknown_topic_is_named(log, read, refusal) -> None:
+    """Load a topic that isn't there."""
+    told = refusal("TOPIC_NOT_FOUND", lambda: read(topic="orders"))
+    assert told == (
+        "[TXNLOG_TOPIC_NOT_FOUND] There is no topic 'orders' in this log. "
+        "Check the name against `txnlog topics list`, or create it first."
+    )
+
+
+@pytest.mark.parametrize("kind", ["missing", "empty", "foreign", "file"])
+def test_wrong_path_is_named_and_nothing_is_made_there(tmp_path: Path, read, refusal, kind) -> None:
+    """Load from a folder that isn't there, is empty or has something else in it, and from a file."""
+    place = tmp_path / "elsewhere"
+    if kind in ("empty", "foreign"):
+        place.mkdir()
+    if kind == "foreign":
+        (place / "part-0.parquet").write_bytes(b"PAR1")
+    if kind == "file":
+        place.write_text("no log")
+    before = sorted(tmp_path.rglob("*"))
+    told = refusal("LOG_NOT_FOUND", lambda: read(topic="orders", path=str(place)))
+    assert str(place) in told
+    assert "Check the path" in told
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_newer_root_is_refused(log, root: Path, read, refusal) -> None:
+    """Load a root that a release from the future has upgraded, also if Spark's workers had it open before."""
+    log.create_topic("orders")
+    assert read(topic="orders").count() == 0
+    marker = root / "txnlog.json"
+    marker.write_text('{"format_version": 7}')
+    told = refusal("LOG_VERSION", lambda: read(topic="orders"))
+    assert str(root) in told
+    assert "version 7" in told
+    assert "Upgrade" in told
+
+
+def test_service_that_is_down_is_named_by_its_address(read, refusal) -> None:
+    """Load over a loopback port on which nobody listens."""
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
+        told = refusal("UNAVAILABLE", lambda: read(topic="orders", endpoint=address))
+    assert address in told
+    assert "txnlog serve" in told
+
+
+def test_service_that_stops_after_planning_is_named_by_its_address(segment, root: Path, read, refusal) -> None:
+    """Plan over a service, stop it, and read: the task's error is as short as the planner's."""
+    with Server(Target.of(root, None).service(), "127.0.0.1", 0) as server:
+        frame = read(topic="orders", endpoint=server.address)
+        assert frame.rdd.getNumPartitions() == 1
+    assert server.address in refusal("UNAVAILABLE", frame.collect)
+
+
+def test_damaged_entry_is_named_with_both_checksums(segment: Path, read, refusal) -> None:
+    """Flip a byte of the last entry: file, entry, what was found and what was written."""
+    damage(segment, b"xxxx2")
+    told = refusal("SEGMENT_UNREADABLE", read(topic="orders").collect)
+    assert str(segment) in told
+    assert "entry 1:4 " in told, "each transaction took an entry and a marker"
+    assert len(re.findall(r"\b[0-9a-f]{8}\b", told.replace(str(segment), ""))) == 2, told
+
+
+def test_damage_is_found_only_where_a_reader_looks(segment: Path, read, values, refusal) -> None:
+    """Damage an aborted entry: read_committed never reads its bytes, read_uncommitted does."""
+    damage(segment, b"xxxx1")
+    assert values(read(topic="orders")) == ["xxxx0", "xxxx2"]
+    assert read(schema="__entry_id bigint", topic="orders", isolationLevel="read_uncommitted").count() == 3
+    told = refusal("SEGMENT_UNREADABLE", read(topic="orders", isolationLevel="read_uncommitted").collect)
+    assert "entry 1:2 " in told
+
+
+@pytest.mark.parametrize("left", [0.9, 0.1, 0.0, None], ids=["its end", "its entries", "all", "the file itself"])
+def test_truncated_segment_is_named(segment: Path, read, refusal, left) -> None:
+    """Cut a segment off at its end, in its header, wholly, and delete it."""
+    frame = read(topic="orders")
+    stored = segment.read_bytes()
+    if left is None:
+        segment.unlink()
+    else:
+        segment.write_bytes(stored[: int(len(stored) * left)])
+    told = refusal("SEGMENT_UNREADABLE", frame.collect)
+    assert str(segment) in told
+    assert "backup" in told
+    segment.write_bytes(stored)
+    assert frame.count() == 2, "nothing was changed by the failed read"
+
+
+@pytest.mark.parametrize("columns", [None, "value binary", "__entry_id bigint"], ids=["all", "stored", "made"])
+def test_topic_deleted_after_planning_is_an_error(segment, log, read, columns) -> None:
+    """Plan, delete the topic, and read: never fewer rows as if that were all."""
+    frame = read(schema=columns, topic="orders")
+    assert frame.count() == 2
+    log.delete_topic("orders")
+    with pytest.raises(PySparkException, match=r"\[TXNLOG_(DATA_LOSS|TOPIC_NOT_FOUND)\] .*orders"):
+        frame.collect()
+
+
+def test_log_deleted_after_planning_is_an_error(segment, log, root: Path, read, refusal) -> None:
+    """Plan, take the whole root away, and read."""
+    frame = read(topic="orders")
+    assert frame.count() == 2
+    root.rename(root.with_name("moved"))
+    assert str(root) in refusal("LOG_NOT_FOUND", frame.collect)
+    root.with_name("moved").rename(root)

@@ -1,0 +1,255 @@
+"""Every option of a batch query but offsets and columns: what it does, and how a wrong value is refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from pyspark.sql.datasource import CaseInsensitiveDict
+
+import txn_source
+from txn_source.metadata.server import Server
+from txn_source.spark.source import TxnLogDataSource
+
+MEGABYTE = 1 << 20
+
+
+@pytest.fixture
+def orders(log: txn_source.Log) -> txn_source.Log:
+    """A log with two topics: ``orders`` has a committed, an aborted, a plain, an open and a last plain message."""
+    log.create_topic("orders")
+    log.create_topic("refunds")
+    with log.producer("refunds") as producer:
+        producer.send("refunded")
+    with log.producer("orders") as producer:
+        with log.begin_transaction() as committed:
+            producer.send("committed", txn=committed)
+        aborted = log.begin_transaction()
+        producer.send("aborted", txn=aborted)
+        producer.flush()
+        aborted.abort()
+        producer.send("plain")
+        producer.flush()
+        producer.send("open", txn=log.begin_transaction())
+        producer.flush()
+        producer.send("waiting")
+    return log
+
+
+WRONG = {
+    "neither path nor endpoint": ({"path": None}, ("'path'", "'endpoint'", "neither")),
+    "an empty path": ({"path": ""}, ("path", "empty")),
+    "a remote path": ({"path": "s3://bucket/log"}, ("s3://bucket/log", "local")),
+    "several paths": ({"path": None, "paths": '["/a", "/b"]'}, ("'paths'", "'path'")),
+    "endpoint without port": ({"path": None, "endpoint": "localhost"}, ("localhost", "host:port")),
+    "no topic": ({"topic": None}, ("'topic'", "'topics'", "'topicsPattern'", "none")),
+    "topic and topics": ({"topics": "orders"}, ("'topic' and 'topics'",)),
+    "topic and pattern": ({"topicsPattern": "o.*"}, ("'topic' and 'topicsPattern'",)),
+    "an empty topic": ({"topic": ""}, ("'topic'", "empty")),
+    "an empty list of topics": ({"topic": None, "topics": " , "}, ("'topics'", "empty")),
+    "a malformed topic": ({"topic": "a/b"}, ("'a/b'", "topic name")),
+    "a topic twice": ({"topic": None, "topics": "orders,refunds,orders"}, ("'orders'", "twice")),
+    "a bad pattern": ({"topic": None, "topicsPattern": "orders("}, ("'orders('", "regular expression")),
+    "isolationLevel": ({"isolationLevel": "serializable"}, ("'serializable'", "read_committed or read_uncommitted")),
+    "dataReadPriority": ({"dataReadPriority": "fast"}, ("'fast'", "tiered-first", "bookkeeper-first")),
+    "consistentCut": ({"consistentCut": "maybe"}, ("'maybe'", "true", "false")),
+    "failOnDataLoss": ({"failOnDataLoss": "0"}, ("'0'", "true", "false")),
+    "minPartitions of 0": ({"minPartitions": "0"}, ("'0'", "above 0")),
+    "minPartitions below 0": ({"minPartitions": "-2"}, ("'-2'",)),
+    "minPartitions in words": ({"minPartitions": "many"}, ("'many'",)),
+    "maxPartitionBytes of 0": ({"maxPartitionBytes": "0"}, ("'0'", "128m")),
+    "maxPartitionBytes in words": ({"maxPartitionBytes": "big"}, ("'big'", "128m")),
+    "metadataColumns": ({"metadataColumns": "__txn_id,__offset"}, ("'__offset'", "__txn_status")),
+    "metadataColumns twice": ({"metadataColumns": "__txn_id,__txn_id"}, ("twice",)),
+    "maxMessagesPerTrigger": ({"maxMessagesPerTrigger": "1"}, ("streaming queries only", "readStream")),
+    "maxBytesPerTrigger": ({"maxBytesPerTrigger": "1"}, ("streaming queries only",)),
+    "minMessagesPerTrigger": ({"minMessagesPerTrigger": "1"}, ("streaming queries only",)),
+    "maxTriggerDelay": ({"maxTriggerDelay": "1s"}, ("streaming queries only",)),
+    "subscription": ({"subscription": "s"}, ("streaming queries only",)),
+    "startingOffset": ({"startingOffset": "earliest"}, ("'startingOffset'", "'startingOffsets'")),
+    "isolation_level": ({"isolation_level": "read_committed"}, ("'isolation_level'", "'isolationLevel'")),
+    "topicPattern": ({"topicPattern": ".*"}, ("'topicPattern'", "'topicsPattern'")),
+    "maxPartitonBytes": ({"maxPartitonBytes": "1m"}, ("'maxPartitonBytes'", "'maxPartitionBytes'")),
+}
+"""What differs from ``topic=orders`` over the path (None: left out), and what the refusal must say."""
+
+SEEN_IN_SPARK = (
+    "neither path nor endpoint",
+    "no topic",
+    "topic and topics",
+    "isolationLevel",
+    "dataReadPriority",
+    "consistentCut",
+    "failOnDataLoss",
+    "minPartitions in words",
+    "maxPartitionBytes in words",
+    "metadataColumns",
+    "maxTriggerDelay",
+    "startingOffset",
+)
+"""One for each option: an error costs Spark a worker, so the others are tried without it."""
+
+
+def wrong_options(case: str, root: Path) -> dict[str, str]:
+    """Return the options of a case of ``WRONG``."""
+    options = {"path": str(root), "topic": "orders"} | WRONG[case][0]
+    return {name: value for name, value in options.items() if value is not None}
+
+
+def missing(case: str, told: str) -> list[str]:
+    """Return what a refusal should say and doesn't; names of options come to us in lower case."""
+    return [text for text in WRONG[case][1] if text.lower() not in told.lower()]
+
+
+@pytest.mark.parametrize("case", WRONG)
+def test_wrong_option_is_refused(orders, root: Path, case) -> None:
+    """Ask for the schema, as Spark does first, with one option wrong; the error names it, the value or the remedy."""
+    source = TxnLogDataSource(CaseInsensitiveDict(wrong_options(case, root)))
+    with pytest.raises(txn_source.InvalidArgumentError) as caught:
+        source.schema()
+    assert missing(case, str(caught.value)) == [], str(caught.value)
+
+
+@pytest.mark.parametrize("case", SEEN_IN_SPARK)
+def test_refused_option_is_shown_by_spark(spark, orders, root: Path, refusal, case) -> None:
+    """Load with one option wrong; the same error arrives before any job, and is short."""
+    reader = spark.read.format("txnlog").options(**wrong_options(case, root))
+    told = refusal("INVALID_ARGUMENT", reader.load)
+    assert missing(case, told) == [], told
+
+
+def test_path_and_endpoint_together_are_refused(orders, server: Server, root: Path, read, refusal) -> None:
+    """Load with a good path and a good endpoint, which could be different logs."""
+    told = refusal("INVALID_ARGUMENT", lambda: read(topic="orders", path=str(root), endpoint=server.address))
+    assert "both" in told
+    assert "'path'" in told
+    assert "'endpoint'" in told
+
+
+@pytest.mark.parametrize(
+    ("options", "named"),
+    [
+        ({"topic": "order"}, "'order'"),
+        ({"topics": "orders,order"}, "'order'"),
+        ({"topicsPattern": "ord"}, "'ord'"),
+        ({"topic": "orders-partition-1"}, "partition 1"),
+    ],
+    ids=["topic", "one of topics", "pattern of a part of a name", "partition"],
+)
+def test_topic_that_is_not_there_is_refused(orders, plan, options, named) -> None:
+    """Plan topics that the log doesn't have; the error names the first of them."""
+    with pytest.raises(txn_source.TopicNotFoundError, match=named):
+        plan(**options)
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ({"topic": "orders"}, ["committed", "plain"]),
+        ({"topic": "persistent://public/default/orders"}, ["committed", "plain"]),
+        ({"topic": "orders-partition-0"}, ["committed", "plain"]),
+        ({"topics": "refunds"}, ["refunded"]),
+        ({"topics": "orders, refunds"}, ["committed", "plain", "refunded"]),
+        ({"topicsPattern": "r.+"}, ["refunded"]),
+        ({"topicsPattern": "(orders|refunds)"}, ["committed", "plain", "refunded"]),
+        ({"topicsPattern": "persistent://public/.*/orders"}, ["committed", "plain"]),
+    ],
+    ids=lambda value: str(value) if isinstance(value, dict) else "",
+)
+def test_topics_are_picked_by_name_list_or_pattern(orders, read, values, options, expected) -> None:
+    """Read with each of the three options, in short and full names."""
+    assert values(read(**options)) == expected
+
+
+@pytest.mark.parametrize(
+    ("level", "expected"),
+    [
+        (None, ["committed", "plain"]),
+        ("read_committed", ["committed", "plain"]),
+        ("READ-Committed", ["committed", "plain"]),
+        ("read_uncommitted", ["aborted", "committed", "open", "plain", "waiting"]),
+        ("Read-Uncommitted", ["aborted", "committed", "open", "plain", "waiting"]),
+    ],
+)
+def test_isolation_level_decides_what_is_seen(orders, read, values, level, expected) -> None:
+    """Read a topic with every kind of message at each level, written in several ways."""
+    options = {} if level is None else {"isolationLevel": level}
+    assert values(read(topic="orders", **options)) == expected
+
+
+def test_read_priority_is_accepted(orders, read, plan, values) -> None:
+    """Plan with each spelling, and read with one: there is one copy of every ledger, so all of them read it."""
+    for priority in ("tiered-first", "bookkeeper-first", "tiered-storage-first", "Bookkeeper-First"):
+        assert plan(topic="orders", dataReadPriority=priority) == plan(topic="orders")
+    assert values(read(topic="orders", dataReadPriority="bookkeeper-first")) == ["committed", "plain"]
+
+
+def test_consistent_cut_changes_nothing_for_one_partition(orders, read, plan, values) -> None:
+    """Plan with each value, and read with one: a cut over partitions has nothing to lower in a single one."""
+    for cut in ("true", "false", "TRUE"):
+        assert plan(topic="orders", consistentCut=cut) == plan(topic="orders")
+    assert values(read(topic="orders", consistentCut="false")) == ["committed", "plain"]
+
+
+def test_option_names_are_taken_in_any_case(orders, root: Path, spark, values) -> None:
+    """Read with names in odd cases; were one overlooked, the query would fail or see too little."""
+    reader = spark.read.format("txnlog").option("TOPIC", "orders").option("isolationLEVEL", "read_uncommitted")
+    assert values(reader.option("StartingOffsets", "earliest").load(str(root))) == sorted(
+        ["aborted", "committed", "open", "plain", "waiting"]
+    )
+
+
+def test_option_of_somebody_else_passes(orders, read, values) -> None:
+    """Read with options that resemble none of ours: Spark and its tools add some to every source."""
+    assert values(read(topic="orders", mergeSchema="true", owner="me")) == ["committed", "plain"]
+
+
+def test_position_before_the_log_start_is_refused_unless_data_loss_is_accepted(
+    orders, read, plan, values, refusal
+) -> None:
+    """Start below the first position still there, with each value of failOnDataLoss."""
+    lost = {"topic": "refunds", "startingOffsets": '{"refunds": {"0": "0:0"}}'}
+    told = refusal("OUT_OF_RANGE", lambda: read(**lost).collect())
+    assert "0:0" in told
+    assert "refunds-partition-0" in told
+    with pytest.raises(txn_source.OutOfRangeError):
+        plan(failOnDataLoss="true", **lost)
+    assert values(read(failOnDataLoss="false", **lost)) == ["refunded"]
+
+
+@pytest.fixture
+def bulky(log: txn_source.Log) -> txn_source.Log:
+    """A log with the topic ``bulky``: 12 entries of one megabyte in a single ledger."""
+    log.create_topic("bulky")
+    with log.producer("bulky") as producer:
+        for number in range(12):
+            producer.send(bytes([number]) * MEGABYTE)
+            producer.flush()
+    return log
+
+
+@pytest.mark.parametrize("count", [1, 3, 6])
+def test_min_partitions_cuts_a_ledger_into_as_many_tasks(bulky, read, count) -> None:
+    """Ask for several numbers of tasks of one ledger; all messages must be there once."""
+    frame = read(topic="bulky", minPartitions=count)
+    assert frame.rdd.getNumPartitions() >= count
+    assert sorted(row[0] for row in frame.selectExpr("hex(substring(value, 1, 1))").collect()) == [
+        f"{number:02X}" for number in range(12)
+    ]
+
+
+@pytest.mark.parametrize("size", ["2m", "2MB", "2048K", str(2 * MEGABYTE)])
+def test_max_partition_bytes_bounds_a_task(bulky, read, size) -> None:
+    """Ask for tasks of two megabytes, in several spellings; no task may read more than half of that above it."""
+    frame = read(topic="bulky", maxPartitionBytes=size)
+    sizes = frame.selectExpr("spark_partition_id() AS task", "length(value) AS size").groupBy("task").sum("size")
+    read_by_task = [row[1] for row in sizes.collect()]
+    assert sum(read_by_task) == 12 * MEGABYTE
+    assert max(read_by_task) <= 3 * MEGABYTE
+    assert frame.rdd.getNumPartitions() <= 12
+
+
+def test_little_data_is_one_task(orders, read) -> None:
+    """Read several topics and ledgers that hold next to nothing: a task costs more than reading them."""
+    orders.roll_ledger("orders")
+    assert read(topics="orders,refunds").rdd.getNumPartitions() == 1

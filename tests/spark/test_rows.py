@@ -1,0 +1,230 @@
+"""Which rows a batch query gives: at both levels, over many shapes of topics, and the same as ``scan`` gives."""
+
+from __future__ import annotations
+
+import random
+import zlib
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyspark.sql.datasource import CaseInsensitiveDict
+
+import txn_source
+from txn_source.model.position import Position
+from txn_source.model.transaction import TxnId
+from txn_source.spark.source import TxnLogDataSource
+
+LEVELS = ("read_committed", "read_uncommitted")
+MANUAL = txn_source.Batching(linger_s=3600, max_messages=10**9, max_bytes=10**12)
+"""Nothing is written before the test says so."""
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_empty_topic_has_no_rows(log, read, level) -> None:
+    """Read a topic without messages: its columns are there, and a query over it works."""
+    log.create_topic("orders", partitions=3)
+    frame = read(topic="orders", isolationLevel=level)
+    assert frame.collect() == []
+    assert frame.groupBy("__partition").count().collect() == []
+    assert frame.columns[:2] == ["key", "value"]
+
+
+def test_single_message_is_one_row(log, read, values) -> None:
+    """Read a topic with one message, in one of its partitions."""
+    log.create_topic("orders", partitions=4)
+    with log.producer("orders") as producer:
+        producer.send("only")
+    assert values(read(topic="orders")) == ["only"]
+
+
+def test_message_of_nulls_is_a_row(log, read) -> None:
+    """Read a message that has neither key nor value: a tombstone, not nothing."""
+    log.create_topic("orders")
+    with log.producer("orders") as producer:
+        producer.send(None)
+    assert [tuple(row) for row in read(topic="orders", metadataColumns="none").collect()] == [(None, None)]
+
+
+@pytest.mark.parametrize("rolled", [False, True])
+def test_range_that_is_all_aborted_is_empty_to_read_committed(log, read, rolled) -> None:
+    """Abort transactions that fill a topic, in one ledger and in many; the markers are no rows at either level."""
+    log.create_topic("orders", partitions=2, **({"ledger_max_entries": 2} if rolled else {}))
+    with log.producer("orders") as producer:
+        for number in range(6):
+            transaction = log.begin_transaction()
+            producer.send(str(number), partition=number % 2, txn=transaction)
+            producer.flush()
+            transaction.abort()
+    assert read(topic="orders").collect() == []
+    assert read(topic="orders", isolationLevel="read_uncommitted").count() == 6
+
+
+def test_open_transaction_at_the_very_start_holds_everything_back(log, read, values) -> None:
+    """Read behind a transaction that was begun first, open, and after it was aborted."""
+    log.create_topic("orders")
+    with log.producer("orders") as producer:
+        transaction = log.begin_transaction()
+        producer.send("open", txn=transaction)
+        producer.flush()
+        producer.send("plain")
+        producer.flush()
+        assert values(read(topic="orders")) == []
+        assert values(read(topic="orders", isolationLevel="read_uncommitted")) == ["open", "plain"]
+        transaction.abort()
+    assert values(read(topic="orders")) == ["plain"]
+    assert values(read(topic="orders", isolationLevel="read_uncommitted")) == ["open", "plain"]
+
+
+def test_reader_of_uncommitted_data_can_tell_it(log, read) -> None:
+    """Read the status of plain messages and of transactions in each state, by the metadata columns."""
+    log.create_topic("orders")
+    ids = {}
+    with log.producer("orders") as producer:
+        producer.send("plain")
+        producer.flush()
+        for state in ("committed", "aborted", "open"):
+            transaction = log.begin_transaction()
+            producer.send(state, txn=transaction)
+            producer.flush()
+            ids[state.encode()] = str(transaction.id)
+            if state != "open":
+                (transaction.commit if state == "committed" else transaction.abort)()
+    frame = read(topic="orders", isolationLevel="read_uncommitted", metadataColumns="__txn_id,__txn_status")
+    assert {row.value: (row["__txn_id"], row["__txn_status"]) for row in frame.collect()} == {
+        b"plain": (None, None),
+        **{state: (id, state.decode()) for state, id in ids.items()},
+    }
+
+
+def test_message_of_100_megabytes_is_read_whole(log, read) -> None:
+    """Read one huge message between two small ones; Spark computes its length and checksum."""
+    size = 100 << 20
+    block = random.Random(1).randbytes(1 << 20)
+    value = block * (size // len(block))
+    log.create_topic("orders")
+    with log.producer("orders") as producer:
+        for message in (b"before", value, b"after"):
+            producer.send(message)
+    rows = read(schema="value binary", topic="orders").selectExpr("length(value) AS size", "crc32(value) AS crc")
+    assert sorted(tuple(row) for row in rows.collect()) == sorted(
+        (len(message), zlib.crc32(message)) for message in (b"before", value, b"after")
+    )
+
+
+def test_entry_of_more_rows_than_a_batch_is_read_whole(log, read) -> None:
+    """Send 200,000 rows in one go, and 3 more: no row is lost or twice where batches are cut."""
+    log.create_topic("numbers", schema=pa.schema([("id", pa.int64())]))
+    with log.producer("numbers", batching=MANUAL) as producer:
+        producer.send_batch(pa.table({"id": pa.array(range(200_000))}))
+        producer.flush()
+        producer.send_batch(pa.table({"id": pa.array(range(200_000, 200_003))}))
+    [row] = (
+        read(topic="numbers")
+        .selectExpr("count(*)", "count(DISTINCT id)", "sum(id)", "count(DISTINCT __entry_id, __batch_index)")
+        .collect()
+    )
+    assert tuple(row) == (200_003, 200_003, sum(range(200_003)), 200_003)
+
+
+def test_many_small_entries_are_joined_to_few_batches(log, read, plan) -> None:
+    """Write 400 entries of one message, half of them aborted: all rows are there, handed to Spark in one batch."""
+    log.create_topic("orders")
+    with log.producer("orders", batching=MANUAL) as producer:
+        transactions = [log.begin_transaction() for _ in range(400)]
+        for number, transaction in enumerate(transactions):
+            producer.send(str(number), txn=transaction)
+        producer.flush()
+        for number, transaction in enumerate(transactions):
+            (transaction.commit if number % 2 else transaction.abort)()
+    assert log.stats("orders").partitions[0].log_end.entry_id == 800, "400 messages and as many markers"
+    frame = read(topic="orders")
+    assert sorted(int(row.value) for row in frame.select("value").collect()) == list(range(1, 400, 2))
+    [partition] = plan(topic="orders", isolationLevel="read_uncommitted")
+    source = TxnLogDataSource(CaseInsensitiveDict({"path": str(log.root), "topic": "orders"}))
+    assert [batch.num_rows for batch in source.reader(source.schema()).read(partition)] == [200]
+
+
+@dataclass
+class Sent:
+    """A message as the test knows it."""
+
+    partition: int
+    position: Position
+    value: str
+    txn: TxnId | None
+
+
+@dataclass
+class RandomLog:
+    """What was done to a topic with up to three partitions and small ledgers, at random but for the seed."""
+
+    messages: list[Sent]
+    states: dict[TxnId, str]
+
+    @classmethod
+    def fill(cls, log: txn_source.Log, topic: str, seed: int) -> RandomLog:
+        """Do 60 random things to a new topic; some transactions stay open."""
+        dice = random.Random(seed)
+        partitions = dice.randint(1, 3)
+        log.create_topic(topic, partitions=partitions, ledger_max_entries=dice.randint(3, 12))
+        done = cls([], {})
+        going: list[Any] = []
+        with log.producer(topic, batching=MANUAL) as producer:
+            for _ in range(60):
+                match dice.choice(["send", "send", "send", "begin", "end", "roll"]):
+                    case "send":
+                        transaction = dice.choice([None, *going])
+                        partition = dice.randrange(partitions)
+                        sent = [f"{len(done.messages) + i:03}" for i in range(dice.randint(1, 3))]
+                        for value in sent:
+                            producer.send(value, partition=partition, txn=transaction)
+                        txn = None if transaction is None else transaction.id
+                        done.messages += [
+                            Sent(partition, id.position, value, txn)
+                            for id, value in zip(producer.flush(), sent, strict=True)
+                        ]
+                    case "begin" if len(going) < 4:
+                        going.append(log.begin_transaction(timeout=600))
+                        done.states[going[-1].id] = "open"
+                    case "end" if going:
+                        transaction = going.pop(dice.randrange(len(going)))
+                        how = dice.choice(["committed", "aborted"])
+                        (transaction.commit if how == "committed" else transaction.abort)()
+                        done.states[transaction.id] = how
+                    case "roll":
+                        log.roll_ledger(topic, dice.randrange(partitions))
+        return done
+
+    def visible(self, level: str) -> list[str]:
+        """Return the messages that a reader of the level must see: the rule of the levels, word by word."""
+        if level == "read_uncommitted":
+            return sorted(message.value for message in self.messages)
+        seen = []
+        for message in self.messages:
+            held_back = any(
+                other.partition == message.partition
+                and other.txn is not None
+                and self.states[other.txn] == "open"
+                and other.position <= message.position
+                for other in self.messages
+            )
+            if not held_back and (message.txn is None or self.states[message.txn] == "committed"):
+                seen.append(message.value)
+        return sorted(seen)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_random_log_reads_as_the_rules_say_and_as_scan_does(log, read, values, ordered, seed) -> None:
+    """Read a random topic at both levels, in tasks of all sizes; compare with the rules and, all columns, with scan."""
+    done = RandomLog.fill(log, "orders", seed)
+    tasks = [{}, {"minPartitions": "4"}, {"maxPartitionBytes": "100"}][seed % 3]
+    names = ["value", "__topic", "__partition", "__ledger_id", "__entry_id", "__batch_index", "__publish_time"]
+    names += ["__event_time", "key", "__producer_name", "__sequence_id", "__txn_id", "__txn_status", "__properties"]
+    for level in LEVELS:
+        rows = ordered(
+            read(topic="orders", isolationLevel=level, metadataColumns="all", consistentCut="false", **tasks)
+        )
+        assert [row["value"].decode() for row in sorted(rows, key=lambda row: row["value"])] == done.visible(level)
+        assert rows == ordered(log.scan("orders", isolation_level=level, columns=names, consistent_cut=False))

@@ -1,0 +1,117 @@
+"""What a query reads is pinned when it is planned: growth, ends of transactions and retries change nothing."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from pyspark.sql import DataFrame
+from pyspark.sql.datasource import CaseInsensitiveDict
+
+import txn_source
+from txn_source.spark.source import TxnLogDataSource
+
+LEVELS = ("read_committed", "read_uncommitted")
+
+
+@pytest.fixture
+def moving(log: txn_source.Log) -> Callable[[], None]:
+    """A topic ``orders`` with messages of every kind, and a function that does all to it that may be done to a log.
+
+    The open transactions ``later committed`` and ``later aborted`` are ended by that function, as their names say.
+    """
+    log.create_topic("orders", partitions=2, ledger_max_entries=4)
+    producer = log.producer("orders")
+    ended = {name: log.begin_transaction() for name in ("committed", "aborted")}
+    later = {name: log.begin_transaction() for name in ("later committed", "later aborted")}
+    for partition in range(2):
+        producer.send("plain", partition=partition)
+        for name, transaction in (ended | later).items():
+            producer.send(name, txn=transaction, partition=partition)
+        producer.flush()
+        producer.send("behind", partition=partition)
+        producer.flush()
+    ended["committed"].commit()
+    ended["aborted"].abort()
+
+    def move() -> None:
+        later["later committed"].commit()
+        later["later aborted"].abort()
+        for number in range(10):
+            producer.send(f"new {number}", partition=number % 2)
+            producer.flush()
+        log.roll_ledger("orders")
+        producer.close()
+
+    return move
+
+
+def rows(frame: DataFrame) -> list[tuple[Any, ...]]:
+    """Return a frame's rows in an order of their own."""
+    return sorted((tuple(row) for row in frame.collect()), key=repr)
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_frame_reads_the_same_rows_however_the_log_moves_on(moving, read, level) -> None:
+    """Plan and read a frame, end transactions, append and roll, and read it again; a new load sees it all."""
+    options = {"topic": "orders", "isolationLevel": level, "metadataColumns": "all"}
+    frame = read(**options)
+    before, count = rows(frame), frame.count()
+    assert before
+    moving()
+    assert frame.count() == count == len(before)
+    assert rows(frame) == before
+    statuses = {row["__txn_status"] for row in frame.select("__txn_status").collect()}
+    assert statuses == ({None} if level == "read_committed" else {None, "committed", "aborted", "open"})
+    after = read(**options)
+    # Each partition gained five messages; read_committed also the transactions that are decided now.
+    assert after.count() == (2 * (1 + 2 + 1 + 5) if level == "read_committed" else count + 10)
+    assert {row["__txn_status"] for row in after.select("__txn_status").collect()} == (
+        {None, "committed"} if level == "read_committed" else {None, "committed", "aborted"}
+    )
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_nothing_that_happens_between_planning_and_reading_shows(moving, read, level) -> None:
+    """Let Spark plan two frames of one query; read one at once and the other after the log has moved on."""
+    options = {"topic": "orders", "isolationLevel": level, "metadataColumns": "all"}
+    at_once, late = read(**options), read(**options)
+    assert late.rdd.getNumPartitions() > 0, "planned now"
+    expected = rows(at_once)
+    moving()
+    assert rows(late) == expected
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_retried_task_reads_the_same_rows(log, moving, level) -> None:
+    """Pickle reader and partitions as Spark does for its tasks; read, move the log on, and read from fresh copies."""
+    options = CaseInsensitiveDict(
+        {"path": str(log.root), "topic": "orders", "isolationLevel": level, "metadataColumns": "all"}
+    )
+    source = TxnLogDataSource(options)
+    reader = source.reader(source.schema())
+    shipped = [pickle.dumps((reader, partition)) for partition in reader.partitions()]
+
+    def run(task: bytes) -> list[dict[str, Any]]:
+        own_reader, partition = pickle.loads(task)
+        return [row for batch in own_reader.read(partition) for row in batch.to_pylist()]
+
+    first = [run(task) for task in shipped]
+    assert sum(map(len, first)) == (2 if level == "read_committed" else 12)
+    half_way = pickle.loads(shipped[0])
+    begun = half_way[0].read(half_way[1])
+    moving()
+    assert [run(task) for task in shipped] == first
+    assert [row for batch in begun for row in batch.to_pylist()] == first[0]
+
+
+def test_plan_without_partitions_reads_nothing(log, plan) -> None:
+    """Read what Spark hands to a task where a plan has no partitions at all."""
+    from pyspark.sql.datasource import InputPartition
+
+    log.create_topic("empty")
+    assert plan(topic="empty") == []
+    source = TxnLogDataSource(CaseInsensitiveDict({"path": str(log.root), "topic": "empty"}))
+    assert list(source.reader(source.schema()).read(InputPartition(None))) == []

@@ -1,0 +1,264 @@
+"""Hot segments: what was appended is read back, and is a plain Arrow stream; what storage refuses is said."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from txn_source.model.errors import InternalError, SegmentUnreadableError, StorageWriteError
+from txn_source.model.position import Position
+from txn_source.storage.schema import RAW_SCHEMA
+from txn_source.storage.segment import (
+    SegmentReader,
+    SegmentWriter,
+    StoredEntry,
+    segment_path,
+    stored_segments,
+    topic_folder,
+)
+
+PATH = "segments/1/0/a.arrow"
+TYPED = pa.schema(
+    [
+        pa.field("id", pa.int64(), nullable=False),
+        pa.field("amount", pa.decimal128(20, 2)),
+        pa.field("tags", pa.list_(pa.string())),
+        pa.field("at", pa.timestamp("us", tz="UTC")),
+    ]
+)
+
+
+def raw(*values: bytes | None) -> pa.RecordBatch:
+    return pa.record_batch([pa.nulls(len(values), pa.binary()), pa.array(values, pa.binary())], schema=RAW_SCHEMA)
+
+
+def write(root: Path, *batches: pa.RecordBatch, path: str = PATH) -> list[StoredEntry]:
+    writer = SegmentWriter(root, path, batches[0].schema)
+    try:
+        entries = [writer.append(batch) for batch in batches]
+        writer.sync()
+    finally:
+        writer.close()
+    return entries
+
+
+def read(reader: SegmentReader, entries: list[StoredEntry]) -> Iterator[pa.RecordBatch]:
+    return reader.read(
+        [e.offset for e in entries],
+        [e.offset + e.length for e in entries],
+        [e.crc32c for e in entries],
+        [Position(7, i).key for i in range(len(entries))],
+    )
+
+
+def test_entries_are_read_back_as_they_were_written(tmp_path: Path) -> None:
+    """Write batches with nulls, nested values, no rows and a sliced one, and read all of them, then some, back."""
+    columns = [[1, 2, 3], ["0.00", "1.25", None], [["a"], None, []], [None, 5, 6]]
+    whole = pa.record_batch([pa.array(c).cast(t) for c, t in zip(columns, TYPED.types, strict=True)], schema=TYPED)
+    batches = [whole, whole.slice(1, 1), whole.slice(0, 0), whole]
+    entries = write(tmp_path, *batches)
+    with SegmentReader(tmp_path, PATH) as reader:
+        assert reader.schema.equals(TYPED)
+        assert list(read(reader, entries)) == batches
+        assert list(read(reader, entries[1:2])) == batches[1:2]
+        assert list(read(reader, [entries[0], entries[3]])) == [batches[0], batches[3]]  # with a gap between
+
+
+def test_file_is_an_arrow_stream_for_any_reader(tmp_path: Path) -> None:
+    """Open a segment with pyarrow alone."""
+    write(tmp_path, raw(b"a", b"b"), raw(b"c"))
+    with pa.ipc.open_stream(tmp_path / PATH) as stream:
+        assert stream.schema.equals(RAW_SCHEMA)
+        assert stream.read_all().column("value").to_pylist() == [b"a", b"b", b"c"]
+
+
+def test_entries_lie_one_behind_the_other(tmp_path: Path) -> None:
+    """Compare the offsets with the file: they cover all of it but the header, without a gap."""
+    entries = write(tmp_path, raw(b"a"), raw(b"b" * 1000), raw())
+    ends = [e.offset + e.length for e in entries]
+    assert [e.offset for e in entries[1:]] == ends[:-1]
+    assert ends[-1] == (tmp_path / PATH).stat().st_size
+
+
+def test_entries_can_be_read_while_more_are_written(tmp_path: Path) -> None:
+    """Open a reader after the first sync, append more, and read what was there."""
+    writer = SegmentWriter(tmp_path, PATH, RAW_SCHEMA)
+    first = writer.append(raw(b"a"))
+    writer.sync()
+    with SegmentReader(tmp_path, PATH) as reader:
+        writer.append(raw(b"b"))
+        assert list(read(reader, [first])) == [raw(b"a")]
+    writer.close()
+
+
+def test_reader_keeps_working_when_the_file_is_deleted(tmp_path: Path) -> None:
+    """Delete the file under an open reader, and read it twice."""
+    entries = write(tmp_path, raw(b"a"), raw(b"b"))
+    with SegmentReader(tmp_path, PATH) as reader:
+        (tmp_path / PATH).unlink()
+        assert list(read(reader, entries)) == list(read(reader, entries)) == [raw(b"a"), raw(b"b")]
+
+
+def test_batches_outlive_their_reader(tmp_path: Path) -> None:
+    """Use a batch after its reader was closed, twice."""
+    entries = write(tmp_path, raw(b"a" * 5000))
+    reader = SegmentReader(tmp_path, PATH)
+    [batch] = read(reader, entries)
+    reader.close()
+    reader.close()
+    batch.validate(full=True)
+    assert batch == raw(b"a" * 5000)
+
+
+def test_torn_tail_is_harmless(tmp_path: Path) -> None:
+    """Leave half an entry at the end, as a crash does: what was synced before it is read as ever."""
+    entries = write(tmp_path, raw(b"a"), raw(b"b"))
+    with (tmp_path / PATH).open("ab") as file:
+        file.write(raw(b"c").serialize().to_pybytes()[:-9])
+    with SegmentReader(tmp_path, PATH) as reader:
+        assert list(read(reader, entries)) == [raw(b"a"), raw(b"b")]
+
+
+def test_segment_is_never_written_over(tmp_path: Path) -> None:
+    """Create a second writer of the same path: it is refused, and the file stays as it was."""
+    write(tmp_path, raw(b"a"))
+    before = (tmp_path / PATH).read_bytes()
+    with pytest.raises(StorageWriteError, match=r"a\.arrow can't be written: file exists\. The messages were not"):
+        SegmentWriter(tmp_path, PATH, RAW_SCHEMA)
+    assert (tmp_path / PATH).read_bytes() == before
+
+
+def test_root_that_is_no_folder_refuses_writes(tmp_path: Path) -> None:
+    """Write below a file: the error names the segment, and nothing is made."""
+    (tmp_path / "segments").write_bytes(b"")
+    with pytest.raises(StorageWriteError, match=r"^\[TXNLOG_STORAGE_WRITE_FAILED\] Segment .*/segments/1/0/a\.arrow "):
+        SegmentWriter(tmp_path, PATH, RAW_SCHEMA)
+    assert [p.name for p in tmp_path.iterdir()] == ["segments"]
+
+
+def test_writing_after_close_is_our_bug(tmp_path: Path) -> None:
+    """Append to a closed writer: that is an internal error, and the file stays as it was."""
+    writer = SegmentWriter(tmp_path, PATH, RAW_SCHEMA)
+    writer.close()
+    writer.close()
+    size = (tmp_path / PATH).stat().st_size
+    with pytest.raises(InternalError, match="written to after it was closed"):
+        writer.append(raw(b"a"))
+    assert (tmp_path / PATH).stat().st_size == size
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A folder on a file system of 64 KiB."""
+    folder = tmp_path / "small"
+    folder.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", str(folder)]
+    try:
+        allowed = subprocess.run(mount, capture_output=True, check=False).returncode == 0
+    except FileNotFoundError:
+        allowed = False
+    if not allowed:
+        pytest.skip("mounting a small file system is not permitted; the test with a limit of the file's size runs")
+    yield folder
+    subprocess.run(["umount", "--lazy", str(folder)], check=True)
+
+
+def test_full_disk_refuses_an_entry_and_keeps_the_others(small_disk: Path) -> None:
+    """Fill a file system in the middle of an entry: the error says so, the writer is broken, older entries are read."""
+    writer = SegmentWriter(small_disk, PATH, RAW_SCHEMA)
+    kept = writer.append(raw(b"a" * 10_000))
+    writer.sync()
+    assert not writer.broken
+    with pytest.raises(StorageWriteError) as caught:
+        writer.append(raw(b"b" * 100_000))
+    assert str(caught.value) == (
+        f"[TXNLOG_STORAGE_WRITE_FAILED] Segment {small_disk / PATH} can't be written: the disk is full."
+        " The messages were not registered. Free some space or mend the storage, then send them again."
+    )
+    assert writer.broken
+    writer.close()
+    with SegmentReader(small_disk, PATH) as reader:
+        assert list(read(reader, [kept])) == [raw(b"a" * 10_000)]
+
+
+def test_new_segment_on_a_full_disk_is_refused(small_disk: Path) -> None:
+    """Fill a file system, then create a segment: the error says that the disk is full."""
+    with (small_disk / "ballast").open("wb", buffering=0) as file, contextlib.suppress(OSError):
+        while True:
+            file.write(b"x" * 4096)
+    with pytest.raises(StorageWriteError, match="the disk is full"):
+        SegmentWriter(small_disk, PATH, RAW_SCHEMA)
+
+
+LIMITED = """
+import resource, sys
+from pathlib import Path
+import pyarrow as pa
+from txn_source.model.errors import StorageWriteError
+from txn_source.storage.schema import RAW_SCHEMA
+from txn_source.storage.segment import SegmentReader, SegmentWriter
+
+root, path = Path(sys.argv[1]), sys.argv[2]
+resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, 20_000))
+writer = SegmentWriter(root, path, RAW_SCHEMA)
+kept = pa.record_batch([pa.array([b"k"]), pa.array([b"a" * 10_000])], schema=RAW_SCHEMA)
+entry = writer.append(kept)
+writer.sync()
+try:
+    writer.append(pa.record_batch([pa.array([b"k"]), pa.array([b"b" * 100_000])], schema=RAW_SCHEMA))
+except StorageWriteError as error:
+    print(error)
+print(writer.broken)
+with SegmentReader(root, path) as reader:
+    [batch] = reader.read([entry.offset], [entry.offset + entry.length], [entry.crc32c], [0])
+print(batch == kept)
+"""
+
+
+def test_write_that_the_system_cuts_short_is_an_error(tmp_path: Path) -> None:
+    """Write past a limit of the file's size, in a process of its own: part of the entry is written, then refused."""
+    command = [sys.executable, "-W", "error", "-c", LIMITED, str(tmp_path), PATH]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    error, broken, kept = done.stdout.splitlines()
+    assert error.startswith(
+        f"[TXNLOG_STORAGE_WRITE_FAILED] Segment {tmp_path / PATH} can't be written: file too large."
+    )
+    assert (broken, kept) == ("True", "True")
+    assert (tmp_path / PATH).stat().st_size == 20_000
+
+
+def test_every_segment_gets_a_path_of_its_own() -> None:
+    """Ask for many paths of one producer and ledger: they differ, and lie in the folder of topic and partition."""
+    paths = {segment_path(3, 1, 12, 5) for _ in range(1000)}
+    assert len(paths) == 1000
+    assert all(Path(path).parent == Path("segments/3/1") for path in paths)
+    assert all(Path(path).name.startswith("12-5-") and path.endswith(".arrow") for path in paths)
+    assert topic_folder(Path("/log"), 3) == Path("/log/segments/3")
+
+
+def test_stored_segments_are_listed_by_path(tmp_path: Path) -> None:
+    """List the files of a root without segments, then with two; nothing outside their folder is listed."""
+    assert list(stored_segments(tmp_path)) == []
+    (tmp_path / "metadata.db").write_bytes(b"x")
+    for path in (PATH, "segments/2/0/b.arrow"):
+        write(tmp_path, raw(b"a"), path=path)
+    sizes = {path: state.st_size for path, state in stored_segments(tmp_path)}
+    assert sizes == {path: os.path.getsize(tmp_path / path) for path in (PATH, "segments/2/0/b.arrow")}
+
+
+def test_missing_segment_is_unreadable(tmp_path: Path) -> None:
+    """Open a path where no file is: the error names it, and nothing is made."""
+    with pytest.raises(SegmentUnreadableError) as caught:
+        SegmentReader(tmp_path, PATH)
+    assert str(caught.value) == (
+        f"[TXNLOG_SEGMENT_UNREADABLE] Segment {tmp_path / PATH} is unreadable: it can't be opened (No such file or"
+        " directory). Restore the file from a backup; the other entries of the topic can still be read by position."
+    )
+    assert list(tmp_path.iterdir()) == []

@@ -1,0 +1,196 @@
+"""``txnlog consume``: printing a topic's messages, and following it."""
+
+from __future__ import annotations
+
+import enum
+import json
+import re
+import select
+import sys
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from txn_source.cli.connection import on_log
+from txn_source.cli.output import to_json
+from txn_source.model.isolation import IsolationLevel
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from txn_source.client.log import Log
+    from txn_source.client.offsets import Offsets
+
+    Render = Callable[[pa.RecordBatch], bytes]
+
+_POLL_INTERVAL_S = 0.2
+_TIME = re.compile(r"\d{4}-.*|-?\d+")
+_METADATA = {
+    "topic": "__topic",
+    "partition": "__partition",
+    "publish_time": "__publish_time",
+    "event_time": "__event_time",
+    "properties": "__properties",
+    "producer_name": "__producer_name",
+    "sequence_id": "__sequence_id",
+    "txn_id": "__txn_id",
+    "txn_status": "__txn_status",
+}
+_MESSAGE_ID = ("__ledger_id", "__entry_id", "__batch_index")
+
+
+class Format(enum.Enum):
+    """How a message is printed."""
+
+    TEXT = "text"
+    JSON = "json"
+
+
+@on_log()
+def consume(
+    log: Log,
+    topic: Annotated[
+        str,
+        typer.Argument(metavar="TOPIC", help="orders, or orders-partition-3 for one partition.", show_default=False),
+    ],
+    isolation_level: Annotated[
+        str, typer.Option(metavar="LEVEL", help="read_committed or read_uncommitted.")
+    ] = IsolationLevel.READ_COMMITTED.value,
+    start: Annotated[
+        str,
+        typer.Option(
+            metavar="OFFSET",
+            help="First position to print: earliest, latest, 12:40 (if one partition is read), JSON such as"
+            ' {"orders": {"0": "12:40"}}, or a publish time (ISO 8601, or milliseconds since the epoch).',
+        ),
+    ] = "earliest",
+    end: Annotated[
+        str | None,
+        typer.Option(metavar="OFFSET", help="Where to stop, exclusive, written likewise.", show_default="latest"),
+    ] = None,
+    max_messages: Annotated[int | None, typer.Option(min=1, help="Stop after so many.", show_default=False)] = None,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on with what arrives, until Ctrl-C.")] = False,
+    format: Annotated[
+        Format, typer.Option(help="text: the value, or a typed topic's columns as JSON; json: all that is known.")
+    ] = Format.TEXT,
+    key_separator: Annotated[
+        str | None,
+        typer.Option(
+            metavar="TEXT", help="Print a raw topic's keys too, and this before the value.", show_default=False
+        ),
+    ] = None,
+) -> None:
+    """Print a topic's messages, a line each, partition after partition.
+
+    What is no UTF-8 is shown escaped in text, and as {"base64": "..."} in JSON.
+    """
+    if follow and end is not None:
+        raise typer.BadParameter("It says where to stop, and --follow goes on. Give one of them.", param_hint="'--end'")
+    from txn_source.cli.tail import Tail
+    from txn_source.client.offsets import EARLIEST, LATEST
+
+    level = IsolationLevel.parse(isolation_level)
+    columns, render = _format(log, topic, format, key_separator)
+    tail = Tail(log, topic, level, _offsets(start, EARLIEST), _offsets(end, LATEST), columns)
+    left = sys.maxsize if max_messages is None else max_messages
+    try:
+        while True:
+            for batch in tail.read():
+                sys.stdout.buffer.write(render(batch.slice(0, left)))
+                left -= batch.num_rows
+                if left <= 0:
+                    return
+            if not follow:
+                return
+            sys.stdout.flush()
+            _wait_for_more()
+    except KeyboardInterrupt:
+        if not follow:
+            raise
+
+
+def _offsets(text: str | None, default: str) -> Offsets:
+    from txn_source.client.offsets import Offsets
+
+    if text is not None and _TIME.fullmatch(text.strip()):
+        return Offsets.at_time(text, default)
+    return Offsets.parse(text, default)
+
+
+def _wait_for_more() -> None:
+    """Wait a moment; raise BrokenPipeError if nobody reads our output any more, which writing nothing wouldn't show."""
+    try:
+        descriptor = sys.stdout.fileno()
+    except OSError:
+        time.sleep(_POLL_INTERVAL_S)
+        return
+    watch = select.poll()
+    watch.register(descriptor, 0)  # only errors, which are always reported
+    if watch.poll(_POLL_INTERVAL_S * 1000):
+        raise BrokenPipeError
+
+
+def _format(log: Log, topic: str, format: Format, key_separator: str | None) -> tuple[list[str], Render]:
+    """Return the columns that are to be read, and what makes lines of a batch of them."""
+    from txn_source.client.plan import resolve
+    from txn_source.storage.schema import RAW_SCHEMA
+
+    payload = resolve(log.metadata, [topic]).payload
+    raw = payload is RAW_SCHEMA
+    if key_separator is not None and (format is Format.JSON or not raw):
+        raise typer.BadParameter("Only a raw topic's text has keys to separate.", param_hint="'--key-separator'")
+    if format is Format.JSON:
+        return [*payload.names, *_MESSAGE_ID, *_METADATA.values()], lambda batch: _full_json(batch, payload.names, raw)
+    if not raw:
+        return list(payload.names), _json_values
+    if key_separator is None:
+        return ["value"], _text_values
+    separator = key_separator.encode()
+    return ["key", "value"], lambda batch: _text_pairs(batch, separator)
+
+
+def _text_values(batch: pa.RecordBatch) -> bytes:
+    return _readable([value or b"" for value in batch.column(0).to_pylist()])
+
+
+def _text_pairs(batch: pa.RecordBatch, separator: bytes) -> bytes:
+    keys, values = (column.to_pylist() for column in batch.columns)
+    return _readable([(k or b"") + separator + (v or b"") for k, v in zip(keys, values, strict=True)])
+
+
+def _readable(lines: list[bytes]) -> bytes:
+    """Return lines as UTF-8, with what is none of it escaped as \\xff."""
+    joined = b"".join(line + b"\n" for line in lines)
+    try:
+        joined.decode()
+    except UnicodeDecodeError:
+        joined = b"".join(line.decode("utf-8", "backslashreplace").encode() + b"\n" for line in lines)
+    return joined
+
+
+def _json_values(batch: pa.RecordBatch) -> bytes:
+    from txn_source.cli.payload import rows_of
+
+    return b"".join(_json_line(row) for row in rows_of(batch))
+
+
+def _full_json(batch: pa.RecordBatch, payload: list[str], raw: bool) -> bytes:
+    """Return an object for each message; a typed topic's columns are its ``value``."""
+    from txn_source.cli.payload import rows_of
+
+    lines = []
+    for row in rows_of(batch):
+        message: dict[str, Any] = {"message_id": ":".join(str(row[name]) for name in _MESSAGE_ID)}
+        message.update((key, row[name]) for key, name in _METADATA.items())
+        if raw:
+            message.update(key=row["key"], value=row["value"])
+        else:
+            message["value"] = {name: row[name] for name in payload}
+        lines.append(_json_line(message))
+    return b"".join(lines)
+
+
+def _json_line(value: Any) -> bytes:
+    return json.dumps(to_json(value), ensure_ascii=False).encode("utf-8", "backslashreplace") + b"\n"
