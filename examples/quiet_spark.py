@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -32,7 +33,7 @@ def quiet_spark(name: str) -> Iterator[SparkSession]:
     )
     with tempfile.TemporaryFile() as log:
         try:
-            with _stderr_to(log):
+            with _signals_later(), _stderr_to(log):
                 spark = builder.getOrCreate()
         except Exception:
             log.seek(0)
@@ -58,6 +59,22 @@ def _stderr_to(log: BinaryIO) -> Iterator[None]:
     finally:
         os.dup2(ours, 2)
         os.close(ours)
+
+
+@contextmanager
+def _signals_later() -> Iterator[None]:
+    """Put signals off until the block ends: interrupted while it starts Java, PySpark would leave that behind."""
+    came: list[int] = []
+    usual = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    for number in usual:
+        signal.signal(number, lambda number, _: came.append(number))
+    try:
+        yield
+    finally:
+        for number, handler in usual.items():
+            signal.signal(number, handler)
+    if came:
+        signal.raise_signal(came[0])
 
 
 def _check_java() -> None:

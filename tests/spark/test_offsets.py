@@ -223,7 +223,7 @@ NO_TIMES = ("", "yesterday", "2026-02-30", "1.5", "9" * 20, "-" + "9" * 20, "Ù¡Ù
 @pytest.mark.parametrize("option", ["startingTimestamp", "endingTimestamp"])
 @pytest.mark.parametrize("time", NO_TIMES)
 def test_time_that_is_none_is_refused(published, plan, option, time) -> None:
-    """Plan with words, a day that doesn't exist, a fraction, numbers beyond any calendar, and digits of other scripts."""
+    """Plan with words, a day that doesn't exist, a fraction, numbers beyond any calendar, digits of other scripts."""
     with pytest.raises(txn_source.InvalidArgumentError) as caught:
         plan(topic="timed", **{option: time})
     told = str(caught.value)

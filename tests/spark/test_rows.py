@@ -215,16 +215,35 @@ class RandomLog:
         return sorted(seen)
 
 
-@pytest.mark.parametrize("seed", range(8))
-def test_random_log_reads_as_the_rules_say_and_as_scan_does(log, read, values, ordered, seed) -> None:
-    """Read a random topic at both levels, in tasks of all sizes; compare with the rules and, all columns, with scan."""
+COLUMNS = ["value", "key", "__topic", "__partition", "__ledger_id", "__entry_id", "__batch_index", "__publish_time"]
+COLUMNS += ["__event_time", "__producer_name", "__sequence_id", "__txn_id", "__txn_status", "__properties"]
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_random_log_reads_as_the_rules_say_and_as_scan_does(log, read, ordered, seed) -> None:
+    """Read a random topic at both levels, in one task or several; compare with the rules, and all columns with scan."""
     done = RandomLog.fill(log, "orders", seed)
-    tasks = [{}, {"minPartitions": "4"}, {"maxPartitionBytes": "100"}][seed % 3]
-    names = ["value", "__topic", "__partition", "__ledger_id", "__entry_id", "__batch_index", "__publish_time"]
-    names += ["__event_time", "key", "__producer_name", "__sequence_id", "__txn_id", "__txn_status", "__properties"]
+    tasks = {"minPartitions": "3"} if seed % 2 else {}
     for level in LEVELS:
-        rows = ordered(
-            read(topic="orders", isolationLevel=level, metadataColumns="all", consistentCut="false", **tasks)
-        )
-        assert [row["value"].decode() for row in sorted(rows, key=lambda row: row["value"])] == done.visible(level)
-        assert rows == ordered(log.scan("orders", isolation_level=level, columns=names, consistent_cut=False))
+        options = {"isolationLevel": level, "metadataColumns": "all", "consistentCut": "false", **tasks}
+        rows = ordered(read(topic="orders", **options))
+        assert sorted(row["value"].decode() for row in rows) == done.visible(level)
+        assert rows == ordered(log.scan("orders", level, COLUMNS, consistent_cut=False))
+
+
+@pytest.mark.parametrize("seed", range(100, 120))
+def test_tasks_of_any_size_read_what_scan_reads(log, ordered, seed) -> None:
+    """Cut a random topic into a task for each entry, and read them without Spark, in any order, as its tasks do."""
+    done = RandomLog.fill(log, "orders", seed)
+    for level in LEVELS:
+        options = {"path": str(log.root), "topic": "orders", "isolationLevel": level, "maxPartitionBytes": "1"}
+        options |= {"metadataColumns": "all", "consistentCut": "false"}
+        source = TxnLogDataSource(CaseInsensitiveDict(options))
+        reader = source.reader(source.schema())
+        partitions = reader.partitions()
+        random.Random(seed).shuffle(partitions)
+        batches = [batch for partition in partitions for batch in reader.read(partition)]
+        rows = ordered(pa.RecordBatchReader.from_batches(batches[0].schema, batches)) if batches else []
+        assert sorted(row["value"].decode() for row in rows) == done.visible(level)
+        assert rows == ordered(log.scan("orders", level, COLUMNS, consistent_cut=False))
+        assert level == "read_committed" or len(partitions) == len({message.position for message in done.messages})

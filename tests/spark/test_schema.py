@@ -146,7 +146,7 @@ def test_nullability_is_not_compared(topics, read) -> None:
         ("id int", ("'id'", "asks for int", "has bigint", "cast")),
         ("id bigint, __entry_id int", ("'__entry_id'", "asks for int", "has bigint")),
         ("id bigint, name string, ID bigint", ("'ID'", "twice")),
-        (StructType([]), ("no column",)),
+        (StructType([]), ("No column",)),
     ],
     ids=["missing", "type", "type of metadata", "twice", "none"],
 )

@@ -6,7 +6,7 @@ import os
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from itertools import chain, islice
 from pathlib import Path
@@ -17,7 +17,7 @@ import typer
 from txn_source.cli.connection import on_log
 from txn_source.cli.output import Json, console, note, print_json
 from txn_source.cli.units import format_count, parse_duration
-from txn_source.model.errors import SchemaMismatchError
+from txn_source.model.errors import SchemaMismatchError, TxnLogError
 
 if TYPE_CHECKING:
     from txn_source.client.log import Log
@@ -125,13 +125,23 @@ def _send_plain(producer: Producer, messages: Iterator[Message], done: Progress)
 def _send_transactions(
     log: Log, producer: Producer, messages: Iterator[Message], done: Progress, size: int, timeout_s: float
 ) -> None:
-    """Send messages as they come; a transaction begins with its first line, so none is open without any."""
+    """Send messages as they come; a transaction begins with its first line, so none is open without any.
+
+    No ``with`` here: Ctrl-C stops a pipeline's source as well, so it often comes with the input's end and would strike
+    inside ``__exit__``, leaving the transaction open until its timeout.
+    """
     for first in messages:
         sent = 0
-        with log.begin_transaction(timeout_s) as txn:
+        txn = log.begin_transaction(timeout_s)
+        try:
             for key, value in chain([first], islice(messages, size - 1)):
                 producer.send(value, key, txn=txn)
                 sent += 1
+            txn.commit()
+        except BaseException:
+            with suppress(TxnLogError):  # it has ended, or ends at its timeout; what went wrong first is what counts
+                txn.abort()
+            raise
         producer.flush()  # only to forget the message ids
         done.messages += sent
         done.transactions += 1

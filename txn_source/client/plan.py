@@ -172,7 +172,7 @@ def _common_schema(view: View, columns: Sequence[str] | None) -> pa.Schema:
     schema = deserialize_schema(first.topic.schema)
     for other in others:
         theirs = deserialize_schema(other.topic.schema)
-        names = [n for n in columns if n in schema.names or n in theirs.names] if columns is not None else None
+        names = _shared(columns, [*schema.names, *theirs.names]) if columns is not None else None
         if names is None and not theirs.equals(schema):
             names = list(dict.fromkeys([*schema.names, *theirs.names]))
         for name in names or ():
@@ -180,6 +180,12 @@ def _common_schema(view: View, columns: Sequence[str] | None) -> pa.Schema:
             if mine is None or its is None or not mine.equals(its):
                 raise _different(first, other, name, mine, its)
     return schema
+
+
+def _shared(columns: Sequence[str], payload: Sequence[str]) -> list[str]:
+    """Return the payload columns that a read wants; Spark asks for them in any case."""
+    wanted = {name.lower() for name in columns}
+    return [name for name in dict.fromkeys(payload) if name.lower() in wanted]
 
 
 def _different(
@@ -247,7 +253,7 @@ def _checked(
             partition.label, at, bounds.log_start,
         )  # fmt: skip
         return bounds.log_start
-    if not bounds.log_start <= at <= bounds.log_end:
+    if not bounds.log_start <= at <= bounds.log_end or at.entry_id < 0:
         raise OutOfRangeError(
             f"Position {at} lies outside {partition.label}, which has [{bounds.log_start}, {bounds.log_end}).",
             "Use a position in that range, earliest or latest.",

@@ -20,8 +20,10 @@ import pyarrow as pa
 from txn_source.client.assembly import Assembly, EntryColumns
 from txn_source.metadata.stub import EntryPage, MetadataStub
 from txn_source.metadata.transactions import id_of
+from txn_source.model.errors import DataLossError
 from txn_source.model.isolation import IsolationLevel
 from txn_source.model.packing import Slice
+from txn_source.model.position import PositionRange
 from txn_source.model.transaction import TransactionState
 from txn_source.model.visibility import NO_TXN, visible
 from txn_source.storage.segment import SegmentReader
@@ -52,7 +54,18 @@ class SliceReader:
                 decided = self._decided(piece)
                 for page in self.stub.list_entries(piece.partition_id, piece.range):
                     yield from self._read_page(piece, page, decided, segments, assembly)
+                self._check_still_there(piece)
         yield from assembly.finish()
+
+    def _check_still_there(self, piece: Slice) -> None:
+        """Raise DATA_LOSS if what was planned has been deleted since: its entries are missing without a trace."""
+        start = piece.range.start
+        if not self.stub.list_ledgers(piece.partition_id, PositionRange(start, start)).num_rows:
+            raise DataLossError(
+                f"Partition {piece.partition} of topic {piece.topic!r} has lost {piece.range}, which was to be read:"
+                " the topic was deleted after the read was planned.",
+                "Plan the read again with a new load() or scan().",
+            )
 
     def _decided(self, piece: Slice) -> _Decided:
         status = "__txn_status" in self.schema.names

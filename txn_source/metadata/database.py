@@ -13,12 +13,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from sqlalchemy import Connection, Engine, create_engine, event
+from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url
 from sqlalchemy.exc import OperationalError
 
 from txn_source.model.errors import StorageWriteError, TxnLogError, UnavailableError
 
 _LOCK_WAIT_S = 30.0
+_SQLITE = "sqlite:///"
 
 
 class Database:
@@ -65,7 +66,9 @@ class Database:
 
 
 def _make_engine(url: str) -> Engine:
-    engine = create_engine(url, connect_args={"timeout": _LOCK_WAIT_S, "check_same_thread": False})
+    # A path stands in its URL as it is; parsed, a "%" or "?" in it would lead to another file.
+    parsed = URL.create("sqlite", database=url.removeprefix(_SQLITE)) if url.startswith(_SQLITE) else make_url(url)
+    engine = create_engine(parsed, connect_args={"timeout": _LOCK_WAIT_S, "check_same_thread": False})
 
     @event.listens_for(engine, "connect")
     def configure(connection: Any, _: object) -> None:

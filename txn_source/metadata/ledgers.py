@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Connection, Row, insert, select, update
+from sqlalchemy import Connection, Row, bindparam, insert, select, update
 
 from txn_source.metadata.pages import seal
 from txn_source.metadata.tables import DATA, entries, ledgers, partitions, topics
+from txn_source.model.errors import InvalidArgumentError
 from txn_source.model.ledger_limits import LedgerLimits
 from txn_source.model.position import Position
 
@@ -41,9 +42,18 @@ class Tail:
     closed: list[int]
 
     @classmethod
-    def load(cls, connection: Connection, partition_id: int, now_us: int) -> Tail:
-        """Read the tail; publish times never go back inside a partition, even if the clock does."""
-        row = connection.execute(_TAIL.where(partitions.c.partition_id == partition_id)).one()
+    def load(cls, connection: Connection, partition_id: int, now_us: int, topic_id: int | None = None) -> Tail:
+        """Read the tail; publish times never go back inside a partition, even if the clock does.
+
+        Raises:
+            InvalidArgumentError: the partition isn't one of the topic of that id (None: of any).
+        """
+        row = connection.execute(_TAIL, {"partition_id": partition_id}).first()
+        if row is None or topic_id not in (None, row.topic_id):
+            raise InvalidArgumentError(
+                f"Partition id {partition_id} is not one of the topic's.",
+                "Use a partition of the producer's own topic.",
+            )
         tail = cls(
             partition_id=partition_id,
             limits=limits_of(row),
@@ -100,9 +110,12 @@ class Tail:
             self.rows = []
         self._store_ledger(connection, closed_at_ms=None)
         connection.execute(
-            update(partitions)
-            .where(partitions.c.partition_id == self.partition_id)
-            .values(open_ledger_id=self.ledger_id, last_publish_time_us=self.last_publish_time_us)
+            _STORE_PARTITION,
+            {
+                "id": self.partition_id,
+                "open_ledger_id": self.ledger_id,
+                "last_publish_time_us": self.last_publish_time_us,
+            },
         )
 
     def seal(self, connection: Connection) -> None:
@@ -132,20 +145,22 @@ class Tail:
 
     def _store_ledger(self, connection: Connection, closed_at_ms: int | None) -> None:
         connection.execute(
-            update(ledgers)
-            .where(ledgers.c.ledger_id == self.ledger_id)
-            .values(
-                entries=self.entries,
-                messages=self.messages,
-                bytes=self.bytes,
-                last_publish_time_us=self.last_data_time_us,
-                closed_at_ms=closed_at_ms,
-            )
+            _STORE_LEDGER,
+            {
+                "id": self.ledger_id,
+                "entries": self.entries,
+                "messages": self.messages,
+                "bytes": self.bytes,
+                "last_publish_time_us": self.last_data_time_us,
+                "closed_at_ms": closed_at_ms,
+            },
         )
 
 
+# Built once: for statements as short as these, building one costs as much as running it.
 _TAIL = (
     select(
+        topics.c.topic_id,
         partitions.c.last_publish_time_us.label("partition_publish_time_us"),
         topics.c.ledger_max_entries,
         topics.c.ledger_max_bytes,
@@ -154,7 +169,18 @@ _TAIL = (
     )
     .join_from(partitions, ledgers, ledgers.c.ledger_id == partitions.c.open_ledger_id)
     .join(topics, topics.c.topic_id == partitions.c.topic_id)
+    .where(partitions.c.partition_id == bindparam("partition_id"))
     .with_for_update(of=partitions)  # SQLite has its write lock already and leaves this out
+)
+_STORE_PARTITION = (
+    update(partitions)
+    .where(partitions.c.partition_id == bindparam("id"))
+    .values({name: bindparam(name) for name in ("open_ledger_id", "last_publish_time_us")})
+)
+_STORE_LEDGER = (
+    update(ledgers)
+    .where(ledgers.c.ledger_id == bindparam("id"))
+    .values({n: bindparam(n) for n in ("entries", "messages", "bytes", "last_publish_time_us", "closed_at_ms")})
 )
 
 

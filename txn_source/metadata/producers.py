@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Connection, Row, insert, select, update
+from sqlalchemy import Connection, Row, bindparam, insert, select, update
 
 from txn_source.metadata import transactions
 from txn_source.metadata.ledgers import Tail
@@ -16,7 +16,6 @@ from txn_source.metadata.tables import (
     DATA,
     OPEN,
     entries,
-    partitions,
     producers,
     segments,
     transaction_partitions,
@@ -91,12 +90,11 @@ def append(
     by_partition: dict[int, list[int]] = defaultdict(list)
     for index, entry in enumerate(new):
         by_partition[entry.partition_id].append(index)
-    _check_partitions(connection, topic_id, list(by_partition))
     segment_ids = _segment_ids(connection, topic_id, {entry.segment for entry in new})
     positions: dict[int, Position] = {}
     for partition_id in sorted(by_partition):  # always in this order: no deadlocks
         indexes = by_partition[partition_id]
-        tail = Tail.load(connection, partition_id, now_us)
+        tail = Tail.load(connection, partition_id, now_us, topic_id)
         for index in indexes:
             entry = new[index]
             positions[index] = tail.place(
@@ -122,7 +120,7 @@ def append(
 
 
 def _check_producer(connection: Connection, producer_id: int, epoch: int) -> int:
-    row = connection.execute(select(producers).where(producers.c.producer_id == producer_id)).first()
+    row = connection.execute(_PRODUCER, {"producer_id": producer_id}).first()
     if row is None:
         raise TopicNotFoundError(
             "The topic that this producer writes to was deleted.", "Open a new producer on a topic that exists."
@@ -147,10 +145,7 @@ def _newest(connection: Connection, topic_id: int, transactional_id: str) -> Row
 def _stored_before(connection: Connection, producer_id: int, new: Sequence[NewEntry]) -> list[Position] | None:
     sequences = [entry.base_sequence for entry in new]
     found = connection.execute(
-        select(entries.c.base_sequence, entries.c.position).where(
-            entries.c.producer_id == producer_id,
-            entries.c.base_sequence.between(min(sequences), max(sequences)),
-        )
+        _STORED, {"producer_id": producer_id, "lowest": min(sequences), "highest": max(sequences)}
     ).all()
     if not found:
         return None
@@ -163,19 +158,9 @@ def _stored_before(connection: Connection, producer_id: int, new: Sequence[NewEn
     return [Position.from_key(known[sequence]) for sequence in sequences]
 
 
-def _check_partitions(connection: Connection, topic_id: int, wanted: list[int]) -> None:
-    query = select(partitions.c.partition_id).where(
-        partitions.c.topic_id == topic_id, partitions.c.partition_id.in_(wanted)
-    )
-    if len(connection.execute(query).all()) != len(wanted):
-        raise InvalidArgumentError(
-            "An entry names a partition of another topic.", "Use a partition of the producer's own topic."
-        )
-
-
 def _segment_ids(connection: Connection, topic_id: int, paths: set[str]) -> dict[str, int]:
-    query = select(segments.c.path, segments.c.segment_id).where(segments.c.path.in_(sorted(paths)))
-    known: dict[str, int] = {row.path: row.segment_id for row in connection.execute(query)}
+    found = connection.execute(_SEGMENTS, {"paths": sorted(paths)})
+    known: dict[str, int] = {row.path: row.segment_id for row in found}
     for path in sorted(paths - known.keys()):
         key = connection.execute(insert(segments).values(topic_id=topic_id, path=path)).inserted_primary_key
         assert key is not None
@@ -186,27 +171,38 @@ def _segment_ids(connection: Connection, topic_id: int, paths: set[str]) -> dict
 def _trace(connection: Connection, txn: int, partition_id: int, first: Position, written: list[NewEntry]) -> None:
     messages = sum(entry.messages for entry in written)
     size = sum(entry.length for entry in written)
-    table = transaction_partitions
-    changed = connection.execute(
-        update(table)
-        .where(table.c.txn == txn, table.c.partition_id == partition_id)
-        .values(messages=table.c.messages + messages, bytes=table.c.bytes + size)
-    )
-    if changed.rowcount == 0:
-        connection.execute(
-            insert(table).values(
-                txn=txn,
-                partition_id=partition_id,
-                state=OPEN,
-                first_position=first.key,
-                messages=messages,
-                bytes=size,
-            )
-        )
+    key = {"of_txn": txn, "of_partition": partition_id}
+    if connection.execute(_ADD_TO_TRACE, key | {"more_messages": messages, "more_bytes": size}).rowcount == 0:
+        row = {"txn": txn, "partition_id": partition_id, "state": OPEN, "first_position": first.key}
+        connection.execute(insert(transaction_partitions), row | {"messages": messages, "bytes": size})
 
 
 def _join(connection: Connection, txn: int, producer_id: int) -> None:
-    table = transaction_producers
-    known = select(table.c.txn).where(table.c.txn == txn, table.c.producer_id == producer_id)
-    if connection.execute(known).first() is None:
-        connection.execute(insert(table).values(txn=txn, producer_id=producer_id))
+    row = {"txn": txn, "producer_id": producer_id}
+    if connection.execute(_JOINED, row).first() is None:
+        connection.execute(insert(transaction_producers), row)
+
+
+# Built once: for statements as short as these, building one costs as much as running it.
+_PRODUCER = select(producers).where(producers.c.producer_id == bindparam("producer_id"))
+_STORED = select(entries.c.base_sequence, entries.c.position).where(
+    entries.c.producer_id == bindparam("producer_id"),
+    entries.c.base_sequence.between(bindparam("lowest"), bindparam("highest")),
+)
+_SEGMENTS = select(segments.c.path, segments.c.segment_id).where(
+    segments.c.path.in_(bindparam("paths", expanding=True))
+)
+_ADD_TO_TRACE = (
+    update(transaction_partitions)
+    .where(
+        transaction_partitions.c.txn == bindparam("of_txn"),
+        transaction_partitions.c.partition_id == bindparam("of_partition"),
+    )
+    .values(
+        messages=transaction_partitions.c.messages + bindparam("more_messages"),
+        bytes=transaction_partitions.c.bytes + bindparam("more_bytes"),
+    )
+)
+_JOINED = select(transaction_producers.c.txn).where(
+    transaction_producers.c.txn == bindparam("txn"), transaction_producers.c.producer_id == bindparam("producer_id")
+)

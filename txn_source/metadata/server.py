@@ -86,7 +86,8 @@ class Server:
         self._stopping.set()
         self._health.enter_graceful_shutdown()
         self._grpc.stop(grace_s).wait()
-        self._maintenance.join()
+        if self._maintenance.ident is not None:  # it was started
+            self._maintenance.join()
         self._service.close()
 
     def wait(self) -> None:

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from typing import Any, TypeVar
 
 from google.protobuf.message import Message
-from sqlalchemy import Connection, Row, delete, insert, inspect, select
+from sqlalchemy import Connection, Row, bindparam, delete, insert, inspect, select
 
 from txn_source._generated.txnlog.v1 import metadata_service_pb2 as pb
 from txn_source.metadata import pages, producers, topics, transactions, views, wire
@@ -31,6 +31,8 @@ Clock = Callable[[], int]
 """Returns the time in microseconds since the epoch (UTC)."""
 
 _REQUEST_LIFETIME_MS = 3600 * 1000
+_CLEANING_INTERVAL_MS = 60 * 1000
+_KNOWN_ANSWER = select(requests.c.answer).where(requests.c.request_id == bindparam("request_id"))
 _MAX_LISTED = 10_000
 _STATES = [TransactionState.OPEN, TransactionState.COMMITTED, TransactionState.ABORTED]  # by the database's number
 R = TypeVar("R", bound=Message)
@@ -57,6 +59,7 @@ class MetadataService:
         self._database = database
         self._storage_uri = storage_uri
         self._clock = clock
+        self._next_cleaning_ms = 0
 
     def close(self) -> None:
         """Close the database's connections."""
@@ -281,10 +284,11 @@ class MetadataService:
     @contextmanager
     def _write(self) -> Iterator[Connection]:
         """A write after which transactions past their deadline are aborted, even if the write itself is refused."""
-        with self._database.read() as connection:
-            overdue = transactions.due(connection, self._clock() // 1000)
-        if overdue:
-            self._expire()
+        with self._database.write() as connection:
+            if not transactions.due(connection, self._clock() // 1000):
+                yield connection
+                return
+        self._expire()
         with self._database.write() as connection:
             yield connection
 
@@ -299,15 +303,16 @@ class MetadataService:
         if not request_id:
             raise InvalidArgumentError("The call has no request id.", "Send a fresh unique one with each change.")
         with self._write() as connection:
-            known = connection.execute(select(requests.c.answer).where(requests.c.request_id == request_id)).scalar()
+            known = connection.execute(_KNOWN_ANSWER, {"request_id": request_id}).scalar()
             if known is not None:
                 return response.FromString(known)
             answer = action(connection)
             now_ms = self._clock() // 1000
-            connection.execute(delete(requests).where(requests.c.created_at_ms < now_ms - _REQUEST_LIFETIME_MS))
-            connection.execute(
-                insert(requests).values(request_id=request_id, answer=answer.SerializeToString(), created_at_ms=now_ms)
-            )
+            if now_ms >= self._next_cleaning_ms:
+                connection.execute(delete(requests).where(requests.c.created_at_ms < now_ms - _REQUEST_LIFETIME_MS))
+                self._next_cleaning_ms = now_ms + _CLEANING_INTERVAL_MS
+            row = {"request_id": request_id, "answer": answer.SerializeToString(), "created_at_ms": now_ms}
+            connection.execute(insert(requests), row)
             return answer
 
     def _describe(self, connection: Connection, rows: list[Row[Any]]) -> list[pb.Transaction]:

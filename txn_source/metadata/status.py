@@ -12,6 +12,8 @@ from grpc_status import rpc_status
 from txn_source.model.errors import ERROR_CLASSES, InternalError, TxnLogError, UnavailableError
 
 _DOMAIN = "txnlog"
+_MAX_BYTES = {"message": 500, "fact": 2000, "remedy": 1000}
+"""An answer's metadata may have 8 KiB: the message is escaped in it (up to 3 times as long), all three are base64."""
 _CODES: dict[str, int] = {
     "INVALID_ARGUMENT": code_pb2.INVALID_ARGUMENT,
     "SCHEMA_MISMATCH": code_pb2.INVALID_ARGUMENT,
@@ -33,13 +35,17 @@ _CODES: dict[str, int] = {
 
 
 def to_status(error: TxnLogError) -> grpc.Status:
-    """Return the gRPC status that carries an error whole."""
-    info = error_details_pb2.ErrorInfo(
-        reason=error.code, domain=_DOMAIN, metadata={"fact": error.fact, "remedy": error.remedy}
-    )
+    """Return the gRPC status that carries an error whole; only very long texts are cut."""
+    texts = {"fact": _cut("fact", error.fact), "remedy": _cut("remedy", error.remedy)}
     detail = any_pb2.Any()
-    detail.Pack(info)
-    return rpc_status.to_status(status_pb2.Status(code=_CODES[error.code], message=str(error), details=[detail]))
+    detail.Pack(error_details_pb2.ErrorInfo(reason=error.code, domain=_DOMAIN, metadata=texts))
+    message = _cut("message", str(error))
+    return rpc_status.to_status(status_pb2.Status(code=_CODES[error.code], message=message, details=[detail]))
+
+
+def _cut(what: str, text: str) -> str:
+    data = text.encode(errors="replace")
+    return text if len(data) <= _MAX_BYTES[what] else f"{data[: _MAX_BYTES[what]].decode(errors='ignore')} ..."
 
 
 def from_rpc_error(error: grpc.RpcError, target: str, timeout_s: float) -> TxnLogError:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from sqlalchemy import Connection, Row, and_, insert, select, update
+from sqlalchemy import Connection, Row, and_, bindparam, insert, literal_column, select, update
 
 from txn_source.metadata.ledgers import Tail
 from txn_source.metadata.tables import (
@@ -61,16 +61,16 @@ def begin(connection: Connection, timeout_ms: int, now_ms: int) -> int:
         )
     txn = _count(connection, "transactions") - 1
     connection.execute(
-        insert(transactions).values(
-            txn=txn, state=OPEN, timeout_ms=timeout_ms, created_at_ms=now_ms, deadline_ms=now_ms + timeout_ms
-        )
-    )
+        insert(transactions),
+        {"txn": txn, "state": OPEN, "timeout_ms": timeout_ms, "created_at_ms": now_ms,
+         "deadline_ms": now_ms + timeout_ms},
+    )  # fmt: skip
     return txn
 
 
 def find(connection: Connection, txn: int) -> Row[Any]:
     """Return a transaction's row, or raise TXN_NOT_FOUND."""
-    row = connection.execute(select(transactions).where(transactions.c.txn == txn)).first()
+    row = connection.execute(_FIND, {"txn": txn}).first()
     if row is None:
         raise _unknown(id_of(txn))
     return row
@@ -95,32 +95,20 @@ def end(connection: Connection, txn: int, *, commit: bool, reason: EndReason, no
     if row.state != OPEN:
         raise ended_error(row, "be committed" if commit else "be aborted")
     decision = _count(connection, "decisions")
-    touched = connection.execute(
-        select(transaction_partitions.c.partition_id)
-        .where(transaction_partitions.c.txn == txn)
-        .order_by(transaction_partitions.c.partition_id)
-    ).scalars()
-    for partition_id in touched.all():
+    for partition_id in connection.execute(_TOUCHED, {"txn": txn}).scalars().all():
         tail = Tail.load(connection, partition_id, now_us)
         marker = tail.place(connection, COMMIT_MARKER if commit else ABORT_MARKER, messages=0, length=0, txn=txn)
         tail.store(connection)
-        connection.execute(
-            update(transaction_partitions)
-            .where(transaction_partitions.c.txn == txn, transaction_partitions.c.partition_id == partition_id)
-            .values(state=state, marker_position=marker.key, decision=decision)
-        )
+        decided = {"state": state, "marker_position": marker.key, "decision": decision}
+        connection.execute(_DECIDE, {"of_txn": txn, "of_partition": partition_id, **decided})
         tail.seal(connection)
-    connection.execute(
-        update(transactions)
-        .where(transactions.c.txn == txn)
-        .values(state=state, ended_at_ms=now_us // 1000, end_reason=reason.value, decision=decision)
-    )
+    ended = {"state": state, "ended_at_ms": now_us // 1000, "end_reason": reason.value, "decision": decision}
+    connection.execute(_END, {"of_txn": txn, **ended})
 
 
 def due(connection: Connection, now_ms: int) -> list[int]:
     """Return the open transactions whose deadline has passed."""
-    overdue = select(transactions.c.txn).where(transactions.c.state == OPEN, transactions.c.deadline_ms <= now_ms)
-    return list(connection.execute(overdue).scalars())
+    return list(connection.execute(_DUE, {"now_ms": now_ms}).scalars())
 
 
 def open_of_producer(connection: Connection, producer_id: int) -> list[int]:
@@ -206,12 +194,40 @@ def ended_error(row: Row[Any], wish: str) -> TxnLogError:
 
 
 def _count(connection: Connection, counter: str) -> int:
-    column = log_info.c[counter]
-    value = connection.execute(update(log_info).values({counter: column + 1}).returning(column)).scalar_one()
-    return int(value)
+    return int(connection.execute(_COUNT[counter]).scalar_one())
 
 
 def _unknown(txn: TxnId) -> TransactionNotFoundError:
     return TransactionNotFoundError(
         f"There is no transaction {txn} in this log.", "Check the id against `txnlog transactions list --state all`."
     )
+
+
+# Built once: for statements as short as these, building one costs as much as running it.
+_FIND = select(transactions).where(transactions.c.txn == bindparam("txn"))
+_DUE = select(transactions.c.txn).where(
+    transactions.c.state == literal_column(str(OPEN)),  # as the index has it
+    transactions.c.deadline_ms <= bindparam("now_ms"),
+)
+_TOUCHED = (
+    select(transaction_partitions.c.partition_id)
+    .where(transaction_partitions.c.txn == bindparam("txn"))
+    .order_by(transaction_partitions.c.partition_id)
+)
+_DECIDE = (
+    update(transaction_partitions)
+    .where(
+        transaction_partitions.c.txn == bindparam("of_txn"),
+        transaction_partitions.c.partition_id == bindparam("of_partition"),
+    )
+    .values({name: bindparam(name) for name in ("state", "marker_position", "decision")})
+)
+_END = (
+    update(transactions)
+    .where(transactions.c.txn == bindparam("of_txn"))
+    .values({name: bindparam(name) for name in ("state", "ended_at_ms", "end_reason", "decision")})
+)
+_COUNT = {
+    name: update(log_info).values({name: log_info.c[name] + 1}).returning(log_info.c[name])
+    for name in ("transactions", "decisions")
+}

@@ -22,17 +22,18 @@ def open_log(target: Target) -> Log:
 
 
 @functools.lru_cache(_MAX_OPEN)
-def _opened(target: Target, identity: int) -> Log:
+def _opened(target: Target, identity: tuple[int, ...]) -> Log:
     return Log(target)
 
 
-def _identity(target: Target) -> int:
+def _identity(target: Target) -> tuple[int, ...]:
     if target.path is None:
-        return 0
+        return ()
     try:
-        return (Path(target.path) / "txnlog.json").stat().st_ino
+        marker = (Path(target.path) / "txnlog.json").stat()
     except OSError:
-        return -1
+        return ()
+    return marker.st_dev, marker.st_ino, marker.st_mtime_ns  # file systems use the numbers of deleted files again
 
 
 def readable(method: Callable[P, R]) -> Callable[P, R]:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TypeVar
 
+from txn_source.client.columns import metadata_columns
 from txn_source.client.offsets import EARLIEST, LATEST, Offsets
 from txn_source.client.plan import MAX_PARTITION_BYTES, ReadRequest
 from txn_source.client.target import Target
@@ -72,7 +73,7 @@ class BatchReadOptions:
             target,
             topics,
             pattern,
-            given.get("metadataColumns") or "default",
+            given.metadata_columns(),
             ReadRequest(
                 isolation_level=given.optional("isolationLevel", IsolationLevel.parse) or IsolationLevel.READ_COMMITTED,
                 start=given.side("starting", EARLIEST),
@@ -115,6 +116,12 @@ class _Given:
             return parse(value)
         except InvalidArgumentError as error:
             raise InvalidArgumentError(f"Option {name!r}: {error.fact}", error.remedy) from None
+
+    def metadata_columns(self) -> str:
+        """Return the choice of metadata columns, checked here too: ``.schema`` makes it idle, but never right."""
+        choice = self.get("metadataColumns") or "default"
+        self.optional("metadataColumns", lambda _: metadata_columns(choice, several_topics=False))
+        return choice
 
     def flag(self, name: str, *, default: bool) -> bool:
         value = self.optional(name, _boolean)

@@ -63,11 +63,20 @@ class Projection:
 
     def apply(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """Return a batch that the client read, in Spark's types."""
-        columns = [
-            column if column.type == field.type else column.cast(field.type)
-            for column, field in zip(batch.columns, self.target, strict=True)
-        ]
+        columns = [_fitted(column, field) for column, field in zip(batch.columns, self.target, strict=True)]
         return pa.RecordBatch.from_arrays(columns, schema=self.target)
+
+
+def _fitted(column: pa.Array, field: pa.Field) -> pa.Array:
+    if column.type == field.type:
+        return column
+    try:
+        return column.cast(field.type)
+    except pa.ArrowInvalid as error:  # a time finer than microseconds, or too far away to be counted in them
+        raise SchemaMismatchError(
+            f"A value of column {field.name!r}, which is {column.type}, doesn't fit Spark's {field.type} ({error}).",
+            "Leave the column out with .schema(...), or read the topic with scan.",
+        ) from None
 
 
 def _same(mine: StructField, wanted: StructField) -> bool:

@@ -1,0 +1,69 @@
+"""What child processes of the tests do; the first argument picks it. They print what came of it as one line of JSON."""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import pickle
+import sys
+from typing import Any
+
+from txn_source import Log, connect
+
+
+def opened(kind: str, target: str) -> Log:
+    return connect(endpoint=target) if kind == "remote" else connect(target)
+
+
+def open_and_list(kind: str, target: str) -> Any:
+    """Open the log, which may make a new root, and list its topics."""
+    with opened(kind, target) as log:
+        return log.topics()
+
+
+def append(kind: str, target: str, name: str, count: str) -> Any:
+    """Append numbered messages to two partitions of ``orders``, every other one in a transaction of its own."""
+    with opened(kind, target) as log, log.producer("orders", name=name) as producer:
+        for index in range(int(count)):
+            value, partition = f"{name} {index}", index // 2 % 2
+            if index % 2:
+                with log.begin_transaction() as transaction:
+                    producer.send(value, txn=transaction, partition=partition)
+            else:
+                producer.send(value, partition=partition)
+                producer.flush()
+    return "done"
+
+
+def use_pickled() -> Any:
+    """Use a log that comes pickled on stdin: read, write, and read again."""
+    return _use(pickle.load(sys.stdin.buffer))
+
+
+def fork(kind: str, target: str) -> Any:
+    """Use a log, fork, and use it in the child and in the parent at once; then count the messages."""
+    with opened(kind, target) as log:
+        before = len(_use(log))
+        context = multiprocessing.get_context("fork")
+        receiver, sender = context.Pipe(duplex=False)
+
+        def use_there() -> None:
+            _use(log)
+            sender.send("answered")
+
+        process = context.Process(target=use_there)
+        process.start()
+        _use(log)
+        there = receiver.recv() if receiver.poll(60) else "hangs"
+        process.join(10)
+        return {"before": before, "there": there, "exit": process.exitcode, "after": len(_use(log))}
+
+
+def _use(log: Log) -> list[str]:
+    with log.producer("orders") as producer, log.begin_transaction() as transaction:
+        producer.send("x", txn=transaction)
+    return [row["value"].decode() for row in log.scan("orders", columns=["value"]).read_all().to_pylist()]
+
+
+if __name__ == "__main__":
+    print(json.dumps(globals()[sys.argv[1]](*sys.argv[2:])))

@@ -1,0 +1,130 @@
+"""A plan is pinned: whoever reads it, now or after anything that happens to the log, gets the same rows."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pytest
+
+from tests.log.reading import BY_HAND, COMMITTED, UNCOMMITTED, send_each, values
+from tests.log.site import ManualClock
+from txn_source import IsolationLevel, Log
+from txn_source.client.columns import select_columns
+from txn_source.client.plan import ReadPlan, ReadRequest, plan, resolve
+from txn_source.client.slice_reader import SliceReader
+
+_COLUMNS = ["value", "__partition", "__ledger_id", "__entry_id", "__producer_name", "__txn_id", "__txn_status"]
+
+
+def planned(log: Log, topic: str, level: str, **options) -> ReadPlan:
+    return plan(log.metadata, resolve(log.metadata, [topic]), ReadRequest(IsolationLevel.parse(level), **options))
+
+
+def read(log: Log, pinned: ReadPlan, columns: list[str] = _COLUMNS) -> pa.Table:
+    """Read the tasks one after the other, each with a reader of its own."""
+    schema = select_columns(pa.schema([("value", pa.binary())]), columns)
+    batches = []
+    for task in pinned.tasks:
+        reader = SliceReader(log.metadata, log.root, schema, pinned.isolation_level, pinned.decisions)
+        batches += reader.read(task)
+    return pa.Table.from_batches(batches, schema)
+
+
+@pytest.mark.parametrize("level", [COMMITTED, UNCOMMITTED])
+def test_plan_reads_the_same_after_everything_that_can_happen(clocked_log: Log, clock: ManualClock, level: str) -> None:
+    """Plan with transactions open and decided; then append, end them in each way, roll, take over, and read again."""
+    log = clocked_log
+    log.create_topic("orders", partitions=2, ledger_max_entries=4)
+    producer = log.producer("orders", transactional_id="tellers", name="monday")
+    other = log.producer("orders", name="other")
+
+    def write(txn) -> None:
+        for partition in (0, 1):
+            send_each(producer, [b"x", b"y"], partition=partition, txn=txn)
+
+    write(None)
+    for end in ("commit", "abort"):
+        transaction = log.begin_transaction()
+        write(transaction)
+        getattr(transaction, end)()
+    committed, aborted, timed_out, fenced = (log.begin_transaction(timeout=t) for t in (100, 100, 10, 100))
+    for transaction in (committed, aborted, timed_out):
+        for partition in (0, 1):
+            send_each(other, [b"open"], partition=partition, txn=transaction)
+    write(fenced)
+
+    pinned = planned(log, "orders", level)
+    before = read(log, pinned)
+    assert before.num_rows == (8 if level == COMMITTED else 22)
+
+    committed.commit()
+    aborted.abort()
+    clock.advance(10)
+    assert log.transaction(timed_out.id).end_reason == "timeout"
+    log.producer("orders", transactional_id="tellers", name="tuesday")
+    assert log.transaction(fenced.id).end_reason == "fenced"
+    send_each(other, [b"later"] * 5)
+    log.roll_ledger("orders")
+    assert read(log, pinned) == before
+    assert read(log, pinned, ["value"]) == before.select(["value"])
+    assert read(log, planned(log, "orders", level)) != before
+
+
+def test_status_is_that_of_the_plan(log: Log) -> None:
+    """Plan with a transaction open, and again after its end: each plan tells what was known then."""
+    log.create_topic("orders")
+    producer = log.producer("orders")
+    ends = ["commit", "abort"]
+    transactions = [log.begin_transaction() for _ in ends]
+    for transaction in transactions:
+        send_each(producer, [b"x"], txn=transaction)
+    send_each(producer, [b"plain"])
+    plans = [planned(log, "orders", UNCOMMITTED)]
+    for transaction, end in zip(transactions, ends, strict=True):
+        getattr(transaction, end)()
+        plans.append(planned(log, "orders", UNCOMMITTED))
+    assert [read(log, pinned)["__txn_status"].to_pylist() for pinned in plans] == [
+        ["open", "open", None],
+        ["committed", "open", None],
+        ["committed", "aborted", None],
+    ]
+
+
+def test_tasks_together_read_each_row_once(log: Log) -> None:
+    """Cut one read into tasks in several ways: the rows and their order are those of one scan."""
+    log.create_topic("orders", partitions=3, ledger_max_entries=9)
+    producer = log.producer("orders", batching=BY_HAND)
+    for index in range(30):
+        transaction = log.begin_transaction() if index % 4 else None
+        for partition in range(3):
+            producer.send(b"%d" % index * 100, partition=partition, txn=transaction)
+        producer.flush()
+        if transaction:
+            transaction.commit() if index % 3 else transaction.abort()
+    for level in (COMMITTED, UNCOMMITTED):
+        expected = values(log, "orders", level)
+        for options, fewest in (({"min_partitions": 7}, 4), ({"max_partition_bytes": 1}, 50), ({"min_partitions": 1}, 1)):
+            pinned = planned(log, "orders", level, **options)
+            assert len(pinned.tasks) >= fewest
+            assert read(log, pinned, ["value"])["value"].to_pylist() == expected
+    assert len(pinned.tasks) == 1
+
+
+def test_task_can_be_read_in_any_order_and_again(log: Log) -> None:
+    """Read the tasks of a plan backwards and twice; each gives its own rows."""
+    log.create_topic("orders", ledger_max_entries=2)
+    send_each(log.producer("orders"), [b"%d" % i for i in range(10)])
+    pinned = planned(log, "orders", COMMITTED, max_partition_bytes=1)
+    assert len(pinned.tasks) == 10
+    parts = [read(log, ReadPlan((task,), pinned.isolation_level, pinned.decisions)) for task in pinned.tasks[::-1] * 2]
+    found = [part["value"].to_pylist() for part in parts]
+    assert found == [[b"%d" % i] for i in range(9, -1, -1)] * 2
+
+
+def test_empty_topic_has_no_tasks(log: Log) -> None:
+    """Plan an empty topic, and one whose first message is undecided."""
+    log.create_topic("empty", partitions=3)
+    log.create_topic("undecided")
+    send_each(log.producer("undecided"), [b"x"], txn=log.begin_transaction())
+    assert planned(log, "empty", UNCOMMITTED).tasks == ()
+    assert planned(log, "undecided", COMMITTED).tasks == ()
+    assert len(planned(log, "undecided", UNCOMMITTED).tasks) == 1

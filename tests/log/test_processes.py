@@ -1,0 +1,103 @@
+"""Many processes use one log at once, and a log travels: pickled to another process, or through a fork."""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import pickle
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from tests.log.reading import UNCOMMITTED, by_partition, rows, send_each, values
+from tests.log.site import Site
+from txn_source import connect
+
+CHILD = Path(__file__).with_name("child.py")
+
+
+def start(*arguments: str, **options: Any) -> subprocess.Popen[bytes]:
+    return subprocess.Popen([sys.executable, str(CHILD), *arguments], stdout=subprocess.PIPE, **options)
+
+
+def outcome(child: subprocess.Popen[bytes], stdin: bytes | None = None) -> Any:
+    output, _ = child.communicate(stdin, timeout=120)
+    assert child.returncode == 0
+    return json.loads(output)
+
+
+def target(site: Site) -> str:
+    return site.endpoint if site.kind == "remote" else str(site.root)
+
+
+def test_processes_that_write_at_once_lose_nothing(site: Site) -> None:
+    """Let three processes append to two partitions, plainly and in transactions, while this one reads."""
+    log = site.connect()
+    log.create_topic("orders", partitions=2, ledger_max_entries=16)
+    names = ["a", "b", "c"]
+    children = [start("append", site.kind, target(site), name, "40") for name in names]
+    seen = 0
+    while any(child.poll() is None for child in children):
+        found = values(log, "orders")
+        assert len(found) == len(set(found)) >= seen
+        seen = len(found)
+    assert [outcome(child) for child in children] == ["done"] * 3
+    stored = by_partition(log, "orders")
+    assert sum(len(found) for found in stored.values()) == 120
+    for name in names:
+        for partition in (0, 1):
+            mine = [value for value in stored[partition] if value.startswith(name.encode())]
+            assert mine == [f"{name} {i}".encode() for i in range(40) if i // 2 % 2 == partition]
+    places = [(r["__ledger_id"], r["__entry_id"]) for r in rows(log, "orders", columns=["__ledger_id", "__entry_id"])]
+    assert len(set(places)) == 120
+
+
+def test_processes_that_open_a_new_root_at_once_make_one_log(tmp_path: Path) -> None:
+    """Let four processes connect to a folder that isn't there."""
+    children = [start("open_and_list", "embedded", str(tmp_path / "log")) for _ in range(4)]
+    assert [outcome(child) for child in children] == [[]] * 4
+    with connect(tmp_path / "log", create=False) as log:
+        log.create_topic("orders")
+        assert log.topics() == ["orders"]
+
+
+def test_pickled_log_works_in_a_fresh_interpreter(site: Site) -> None:
+    """Send a log that has been used, with an open producer, to another interpreter, and use it there."""
+    log = site.connect()
+    log.create_topic("orders")
+    send_each(log.producer("orders"), [b"from here"])
+    found = outcome(start("use_pickled", stdin=subprocess.PIPE), pickle.dumps(log))
+    assert found == ["from here", "x"]
+    assert values(log, "orders") == [b"from here", b"x"]
+
+
+def test_log_works_in_a_spawned_child(site: Site) -> None:
+    """Hand methods of a log to a spawned process, as multiprocessing does it."""
+    log = site.connect()
+    with multiprocessing.get_context("spawn").Pool(1) as pool:
+        pool.apply(log.create_topic, ("orders", 2))
+        stats = pool.apply(log.stats, ("orders",))
+        pool.close()
+        pool.join()
+    assert stats == log.stats("orders")
+    assert len(stats.partitions) == 2
+
+
+def test_pickled_log_works_in_the_same_process(site: Site) -> None:
+    """Pickle, close the first log, and use the second."""
+    first = site.open()
+    first.create_topic("orders")
+    second = pickle.loads(pickle.dumps(first))
+    first.close()
+    with second:
+        send_each(second.producer("orders"), [b"x"])
+        assert values(second, "orders", UNCOMMITTED) == [b"x"]
+
+
+def test_log_works_on_both_sides_of_a_fork(site: Site) -> None:
+    """Let a process use a log, so that it has its channel or connection, fork, and use it in both at once."""
+    site.connect().create_topic("orders")
+    found = outcome(start("fork", site.kind, target(site)))
+    assert found == {"before": 1, "there": "answered", "exit": 0, "after": 4}
+    assert values(site.connect(), "orders") == [b"x"] * 4

@@ -1,0 +1,240 @@
+"""Scans: which topics, levels, columns and batches."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from tests.log.reading import BY_HAND, COMMITTED, UNCOMMITTED, rows, send_each, values
+from tests.log.site import Site
+from txn_source import (
+    InvalidArgumentError,
+    IsolationLevel,
+    Log,
+    ReadPriority,
+    SchemaMismatchError,
+    SegmentUnreadableError,
+    TopicNotFoundError,
+)
+
+_DEFAULT = ["__partition", "__ledger_id", "__entry_id", "__batch_index", "__publish_time", "__event_time"]
+_ALL = [*_DEFAULT, "__topic", "__producer_name", "__sequence_id", "__txn_id", "__txn_status", "__properties"]
+
+
+@pytest.mark.parametrize(
+    "level", ["read_uncommitted", "READ-UNCOMMITTED", " Read_Uncommitted ", IsolationLevel.READ_UNCOMMITTED]
+)
+def test_level_is_read_in_any_spelling(log: Log, level: Any) -> None:
+    """Scan an open transaction at spellings of one level."""
+    log.create_topic("orders")
+    send_each(log.producer("orders"), [b"x"], txn=log.begin_transaction())
+    assert values(log, "orders", level) == [b"x"]
+    assert values(log, "orders") == []
+
+
+@pytest.mark.parametrize("level", ["", "serializable", "read committed", None, 1])
+def test_unknown_level_is_refused_with_the_two_there_are(log: Log, level: Any) -> None:
+    """Scan at a level that isn't one."""
+    log.create_topic("orders")
+    with pytest.raises(InvalidArgumentError, match="read_committed or read_uncommitted"):
+        log.scan("orders", level)
+
+
+def test_schema_is_payload_then_default_metadata(log: Log) -> None:
+    """Look at the columns of one topic, of several, and of none of its rows."""
+    for topic in ("orders", "bills"):
+        log.create_topic(topic, schema=pa.schema([("b", pa.int64()), ("a", pa.string())]))
+    assert log.scan("orders").schema.names == ["b", "a", *_DEFAULT]
+    assert log.scan(["orders", "bills"]).schema.names == ["b", "a", *_DEFAULT, "__topic"]
+    table = log.scan("orders").read_all()
+    assert (table.num_rows, table.schema) == (0, log.scan("orders").schema)
+
+
+def test_every_metadata_column_says_what_it_should(log: Log) -> None:
+    """Read all columns of messages in each state, and compare with what is known of them."""
+    log.create_topic("orders", partitions=2)
+    producer = log.producer("orders", name="teller", batching=BY_HAND)
+    states = {}
+    for state, end in (("committed", "commit"), ("aborted", "abort"), ("open", None)):
+        transaction = states[state] = log.begin_transaction()
+        producer.send(state.encode(), partition=1, txn=transaction)
+        producer.flush()
+        if end:
+            getattr(transaction, end)()
+    producer.send(b"first", partition=0, properties={"a": "b"}, event_time=1_000)
+    producer.send(b"plain", partition=0)
+    producer.flush()
+    schema = log.scan("orders", columns=["value", *_ALL]).schema
+    assert schema.names == ["value", *_ALL]
+    found = {row.pop("value").decode(): row for row in rows(log, "orders", UNCOMMITTED, ["value", *_ALL])}
+    assert {row["__topic"] for row in found.values()} == {"orders"}
+    assert {row["__producer_name"] for row in found.values()} == {"teller"}
+    assert [found[name]["__sequence_id"] for name in ("committed", "aborted", "open", "first", "plain")] == list(range(5))
+    assert {name: row["__partition"] for name, row in found.items()} == {
+        "first": 0, "plain": 0, "committed": 1, "aborted": 1, "open": 1
+    }  # fmt: skip
+    assert [(found[n]["__entry_id"], found[n]["__batch_index"]) for n in ("first", "plain")] == [(0, 0), (0, 1)]
+    assert [found[n]["__entry_id"] for n in states] == [0, 2, 4]
+    assert found["first"]["__properties"] == [("a", "b")]
+    assert found["first"]["__event_time"].timestamp() == 1
+    assert found["plain"]["__publish_time"] == found["first"]["__publish_time"] >= found["open"]["__publish_time"]
+    for name, transaction in states.items():
+        assert (found[name]["__txn_id"], found[name]["__txn_status"]) == (str(transaction.id), name)
+    assert (found["plain"]["__txn_id"], found["plain"]["__txn_status"]) == (None, None)
+
+
+def test_any_columns_in_any_order_are_those_of_the_full_read(log: Log) -> None:
+    """Read some columns and all, over several partitions, ledgers and producers; the same rows come."""
+    log.create_topic("orders", partitions=2, ledger_max_entries=3)
+    for name in ("one", "two"):
+        producer = log.producer("orders", name=name)
+        for index in range(8):
+            txn = log.begin_transaction() if index % 3 == 0 else None
+            for part in range(index % 3 + 1):
+                producer.send(b"%d" % part, key=b"%d" % index, txn=txn, properties={"n": name} if index % 2 else None)
+            txn.commit() if txn else producer.flush()
+    whole = log.scan("orders", UNCOMMITTED, ["key", "value", *_ALL]).read_all()
+    assert whole.num_rows > 20
+    pairs = [["value", "key"], ["__batch_index", "key", "__topic"], ["__properties", "__entry_id"], _ALL[::-1]]
+    for columns in [*([name] for name in whole.column_names), *pairs]:
+        assert log.scan("orders", UNCOMMITTED, columns).read_all() == whole.select(columns)
+
+
+@pytest.mark.parametrize(
+    ("columns", "said"),
+    [(["amount"], "no column 'amount'"), (["value", "value"], "twice"), (["__txn"], "'__txn'.*__txn_id, __txn_status")],
+)
+def test_wrong_column_is_refused(log: Log, columns: list[str], said: str) -> None:
+    """Ask for a column that isn't there, or for one twice."""
+    log.create_topic("orders")
+    with pytest.raises(SchemaMismatchError, match=said):
+        log.scan("orders", columns=columns)
+
+
+def test_several_topics_are_read_in_the_order_given(log: Log) -> None:
+    """Read three topics in both orders, with the column that tells them apart."""
+    topics = ["a", "b", "c"]
+    for topic in topics:
+        log.create_topic(topic, partitions=2)
+        send_each(log.producer(topic), [topic.encode()], partition=1)
+    for order in (topics, topics[::-1]):
+        assert [(r["__topic"], r["value"]) for r in rows(log, order)] == [(t, t.encode()) for t in order]
+
+
+def test_topics_with_different_schemas_are_read_by_what_they_share(log: Log) -> None:
+    """Read two typed topics that differ in one column: together only by the columns that are equal."""
+    shared = pa.field("n", pa.int64())
+    log.create_topic("a", schema=pa.schema([shared, ("x", pa.string())]))
+    log.create_topic("b", schema=pa.schema([("x", pa.int32()), shared]))
+    log.create_topic("c", schema=pa.schema([shared]))
+    for index, topic in enumerate(("a", "b", "c")):
+        send_each(log.producer(topic), [{"n": index}])
+    with pytest.raises(SchemaMismatchError, match=r"'a' and 'b' differ in column 'x': string against int32"):
+        log.scan(["a", "b"])
+    with pytest.raises(SchemaMismatchError, match=r"'a' and 'c' differ in column 'x': string against absent"):
+        log.scan(["a", "c"], columns=["n", "x"])
+    found = rows(log, ["a", "b", "c"], columns=["__topic", "n"])
+    assert [tuple(row.values()) for row in found] == [("a", 0), ("b", 1), ("c", 2)]
+    assert rows(log, ["a", "b"], columns=["__partition"]) == [{"__partition": 0}] * 2
+
+
+def test_one_partition_is_read_by_its_name(log: Log) -> None:
+    """Name partitions as topics."""
+    log.create_topic("orders", partitions=3)
+    producer = log.producer("orders")
+    for partition in range(3):
+        send_each(producer, [b"%d" % partition], partition=partition)
+    assert values(log, "orders-partition-1") == [b"1"]
+    assert values(log, "persistent://public/default/orders-partition-2") == [b"2"]
+    with pytest.raises(TopicNotFoundError, match="no partition 3"):
+        log.scan("orders-partition-3")
+
+
+@pytest.mark.parametrize("topics", [[], ["orders", "orders"], ["orders", "none"], "none", ["bad name"]], ids=str)
+def test_wrong_topics_are_refused(log: Log, topics: Any) -> None:
+    """Scan no topic, one twice, and one that isn't there."""
+    log.create_topic("orders")
+    with pytest.raises((InvalidArgumentError, TopicNotFoundError)):
+        log.scan(topics)
+
+
+def test_reading_twice_gives_the_same_rows(log: Log) -> None:
+    """Scan a log with all kinds of messages twice at each level, with all columns."""
+    log.create_topic("orders", partitions=2, ledger_max_entries=5)
+    producer = log.producer("orders")
+    for index in range(30):
+        transaction = log.begin_transaction() if index % 2 else None
+        producer.send(b"%d" % index, key=b"%d" % index, txn=transaction)
+        if transaction and index < 25:
+            transaction.commit() if index % 3 else transaction.abort()
+        else:
+            producer.flush()
+    for level in (COMMITTED, UNCOMMITTED):
+        once = log.scan("orders", level, ["value", *_ALL]).read_all()
+        assert once.num_rows > 15
+        assert log.scan("orders", level, ["value", *_ALL]).read_all() == once
+
+
+def test_range_that_is_all_aborted_gives_no_rows(log: Log) -> None:
+    """Abort everything; the schema comes all the same."""
+    log.create_topic("orders", partitions=2)
+    producer = log.producer("orders")
+    for _ in range(3):
+        transaction = log.begin_transaction()
+        send_each(producer, [b"x", b"y"], txn=transaction)
+        transaction.abort()
+    assert log.scan("orders").read_all().num_rows == 0
+    assert len(values(log, "orders", UNCOMMITTED)) == 6
+
+
+def test_many_small_entries_come_in_few_batches(log: Log) -> None:
+    """Write 3,000 entries of one message each and 70,000 messages in large ones; count the batches."""
+    log.create_topic("orders")
+    small = log.producer("orders", batching=BY_HAND)
+    one = pa.record_batch({"value": [b"x"]})
+    property_ = pa.array([[("a", "b")]], pa.map_(pa.string(), pa.string()))
+    other = pa.record_batch({"value": [b"y"], "__properties": property_})
+    for _ in range(1500):
+        small.send_batch(one)
+        small.send_batch(other)
+    small.flush()
+    assert log.stats("orders").ledgers[0].entries == 3000
+    small.send_batch(pa.record_batch({"value": pa.array([b"z"] * 70_000)}))
+    small.flush()
+    batches = [batch.num_rows for batch in log.scan("orders")]
+    assert sum(batches) == 73_000
+    assert len(batches) <= 4
+    assert max(batches) <= 65_536
+    assert values(log, "orders") == [b"x", b"y"] * 1500 + [b"z"] * 70_000
+
+
+def test_read_priority_is_checked(log: Log) -> None:
+    """Scan with every priority there is, and with one there isn't."""
+    log.create_topic("orders")
+    send_each(log.producer("orders"), [b"x"])
+    for priority in ("tiered-first", "bookkeeper-first", "Tiered-Storage-First", *ReadPriority):
+        assert values(log, "orders", read_priority=priority) == [b"x"]
+    with pytest.raises(InvalidArgumentError, match="tiered-first.*bookkeeper-first"):
+        log.scan("orders", read_priority="hot-first")
+
+
+def test_damaged_segment_is_named_with_entry_and_checksums(site: Site) -> None:
+    """Flip a byte of the second entry: the first one is read, the second is an error that names all there is to know."""
+    log = site.connect()
+    log.create_topic("orders")
+    ids = send_each(log.producer("orders"), [b"first", b"second"])
+    [segment] = (site.root / "segments").rglob("*.arrow")
+    data = bytearray(segment.read_bytes())
+    data[data.rindex(b"second")] ^= 1
+    segment.write_bytes(data)
+    end = {"orders": {0: ids[1].position}}
+    assert values(log, "orders", end=end) == [b"first"]
+    said = rf"^\[TXNLOG_SEGMENT_UNREADABLE\] .*{segment.name}.*entry {ids[1].position} has checksum [0-9a-f]{{8}} where"
+    with pytest.raises(SegmentUnreadableError, match=said):
+        log.scan("orders").read_all()
+    segment.unlink()
+    with pytest.raises(SegmentUnreadableError, match="No such file"):
+        log.scan("orders").read_all()
+    assert rows(log, "orders", columns=["__entry_id"]) == [{"__entry_id": 0}, {"__entry_id": 1}]

@@ -1,0 +1,118 @@
+"""A call that changes something answers a repetition with its request id as the first time, and changes nothing more."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.log.reading import send_each, values
+from tests.log.site import ManualClock, Site
+from txn_source import InvalidArgumentError, TopicExistsError, TopicNotFoundError
+from txn_source._generated.txnlog.v1 import metadata_service_pb2 as pb
+
+_POLICIES = pb.TopicPolicies(ledger_max_entries=10, ledger_max_bytes=1 << 20, ledger_max_age_ms=1 << 30)
+
+
+@pytest.mark.parametrize(
+    ("method", "request_"),
+    [
+        ("CreateTopic", pb.CreateTopicRequest(name="bills", partitions=3, policies=_POLICIES)),
+        ("DeleteTopic", pb.DeleteTopicRequest(name="orders")),
+        ("RollLedger", pb.RollLedgerRequest(name="orders")),
+        ("OpenProducer", pb.OpenProducerRequest(topic="orders")),
+        ("OpenProducer", pb.OpenProducerRequest(topic="orders", transactional_id="tellers")),
+        ("BeginTransaction", pb.BeginTransactionRequest(timeout_ms=10_000)),
+    ],
+    ids=["create", "delete", "roll", "open", "open transactional", "begin"],
+)
+def test_repetition_is_answered_as_the_first_time(site: Site, method: str, request_: Any) -> None:
+    """Call three times with one id and once with another; then look whether the log changed by a repetition."""
+    log = site.connect()
+    log.create_topic("orders")
+    send_each(log.producer("orders", transactional_id="tellers"), [b"x"])
+    transport = site.transport()
+
+    def call(request_id: str) -> Any:
+        message = type(request_)()
+        message.CopyFrom(request_)
+        message.request_id = request_id
+        return transport.call(method, message)
+
+    def state() -> Any:
+        return [(t, log.stats(t)) for t in log.topics()], [t.id for t in log.transactions(state=None)]
+
+    first = call("one")
+    changed = state()
+    assert call("one") == first
+    assert call("one") == first
+    assert state() == changed
+    try:
+        other = call("two")
+    except (TopicExistsError, TopicNotFoundError):
+        return  # what was asked for has been done
+    assert other != first
+
+
+def test_repeated_opening_keeps_the_epoch(site: Site) -> None:
+    """Repeat an opening whose answer was lost: the producer isn't fenced by itself, nor its transaction aborted."""
+    log, transport = site.connect(), site.transport()
+    log.create_topic("orders")
+    request = pb.OpenProducerRequest(request_id="one", topic="orders", transactional_id="tellers")
+    assert transport.call("OpenProducer", request).epoch == 0
+    assert transport.call("OpenProducer", request).epoch == 0
+    request.request_id = "two"
+    assert transport.call("OpenProducer", request).epoch == 1
+
+
+def test_refused_call_may_be_repeated_when_its_cause_is_gone(site: Site) -> None:
+    """Repeat a refused creation after the topic in its way was deleted: a refusal isn't remembered."""
+    log, transport = site.connect(), site.transport()
+    log.create_topic("orders")
+    request = pb.CreateTopicRequest(request_id="one", name="orders", partitions=1, policies=_POLICIES)
+    with pytest.raises(TopicExistsError):
+        transport.call("CreateTopic", request)
+    log.delete_topic("orders")
+    assert transport.call("CreateTopic", request).topic.name == "persistent://public/default/orders"
+
+
+@pytest.mark.parametrize("commit", [True, False])
+def test_repeated_end_is_answered_the_same(site: Site, commit: bool) -> None:
+    """Send one EndTransaction twice."""
+    log, transport = site.connect(), site.transport()
+    log.create_topic("orders")
+    transaction = log.begin_transaction()
+    send_each(log.producer("orders"), [b"x"], txn=transaction)
+    request = pb.EndTransactionRequest(id=pb.TxnId(least_sig_bits=transaction.id.least_sig_bits), commit=commit)
+    assert transport.call("EndTransaction", request) == transport.call("EndTransaction", request)
+    assert values(log, "orders") == ([b"x"] if commit else [])
+    assert log.stats("orders").ledgers[0].entries == 2
+
+
+def test_change_without_a_request_id_is_refused(site: Site) -> None:
+    """Leave the id out: nobody could repeat such a call."""
+    with pytest.raises(InvalidArgumentError, match="no request id"):
+        site.transport().call("BeginTransaction", pb.BeginTransactionRequest(timeout_ms=10_000))
+    assert site.connect().transactions(state=None) == []
+
+
+def test_forced_commit_is_refused(site: Site) -> None:
+    """Ask for what there is no meaning for."""
+    transaction = site.connect().begin_transaction()
+    request = pb.EndTransactionRequest(
+        id=pb.TxnId(least_sig_bits=transaction.id.least_sig_bits), commit=True, forced=True
+    )
+    with pytest.raises(InvalidArgumentError, match="forced"):
+        site.transport().call("EndTransaction", request)
+
+
+def test_answers_are_kept_for_an_hour(clocked_site: Site, clock: ManualClock) -> None:
+    """Repeat a call within the hour, and after it, when other calls have cleared the old answers away."""
+    transport = clocked_site.transport()
+    request = pb.BeginTransactionRequest(request_id="one", timeout_ms=10_000)
+    first = transport.call("BeginTransaction", request).id
+    clock.advance(3600)
+    assert transport.call("BeginTransaction", request).id == first
+    clock.advance(1)
+    transport.call("BeginTransaction", pb.BeginTransactionRequest(request_id="two", timeout_ms=10_000))
+    assert transport.call("BeginTransaction", request).id != first

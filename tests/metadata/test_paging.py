@@ -1,0 +1,79 @@
+"""Big answers come in pages, those of closed ledgers sealed as Arrow; pages of any kind make the same answer."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.log.reading import COMMITTED, UNCOMMITTED, rows, send_each, values
+from txn_source import Log
+from txn_source.metadata import pages, views
+
+_COLUMNS = ["value", "__ledger_id", "__entry_id", "__producer_name", "__txn_id", "__txn_status"]
+
+
+@pytest.fixture(params=[1, 3, 10**9], ids=["all sealed", "large ones sealed", "none sealed"])
+def sealing(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """From how many rows on a closed ledger is sealed."""
+    monkeypatch.setattr(pages, "_SEAL_FROM_ROWS", request.param)
+
+
+def page_size(monkeypatch: pytest.MonkeyPatch, rows: int) -> None:
+    for module in (pages, views):
+        monkeypatch.setattr(module, "PAGE_ROWS", rows)
+
+
+@pytest.mark.usefixtures("sealing")
+@pytest.mark.parametrize("size", [1, 2, 5])
+def test_answers_in_small_pages_are_the_same(log: Log, monkeypatch: pytest.MonkeyPatch, size: int) -> None:
+    """Write many ledgers, transactions and segments; read all of it in one page and in pages of a few rows."""
+    log.create_topic("orders", ledger_max_entries=5)
+    committed, sent = [], []
+    for name in ("one", "two"):
+        producer = log.producer("orders", name=name)
+        left, open_ = log.begin_transaction(), log.begin_transaction()
+        send_each(producer, [b"left"], txn=left)
+        sent += [(b"left", "aborted", name)]
+        for index in range(8):
+            transaction = log.begin_transaction()
+            send_each(producer, [b"%d" % index], txn=transaction)
+            transaction.commit() if index % 2 else transaction.abort()
+            sent += [(b"%d" % index, "committed" if index % 2 else "aborted", name)]
+            committed += [b"%d" % index] * (index % 2)
+        left.abort()
+        if name == "two":
+            send_each(producer, [b"open"], txn=open_)
+            sent += [(b"open", "open", name)]
+
+    def everything():
+        found = [rows(log, "orders", level, _COLUMNS) for level in (COMMITTED, UNCOMMITTED)]
+        return found, log.stats("orders").ledgers, sorted(log.metadata.list_segments())
+
+    whole = everything()
+    assert values(log, "orders") == committed
+    assert [(r["value"], r["__txn_status"], r["__producer_name"]) for r in whole[0][1]] == sent
+    assert len(whole[1]) > 6
+    assert len(whole[2]) > 6
+    page_size(monkeypatch, size)
+    assert everything() == whole
+
+
+@pytest.mark.usefixtures("sealing")
+@pytest.mark.parametrize("size", [1, 3])
+def test_ledgers_sealed_in_pages_are_read_from_any_place(log: Log, monkeypatch: pytest.MonkeyPatch, size: int) -> None:
+    """Seal ledgers in several pages each, by entries and by hand, and read every range that begins in one of them."""
+    page_size(monkeypatch, size)
+    log.create_topic("orders", ledger_max_entries=8)
+    producer = log.producer("orders")
+    ids, visible = [], []
+    for index in range(12):
+        transaction = log.begin_transaction() if index % 3 else None
+        ids += send_each(producer, [b"%d" % index], txn=transaction)
+        if transaction:
+            transaction.commit() if index % 2 else transaction.abort()
+        visible += [index] if index % 2 or not index % 3 else []
+        if index == 6:
+            log.roll_ledger("orders")
+    for start in range(12):
+        for end in range(start, 12):
+            found = values(log, "orders", start=ids[start].position, end=ids[end].position)
+            assert found == [b"%d" % index for index in visible if start <= index < end]

@@ -1,0 +1,161 @@
+"""The server and the way to it: health, taken ports, graceful stop, and what answers when it isn't there."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from collections.abc import Iterator
+from concurrent import futures
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Any
+
+import grpc
+import pytest
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+
+from tests.log.reading import eventually
+from tests.log.site import Site, service_over
+from txn_source import InternalError, InvalidArgumentError, LogNotFoundError, UnavailableError, connect
+from txn_source.metadata.database import Database
+from txn_source.metadata.server import Server
+from txn_source.metadata.service import MetadataService
+from txn_source.metadata.transport import SERVICE_NAME
+
+
+def test_health_is_reported_for_the_server_and_the_service(remote_site: Site) -> None:
+    """Ask the standard health service for both names."""
+    with grpc.insecure_channel(remote_site.endpoint) as channel:
+        for name in ("", SERVICE_NAME):
+            answer = health_pb2_grpc.HealthStub(channel).Check(health_pb2.HealthCheckRequest(service=name), timeout=10)
+            assert answer.status == health_pb2.HealthCheckResponse.SERVING
+
+
+def test_taken_port_is_refused_by_its_number(remote_site: Site) -> None:
+    """Bind a second server to the port of the first, which serves on."""
+    port = remote_site.server.port
+    with pytest.raises(UnavailableError, match=rf"can't listen on 127\.0\.0\.1:{port}.*another --port"):
+        Server(service_over(remote_site.root), "127.0.0.1", port)
+    assert remote_site.connect().topics() == []
+
+
+class Gated:
+    """A service whose ``ListTopics`` waits until it is let through."""
+
+    def __init__(self, service: MetadataService) -> None:
+        self._service = service
+        self.entered, self.gate = threading.Event(), threading.Event()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._service, name)
+
+    def ListTopics(self, request: Any) -> Any:
+        self.entered.set()
+        assert self.gate.wait(30)
+        return self._service.ListTopics(request)
+
+
+def test_call_under_way_is_finished_before_the_server_stops(tmp_path: Path) -> None:
+    """Stop while a call waits in the service; let it go on, and it is answered."""
+    connect(tmp_path / "log").close()
+    service = Gated(service_over(tmp_path / "log"))
+    server = Server(service, "127.0.0.1", 0).start()  # type: ignore[arg-type]
+    with connect(endpoint=server.address) as log, futures.ThreadPoolExecutor(2) as threads:
+        log.create_topic("orders")
+        answer = threads.submit(log.topics)
+        assert service.entered.wait(30)
+        stopped = threads.submit(server.stop, 30.0)
+        service.gate.set()
+        assert answer.result(30) == ["orders"]
+        stopped.result(30)
+    server.stop()
+
+
+def test_server_can_be_stopped_before_it_is_started(tmp_path: Path) -> None:
+    """Bind, then stop at once, twice."""
+    connect(tmp_path / "log").close()
+    server = Server(service_over(tmp_path / "log"), "127.0.0.1", 0)
+    server.stop()
+    server.stop()
+
+
+def test_connection_survives_a_restart_of_the_server(remote_site: Site) -> None:
+    """Stop and start the server on its port; the same log object goes on."""
+    log = remote_site.connect()
+    log.create_topic("orders")
+    port = remote_site.server.port
+    remote_site.stop_server()
+    remote_site.start_server(port)
+
+    def listed() -> bool:
+        try:
+            return log.topics() == ["orders"]
+        except UnavailableError:
+            return False
+
+    eventually(listed)
+
+
+@contextmanager
+def _listener() -> Iterator[str]:
+    """Something that accepts connections and never says a word."""
+    with closing(socket.create_server(("127.0.0.1", 0))) as sock:
+        yield f"127.0.0.1:{sock.getsockname()[1]}"
+
+
+def test_service_that_is_down_is_named(tmp_path: Path) -> None:
+    """Connect to a port on which nothing listens."""
+    with _listener() as endpoint:
+        pass
+    with pytest.raises(UnavailableError, match=rf"^\[TXNLOG_UNAVAILABLE\] .*{endpoint} .*txnlog serve"):
+        connect(endpoint=endpoint, timeout=1.0)
+
+
+def test_service_that_hangs_is_given_up_at_the_deadline() -> None:
+    """Connect to what accepts and is silent."""
+    with _listener() as endpoint, pytest.raises(UnavailableError, match=rf"{endpoint} didn't answer within 0.5 s"):
+        connect(endpoint=endpoint, timeout=0.5)
+
+
+def test_call_that_hangs_is_given_up_at_the_deadline(tmp_path: Path) -> None:
+    """Connect in time, then let a call wait in the service for longer than the deadline."""
+    connect(tmp_path / "log").close()
+    service = Gated(service_over(tmp_path / "log"))
+    with Server(service, "127.0.0.1", 0) as server, connect(endpoint=server.address, timeout=0.5) as log:  # type: ignore[arg-type]
+        with pytest.raises(UnavailableError, match=rf"{server.address} didn't answer within 0.5 s"):
+            log.topics()
+        service.gate.set()
+
+
+def test_wrong_service_is_recognized() -> None:
+    """Connect to a gRPC server that has other services."""
+    server = grpc.server(futures.ThreadPoolExecutor(1))
+    port = server.add_insecure_port("127.0.0.1:0")
+    server.start()
+    try:
+        with pytest.raises(InternalError, match=rf"127\.0\.0\.1:{port} is not this release's metadata service"):
+            connect(endpoint=f"127.0.0.1:{port}")
+    finally:
+        server.stop(None).wait()
+
+
+def test_server_over_an_empty_database_finds_no_log(tmp_path: Path) -> None:
+    """Serve a database without tables."""
+    service = MetadataService(Database(f"sqlite:///{tmp_path}/metadata.db"), str(tmp_path))
+    with pytest.raises(LogNotFoundError, match="no log in it"):
+        service.GetLog(None)  # type: ignore[arg-type]
+    service.close()
+
+
+@pytest.mark.parametrize("endpoint", ["", "localhost", "localhost:", "localhost:x", "localhost:0", "localhost:70000", ":5"])
+def test_malformed_endpoint_is_refused(endpoint: str) -> None:
+    """Connect to what is no ``host:port``."""
+    with pytest.raises(InvalidArgumentError, match="host:port"):
+        connect(endpoint=endpoint)
+
+
+@pytest.mark.parametrize("timeout", [0, -1])
+def test_timeout_must_be_positive(timeout: float) -> None:
+    """Connect with a deadline that has passed."""
+    with pytest.raises(InvalidArgumentError, match="timeout"):
+        connect(endpoint="localhost:6650", timeout=timeout)
