@@ -22,6 +22,7 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from multiprocessing.pool import Pool
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -65,12 +66,11 @@ def main() -> int:
 def run(seconds: float, picture: Path) -> int:
     """Let clients write and readers read, draw the picture and check what was read."""
     console.print("Starting Spark ...")
-    processes = multiprocessing.get_context("spawn")  # a log is for many processes at once
     over = threading.Event()
     with (
         TemporaryDirectory(prefix="txnlog-bank-") as folder,
         txn_source.connect(Path(folder) / "log") as log,
-        processes.Pool(3, signal.signal, (signal.SIGINT, signal.SIG_IGN)) as clients,  # Ctrl-C is for us
+        client_processes() as clients,
         quiet_spark("bank") as spark,
         ThreadPoolExecutor(2) as threads,
     ):
@@ -103,6 +103,15 @@ def run(seconds: float, picture: Path) -> int:
         draw(picture, monitor.seen, booking.seen, [at - started for at in hang])
     console.print(f"The picture is in {picture.resolve()}", soft_wrap=True)
     return 0 if passed else 1
+
+
+def client_processes() -> Pool:
+    """Return three processes, which Ctrl-C leaves alone: it is for this one, which then ends them."""
+    usual = signal.signal(signal.SIGINT, signal.SIG_IGN)  # inherited
+    try:
+        return multiprocessing.get_context("spawn").Pool(3)
+    finally:
+        signal.signal(signal.SIGINT, usual)
 
 
 def table(*readers: Reader) -> Table:

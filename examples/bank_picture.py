@@ -30,17 +30,11 @@ def draw(path: Path, monitor: Sequence[Seen], booking: Sequence[Seen], hang: Seq
     held = f"one transfer hangs\nfor {hang[1] - hang[0]:.0f} s"
     axes.text(sum(hang) / 2, top, held, color=GREY, ha="center", va="top")
     _explain(axes, monitor, booking, hang)
-    axes.annotate(
-        f"E never sees the {monitor[-1].aborted} messages\nof aborted transfers, D did",
-        (last, booking[-1].messages),
-        (last, booking[-1].messages - 0.25 * top),
-        color=VERMILION,
-        ha="right",
-        arrowprops={"arrowstyle": "->", "color": VERMILION},
-    )
+    never = f"E never sees\nthe {monitor[-1].aborted} messages\nof aborted\ntransfers"
+    axes.text(last * 1.015, booking[-1].messages, never, color=VERMILION, va="top")
 
     axes.set(xlabel="seconds", ylabel="messages (a point is a Spark query)")
-    axes.set(xlim=(0, last * 1.02), ylim=(0, top * 1.06))
+    axes.set(xlim=(0, last * 1.16), ylim=(0, top * 1.06))
     axes.spines[["top", "right"]].set_visible(False)
     axes.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=3, frameon=False)
     figure.suptitle("One log, two isolation levels", fontsize=16, fontweight="bold")
@@ -58,11 +52,11 @@ def _explain(axes: Axes, monitor: Sequence[Seen], booking: Sequence[Seen], hang:
     caught_up = next((seen for seen in after if seen.messages > longest.messages), after[-1])
     running = min(monitor, key=lambda seen: abs(seen.at - middle))
     axes.text(running.at - gap, running.log_end * 1.05, "D runs on", color=BLUE, ha="right")
-    axes.text(middle, longest.messages * 0.93, "E waits", color=VERMILION, ha="center", va="top")
+    waits = f"E waits, at last {longest.behind} messages behind"
+    below = {"xytext": (-4, -8), "textcoords": "offset points", "ha": "right", "va": "top"}
+    axes.annotate(waits, (hang[1], longest.messages), color=VERMILION, **below)
     span = (longest.at, longest.messages), (longest.at, longest.due)
-    axes.annotate("", *span, arrowprops={"arrowstyle": "<->", "color": GREY, "shrinkA": 0, "shrinkB": 0})
-    low = longest.messages + 0.2 * longest.behind
-    axes.text(longest.at - gap, low, f"{longest.behind} messages behind", color=GREY, ha="right")
+    axes.annotate("", *span, arrowprops={"arrowstyle": "<->", "color": VERMILION, "shrinkA": 0, "shrinkB": 0})
     half = (longest.messages + caught_up.messages) / 2
     axes.text(caught_up.at + gap, half, "E catches up, once\nit is committed", color=VERMILION, va="center")
 

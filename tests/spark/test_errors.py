@@ -108,9 +108,9 @@ def test_damage_is_found_only_where_a_reader_looks(segment: Path, read, values, 
     assert "entry 1:2 " in told
 
 
-@pytest.mark.parametrize("left", [0.9, 0.1, 0.0, None], ids=["its end", "its entries", "all", "the file itself"])
+@pytest.mark.parametrize("left", [0.9, 0.0, None], ids=["its end", "all", "the file itself"])
 def test_truncated_segment_is_named(segment: Path, read, refusal, left) -> None:
-    """Cut a segment off at its end, in its header, wholly, and delete it."""
+    """Cut a segment off at its end, and wholly, and delete it."""
     frame = read(topic="orders")
     stored = segment.read_bytes()
     if left is None:
@@ -124,7 +124,7 @@ def test_truncated_segment_is_named(segment: Path, read, refusal, left) -> None:
     assert frame.count() == 2, "nothing was changed by the failed read"
 
 
-@pytest.mark.parametrize("columns", [None, "value binary", "__entry_id bigint"], ids=["all", "stored", "made"])
+@pytest.mark.parametrize("columns", [None, "__entry_id bigint"], ids=["all columns", "columns without stored bytes"])
 def test_topic_deleted_after_planning_is_an_error(segment, log, read, refusal, columns) -> None:
     """Plan, delete the topic, and read: never fewer rows as if that were all."""
     frame = read(schema=columns, topic="orders")

@@ -185,21 +185,30 @@ def millis(number: int) -> str:
 EXACTLY_THE_FOURTH = START + timedelta(milliseconds=4)
 
 
-@pytest.mark.parametrize(
-    "fourth",
-    [
-        millis(4),
-        EXACTLY_THE_FOURTH.isoformat(),
-        EXACTLY_THE_FOURTH.isoformat().replace("+00:00", "Z"),
-        EXACTLY_THE_FOURTH.replace(tzinfo=None).isoformat(),
-        EXACTLY_THE_FOURTH.astimezone(timezone(timedelta(hours=5, minutes=30))).isoformat(sep=" "),
-    ],
-    ids=["milliseconds", "ISO", "ISO with Z", "ISO without a zone is UTC", "ISO in another zone"],
-)
-def test_timestamp_stands_for_the_first_message_then_or_after(published, read, values, fourth) -> None:
-    """Start, and end, at the fourth message's publish time, in both forms, in a session whose zone is not UTC."""
+def test_timestamp_stands_for_the_first_message_then_or_after(published, read, values) -> None:
+    """Start, and end, at the fourth message's publish time, in a session whose zone is not UTC."""
+    fourth = EXACTLY_THE_FOURTH.replace(tzinfo=None).isoformat()
     assert values(read(topic="timed", startingTimestamp=fourth)) == ["4", "5", "6", "7", "8", "9"]
     assert values(read(topic="timed", endingTimestamp=fourth)) == ["0", "1", "2", "3"]
+
+
+@pytest.mark.parametrize(
+    "same",
+    [
+        millis(4),
+        f" {millis(4)} ",
+        EXACTLY_THE_FOURTH.isoformat(),
+        EXACTLY_THE_FOURTH.isoformat().replace("+00:00", "Z"),
+        EXACTLY_THE_FOURTH.astimezone(timezone(timedelta(hours=5, minutes=30))).isoformat(sep=" "),
+    ],
+    ids=["milliseconds", "with blanks", "ISO", "ISO with Z", "ISO in another zone"],
+)
+def test_timestamp_has_several_forms(published, plan, same) -> None:
+    """Plan with each form of one time; ISO without a zone, which Spark was tried with, is UTC."""
+    fourth = EXACTLY_THE_FOURTH.replace(tzinfo=None).isoformat()
+    assert plan(topic="timed", startingTimestamp=same) == plan(topic="timed", startingTimestamp=fourth)
+    assert plan(topic="timed", startingTimestamp=same) != plan(topic="timed", startingTimestamp=millis(3))
+    assert plan(topic="timed", endingTimestamp=same) == plan(topic="timed", endingTimestamp=fourth)
 
 
 def test_timestamps_bound_a_range(published, read, values) -> None:

@@ -336,13 +336,14 @@ class Producer:
     def _drain(self) -> None:
         """Write and register everything. What fails for good is dropped and remembered in ``_failures``; what
         couldn't be registered for now stays and is registered next time."""
-        groups = list(self._groups.values())
+        groups = [g for g in self._groups.values() if g.runs]
         self._groups.clear()
         self._failures = {t: e for t, e in self._failures.items() if not isinstance(e, UnavailableError)}
         self._waiting_messages = self._waiting_bytes = 0
-        self._sticky = (self._sticky + 1) % len(self._partitions)
+        if groups:
+            self._sticky = (self._sticky + 1) % len(self._partitions)
         try:
-            self._write([g for g in groups if g.runs])
+            self._write(groups)
         except TxnLogError as error:
             for group in groups:
                 self._drop(group, error)

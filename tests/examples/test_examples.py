@@ -1,0 +1,82 @@
+"""Runs the examples as a user does, on little data, and reads what they print and leave behind."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
+
+
+@pytest.fixture
+def environment(tmp_path: Path) -> dict[str, str]:
+    """Return an environment in which temporary files are made in ``tmp_path / "temp"``."""
+    (tmp_path / "temp").mkdir()
+    return {**os.environ, "TMPDIR": str(tmp_path / "temp"), "COLUMNS": "100"}
+
+
+def run(example: str, *options: str, cwd: Path, environment: dict[str, str]) -> list[str]:
+    """Run an example to its end; return the lines it printed. That Java has ended is known then: it shares the pipe."""
+    command = [sys.executable, str(EXAMPLES / example), *options]
+    done = subprocess.run(command, cwd=cwd, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stderr == ""
+    return done.stdout.splitlines()
+
+
+def test_bank_checks_both_readers_and_draws_its_picture(tmp_path: Path, environment: dict[str, str]) -> None:
+    """Run the demo: all checks hold, the table has both readers, the picture is where it says, nothing else is left."""
+    lines = run("bank.py", "--quick", "--out", "out/picture.png", cwd=tmp_path, environment=environment)
+
+    assert not [line for line in lines if "WRONG" in line]
+    assert len([line for line in lines if line.startswith("checked: ")]) == 6
+    assert any("read_uncommitted" in line and "read_committed" in line for line in lines)
+    assert lines[-1] == f"The picture is in {tmp_path / 'out' / 'picture.png'}"
+    assert (tmp_path / "out" / "picture.png").read_bytes().startswith(b"\x89PNG\r\n")
+    assert list((tmp_path / "temp").iterdir()) == []
+    assert {path.name for path in tmp_path.iterdir()} == {"temp", "out"}
+
+
+def test_interrupted_bank_cleans_up(tmp_path: Path, environment: dict[str, str]) -> None:
+    """Press Ctrl-C while clients write and readers read: nothing runs on, no file stays, and no trace is printed."""
+    command = [sys.executable, "-u", str(EXAMPLES / "bank.py"), "--seconds", "600"]
+    with subprocess.Popen(
+        command,
+        cwd=tmp_path,
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        start_new_session=True,  # what a terminal calls the foreground group, all of which gets Ctrl-C
+    ) as demo:
+        assert demo.stdout is not None
+        try:
+            before = [demo.stdout.readline() for _ in range(2)]
+            os.killpg(demo.pid, signal.SIGINT)
+            after = demo.stdout.read()  # ends when the last process with this pipe has ended
+        except BaseException:
+            os.killpg(demo.pid, signal.SIGKILL)
+            raise
+
+    assert before[1].startswith("Clients write"), before
+    assert after.strip() == "Interrupted; everything is cleaned up."
+    assert demo.returncode == 130
+    assert list((tmp_path / "temp").iterdir()) == []
+    assert {path.name for path in tmp_path.iterdir()} == {"temp"}
+
+
+def test_flights_answers_agree_with_the_file(tmp_path: Path, environment: dict[str, str]) -> None:
+    """Ask about one month: every answer is checked at both levels, and January's known numbers are shown."""
+    pytest.importorskip("matplotlib", reason="needs the extra 'demo'")
+    lines = run("flights.py", "--quick", cwd=tmp_path, environment=environment)
+
+    assert not [line for line in lines if "WRONG" in line]
+    assert len([line for line in lines if line.startswith("checked: ")]) == 5
+    assert any("27,004 flights in 31 transactions" in line for line in lines)
+    assert any("read_uncommitted" in line and "27,004" in line for line in lines)
+    assert list((tmp_path / "temp").iterdir()) == []

@@ -1,0 +1,130 @@
+"""The README keeps its word: its code runs, and its table of levels and anomalies is what happens."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+import txn_source
+from txn_source.client.log import Log
+
+README = (Path(__file__).resolve().parents[2] / "README.md").read_text(encoding="utf-8")
+LEVELS = ("read_committed", "read_uncommitted")
+
+
+def test_first_five_minutes_run_as_written(spark: SparkSession, tmp_path: Path) -> None:
+    """Run the README's blocks one after the other in one namespace, with a folder of our own for its path."""
+    blocks = re.findall(r"<!-- test: (\w+) -->\n```python\n(.*?)```", README, re.DOTALL)
+    assert [name for name, _ in blocks] == ["first", "spark", "scan", "operate"]
+    names: dict[str, Any] = {}
+    for _, code in blocks:
+        exec(compile(code.replace("/tmp/bank", str(tmp_path / "bank")), "README.md", "exec"), names)
+    log = names["log"]
+    assert names["read"]("read_uncommitted").count() == names["read"]("read_committed").count() + 1  # the aborted one
+    assert log.transactions() == []
+    log.close()
+
+
+def _values(log: Log, level: str, **how: Any) -> list[bytes]:
+    return log.scan("t", level, columns=["value"], **how).read_all()["value"].to_pylist()
+
+
+def _sees_open(log: Log, level: str) -> bool:
+    producer, txn = log.producer("t"), log.begin_transaction()
+    producer.send(b"open", txn=txn)
+    producer.flush()
+    return b"open" in _values(log, level)
+
+
+def _sees_aborted(log: Log, level: str) -> bool:
+    producer, txn = log.producer("t"), log.begin_transaction()
+    producer.send(b"aborted", txn=txn)
+    producer.flush()
+    txn.abort()
+    return b"aborted" in _values(log, level)
+
+
+def _sees_committed(log: Log, level: str) -> bool:
+    with log.producer("t") as producer, log.begin_transaction() as txn:
+        producer.send(b"committed", txn=txn)
+    return b"committed" in _values(log, level)
+
+
+def _sees_markers(log: Log, level: str) -> bool:
+    for end in ("commit", "abort"):
+        producer, txn = log.producer("t"), log.begin_transaction()
+        producer.send(b"one", txn=txn)
+        producer.flush()
+        getattr(txn, end)()
+    return len(_values(log, level)) != {"read_committed": 1, "read_uncommitted": 2}[level]
+
+
+def _waits(log: Log, level: str) -> bool:
+    producer, txn = log.producer("t"), log.begin_transaction()
+    producer.send(b"open", txn=txn)
+    producer.flush()
+    producer.send(b"plain")
+    producer.flush()
+    return b"plain" not in _values(log, level)
+
+
+def _sees_half(log: Log, level: str) -> bool:
+    producer, txn = log.producer("t"), log.begin_transaction()
+    producer.send(b"one leg", txn=txn)
+    producer.flush()
+    seen = _values(log, level)
+    producer.send(b"other leg", txn=txn)
+    txn.commit()
+    return seen == [b"one leg"]
+
+
+def _rereads_other_rows(log: Log, level: str) -> bool:
+    producer, txn = log.producer("t"), log.begin_transaction()
+    producer.send(b"plain")
+    producer.flush()
+    producer.send(b"undecided", txn=txn)
+    producer.flush()
+    end = log.stats("t").partitions[0].log_end
+    before = _values(log, level, end=end)
+    producer.send(b"later")
+    producer.flush()
+    txn.abort()
+    return _values(log, level, end=end) != before
+
+
+CLAIMS: dict[str, Callable[[Log, str], bool]] = {
+    "sees messages of an open transaction": _sees_open,
+    "sees messages of an aborted transaction": _sees_aborted,
+    "sees messages of a committed transaction": _sees_committed,
+    "sees transaction markers": _sees_markers,
+    "waits behind an open transaction, also with plain messages": _waits,
+    "sees half of a transaction on one partition": _sees_half,
+    "reads other rows when the same plan is read again": _rereads_other_rows,
+}
+
+
+def _table() -> dict[str, tuple[str, ...]]:
+    section = README.split("## What each level sees")[1].split("\n## ")[0]
+    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in section.splitlines() if line[:1] == "|"]
+    assert [cell.strip("`") for cell in rows[0][1:]] == list(LEVELS)
+    return {row[0]: tuple(row[1:]) for row in rows[2:]}
+
+
+def test_every_row_of_the_table_is_checked() -> None:
+    """Compare the table's rows with the experiments of this module."""
+    assert _table().keys() == CLAIMS.keys()
+
+
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("claim", CLAIMS)
+def test_table_says_what_happens(claim: str, level: str, tmp_path: Path) -> None:
+    """Do what a row is about on a fresh log, and compare what is seen with the table's cell."""
+    with txn_source.connect(tmp_path / "log") as log:
+        log.create_topic("t")
+        seen = CLAIMS[claim](log, level)
+    assert _table()[claim][LEVELS.index(level)] == ("yes" if seen else "no")
