@@ -37,7 +37,7 @@ from rich.table import Table
 import txn_source
 
 SECONDS = 20.0
-QUICK_SECONDS = 4.0
+QUICK_SECONDS = 3.0
 HANG_FROM, HANG_FOR = 0.2, 0.4
 """When the hanging transfer begins and how long it stays open, as shares of the seconds: 8 of 20."""
 PATIENCE_S = 60.0

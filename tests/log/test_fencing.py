@@ -19,9 +19,7 @@ def test_older_producer_is_fenced(site: Site) -> None:
     newer = site.connect().producer("orders", transactional_id="tellers")
     for _ in range(2):
         older.send(b"late")
-        with pytest.raises(
-            ProducerFencedError, match=r"'tellers'.*epoch is 1, this one's 0"
-        ):
+        with pytest.raises(ProducerFencedError, match=r"'tellers'.*epoch is 1, this one's 0"):
             older.flush()
     send_each(newer, [b"b"])
     assert values(log, "orders", UNCOMMITTED) == [b"a", b"b"]

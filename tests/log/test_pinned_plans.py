@@ -102,7 +102,11 @@ def test_tasks_together_read_each_row_once(log: Log) -> None:
             transaction.commit() if index % 3 else transaction.abort()
     for level in (COMMITTED, UNCOMMITTED):
         expected = values(log, "orders", level)
-        for options, fewest in (({"min_partitions": 7}, 4), ({"max_partition_bytes": 1}, 50), ({"min_partitions": 1}, 1)):
+        for options, fewest in (
+            ({"min_partitions": 7}, 4),
+            ({"max_partition_bytes": 1}, 50),
+            ({"min_partitions": 1}, 1),
+        ):
             pinned = planned(log, "orders", level, **options)
             assert len(pinned.tasks) >= fewest
             assert read(log, pinned, ["value"])["value"].to_pylist() == expected

@@ -280,9 +280,10 @@ def test_producer_flushes_when_its_block_ends(log: Log) -> None:
     log.create_topic("orders")
     with log.producer("orders", batching=BY_HAND) as producer:
         producer.send(b"a")
-    with pytest.raises(InvalidArgumentError), log.producer("orders", batching=BY_HAND) as producer:
-        producer.send(b"b")
-        producer.send(b"c", event_time="noon")
+    left_by_an_error = log.producer("orders", batching=BY_HAND)
+    left_by_an_error.send(b"b")
+    with pytest.raises(InvalidArgumentError), left_by_an_error:
+        left_by_an_error.send(b"c", event_time="noon")
     assert values(log, "orders") == [b"a", b"b"]
 
 

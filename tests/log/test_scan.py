@@ -71,7 +71,7 @@ def test_every_metadata_column_says_what_it_should(log: Log) -> None:
     found = {row.pop("value").decode(): row for row in rows(log, "orders", UNCOMMITTED, ["value", *_ALL])}
     assert {row["__topic"] for row in found.values()} == {"orders"}
     assert {row["__producer_name"] for row in found.values()} == {"teller"}
-    assert [found[name]["__sequence_id"] for name in ("committed", "aborted", "open", "first", "plain")] == list(range(5))
+    assert [found[n]["__sequence_id"] for n in (*states, "first", "plain")] == list(range(5))
     assert {name: row["__partition"] for name, row in found.items()} == {
         "first": 0, "plain": 0, "committed": 1, "aborted": 1, "open": 1
     }  # fmt: skip
@@ -216,12 +216,12 @@ def test_read_priority_is_checked(log: Log) -> None:
     send_each(log.producer("orders"), [b"x"])
     for priority in ("tiered-first", "bookkeeper-first", "Tiered-Storage-First", *ReadPriority):
         assert values(log, "orders", read_priority=priority) == [b"x"]
-    with pytest.raises(InvalidArgumentError, match="tiered-first.*bookkeeper-first"):
+    with pytest.raises(InvalidArgumentError, match=r"tiered-first.*bookkeeper-first"):
         log.scan("orders", read_priority="hot-first")
 
 
 def test_damaged_segment_is_named_with_entry_and_checksums(site: Site) -> None:
-    """Flip a byte of the second entry: the first one is read, the second is an error that names all there is to know."""
+    """Flip a byte of the second entry: the first one is read, the second is an error that names what is known."""
     log = site.connect()
     log.create_topic("orders")
     ids = send_each(log.producer("orders"), [b"first", b"second"])

@@ -245,7 +245,9 @@ def run(kind: str, examples: int, steps: int) -> None:
     checks = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much]
     run_state_machine_as_test(
         machine,
-        settings=settings(max_examples=examples, stateful_step_count=steps, deadline=None, suppress_health_check=checks),
+        settings=settings(
+            max_examples=examples, stateful_step_count=steps, deadline=None, suppress_health_check=checks
+        ),
     )
 
 

@@ -1,4 +1,4 @@
-"""Timeouts: whoever looks after a transaction's deadline sees it aborted, also when no thread runs in the background."""
+"""Timeouts: whoever looks after a transaction's deadline sees it aborted, also if no thread runs in the background."""
 
 from __future__ import annotations
 

@@ -100,9 +100,9 @@ def test_block_aborts_when_it_raises(log: Log) -> None:
     log.create_topic("orders")
     producer = log.producer("orders", batching=BY_HAND)
     transaction = log.begin_transaction()
+    send_each(producer, [b"written"], txn=transaction)
+    producer.send(b"held", txn=transaction)
     with pytest.raises(InvalidArgumentError, match="noon"), transaction:
-        send_each(producer, [b"written"], txn=transaction)
-        producer.send(b"held", txn=transaction)
         producer.send(b"bad", txn=transaction, event_time="noon")
     assert log.transaction(transaction.id).state.value == "aborted"
     assert values(log, "orders") == []
@@ -153,7 +153,9 @@ def test_opposite_end_says_what_happened(log: Log) -> None:
     committed.commit()
     aborted.abort()
     log.abort_transaction(forced.id)
-    with pytest.raises(TransactionEndedError, match=r"^\[TXNLOG_TXN_ENDED\] .*\(0,0\) is committed and can't be aborted"):
+    with pytest.raises(
+        TransactionEndedError, match=r"^\[TXNLOG_TXN_ENDED\] .*\(0,0\) is committed and can't be aborted"
+    ):
         committed.abort()
     with pytest.raises(TransactionEndedError, match=r"is committed and can't be aborted"):
         log.abort_transaction(str(committed.id))

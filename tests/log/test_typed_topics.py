@@ -1,4 +1,4 @@
-"""Topics with an Arrow schema of their own: what fits is stored as it is, what doesn't is refused whole, by its field."""
+"""Topics with an Arrow schema of their own: what fits is stored as it is, what doesn't is refused by its field."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A call that changes something answers a repetition with its request id as the first time, and changes nothing more."""
+"""A call that changes something answers a repetition with its request id as the first time."""
 
 from __future__ import annotations
 

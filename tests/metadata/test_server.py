@@ -147,7 +147,9 @@ def test_server_over_an_empty_database_finds_no_log(tmp_path: Path) -> None:
     service.close()
 
 
-@pytest.mark.parametrize("endpoint", ["", "localhost", "localhost:", "localhost:x", "localhost:0", "localhost:70000", ":5"])
+@pytest.mark.parametrize(
+    "endpoint", ["", "localhost", "localhost:", "localhost:x", "localhost:0", "localhost:70000", ":5"]
+)
 def test_malformed_endpoint_is_refused(endpoint: str) -> None:
     """Connect to what is no ``host:port``."""
     with pytest.raises(InvalidArgumentError, match="host:port"):

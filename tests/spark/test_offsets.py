@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import time
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta, timezone
 from pathlib import Path
@@ -211,6 +212,18 @@ def test_timestamp_has_several_forms(published, plan, same) -> None:
     assert plan(topic="timed", endingTimestamp=same) == plan(topic="timed", endingTimestamp=fourth)
 
 
+def test_time_without_a_zone_is_utc_wherever_the_driver_is(published, plan, monkeypatch) -> None:
+    """Plan with one time in a process of another zone."""
+    fourth = EXACTLY_THE_FOURTH.replace(tzinfo=None).isoformat()
+    here = plan(topic="timed", startingTimestamp=fourth)
+    with monkeypatch.context() as patch:
+        patch.setenv("TZ", "America/St_Johns")
+        time.tzset()
+        there = plan(topic="timed", startingTimestamp=fourth)
+    time.tzset()
+    assert there == here
+
+
 def test_timestamps_bound_a_range(published, read, values) -> None:
     """Read between two times, and between a time and a position."""
     assert values(read(topic="timed", startingTimestamp=millis(2), endingTimestamp=millis(5))) == ["2", "3", "4"]
@@ -230,14 +243,14 @@ NO_TIMES = ("", "yesterday", "2026-02-30", "1.5", "9" * 20, "-" + "9" * 20, "Ù¡Ù
 
 
 @pytest.mark.parametrize("option", ["startingTimestamp", "endingTimestamp"])
-@pytest.mark.parametrize("time", NO_TIMES)
-def test_time_that_is_none_is_refused(published, plan, option, time) -> None:
+@pytest.mark.parametrize("text", NO_TIMES)
+def test_time_that_is_none_is_refused(published, plan, option, text) -> None:
     """Plan with words, a day that doesn't exist, a fraction, numbers beyond any calendar, digits of other scripts."""
     with pytest.raises(txn_source.InvalidArgumentError) as caught:
-        plan(topic="timed", **{option: time})
+        plan(topic="timed", **{option: text})
     told = str(caught.value)
     assert option in told
-    assert repr(time) in told
+    assert repr(text) in told
     assert "ISO 8601" in told
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import dataclasses
 import enum
+import errno
 import functools
 import json
 import os
@@ -105,22 +106,32 @@ def reports_errors(command: Callable[P, None]) -> Callable[P, None]:
     """Make a command end as the command line promises.
 
     What the log refuses is one line on standard error and exit status 1; a value that nobody can use is status 2,
-    like any wrong usage. A reader that closed the pipe (``| head``) is no error.
+    like any wrong usage. A reader that closed the pipe (``| head``) is no error; a full disk under the output is one.
     """
 
     @functools.wraps(command)
     def run(*args: P.args, **kwargs: P.kwargs) -> None:
         try:
             command(*args, **kwargs)
-            sys.stdout.flush()
+            print(end="", flush=True)  # a broken pipe shows here, or else when Python exits
         except TxnLogError as error:
             print(" ".join(str(error).split()), file=sys.stderr)
             raise typer.Exit(2 if isinstance(error, InvalidArgumentError) else 1) from None
         except BrokenPipeError:
-            # Python flushes standard output once more when it exits, which would fail again and say so.
-            devnull = os.open(os.devnull, os.O_WRONLY)
-            os.dup2(devnull, sys.stdout.fileno())
-            os.close(devnull)
+            _discard_output()
             raise typer.Exit(0) from None
+        except OSError as error:
+            if error.errno != errno.ENOSPC:
+                raise
+            _discard_output()
+            print(f"The output can't be written: {error.strerror}.", file=sys.stderr)
+            raise typer.Exit(1) from None
 
     return run
+
+
+def _discard_output() -> None:
+    """Let go of standard output: Python writes what is left when it exits, which would fail again and say so."""
+    devnull = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(devnull, sys.stdout.fileno())
+    os.close(devnull)

@@ -125,6 +125,7 @@ class Buffer:
                 )
             try:
                 scalar = pa.scalar(given, field.type)
+                _check_nested(given, field.type)
                 if _exact(field.type) and scalar.as_py() != given:
                     raise ValueError("Arrow would cut it off")
                 size += len(given) if isinstance(given, str | bytes) else 8
@@ -197,6 +198,28 @@ def as_properties(properties: Any) -> list[tuple[str, str]]:
         if all(isinstance(text, str) and _encodes(text) for pair in pairs for text in pair):
             return pairs
     raise InvalidArgumentError(f"{properties!r:.80} are not properties.", "Use a dict of str to str.")
+
+
+def _check_nested(given: Any, t: pa.DataType) -> None:
+    """Raise ValueError where Arrow would bend a value inside a list, struct or map without a word."""
+    if given is None or not pa.types.is_nested(t):
+        return
+    parts: list[tuple[Any, pa.DataType]]
+    if pa.types.is_struct(t):
+        fields = dict(given)
+        if not fields.keys() <= {field.name for field in t}:
+            raise ValueError("a field that the struct doesn't have")
+        parts = [(fields.get(field.name), field.type) for field in t]
+    elif pa.types.is_map(t):
+        pairs = list(given.items()) if isinstance(given, Mapping) else list(given)
+        parts = [(k, t.key_type) for k, _ in pairs] + [(v, t.item_type) for _, v in pairs]
+    else:
+        parts = [(item, t.value_type) for item in given]
+    for value, part in parts:
+        scalar = pa.scalar(value, part)
+        if _exact(part) and scalar.as_py() != value:
+            raise ValueError("Arrow would cut it off")
+        _check_nested(value, part)
 
 
 def _exact(wanted: pa.DataType) -> bool:

@@ -23,7 +23,7 @@ from txn_source.client.stats import TopicStats, topic_stats
 from txn_source.client.target import Target
 from txn_source.client.transaction import Transaction
 from txn_source.metadata.stub import MetadataStub, TransactionInfo
-from txn_source.model.errors import InvalidArgumentError, TopicNotFoundError
+from txn_source.model.errors import InvalidArgumentError, LogNotFoundError, TopicNotFoundError
 from txn_source.model.isolation import IsolationLevel
 from txn_source.model.ledger_limits import LedgerLimits
 from txn_source.model.read_priority import ReadPriority
@@ -45,7 +45,11 @@ class Log:
     def __init__(self, target: Target) -> None:
         self._target = target
         self._stub, storage_uri = target.open()
-        self._root = LogRoot.at(storage_uri).path
+        try:
+            self._root = _reachable(target, storage_uri)
+        except BaseException:
+            self._stub.close()
+            raise
         self._producers: weakref.WeakSet[Producer] = weakref.WeakSet()
 
     def __reduce__(self) -> tuple[type[Log], tuple[Target]]:
@@ -144,10 +148,15 @@ class Log:
             raise InvalidArgumentError(f"{timeout!r} is not a timeout.", "Use seconds, more than 0.")
         return Transaction(self._stub, self._stub.begin_transaction(max(1, round(timeout * 1000))), timeout)
 
-    def transactions(self, state: str | None = "open", topic: str | None = None) -> list[TransactionInfo]:
-        """Return transactions, newest first: ``open``, ``committed``, ``aborted`` ones, or all (None)."""
+    def transactions(
+        self, state: str | None = "open", topic: str | None = None, limit: int = 0
+    ) -> list[TransactionInfo]:
+        """Return transactions, newest first: ``open``, ``committed``, ``aborted`` ones, or all (None).
+
+        ``limit`` is how many at most; 0 is the service's maximum, 10,000.
+        """
         return self._stub.list_transactions(
-            None if state is None else _state(state), None if topic is None else TopicName.parse(topic)
+            None if state is None else _state(state), None if topic is None else TopicName.parse(topic), limit
         )
 
     def transaction(self, id: TxnId | str) -> TransactionInfo:
@@ -237,6 +246,19 @@ def connect(
         UnavailableError: the service didn't answer.
     """
     return Log(Target.of(path, endpoint, create=create, timeout_s=timeout))
+
+
+def _reachable(target: Target, storage_uri: str) -> Path:
+    """Return the folder of the segments; clients of a service must reach it by the same path as the service."""
+    root = LogRoot.at(storage_uri)
+    try:
+        root.check()
+    except LogNotFoundError as error:
+        raise LogNotFoundError(
+            f"The log of the service at {target} lies at {storage_uri}, which this machine doesn't have.",
+            "Mount the service's root at the same path here: clients read and write segments themselves.",
+        ) from error
+    return root.path
 
 
 def _limits(policies: dict[str, Any]) -> LedgerLimits:

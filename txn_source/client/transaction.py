@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from types import TracebackType
 from typing import TYPE_CHECKING
 
 from txn_source.metadata.stub import MetadataStub
-from txn_source.model.errors import TransactionEndedError
+from txn_source.model.errors import TransactionEndedError, TxnLogError
 from txn_source.model.transaction import TxnId
 
 if TYPE_CHECKING:
@@ -34,10 +35,17 @@ class Transaction:
     ) -> None:
         if self._end is not None:
             return
-        if kind is None:
-            self.commit()
-        else:
+        if kind is not None:
             self.abort()
+            return
+        try:
+            self.commit()
+        except Exception:
+            raise  # it ended in another way, or can be committed again
+        except BaseException:  # interrupted: don't leave it open until its timeout
+            with suppress(TxnLogError):
+                self.abort()
+            raise
 
     def commit(self) -> None:
         """Write what producers still hold, then commit; readers see all of it at once, or none.

@@ -177,7 +177,8 @@ def ended_error(row: Row[Any], wish: str) -> TxnLogError:
     """Return the error for a call that came after the end of its transaction."""
     txn = id_of(row.txn)
     if row.state == COMMITTED:
-        return TransactionEndedError(f"Transaction {txn} is committed and can't {wish}.", "Begin a new transaction.")
+        remedy = "Its messages are visible; write others to undo them." if wish == "be aborted" else "Begin a new one."
+        return TransactionEndedError(f"Transaction {txn} is committed and can't {wish}.", remedy)
     if row.end_reason == EndReason.TIMEOUT.value:
         return TransactionTimedOutError(
             f"Transaction {txn} was aborted when its timeout of {row.timeout_ms / 1000:g} s had passed"

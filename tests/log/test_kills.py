@@ -1,0 +1,147 @@
+"""kill -9 at random points, of a producer and of the server: what was acknowledged is there once, and nothing half."""
+
+from __future__ import annotations
+
+import json
+import random
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.log.numbered import PARTITIONS, TOPIC, check, produce
+from tests.log.reading import BY_HAND
+from tests.log.site import Site
+from txn_source import UnavailableError, connect
+
+PRODUCER = Path(__file__).with_name("numbered_producer.py")
+SEED = 20260131
+ROUNDS, LONG_ROUNDS = 8, 100
+DEADLINE_S = 60.0
+
+
+def kill_producers(site: Site, rounds: int) -> None:
+    """Run one producer after the other, each killed after some acknowledgements and a moment more; check each time."""
+    source = random.Random(SEED)
+    log = site.connect()
+    log.create_topic(TOPIC, PARTITIONS, ledger_max_entries=20)
+    target = site.endpoint if site.kind == "remote" else str(site.root)
+    acknowledged: list[list[Any]] = []
+    for number in range(1, rounds + 1):
+        command = [sys.executable, str(PRODUCER), site.kind, target, str(number)]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as child:
+            assert child.stdout is not None
+            acknowledged += [json.loads(child.stdout.readline()) for _ in range(source.randrange(1, 20))]
+            threading.Event().wait(source.uniform(0, 0.02))
+            child.kill()
+            rest = child.stdout.read()
+        acknowledged += [json.loads(line) for line in rest.splitlines(keepends=True) if line.endswith("\n")]
+        check(log, acknowledged)
+    for left in log.transactions():
+        log.abort_transaction(left.id)
+    check(log, acknowledged)
+    assert {what for what, *_ in acknowledged} == {"plain", "committed", "aborted"}
+
+
+def test_killed_producer_leaves_all_it_acknowledged_and_nothing_half(site: Site) -> None:
+    """Kill producer processes in a loop."""
+    kill_producers(site, ROUNDS)
+
+
+class FragileServer:
+    """``txnlog serve`` in a process of its own, on one port."""
+
+    def __init__(self, root: Path) -> None:
+        self._command = [sys.executable, "-m", "txn_source.cli", "serve", "--root", str(root), "--port"]
+        self._process = self._start(0)
+        self.endpoint = f"127.0.0.1:{self._port}"
+
+    def _start(self, port: int) -> subprocess.Popen[str]:
+        process = subprocess.Popen([*self._command, str(port)], stderr=subprocess.PIPE, text=True)
+        assert process.stderr is not None
+        line = process.stderr.readline()
+        assert " serving on 127.0.0.1:" in line
+        self._port = int(line.split(" serving on 127.0.0.1:")[1].split(",")[0])
+        return process
+
+    def kill(self) -> None:
+        self._process.kill()
+        self._process.communicate()
+
+    def restart(self) -> None:
+        self.kill()
+        self._process = self._start(self._port)
+
+
+def insist(call: Callable[[], Any]) -> Any:
+    """Repeat a call until the service answers it."""
+    deadline = time.monotonic() + DEADLINE_S
+    while True:
+        try:
+            return call()
+        except UnavailableError:
+            assert time.monotonic() < deadline
+
+
+def kill_servers(root: Path, rounds: int) -> None:
+    """Kill the server while a producer writes and repeats what wasn't answered; then check, and after a restart."""
+    source = random.Random(SEED)
+    server = FragileServer(root)
+    acknowledged: list[list[Any]] = []
+    progress = threading.Semaphore(0)
+    over = threading.Event()
+
+    def kill() -> None:
+        try:
+            for _ in range(rounds):
+                for _ in range(source.randrange(1, 15)):
+                    progress.acquire()
+                threading.Event().wait(source.uniform(0, 0.02))
+                server.restart()
+        finally:
+            over.set()
+
+    killer = threading.Thread(target=kill, daemon=True)
+    try:
+        with connect(endpoint=server.endpoint, timeout=5.0) as log:
+            log.create_topic(TOPIC, PARTITIONS, ledger_max_entries=20)
+            producer = log.producer(TOPIC, transactional_id="numbered", batching=BY_HAND)
+            killer.start()
+            steps = produce(log, producer, "1", insist)
+            while not over.is_set() or len(acknowledged) < rounds:
+                acknowledged.append(next(steps))
+                progress.release()
+            killer.join()
+            check(log, acknowledged)
+            server.restart()
+            insist(log.topics)
+            check(log, acknowledged)
+            assert [t for t in log.transactions() if t.partitions] == []
+    finally:
+        server.kill()
+    with connect(root, create=False) as log:
+        check(log, acknowledged)
+
+
+def test_killed_server_loses_nothing_and_stores_nothing_twice(tmp_path: Path) -> None:
+    """Kill the server in a loop."""
+    kill_servers(tmp_path / "log", ROUNDS)
+
+
+@pytest.mark.long
+@pytest.mark.timeout(3000)
+def test_killed_producers_for_long(site: Site) -> None:
+    """Kill many more producers."""
+    kill_producers(site, LONG_ROUNDS)
+
+
+@pytest.mark.long
+@pytest.mark.timeout(3000)
+def test_killed_servers_for_long(tmp_path: Path) -> None:
+    """Kill the server many more times."""
+    kill_servers(tmp_path / "log", LONG_ROUNDS)
