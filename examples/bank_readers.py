@@ -93,8 +93,8 @@ class Reader:
 
     def _read(self, started: float) -> None:
         rows = self.ask(WHAT_IS_THERE)
-        at, log_end = time.time() - started, self._log.stats(TOPIC).messages
         aborted = sum(p.messages for txn in self._log.transactions("aborted", TOPIC) for p in txn.partitions)
+        at, log_end = time.time() - started, self._log.stats(TOPIC).messages
         due = log_end if self.isolation_level == "read_uncommitted" else log_end - aborted
         counts = (sum(row[name] for row in rows) for name in ("messages", "open", "aborted", "transfers_cents"))
         self.seen.append(Seen(at, log_end, due, *counts))

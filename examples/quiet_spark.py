@@ -9,7 +9,6 @@ import signal
 import subprocess
 import sys
 import tempfile
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import BinaryIO
@@ -19,7 +18,10 @@ from pyspark.sql import SparkSession
 
 @contextmanager
 def quiet_spark(name: str) -> Iterator[SparkSession]:
-    """Give a session on two cores; it is stopped when the block ends, however it ends."""
+    """Give a session on two cores; it is stopped when the block ends, however it ends.
+
+    Use the session in other threads than the main one, where Ctrl-C would tear its connection to Java.
+    """
     _check_java()
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # else workers may be another Python, without txnlog
     builder = (
@@ -42,10 +44,7 @@ def quiet_spark(name: str) -> Iterator[SparkSession]:
         try:
             yield spark
         finally:
-            # In a thread of its own: Ctrl-C may have broken this one's connection to Java.
-            stop = threading.Thread(target=spark.stop)
-            stop.start()
-            stop.join()
+            spark.stop()
 
 
 @contextmanager

@@ -198,6 +198,17 @@ def test_batches_keep_to_their_limit_of_bytes() -> None:
     assert all(batch.column("value").nbytes <= TARGET_BYTES for batch in batches)
 
 
+def test_small_pages_are_put_together_up_to_the_limit_of_bytes() -> None:
+    """Assemble pages of 5 MiB: three of them fit into a batch."""
+    assembly = Assembly(select_columns(PAYLOAD, ["value"]))
+    batches: list[pa.RecordBatch] = []
+    for _ in range(7):
+        entry, stored = wide(0, 5, 1 << 20)
+        assembly.start_page(page_of([entry]))
+        batches += [*add(assembly, 0, [stored]), *assembly.end_page()]
+    assert [batch.num_rows for batch in [*batches, *assembly.finish()]] == [15, 15, 5]
+
+
 def test_message_above_the_limit_is_a_batch_of_its_own() -> None:
     """Assemble a message of 40 MiB between small ones: it can't be cut, so it comes alone."""
     batches = assemble_wide((2, 10), (1, 40 << 20), (2, 10))

@@ -7,7 +7,7 @@ import pytest
 
 from tests.log.reading import BY_HAND, COMMITTED, UNCOMMITTED, send_each, values
 from tests.log.site import ManualClock
-from txn_source import IsolationLevel, Log
+from txn_source import DataLossError, IsolationLevel, Log
 from txn_source.client.columns import select_columns
 from txn_source.client.plan import ReadPlan, ReadRequest, plan, resolve
 from txn_source.client.slice_reader import SliceReader
@@ -122,6 +122,17 @@ def test_task_can_be_read_in_any_order_and_again(log: Log) -> None:
     parts = [read(log, ReadPlan((task,), pinned.isolation_level, pinned.decisions)) for task in pinned.tasks[::-1] * 2]
     found = [part["value"].to_pylist() for part in parts]
     assert found == [[b"%d" % i] for i in range(9, -1, -1)] * 2
+
+
+def test_plan_of_a_topic_that_was_deleted_is_data_loss(log: Log) -> None:
+    """Delete the topic between plan and read, and make it again: the read fails instead of giving fewer rows."""
+    log.create_topic("orders")
+    send_each(log.producer("orders"), [b"x"])
+    pinned = planned(log, "orders", COMMITTED)
+    log.delete_topic("orders")
+    log.create_topic("orders")
+    with pytest.raises(DataLossError, match=r"^\[TXNLOG_DATA_LOSS\] .*'orders'"):
+        read(log, pinned)
 
 
 def test_empty_topic_has_no_tasks(log: Log) -> None:

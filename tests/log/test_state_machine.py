@@ -253,7 +253,7 @@ def run(kind: str, examples: int, steps: int) -> None:
 
 def test_embedded_log_behaves_as_the_model() -> None:
     """Run the machine over the embedded log."""
-    run("embedded", 20, 30)
+    run("embedded", 12, 30)
 
 
 def test_log_with_tiny_sealed_pages_behaves_as_the_model(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -261,7 +261,7 @@ def test_log_with_tiny_sealed_pages_behaves_as_the_model(monkeypatch: pytest.Mon
     monkeypatch.setattr(pages, "_SEAL_FROM_ROWS", 1)
     for module in (pages, views):
         monkeypatch.setattr(module, "PAGE_ROWS", 2)
-    run("embedded", 20, 30)
+    run("embedded", 12, 30)
 
 
 def test_remote_log_behaves_as_the_model() -> None:

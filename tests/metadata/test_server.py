@@ -21,6 +21,7 @@ from txn_source.metadata.database import Database
 from txn_source.metadata.server import Server
 from txn_source.metadata.service import MetadataService
 from txn_source.metadata.transport import SERVICE_NAME
+from txn_source.storage.root import LogRoot
 
 
 def test_health_is_reported_for_the_server_and_the_service(remote_site: Site) -> None:
@@ -137,6 +138,17 @@ def test_wrong_service_is_recognized() -> None:
             connect(endpoint=f"127.0.0.1:{port}")
     finally:
         server.stop(None).wait()
+
+
+def test_client_that_can_not_reach_the_segments_is_told(tmp_path: Path) -> None:
+    """Serve a log whose segments lie at a path that this machine doesn't have."""
+    connect(tmp_path / "log").close()
+    service = MetadataService(Database(LogRoot.at(tmp_path / "log").database_url), str(tmp_path / "elsewhere"))
+    with (
+        Server(service, "127.0.0.1", 0) as server,
+        pytest.raises(LogNotFoundError, match=rf"{server.address} lies at {tmp_path}/elsewhere"),
+    ):
+        connect(endpoint=server.address)
 
 
 def test_server_over_an_empty_database_finds_no_log(tmp_path: Path) -> None:

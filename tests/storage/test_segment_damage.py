@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import os
 import re
 import tempfile
 from pathlib import Path
@@ -157,6 +158,14 @@ def test_file_that_is_no_segment_is_unreadable(root: Path, data: bytes) -> None:
     """Put other bytes where a segment was."""
     with pytest.raises(SegmentUnreadableError, match="its header is damaged"):
         read(root, data, 0)
+
+
+def test_absurd_header_is_not_read_into_memory(root: Path) -> None:
+    """Say in the first bytes that the schema has a gigabyte, and make the file, sparse, that long."""
+    (root / PATH).write_bytes(b"\xff\xff\xff\xff" + (1 << 30).to_bytes(4, "little"))
+    os.truncate(root / PATH, (1 << 30) + 8)
+    with pytest.raises(SegmentUnreadableError, match=r"its header is damaged\. Restore"):
+        SegmentReader(root, PATH)
 
 
 def test_file_that_shrinks_under_a_reader_is_unreadable(root: Path) -> None:

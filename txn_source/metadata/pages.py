@@ -14,12 +14,11 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from sqlalchemy import Connection, Select, func, insert, select
+from sqlalchemy import Connection, Select, bindparam, func, insert, literal_column, select, update
 
 from txn_source.metadata.tables import (
     ABORTED,
     DATA,
-    OPEN,
     decision_pages,
     entries,
     entry_pages,
@@ -67,7 +66,7 @@ def entry_page(connection: Connection, partition_id: int, of: PositionRange) -> 
             entry_pages.c.last_position >= start,
             entry_pages.c.first_position < end,
         )
-        .order_by(entry_pages.c.first_position)
+        .order_by(entry_pages.c.last_position)
         .limit(1)
     ).first()
     if sealed is None or sealed.first_position > start:
@@ -98,9 +97,13 @@ def decision_page(
     tables: list[pa.Table] = []
     while sum(table.num_rows for table in tables) < PAGE_ROWS:
         sealed = connection.execute(
-            select(decision_pages.c.first_marker, decision_pages.c.last_marker, decision_pages.c.min_first_position)
-            .where(decision_pages.c.partition_id == partition_id, decision_pages.c.last_marker >= start)
-            .order_by(decision_pages.c.first_marker)
+            select(decision_pages)
+            .where(
+                decision_pages.c.partition_id == partition_id,
+                decision_pages.c.last_marker >= start,
+                decision_pages.c.min_first_position < end,
+            )
+            .order_by(decision_pages.c.last_marker)
             .limit(1)
         ).first()
         rows_end = None if sealed is None else sealed.first_marker
@@ -110,15 +113,11 @@ def decision_page(
             return Page(_needed(tables, up_to), rows[PAGE_ROWS][2])
         if sealed is None:
             return Page(_needed(tables, up_to), None)
-        if sealed.min_first_position < end:
-            data = select(decision_pages.c.data).where(
-                decision_pages.c.partition_id == partition_id, decision_pages.c.first_marker == sealed.first_marker
-            )
-            table = _read(connection.execute(data).scalar_one())
-            keep = (table["marker_position"].to_numpy() >= start) & (table["first_position"].to_numpy() < end)
-            if aborted_only:
-                keep &= table["state"].to_numpy() == ABORTED
-            tables.append(table.filter(pa.array(keep)))
+        table = _read(sealed.data)
+        keep = (table["marker_position"].to_numpy() >= start) & (table["first_position"].to_numpy() < end)
+        if aborted_only:
+            keep &= table["state"].to_numpy() == ABORTED
+        tables.append(table.filter(pa.array(keep)))
         start = sealed.last_marker + 1
     return Page(_needed(tables, up_to), start)
 
@@ -141,6 +140,7 @@ def seal(connection: Connection, partition_id: int, ledger_ids: Iterable[int]) -
             values = {"partition_id": partition_id, "first_marker": first, "last_marker": last}
             values["min_first_position"] = lowest
             connection.execute(insert(decision_pages).values(values | {"data": _write(table)}))
+            connection.execute(_SEAL, {"of_partition": partition_id, "first": first, "last": last})
             start = last + 1
 
 
@@ -185,18 +185,31 @@ def _entry_rows(partition_id: int, start: int, end: int) -> Select[Any]:
 def _decision_rows(
     partition_id: int, start: int, end: int | None, first_before: int | None = None, *, aborted_only: bool = False
 ) -> Select[Any]:
-    """Markers in ``[start, end)``, of transactions that began before a position."""
+    """Markers in ``[start, end)`` that no page has, of transactions that began before a position."""
     t = transaction_partitions
     query = select(*(t.c[name] for name in _DECISION_COLUMNS)).where(
         t.c.partition_id == partition_id,
-        t.c.state == ABORTED if aborted_only else t.c.state != OPEN,
+        t.c.sealed == literal_column("0"),  # as the index has it
         t.c.marker_position >= start,
     )
+    if aborted_only:
+        query = query.where(t.c.state == ABORTED)
     if end is not None:
         query = query.where(t.c.marker_position < end)
     if first_before is not None:
         query = query.where(t.c.first_position < first_before)
     return query.order_by(t.c.marker_position).limit(PAGE_ROWS + 1)
+
+
+_SEAL = (
+    update(transaction_partitions)
+    .where(
+        transaction_partitions.c.partition_id == bindparam("of_partition"),
+        transaction_partitions.c.marker_position.between(bindparam("first"), bindparam("last")),
+        transaction_partitions.c.sealed == literal_column("0"),
+    )
+    .values(sealed=1)
+)
 
 
 def _needed(tables: Sequence[pa.Table], up_to: int) -> pa.Table:

@@ -150,6 +150,7 @@ entry_pages = Table(  # data entries of closed ledgers once more, as Arrow
     Column("first_position", BigInteger, primary_key=True, autoincrement=False),
     Column("last_position", BigInteger, nullable=False),
     Column("data", LargeBinary, nullable=False),
+    Index("entry_pages_by_last", "partition_id", "last_position"),
 )
 
 decision_pages = Table(  # decisions whose markers lie in closed ledgers once more, as Arrow
@@ -160,6 +161,7 @@ decision_pages = Table(  # decisions whose markers lie in closed ledgers once mo
     Column("last_marker", BigInteger, nullable=False),
     Column("min_first_position", BigInteger, nullable=False),
     Column("data", LargeBinary, nullable=False),
+    Index("decision_pages_by_last", "partition_id", "last_marker"),
 )
 
 transactions = Table(
@@ -187,6 +189,7 @@ transaction_partitions = Table(
     Column("decision", BigInteger),
     Column("messages", BigInteger, nullable=False),
     Column("bytes", BigInteger, nullable=False),
+    Column("sealed", SmallInteger, nullable=False, default=0),  # 1: a page of decisions has it
     Index(
         "ongoing_by_partition",
         "partition_id",
@@ -194,7 +197,13 @@ transaction_partitions = Table(
         sqlite_where=text("state = 0"),
         postgresql_where=text("state = 0"),
     ),
-    Index("decided_by_partition", "partition_id", "marker_position"),
+    Index(
+        "unsealed_by_partition",
+        "partition_id",
+        "marker_position",
+        sqlite_where=text("sealed = 0"),
+        postgresql_where=text("sealed = 0"),
+    ),
     sqlite_with_rowid=False,
 )
 
