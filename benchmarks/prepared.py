@@ -34,5 +34,5 @@ class _Reader(DataSourceReader):
         with pa.memory_map(self._file) as source:
             batch = pa.ipc.open_stream(source).read_next_batch()
             batch = pa.RecordBatch.from_arrays(batch.columns, schema=to_arrow_schema(self._schema, timezone="UTC"))
-            for _ in range(self._batches // self._tasks):
+            for _ in range(partition.value, self._batches, self._tasks):
                 yield batch

@@ -19,7 +19,7 @@ VALUE_BYTES = 120
 
 def run(bench: Bench) -> Iterator[Result]:
     """Measure ``read_committed`` with the default columns and 120-byte values."""
-    batches = bench.size(128, 4)
+    batches = bench.size(384, 4)
     root, parquet, prepared = (str(bench.folder / name) for name in ("log", "parquet", "prepared.arrow"))
     batch = messages(ROWS, VALUE_BYTES)
     with txn_source.connect(root) as log:

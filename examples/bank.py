@@ -55,15 +55,21 @@ def main() -> int:
     options = parser.parse_args()
     if not 0 < options.seconds < 3600:
         parser.error("--seconds must be above 0 and below 3600")
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # clean up then, too
+    stop = threading.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):  # looked at where it suits, so that no call is torn
+        signal.signal(number, lambda *_: stop.set())
     try:
-        return run(QUICK_SECONDS if options.quick else options.seconds, options.out)
-    except KeyboardInterrupt:
+        status = run(QUICK_SECONDS if options.quick else options.seconds, options.out, stop)
+    except Exception:
+        if not stop.is_set():
+            raise  # else Ctrl-C has ended Spark's workers, too, and Spark complains
+    if stop.is_set():
         console.print("Interrupted; everything is cleaned up.")
         return 130
+    return status
 
 
-def run(seconds: float, picture: Path) -> int:
+def run(seconds: float, picture: Path, stop: threading.Event) -> int:
     """Let clients write and readers read, draw the picture and check what was read."""
     console.print("Starting Spark ...")
     over = threading.Event()
@@ -77,7 +83,10 @@ def run(seconds: float, picture: Path) -> int:
         booked = open_accounts(log)
         monitor = Reader(spark, log, "D monitor", "read_uncommitted")
         booking = Reader(spark, log, "E booking", "read_committed")
-        list(threads.map(Reader.warm_up, (monitor, booking)))
+        if not stop.is_set():
+            list(threads.map(Reader.warm_up, (monitor, booking)))
+        if stop.is_set():
+            return 130
 
         console.print(f"Clients write for {seconds:g} s, in processes of their own, while D and E read.")
         root, started = str(log.root), time.time()
@@ -85,13 +94,15 @@ def run(seconds: float, picture: Path) -> int:
         a2 = clients.apply_async(transfers, (root, seconds))
         salaries = clients.apply_async(hanging_transfer, (root, seconds * HANG_FROM, seconds * HANG_FOR))
         reading = [threads.submit(reader.keep_reading, started, over) for reader in (monitor, booking)]
+        deadline = time.time() + seconds + PATIENCE_S
         try:
             with Live(console=console, auto_refresh=False, transient=True) as live:
-                while not all(c.ready() for c in (a1, a2, salaries)) and time.time() < started + seconds + PATIENCE_S:
+                while not stop.wait(0.25) and not all(c.ready() for c in (a1, a2, salaries)) and time.time() < deadline:
                     live.update(Group(table(monitor, booking), oldest_open(log)), refresh=True)
-                    time.sleep(0.25)
         finally:
             over.set()
+        if stop.is_set():
+            return 130
         paid, *hang = salaries.get(timeout=0)
         for by_client in (paid, a1.get(timeout=0), a2.get(timeout=0)):
             booked.add(by_client)

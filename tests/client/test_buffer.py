@@ -361,6 +361,34 @@ BAD_ROWS: dict[str, tuple[Any, str]] = {
 }
 
 
+NESTED = pa.schema(
+    [
+        ("list", pa.list_(pa.int64())),
+        ("struct", pa.struct([("n", pa.int64()), ("days", pa.list_(pa.date32()))])),
+        ("map", pa.map_(pa.int64(), pa.int64())),
+        ("text", pa.list_(pa.string())),
+    ]
+)
+BENT = [
+    {"list": [1, 1.5]},
+    {"struct": {"n": 1.5}},
+    {"struct": {"n": 1, "m": 1}},
+    {"struct": {"days": [datetime(2026, 1, 1, 12, tzinfo=UTC)]}},
+    {"map": {1: 1.5}},
+    {"map": [(1.5, 1)]},
+    {"text": "abc"},
+]
+
+
+@pytest.mark.parametrize("row", BENT, ids=str)
+def test_value_inside_a_value_is_not_bent_to_fit(row: dict[str, Any]) -> None:
+    """Add nested values of which Arrow by itself would cut off, drop or take apart something."""
+    buffer = Buffer(NESTED, 0)
+    with pytest.raises(SchemaMismatchError, match=rf"Column '{next(iter(row))}' doesn't fit: expected "):
+        add(buffer, row)
+    assert list(buffer.entries()) == []
+
+
 @pytest.mark.parametrize(("row", "text"), BAD_ROWS.values(), ids=BAD_ROWS)
 def test_row_that_does_not_fit_is_not_taken(row: Any, text: str) -> None:
     """Add a bad row between good ones: it is refused at once, and the good ones are stored as if it hadn't been."""

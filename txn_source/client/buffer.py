@@ -214,6 +214,8 @@ def _check_nested(given: Any, t: pa.DataType) -> None:
         pairs = list(given.items()) if isinstance(given, Mapping) else list(given)
         parts = [(k, t.key_type) for k, _ in pairs] + [(v, t.item_type) for _, v in pairs]
     else:
+        if isinstance(given, str | bytes):
+            raise ValueError("one text for a list of them")
         parts = [(item, t.value_type) for item in given]
     for value, part in parts:
         scalar = pa.scalar(value, part)
