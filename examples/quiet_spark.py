@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 import re
 import shutil
-import signal
 import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import BinaryIO
 
@@ -20,7 +20,8 @@ from pyspark.sql import SparkSession
 def quiet_spark(name: str) -> Iterator[SparkSession]:
     """Give a session on two cores; it is stopped when the block ends, however it ends.
 
-    Use the session in other threads than the main one, where Ctrl-C would tear its connection to Java.
+    It is started in a thread of its own, and is best used in others, too: Ctrl-C strikes in the main thread, where it
+    would tear the connection to Java, or leave a Java behind that is just being started.
     """
     _check_java()
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # else workers may be another Python, without txnlog
@@ -35,8 +36,8 @@ def quiet_spark(name: str) -> Iterator[SparkSession]:
     )
     with tempfile.TemporaryFile() as log:
         try:
-            with _signals_later(), _stderr_to(log):
-                spark = builder.getOrCreate()
+            with _stderr_to(log), ThreadPoolExecutor(1) as thread:
+                spark = thread.submit(builder.getOrCreate).result()
         except Exception:
             log.seek(0)
             sys.stderr.write(log.read().decode(errors="replace"))
@@ -58,22 +59,6 @@ def _stderr_to(log: BinaryIO) -> Iterator[None]:
     finally:
         os.dup2(ours, 2)
         os.close(ours)
-
-
-@contextmanager
-def _signals_later() -> Iterator[None]:
-    """Put signals off until the block ends: interrupted while it starts Java, PySpark would leave that behind."""
-    came: list[int] = []
-    usual = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
-    for number in usual:
-        signal.signal(number, lambda number, _: came.append(number))
-    try:
-        yield
-    finally:
-        for number, handler in usual.items():
-            signal.signal(number, handler)
-    if came:
-        signal.raise_signal(came[0])
 
 
 def _check_java() -> None:

@@ -67,7 +67,6 @@ def test_choice_of_metadata_columns(choice: str | list[str], one_topic: list[str
     [
         ("", ""),
         ("topic", "topic"),
-        ("__Topic", "__Topic"),
         ("all,__topic", "all"),
         ("__topic,", ""),
         (["__topic", "id"], "id"),
@@ -127,3 +126,8 @@ def test_selection_of_none_or_twice_is_refused(names: list[str], fact: str) -> N
     """Select nothing, which would lose the number of rows, and one column twice."""
     with pytest.raises(SchemaMismatchError, match=re.escape(f"[TXNLOG_SCHEMA_MISMATCH] {fact}.")):
         select_columns(PAYLOAD, names)
+
+
+def test_metadata_columns_are_found_in_any_case() -> None:
+    """Choose a column in another case, as Spark's users may; it comes under its own name."""
+    assert metadata_columns("__TOPIC, __entry_ID", several_topics=False) == ["__topic", "__entry_id"]

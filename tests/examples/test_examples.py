@@ -83,3 +83,17 @@ def test_flights_answers_agree_with_the_file(tmp_path: Path, environment: dict[s
     assert any("27,004 flights in 31 transactions" in line for line in lines)
     assert any("read_uncommitted" in line and "27,004" in line for line in lines)
     assert list((tmp_path / "temp").iterdir()) == []
+
+
+@pytest.mark.parametrize("example", ["bank.py", "flights.py"])
+def test_missing_java_is_said_in_one_line(example: str, tmp_path: Path, environment: dict[str, str]) -> None:
+    """Point JAVA_HOME to an empty folder: the example ends with one readable line."""
+    command = [sys.executable, str(EXAMPLES / example), "--quick"]
+    nowhere = {**environment, "JAVA_HOME": str(tmp_path / "temp")}
+    done = subprocess.run(command, cwd=tmp_path, env=nowhere, capture_output=True, text=True)
+
+    assert done.returncode == 1
+    assert done.stderr.splitlines() == [
+        "Spark needs Java 17 or newer, and there is none. Install it, or point JAVA_HOME to it."
+    ]
+    assert list((tmp_path / "temp").iterdir()) == []

@@ -5,10 +5,14 @@ from __future__ import annotations
 import json
 import multiprocessing
 import pickle
+import resource
+import signal
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
-from txn_source import Log, connect
+from txn_source import Batching, Log, StorageWriteError, connect
 
 
 def opened(kind: str, target: str) -> Log:
@@ -57,6 +61,38 @@ def fork(kind: str, target: str) -> Any:
         there = receiver.recv() if receiver.poll(60) else "hangs"
         process.join(10)
         return {"before": before, "there": there, "exit": process.exitcode, "after": len(_use(log))}
+
+
+def write_to_a_full_disk(kind: str, target: str) -> Any:
+    """Let files grow no more: first those of segments, then, if it is in this process, the database; then mend it."""
+    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    refused = []
+    with opened(kind, target) as log, log.producer("orders", batching=Batching(linger_s=1e6)) as producer:
+        producer.send("before")
+        producer.flush()
+        for limit, message in ((100_000, "x" * 200_000), (1, "small")):
+            producer.send(message)
+            with files_up_to(limit):
+                try:
+                    producer.flush()
+                except StorageWriteError as error:
+                    refused.append(error.fact)
+        with files_up_to(1):
+            try:
+                log.begin_transaction()
+            except StorageWriteError as error:
+                refused.append(error.fact)
+        producer.send("after")
+        producer.flush()
+    return refused
+
+
+@contextmanager
+def files_up_to(size: int) -> Iterator[None]:
+    _, most = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, most))
+    yield
+    resource.setrlimit(resource.RLIMIT_FSIZE, (most, most))
 
 
 def _use(log: Log) -> list[str]:

@@ -62,6 +62,21 @@ def test_processes_that_open_a_new_root_at_once_make_one_log(tmp_path: Path) -> 
         assert log.topics() == ["orders"]
 
 
+def test_full_disk_is_told_and_changes_nothing(site: Site) -> None:
+    """Let a process run into a limit of file sizes, as into a full disk, and go on when there is space again."""
+    log = site.connect()
+    log.create_topic("orders")
+    *of_segments, last = outcome(start("write_to_a_full_disk", site.kind, target(site)))
+    if site.kind == "embedded":
+        assert "metadata.db can't be written" in last
+    else:
+        of_segments.append(last)
+    assert len(of_segments) == 2
+    assert all("segments/" in fact and "not registered" in fact for fact in of_segments)
+    assert values(log, "orders", UNCOMMITTED) == [b"before", b"after"]
+    assert len(log.transactions()) == (0 if site.kind == "embedded" else 1)
+
+
 def test_pickled_log_works_in_a_fresh_interpreter(site: Site) -> None:
     """Send a log that has been used, with an open producer, to another interpreter, and use it there."""
     log = site.connect()

@@ -29,6 +29,7 @@ METADATA_COLUMNS: dict[str, pa.Field] = {
 }
 """All metadata columns, in the order of ``metadataColumns=all``."""
 
+_METADATA_NAMES = {name.lower(): name for name in METADATA_COLUMNS}
 DEFAULT_COLUMNS = ("__partition", "__ledger_id", "__entry_id", "__batch_index", "__publish_time", "__event_time")
 
 
@@ -43,6 +44,7 @@ def metadata_columns(choice: str | Sequence[str], *, several_topics: bool) -> li
                 return list(METADATA_COLUMNS)
             case "default":
                 return [*DEFAULT_COLUMNS, "__topic"] if several_topics else list(DEFAULT_COLUMNS)
+    names = [_METADATA_NAMES.get(name.lower(), name) for name in names]  # as Spark does, ignore case
     for name in names:
         if name not in METADATA_COLUMNS:
             raise InvalidArgumentError(

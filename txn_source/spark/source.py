@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+from typing import NoReturn
+
 from pyspark.sql.datasource import DataSource
 from pyspark.sql.types import StructType
 
 from txn_source.client.columns import read_schema
 from txn_source.client.plan import resolve
+from txn_source.model.errors import InvalidArgumentError
 from txn_source.spark.batch import BatchReader
 from txn_source.spark.connection import open_log, readable
 from txn_source.spark.options import BatchReadOptions
 from txn_source.spark.schema import to_spark
+
+_NO_WRITES = InvalidArgumentError(
+    "This release of txnlog isn't written by Spark.", "Write with log.producer(...).send_batch(...)."
+)
 
 
 class TxnLogDataSource(DataSource):
@@ -31,6 +38,23 @@ class TxnLogDataSource(DataSource):
         options = BatchReadOptions.parse(self.options)
         source = resolve(open_log(options.target).metadata, options.topics, options.pattern)
         return to_spark(read_schema(source.payload, options.metadata_columns, several_topics=source.several_topics))
+
+    @readable
+    def streamReader(self, schema: StructType) -> NoReturn:
+        """Refuse streaming reads, in our words."""
+        raise InvalidArgumentError(
+            "This release of txnlog doesn't read streams.", "Use spark.read, as often as needed."
+        )
+
+    @readable
+    def streamWriter(self, schema: StructType, overwrite: bool) -> NoReturn:
+        """Refuse streaming writes, in our words."""
+        raise _NO_WRITES
+
+    @readable
+    def writer(self, schema: StructType, overwrite: bool) -> NoReturn:
+        """Refuse batch writes, in our words."""
+        raise _NO_WRITES
 
     @readable
     def reader(self, schema: StructType) -> BatchReader:

@@ -27,7 +27,6 @@ _SIMPLE = (
     types.is_signed_integer,
     types.is_float32,
     types.is_float64,
-    types.is_decimal128,
     types.is_string,
     types.is_large_string,
     types.is_binary,
@@ -159,6 +158,8 @@ def _readable_by_spark(t: pa.DataType) -> bool:
         return _readable_by_spark(t.key_type) and _readable_by_spark(t.item_type)
     if types.is_struct(t):
         return t.num_fields > 0 and all(_readable_by_spark(t.field(i).type) for i in range(t.num_fields))
+    if types.is_decimal128(t):
+        return bool(0 <= t.scale <= t.precision)
     return any(is_type(t) for is_type in _SIMPLE)
 
 
