@@ -181,6 +181,9 @@ def _join(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
     return batches[0] if len(batches) == 1 else pa.concat_batches(batches)
 
 
+_COUNTING = pa.array(np.arange(TARGET_ROWS, dtype=np.int32))
+
+
 class _Made:
     """Metadata columns of one batch, made from its entries' constants."""
 
@@ -202,6 +205,8 @@ class _Made:
             case "__entry_id":
                 return pa.array(self._spread(page.positions[self._indexes] & MAX_ENTRY_ID))
             case "__batch_index":
+                if len(self._counts) == 1 and self._start + self._rows <= TARGET_ROWS:
+                    return _COUNTING.slice(self._start, self._rows)
                 return pa.array(self._inside().astype(np.int32))
             case "__publish_time":
                 times = pa.array(self._spread(page.publish_times[self._indexes]))

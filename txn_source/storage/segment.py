@@ -30,6 +30,7 @@ from txn_source.model.position import Position
 _FOLDER = "segments"
 _SUFFIX = ".arrow"
 _MAX_HEADER_BYTES = 16 << 20
+_CHUNK_BYTES = 256 << 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,11 +159,20 @@ class SegmentReader:
             checksums: their CRC-32C.
             positions: their ``Position.key``, to be named in errors.
         """
-        base = starts[0]
-        window = self._read(base, ends[-1] - base, positions[-1])
-        whole, seed = memoryview(window), self._header_crc32c
+        base, size = starts[0], ends[-1] - starts[0]
+        self._check_size(ends[-1], positions[-1])
+        window = pa.allocate_buffer(size)
+        whole, seed, filled = memoryview(window), self._header_crc32c, 0
         for start, end, wanted, position in zip(starts, ends, checksums, positions, strict=True):
-            found = crc32c(whole[start - base : end - base], seed)
+            at, stop, found = start - base, end - base, seed
+            while at < stop:
+                step = min(stop, at + _CHUNK_BYTES)
+                if step > filled:  # checked right after it was read, while it is in the processor's cache
+                    upto = min(size, max(step, filled + _CHUNK_BYTES))
+                    self._fill(whole[filled:upto], base + filled, position)
+                    filled = upto
+                found = crc32c(whole[at:step], found)
+                at = step
             if found != wanted:
                 raise self._unreadable(
                     f"{_named(position)} has checksum {found:08x} where {wanted:08x} was written (CRC-32C)"
@@ -176,30 +186,34 @@ class SegmentReader:
             raise self._unreadable(f"{_named(positions[len(batches)])} can't be decoded ({error})") from error
         return batches
 
-    def _read(self, offset: int, length: int, position: int | None) -> pa.Buffer:
-        if offset + length > self._size:
-            raise self._unreadable(
-                f"it is truncated: {_named(position)} ends at byte {offset + length}, the file at {self._size}"
-            )
+    def _read(self, length: int) -> pa.Buffer:
+        """Read the first bytes of the file."""
+        self._check_size(length, None)
         buffer = pa.allocate_buffer(length)
-        rest = memoryview(buffer)
+        self._fill(memoryview(buffer), 0, None)
+        return buffer
+
+    def _check_size(self, end: int, position: int | None) -> None:
+        if end > self._size:
+            raise self._unreadable(f"it is truncated: {_named(position)} ends at byte {end}, the file at {self._size}")
+
+    def _fill(self, target: memoryview, offset: int, position: int | None) -> None:
         done = 0
-        while done < length:
+        while done < len(target):
             try:
-                got = os.preadv(self._fd, [rest[done:]], offset + done)
+                got = os.preadv(self._fd, [target[done:]], offset + done)
             except OSError as error:
                 raise self._unreadable(f"{_named(position)} can't be read ({error.strerror})") from error
             if got == 0:
                 raise self._unreadable(f"it is truncated: it ends at byte {offset + done}, inside {_named(position)}")
             done += got
-        return buffer
 
     def _read_schema(self) -> pa.Schema:
-        header = self._read(0, min(self._size, 8), None)
+        header = self._read(min(self._size, 8))
         length = int.from_bytes(memoryview(header)[4:8], "little") + 8 if self._size >= 8 else 0
         if not 8 < length <= min(self._size, _MAX_HEADER_BYTES):
             raise self._unreadable("its header is damaged")
-        message = self._read(0, length, None)
+        message = self._read(length)
         self._header_crc32c = crc32c(message)
         try:
             return pa.ipc.read_schema(message)
