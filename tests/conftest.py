@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.log.site import KINDS, ManualClock, Site
+from tests.log.sites import KINDS, ManualClock, Site
 from txn_source import Log
 
 os.environ.setdefault("PYSPARK_PYTHON", sys.executable)

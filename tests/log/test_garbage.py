@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.log.reading import BY_HAND, UNCOMMITTED, send_each, values
-from tests.log.site import Site
+from tests.log.sites import Site
 from txn_source import InvalidArgumentError, TopicNotFoundError
 
 _DAY_S = 24 * 3600

@@ -16,7 +16,7 @@ import pytest
 
 from tests.log.numbered import PARTITIONS, TOPIC, check, produce
 from tests.log.reading import BY_HAND
-from tests.log.site import Site
+from tests.log.sites import Site
 from txn_source import UnavailableError, connect
 
 PRODUCER = Path(__file__).with_name("numbered_producer.py")

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from tests.log.reading import BY_HAND, UNCOMMITTED, by_id, rows, send_each
-from tests.log.site import ManualClock, Site
+from tests.log.sites import ManualClock, Site
 from txn_source import Log, Position, TopicNotFoundError
 
 _SIXTY_BYTES = b"x" * 60
@@ -57,16 +57,12 @@ def test_markers_count_as_entries(log: Log) -> None:
 def test_ledger_is_rolled_when_it_has_its_bytes(log: Log) -> None:
     """Append equal entries to ledgers that take a little more than two of them."""
     log.create_topic("measured")
-    [size] = {ledger.bytes for ledger in _after_one_message(log, "measured")}
+    send_each(log.producer("measured"), [_SIXTY_BYTES])
+    [size] = {ledger.bytes for ledger in log.stats("measured").ledgers}
     log.create_topic("orders", ledger_max_bytes=2 * size + 1)
     send_each(log.producer("orders"), [_SIXTY_BYTES] * 7)
     assert entries_of(log, "orders") == [3, 3, 1]
     assert [ledger.bytes for ledger in log.stats("orders").ledgers] == [3 * size, 3 * size, size]
-
-
-def _after_one_message(log: Log, topic: str):
-    send_each(log.producer(topic), [_SIXTY_BYTES])
-    return log.stats(topic).ledgers
 
 
 def test_ledger_is_rolled_when_it_is_old(clocked_log: Log, clock: ManualClock) -> None:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import random
 from dataclasses import asdict
+from typing import Any
 
 import pyarrow as pa
 import pytest
 
 from tests.log.reading import BY_HAND, UNCOMMITTED, rows, send_each, values
-from tests.log.site import ManualClock
-from txn_source import InvalidArgumentError, Log, Position, TopicNotFoundError
+from tests.log.sites import ManualClock
+from txn_source import InvalidArgumentError, Log, Position, TopicNotFoundError, TxnId
 from txn_source.model.position import PositionRange
 from txn_source.model.topic_name import TopicName
 
@@ -129,7 +130,7 @@ def test_transactions_are_listed_by_state_and_topic_newest_first(log: Log) -> No
             ids.append(transaction.id)
     ids.append(log.begin_transaction().id)
 
-    def listed(**which):
+    def listed(**which: Any) -> list[TxnId]:
         return [t.id for t in log.transactions(**which)]
 
     assert listed(state=None) == ids[::-1]

@@ -6,8 +6,8 @@ import pyarrow as pa
 import pytest
 
 from tests.log.reading import BY_HAND, COMMITTED, UNCOMMITTED, send_each, values
-from tests.log.site import ManualClock
-from txn_source import DataLossError, IsolationLevel, Log
+from tests.log.sites import ManualClock
+from txn_source import DataLossError, IsolationLevel, Log, Transaction
 from txn_source.client.columns import select_columns
 from txn_source.client.plan import ReadPlan, ReadRequest, plan, resolve
 from txn_source.client.slice_reader import SliceReader
@@ -15,7 +15,7 @@ from txn_source.client.slice_reader import SliceReader
 _COLUMNS = ["value", "__partition", "__ledger_id", "__entry_id", "__producer_name", "__txn_id", "__txn_status"]
 
 
-def planned(log: Log, topic: str, level: str, **options) -> ReadPlan:
+def planned(log: Log, topic: str, level: str, **options: int) -> ReadPlan:
     return plan(log.metadata, resolve(log.metadata, [topic]), ReadRequest(IsolationLevel.parse(level), **options))
 
 
@@ -37,7 +37,7 @@ def test_plan_reads_the_same_after_everything_that_can_happen(clocked_log: Log, 
     producer = log.producer("orders", transactional_id="tellers", name="monday")
     other = log.producer("orders", name="other")
 
-    def write(txn) -> None:
+    def write(txn: Transaction | None) -> None:
         for partition in (0, 1):
             send_each(producer, [b"x", b"y"], partition=partition, txn=txn)
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.log.reading import UNCOMMITTED, by_partition, rows, send_each, values
-from tests.log.site import Site
+from tests.log.sites import Site
 from txn_source import connect
 
 CHILD = Path(__file__).with_name("child.py")

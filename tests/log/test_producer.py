@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from tests.log.reading import BY_HAND, UNCOMMITTED, by_id, by_partition, eventually, rows, send_each, values
-from tests.log.site import Site
+from tests.log.sites import Site
 from txn_source import Batching, InvalidArgumentError, Log, Position, SchemaMismatchError, TopicNotFoundError
 from txn_source.model.routing import partition_of
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.log.reading import BY_HAND, UNCOMMITTED, by_id, by_partition, eventually, send_each, values
-from tests.log.site import Site
+from tests.log.sites import Site
 from txn_source import Batching, Log, StorageWriteError, UnavailableError
 
 
@@ -75,6 +75,16 @@ def test_transaction_that_lost_messages_can_not_be_committed(log: Log, told: str
     assert values(log, "orders") == []
     transaction.abort()
     assert [t.state.value for t in log.transactions(state=None)] == ["aborted"]
+
+
+def test_block_whose_commit_is_refused_leaves_no_open_transaction(log: Log) -> None:
+    """Leave the block of a transaction that loses a message: it is aborted, and nothing waits for its timeout."""
+    log.create_topic("orders")
+    producer = log.producer("orders", batching=BY_HAND)
+    with unwritable(log), pytest.raises(StorageWriteError), log.begin_transaction() as transaction:
+        producer.send(b"lost", txn=transaction)
+    assert log.transaction(transaction.id).end_reason == "client"
+    assert log.transactions() == []
 
 
 def test_failed_close_of_a_producer_keeps_no_other_from_being_flushed(site: Site) -> None:

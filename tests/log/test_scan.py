@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from tests.log.reading import BY_HAND, COMMITTED, UNCOMMITTED, rows, send_each, values
-from tests.log.site import Site
+from tests.log.sites import Site
 from txn_source import (
     InvalidArgumentError,
     IsolationLevel,

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.log.reading import UNCOMMITTED, by_partition, send_each, values
-from tests.log.site import ManualClock
+from tests.log.sites import ManualClock
 from txn_source import InvalidArgumentError, Log, MessageId, OutOfRangeError, Position
 
 
@@ -111,7 +111,6 @@ def test_position_out_of_range_is_refused(log: Log) -> None:
         "far beyond": Position(zero.log_end.ledger_id + 1000, 0),
         "of another partition": Position(one.ledgers[1].ledger_id, 0),
         "beyond a closed ledger": Position(closed.ledger_id, closed.entries + 1),
-        "before entry 0": Position(zero.ledgers[1].ledger_id, -1),
     }
     assert zero.log_start < out["of another partition"] < zero.log_end
     for position in out.values():
@@ -120,6 +119,13 @@ def test_position_out_of_range_is_refused(log: Log) -> None:
                 OutOfRangeError, match=rf"^\[TXNLOG_OUT_OF_RANGE\] Position {position} .*orders-partition-0"
             ):
                 log.scan("orders", **{side: {"orders": {0: position}}})
+
+
+def test_position_before_entry_0_is_refused(log: Log, ids: list[MessageId]) -> None:
+    """Give what stands for "nothing is readable yet" in what people see: no reader can stand there."""
+    for side in ("start", "end"):
+        with pytest.raises(OutOfRangeError, match=rf"Position {ids[3].ledger_id}:-1 "):
+            log.scan("orders", **{side: Position(ids[3].ledger_id, -1)})
 
 
 @pytest.mark.parametrize(

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
-from tests.log.reading import BY_HAND, UNCOMMITTED, send_each, values
-from tests.log.site import ManualClock, Site
+from tests.log.reading import BY_HAND, UNCOMMITTED, eventually, send_each, values
+from tests.log.sites import ManualClock, Site
 from txn_source import Log, Position, Transaction, TransactionTimedOutError
+from txn_source.model.position import MAX_LEDGER_ID, PositionRange
+from txn_source.model.topic_name import TopicName
+
+_EVERYTHING = PositionRange(Position(0, 0), Position(MAX_LEDGER_ID, 0))
 
 
 def left_open(log: Log, timeout: float = 10.0) -> Transaction:
@@ -51,8 +56,6 @@ _LOOKS: dict[str, Callable[[Log], bool]] = {
 
 
 def _view_of_a_new_producer(log: Log) -> int:
-    from txn_source.model.topic_name import TopicName
-
     _, view = log.metadata.open_producer(TopicName.parse("orders"), None, None)
     return view.partitions[0].bounds.last_stable.entry_id
 
@@ -108,16 +111,10 @@ def test_refused_write_still_aborts_what_is_overdue(clocked_site: Site, clock: M
     clock.advance(10)
     with pytest.raises(TransactionTimedOutError):
         transaction.commit()
-    pages = log.metadata.list_entries(1, _everything())  # does not look at deadlines
+    pages = log.metadata.list_entries(1, _EVERYTHING)  # does not look at deadlines
     assert sum(len(page.entries) for page in pages) == 3
-    [ledger] = log.metadata.list_ledgers(1, _everything()).to_pylist()
+    [ledger] = log.metadata.list_ledgers(1, _EVERYTHING).to_pylist()
     assert ledger["entries"] == 4  # the marker is there
-
-
-def _everything():
-    from txn_source.model.position import MAX_LEDGER_ID, PositionRange
-
-    return PositionRange(Position(0, 0), Position(MAX_LEDGER_ID, 0))
 
 
 def test_only_overdue_transactions_are_aborted(clocked_log: Log, clock: ManualClock) -> None:
@@ -162,13 +159,11 @@ def test_longest_timeout_is_accepted(clocked_log: Log, clock: ManualClock) -> No
     assert clocked_log.transaction(shortest.id).end_reason == "timeout"
 
 
-def test_server_aborts_overdue_transactions_by_itself(clock: ManualClock, tmp_path) -> None:
+def test_server_aborts_overdue_transactions_by_itself(clock: ManualClock, tmp_path: Path) -> None:
     """Serve a log with an overdue transaction: its marker comes without anybody's call that looks at deadlines."""
-    from tests.log.reading import eventually
-
     with Site("remote", tmp_path / "log", clock) as site:
         log = site.connect()
         left_open(log)
         clock.advance(10)
         ledgers = log.metadata.list_ledgers
-        eventually(lambda: ledgers(1, _everything())["entries"].to_pylist() == [4])
+        eventually(lambda: ledgers(1, _EVERYTHING)["entries"].to_pylist() == [4])

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 from tests.log.reading import rows, values
-from tests.log.site import Site
+from tests.log.sites import Site
 from txn_source import InvalidArgumentError, Log, SchemaMismatchError, TopicExistsError, TopicNotFoundError
 
 CREATOR = Path(__file__).with_name("create_when_told.py")

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.log.reading import BY_HAND, COMMITTED, UNCOMMITTED, by_partition, rows, send_each, values
-from tests.log.site import Site
+from tests.log.sites import Site
 from txn_source import (
     InvalidArgumentError,
     Log,

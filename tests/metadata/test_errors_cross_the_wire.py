@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.log.site import service_over
+from tests.log.sites import service_over
 from txn_source import InternalError, Log, TxnLogError, connect
 from txn_source.metadata.server import Server
 from txn_source.model.errors import ERROR_CLASSES

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.log.reading import send_each, values
-from tests.log.site import ManualClock, Site
+from tests.log.sites import ManualClock, Site
 from txn_source import InvalidArgumentError, TopicExistsError, TopicNotFoundError
 from txn_source._generated.txnlog.v1 import metadata_service_pb2 as pb
 

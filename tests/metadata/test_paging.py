@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from tests.log.reading import COMMITTED, UNCOMMITTED, rows, send_each, values
@@ -44,7 +46,7 @@ def test_answers_in_small_pages_are_the_same(log: Log, monkeypatch: pytest.Monke
             send_each(producer, [b"open"], txn=open_)
             sent += [(b"open", "open", name)]
 
-    def everything():
+    def everything() -> tuple[Any, ...]:
         found = [rows(log, "orders", level, _COLUMNS) for level in (COMMITTED, UNCOMMITTED)]
         return found, log.stats("orders").ledgers, sorted(log.metadata.list_segments())
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pyarrow as pa
 import pytest
 
 from tests.log.reading import UNCOMMITTED, values
-from txn_source import InvalidArgumentError, Log, TransactionEndedError
+from txn_source import InvalidArgumentError, Log, Position, TransactionEndedError, TxnId
 from txn_source.metadata.producers import NewEntry
 from txn_source.model.topic_name import TopicName
 from txn_source.storage.schema import RAW_SCHEMA
@@ -22,6 +24,7 @@ class Writer:
         self._segments: dict[int, SegmentWriter] = {}
 
     def write(self, sequence: int, value: bytes, partition: int = 0) -> NewEntry:
+        """Write and sync the bytes of one message."""
         if partition not in self._segments:
             path = segment_path(self.view.topic.topic_id, partition, 0, self.identity.producer_id)
             self._segments[partition] = SegmentWriter(self.log.root, path, RAW_SCHEMA)
@@ -31,7 +34,8 @@ class Writer:
         partition_id = self.view.partitions[partition].partition_id
         return NewEntry(partition_id, sequence, 1, segment.path, stored.offset, stored.length, stored.crc32c)
 
-    def append(self, entries, txn=None):
+    def append(self, entries: Sequence[NewEntry], txn: TxnId | None = None) -> list[Position]:
+        """Register entries, and again if called again."""
         return self.log.metadata.append(self.identity, txn, entries)
 
 

@@ -15,7 +15,7 @@ import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from tests.log.reading import eventually
-from tests.log.site import Site, service_over
+from tests.log.sites import Site, service_over
 from txn_source import InternalError, InvalidArgumentError, LogNotFoundError, UnavailableError, connect
 from txn_source.metadata.database import Database
 from txn_source.metadata.server import Server

@@ -7,7 +7,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING
 
 from txn_source.metadata.stub import MetadataStub
-from txn_source.model.errors import TransactionEndedError, TxnLogError
+from txn_source.model.errors import TransactionEndedError, TxnLogError, UnavailableError
 from txn_source.model.transaction import TxnId
 
 if TYPE_CHECKING:
@@ -40,9 +40,9 @@ class Transaction:
             return
         try:
             self.commit()
-        except Exception:
-            raise  # it ended in another way, or can be committed again
-        except BaseException:  # interrupted: don't leave it open until its timeout
+        except UnavailableError:
+            raise  # it can be committed again
+        except BaseException:  # refused or interrupted: don't leave it open until its timeout
             with suppress(TxnLogError):
                 self.abort()
             raise
