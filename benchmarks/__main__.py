@@ -42,7 +42,7 @@ def main() -> int:
     for name in arguments.names or BENCHMARKS:
         with tempfile.TemporaryDirectory(prefix=f"txnlog-bench-{name}-") as folder:
             for result in BENCHMARKS[name](Bench(Path(folder), arguments.quick)):
-                print(_line(result), flush=True)
+                print(_line(result, quick=arguments.quick), flush=True)
                 results.append(result)
     if not arguments.quick and not arguments.names:
         RESULTS.write_text(_report(results), encoding="utf-8")
@@ -50,8 +50,10 @@ def main() -> int:
     return 0
 
 
-def _line(result: Result) -> str:
+def _line(result: Result, *, quick: bool) -> str:
     verdict = {None: "      ", True: "met   ", False: "MISSED"}[result.met]
+    if quick:
+        verdict = "works "  # on so little data no figure counts
     target = f"{result.target[0]} {result.target[1]:g}" if result.target else ""
     return f"{verdict} {result.what:<58} {result.figure:>8.3g} {result.unit:<12} {target:<8} {result.detail}"
 
