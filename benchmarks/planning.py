@@ -22,7 +22,7 @@ from txn_source.client.plan import ReadRequest, plan, resolve
 log = txn_source.connect(sys.argv[1], create=False)
 start = time.perf_counter()
 source = resolve(log.metadata, ["t"])
-planned = plan(log.metadata, source, ReadRequest())
+planned = plan(log.metadata, log.root, source, ReadRequest())
 seconds = time.perf_counter() - start
 print(seconds, peak_megabytes(), len(planned.tasks))
 """

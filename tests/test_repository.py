@@ -44,7 +44,10 @@ FOREIGN_TO = {
 }
 """Top-level modules that a layer must do without."""
 
-PROTOBUF_RIM = {f"txn_source.metadata.{name}" for name in ("server", "service", "stub", "transport", "wire")}
+PROTOBUF_RIM = {
+    f"txn_source.metadata.{name}"
+    for name in ("server", "service", "stub", "tier_service", "tier_stub", "transport", "wire")
+}
 """The only modules that see generated code; the rest sees model values."""
 
 LINES_MAX = 500

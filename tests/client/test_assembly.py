@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 
-from txn_source.client.assembly import TARGET_BYTES, TARGET_ROWS, Assembly, EntryColumns
+from txn_source.client.assembly import TARGET_BYTES, TARGET_ROWS, Assembly, EntryBatches, EntryColumns, JoinedEntries
 from txn_source.client.columns import METADATA_COLUMNS, select_columns
 from txn_source.model.position import Position
 from txn_source.storage.schema import EVENT_TIME, PROPERTIES
@@ -84,11 +84,12 @@ def page_of(entries: Sequence[Entry], partition: int = 0) -> EntryColumns:
 
 
 def add(assembly: Assembly, first: int, batches: Sequence[pa.RecordBatch]) -> list[pa.RecordBatch]:
-    """Add neighbouring entries of one schema, with their rows and bytes, as the slice reader does."""
+    """Add neighbouring entries of one schema, with their rows and bytes, hot and joined ones in turn."""
     rows = np.array([b.num_rows for b in batches], np.int64)
-    if not assembly.needs_bytes:
+    if not len(assembly.stored):
         return list(assembly.add(first, None, rows, np.zeros_like(rows)))
-    return list(assembly.add(first, batches, rows, np.array([b.nbytes for b in batches], np.int64)))
+    stored = EntryBatches(batches) if first % 2 == 0 else JoinedEntries(pa.concat_batches(batches), rows)
+    return list(assembly.add(first, stored, rows, np.array([b.nbytes for b in batches], np.int64)))
 
 
 def assemble(columns: Sequence[str], pages: Sequence[Sequence[Entry]], together: int = 100) -> list[pa.RecordBatch]:
@@ -153,7 +154,7 @@ def test_batches_keep_to_their_limit_and_all_rows(pages: list[list[int]], stored
     numbers = iter(range(100))
     entries = [[Entry(Position(3, next(numbers)), rows) for rows in page] for page in pages]
     assembly = Assembly(select_columns(PAYLOAD, ["id"] * stored + ["__partition", "__entry_id", "__batch_index"]))
-    assert assembly.needs_bytes == stored
+    assert bool(len(assembly.stored)) == stored
     batches: list[pa.RecordBatch] = []
     for partition, page in enumerate(entries):
         assembly.start_page(page_of(page, partition))

@@ -10,13 +10,14 @@ from tests.log.sites import ManualClock
 from txn_source import DataLossError, IsolationLevel, Log, Transaction
 from txn_source.client.columns import select_columns
 from txn_source.client.plan import ReadPlan, ReadRequest, plan, resolve
-from txn_source.client.slice_reader import SliceReader
 
 _COLUMNS = ["value", "__partition", "__ledger_id", "__entry_id", "__producer_name", "__txn_id", "__txn_status"]
 
 
 def planned(log: Log, topic: str, level: str, **options: int) -> ReadPlan:
-    return plan(log.metadata, resolve(log.metadata, [topic]), ReadRequest(IsolationLevel.parse(level), **options))
+    return plan(
+        log.metadata, log.root, resolve(log.metadata, [topic]), ReadRequest(IsolationLevel.parse(level), **options)
+    )
 
 
 def read(log: Log, pinned: ReadPlan, columns: list[str] = _COLUMNS) -> pa.Table:
@@ -24,7 +25,7 @@ def read(log: Log, pinned: ReadPlan, columns: list[str] = _COLUMNS) -> pa.Table:
     schema = select_columns(pa.schema([("value", pa.binary())]), columns)
     batches = []
     for task in pinned.tasks:
-        reader = SliceReader(log.metadata, log.root, schema, pinned.isolation_level, pinned.decisions)
+        reader = pinned.reader(log.metadata, log.root, schema)
         batches += reader.read(task)
     return pa.Table.from_batches(batches, schema)
 
@@ -119,7 +120,7 @@ def test_task_can_be_read_in_any_order_and_again(log: Log) -> None:
     send_each(log.producer("orders"), [b"%d" % i for i in range(10)])
     pinned = planned(log, "orders", COMMITTED, max_partition_bytes=1)
     assert len(pinned.tasks) == 10
-    parts = [read(log, ReadPlan((task,), pinned.isolation_level, pinned.decisions)) for task in pinned.tasks[::-1] * 2]
+    parts = [read(log, ReadPlan((task,), pinned.request, pinned.decisions)) for task in pinned.tasks[::-1] * 2]
     found = [part["value"].to_pylist() for part in parts]
     assert found == [[b"%d" % i] for i in range(9, -1, -1)] * 2
 

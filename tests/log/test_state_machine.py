@@ -28,7 +28,6 @@ from txn_source import (
 )
 from txn_source.client.columns import select_columns
 from txn_source.client.plan import ReadPlan, ReadRequest, plan, resolve
-from txn_source.client.slice_reader import SliceReader
 from txn_source.client.stats import PartitionStats
 from txn_source.metadata import pages, views
 
@@ -188,7 +187,7 @@ class LogMachine(RuleBasedStateMachine):
 
     def _plan(self, level: str, tasks: int) -> None:
         request = ReadRequest(IsolationLevel.parse(level), min_partitions=tasks)
-        pinned = plan(self.log.metadata, resolve(self.log.metadata, ["t"]), request)
+        pinned = plan(self.log.metadata, self.log.root, resolve(self.log.metadata, ["t"]), request)
         expected: list[Any] = []
         for each in range(PARTITIONS):
             rows = self.model.uncommitted(each)
@@ -235,7 +234,7 @@ class LogMachine(RuleBasedStateMachine):
     def plans_read_what_they_read_when_they_were_made(self) -> None:
         schema = select_columns(_RAW, ["value", "__txn_status"])
         for pinned, expected in self.plans:
-            reader = SliceReader(self.log.metadata, self.log.root, schema, pinned.isolation_level, pinned.decisions)
+            reader = pinned.reader(self.log.metadata, self.log.root, schema)
             batches = reader.read(piece for task in pinned.tasks for piece in task)
             table = pa.Table.from_batches(batches, schema)
             assert [tuple(row.values()) for row in table.to_pylist()] == expected

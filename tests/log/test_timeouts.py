@@ -13,7 +13,7 @@ from txn_source import Log, Position, Transaction, TransactionTimedOutError
 from txn_source.model.position import MAX_LEDGER_ID, PositionRange
 from txn_source.model.topic_name import TopicName
 
-_EVERYTHING = PositionRange(Position(0, 0), Position(MAX_LEDGER_ID, 0))
+_EVERYTHING = PositionRange(Position(1, 0), Position(MAX_LEDGER_ID, 0))
 
 
 def left_open(log: Log, timeout: float = 10.0) -> Transaction:

@@ -10,7 +10,6 @@ from txn_source.client.columns import select_columns
 from txn_source.client.log import Log
 from txn_source.client.offsets import EARLIEST, LATEST, Offsets
 from txn_source.client.plan import ReadPartition, ReadPlan, ReadRequest, plan, resolve
-from txn_source.client.slice_reader import SliceReader
 from txn_source.model.isolation import IsolationLevel
 from txn_source.model.position import Position
 from txn_source.model.topic_name import TopicName
@@ -42,10 +41,10 @@ class Tail:
         source = resolve(stub, [self._topic])
         if all(self._start.positions.get((p.topic, p.view.index)) == self._bound(p) for p in source.partitions):
             return  # the usual case while following: one call, and no plan
-        planned = plan(stub, source, ReadRequest(self._level, self._start, self._end))
+        planned = plan(stub, self._log.root, source, ReadRequest(self._level, self._start, self._end))
         self._start = Offsets(LATEST, self._reached(source.partitions, planned))
         schema = select_columns(source.payload, self._columns or source.payload.names)
-        reader = SliceReader(stub, self._log.root, schema, self._level, planned.decisions)
+        reader = planned.reader(stub, self._log.root, schema)
         yield from reader.read(piece for task in planned.tasks for piece in task)
 
     def _reached(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -30,6 +31,44 @@ class EntryColumns:
     txn_statuses: pa.Array | None
 
 
+class StoredRows(Protocol):
+    """What is stored of neighbouring entries, as it was read from a copy."""
+
+    def entries(self, first: int, last: int) -> Sequence[pa.RecordBatch]:
+        """Return the rows of the entries ``[first, last)`` in one or more batches of one schema."""
+
+    def rows(self, entry: int, start: int, count: int) -> pa.RecordBatch:
+        """Return some rows of one entry."""
+
+
+@dataclass(frozen=True, slots=True)
+class EntryBatches:
+    """A batch for each entry, as segments have them."""
+
+    batches: Sequence[pa.RecordBatch]
+
+    def entries(self, first: int, last: int) -> Sequence[pa.RecordBatch]:
+        return self.batches[first:last]
+
+    def rows(self, entry: int, start: int, count: int) -> pa.RecordBatch:
+        return self.batches[entry].slice(start, count)
+
+
+class JoinedEntries:
+    """One batch with the rows of all entries, as row groups have them."""
+
+    def __init__(self, batch: pa.RecordBatch, messages: IntArray) -> None:
+        self._batch = batch
+        self._rows_to = np.concatenate(([0], np.cumsum(messages))).tolist()
+
+    def entries(self, first: int, last: int) -> Sequence[pa.RecordBatch]:
+        start = self._rows_to[first]
+        return [self._batch.slice(start, self._rows_to[last] - start)]
+
+    def rows(self, entry: int, start: int, count: int) -> pa.RecordBatch:
+        return self._batch.slice(self._rows_to[entry] + start, count)
+
+
 class Assembly:
     """Takes entries page by page and yields batches of one schema.
 
@@ -40,8 +79,8 @@ class Assembly:
     def __init__(self, schema: pa.Schema) -> None:
         self._schema = schema
         self._made = [f for f in schema if f.name.startswith("__") and f.name not in ("__event_time", "__properties")]
-        self._stored = pa.schema([f for f in schema if f not in self._made])
-        self.needs_bytes = bool(len(self._stored))
+        self.stored = pa.schema([f for f in schema if f not in self._made])
+        """The columns that come from copies; the others are made."""
         self._page: EntryColumns | None = None
         self._gathered = _Gathered()
         self._ready: list[pa.RecordBatch] = []
@@ -51,14 +90,12 @@ class Assembly:
         """Take the constants that entries added from now on refer to."""
         self._page = page
 
-    def add(
-        self, first: int, batches: Sequence[pa.RecordBatch] | None, rows: IntArray, sizes: IntArray
-    ) -> Iterator[pa.RecordBatch]:
+    def add(self, first: int, stored: StoredRows | None, rows: IntArray, sizes: IntArray) -> Iterator[pa.RecordBatch]:
         """Add neighbouring entries of the page.
 
         Args:
             first: the index in the page of the first of them.
-            batches: what is stored of each, of one schema; None if no stored column is wanted.
+            stored: what is stored of them, of one schema; None if no stored column is wanted.
             rows: the messages of each, 1 or more.
             sizes: the bytes of each.
         """
@@ -71,14 +108,13 @@ class Assembly:
                 int(np.searchsorted(bytes_to, bytes_to[at] + free_bytes, "right")),
             )
             if (taken := fit - 1 - at) > 0:
-                part = None if batches is None else batches[at : at + taken]
+                part = None if stored is None else stored.entries(at, at + taken)
                 self._gathered.add(first + at, part, rows[at : at + taken], int(bytes_to[at + taken] - bytes_to[at]))
                 at += taken
             elif self._gathered.rows:
                 yield from self._emit()
             else:
-                batch = None if batches is None else batches[at]
-                yield from self._cut(first + at, batch, int(rows[at]), int(sizes[at]))
+                yield from self._cut(first + at, stored, at, int(rows[at]), int(sizes[at]))
                 at += 1
 
     def end_page(self) -> Iterator[pa.RecordBatch]:
@@ -97,12 +133,12 @@ class Assembly:
         """Yield what is left."""
         yield from self._release()
 
-    def _cut(self, index: int, batch: pa.RecordBatch | None, rows: int, size: int) -> Iterator[pa.RecordBatch]:
+    def _cut(self, index: int, stored: StoredRows | None, entry: int, rows: int, size: int) -> Iterator[pa.RecordBatch]:
         """Yield an entry that is too large for one batch in several."""
         step = max(1, min(TARGET_ROWS, rows * TARGET_BYTES // max(size, 1)))
         for start in range(0, rows, step):
             count = min(step, rows - start)
-            part = None if batch is None else [batch.slice(start, count)]
+            part = None if stored is None else [stored.rows(entry, start, count)]
             self._gathered.add(index, part, np.array([count]), size * count // rows, start)
             yield from self._emit()
 
@@ -131,9 +167,9 @@ class Assembly:
         names = batch.schema.names
         columns = [
             batch.column(field.name) if field.name in names else pa.nulls(batch.num_rows, field.type)
-            for field in self._stored
+            for field in self.stored
         ]
-        return pa.RecordBatch.from_arrays(columns, schema=self._stored)
+        return pa.RecordBatch.from_arrays(columns, schema=self.stored)
 
 
 class _Gathered:

@@ -5,34 +5,44 @@ from __future__ import annotations
 import os
 import shutil
 import weakref
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, cast
 
 import pyarrow as pa
 
 from txn_source.client.columns import read_schema, select_columns
+from txn_source.client.copy_reader import CopiesRead
 from txn_source.client.garbage import DEFAULT_AGE_S, Garbage, collect_garbage
+from txn_source.client.maintenance import MaintenanceReport, maintain
+from txn_source.client.offload import Offloader, OffloadReport, delete_doomed_files
 from txn_source.client.offsets import EARLIEST, LATEST, Offsets
-from txn_source.client.plan import ReadPlan, ReadRequest, plan, resolve
+from txn_source.client.plan import ReadRequest, plan, resolve, start_positions
 from txn_source.client.producer import Batching, Producer
-from txn_source.client.slice_reader import SliceReader
 from txn_source.client.stats import TopicStats, topic_stats
 from txn_source.client.target import Target
 from txn_source.client.transaction import Transaction
+from txn_source.metadata.copies import OffloadableLedger
+from txn_source.metadata.policies import Scope
 from txn_source.metadata.stub import MetadataStub, TransactionInfo
+from txn_source.metadata.trimming import Trimmed
+from txn_source.model.copies import Tier
 from txn_source.model.errors import InvalidArgumentError, LogNotFoundError, TopicNotFoundError
 from txn_source.model.isolation import IsolationLevel
 from txn_source.model.ledger_limits import LedgerLimits
+from txn_source.model.policies import POLICIES, EffectivePolicy, parse_policies, parse_policy
+from txn_source.model.position import Position
 from txn_source.model.read_priority import ReadPriority
-from txn_source.model.topic_name import TopicName
+from txn_source.model.topic_name import TopicName, parse_namespace
 from txn_source.model.transaction import TransactionState, TxnId
+from txn_source.storage.object_store import check_folder
 from txn_source.storage.root import LogRoot
 from txn_source.storage.schema import check_topic_schema, deserialize_schema, serialize_schema
 from txn_source.storage.segment import topic_folder
 
+_COPIES_READ: weakref.WeakKeyDictionary[pa.RecordBatchReader, CopiesRead] = weakref.WeakKeyDictionary()
 _POLICIES = ("ledger_max_entries", "ledger_max_bytes", "ledger_max_age")
 
 
@@ -83,7 +93,7 @@ class Log:
             partitions: how many, 1 or more; it is fixed.
             schema: the payload columns; None is a raw topic with ``key binary, value binary``.
             policies: when the open ledger is rolled: ``ledger_max_entries``, ``ledger_max_bytes``, and
-                ``ledger_max_age`` in seconds.
+                ``ledger_max_age`` in seconds; and any of those that ``set_policies`` takes.
 
         Raises:
             TopicExistsError: there is one of that name.
@@ -93,7 +103,9 @@ class Log:
             raise InvalidArgumentError(f"{partitions!r} is not a number of partitions.", "Use 1 or more.")
         if schema is not None:
             schema = check_topic_schema(schema)
-        self._stub.create_topic(TopicName.parse(name), partitions, serialize_schema(schema), _limits(policies))
+        limits = _limits({k: v for k, v in policies.items() if k not in POLICIES})
+        layered = parse_policies({k: v for k, v in policies.items() if k in POLICIES and v is not None})
+        self._stub.create_topic(TopicName.parse(name), partitions, serialize_schema(schema), limits, _texts(layered))
 
     def topics(self, namespace: str | None = None) -> list[str]:
         """Return the names of all topics, or of those of one ``tenant/namespace``, sorted."""
@@ -107,6 +119,7 @@ class Log:
     def delete_topic(self, name: str) -> None:
         """Delete a topic with all its messages. Transactions that wrote to it go on elsewhere."""
         topic_id = self._stub.delete_topic(TopicName.parse(name))
+        delete_doomed_files(self._stub, self._root)
         shutil.rmtree(topic_folder(self._root, topic_id), ignore_errors=True)  # what stays is garbage for `txnlog gc`
 
     def stats(self, name: str) -> TopicStats:
@@ -122,6 +135,129 @@ class Log:
     def collect_garbage(self, older_than: float = DEFAULT_AGE_S, dry_run: bool = False) -> Garbage:
         """Remove segment files that nothing refers to and that were last written so many seconds ago."""
         return collect_garbage(self._stub, self._root, older_than, dry_run=dry_run)
+
+    # Tiers
+
+    def offload(self, topic: str, progress: Callable[[OffloadableLedger], object] | None = None) -> OffloadReport:
+        """Offload all closed ledgers that are wholly decided and have no tiered copy yet, oldest first.
+
+        Ledgers with messages of an open transaction wait for its end. ``roll_ledger`` closes the open one.
+
+        Args:
+            topic: whose.
+            progress: is told of each ledger when it is done.
+
+        Raises:
+            StorageWriteError: the target can't be written. What was offloaded before stays.
+        """
+        name = TopicName.parse(topic)
+        ledgers, _ = self._stub.list_offloadable(name)
+        report = Offloader(self._stub, self._root, name).offload(ledgers, progress)
+        delete_doomed_files(self._stub, self._root)
+        return report
+
+    def delete_offloaded(self, topic: str) -> int:
+        """Delete the tiered copies of a topic and return how many; its ledgers can be offloaded again.
+
+        Raises:
+            OnlyCopyError: the hot copy of one of them is gone. None is deleted then.
+        """
+        count, _ = self._stub.delete_copies(TopicName.parse(topic), Tier.TIERED)
+        delete_doomed_files(self._stub, self._root)
+        return count
+
+    def delete_hot(self, topic: str, after_lag: bool = False) -> int:
+        """Delete the hot copies of offloaded ledgers now, or those whose deletion lag has passed; return how many."""
+        count, _ = self._stub.delete_copies(TopicName.parse(topic), Tier.BOOKKEEPER, after_lag=after_lag)
+        delete_doomed_files(self._stub, self._root)
+        return count
+
+    def trim(
+        self, topic: str, before: Any = None, older_than: float | None = None, keep_bytes: int | None = None
+    ) -> list[Trimmed]:
+        """Delete whole ledgers from the start of each partition, for any of the reasons given.
+
+        A ledger with messages of an open transaction, or behind one, stays, and so does the open ledger. Without any
+        reason the topic's retention policies apply.
+
+        Args:
+            topic: whose.
+            before: a position (if there is one partition), a mapping ``{"orders": {0: "12:40"}}``, or a datetime:
+                ledgers wholly before it go.
+            older_than: seconds since a ledger was closed.
+            keep_bytes: the oldest ledgers of a partition that has more go.
+
+        Returns:
+            What went from each partition, and where it starts now.
+        """
+        if before is None and older_than is None and keep_bytes is None:
+            done = self._stub.trim_topic(TopicName.parse(topic), {}, None, None, apply_retention=True)
+        else:
+            older_than_ms = None if older_than is None else int(parse_policy("retention_age", older_than) * 1000)
+            keep = None if keep_bytes is None else parse_policy("retention_bytes", keep_bytes)
+            positions = {} if before is None else self._positions(topic, before)
+            done = self._stub.trim_topic(TopicName.parse(topic), positions, older_than_ms, keep)
+        delete_doomed_files(self._stub, self._root)
+        return done
+
+    def maintain(self) -> MaintenanceReport:
+        """Offload, delete and trim what the topics' policies say; ``txnlog serve`` does it in the background."""
+        return maintain(self._stub, self._root)
+
+    def _positions(self, topic: str, at: Any) -> dict[int, Position]:
+        source = resolve(self._stub, [topic])
+        starts = start_positions(self._stub, self._root, source, Offsets.parse(at, EARLIEST))
+        return {p.view.index: start for p, start in zip(source.partitions, starts, strict=True)}
+
+    # Policies
+
+    def set_policies(self, topic: str | None = None, namespace: str | None = None, **policies: Any) -> None:
+        """Set policies for a topic, for a namespace, or (neither) for the broker; None removes one.
+
+        Args:
+            topic: a name.
+            namespace: ``tenant/namespace``.
+            policies: ``data_read_priority``, ``offload_uri``, ``offload_compression_level``, ``offload_after_age``,
+                ``offload_after_bytes``, ``offload_deletion_lag``, ``retention_age``, ``retention_bytes``; ages and lags
+                in seconds.
+
+        Raises:
+            InvalidArgumentError: a policy or a value that can't be. Nothing was changed.
+            TopicNotFoundError, NamespaceNotFoundError: there is no such scope.
+        """
+        values = parse_policies({name: value for name, value in policies.items() if value is not None})
+        if values.get("offload_uri") is not None:
+            check_folder(values["offload_uri"])
+        removed = [name for name, value in policies.items() if value is None]
+        self._stub.change_policies(_scope(topic, namespace), _texts(values), removed)
+
+    def policies(self, topic: str) -> dict[str, EffectivePolicy]:
+        """Return every policy of a topic as it is in force, and where it comes from."""
+        return self._stub.policies_in_force(TopicName.parse(topic))
+
+    def set_data_read_priority(
+        self, value: ReadPriority | str, topic: str | None = None, namespace: str | None = None
+    ) -> None:
+        """Set which copy of a ledger is read first: of a topic, of a namespace's topics, or (neither) of all.
+
+        Raises:
+            InvalidArgumentError: it is neither ``tiered-first`` (``tiered-storage-first``) nor ``bookkeeper-first``.
+            TopicNotFoundError, NamespaceNotFoundError: there is no such topic or namespace.
+        """
+        self.set_policies(topic, namespace, data_read_priority=ReadPriority.parse(value))
+
+    def get_data_read_priority(
+        self, topic: str | None = None, namespace: str | None = None, applied: bool = False
+    ) -> ReadPriority | None:
+        """Return the read priority that is set just there, None if it is unset; ``applied``: the topic's effective one."""
+        if applied and topic is not None:
+            found: ReadPriority = self.policies(topic)["data_read_priority"].value
+            return found
+        return cast("ReadPriority | None", self._stub.get_policies(_scope(topic, namespace)).get("data_read_priority"))
+
+    def remove_data_read_priority(self, topic: str | None = None, namespace: str | None = None) -> None:
+        """Unset the read priority; what is next in turn (topic, namespace, broker, tiered-first) applies again."""
+        self.set_policies(topic, namespace, data_read_priority=None)
 
     # Writing
 
@@ -188,14 +324,13 @@ class Log:
             start: first position to read, inclusive: ``earliest``, a position (if one partition is read), a mapping
                 ``{"orders": {0: "12:40"}}``, or a datetime, which stands for the first message published then or after.
             end: where to stop, exclusive, likewise; ``latest`` is the level's bound now.
-            read_priority: which copy of a ledger to read first.
+            read_priority: which copy of a ledger to read first; None is each topic's own. ``copies_read`` tells which
+                were taken.
             consistent_cut: see whole transactions only over several partitions.
 
         Returns:
             Batches of about 64k rows, partition after partition, each in the order of its positions.
         """
-        if read_priority is not None:
-            ReadPriority.parse(read_priority)  # there is one copy of each ledger: any valid choice reads it
         topics = [topic] if isinstance(topic, str) else list(topic)
         source = resolve(self._stub, topics, columns=columns)
         if columns is None:
@@ -207,13 +342,22 @@ class Log:
             Offsets.parse(start, EARLIEST),
             Offsets.parse(end, LATEST),
             consistent_cut,
+            read_priority=None if read_priority is None else ReadPriority.parse(read_priority),
         )
-        batches = self._read(plan(self._stub, source, request), schema)
-        return pa.RecordBatchReader.from_batches(schema, batches)
+        planned = plan(self._stub, self._root, source, request)
+        reader = planned.reader(self._stub, self._root, schema)
+        batches = pa.RecordBatchReader.from_batches(
+            schema, reader.read(piece for task in planned.tasks for piece in task)
+        )
+        _COPIES_READ[batches] = reader.copies_read
+        return batches
 
-    def _read(self, planned: ReadPlan, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-        reader = SliceReader(self._stub, self._root, schema, planned.isolation_level, planned.decisions)
-        return reader.read(piece for task in planned.tasks for piece in task)
+    def copies_read(self, scanned: pa.RecordBatchReader) -> CopiesRead:
+        """Return which copies a ``scan`` has read so far: ledgers by tier, and the copies that failed, with reasons."""
+        found = _COPIES_READ.get(scanned)
+        if found is None:
+            raise InvalidArgumentError("That is not what scan() returned.", "Give the reader that came from scan().")
+        return found
 
     @property
     def root(self) -> Path:
@@ -264,7 +408,9 @@ def _reachable(target: Target, storage_uri: str) -> Path:
 def _limits(policies: dict[str, Any]) -> LedgerLimits:
     for name, value in policies.items():
         if name not in _POLICIES:
-            raise InvalidArgumentError(f"{name!r} is not a policy of topics.", f"Use {', '.join(_POLICIES)}.")
+            raise InvalidArgumentError(
+                f"{name!r} is not a policy of topics.", f"Use {', '.join((*_POLICIES, *POLICIES))}."
+            )
         if not isinstance(value, int | float) or isinstance(value, bool) or not 0 < value < 1 << 53:
             raise InvalidArgumentError(f"{name} is {value!r}.", f"Use a number above 0 and below {1 << 53}.")
     unset = LedgerLimits()
@@ -272,6 +418,18 @@ def _limits(policies: dict[str, Any]) -> LedgerLimits:
         int(policies.get("ledger_max_entries", unset.max_entries)),
         int(policies.get("ledger_max_bytes", unset.max_bytes)),
         int(policies["ledger_max_age"] * 1000) if "ledger_max_age" in policies else unset.max_age_ms,
+    )
+
+
+def _texts(policies: Mapping[str, Any]) -> dict[str, str]:
+    return {name: str(value) for name, value in policies.items()}
+
+
+def _scope(topic: str | None, namespace: str | None) -> Scope:
+    if topic is not None and namespace is not None:
+        raise InvalidArgumentError("Both a topic and a namespace are named.", "Name one, or neither for the broker.")
+    return Scope(
+        None if topic is None else TopicName.parse(topic), None if namespace is None else parse_namespace(namespace)
     )
 
 

@@ -17,11 +17,14 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 
 from txn_source.client.offsets import EARLIEST, LATEST, Offsets
+from txn_source.client.slice_reader import SliceReader
+from txn_source.client.tiered_planning import TieredPlanning
 from txn_source.metadata.stub import MetadataStub, TopicView, View
 from txn_source.metadata.views import PartitionView
 from txn_source.model.bounds import Bounds
@@ -34,7 +37,9 @@ from txn_source.model.errors import (
 from txn_source.model.isolation import IsolationLevel
 from txn_source.model.packing import OPENING_COST_BYTES, Slice, pack
 from txn_source.model.position import Position, PositionRange
+from txn_source.model.read_priority import ReadPriority
 from txn_source.model.topic_name import TopicName
+from txn_source.model.visibility import IntArray
 from txn_source.storage.schema import deserialize_schema
 
 _log = logging.getLogger(__name__)
@@ -78,6 +83,8 @@ class ReadRequest:
     fail_on_data_loss: bool = True
     min_partitions: int | None = None
     max_partition_bytes: int = MAX_PARTITION_BYTES
+    read_priority: ReadPriority | None = None
+    """None: each topic's own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,8 +92,21 @@ class ReadPlan:
     """The tasks of a read, each a list of slices in order, and what they need to be read the same way again."""
 
     tasks: tuple[tuple[Slice, ...], ...]
-    isolation_level: IsolationLevel
+    request: ReadRequest
     decisions: int
+
+    def reader(self, stub: MetadataStub, root: Path, schema: pa.Schema) -> SliceReader:
+        """Return what reads the tasks' slices, as batches of a schema."""
+        return slice_reader(stub, root, schema, self.request, self.decisions)
+
+
+def slice_reader(
+    stub: MetadataStub, root: Path, schema: pa.Schema, request: ReadRequest, decisions: int
+) -> SliceReader:
+    """Return what reads slices as a request says, with the decisions that its plan knew."""
+    return SliceReader(
+        stub, root, schema, request.isolation_level, decisions, request.read_priority, request.fail_on_data_loss
+    )
 
 
 def resolve(
@@ -114,20 +134,25 @@ def resolve(
     return Source(tuple(partitions), _common_schema(view, columns), len(view.topics) > 1, view.decisions)
 
 
-def plan(stub: MetadataStub, source: Source, request: ReadRequest) -> ReadPlan:
+def plan(stub: MetadataStub, root: Path, source: Source, request: ReadRequest) -> ReadPlan:
     """Return the tasks that read the source as requested."""
     _check_named(request.start, source)
     _check_named(request.end, source)
-    starts = _side(stub, source, request.start, request)
-    ends = _ends(stub, source, request)
+    objects = TieredPlanning(stub, root)
+    starts = _side(stub, objects, source, request.start, request)
+    ends = _ends(stub, objects, source, request)
     wanted = []
     for partition, start, end in zip(source.partitions, starts, ends, strict=True):
         reach = partition.view.bounds.clip(start, max(start, end), request.isolation_level)
         if not reach.empty:
             wanted.append((partition, reach))
-    return ReadPlan(
-        tuple(tuple(task) for task in _tasks(stub, wanted, request)), request.isolation_level, source.decisions
-    )
+    return ReadPlan(tuple(tuple(task) for task in _tasks(stub, objects, wanted, request)), request, source.decisions)
+
+
+def start_positions(stub: MetadataStub, root: Path, source: Source, start: Offsets) -> list[Position]:
+    """Return where a read of the source that starts there begins on each partition."""
+    _check_named(start, source)
+    return _side(stub, TieredPlanning(stub, root), source, start, ReadRequest(IsolationLevel.READ_UNCOMMITTED, start))
 
 
 def _named(stub: MetadataStub, topics: Sequence[str]) -> dict[TopicName, int | None]:
@@ -213,15 +238,17 @@ def _check_named(offsets: Offsets, source: Source) -> None:
         )
 
 
-def _ends(stub: MetadataStub, source: Source, request: ReadRequest) -> list[Position]:
+def _ends(stub: MetadataStub, objects: TieredPlanning, source: Source, request: ReadRequest) -> list[Position]:
     """Return the exclusive ends that were asked for; ``clip`` lowers them to the level's bounds."""
-    return _side(stub, source, request.end, request)
+    return _side(stub, objects, source, request.end, request)
 
 
-def _side(stub: MetadataStub, source: Source, offsets: Offsets, request: ReadRequest) -> list[Position]:
+def _side(
+    stub: MetadataStub, objects: TieredPlanning, source: Source, offsets: Offsets, request: ReadRequest
+) -> list[Position]:
     by_time: dict[int, Position | None] = {}
     if offsets.publish_time_us is not None:
-        by_time = stub.find_positions([p.view.partition_id for p in source.partitions], offsets.publish_time_us)
+        by_time = objects.find_positions([p.view.partition_id for p in source.partitions], offsets.publish_time_us)
     found = []
     for partition in source.partitions:
         bounds, level = partition.view.bounds, request.isolation_level
@@ -271,19 +298,23 @@ def _checked(
 
 
 def _tasks(
-    stub: MetadataStub, wanted: Sequence[tuple[ReadPartition, PositionRange]], request: ReadRequest
+    stub: MetadataStub,
+    objects: TieredPlanning,
+    wanted: Sequence[tuple[ReadPartition, PositionRange]],
+    request: ReadRequest,
 ) -> list[list[Slice]]:
     ledgers = [(partition, *_ledgers(stub, partition, reach)) for partition, reach in wanted]
-    total = sum(int(costs.sum()) for _, _, costs in ledgers)
+    total = sum(int(costs.sum()) for _, _, costs, _ in ledgers)
     tasks = request.min_partitions or (os.cpu_count() or 1)
     smallest = 1 if request.min_partitions else _SMALLEST_TASK_BYTES
     target = max(1, min(request.max_partition_bytes, max(smallest, -(-total // tasks))))
     slices: list[Slice] = []
-    for partition, ranges, costs in ledgers:
-        for piece, cost in zip(ranges, costs.tolist(), strict=True):
+    for partition, ranges, costs, purged in ledgers:
+        for piece, cost, in_object in zip(ranges, costs.tolist(), purged.tolist(), strict=True):
             parts = [(piece, cost - OPENING_COST_BYTES)]
             if cost > target * 3 // 2:
-                parts = stub.split_range(partition.view.partition_id, piece, target)
+                split = objects.split_range if in_object else stub.split_range
+                parts = split(partition.view.partition_id, piece, target)
             slices.extend(
                 Slice(partition.topic.short, partition.view.index, partition.view.partition_id, part,
                       size + OPENING_COST_BYTES)
@@ -294,8 +325,9 @@ def _tasks(
 
 def _ledgers(
     stub: MetadataStub, partition: ReadPartition, reach: PositionRange
-) -> tuple[list[PositionRange], np.ndarray[tuple[int], np.dtype[np.int64]]]:
-    """Return the range of each ledger in reach, and its cost: the bytes of the part that is read, and opening it."""
+) -> tuple[list[PositionRange], IntArray, IntArray]:
+    """Return the range of each ledger in reach, its cost (the bytes of the part that is read, and opening it), and 1
+    where the database doesn't know its entries any more."""
     table = stub.list_ledgers(partition.view.partition_id, reach)
     ids, entries, sizes = (table[name].to_numpy() for name in ("ledger_id", "entries", "bytes"))
     first = np.where(ids == reach.start.ledger_id, reach.start.entry_id, 0)
@@ -305,4 +337,4 @@ def _ledgers(
     edges = [reach.start, *(Position(int(i), 0) for i in ids[1:]), reach.end]
     ranges = [PositionRange(a, b) for a, b in pairwise(edges)]
     kept = part > 0
-    return [r for r, k in zip(ranges, kept, strict=True) if k], costs[kept]
+    return [r for r, k in zip(ranges, kept, strict=True) if k], costs[kept], table["purged"].to_numpy()[kept]

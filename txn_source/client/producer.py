@@ -21,6 +21,7 @@ from txn_source.metadata.stub import MetadataStub
 from txn_source.model.errors import (
     InvalidArgumentError,
     SchemaMismatchError,
+    StaleSegmentError,
     TopicNotFoundError,
     TxnLogError,
     UnavailableError,
@@ -56,6 +57,8 @@ class _Group:
     txn: TxnId | None
     buffers: dict[int, Buffer] = field(default_factory=dict)
     runs: list[list[Any]] = field(default_factory=list)
+    batches: list[tuple[int, int, pa.RecordBatch]] = field(default_factory=list)
+    """Partition, base sequence and messages of each entry, until it is registered."""
     entries: list[NewEntry] | None = None
     """None until the bytes are safe; then only registering is left, and is repeated with these."""
 
@@ -351,7 +354,7 @@ class Producer:
             group = self._unregistered[0]
             assert group.entries is not None
             try:
-                positions = self._stub.append(self._identity, group.txn, group.entries)
+                positions = self._register(group)
             except UnavailableError as error:
                 for waiting in self._unregistered:
                     self._failures[waiting.txn] = error
@@ -368,36 +371,51 @@ class Producer:
         if group.txn is not None:
             self._lost[group.txn] = error
 
+    def _register(self, group: _Group) -> list[Position]:
+        assert group.entries is not None
+        try:
+            return self._stub.append(self._identity, group.txn, group.entries)
+        except StaleSegmentError:  # we kept a segment open while its ledgers were offloaded or trimmed
+            self._close_segments()
+            self._store([group])
+            return self._stub.append(self._identity, group.txn, group.entries)
+
     def _write(self, groups: list[_Group]) -> None:
         """Write the groups' bytes and sync them once for each segment; they then wait to be registered."""
+        for group in groups:
+            for partition, buffer in group.buffers.items():
+                for batch in buffer.entries():
+                    group.batches.append((partition, self._sequence, batch))
+                    self._sequence += batch.num_rows
+                buffer.clear()
+        self._store(groups)
+        self._unregistered.extend(groups)
+
+    def _store(self, groups: list[_Group]) -> None:
         touched: dict[int, SegmentWriter] = {}
         try:
             for group in groups:
                 group.entries = []
-                for partition, buffer in group.buffers.items():
-                    for batch in buffer.entries():
-                        segment = self._segment(partition, batch.schema)
-                        touched[id(segment)] = segment
-                        stored = segment.append(batch)
-                        group.entries.append(
-                            NewEntry(
-                                self._partitions[partition].partition_id,
-                                self._sequence,
-                                batch.num_rows,
-                                segment.path,
-                                stored.offset,
-                                stored.length,
-                                stored.crc32c,
-                            )
+                for partition, sequence, batch in group.batches:
+                    segment = self._segment(partition, batch.schema)
+                    touched[id(segment)] = segment
+                    stored = segment.append(batch)
+                    group.entries.append(
+                        NewEntry(
+                            self._partitions[partition].partition_id,
+                            sequence,
+                            batch.num_rows,
+                            segment.path,
+                            stored.offset,
+                            stored.length,
+                            stored.crc32c,
                         )
-                        self._sequence += batch.num_rows
-                    buffer.clear()
+                    )
             for segment in touched.values():
                 segment.sync()
         except TxnLogError:
             self._close_segments()
             raise
-        self._unregistered.extend(groups)
 
     def _segment(self, partition: int, schema: pa.Schema) -> SegmentWriter:
         key = (partition, tuple(schema.names))

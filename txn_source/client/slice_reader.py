@@ -1,4 +1,4 @@
-"""Reading slices: entries from the metadata, bytes from segments, filtered, joined and given their metadata columns.
+"""Reading slices: filtered, joined and given their metadata columns, whichever copy the entries come from.
 
 ``scan`` and Spark's tasks run this same code. What a slice yields depends on the slice, the isolation level and the
 pinned number of decisions alone, so a retried task reads the same rows.
@@ -6,10 +6,8 @@ pinned number of decisions alone, so a retried task reads the same rows.
 
 from __future__ import annotations
 
-from collections import OrderedDict
-from collections.abc import Iterable, Iterator
-from contextlib import ExitStack
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
 
@@ -18,54 +16,56 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from txn_source.client.assembly import Assembly, EntryColumns
-from txn_source.metadata.stub import EntryPage, MetadataStub
+from txn_source.client.copy_reader import CopiesRead, CopyReader, Part
+from txn_source.metadata.stub import MetadataStub
 from txn_source.metadata.transactions import id_of
-from txn_source.model.errors import DataLossError
 from txn_source.model.isolation import IsolationLevel
 from txn_source.model.packing import Slice
-from txn_source.model.position import PositionRange
+from txn_source.model.read_priority import ReadPriority
 from txn_source.model.transaction import TransactionState
 from txn_source.model.visibility import NO_TXN, visible
-from txn_source.storage.segment import SegmentReader
 
-_WINDOW_BYTES = 8 << 20
-_GAP_BYTES = 64 << 10
-"""Entries further apart than this in a file are read one by one; nearer ones, with what lies between, at once."""
-_MAX_OPEN_SEGMENTS = 16
 _COMMITTED = 1
 
 
 @dataclass(frozen=True, slots=True)
 class SliceReader:
-    """Reads slices as record batches of ``schema`` (payload and metadata columns) with about 64k rows each."""
+    """Reads slices as record batches of ``schema`` (payload and metadata columns) with about 64k rows each.
+
+    ``read_priority`` is the read's own, None for each topic's. ``copies_read`` tells afterwards which copies were taken.
+    """
 
     stub: MetadataStub
     root: Path
     schema: pa.Schema
     isolation_level: IsolationLevel
     decisions: int
+    read_priority: ReadPriority | None = None
+    fail_on_data_loss: bool = True
+    copies_read: CopiesRead = field(default_factory=CopiesRead)
 
     def read(self, slices: Iterable[Slice]) -> Iterator[pa.RecordBatch]:
         """Yield what a reader of the level sees of the slices, in order."""
         assembly = Assembly(self.schema)
-        with ExitStack() as stack:
-            segments = _Segments(self.root, stack)
+        with CopyReader(
+            self.stub,
+            self.root,
+            assembly.stored,
+            self.read_priority,
+            fail_on_data_loss=self.fail_on_data_loss,
+            report=self.copies_read,
+        ) as copies:
             for piece in slices:
                 decided = self._decided(piece)
-                for page in self.stub.list_entries(piece.partition_id, piece.range):
-                    yield from self._read_page(piece, page, decided, segments, assembly)
-                self._check_still_there(piece)
+                for part in copies.read(piece, lambda c, p=piece, d=decided: self._seen(c, p, d)):  # type: ignore[misc]
+                    yield from self._add(piece, part, decided, assembly)
         yield from assembly.finish()
 
-    def _check_still_there(self, piece: Slice) -> None:
-        """Raise DATA_LOSS if what was planned has been deleted since: its entries are missing without a trace."""
-        start = piece.range.start
-        if not self.stub.list_ledgers(piece.partition_id, PositionRange(start, start)).num_rows:
-            raise DataLossError(
-                f"Partition {piece.partition} of topic {piece.topic!r} has lost {piece.range}, which was to be read:"
-                " the topic was deleted after the read was planned.",
-                "Plan the read again with a new load() or scan().",
-            )
+    def _seen(
+        self, columns: Mapping[str, npt.NDArray[np.int64]], piece: Slice, decided: _Decided
+    ) -> npt.NDArray[np.bool_]:
+        markers = np.zeros(len(columns["position"]), dtype=np.bool_)  # both kinds of copies leave markers out
+        return visible(columns["position"], columns["txn"], markers, piece.range, self.isolation_level, decided.aborted)
 
     def _decided(self, piece: Slice) -> _Decided:
         status = "__txn_status" in self.schema.names
@@ -78,47 +78,29 @@ class SliceReader:
         txns, states = table["txn"].to_numpy(), table["state"].to_numpy()
         return _Decided(txns[states != _COMMITTED], txns[states == _COMMITTED])
 
-    def _read_page(
-        self, piece: Slice, page: EntryPage, decided: _Decided, segments: _Segments, assembly: Assembly
-    ) -> Iterator[pa.RecordBatch]:
-        columns = {name: page.entries[name].to_numpy() for name in page.entries.column_names}
-        markers = np.zeros(page.entries.num_rows, dtype=np.bool_)  # the service leaves markers out
-        seen = visible(columns["position"], columns["txn"], markers, piece.range, self.isolation_level, decided.aborted)
-        if not seen.all():
-            columns = {name: column[seen] for name, column in columns.items()}
-        entries = EntryColumns(
-            topic=piece.topic,
-            partition=piece.partition,
-            positions=columns["position"],
-            publish_times=columns["publish_time_us"],
-            base_sequences=columns["base_sequence"],
-            producers=self._producers(columns["producer_id"], page.producers),
-            txn_ids=self._txn_ids(columns["txn"]),
-            txn_statuses=self._statuses(columns["txn"], decided),
+    def _add(self, piece: Slice, part: Part, decided: _Decided, assembly: Assembly) -> Iterator[pa.RecordBatch]:
+        columns = part.columns
+        assembly.start_page(
+            EntryColumns(
+                topic=piece.topic,
+                partition=piece.partition,
+                positions=columns["position"],
+                publish_times=columns["publish_time_us"],
+                base_sequences=columns["base_sequence"],
+                producers=self._producers(columns["producer_id"], part.producers),
+                txn_ids=self._txn_ids(columns["txn"]),
+                txn_statuses=self._statuses(columns["txn"], decided),
+            )
         )
-        assembly.start_page(entries)
-        if assembly.needs_bytes:
-            yield from self._read_bytes(columns, page.segments, segments, assembly)
-        else:
-            yield from assembly.add(0, None, columns["messages"], np.zeros_like(columns["messages"]))
+        messages, sizes = columns["messages"], columns["length"]
+        if not part.stored:
+            yield from assembly.add(0, None, messages, np.zeros_like(messages))
+        firsts = [first for first, _ in part.stored]
+        for (_, stored), (first, last) in zip(part.stored, pairwise([*firsts, part.entries]), strict=True):
+            yield from assembly.add(first, stored, messages[first:last], sizes[first:last])
         yield from assembly.end_page()
 
-    def _read_bytes(
-        self,
-        columns: dict[str, npt.NDArray[np.int64]],
-        paths: dict[int, str],
-        segments: _Segments,
-        assembly: Assembly,
-    ) -> Iterator[pa.RecordBatch]:
-        ids, offsets, lengths = columns["segment_id"], columns["offset"], columns["length"]
-        lows, highs, checksums = offsets.tolist(), (offsets + lengths).tolist(), columns["crc32c"].tolist()
-        positions = columns["position"].tolist()
-        for first, last in _windows(ids, offsets, lengths):
-            segment = segments.open(paths[int(ids[first])])
-            batches = segment.read(lows[first:last], highs[first:last], checksums[first:last], positions[first:last])
-            yield from assembly.add(first, batches, columns["messages"][first:last], lengths[first:last])
-
-    def _producers(self, ids: npt.NDArray[np.int64], names: dict[int, str]) -> pa.Array | None:
+    def _producers(self, ids: npt.NDArray[np.int64], names: Mapping[int, str]) -> pa.Array | None:
         if "__producer_name" not in self.schema.names:
             return None
         known = np.array(sorted(names), np.int64)
@@ -146,43 +128,3 @@ _NONE = np.empty(0, np.int64)
 class _Decided:
     aborted: npt.NDArray[np.int64]
     committed: npt.NDArray[np.int64]
-
-
-class _Segments:
-    """The segments that one read has open: the most recently used few."""
-
-    def __init__(self, root: Path, stack: ExitStack) -> None:
-        self._root = root
-        self._open: OrderedDict[str, SegmentReader] = OrderedDict()
-        stack.callback(self._close)
-
-    def open(self, path: str) -> SegmentReader:
-        """Return the reader of a segment, opening it if need be."""
-        found = self._open.get(path)
-        if found is None:
-            found = self._open[path] = SegmentReader(self._root, path)
-            if len(self._open) > _MAX_OPEN_SEGMENTS:
-                self._open.popitem(last=False)[1].close()
-        self._open.move_to_end(path)
-        return found
-
-    def _close(self) -> None:
-        for segment in self._open.values():
-            segment.close()
-
-
-def _windows(
-    ids: npt.NDArray[np.int64], offsets: npt.NDArray[np.int64], lengths: npt.NDArray[np.int64]
-) -> Iterator[tuple[int, int]]:
-    """Yield [first, last) of entries that lie close together, ascending, in one segment, a few megabytes at most."""
-    if not len(ids):
-        return
-    gaps = offsets[1:] - (offsets[:-1] + lengths[:-1])
-    breaks = np.flatnonzero((ids[1:] != ids[:-1]) | (gaps < 0) | (gaps > _GAP_BYTES)) + 1
-    edges = [0, *breaks.tolist(), len(ids)]
-    for first, last in pairwise(edges):
-        while first < last:
-            reach = np.searchsorted(offsets[first:last] + lengths[first:last], offsets[first] + _WINDOW_BYTES, "right")
-            stop = first + max(1, int(reach))
-            yield first, stop
-            first = stop

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime
 
 from txn_source.metadata.stub import MetadataStub, TransactionInfo
 from txn_source.model.bounds import Bounds
+from txn_source.model.copies import Tier
+from txn_source.model.policies import EffectivePolicy
 from txn_source.model.position import Position, PositionRange
 from txn_source.model.topic_name import TopicName
 from txn_source.model.transaction import TransactionState, TxnId
@@ -13,13 +17,18 @@ from txn_source.model.transaction import TransactionState, TxnId
 
 @dataclass(frozen=True, slots=True)
 class LedgerStats:
-    """A ledger; ``entries`` counts markers too, ``closed`` is False for the one that is appended to."""
+    """A ledger; ``entries`` counts markers too, ``closed`` is False for the one that is appended to.
+
+    ``tiers`` have a copy of it: ``bookkeeper``, ``tiered``. ``offloaded_at`` is when the tiered one was complete.
+    """
 
     ledger_id: int
     entries: int
     messages: int
     bytes: int
     closed: bool
+    tiers: tuple[Tier, ...] = (Tier.BOOKKEEPER,)
+    offloaded_at: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,10 +70,16 @@ class PartitionStats:
 
 @dataclass(frozen=True, slots=True)
 class TopicStats:
-    """A topic and its partitions."""
+    """A topic and its partitions; ``policies`` by name, each with its effective value and where that comes from."""
 
     topic: str
     partitions: tuple[PartitionStats, ...]
+    policies: Mapping[str, EffectivePolicy]
+
+    @property
+    def data_read_priority(self) -> EffectivePolicy:
+        """Which copy of a ledger is read first, and where that comes from."""
+        return self.policies["data_read_priority"]
 
     @property
     def messages(self) -> int:
@@ -112,7 +127,7 @@ def topic_stats(stub: MetadataStub, name: TopicName) -> TopicStats:
                 tuple(sorted(ongoing.get(partition.index, ()), key=lambda t: t.first_position)),
             )
         )
-    return TopicStats(name.short, tuple(partitions))
+    return TopicStats(name.short, tuple(partitions), stub.policies_in_force(name))
 
 
 def _on_topic(txn: TransactionInfo, name: TopicName) -> list[tuple[int, OngoingTransaction]]:
@@ -130,9 +145,22 @@ def _on_topic(txn: TransactionInfo, name: TopicName) -> list[tuple[int, OngoingT
 
 def _ledgers(stub: MetadataStub, partition_id: int, of: PositionRange) -> tuple[LedgerStats, ...]:
     rows = stub.list_ledgers(partition_id, of).to_pylist()
-    return tuple(
-        LedgerStats(r["ledger_id"], r["entries"], r["messages"], r["bytes"], r["closed_at_ms"] >= 0) for r in rows
-    )
+    found = []
+    for r in rows:
+        tiered = r["offloaded_at_ms"] >= 0
+        there = ((Tier.BOOKKEEPER, r["hot_deleted_at_ms"] < 0), (Tier.TIERED, tiered))
+        found.append(
+            LedgerStats(
+                r["ledger_id"],
+                r["entries"],
+                r["messages"],
+                r["bytes"],
+                r["closed_at_ms"] >= 0,
+                tuple(tier for tier, has in there if has),
+                datetime.fromtimestamp(r["offloaded_at_ms"] / 1000, UTC) if tiered else None,
+            )
+        )
+    return tuple(found)
 
 
 def _last_readable(bounds: Bounds, ledgers: tuple[LedgerStats, ...]) -> Position:

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
 from txn_source.metadata.database import Database
 from txn_source.metadata.service import MetadataService, create_log
 from txn_source.metadata.stub import MetadataStub
 from txn_source.metadata.transport import GrpcTransport, InProcessTransport
 from txn_source.model.errors import InvalidArgumentError
+from txn_source.model.policies import parse_configuration
 from txn_source.storage.root import LogRoot
 
 DEFAULT_TIMEOUT_S = 30.0
@@ -54,8 +58,11 @@ class Target:
             stub.close()
             raise
 
-    def service(self) -> MetadataService:
-        """Return the service over an embedded log's root."""
+    def service(self, configuration: Mapping[str, Any] | None = None) -> MetadataService:
+        """Return the service over an embedded log's root.
+
+        ``configuration`` are the broker's policies; None takes those in ``broker.conf`` in the root, if it is there.
+        """
         assert self.path is not None
         root = LogRoot.at(self.path)
         database = Database(root.database_url)
@@ -65,4 +72,22 @@ class Target:
             create_log(database)
             root.finish()
         root.check()
-        return MetadataService(database, str(root.path))
+        if configuration is None:
+            configuration = read_configuration(root.configuration) if root.configuration.exists() else {}
+        return MetadataService(database, str(root.path), configuration=configuration)
+
+
+def read_configuration(path: Path) -> dict[str, Any]:
+    """Return the broker's policies that a configuration file sets.
+
+    Raises:
+        InvalidArgumentError: it can't be read, or has a setting or value that can't be.
+    """
+    try:
+        return parse_configuration(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError) as error:
+        raise InvalidArgumentError(
+            f"The configuration {path} can't be read: {error}.", "Check the path and the file."
+        ) from error
+    except InvalidArgumentError as error:
+        raise InvalidArgumentError(f"{path}: {error.fact}", error.remedy) from None

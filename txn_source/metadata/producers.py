@@ -21,8 +21,8 @@ from txn_source.metadata.tables import (
     transaction_partitions,
     transaction_producers,
 )
-from txn_source.model.errors import InvalidArgumentError, ProducerFencedError, TopicNotFoundError
-from txn_source.model.position import Position
+from txn_source.model.errors import InvalidArgumentError, ProducerFencedError, StaleSegmentError, TopicNotFoundError
+from txn_source.model.position import MAX_LEDGER_ID, Position
 from txn_source.model.transaction import EndReason
 
 
@@ -80,17 +80,18 @@ def append(
 
     A transaction is registered on a partition here, in the same step as its first entry.
     """
-    topic_id = _check_producer(connection, producer_id, epoch)
+    producer = _check_producer(connection, producer_id, epoch)
+    topic_id = int(producer.topic_id)
     if not new:
         return []
-    if (stored := _stored_before(connection, producer_id, new)) is not None:
+    if (stored := _stored_before(connection, producer, new)) is not None:
         return stored
     if txn is not None:
         transactions.check_open(connection, txn)
     by_partition: dict[int, list[int]] = defaultdict(list)
     for index, entry in enumerate(new):
         by_partition[entry.partition_id].append(index)
-    segment_ids = _segment_ids(connection, topic_id, {entry.segment for entry in new})
+    of_path = _segments(connection, topic_id, new)
     positions: dict[int, Position] = {}
     for partition_id in sorted(by_partition):  # always in this order: no deadlocks
         indexes = by_partition[partition_id]
@@ -105,12 +106,14 @@ def append(
                 txn=txn,
                 producer_id=producer_id,
                 base_sequence=entry.base_sequence,
-                segment_id=segment_ids[entry.segment],
+                segment_id=of_path[entry.segment].segment_id,
                 offset=entry.offset,
                 crc32c=entry.crc32c,
             )
         tail.store(connection)
         tail.seal(connection)
+        for index in indexes:
+            of_path[new[index].segment].reach(connection, positions[index].ledger_id)
         if txn is not None:
             written = [new[i] for i in indexes]
             _trace(connection, txn, partition_id, positions[indexes[0]], written)
@@ -119,7 +122,7 @@ def append(
     return [positions[i] for i in range(len(new))]
 
 
-def _check_producer(connection: Connection, producer_id: int, epoch: int) -> int:
+def _check_producer(connection: Connection, producer_id: int, epoch: int) -> Row[Any]:
     row = connection.execute(_PRODUCER, {"producer_id": producer_id}).first()
     if row is None:
         raise TopicNotFoundError(
@@ -133,7 +136,7 @@ def _check_producer(connection: Connection, producer_id: int, epoch: int) -> int
                 f" (its epoch is {newest.epoch}, this one's {epoch}).",
                 "Close this producer; only the newest one with that id may write.",
             )
-    return int(row.topic_id)
+    return row
 
 
 def _newest(connection: Connection, topic_id: int, transactional_id: str) -> Row[Any] | None:
@@ -142,12 +145,18 @@ def _newest(connection: Connection, topic_id: int, transactional_id: str) -> Row
     return connection.execute(query.order_by(producers.c.epoch.desc()).limit(1).with_for_update()).first()
 
 
-def _stored_before(connection: Connection, producer_id: int, new: Sequence[NewEntry]) -> list[Position] | None:
+def _stored_before(connection: Connection, producer: Row[Any], new: Sequence[NewEntry]) -> list[Position] | None:
     sequences = [entry.base_sequence for entry in new]
     found = connection.execute(
-        _STORED, {"producer_id": producer_id, "lowest": min(sequences), "highest": max(sequences)}
+        _STORED, {"producer_id": producer.producer_id, "lowest": min(sequences), "highest": max(sequences)}
     ).all()
     if not found:
+        if min(sequences) <= producer.purged_sequence:
+            raise InvalidArgumentError(
+                f"The sequences {min(sequences)} to {max(sequences)} of this producer were stored so long ago that their"
+                " positions are no longer known.",
+                "Nothing is lost: don't send them again.",
+            )
         return None
     known: dict[int, int] = {row.base_sequence: row.position for row in found}
     if not all(sequence in known for sequence in sequences):
@@ -158,14 +167,40 @@ def _stored_before(connection: Connection, producer_id: int, new: Sequence[NewEn
     return [Position.from_key(known[sequence]) for sequence in sequences]
 
 
-def _segment_ids(connection: Connection, topic_id: int, paths: set[str]) -> dict[str, int]:
-    found = connection.execute(_SEGMENTS, {"paths": sorted(paths)})
-    known: dict[str, int] = {row.path: row.segment_id for row in found}
-    for path in sorted(paths - known.keys()):
-        key = connection.execute(insert(segments).values(topic_id=topic_id, path=path)).inserted_primary_key
+@dataclass(slots=True)
+class _Segment:
+    """A registered segment, and the ledgers that its entries lie in."""
+
+    segment_id: int
+    first_ledger_id: int
+    last_ledger_id: int
+
+    def reach(self, connection: Connection, ledger_id: int) -> None:
+        """Note that an entry lies in a ledger; a partition's ledgers only go up."""
+        if ledger_id != self.last_ledger_id:
+            self.first_ledger_id = min(self.first_ledger_id, ledger_id)
+            self.last_ledger_id = ledger_id
+            row = {"id": self.segment_id, "first": self.first_ledger_id, "last": self.last_ledger_id}
+            connection.execute(_REACH, row)
+
+
+def _segments(connection: Connection, topic_id: int, new: Sequence[NewEntry]) -> dict[str, _Segment]:
+    first_of = {entry.segment: entry for entry in reversed(new)}
+    found: dict[str, _Segment] = {}
+    for row in connection.execute(_SEGMENTS, {"paths": sorted(first_of)}):
+        if row.deleted:
+            raise StaleSegmentError(
+                f"Segment {row.path} was deleted after its ledgers had been offloaded or trimmed.",
+                "Write the messages to a new segment; none of them was registered.",
+            )
+        found[row.path] = _Segment(row.segment_id, row.first_ledger_id, row.last_ledger_id)
+    for path in sorted(first_of.keys() - found.keys()):
+        values = {"topic_id": topic_id, "path": path, "partition_id": first_of[path].partition_id}
+        values |= {"first_ledger_id": MAX_LEDGER_ID, "last_ledger_id": 0}  # until its first entry has a place
+        key = connection.execute(insert(segments).values(values)).inserted_primary_key
         assert key is not None
-        known[path] = int(key[0])
-    return known
+        found[path] = _Segment(int(key[0]), MAX_LEDGER_ID, 0)
+    return found
 
 
 def _trace(connection: Connection, txn: int, partition_id: int, first: Position, written: list[NewEntry]) -> None:
@@ -189,8 +224,11 @@ _STORED = select(entries.c.base_sequence, entries.c.position).where(
     entries.c.producer_id == bindparam("producer_id"),
     entries.c.base_sequence.between(bindparam("lowest"), bindparam("highest")),
 )
-_SEGMENTS = select(segments.c.path, segments.c.segment_id).where(
-    segments.c.path.in_(bindparam("paths", expanding=True))
+_SEGMENTS = select(segments).where(segments.c.path.in_(bindparam("paths", expanding=True)))
+_REACH = (
+    update(segments)
+    .where(segments.c.segment_id == bindparam("id"))
+    .values(first_ledger_id=bindparam("first"), last_ledger_id=bindparam("last"))
 )
 _ADD_TO_TRACE = (
     update(transaction_partitions)

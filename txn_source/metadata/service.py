@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
@@ -16,10 +16,11 @@ from google.protobuf.message import Message
 from sqlalchemy import Connection, Row, bindparam, delete, insert, inspect, select
 
 from txn_source._generated.txnlog.v1 import metadata_service_pb2 as pb
-from txn_source.metadata import pages, producers, topics, transactions, views, wire
+from txn_source.metadata import copies, pages, policies, producers, topics, transactions, views, wire
 from txn_source.metadata.database import Database
 from txn_source.metadata.ledgers import limits_of
 from txn_source.metadata.tables import OPEN, log_info, metadata, requests
+from txn_source.metadata.tier_service import TierCalls
 from txn_source.metadata.wire import Topic, txn_from_wire
 from txn_source.model.errors import InvalidArgumentError, LogNotFoundError, LogVersionError
 from txn_source.model.position import Position, PositionRange
@@ -52,13 +53,24 @@ def create_log(database: Database) -> None:
             connection.execute(insert(log_info).values(values))
 
 
-class MetadataService:
-    """All calls of the metadata service over one database."""
+class MetadataService(TierCalls):
+    """All calls of the metadata service over one database.
 
-    def __init__(self, database: Database, storage_uri: str, clock: Clock = system_clock) -> None:
+    ``configuration`` are the broker's policies (``model/policies.py``); what is set for the broker in the database is
+    stronger.
+    """
+
+    def __init__(
+        self,
+        database: Database,
+        storage_uri: str,
+        clock: Clock = system_clock,
+        configuration: Mapping[str, Any] | None = None,
+    ) -> None:
         self._database = database
         self._storage_uri = storage_uri
         self._clock = clock
+        self._configuration = dict(configuration or {})
         self._next_cleaning_ms = 0
 
     def close(self) -> None:
@@ -90,7 +102,8 @@ class MetadataService:
         schema = request.schema if request.HasField("schema") else None
 
         def create(connection: Connection) -> pb.CreateTopicResponse:
-            row = topics.create(connection, name, request.partitions, schema, limits, self._clock() // 1000)
+            row = topics.create(connection, name, request.partitions, schema, limits, self._now_ms())
+            policies.set_for_new_topic(connection, row.topic_id, dict(request.layered_policies))
             return pb.CreateTopicResponse(topic=wire.topic_to_wire(_topic(row)))
 
         return self._once(request.request_id, pb.CreateTopicResponse, create)
@@ -102,11 +115,15 @@ class MetadataService:
 
     def DeleteTopic(self, request: pb.DeleteTopicRequest) -> pb.DeleteTopicResponse:
         name = TopicName.parse(request.name)
-        return self._once(
-            request.request_id,
-            pb.DeleteTopicResponse,
-            lambda connection: pb.DeleteTopicResponse(topic_id=topics.remove(connection, name)),
-        )
+
+        def delete_topic(connection: Connection) -> pb.DeleteTopicResponse:
+            topic_id = topics.find(connection, name).topic_id
+            copies.doom_tiered_of_topic(connection, topic_id, self._now_ms())
+            policies.remove_topic(connection, topic_id)
+            topics.remove(connection, topic_id)
+            return pb.DeleteTopicResponse(topic_id=topic_id)
+
+        return self._once(request.request_id, pb.DeleteTopicResponse, delete_topic)
 
     def RollLedger(self, request: pb.RollLedgerRequest) -> pb.RollLedgerResponse:
         name = TopicName.parse(request.name)
@@ -205,15 +222,16 @@ class MetadataService:
                     for topic in found
                 ],
                 decisions=views.decisions(connection),
-                now_ms=self._clock() // 1000,
+                now_ms=self._now_ms(),
             )
 
     def FindPosition(self, request: pb.FindPositionRequest) -> pb.FindPositionResponse:
         response = pb.FindPositionResponse()
         with self._database.read() as connection:
             for partition_id in request.partition_ids:
-                position = views.find_position(connection, partition_id, request.publish_time_us)
-                response.found.add(partition_id=partition_id, position=None if position is None else position.key)
+                found = views.find_position(connection, partition_id, request.publish_time_us)
+                position, ledger_only = (None, False) if found is None else (found[0].key, found[1])
+                response.found.add(partition_id=partition_id, position=position, ledger_only=ledger_only)
         return response
 
     def ListLedgers(self, request: pb.ListLedgersRequest) -> pb.ListLedgersResponse:
@@ -231,15 +249,21 @@ class MetadataService:
         return pb.SplitRangeResponse(cuts=cuts, piece_bytes=sizes)
 
     def ListEntries(self, request: pb.ListEntriesRequest) -> pb.ListEntriesResponse:
+        of = _range(request)
         with self._database.read() as connection:
-            page = pages.entry_page(connection, request.partition_id, _range(request))
+            hot_until = copies.hot_until(connection, request.partition_id, of)
+            if hot_until is None:
+                return pb.ListEntriesResponse(next_start=request.start, not_hot=True)
+            page = pages.entry_page(connection, request.partition_id, PositionRange(of.start, hot_until))
             segments, names = pages.names_in(connection, page)
+        not_hot = page.next_start is None and hot_until < of.end
         return pb.ListEntriesResponse(
             entries=wire.table_to_wire(page.table),
             has_more=page.next_start is not None,
-            next_start=page.next_start or 0,
+            next_start=page.next_start or hot_until.key,
             segments=segments,
             producers=names,
+            not_hot=not_hot,
         )
 
     def ListDecisions(self, request: pb.ListDecisionsRequest) -> pb.ListDecisionsResponse:
@@ -307,7 +331,7 @@ class MetadataService:
             if known is not None:
                 return response.FromString(known)
             answer = action(connection)
-            now_ms = self._clock() // 1000
+            now_ms = self._now_ms()
             if now_ms >= self._next_cleaning_ms:
                 connection.execute(delete(requests).where(requests.c.created_at_ms < now_ms - _REQUEST_LIFETIME_MS))
                 self._next_cleaning_ms = now_ms + _CLEANING_INTERVAL_MS
@@ -315,8 +339,11 @@ class MetadataService:
             connection.execute(insert(requests), row)
             return answer
 
+    def _now_ms(self) -> int:
+        return self._clock() // 1000
+
     def _describe(self, connection: Connection, rows: list[Row[Any]]) -> list[pb.Transaction]:
-        now_ms = self._clock() // 1000
+        now_ms = self._now_ms()
         described = {}
         for row in rows:
             described[row.txn] = pb.Transaction(

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -13,6 +12,7 @@ import pyarrow as pa
 from txn_source._generated.txnlog.v1 import metadata_service_pb2 as pb
 from txn_source.metadata import wire
 from txn_source.metadata.producers import NewEntry, OpenedProducer
+from txn_source.metadata.tier_stub import TierStub, request_id
 from txn_source.metadata.transport import Transport
 from txn_source.metadata.views import PartitionView
 from txn_source.metadata.wire import Topic
@@ -97,9 +97,19 @@ class EntryPage:
     entries: pa.Table
     segments: dict[int, str]
     producers: dict[int, str]
+    end: Position
+    """What lies below it, from the start of the range or the end of the last page on, is in this page; exclusive."""
 
 
-class MetadataStub:
+@dataclass(frozen=True, slots=True)
+class FoundPosition:
+    """The first message published at or after a time; if ``ledger_only``, just the start of the ledger that has it."""
+
+    position: Position
+    ledger_only: bool
+
+
+class MetadataStub(TierStub):
     """The service's calls. All raise ``TxnLogError``; all may be repeated."""
 
     def __init__(self, transport: Transport) -> None:
@@ -116,14 +126,22 @@ class MetadataStub:
 
     # Topics
 
-    def create_topic(self, name: TopicName, partitions: int, schema: bytes | None, limits: LedgerLimits) -> Topic:
-        """Create a topic, or raise TOPIC_EXISTS."""
+    def create_topic(
+        self,
+        name: TopicName,
+        partitions: int,
+        schema: bytes | None,
+        limits: LedgerLimits,
+        policies: Mapping[str, str],
+    ) -> Topic:
+        """Create a topic, or raise TOPIC_EXISTS; ``policies`` are those that a namespace and the broker have too."""
         request = pb.CreateTopicRequest(
-            request_id=_request_id(),
+            request_id=request_id(),
             name=str(name),
             partitions=partitions,
             schema=schema,
             policies=wire.limits_to_wire(limits),
+            layered_policies=policies,
         )
         return wire.topic_from_wire(self._transport.call("CreateTopic", request).topic)
 
@@ -134,12 +152,12 @@ class MetadataStub:
 
     def delete_topic(self, name: TopicName) -> int:
         """Delete a topic and return its id."""
-        request = pb.DeleteTopicRequest(request_id=_request_id(), name=str(name))
+        request = pb.DeleteTopicRequest(request_id=request_id(), name=str(name))
         return int(self._transport.call("DeleteTopic", request).topic_id)
 
     def roll_ledger(self, name: TopicName, partition: int | None) -> list[int]:
         """Close the open ledgers that aren't empty and return their ids."""
-        request = pb.RollLedgerRequest(request_id=_request_id(), name=str(name), partition=partition)
+        request = pb.RollLedgerRequest(request_id=request_id(), name=str(name), partition=partition)
         return list(self._transport.call("RollLedger", request).closed_ledger_ids)
 
     # Producers and transactions
@@ -149,7 +167,7 @@ class MetadataStub:
     ) -> tuple[OpenedProducer, TopicView]:
         """Register a producer, fencing an older one of the same transactional id."""
         request = pb.OpenProducerRequest(
-            request_id=_request_id(), topic=str(topic), transactional_id=transactional_id, producer_name=name
+            request_id=request_id(), topic=str(topic), transactional_id=transactional_id, producer_name=name
         )
         answer = self._transport.call("OpenProducer", request)
         opened = OpenedProducer(answer.producer_id, answer.epoch, answer.producer_name)
@@ -178,7 +196,7 @@ class MetadataStub:
 
     def begin_transaction(self, timeout_ms: int) -> TxnId:
         """Open a transaction."""
-        request = pb.BeginTransactionRequest(request_id=_request_id(), timeout_ms=timeout_ms)
+        request = pb.BeginTransactionRequest(request_id=request_id(), timeout_ms=timeout_ms)
         return wire.txn_from_wire(self._transport.call("BeginTransaction", request).id)
 
     def end_transaction(self, txn: TxnId, *, commit: bool, forced: bool = False) -> None:
@@ -207,17 +225,22 @@ class MetadataStub:
         answer = self._transport.call("GetView", pb.GetViewRequest(topics=[str(t) for t in topics]))
         return View(tuple(_topic_view(t) for t in answer.topics), answer.decisions)
 
-    def find_positions(self, partition_ids: Sequence[int], publish_time_us: int) -> dict[int, Position | None]:
+    def find_positions(self, partition_ids: Sequence[int], publish_time_us: int) -> dict[int, FoundPosition | None]:
         """Return, by partition id, the first message published at or after a time; None if there is none."""
         request = pb.FindPositionRequest(partition_ids=partition_ids, publish_time_us=publish_time_us)
         answer = self._transport.call("FindPosition", request)
-        return {f.partition_id: Position.from_key(f.position) if f.HasField("position") else None for f in answer.found}
+        return {
+            f.partition_id: FoundPosition(Position.from_key(f.position), f.ledger_only)
+            if f.HasField("position")
+            else None
+            for f in answer.found
+        }
 
     def list_ledgers(self, partition_id: int, of: PositionRange) -> pa.Table:
         """Return the ledgers that a range touches, ascending.
 
-        Columns, all int64: ledger_id, entries (markers among them), messages, bytes, created_at_ms, closed_at_ms (-1
-        while open).
+        Columns, all int64: ledger_id, entries (markers among them), messages, bytes, created_at_ms; closed_at_ms,
+        offloaded_at_ms and hot_deleted_at_ms, -1 where that has not come; purged (1: its entries are no longer listed).
         """
         answers = self._pages("ListLedgers", pb.ListLedgersRequest, partition_id, of)
         return pa.concat_tables([wire.table_from_wire(answer.ledgers) for answer in answers])
@@ -235,9 +258,16 @@ class MetadataStub:
         ]
 
     def list_entries(self, partition_id: int, of: PositionRange) -> Iterator[EntryPage]:
-        """Return the data entries of a range, a page at a time."""
+        """Return the data entries of a range, a page at a time, as far as their ledgers have a hot copy.
+
+        The last page's ``end`` is the range's, unless there is a ledger in the range without a hot copy: then it is
+        that ledger's start.
+        """
         for answer in self._pages("ListEntries", pb.ListEntriesRequest, partition_id, of):
-            yield EntryPage(wire.table_from_wire(answer.entries), dict(answer.segments), dict(answer.producers))
+            if answer.entries:
+                end = Position.from_key(answer.next_start)
+                entries = wire.table_from_wire(answer.entries)
+                yield EntryPage(entries, dict(answer.segments), dict(answer.producers), end)
 
     def list_decisions(self, partition_id: int, of: PositionRange, *, aborted_only: bool, decisions: int) -> pa.Table:
         """Return the transactions that a read of a range needs: ``marker >= start and first < end``.
@@ -268,10 +298,6 @@ class MetadataStub:
             )
             yield answer
             start, more = answer.next_start, answer.has_more
-
-
-def _request_id() -> str:
-    return uuid.uuid4().hex
 
 
 def _topic_view(message: pb.TopicView | pb.OpenProducerResponse) -> TopicView:

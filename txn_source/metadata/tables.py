@@ -90,6 +90,9 @@ ledgers = Table(
     Column("last_publish_time_us", BigInteger),  # of its data entries
     Column("created_at_ms", BigInteger, nullable=False),
     Column("closed_at_ms", BigInteger),  # unset: the open ledger
+    Column("offloaded_at_ms", BigInteger),  # set: it has a complete tiered copy
+    Column("hot_deleted_at_ms", BigInteger),  # set: its hot copy is gone
+    Column("purged", SmallInteger, nullable=False, default=0),  # 1: so are its rows in entries and entry_pages
     Index("ledgers_by_partition", "partition_id", "ledger_id"),
     sqlite_autoincrement=True,
 )
@@ -100,7 +103,44 @@ segments = Table(
     Column("segment_id", _Id, primary_key=True),
     Column("topic_id", ForeignKey("topics.topic_id", ondelete="CASCADE"), nullable=False),
     Column("path", String, nullable=False, unique=True),
+    Column("partition_id", BigInteger, nullable=False),
+    Column("first_ledger_id", BigInteger, nullable=False),  # of its entries; a producer notices late that a ledger was
+    Column("last_ledger_id", BigInteger, nullable=False),  # closed, so a segment may reach into the next one
+    Column("deleted", SmallInteger, nullable=False, default=0),  # 1: nothing may be registered from it any more
+    Index("segments_by_partition", "partition_id", "last_ledger_id"),
     sqlite_autoincrement=True,
+)
+
+copies = Table(  # tiered copies, complete or under way
+    "copies",
+    metadata,
+    Column("copy_id", _Id, primary_key=True),
+    Column("ledger_id", ForeignKey("ledgers.ledger_id", ondelete="CASCADE"), nullable=False),
+    Column("uri", String, nullable=False),
+    Column("begun_at_ms", BigInteger, nullable=False),
+    Column("complete", SmallInteger, nullable=False, default=0),  # 1 in one row of a ledger at most
+    Column("size", BigInteger),
+    Column("footer_bytes", BigInteger),
+    Column("footer_crc32c", BigInteger),
+    Index("copies_by_ledger", "ledger_id"),
+    sqlite_autoincrement=True,
+)
+
+doomed_files = Table(  # files that nothing refers to any more, until somebody who can reach them has deleted them
+    "doomed_files",
+    metadata,
+    Column("doomed_id", _Id, primary_key=True),
+    Column("uri", String, nullable=False),
+    Column("forget_after_ms", BigInteger, nullable=False),  # until then somebody may still be writing it
+    sqlite_autoincrement=True,
+)
+
+policies = Table(  # what is set, and nothing else: a policy that isn't set has no row
+    "policies",
+    metadata,
+    Column("scope", String, primary_key=True),  # broker, namespace:<name> or topic:<id>
+    Column("name", String, primary_key=True),
+    Column("value", String, nullable=False),
 )
 
 producers = Table(
@@ -111,6 +151,7 @@ producers = Table(
     Column("name", String, nullable=False),
     Column("transactional_id", String),
     Column("epoch", BigInteger, nullable=False),  # the highest one of a transactional id holds it
+    Column("purged_sequence", BigInteger, nullable=False, default=-1),  # up to it, entries may have lost their rows
     UniqueConstraint("topic_id", "transactional_id", "epoch"),
     sqlite_autoincrement=True,
 )

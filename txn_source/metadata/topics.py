@@ -61,11 +61,9 @@ def names(connection: Connection, namespace: str | None) -> list[str]:
     return [n for n in found if namespace is None or TopicName.parse(n).in_namespace(namespace)]
 
 
-def remove(connection: Connection, name: TopicName) -> int:
-    """Delete a topic with all that belongs to it; return its id."""
-    topic_id = int(find(connection, name).topic_id)
+def remove(connection: Connection, topic_id: int) -> None:
+    """Delete a topic with all that belongs to it."""
     connection.execute(delete(topics).where(topics.c.topic_id == topic_id))
-    return topic_id
 
 
 def roll(connection: Connection, name: TopicName, index: int | None, now_us: int) -> list[int]:

@@ -23,6 +23,19 @@ from txn_source.metadata.tables import (
 from txn_source.model.bounds import Bounds
 from txn_source.model.position import Position, PositionRange
 
+LEDGER_COLUMNS = (
+    "ledger_id",
+    "entries",
+    "messages",
+    "bytes",
+    "created_at_ms",
+    "closed_at_ms",
+    "offloaded_at_ms",
+    "hot_deleted_at_ms",
+    "purged",
+)
+"""Of a page of ledgers; a time that has not come is -1."""
+
 
 @dataclass(frozen=True, slots=True)
 class PartitionView:
@@ -79,28 +92,33 @@ def decisions(connection: Connection) -> int:
     return int(connection.execute(select(log_info.c.decisions)).scalar_one())
 
 
-def find_position(connection: Connection, partition_id: int, publish_time_us: int) -> Position | None:
-    """Return the position of the first message published at or after a time; publish times never go back."""
-    ledger_id = connection.execute(
-        select(ledgers.c.ledger_id)
+def find_position(connection: Connection, partition_id: int, publish_time_us: int) -> tuple[Position, bool] | None:
+    """Return the position of the first message published at or after a time; publish times never go back.
+
+    True beside it: it is only the start of the message's ledger, whose entries are no longer in the database.
+    """
+    ledger = connection.execute(
+        select(ledgers.c.ledger_id, ledgers.c.purged)
         .where(ledgers.c.partition_id == partition_id, ledgers.c.last_publish_time_us >= publish_time_us)
         .order_by(ledgers.c.ledger_id)
         .limit(1)
-    ).scalar()
-    if ledger_id is None:
+    ).first()
+    if ledger is None:
         return None
+    if ledger.purged:
+        return Position(ledger.ledger_id, 0), True
     key = connection.execute(
         select(entries.c.position)
         .where(
             entries.c.partition_id == partition_id,
-            entries.c.position >= Position(ledger_id, 0).key,
+            entries.c.position >= Position(ledger.ledger_id, 0).key,
             entries.c.kind == DATA,
             entries.c.publish_time_us >= publish_time_us,
         )
         .order_by(entries.c.position)
         .limit(1)
     ).scalar()
-    return None if key is None else Position.from_key(key)
+    return None if key is None else (Position.from_key(key), False)
 
 
 def ledger_page(connection: Connection, partition_id: int, of: PositionRange) -> Page:
@@ -112,7 +130,8 @@ def ledger_page(connection: Connection, partition_id: int, of: PositionRange) ->
             ledgers.c.messages,
             ledgers.c.bytes,
             ledgers.c.created_at_ms,
-            func.coalesce(ledgers.c.closed_at_ms, -1),
+            *(func.coalesce(ledgers.c[name], -1) for name in ("closed_at_ms", "offloaded_at_ms", "hot_deleted_at_ms")),
+            ledgers.c.purged,
         )
         .where(
             ledgers.c.partition_id == partition_id,
@@ -122,7 +141,7 @@ def ledger_page(connection: Connection, partition_id: int, of: PositionRange) ->
         .limit(PAGE_ROWS + 1)
     )
     rows = fetch(connection, query)
-    table = to_table(rows[:PAGE_ROWS], ("ledger_id", "entries", "messages", "bytes", "created_at_ms", "closed_at_ms"))
+    table = to_table(rows[:PAGE_ROWS], LEDGER_COLUMNS)
     more = len(rows) > PAGE_ROWS
     return Page(table, Position(rows[PAGE_ROWS][0], 0).key if more else None)
 
@@ -149,5 +168,5 @@ def split(
 
 def segment_page(connection: Connection, after: int) -> Sequence[Row[Any, Any]]:
     """Return the registered segments (id, path) after an id, ascending; one more than a page if there are more."""
-    query = select(segments.c.segment_id, segments.c.path).where(segments.c.segment_id > after)
+    query = select(segments.c.segment_id, segments.c.path).where(segments.c.segment_id > after, segments.c.deleted == 0)
     return connection.execute(query.order_by(segments.c.segment_id).limit(PAGE_ROWS + 1)).all()

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import dataclass
 
 import pyarrow as pa
 
 from txn_source._generated.txnlog.v1 import metadata_service_pb2 as pb
+from txn_source.metadata.copies import OffloadableLedger
 from txn_source.metadata.views import PartitionView
 from txn_source.model.bounds import Bounds
+from txn_source.model.copies import LedgerCopies, TieredCopy
 from txn_source.model.errors import InternalError
 from txn_source.model.ledger_limits import LedgerLimits
 from txn_source.model.position import Position
@@ -97,6 +100,39 @@ def txn_to_wire(txn: TxnId) -> pb.TxnId:
 def txn_from_wire(message: pb.TxnId) -> TxnId:
     """Return the transaction id in a message."""
     return TxnId(message.most_sig_bits, message.least_sig_bits)
+
+
+def tiered_to_wire(copy: TieredCopy) -> pb.TieredCopy:
+    """Return the message for a tiered copy."""
+    return pb.TieredCopy(uri=copy.uri, size=copy.size, footer_bytes=copy.footer_bytes, footer_crc32c=copy.footer_crc32c)
+
+
+def tiered_from_wire(message: pb.TieredCopy) -> TieredCopy:
+    """Return the tiered copy in a message."""
+    return TieredCopy(message.uri, message.size, message.footer_bytes, message.footer_crc32c)
+
+
+def copies_to_wire(copies: LedgerCopies) -> pb.LedgerCopies:
+    """Return the message for a ledger's copies."""
+    tiered = None if copies.tiered is None else tiered_to_wire(copies.tiered)
+    return pb.LedgerCopies(ledger_id=copies.ledger_id, hot=copies.hot, tiered=tiered)
+
+
+def copies_from_wire(message: pb.LedgerCopies) -> LedgerCopies:
+    """Return a ledger's copies in a message."""
+    tiered = tiered_from_wire(message.tiered) if message.HasField("tiered") else None
+    return LedgerCopies(message.ledger_id, message.hot, tiered)
+
+
+def offloadable_to_wire(ledger: OffloadableLedger) -> pb.OffloadableLedger:
+    """Return the message for a ledger that may be offloaded."""
+    return pb.OffloadableLedger(**dataclasses.asdict(ledger))
+
+
+def offloadable_from_wire(message: pb.OffloadableLedger) -> OffloadableLedger:
+    """Return the ledger that may be offloaded in a message."""
+    names = (field.name for field in dataclasses.fields(OffloadableLedger))
+    return OffloadableLedger(**{name: getattr(message, name) for name in names})
 
 
 _STATES = {

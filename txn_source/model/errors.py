@@ -7,6 +7,8 @@ TxnLogError
 ├── LogVersionError                 LOG_VERSION            written by a newer release
 ├── TopicNotFoundError              TOPIC_NOT_FOUND
 ├── TopicExistsError                TOPIC_EXISTS
+├── NamespaceNotFoundError          NAMESPACE_NOT_FOUND    no topic lies in it
+├── OnlyCopyError                   ONLY_COPY              deleting it would lose messages
 ├── OutOfRangeError                 OUT_OF_RANGE           a position outside the log
 ├── TransactionNotFoundError        TXN_NOT_FOUND
 ├── TransactionEndedError           TXN_ENDED              committed or aborted already
@@ -14,6 +16,7 @@ TxnLogError
 ├── ProducerFencedError             PRODUCER_FENCED        a newer producer took the transactional id
 ├── SegmentUnreadableError          SEGMENT_UNREADABLE     stored bytes are missing or damaged
 ├── StorageWriteError               STORAGE_WRITE_FAILED   the disk refused; nothing was registered
+│   └── StaleSegmentError           STALE_SEGMENT          its file was deleted; producers write it anew by themselves
 ├── DataLossError                   DATA_LOSS              what was asked for is gone
 ├── UnavailableError                UNAVAILABLE            the service didn't answer; try again
 └── InternalError                   INTERNAL               our bug, not your mistake
@@ -74,6 +77,18 @@ class TopicExistsError(TxnLogError):
     code = "TOPIC_EXISTS"
 
 
+class NamespaceNotFoundError(TxnLogError):
+    """No topic of the log lies in the namespace."""
+
+    code = "NAMESPACE_NOT_FOUND"
+
+
+class OnlyCopyError(TxnLogError):
+    """What was to be deleted is the only copy of a ledger."""
+
+    code = "ONLY_COPY"
+
+
 class OutOfRangeError(TxnLogError):
     """A position below the log's start, above its end, or in no ledger of the partition."""
 
@@ -114,6 +129,12 @@ class StorageWriteError(TxnLogError):
     """Storage refused a write; nothing of it was registered."""
 
     code = "STORAGE_WRITE_FAILED"
+
+
+class StaleSegmentError(StorageWriteError):
+    """The segment file was deleted with its ledgers; producers catch this and write to a new one."""
+
+    code = "STALE_SEGMENT"
 
 
 class DataLossError(TxnLogError):

@@ -7,14 +7,11 @@ import enum
 from txn_source.model.errors import InvalidArgumentError
 
 
-class ReadPriority(enum.Enum):
+class ReadPriority(enum.StrEnum):
     """The tier whose copy is tried first; the other one is the fallback."""
 
     TIERED_FIRST = "tiered-first"
     BOOKKEEPER_FIRST = "bookkeeper-first"
-
-    def __str__(self) -> str:
-        return self.value
 
     @classmethod
     def parse(cls, value: ReadPriority | str) -> ReadPriority:

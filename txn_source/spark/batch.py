@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -9,13 +10,14 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
-from txn_source.client.plan import plan, resolve
-from txn_source.client.slice_reader import SliceReader
+from txn_source.client.plan import plan, resolve, slice_reader
 from txn_source.model.errors import TxnLogError
 from txn_source.model.packing import Slice
 from txn_source.spark.connection import open_log, readable
 from txn_source.spark.options import BatchReadOptions
 from txn_source.spark.schema import Projection
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -39,10 +41,10 @@ class BatchReader(DataSourceReader):
     def partitions(self) -> list[InputPartition]:
         """Return the tasks, with bounds as they are now."""
         options = self._options
-        stub = open_log(options.target).metadata
-        source = resolve(stub, options.topics, options.pattern, self._schema.names)
+        log = open_log(options.target)
+        source = resolve(log.metadata, options.topics, options.pattern, self._schema.names)
         projection = Projection.of(self._schema, source.payload)
-        planned = plan(stub, source, options.request)
+        planned = plan(log.metadata, log.root, source, options.request)
         schema = projection.read_schema(source.payload)
         return [TaskPartition(task, projection, schema, planned.decisions) for task in planned.tasks]
 
@@ -52,10 +54,13 @@ class BatchReader(DataSourceReader):
             return  # Spark's stand-in for "no partitions"
         try:
             log = open_log(self._options.target)
-            level = self._options.request.isolation_level
-            reader = SliceReader(log.metadata, log.root, partition.read_schema, level, partition.decisions)
+            reader = slice_reader(
+                log.metadata, log.root, partition.read_schema, self._options.request, partition.decisions
+            )
             for batch in reader.read(partition.slices):
                 yield partition.projection.apply(batch)
+            level = logging.WARNING if reader.copies_read.failures else logging.INFO
+            _log.log(level, "task read %s", reader.copies_read)
         except TxnLogError as error:
             failure = error.with_traceback(None)
         else:

@@ -68,7 +68,6 @@ class BatchReadOptions:
         given.check()
         target = given.target()
         topics, pattern = given.topics()
-        given.optional("dataReadPriority", ReadPriority.parse)  # there is one copy of each ledger: any choice reads it
         return cls(
             target,
             topics,
@@ -82,6 +81,7 @@ class BatchReadOptions:
                 fail_on_data_loss=given.flag("failOnDataLoss", default=True),
                 min_partitions=given.optional("minPartitions", _positive),
                 max_partition_bytes=given.optional("maxPartitionBytes", _size) or MAX_PARTITION_BYTES,
+                read_priority=given.optional("dataReadPriority", ReadPriority.parse),
             ),
         )
 

@@ -3,6 +3,8 @@
 <root>/txnlog.json        the format's version; written last, so a folder without it is no log yet
 <root>/metadata.db        SQLite
 <root>/segments/...       see segment_path
+<root>/tiered/...         offloaded ledgers, unless a policy names another place
+<root>/broker.conf        the broker's policies, if there are any
 """
 
 from __future__ import annotations
@@ -15,9 +17,10 @@ from pathlib import Path
 
 from txn_source.model.errors import InvalidArgumentError, LogNotFoundError, LogVersionError, StorageWriteError
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
 _MARKER = "txnlog.json"
 _DATABASE = "metadata.db"
+_CONFIGURATION = "broker.conf"
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +47,11 @@ class LogRoot:
     def database_url(self) -> str:
         """The URL of the metadata database."""
         return f"sqlite:///{self.path / _DATABASE}"
+
+    @property
+    def configuration(self) -> Path:
+        """The broker's configuration, a file that need not be there."""
+        return self.path / _CONFIGURATION
 
     @property
     def exists(self) -> bool:
@@ -75,11 +83,19 @@ class LogRoot:
                 f"The log at {self.path} has format version {version}; this release reads up to {FORMAT_VERSION}.",
                 "Upgrade txn-source.",
             )
+        if version < FORMAT_VERSION:
+            raise LogVersionError(
+                f"The log at {self.path} has format version {version}, from before the first release; this release"
+                f" reads {FORMAT_VERSION}.",
+                "Make the log again, or read it with the version of txn-source that wrote it.",
+            )
 
     def check_creatable(self) -> None:
         """Raise LOG_NOT_FOUND if the folder holds something that isn't a log (half-made ones are ours)."""
         if self.path.is_dir():
-            foreign = [p.name for p in self.path.iterdir() if not p.name.startswith((_DATABASE, _MARKER, "."))]
+            foreign = [
+                p.name for p in self.path.iterdir() if not p.name.startswith((_DATABASE, _MARKER, _CONFIGURATION, "."))
+            ]
         else:
             foreign = [self.path.name] if self.path.exists() else []
         if foreign:

@@ -77,18 +77,27 @@ class Partition(_message.Message):
     def __init__(self, partition_id: _Optional[int] = ..., index: _Optional[int] = ..., log_start: _Optional[int] = ..., last_stable: _Optional[int] = ..., high_watermark: _Optional[int] = ..., log_end: _Optional[int] = ..., messages: _Optional[int] = ..., bytes: _Optional[int] = ...) -> None: ...
 
 class CreateTopicRequest(_message.Message):
-    __slots__ = ("request_id", "name", "partitions", "schema", "policies")
+    __slots__ = ("request_id", "name", "partitions", "schema", "policies", "layered_policies")
+    class LayeredPoliciesEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: str
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
     REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
     NAME_FIELD_NUMBER: _ClassVar[int]
     PARTITIONS_FIELD_NUMBER: _ClassVar[int]
     SCHEMA_FIELD_NUMBER: _ClassVar[int]
     POLICIES_FIELD_NUMBER: _ClassVar[int]
+    LAYERED_POLICIES_FIELD_NUMBER: _ClassVar[int]
     request_id: str
     name: str
     partitions: int
     schema: bytes
     policies: TopicPolicies
-    def __init__(self, request_id: _Optional[str] = ..., name: _Optional[str] = ..., partitions: _Optional[int] = ..., schema: _Optional[bytes] = ..., policies: _Optional[_Union[TopicPolicies, _Mapping]] = ...) -> None: ...
+    layered_policies: _containers.ScalarMap[str, str]
+    def __init__(self, request_id: _Optional[str] = ..., name: _Optional[str] = ..., partitions: _Optional[int] = ..., schema: _Optional[bytes] = ..., policies: _Optional[_Union[TopicPolicies, _Mapping]] = ..., layered_policies: _Optional[_Mapping[str, str]] = ...) -> None: ...
 
 class CreateTopicResponse(_message.Message):
     __slots__ = ("topic",)
@@ -341,12 +350,14 @@ class FindPositionRequest(_message.Message):
 class FindPositionResponse(_message.Message):
     __slots__ = ("found",)
     class Found(_message.Message):
-        __slots__ = ("partition_id", "position")
+        __slots__ = ("partition_id", "position", "ledger_only")
         PARTITION_ID_FIELD_NUMBER: _ClassVar[int]
         POSITION_FIELD_NUMBER: _ClassVar[int]
+        LEDGER_ONLY_FIELD_NUMBER: _ClassVar[int]
         partition_id: int
         position: int
-        def __init__(self, partition_id: _Optional[int] = ..., position: _Optional[int] = ...) -> None: ...
+        ledger_only: bool
+        def __init__(self, partition_id: _Optional[int] = ..., position: _Optional[int] = ..., ledger_only: bool = ...) -> None: ...
     FOUND_FIELD_NUMBER: _ClassVar[int]
     found: _containers.RepeatedCompositeFieldContainer[FindPositionResponse.Found]
     def __init__(self, found: _Optional[_Iterable[_Union[FindPositionResponse.Found, _Mapping]]] = ...) -> None: ...
@@ -402,7 +413,7 @@ class ListEntriesRequest(_message.Message):
     def __init__(self, partition_id: _Optional[int] = ..., start: _Optional[int] = ..., end: _Optional[int] = ...) -> None: ...
 
 class ListEntriesResponse(_message.Message):
-    __slots__ = ("entries", "has_more", "next_start", "segments", "producers")
+    __slots__ = ("entries", "has_more", "next_start", "segments", "producers", "not_hot")
     class SegmentsEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -422,12 +433,14 @@ class ListEntriesResponse(_message.Message):
     NEXT_START_FIELD_NUMBER: _ClassVar[int]
     SEGMENTS_FIELD_NUMBER: _ClassVar[int]
     PRODUCERS_FIELD_NUMBER: _ClassVar[int]
+    NOT_HOT_FIELD_NUMBER: _ClassVar[int]
     entries: bytes
     has_more: bool
     next_start: int
     segments: _containers.ScalarMap[int, str]
     producers: _containers.ScalarMap[int, str]
-    def __init__(self, entries: _Optional[bytes] = ..., has_more: bool = ..., next_start: _Optional[int] = ..., segments: _Optional[_Mapping[int, str]] = ..., producers: _Optional[_Mapping[int, str]] = ...) -> None: ...
+    not_hot: bool
+    def __init__(self, entries: _Optional[bytes] = ..., has_more: bool = ..., next_start: _Optional[int] = ..., segments: _Optional[_Mapping[int, str]] = ..., producers: _Optional[_Mapping[int, str]] = ..., not_hot: bool = ...) -> None: ...
 
 class ListDecisionsRequest(_message.Message):
     __slots__ = ("partition_id", "start", "end", "aborted_only", "decisions")
@@ -468,3 +481,269 @@ class ListSegmentsResponse(_message.Message):
     last_segment_id: int
     has_more: bool
     def __init__(self, paths: _Optional[_Iterable[str]] = ..., last_segment_id: _Optional[int] = ..., has_more: bool = ...) -> None: ...
+
+class TieredCopy(_message.Message):
+    __slots__ = ("uri", "size", "footer_bytes", "footer_crc32c")
+    URI_FIELD_NUMBER: _ClassVar[int]
+    SIZE_FIELD_NUMBER: _ClassVar[int]
+    FOOTER_BYTES_FIELD_NUMBER: _ClassVar[int]
+    FOOTER_CRC32C_FIELD_NUMBER: _ClassVar[int]
+    uri: str
+    size: int
+    footer_bytes: int
+    footer_crc32c: int
+    def __init__(self, uri: _Optional[str] = ..., size: _Optional[int] = ..., footer_bytes: _Optional[int] = ..., footer_crc32c: _Optional[int] = ...) -> None: ...
+
+class ListCopiesRequest(_message.Message):
+    __slots__ = ("partition_id", "start", "end")
+    PARTITION_ID_FIELD_NUMBER: _ClassVar[int]
+    START_FIELD_NUMBER: _ClassVar[int]
+    END_FIELD_NUMBER: _ClassVar[int]
+    partition_id: int
+    start: int
+    end: int
+    def __init__(self, partition_id: _Optional[int] = ..., start: _Optional[int] = ..., end: _Optional[int] = ...) -> None: ...
+
+class LedgerCopies(_message.Message):
+    __slots__ = ("ledger_id", "hot", "tiered")
+    LEDGER_ID_FIELD_NUMBER: _ClassVar[int]
+    HOT_FIELD_NUMBER: _ClassVar[int]
+    TIERED_FIELD_NUMBER: _ClassVar[int]
+    ledger_id: int
+    hot: bool
+    tiered: TieredCopy
+    def __init__(self, ledger_id: _Optional[int] = ..., hot: bool = ..., tiered: _Optional[_Union[TieredCopy, _Mapping]] = ...) -> None: ...
+
+class ListCopiesResponse(_message.Message):
+    __slots__ = ("ledgers", "data_read_priority")
+    LEDGERS_FIELD_NUMBER: _ClassVar[int]
+    DATA_READ_PRIORITY_FIELD_NUMBER: _ClassVar[int]
+    ledgers: _containers.RepeatedCompositeFieldContainer[LedgerCopies]
+    data_read_priority: str
+    def __init__(self, ledgers: _Optional[_Iterable[_Union[LedgerCopies, _Mapping]]] = ..., data_read_priority: _Optional[str] = ...) -> None: ...
+
+class ListOffloadableRequest(_message.Message):
+    __slots__ = ("topic",)
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    def __init__(self, topic: _Optional[str] = ...) -> None: ...
+
+class OffloadableLedger(_message.Message):
+    __slots__ = ("partition", "partition_id", "ledger_id", "entries", "messages", "bytes", "created_at_ms", "closed_at_ms")
+    PARTITION_FIELD_NUMBER: _ClassVar[int]
+    PARTITION_ID_FIELD_NUMBER: _ClassVar[int]
+    LEDGER_ID_FIELD_NUMBER: _ClassVar[int]
+    ENTRIES_FIELD_NUMBER: _ClassVar[int]
+    MESSAGES_FIELD_NUMBER: _ClassVar[int]
+    BYTES_FIELD_NUMBER: _ClassVar[int]
+    CREATED_AT_MS_FIELD_NUMBER: _ClassVar[int]
+    CLOSED_AT_MS_FIELD_NUMBER: _ClassVar[int]
+    partition: int
+    partition_id: int
+    ledger_id: int
+    entries: int
+    messages: int
+    bytes: int
+    created_at_ms: int
+    closed_at_ms: int
+    def __init__(self, partition: _Optional[int] = ..., partition_id: _Optional[int] = ..., ledger_id: _Optional[int] = ..., entries: _Optional[int] = ..., messages: _Optional[int] = ..., bytes: _Optional[int] = ..., created_at_ms: _Optional[int] = ..., closed_at_ms: _Optional[int] = ...) -> None: ...
+
+class ListOffloadableResponse(_message.Message):
+    __slots__ = ("ledgers", "now_ms")
+    LEDGERS_FIELD_NUMBER: _ClassVar[int]
+    NOW_MS_FIELD_NUMBER: _ClassVar[int]
+    ledgers: _containers.RepeatedCompositeFieldContainer[OffloadableLedger]
+    now_ms: int
+    def __init__(self, ledgers: _Optional[_Iterable[_Union[OffloadableLedger, _Mapping]]] = ..., now_ms: _Optional[int] = ...) -> None: ...
+
+class BeginOffloadRequest(_message.Message):
+    __slots__ = ("request_id", "partition_id", "ledger_id", "uri")
+    REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
+    PARTITION_ID_FIELD_NUMBER: _ClassVar[int]
+    LEDGER_ID_FIELD_NUMBER: _ClassVar[int]
+    URI_FIELD_NUMBER: _ClassVar[int]
+    request_id: str
+    partition_id: int
+    ledger_id: int
+    uri: str
+    def __init__(self, request_id: _Optional[str] = ..., partition_id: _Optional[int] = ..., ledger_id: _Optional[int] = ..., uri: _Optional[str] = ...) -> None: ...
+
+class BeginOffloadResponse(_message.Message):
+    __slots__ = ("copy_id",)
+    COPY_ID_FIELD_NUMBER: _ClassVar[int]
+    copy_id: int
+    def __init__(self, copy_id: _Optional[int] = ...) -> None: ...
+
+class CompleteOffloadRequest(_message.Message):
+    __slots__ = ("copy_id", "copy")
+    COPY_ID_FIELD_NUMBER: _ClassVar[int]
+    COPY_FIELD_NUMBER: _ClassVar[int]
+    copy_id: int
+    copy: TieredCopy
+    def __init__(self, copy_id: _Optional[int] = ..., copy: _Optional[_Union[TieredCopy, _Mapping]] = ...) -> None: ...
+
+class CompleteOffloadResponse(_message.Message):
+    __slots__ = ("accepted",)
+    ACCEPTED_FIELD_NUMBER: _ClassVar[int]
+    accepted: bool
+    def __init__(self, accepted: bool = ...) -> None: ...
+
+class AbandonOffloadRequest(_message.Message):
+    __slots__ = ("copy_id",)
+    COPY_ID_FIELD_NUMBER: _ClassVar[int]
+    copy_id: int
+    def __init__(self, copy_id: _Optional[int] = ...) -> None: ...
+
+class AbandonOffloadResponse(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class DeleteCopiesRequest(_message.Message):
+    __slots__ = ("request_id", "topic", "tier", "after_lag")
+    REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    TIER_FIELD_NUMBER: _ClassVar[int]
+    AFTER_LAG_FIELD_NUMBER: _ClassVar[int]
+    request_id: str
+    topic: str
+    tier: str
+    after_lag: bool
+    def __init__(self, request_id: _Optional[str] = ..., topic: _Optional[str] = ..., tier: _Optional[str] = ..., after_lag: bool = ...) -> None: ...
+
+class DeleteCopiesResponse(_message.Message):
+    __slots__ = ("ledgers", "bytes")
+    LEDGERS_FIELD_NUMBER: _ClassVar[int]
+    BYTES_FIELD_NUMBER: _ClassVar[int]
+    ledgers: int
+    bytes: int
+    def __init__(self, ledgers: _Optional[int] = ..., bytes: _Optional[int] = ...) -> None: ...
+
+class TrimTopicRequest(_message.Message):
+    __slots__ = ("request_id", "topic", "before", "older_than_ms", "keep_bytes", "apply_retention")
+    class BeforeEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: int
+        value: int
+        def __init__(self, key: _Optional[int] = ..., value: _Optional[int] = ...) -> None: ...
+    REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    BEFORE_FIELD_NUMBER: _ClassVar[int]
+    OLDER_THAN_MS_FIELD_NUMBER: _ClassVar[int]
+    KEEP_BYTES_FIELD_NUMBER: _ClassVar[int]
+    APPLY_RETENTION_FIELD_NUMBER: _ClassVar[int]
+    request_id: str
+    topic: str
+    before: _containers.ScalarMap[int, int]
+    older_than_ms: int
+    keep_bytes: int
+    apply_retention: bool
+    def __init__(self, request_id: _Optional[str] = ..., topic: _Optional[str] = ..., before: _Optional[_Mapping[int, int]] = ..., older_than_ms: _Optional[int] = ..., keep_bytes: _Optional[int] = ..., apply_retention: bool = ...) -> None: ...
+
+class TrimTopicResponse(_message.Message):
+    __slots__ = ("partitions",)
+    class Partition(_message.Message):
+        __slots__ = ("partition", "ledgers", "messages", "bytes", "log_start")
+        PARTITION_FIELD_NUMBER: _ClassVar[int]
+        LEDGERS_FIELD_NUMBER: _ClassVar[int]
+        MESSAGES_FIELD_NUMBER: _ClassVar[int]
+        BYTES_FIELD_NUMBER: _ClassVar[int]
+        LOG_START_FIELD_NUMBER: _ClassVar[int]
+        partition: int
+        ledgers: int
+        messages: int
+        bytes: int
+        log_start: int
+        def __init__(self, partition: _Optional[int] = ..., ledgers: _Optional[int] = ..., messages: _Optional[int] = ..., bytes: _Optional[int] = ..., log_start: _Optional[int] = ...) -> None: ...
+    PARTITIONS_FIELD_NUMBER: _ClassVar[int]
+    partitions: _containers.RepeatedCompositeFieldContainer[TrimTopicResponse.Partition]
+    def __init__(self, partitions: _Optional[_Iterable[_Union[TrimTopicResponse.Partition, _Mapping]]] = ...) -> None: ...
+
+class ListDoomedFilesRequest(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class ListDoomedFilesResponse(_message.Message):
+    __slots__ = ("files",)
+    class File(_message.Message):
+        __slots__ = ("doomed_id", "uri")
+        DOOMED_ID_FIELD_NUMBER: _ClassVar[int]
+        URI_FIELD_NUMBER: _ClassVar[int]
+        doomed_id: int
+        uri: str
+        def __init__(self, doomed_id: _Optional[int] = ..., uri: _Optional[str] = ...) -> None: ...
+    FILES_FIELD_NUMBER: _ClassVar[int]
+    files: _containers.RepeatedCompositeFieldContainer[ListDoomedFilesResponse.File]
+    def __init__(self, files: _Optional[_Iterable[_Union[ListDoomedFilesResponse.File, _Mapping]]] = ...) -> None: ...
+
+class ForgetDoomedFilesRequest(_message.Message):
+    __slots__ = ("doomed_ids",)
+    DOOMED_IDS_FIELD_NUMBER: _ClassVar[int]
+    doomed_ids: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, doomed_ids: _Optional[_Iterable[int]] = ...) -> None: ...
+
+class ForgetDoomedFilesResponse(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class PolicyScope(_message.Message):
+    __slots__ = ("topic", "namespace")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    NAMESPACE_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    namespace: str
+    def __init__(self, topic: _Optional[str] = ..., namespace: _Optional[str] = ...) -> None: ...
+
+class ChangePoliciesRequest(_message.Message):
+    __slots__ = ("request_id", "scope", "set", "remove")
+    class SetEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: str
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
+    REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
+    SCOPE_FIELD_NUMBER: _ClassVar[int]
+    SET_FIELD_NUMBER: _ClassVar[int]
+    REMOVE_FIELD_NUMBER: _ClassVar[int]
+    request_id: str
+    scope: PolicyScope
+    set: _containers.ScalarMap[str, str]
+    remove: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, request_id: _Optional[str] = ..., scope: _Optional[_Union[PolicyScope, _Mapping]] = ..., set: _Optional[_Mapping[str, str]] = ..., remove: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class ChangePoliciesResponse(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class GetPoliciesRequest(_message.Message):
+    __slots__ = ("scope",)
+    SCOPE_FIELD_NUMBER: _ClassVar[int]
+    scope: PolicyScope
+    def __init__(self, scope: _Optional[_Union[PolicyScope, _Mapping]] = ...) -> None: ...
+
+class GetPoliciesResponse(_message.Message):
+    __slots__ = ("set", "effective")
+    class SetEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: str
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
+    class Effective(_message.Message):
+        __slots__ = ("name", "value", "source")
+        NAME_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        SOURCE_FIELD_NUMBER: _ClassVar[int]
+        name: str
+        value: str
+        source: str
+        def __init__(self, name: _Optional[str] = ..., value: _Optional[str] = ..., source: _Optional[str] = ...) -> None: ...
+    SET_FIELD_NUMBER: _ClassVar[int]
+    EFFECTIVE_FIELD_NUMBER: _ClassVar[int]
+    set: _containers.ScalarMap[str, str]
+    effective: _containers.RepeatedCompositeFieldContainer[GetPoliciesResponse.Effective]
+    def __init__(self, set: _Optional[_Mapping[str, str]] = ..., effective: _Optional[_Iterable[_Union[GetPoliciesResponse.Effective, _Mapping]]] = ...) -> None: ...

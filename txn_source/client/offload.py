@@ -1,0 +1,235 @@
+"""Offloading: a closed ledger becomes one object, which is written, checked and only then registered.
+
+Whoever is interrupted leaves an object that nobody knows of but the list of offloads under way; it is deleted when
+another offload of the ledger is complete, or after an hour. Two at once do no harm: the first to complete wins, and
+the other one's object is deleted.
+"""
+
+from __future__ import annotations
+
+import logging
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+
+from txn_source.client.columns import METADATA_COLUMNS
+from txn_source.client.slice_reader import SliceReader
+from txn_source.metadata.copies import OffloadableLedger
+from txn_source.metadata.stub import MetadataStub
+from txn_source.metadata.wire import Topic
+from txn_source.model.errors import TxnLogError
+from txn_source.model.isolation import IsolationLevel
+from txn_source.model.packing import Slice
+from txn_source.model.position import Position, PositionRange
+from txn_source.model.read_priority import ReadPriority
+from txn_source.model.topic_name import TopicName
+from txn_source.storage.object_store import ObjectStore, object_uri, reason
+from txn_source.storage.schema import EVENT_TIME, PROPERTIES, deserialize_schema
+from txn_source.storage.tiered import (
+    ABORT_MARKER,
+    COMMIT_MARKER,
+    DATA,
+    INDEX_SCHEMA,
+    LedgerSummary,
+    row_group_edges,
+    write_tiered,
+)
+
+_log = logging.getLogger(__name__)
+_ALL_DECISIONS = (1 << 62) - 1
+_ABORTED = 2
+_OBJECT_COLUMNS = (
+    "__partition",
+    "__ledger_id",
+    "__entry_id",
+    "__batch_index",
+    "__publish_time",
+    "__producer_name",
+    "__sequence_id",
+    "__txn_id",
+    "__txn_status",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class OffloadReport:
+    """What an offload did: the ledgers that have a tiered copy now, and the bytes of their messages and of the objects.
+
+    ``skipped`` were offloaded by somebody else meanwhile.
+    """
+
+    ledger_ids: tuple[int, ...] = ()
+    skipped: tuple[int, ...] = ()
+    messages: int = 0
+    hot_bytes: int = 0
+    tiered_bytes: int = 0
+
+    def __add__(self, other: OffloadReport) -> OffloadReport:
+        return OffloadReport(
+            self.ledger_ids + other.ledger_ids,
+            self.skipped + other.skipped,
+            self.messages + other.messages,
+            self.hot_bytes + other.hot_bytes,
+            self.tiered_bytes + other.tiered_bytes,
+        )
+
+
+class Offloader:
+    """Offloads ledgers of one topic to where its policies say."""
+
+    def __init__(self, stub: MetadataStub, root: Path, topic: TopicName) -> None:
+        self._stub = stub
+        self._root = root
+        self._store = ObjectStore(root)
+        [view] = stub.get_view([topic]).topics
+        self._topic: Topic = view.topic
+        self._log_id = stub.get_log().log_id
+        policies = stub.policies_in_force(topic)
+        self._folder: str | None = policies["offload_uri"].value
+        self._level: int = policies["offload_compression_level"].value
+
+    def offload(
+        self, ledgers: Sequence[OffloadableLedger], progress: Callable[[OffloadableLedger], object] | None = None
+    ) -> OffloadReport:
+        """Offload ledgers, one after the other; what was done stays done if one fails.
+
+        Args:
+            ledgers: which, as ``list_offloadable`` gave them.
+            progress: is told of each ledger that was offloaded, or skipped.
+        """
+        report = OffloadReport()
+        for ledger in ledgers:
+            report += self.offload_one(ledger)
+            if progress is not None:
+                progress(ledger)
+        return report
+
+    def offload_one(self, ledger: OffloadableLedger) -> OffloadReport:
+        """Offload one ledger.
+
+        Raises:
+            StorageWriteError: the target can't be written. Nothing was registered.
+            SegmentUnreadableError: the hot copy can't be read. Nothing was registered.
+        """
+        uri = self._uri(ledger)
+        copy_id = self._stub.begin_offload(ledger.partition_id, ledger.ledger_id, uri)
+        if copy_id is None:
+            return OffloadReport(skipped=(ledger.ledger_id,))
+        try:
+            index, producers = self._index(ledger)
+            copy = write_tiered(
+                self._store, uri, self._schema(), self._row_groups(ledger, index), index,
+                self._summary(ledger, producers), self._level,
+            )  # fmt: skip
+            accepted = self._stub.complete_offload(copy_id, copy)
+        except BaseException:
+            with suppress(TxnLogError):
+                self._stub.abandon_offload(copy_id)
+            raise
+        if not accepted:
+            with suppress(OSError, pa.ArrowException):
+                self._store.delete(uri)
+            return OffloadReport(skipped=(ledger.ledger_id,))
+        return OffloadReport((ledger.ledger_id,), (), ledger.messages, ledger.bytes, copy.size)
+
+    def _uri(self, ledger: OffloadableLedger) -> str:
+        name = self._topic.name
+        file = f"ledger-{ledger.ledger_id}-{uuid.uuid4().hex[:12]}.parquet"
+        path = f"{name.tenant}/{name.namespace}/{name.name}/{ledger.partition}/{file}"
+        return object_uri(self._folder, path if self._folder else f"tiered/{path}")
+
+    def _schema(self) -> pa.Schema:
+        payload = deserialize_schema(self._topic.schema)
+        return pa.schema([*payload, EVENT_TIME, PROPERTIES, *(METADATA_COLUMNS[name] for name in _OBJECT_COLUMNS)])
+
+    def _index(self, ledger: OffloadableLedger) -> tuple[pa.Table, dict[int, str]]:
+        """Return the ledger's entries, markers among them, and its producers' names."""
+        of = _range(ledger)
+        producers: dict[int, str] = {}
+        tables = []
+        for page in self._stub.list_entries(ledger.partition_id, of):
+            producers |= page.producers
+            rows = page.entries
+            tables.append(
+                _index_table(
+                    rows["position"].to_numpy() - of.start.key, np.full(rows.num_rows, DATA, np.int8),
+                    rows["messages"], rows["length"], rows["txn"], rows["producer_id"], rows["base_sequence"],
+                    rows["publish_time_us"],
+                )
+            )  # fmt: skip
+        decided = self._stub.list_decisions(ledger.partition_id, of, aborted_only=False, decisions=_ALL_DECISIONS)
+        markers = decided["marker_position"].to_numpy()
+        decided = decided.filter(pa.array(markers < of.end.key))
+        kinds = np.where(decided["state"].to_numpy() == _ABORTED, ABORT_MARKER, COMMIT_MARKER).astype(np.int8)
+        none = np.zeros(decided.num_rows, np.int64)
+        ids = decided["marker_position"].to_numpy() - of.start.key
+        tables.append(_index_table(ids, kinds, none, none, decided["txn"], none, none, none))
+        return pa.concat_tables(tables).sort_by("entry_id"), producers
+
+    def _row_groups(self, ledger: OffloadableLedger, index: pa.Table) -> Iterator[pa.Table]:
+        """Yield the ledger's rows, those of aborted transactions among them, cut where row groups end."""
+        data = index.filter(pa.array(index["kind"].to_numpy() == DATA))
+        messages = data["messages"].to_numpy()
+        rows_to = np.concatenate(([0], np.cumsum(messages)))
+        sizes = iter(np.diff(rows_to[row_group_edges(messages, data["bytes"].to_numpy())]).tolist())
+        piece = Slice(self._topic.name.short, ledger.partition, ledger.partition_id, _range(ledger), ledger.bytes)
+        reader = SliceReader(
+            self._stub, self._root, self._schema(), IsolationLevel.READ_UNCOMMITTED, _ALL_DECISIONS,
+            ReadPriority.BOOKKEEPER_FIRST,
+        )  # fmt: skip
+        waiting: list[pa.RecordBatch] = []
+        missing = next(sizes, 0)
+        for batch in reader.read([piece]):
+            rest = batch
+            while missing and rest.num_rows >= missing:
+                yield pa.Table.from_batches([*waiting, rest.slice(0, missing)])
+                rest, waiting, missing = rest.slice(missing), [], next(sizes, 0)
+            if rest.num_rows:
+                waiting.append(rest)
+                missing -= rest.num_rows
+
+    def _summary(self, ledger: OffloadableLedger, producers: dict[int, str]) -> LedgerSummary:
+        return LedgerSummary(
+            log_id=self._log_id,
+            topic=str(self._topic.name),
+            partition=ledger.partition,
+            ledger_id=ledger.ledger_id,
+            entries=ledger.entries,
+            messages=ledger.messages,
+            bytes=ledger.bytes,
+            created_at_ms=ledger.created_at_ms,
+            closed_at_ms=ledger.closed_at_ms,
+            producers=producers,
+        )
+
+
+def delete_doomed_files(stub: MetadataStub, root: Path) -> int:
+    """Delete the files that nothing refers to any more; return how many. One that can't be deleted is kept in mind."""
+    store = ObjectStore(root)
+    gone = []
+    for file in stub.list_doomed_files():
+        try:
+            store.delete(file.uri)
+        except (OSError, TxnLogError, pa.ArrowException) as error:
+            _log.warning("%s can't be deleted and is tried again later: %s", file.uri.partition("?")[0], reason(error))
+        else:
+            gone.append(file.doomed_id)
+    stub.forget_doomed_files(gone)
+    return len(gone)
+
+
+def _range(ledger: OffloadableLedger) -> PositionRange:
+    return PositionRange(Position(ledger.ledger_id, 0), Position(ledger.ledger_id, ledger.entries))
+
+
+def _index_table(*columns: object) -> pa.Table:
+    arrays = [
+        c.combine_chunks().cast(f.type) if isinstance(c, pa.ChunkedArray) else pa.array(c, f.type)
+        for c, f in zip(columns, INDEX_SCHEMA, strict=True)
+    ]
+    return pa.table(arrays, schema=INDEX_SCHEMA)

@@ -1,0 +1,198 @@
+"""The service's calls about tiers and policies: copies, offloads, deletion, trimming."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
+from typing import Any, Protocol, TypeVar
+
+from google.protobuf.message import Message
+from sqlalchemy import Connection, select
+
+from txn_source._generated.txnlog.v1 import metadata_service_pb2 as pb
+from txn_source.metadata import copies, policies, topics, views, wire
+from txn_source.metadata.policies import Scope
+from txn_source.metadata.tables import partitions
+from txn_source.metadata.tables import topics as topic_table
+from txn_source.metadata.trimming import TrimLimits, trim
+from txn_source.metadata.views import PartitionView
+from txn_source.model.copies import Tier
+from txn_source.model.errors import InvalidArgumentError
+from txn_source.model.policies import EffectivePolicy
+from txn_source.model.position import Position, PositionRange
+from txn_source.model.topic_name import TopicName, parse_namespace
+
+R = TypeVar("R", bound=Message)
+
+
+class _Host(Protocol):
+    """What these calls need of the service that they are part of."""
+
+    _configuration: Mapping[str, Any]
+
+    def _read(self) -> AbstractContextManager[Connection]: ...
+    def _write(self) -> AbstractContextManager[Connection]: ...
+    def _once(self, request_id: str, response: type[R], action: Callable[[Connection], R]) -> R: ...
+    def _now_ms(self) -> int: ...
+
+
+class TierCalls:
+    """Part of ``MetadataService``."""
+
+    def ListCopies(self: _Host, request: pb.ListCopiesRequest) -> pb.ListCopiesResponse:
+        of = PositionRange(Position.from_key(request.start), Position.from_key(request.end))
+        with self._read() as connection:
+            topic = connection.execute(
+                select(topic_table)
+                .join(partitions, partitions.c.topic_id == topic_table.c.topic_id)
+                .where(partitions.c.partition_id == request.partition_id)
+            ).first()
+            if topic is None:
+                return pb.ListCopiesResponse()
+            found = copies.listing(connection, request.partition_id, of)
+            in_force = _in_force(connection, topic, self._configuration)
+        return pb.ListCopiesResponse(
+            ledgers=[wire.copies_to_wire(c) for c in found],
+            data_read_priority=str(in_force["data_read_priority"].value),
+        )
+
+    def ListOffloadable(self: _Host, request: pb.ListOffloadableRequest) -> pb.ListOffloadableResponse:
+        response = pb.ListOffloadableResponse(now_ms=self._now_ms())
+        with self._read() as connection:
+            for view in _partitions(connection, request.topic):
+                for ledger in copies.offloadable(connection, view, view.bounds.last_stable):
+                    response.ledgers.append(wire.offloadable_to_wire(ledger))
+        return response
+
+    def BeginOffload(self: _Host, request: pb.BeginOffloadRequest) -> pb.BeginOffloadResponse:
+        def begin(connection: Connection) -> pb.BeginOffloadResponse:
+            last_stable = None
+            topic_id = connection.execute(
+                select(partitions.c.topic_id).where(partitions.c.partition_id == request.partition_id)
+            ).scalar()
+            if topic_id is not None:
+                of_topic = views.partition_views(connection, [topic_id])[topic_id]
+                [last_stable] = [p.bounds.last_stable for p in of_topic if p.partition_id == request.partition_id]
+            copy_id = copies.begin(connection, request.ledger_id, request.uri, last_stable, self._now_ms())
+            return pb.BeginOffloadResponse(copy_id=copy_id)
+
+        return self._once(request.request_id, pb.BeginOffloadResponse, begin)
+
+    def CompleteOffload(self: _Host, request: pb.CompleteOffloadRequest) -> pb.CompleteOffloadResponse:
+        with self._write() as connection:
+            accepted = copies.complete(connection, request.copy_id, wire.tiered_from_wire(request.copy), self._now_ms())
+        return pb.CompleteOffloadResponse(accepted=accepted)
+
+    def AbandonOffload(self: _Host, request: pb.AbandonOffloadRequest) -> pb.AbandonOffloadResponse:
+        with self._write() as connection:
+            copies.abandon(connection, request.copy_id, self._now_ms())
+        return pb.AbandonOffloadResponse()
+
+    def DeleteCopies(self: _Host, request: pb.DeleteCopiesRequest) -> pb.DeleteCopiesResponse:
+        if request.tier not in [tier.value for tier in Tier]:
+            raise InvalidArgumentError(f"{request.tier!r} is not a tier.", f"Use {' or '.join(Tier)}.")
+
+        def delete(connection: Connection) -> pb.DeleteCopiesResponse:
+            now_ms = self._now_ms()
+            found = _partitions(connection, request.topic)
+            if request.tier == Tier.TIERED:
+                count = copies.delete_tiered(connection, [p.partition_id for p in found], now_ms)
+                return pb.DeleteCopiesResponse(ledgers=count)
+            before_ms = now_ms + 1
+            if request.after_lag:
+                topic = topics.find(connection, TopicName.parse(request.topic))
+                lag = _in_force(connection, topic, self._configuration)["offload_deletion_lag"].value
+                before_ms = 0 if lag is None else now_ms - int(lag * 1000)
+            rows = []
+            for partition in found:
+                rows += copies.delete_hot(connection, partition.partition_id, before_ms, now_ms)
+                copies.purge(connection, partition.partition_id, now_ms)
+            return pb.DeleteCopiesResponse(ledgers=len(rows), bytes=sum(row.bytes for row in rows))
+
+        return self._once(request.request_id, pb.DeleteCopiesResponse, delete)
+
+    def TrimTopic(self: _Host, request: pb.TrimTopicRequest) -> pb.TrimTopicResponse:
+        def trim_topic(connection: Connection) -> pb.TrimTopicResponse:
+            now_ms = self._now_ms()
+            older_than_ms = request.older_than_ms if request.HasField("older_than_ms") else None
+            keep_bytes = request.keep_bytes if request.HasField("keep_bytes") else None
+            if request.apply_retention:
+                topic = topics.find(connection, TopicName.parse(request.topic))
+                in_force = _in_force(connection, topic, self._configuration)
+                age, keep_bytes = (in_force[name].value for name in ("retention_age", "retention_bytes"))
+                older_than_ms = None if age is None else int(age * 1000)
+            closed_before_ms = None if older_than_ms is None else now_ms - older_than_ms
+            response = pb.TrimTopicResponse()
+            for view in _partitions(connection, request.topic):
+                before = Position.from_key(request.before[view.index]) if view.index in request.before else None
+                done = trim(connection, view, TrimLimits(before, closed_before_ms, keep_bytes), now_ms)
+                response.partitions.add(
+                    partition=done.partition,
+                    ledgers=done.ledgers,
+                    messages=done.messages,
+                    bytes=done.bytes,
+                    log_start=done.log_start.key,
+                )
+            return response
+
+        return self._once(request.request_id, pb.TrimTopicResponse, trim_topic)
+
+    def ListDoomedFiles(self: _Host, request: pb.ListDoomedFilesRequest) -> pb.ListDoomedFilesResponse:
+        with self._write() as connection:
+            copies.doom_forgotten(connection, self._now_ms())
+            rows = copies.doomed(connection)
+        response = pb.ListDoomedFilesResponse()
+        for row in rows:
+            response.files.add(doomed_id=row.doomed_id, uri=row.uri)
+        return response
+
+    def ForgetDoomedFiles(self: _Host, request: pb.ForgetDoomedFilesRequest) -> pb.ForgetDoomedFilesResponse:
+        with self._write() as connection:
+            copies.forget(connection, list(request.doomed_ids), self._now_ms())
+        return pb.ForgetDoomedFilesResponse()
+
+    def ChangePolicies(self: _Host, request: pb.ChangePoliciesRequest) -> pb.ChangePoliciesResponse:
+        scope = _scope(request.scope)
+
+        def change(connection: Connection) -> pb.ChangePoliciesResponse:
+            policies.change(connection, scope, dict(request.set), list(request.remove))
+            return pb.ChangePoliciesResponse()
+
+        return self._once(request.request_id, pb.ChangePoliciesResponse, change)
+
+    def GetPolicies(self: _Host, request: pb.GetPoliciesRequest) -> pb.GetPoliciesResponse:
+        scope = _scope(request.scope)
+        response = pb.GetPoliciesResponse()
+        with self._read() as connection:
+            for name, value in policies.set_in(connection, scope).items():
+                response.set[name] = str(value)
+            if scope.topic is None:
+                if scope.namespace is None:
+                    for name, value in self._configuration.items():
+                        if name not in response.set:
+                            response.set[name] = str(value)
+                return response
+            topic = topics.find(connection, scope.topic)
+            in_force = _in_force(connection, topic, self._configuration)
+        for name, policy in in_force.items():
+            value = None if policy.value is None else str(policy.value)
+            response.effective.add(name=name, value=value, source=policy.source)
+        return response
+
+
+def _partitions(connection: Connection, topic: str) -> list[PartitionView]:
+    topic_id = topics.find(connection, TopicName.parse(topic)).topic_id
+    return views.partition_views(connection, [topic_id])[topic_id]
+
+
+def _in_force(connection: Connection, topic: Any, configured: Mapping[str, Any]) -> dict[str, EffectivePolicy]:
+    return policies.in_force(connection, TopicName.parse(topic.name), topic.topic_id, configured)
+
+
+def _scope(message: pb.PolicyScope) -> Scope:
+    if message.HasField("topic") and message.HasField("namespace"):
+        raise InvalidArgumentError("Both a topic and a namespace are named.", "Name one, or neither for the broker.")
+    return Scope(
+        TopicName.parse(message.topic) if message.HasField("topic") else None,
+        parse_namespace(message.namespace) if message.HasField("namespace") else None,
+    )

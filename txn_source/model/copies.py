@@ -1,0 +1,50 @@
+"""The copies of a ledger, and the order in which a reader tries them."""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+
+from txn_source.model.read_priority import ReadPriority
+
+
+class Tier(enum.StrEnum):
+    """Where a copy of a ledger's bytes lies."""
+
+    BOOKKEEPER = "bookkeeper"
+    """Hot: segments, written by producers."""
+    TIERED = "tiered"
+    """Offloaded: one object for each ledger."""
+
+
+@dataclass(frozen=True, slots=True)
+class TieredCopy:
+    """A complete offloaded copy: one object.
+
+    ``uri`` is relative to the log's root if it has no scheme. The footer, ``footer_bytes`` long, ends the object of
+    ``size`` bytes; its CRC-32C tells the object from any other that somebody put in its place.
+    """
+
+    uri: str
+    size: int
+    footer_bytes: int
+    footer_crc32c: int
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerCopies:
+    """The copies of one ledger that can be read now; an incomplete offload is none."""
+
+    ledger_id: int
+    hot: bool
+    tiered: TieredCopy | None
+
+    @property
+    def tiers(self) -> tuple[Tier, ...]:
+        """The tiers that have a copy."""
+        return tuple(t for t, there in ((Tier.BOOKKEEPER, self.hot), (Tier.TIERED, self.tiered is not None)) if there)
+
+    def in_order(self, priority: ReadPriority) -> tuple[Tier, ...]:
+        """Return the tiers that have a copy, the one to be read first in front."""
+        first = Tier.BOOKKEEPER if priority is ReadPriority.BOOKKEEPER_FIRST else Tier.TIERED
+        return tuple(sorted(self.tiers, key=lambda tier: tier is not first))

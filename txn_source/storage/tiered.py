@@ -1,0 +1,350 @@
+"""Tiered objects: a closed ledger as one Parquet file, which any Parquet tool can read.
+
+Its columns are the payload's, ``__event_time`` and ``__properties``, then position, time, producer and transaction.
+A row group has whole entries only, about 128k rows. The footer carries two texts:
+
+* ``txnlog.ledger``, JSON: which ledger of which log this is, counts, producers' names;
+* ``txnlog.entries``, Base64 of a compressed Arrow stream: a row for each entry, markers among them.
+
+So a reader plans row groups without touching rows, takes what is constant in an entry from the index, and the ledger
+describes itself if the metadata is lost. Pages carry checksums; the footer's own is kept with the metadata.
+"""
+
+from __future__ import annotations
+
+import base64
+import dataclasses
+import json
+import threading
+from collections import OrderedDict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.parquet as pq
+from crc32c import crc32c
+
+from txn_source.model.copies import TieredCopy
+from txn_source.model.errors import SegmentUnreadableError, StorageWriteError
+from txn_source.storage.object_store import ObjectStore, reason
+from txn_source.storage.schema import EVENT_TIME, PROPERTIES, RAW_SCHEMA
+
+ROW_GROUP_ROWS = 128 * 1024
+ROW_GROUP_BYTES = 32 << 20
+_FORMAT = 1
+_LEDGER_KEY, _ENTRIES_KEY = "txnlog.ledger", "txnlog.entries"
+_TAIL_BYTES = 8
+_MAX_FOOTER_BYTES = 1 << 30
+_CACHED_FOOTERS_BYTES = 64 << 20
+
+DATA, COMMIT_MARKER, ABORT_MARKER = 0, 1, 2
+INDEX_SCHEMA = pa.schema(
+    [
+        pa.field("entry_id", pa.int64()),
+        pa.field("kind", pa.int8()),  # 0 messages, 1 commit marker, 2 abort marker
+        pa.field("messages", pa.int64()),
+        pa.field("bytes", pa.int64()),  # of the entry in its segment
+        pa.field("txn", pa.int64()),  # -1: none
+        pa.field("producer_id", pa.int64()),
+        pa.field("base_sequence", pa.int64()),
+        pa.field("publish_time_us", pa.int64()),
+    ]
+)
+"""The entry index: a row for each entry, ascending. What a marker has no value for is 0."""
+
+_REPEATING = (
+    "__partition",
+    "__ledger_id",
+    "__entry_id",
+    "__publish_time",
+    "__producer_name",
+    "__txn_id",
+    "__txn_status",
+)
+_COUNTING = ("__batch_index", "__sequence_id")
+IntArray = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerSummary:
+    """What a ledger is, as its object says."""
+
+    log_id: str
+    topic: str
+    partition: int
+    ledger_id: int
+    entries: int
+    messages: int
+    bytes: int
+    created_at_ms: int
+    closed_at_ms: int
+    producers: dict[int, str]
+    has_event_times: bool = False
+    """True if any message has an event time; ``write_tiered`` sees for itself."""
+    has_properties: bool = False
+
+
+def row_group_edges(messages: IntArray, sizes: IntArray) -> list[int]:
+    """Return where row groups begin, and the end, as indexes into the data entries: whole entries, within the limits."""
+    rows_to, bytes_to = np.cumsum(messages), np.cumsum(sizes)
+    edges, start = [0], 0
+    while start < len(messages):
+        rows_before, bytes_before = (int(rows_to[start - 1]), int(bytes_to[start - 1])) if start else (0, 0)
+        fit = min(
+            int(np.searchsorted(rows_to, rows_before + ROW_GROUP_ROWS, "right")),
+            int(np.searchsorted(bytes_to, bytes_before + ROW_GROUP_BYTES, "right")),
+        )
+        start = max(start + 1, fit)
+        edges.append(start)
+    return edges
+
+
+def write_tiered(
+    store: ObjectStore,
+    uri: str,
+    schema: pa.Schema,
+    row_groups: Iterable[pa.Table],
+    index: pa.Table,
+    summary: LedgerSummary,
+    compression_level: int,
+) -> TieredCopy:
+    """Write an object, read its footer back and check it; return the copy, which nobody knows of yet.
+
+    Args:
+        store: the store.
+        uri: of the new object.
+        schema: the object's columns.
+        row_groups: in order; each becomes a row group.
+        index: the entries, ``INDEX_SCHEMA``.
+        summary: what the ledger is.
+        compression_level: of zstd.
+
+    Raises:
+        StorageWriteError: the store refused, or what it holds is not what was written. The object is gone again.
+    """
+    written: list[pq.FileMetaData] = []
+    rows = 0
+    given = {EVENT_TIME.name: False, PROPERTIES.name: False}
+    with store.write(uri) as sink:
+        with pq.ParquetWriter(
+            sink,
+            schema,
+            compression="zstd",
+            compression_level=compression_level,
+            write_page_checksum=True,
+            use_dictionary=_dictionary_columns(schema),
+            column_encoding={name: "DELTA_BINARY_PACKED" for name in _COUNTING if name in schema.names},
+            metadata_collector=written,
+        ) as writer:
+            for table in row_groups:
+                writer.write_table(table, row_group_size=max(1, table.num_rows))
+                rows += table.num_rows
+                given = {name: some or table[name].null_count < table.num_rows for name, some in given.items()}
+            summary = dataclasses.replace(
+                summary, has_event_times=given[EVENT_TIME.name], has_properties=given[PROPERTIES.name]
+            )
+            writer.add_key_value_metadata({_LEDGER_KEY: _summary_text(summary), _ENTRIES_KEY: _index_text(index)})
+        size = sink.tell()
+    try:
+        with store.open(uri) as file:
+            found = file.size()
+            length = int.from_bytes(file.read_at(_TAIL_BYTES, size - _TAIL_BYTES)[:4], "little") + _TAIL_BYTES
+            data = file.read_at(length, size - length)
+        copy = TieredCopy(uri, size, length, crc32c(data))
+        footer = _parse_footer(data)
+        right = found == size and footer.metadata.equals(written[0]) and footer.rows == rows == summary.messages
+    except (OSError, pa.ArrowException, ValueError) as error:
+        raise _not_as_written(uri, reason(error)) from error
+    if not right:
+        raise _not_as_written(uri, "its footer differs")
+    return copy
+
+
+@dataclass(frozen=True, slots=True)
+class Footer:
+    """A tiered object's footer: its row groups, and the data entries in them, an item each in arrays."""
+
+    metadata: pq.FileMetaData
+    summary: LedgerSummary
+    entries: dict[str, IntArray]
+    row_group_entries: IntArray
+    """Where row groups begin, and the end, as indexes into the entries."""
+
+    @property
+    def rows(self) -> int:
+        """The messages in the object."""
+        return int(self.metadata.num_rows)
+
+    @property
+    def memory_bytes(self) -> int:
+        """About what it takes to keep it."""
+        return int(2 * self.metadata.serialized_size + sum(column.nbytes for column in self.entries.values()))
+
+
+class TieredReader:
+    """Reads one tiered object. A context manager; the footer is kept by the process for the next reader."""
+
+    def __init__(self, root: Path, copy: TieredCopy) -> None:
+        """Open the object.
+
+        Raises:
+            SegmentUnreadableError: it is missing, truncated, another file, or damaged.
+        """
+        self._copy = copy
+        self._file: pa.NativeFile | None = None
+        self._parquet: pq.ParquetFile | None = None
+        self._root = root
+        self.footer = read_footer(root, copy)
+
+    def __enter__(self) -> TieredReader:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the object; what was read stays valid."""
+        if self._file is not None:
+            self._file.close()
+            self._file = self._parquet = None
+
+    def read_row_group(self, number: int, fields: Sequence[pa.Field]) -> pa.Table:
+        """Read some columns of a row group, in their types; those that no message has are made up of nulls."""
+        summary = self.footer.summary
+        rows = int(self.footer.metadata.row_group(number).num_rows)
+        stored = [
+            f for f in fields
+            if not (f.name == EVENT_TIME.name and not summary.has_event_times)
+            and not (f.name == PROPERTIES.name and not summary.has_properties)
+        ]  # fmt: skip
+        columns: dict[str, Any] = {}
+        if stored:
+            try:
+                if self._parquet is None:
+                    self._file = ObjectStore(self._root).open(self._copy.uri)
+                    _check_size(self._file, self._copy)
+                    self._parquet = pq.ParquetFile(
+                        self._file, metadata=self.footer.metadata, page_checksum_verification=True,
+                        pre_buffer="://" in self._copy.uri,
+                    )  # fmt: skip
+                table = self._parquet.read_row_group(number, columns=[f.name for f in stored], use_threads=False)
+                if table.num_rows != rows:
+                    raise ValueError(f"row group {number} has {table.num_rows} rows instead of {rows}")
+                columns = {f.name: _typed(table.column(f.name), f.type) for f in stored}
+            except (OSError, ValueError, KeyError, pa.ArrowException) as error:
+                raise _unreadable(self._copy, reason(error)) from error
+        return pa.table([columns.get(f.name) or pa.nulls(rows, f.type) for f in fields], schema=pa.schema(fields))
+
+
+def read_footer(root: Path, copy: TieredCopy) -> Footer:
+    """Return the checked footer of an object; a process keeps those that it read last.
+
+    Raises:
+        SegmentUnreadableError: the object is missing, truncated, another file, or its footer is damaged.
+    """
+    try:
+        found = _FOOTERS.get((root, copy))
+        if found is None:
+            found = _FOOTERS.put((root, copy), _read_footer(root, copy))
+        return found
+    except (OSError, ValueError, KeyError, TypeError, pa.ArrowException) as error:
+        raise _unreadable(copy, reason(error)) from error
+
+
+class _FooterCache:
+    """The footers that were used last, as far as they fit in memory set aside for them. Thread-safe."""
+
+    def __init__(self) -> None:
+        self._footers: OrderedDict[tuple[Path, TieredCopy], Footer] = OrderedDict()
+        self._bytes = 0
+        self._lock = threading.Lock()
+
+    def get(self, key: tuple[Path, TieredCopy]) -> Footer | None:
+        with self._lock:
+            if key in self._footers:
+                self._footers.move_to_end(key)
+            return self._footers.get(key)
+
+    def put(self, key: tuple[Path, TieredCopy], footer: Footer) -> Footer:
+        with self._lock:
+            if key not in self._footers:
+                self._footers[key] = footer
+                self._bytes += footer.memory_bytes
+            while self._bytes > _CACHED_FOOTERS_BYTES and len(self._footers) > 1:
+                self._bytes -= self._footers.popitem(last=False)[1].memory_bytes
+        return footer
+
+
+_FOOTERS = _FooterCache()
+
+
+def _read_footer(root: Path, copy: TieredCopy) -> Footer:
+    with ObjectStore(root).open(copy.uri) as file:
+        _check_size(file, copy)
+        data = file.read_at(copy.footer_bytes, copy.size - copy.footer_bytes)
+    found = crc32c(data)
+    if found != copy.footer_crc32c:
+        raise ValueError(f"its footer has checksum {found:08x} where {copy.footer_crc32c:08x} was written (CRC-32C)")
+    return _parse_footer(data)
+
+
+def _check_size(file: pa.NativeFile, copy: TieredCopy) -> None:
+    if (size := file.size()) != copy.size:
+        raise ValueError(f"it has {size} bytes where {copy.size} were written")
+
+
+def _parse_footer(data: bytes) -> Footer:
+    metadata = pq.read_metadata(pa.BufferReader(b"PAR1" + data))  # its offsets need no bytes before them
+    texts = metadata.metadata
+    summary = json.loads(texts[_LEDGER_KEY.encode()])
+    if summary.pop("format") > _FORMAT:
+        raise ValueError("it was written by a newer release of txnlog; upgrade txn-source")
+    summary["producers"] = {int(number): name for number, name in summary["producers"].items()}
+    with pa.ipc.open_stream(base64.b64decode(texts[_ENTRIES_KEY.encode()])) as reader:
+        index = reader.read_all()
+    index = index.filter(pa.array(index["kind"].to_numpy() == DATA))
+    entries = {name: index[name].to_numpy().astype(np.int64) for name in index.column_names if name != "kind"}
+    rows_to = np.cumsum(entries["messages"])
+    ends = np.cumsum([metadata.row_group(i).num_rows for i in range(metadata.num_row_groups)])
+    edges = np.concatenate(([0], np.searchsorted(rows_to, ends) + 1)) if len(ends) else np.zeros(1, np.int64)
+    return Footer(metadata, LedgerSummary(**summary), entries, edges)
+
+
+def _summary_text(summary: LedgerSummary) -> str:
+    return json.dumps({"format": _FORMAT, **dataclasses.asdict(summary)})
+
+
+def _index_text(index: pa.Table) -> str:
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, INDEX_SCHEMA, options=pa.ipc.IpcWriteOptions(compression="zstd")) as writer:
+        writer.write_table(index)
+    return base64.b64encode(sink.getvalue()).decode()
+
+
+def _dictionary_columns(schema: pa.Schema) -> list[str]:
+    """Return the columns that are worth a dictionary: raw bytes hardly ever repeat, the text of typed topics does."""
+    typed = () if schema.names[:2] == RAW_SCHEMA.names else (f.name for f in schema if pa.types.is_string(f.type))
+    return [name for name in dict.fromkeys((*typed, *_REPEATING)) if name in schema.names]
+
+
+def _typed(column: pa.ChunkedArray, wanted: pa.DataType) -> pa.ChunkedArray:
+    """Parquet has no seconds and names the items of lists by itself; anything else comes back as it went in."""
+    return column if column.type == wanted else column.cast(wanted)
+
+
+def _not_as_written(uri: str, why: str) -> StorageWriteError:
+    return StorageWriteError(
+        f"{uri.partition('?')[0]} is not what was written: {why}. Nothing was registered.",
+        "Check the store, then try again.",
+    )
+
+
+def _unreadable(copy: TieredCopy, why: str) -> SegmentUnreadableError:
+    return SegmentUnreadableError(
+        f"Object {copy.uri.partition('?')[0]} is unreadable: {why}.",
+        "Restore the object, or offload the ledger again while its hot copy is there.",
+    )
