@@ -16,7 +16,7 @@ from pathlib import Path
 import pyarrow
 import pyspark
 
-from benchmarks import aborted, memory, planning, producing, scan, small_transactions
+from benchmarks import aborted, memory, planning, producing, scan, small_transactions, tiers
 from benchmarks.harness import Bench, Result
 
 BENCHMARKS = {
@@ -26,6 +26,7 @@ BENCHMARKS = {
     "producing": producing.run,
     "memory": memory.run,
     "small_transactions": small_transactions.run,
+    "tiers": tiers.run,
 }
 RESULTS = Path(__file__).parent / "RESULTS.md"
 

@@ -1,10 +1,11 @@
-"""Memory of a reader: it doesn't grow with the ledger."""
+"""Memory of a reader, of either copy, and of an offload: it doesn't grow with the ledger."""
 
 from __future__ import annotations
 
 import subprocess
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import txn_source
 from benchmarks.harness import PEAK_MEGABYTES, Bench, Result
@@ -16,14 +17,18 @@ _CHILD = (
     + """
 import sys
 import txn_source
-rows = sum(batch.num_rows for batch in txn_source.connect(sys.argv[1], create=False).scan("t"))
+log = txn_source.connect(sys.argv[1], create=False)
+if sys.argv[2] == "offload":
+    rows = log.offload("t").messages
+else:
+    rows = sum(batch.num_rows for batch in log.scan("t", read_priority=sys.argv[2]))
 print(peak_megabytes(), rows)
 """
 )
 
 
 def run(bench: Bench) -> Iterator[Result]:
-    """Measure the peak of a process that scans one ledger, imports included."""
+    """Measure the peaks of processes that scan and offload one ledger, imports included."""
     batch = messages(ROWS, 1_000)
     for gigabytes in (1, 10):
         copies = bench.size(gigabytes * 15, gigabytes)
@@ -34,8 +39,16 @@ def run(bench: Bench) -> Iterator[Result]:
                 for _ in range(copies):
                     producer.send_batch(batch)
             size = log.stats("t").bytes
-        child = subprocess.run(
-            [sys.executable, "-c", _CHILD, str(path)], check=True, capture_output=True, text=True
-        ).stdout.split()
-        assert int(child[1]) == copies * ROWS
-        yield Result(f"memory of a reader of a {size / 1e9:.2g} GB ledger", float(child[0]), "MB", ("≤", 300))
+            log.roll_ledger("t")
+
+        def peak(work: str, path: Path = path, rows: int = copies * ROWS) -> float:
+            child = subprocess.run(
+                [sys.executable, "-c", _CHILD, str(path), work], check=True, capture_output=True, text=True
+            ).stdout.split()
+            assert int(child[1]) == rows
+            return float(child[0])
+
+        what = f"{size / 1e9:.2g} GB ledger"
+        yield Result(f"memory of a reader of a {what}", peak("bookkeeper-first"), "MB", ("≤", 300))
+        yield Result(f"memory of an offload of a {what}", peak("offload"), "MB", ("≤", 300))
+        yield Result(f"memory of a reader of the object of a {what}", peak("tiered-first"), "MB", ("≤", 300))

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
+
+from txn_source.client.log import Log
+from txn_source.spark.schema import to_spark
 
 ROWS = 65_536
 
@@ -21,6 +26,20 @@ class PreparedSource(DataSource):
 
     def reader(self, schema: StructType) -> DataSourceReader:
         return _Reader(self.options["file"], int(self.options["batches"]), int(self.options["tasks"]), schema)
+
+
+def prepared_frame(
+    spark: SparkSession, log: Log, topic: str, folder: Path, batches: int, tasks: int
+) -> Callable[[], DataFrame]:
+    """Return what makes a frame of the first batch of a topic's default columns, so many times in so many tasks."""
+    file = str(folder / "prepared.arrow")
+    with log.scan(topic) as reader, pa.OSFile(file, "wb") as sink:
+        first = reader.read_next_batch()
+        with pa.ipc.new_stream(sink, first.schema) as writer:
+            writer.write_batch(first)
+    spark.dataSource.register(PreparedSource)
+    options = {"file": file, "batches": str(batches), "tasks": str(tasks)}
+    return lambda: spark.read.format("prepared").options(**options).schema(to_spark(first.schema)).load()
 
 
 class _Reader(DataSourceReader):

@@ -11,8 +11,7 @@ from pyspark.sql import DataFrame
 
 import txn_source
 from benchmarks.harness import Bench, Result, best_of, spark_session
-from benchmarks.prepared import ROWS, PreparedSource
-from txn_source.spark.schema import to_spark
+from benchmarks.prepared import ROWS, prepared_frame
 
 VALUE_BYTES = 120
 
@@ -20,32 +19,23 @@ VALUE_BYTES = 120
 def run(bench: Bench) -> Iterator[Result]:
     """Measure ``read_committed`` with the default columns and 120-byte values."""
     batches = bench.size(384, 4)
-    root, parquet, prepared = (str(bench.folder / name) for name in ("log", "parquet", "prepared.arrow"))
+    root, parquet = str(bench.folder / "log"), str(bench.folder / "parquet")
     batch = messages(ROWS, VALUE_BYTES)
     with txn_source.connect(root) as log:
         log.create_topic("hot", partitions=2)
         with log.producer("hot") as producer:
             for index in range(batches):
                 producer.send_batch(batch, partition=index % 2)
-        with log.scan("hot") as reader, pa.OSFile(prepared, "wb") as sink:
-            first = reader.read_next_batch()
-            with pa.ipc.new_stream(sink, first.schema) as writer:
-                writer.write_batch(first)
-    spark = spark_session()
-    spark.dataSource.register(PreparedSource)
-    hot = spark.read.format("txnlog").option("topic", "hot").load(root)
-    hot.write.parquet(parquet)
-    tasks = hot.rdd.getNumPartitions()
-
-    def prepared_frame() -> DataFrame:
-        options = {"file": prepared, "batches": str(batches), "tasks": str(tasks)}
-        return spark.read.format("prepared").options(**options).schema(to_spark(first.schema)).load()
-
-    assert hot.count() == prepared_frame().count() == spark.read.parquet(parquet).count() == batches * ROWS
+        spark = spark_session()
+        hot = spark.read.format("txnlog").option("topic", "hot").load(root)
+        hot.write.parquet(parquet)
+        tasks = hot.rdd.getNumPartitions()
+        prepared = prepared_frame(spark, log, "hot", bench.folder, batches, tasks)
+    assert hot.count() == prepared().count() == spark.read.parquet(parquet).count() == batches * ROWS
     t_hot, t_prepared, t_parquet = best_of(
         bench.runs,
         lambda: drain(spark.read.format("txnlog").option("topic", "hot").load(root)),
-        lambda: drain(prepared_frame()),
+        lambda: drain(prepared()),
         lambda: drain(spark.read.parquet(parquet)),
     )
     rows = batches * ROWS

@@ -105,6 +105,8 @@ class Log:
             schema = check_topic_schema(schema)
         limits = _limits({k: v for k, v in policies.items() if k not in POLICIES})
         layered = parse_policies({k: v for k, v in policies.items() if k in POLICIES and v is not None})
+        if "offload_uri" in layered:
+            check_folder(layered["offload_uri"])
         self._stub.create_topic(TopicName.parse(name), partitions, serialize_schema(schema), limits, _texts(layered))
 
     def topics(self, namespace: str | None = None) -> list[str]:
@@ -249,7 +251,7 @@ class Log:
     def get_data_read_priority(
         self, topic: str | None = None, namespace: str | None = None, applied: bool = False
     ) -> ReadPriority | None:
-        """Return the read priority that is set just there, None if it is unset; ``applied``: the topic's effective one."""
+        """Return the read priority set just there, None if it is unset; ``applied``: the topic's effective one."""
         if applied and topic is not None:
             found: ReadPriority = self.policies(topic)["data_read_priority"].value
             return found
@@ -358,6 +360,11 @@ class Log:
         if found is None:
             raise InvalidArgumentError("That is not what scan() returned.", "Give the reader that came from scan().")
         return found
+
+    @property
+    def target(self) -> Target:
+        """What was connected to: a value that other processes can open."""
+        return self._target
 
     @property
     def root(self) -> Path:

@@ -34,11 +34,11 @@ from txn_source.storage.object_store import ObjectStore, reason
 from txn_source.storage.schema import EVENT_TIME, PROPERTIES, RAW_SCHEMA
 
 ROW_GROUP_ROWS = 128 * 1024
-ROW_GROUP_BYTES = 32 << 20
+ROW_GROUP_BYTES = 24 << 20
 _FORMAT = 1
 _LEDGER_KEY, _ENTRIES_KEY = "txnlog.ledger", "txnlog.entries"
 _TAIL_BYTES = 8
-_MAX_FOOTER_BYTES = 1 << 30
+_READ_BYTES = 1 << 20
 _CACHED_FOOTERS_BYTES = 64 << 20
 
 DATA, COMMIT_MARKER, ABORT_MARKER = 0, 1, 2
@@ -89,7 +89,7 @@ class LedgerSummary:
 
 
 def row_group_edges(messages: IntArray, sizes: IntArray) -> list[int]:
-    """Return where row groups begin, and the end, as indexes into the data entries: whole entries, within the limits."""
+    """Return where row groups begin, and the end, as indexes of data entries: whole entries, within the limits."""
     rows_to, bytes_to = np.cumsum(messages), np.cumsum(sizes)
     edges, start = [0], 0
     while start < len(messages):
@@ -225,11 +225,12 @@ class TieredReader:
         if stored:
             try:
                 if self._parquet is None:
+                    remote = "://" in self._copy.uri and not self._copy.uri.startswith("file:")
                     self._file = ObjectStore(self._root).open(self._copy.uri)
                     _check_size(self._file, self._copy)
                     self._parquet = pq.ParquetFile(
                         self._file, metadata=self.footer.metadata, page_checksum_verification=True,
-                        pre_buffer="://" in self._copy.uri,
+                        pre_buffer=remote, buffer_size=0 if remote else _READ_BYTES,
                     )  # fmt: skip
                 table = self._parquet.read_row_group(number, columns=[f.name for f in stored], use_threads=False)
                 if table.num_rows != rows:
