@@ -12,6 +12,7 @@ from pyspark.sql import SparkSession
 
 import txn_source
 from txn_source.client.log import Log
+from txn_source.model.policies import POLICIES
 
 README = (Path(__file__).resolve().parents[2] / "README.md").read_text(encoding="utf-8")
 LEVELS = ("read_committed", "read_uncommitted")
@@ -20,14 +21,29 @@ LEVELS = ("read_committed", "read_uncommitted")
 def test_first_five_minutes_run_as_written(spark: SparkSession, tmp_path: Path) -> None:
     """Run the README's blocks one after the other in one namespace, with a folder of our own for its path."""
     blocks = re.findall(r"<!-- test: (\w+) -->\n```python\n(.*?)```", README, re.DOTALL)
-    assert [name for name, _ in blocks] == ["first", "spark", "scan", "operate"]
+    assert [name for name, _ in blocks] == ["first", "spark", "scan", "operate", "tiers"]
     names: dict[str, Any] = {}
     for _, code in blocks:
         exec(compile(code.replace("/tmp/bank", str(tmp_path / "bank")), "README.md", "exec"), names)
     log = names["log"]
     assert names["read"]("read_uncommitted").count() == names["read"]("read_committed").count() + 1  # the aborted one
     assert log.transactions() == []
+    copies = log.copies_read(names["hot"])
+    assert copies.hot_ledgers
+    assert not copies.tiered_ledgers
+    assert any("tiered" in ledger.tiers for ledger in log.stats("orders").ledgers)
     log.close()
+
+
+def test_table_of_policies_is_complete() -> None:
+    """Compare the table's policies, and the broker's settings beside them, with those that there are."""
+    section = README.split("## Tiers")[1].split("\n## ")[0]
+    rows = [
+        re.findall(r"`([\w]+)`", line.split("|")[1] + line.split("|")[2])
+        for line in section.splitlines()
+        if line[:3] == "| `"
+    ]
+    assert [(row[0], row[-1]) for row in rows] == [(p.name, p.setting) for p in POLICIES.values()]
 
 
 def _values(log: Log, level: str, **how: Any) -> list[bytes]:

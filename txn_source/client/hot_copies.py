@@ -77,6 +77,8 @@ class HotCopies:
             ledgers = positions[first:last] >> _LEDGER_SHIFT
             edges = np.flatnonzero(np.diff(ledgers)) + 1
             if not len(edges):
+                empty = {name: column[:0] for name, column in mine.items()}
+                yield empty, page.producers, (), Position.from_key(int(positions[first]))  # all below it was read
                 raise
             for a, b in pairwise([0, *edges.tolist(), last - first]):  # only the ledger with the damage fails
                 yield from self._group(columns, page, first + a, first + b)

@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from txn_source.client.columns import read_schema, select_columns
 from txn_source.client.copy_reader import CopiesRead
+from txn_source.client.deletion import Deletion
 from txn_source.client.garbage import DEFAULT_AGE_S, Garbage, collect_garbage
 from txn_source.client.maintenance import MaintenanceReport, maintain
 from txn_source.client.offload import Offloader, OffloadReport, delete_doomed_files
@@ -162,15 +163,21 @@ class Log:
         """Delete the tiered copies of a topic and return how many; its ledgers can be offloaded again.
 
         Raises:
-            OnlyCopyError: the hot copy of one of them is gone. None is deleted then.
+            OnlyCopyError: the hot copy of one of them is gone or can't be read. None is deleted then.
         """
-        count, _ = self._stub.delete_copies(TopicName.parse(topic), Tier.TIERED)
+        count = Deletion(self._stub, self._root, TopicName.parse(topic), Tier.TIERED).delete_all()
         delete_doomed_files(self._stub, self._root)
         return count
 
     def delete_hot(self, topic: str, after_lag: bool = False) -> int:
-        """Delete the hot copies of offloaded ledgers now, or those whose deletion lag has passed; return how many."""
-        count, _ = self._stub.delete_copies(TopicName.parse(topic), Tier.BOOKKEEPER, after_lag=after_lag)
+        """Delete the hot copies of offloaded ledgers now, or those whose deletion lag has passed; return how many.
+
+        Raises:
+            OnlyCopyError: the object of one of them can't be read. None is deleted then; ``after_lag`` keeps just
+                those.
+        """
+        deletion = Deletion(self._stub, self._root, TopicName.parse(topic), Tier.BOOKKEEPER)
+        count = deletion.delete_due()[0] if after_lag else deletion.delete_all()
         delete_doomed_files(self._stub, self._root)
         return count
 

@@ -12,14 +12,15 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
+from txn_source.client.deletion import Deletion
 from txn_source.client.offload import Offloader, OffloadReport, delete_doomed_files
 from txn_source.metadata.copies import OffloadableLedger
 from txn_source.metadata.stub import MetadataStub
 from txn_source.model.copies import Tier
-from txn_source.model.errors import TopicNotFoundError, TxnLogError
+from txn_source.model.errors import OnlyCopyError, TopicNotFoundError, TxnLogError
 from txn_source.model.position import PositionRange
 from txn_source.model.topic_name import TopicName
 
@@ -30,7 +31,7 @@ _log = logging.getLogger(__name__)
 class MaintenanceReport:
     """What was done: ledgers offloaded, hot copies deleted, ledgers trimmed, files deleted; ``failures`` by topic."""
 
-    offloaded: OffloadReport = OffloadReport()
+    offloaded: OffloadReport = field(default_factory=OffloadReport)
     hot_copies_deleted: int = 0
     ledgers_trimmed: int = 0
     files_deleted: int = 0
@@ -54,7 +55,13 @@ def maintain(stub: MetadataStub, root: Path) -> MaintenanceReport:
                 age, size = (policies[name].value for name in ("offload_after_age", "offload_after_bytes"))
                 offloaded += Offloader(stub, root, topic).offload(_due(stub, topic, age, size))
             if policies["offload_deletion_lag"].value is not None:
-                deleted += stub.delete_copies(topic, Tier.BOOKKEEPER, after_lag=True)[0]
+                count, kept = Deletion(stub, root, topic, Tier.BOOKKEEPER).delete_due()
+                deleted += count
+                if kept:
+                    raise OnlyCopyError(
+                        f"The hot copies of {len(kept)} ledgers were kept past their lag: {kept[0][1]}",
+                        "Mend the objects; or delete them (`txnlog topics delete-offloaded`) and offload again.",
+                    )
             if policies["retention_age"].value is not None or policies["retention_bytes"].value is not None:
                 trimmed += sum(t.ledgers for t in stub.trim_topic(topic, {}, None, None, apply_retention=True))
         except TopicNotFoundError:

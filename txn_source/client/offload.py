@@ -16,19 +16,20 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from txn_source.client.columns import METADATA_COLUMNS
 from txn_source.client.slice_reader import SliceReader
 from txn_source.metadata.copies import OffloadableLedger
 from txn_source.metadata.stub import MetadataStub
 from txn_source.metadata.wire import Topic
-from txn_source.model.errors import TxnLogError
+from txn_source.model.errors import InternalError, SegmentUnreadableError, TxnLogError
 from txn_source.model.isolation import IsolationLevel
 from txn_source.model.packing import Slice
 from txn_source.model.position import Position, PositionRange
 from txn_source.model.read_priority import ReadPriority
 from txn_source.model.topic_name import TopicName
-from txn_source.storage.object_store import ObjectStore, object_uri, reason
+from txn_source.storage.object_store import ObjectStore, is_unreachable, object_uri, reason, store_of
 from txn_source.storage.schema import EVENT_TIME, PROPERTIES, deserialize_schema
 from txn_source.storage.tiered import (
     ABORT_MARKER,
@@ -101,12 +102,22 @@ class Offloader:
         Args:
             ledgers: which, as ``list_offloadable`` gave them.
             progress: is told of each ledger that was offloaded, or skipped.
+
+        Raises:
+            SegmentUnreadableError: a hot copy can't be read; the ledgers behind it were offloaded all the same.
+            StorageWriteError: the target can't be written; the ledgers behind were not tried.
         """
         report = OffloadReport()
+        unreadable: SegmentUnreadableError | None = None
         for ledger in ledgers:
-            report += self.offload_one(ledger)
+            try:
+                report += self.offload_one(ledger)
+            except SegmentUnreadableError as error:
+                unreadable = unreadable or error
             if progress is not None:
                 progress(ledger)
+        if unreadable is not None:
+            raise unreadable
         return report
 
     def offload_one(self, ledger: OffloadableLedger) -> OffloadReport:
@@ -122,6 +133,8 @@ class Offloader:
             return OffloadReport(skipped=(ledger.ledger_id,))
         try:
             index, producers = self._index(ledger)
+            if (pc.sum(index["messages"]).as_py() or 0) != ledger.messages:
+                return self._gone_meanwhile(ledger, copy_id)
             copy = write_tiered(
                 self._store, uri, self._schema(), self._row_groups(ledger, index), index,
                 self._summary(ledger, producers), self._level,
@@ -136,6 +149,15 @@ class Offloader:
                 self._store.delete(uri)
             return OffloadReport(skipped=(ledger.ledger_id,))
         return OffloadReport((ledger.ledger_id,), (), ledger.messages, ledger.bytes, copy.size)
+
+    def _gone_meanwhile(self, ledger: OffloadableLedger, copy_id: int) -> OffloadReport:
+        copies = self._stub.list_copies(ledger.partition_id, _range(ledger)).ledgers
+        if copies and copies[0].ledger_id == ledger.ledger_id and copies[0].hot:
+            raise InternalError(
+                f"Ledger {ledger.ledger_id} has other entries than its {ledger.messages} messages.", "Please report it."
+            )
+        self._stub.abandon_offload(copy_id)  # somebody offloaded it and deleted the hot copy, or trimmed it
+        return OffloadReport(skipped=(ledger.ledger_id,))
 
     def _uri(self, ledger: OffloadableLedger) -> str:
         name = self._topic.name
@@ -212,11 +234,16 @@ def delete_doomed_files(stub: MetadataStub, root: Path) -> int:
     """Delete the files that nothing refers to any more; return how many. One that can't be deleted is kept in mind."""
     store = ObjectStore(root)
     gone = []
+    unreachable: set[str] = set()
     for file in stub.list_doomed_files():
+        if store_of(file.uri) in unreachable:
+            continue  # each of its files would take seconds to fail
         try:
             store.delete(file.uri)
         except (OSError, TxnLogError, pa.ArrowException) as error:
             _log.warning("%s can't be deleted and is tried again later: %s", file.uri.partition("?")[0], reason(error))
+            if is_unreachable(error):
+                unreachable.add(store_of(file.uri))
         else:
             gone.append(file.doomed_id)
     stub.forget_doomed_files(gone)

@@ -32,7 +32,7 @@ _COMMITTED = 1
 class SliceReader:
     """Reads slices as record batches of ``schema`` (payload and metadata columns) with about 64k rows each.
 
-    ``read_priority`` is the read's own, None for each topic's. ``copies_read`` tells afterwards which copies were taken.
+    ``read_priority`` is the read's own, None for each topic's. ``copies_read`` tells which copies were taken.
     """
 
     stub: MetadataStub

@@ -41,7 +41,7 @@ class TieredPlanning:
         return found
 
     def split_range(self, partition_id: int, of: PositionRange, target_bytes: int) -> list[tuple[PositionRange, int]]:
-        """Cut a range inside one ledger at row groups into pieces of about so many bytes; return each with its bytes."""
+        """Cut a range of one ledger at row groups into pieces of about so many bytes; return each with its bytes."""
         try:
             footer = self._footer(partition_id, of.start)
         except SegmentUnreadableError:
@@ -49,8 +49,9 @@ class TieredPlanning:
         if footer is None:
             return [(of, target_bytes)]
         ids, sizes = footer.entries["entry_id"], footer.entries["bytes"]
-        last = of.end.entry_id if of.end.ledger_id == of.start.ledger_id else int(ids[-1]) + 1
-        low, high = int(np.searchsorted(ids, of.start.entry_id)), int(np.searchsorted(ids, last))
+        low, high = int(np.searchsorted(ids, of.start.entry_id)), len(ids)  # no ids if it has markers only
+        if of.end.ledger_id == of.start.ledger_id:
+            high = int(np.searchsorted(ids, of.end.entry_id))
         bytes_to = np.concatenate(([0], np.cumsum(sizes)))
         cuts = [low]
         for edge in footer.row_group_entries.tolist():

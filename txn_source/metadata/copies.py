@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Row, and_, delete, func, insert, or_, select, update
+from sqlalchemy import ColumnElement, Connection, Row, Select, and_, delete, func, insert, or_, select, update
 
 from txn_source.metadata.pages import PAGE_ROWS, fetch
 from txn_source.metadata.tables import (
@@ -30,7 +30,7 @@ from txn_source.metadata.tables import (
     segments,
 )
 from txn_source.model.copies import LedgerCopies, TieredCopy
-from txn_source.model.errors import InvalidArgumentError, OnlyCopyError
+from txn_source.model.errors import InvalidArgumentError
 from txn_source.model.position import MAX_ENTRY_ID, Position, PositionRange
 
 LEASE_MS = 3600 * 1000
@@ -202,44 +202,41 @@ def doom_tiered_before(connection: Connection, partition_id: int, ledger_id: int
     _doom(connection, copies.c.ledger_id.in_(of_partition), now_ms)
 
 
-def delete_tiered(connection: Connection, partition_ids: Sequence[int], now_ms: int) -> int:
-    """Delete the tiered copies of partitions; return how many.
-
-    Raises:
-        OnlyCopyError: one of them has no hot copy beside it. None is deleted then.
-    """
-    of_partitions = (ledgers.c.partition_id.in_(list(partition_ids)), ledgers.c.offloaded_at_ms.is_not(None))
-    rows = connection.execute(select(ledgers).where(*of_partitions).order_by(ledgers.c.ledger_id)).all()
-    alone = [row.ledger_id for row in rows if row.hot_deleted_at_ms is not None]
-    if alone:
-        raise OnlyCopyError(
-            f"The tiered copy is the only one of {len(alone)} of the {len(rows)} offloaded ledgers"
-            f" (the first is ledger {alone[0]}): deleting it would lose messages.",
-            "Trim the topic instead if they are no longer wanted.",
-        )
-    ids = [row.ledger_id for row in rows]
-    for some in _portions(ids):
-        _doom(connection, copies.c.ledger_id.in_(some), now_ms, still_written=False)
-        connection.execute(update(ledgers).where(ledgers.c.ledger_id.in_(some)).values(offloaded_at_ms=None))
-    return len(ids)
+def delete_tiered(connection: Connection, partition_id: int, ledger_ids: Sequence[int], now_ms: int) -> int:
+    """Delete the tiered copies of some of a partition's ledgers that have a hot copy too; return how many."""
+    count = 0
+    for some in _portions(ledger_ids):
+        both = list(connection.execute(_with_both(partition_id, some)).scalars())
+        _doom(connection, copies.c.ledger_id.in_(both), now_ms, still_written=False)
+        connection.execute(update(ledgers).where(ledgers.c.ledger_id.in_(both)).values(offloaded_at_ms=None))
+        count += len(both)
+    return count
 
 
-def delete_hot(connection: Connection, partition_id: int, offloaded_before_ms: int, now_ms: int) -> list[Row[Any]]:
-    """Delete the hot copies of a partition's ledgers that were offloaded before a time; return the ledgers' rows."""
-    rows = connection.execute(
-        select(ledgers)
+def delete_hot(connection: Connection, partition_id: int, ledger_ids: Sequence[int], now_ms: int) -> int:
+    """Delete the hot copies of some of a partition's ledgers that have a tiered copy too; return how many."""
+    count = 0
+    for some in _portions(sorted(ledger_ids)):
+        both = list(connection.execute(_with_both(partition_id, some)).scalars())
+        connection.execute(update(ledgers).where(ledgers.c.ledger_id.in_(both)).values(hot_deleted_at_ms=now_ms))
+        if both:
+            doom_segments(connection, partition_id, both[0], both[-1], now_ms)
+        count += len(both)
+    return count
+
+
+def _with_both(partition_id: int, ledger_ids: Sequence[int]) -> Select[int]:
+    """Copies are only deleted of ledgers that have another one: none of these is its ledger's last."""
+    return (
+        select(ledgers.c.ledger_id)
         .where(
             ledgers.c.partition_id == partition_id,
-            ledgers.c.offloaded_at_ms < offloaded_before_ms,
+            ledgers.c.ledger_id.in_(ledger_ids),
+            ledgers.c.offloaded_at_ms.is_not(None),
             ledgers.c.hot_deleted_at_ms.is_(None),
         )
         .order_by(ledgers.c.ledger_id)
-    ).all()
-    for some in _portions([row.ledger_id for row in rows]):
-        connection.execute(update(ledgers).where(ledgers.c.ledger_id.in_(some)).values(hot_deleted_at_ms=now_ms))
-    if rows:
-        doom_segments(connection, partition_id, rows[0].ledger_id, rows[-1].ledger_id, now_ms)
-    return list(rows)
+    )
 
 
 def purge(connection: Connection, partition_id: int, now_ms: int) -> None:

@@ -153,8 +153,8 @@ def _stored_before(connection: Connection, producer: Row[Any], new: Sequence[New
     if not found:
         if min(sequences) <= producer.purged_sequence:
             raise InvalidArgumentError(
-                f"The sequences {min(sequences)} to {max(sequences)} of this producer were stored so long ago that their"
-                " positions are no longer known.",
+                f"The sequences {min(sequences)} to {max(sequences)} of this producer were stored so long ago that"
+                " their positions are no longer known.",
                 "Nothing is lost: don't send them again.",
             )
         return None

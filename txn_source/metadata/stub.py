@@ -44,6 +44,8 @@ class View:
 
     topics: tuple[TopicView, ...]
     decisions: int
+    now_ms: int
+    """The service's clock."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,7 +225,7 @@ class MetadataStub(TierStub):
     def get_view(self, topics: Sequence[TopicName]) -> View:
         """Read the bounds of all partitions of the topics in one moment."""
         answer = self._transport.call("GetView", pb.GetViewRequest(topics=[str(t) for t in topics]))
-        return View(tuple(_topic_view(t) for t in answer.topics), answer.decisions)
+        return View(tuple(_topic_view(t) for t in answer.topics), answer.decisions, answer.now_ms)
 
     def find_positions(self, partition_ids: Sequence[int], publish_time_us: int) -> dict[int, FoundPosition | None]:
         """Return, by partition id, the first message published at or after a time; None if there is none."""

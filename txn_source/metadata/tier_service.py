@@ -95,19 +95,14 @@ class TierCalls:
         def delete(connection: Connection) -> pb.DeleteCopiesResponse:
             now_ms = self._now_ms()
             found = _partitions(connection, request.topic)
-            if request.tier == Tier.TIERED:
-                count = copies.delete_tiered(connection, [p.partition_id for p in found], now_ms)
-                return pb.DeleteCopiesResponse(ledgers=count)
-            before_ms = now_ms + 1
-            if request.after_lag:
-                topic = topics.find(connection, TopicName.parse(request.topic))
-                lag = _in_force(connection, topic, self._configuration)["offload_deletion_lag"].value
-                before_ms = 0 if lag is None else now_ms - int(lag * 1000)
-            rows = []
+            ledger_ids, count = list(request.ledger_ids), 0
             for partition in found:
-                rows += copies.delete_hot(connection, partition.partition_id, before_ms, now_ms)
-                copies.purge(connection, partition.partition_id, now_ms)
-            return pb.DeleteCopiesResponse(ledgers=len(rows), bytes=sum(row.bytes for row in rows))
+                if request.tier == Tier.TIERED:
+                    count += copies.delete_tiered(connection, partition.partition_id, ledger_ids, now_ms)
+                else:
+                    count += copies.delete_hot(connection, partition.partition_id, ledger_ids, now_ms)
+                    copies.purge(connection, partition.partition_id, now_ms)
+            return pb.DeleteCopiesResponse(ledgers=count)
 
         return self._once(request.request_id, pb.DeleteCopiesResponse, delete)
 

@@ -72,17 +72,12 @@ class TierStub:
         """Give up an offload; its object is doomed."""
         self._transport.call("AbandonOffload", pb.AbandonOffloadRequest(copy_id=copy_id))
 
-    def delete_copies(self, topic: TopicName, tier: Tier, *, after_lag: bool = False) -> tuple[int, int]:
-        """Delete the copies of offloaded ledgers in one tier; return how many, and the bytes of the hot ones.
-
-        Args:
-            topic: whose.
-            tier: ``tiered``, refused if one is a ledger's only copy, or ``bookkeeper``.
-            after_lag: of the hot copies, only those whose deletion lag has passed.
-        """
-        request = pb.DeleteCopiesRequest(request_id=request_id(), topic=str(topic), tier=str(tier), after_lag=after_lag)
-        answer = self._transport.call("DeleteCopies", request)
-        return answer.ledgers, answer.bytes
+    def delete_copies(self, topic: TopicName, tier: Tier, ledger_ids: Sequence[int]) -> int:
+        """Delete the copies of ledgers in one tier, but for those that are a ledger's only one; return how many."""
+        request = pb.DeleteCopiesRequest(
+            request_id=request_id(), topic=str(topic), tier=str(tier), ledger_ids=ledger_ids
+        )
+        return int(self._transport.call("DeleteCopies", request).ledgers)
 
     def trim_topic(
         self,

@@ -23,8 +23,8 @@ DEFAULT = "default"
 class Policy:
     """One policy: its name, the setting of the broker's configuration that means it, and what it is if unset.
 
-    ``parse`` takes a value or its text, in the policy's unit (seconds, bytes); ``setting_unit`` is how many of these one
-    unit of the setting has.
+    ``parse`` takes a value or its text, in the policy's unit (seconds, bytes); ``setting_unit`` is how many of
+    these one unit of the setting has.
     """
 
     name: str

@@ -1,27 +1,37 @@
 """Where tiered objects lie: any file system that ``pyarrow.fs`` knows, by URI.
 
-A URI without a scheme is a path; a relative one is inside the log's root. ``s3://bucket/folder`` takes the parameters
-``endpoint_override``, ``region``, ``scheme``, ``request_timeout`` and ``connect_timeout`` (seconds); credentials come
-from where the SDK looks for them. ``gs://`` and ``hdfs://`` are opened by ``pyarrow.fs.FileSystem.from_uri``.
+A URI without a scheme is a path; a relative one is inside the log's root. In one with a scheme ``%`` begins an escape
+and ``?`` the parameters. ``s3://bucket/folder`` takes ``endpoint_override``, ``region``, ``scheme``,
+``connect_timeout`` and ``request_timeout`` (seconds) and ``max_attempts``; credentials come from where the SDK looks
+for them. ``gs://`` and ``hdfs://`` are opened by ``pyarrow.fs.FileSystem.from_uri``.
+
+A store that is gone must not hold up readers, who may have another copy: nobody answering is found out after a few
+seconds. The request timeout is how long a store may send nothing. curl looks at averages, so one that falls silent in
+the middle of an answer gets about five seconds more.
 """
 
 from __future__ import annotations
 
 import functools
 import os
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
-from urllib.parse import parse_qsl, unquote, urlsplit
+from urllib.parse import parse_qsl, unquote
 
 import pyarrow as pa
 import pyarrow.fs as fs
 
-from txn_source.model.errors import InvalidArgumentError, StorageWriteError
+from txn_source.model.errors import InvalidArgumentError, StorageWriteError, TxnLogError
 
-_S3_TEXTS = ("endpoint_override", "region", "scheme")
-_S3_SECONDS = ("request_timeout", "connect_timeout")
+_BUCKETS = ("s3", "gs", "gcs")
+_SCHEMES = ("file", *_BUCKETS, "hdfs", "viewfs")  # pyarrow knows more, one of which keeps everything in memory
+_S3_SECONDS = {"connect_timeout": 1.0, "request_timeout": 5.0}
+_S3_PARAMETERS = ("endpoint_override", "region", "scheme", *_S3_SECONDS, "max_attempts")
+_MAX_ATTEMPTS = 3
+_MAX_TEXT = 300
 
 
 class ObjectStore:
@@ -65,43 +75,98 @@ class ObjectStore:
             raise
 
     def delete(self, uri: str) -> None:
-        """Delete an object if it is there, or raise OSError."""
+        """Delete an object if it is there, or raise OSError.
+
+        A file system that has no folders of its own, such as S3, may keep an empty object in place of the last one's.
+        """
         system, path = self._locate(uri)
         try:
             system.delete_file(path)
         except FileNotFoundError:
             return
-        except OSError:
-            if system.get_file_info(path).type is not fs.FileType.NotFound:
+        except OSError as error:
+            if is_unreachable(error) or system.get_file_info(path).type is not fs.FileType.NotFound:
                 raise
 
     def _locate(self, uri: str) -> tuple[fs.FileSystem, str]:
-        if "://" not in uri and not uri.startswith("file:"):
-            return _local(), str(self._root / uri)
-        base, _, query = uri.partition("?")
-        return _file_system(os.getpid(), urlsplit(base).scheme, urlsplit(base).netloc, query), _path(base)
+        scheme, authority, path, query = _parts(uri)
+        if not scheme:
+            return _local(), str(self._root / path)
+        return _file_system(os.getpid(), scheme, authority, query), path
 
 
 def object_uri(folder: str | None, name: str) -> str:
     """Return the URI of an object in a folder (None: the log's root); a URI's parameters stay at its end."""
     if folder is None:
         return name
-    base, mark, query = folder.partition("?") if "://" in folder else (folder, "", "")
+    base, mark, query = folder.partition("?") if _has_scheme(folder) else (folder, "", "")
     return f"{base.rstrip('/')}/{name}{mark}{query}"
 
 
 def check_folder(uri: str) -> None:
     """Raise INVALID_ARGUMENT if no file system can be opened by a URI; nothing is asked of the store itself."""
-    if "://" in uri:
-        ObjectStore(Path("/"))._locate(uri)
+    ObjectStore(Path("/"))._locate(uri)
+
+
+def store_of(uri: str) -> str:
+    """Return what all objects of one store have in common: a URI without its path."""
+    scheme, authority, _, query = _parts(uri)
+    return f"{scheme}://{authority}?{query}"
+
+
+def is_unreachable(error: BaseException | None) -> bool:
+    """True if a store didn't answer at all, so that asking it for another object would be a waste of time."""
+    found = _AWS_ERROR.search(str(error)) if isinstance(error, OSError) else None
+    return found is not None and found["code"] == "NETWORK_CONNECTION"
 
 
 def reason(error: BaseException) -> str:
     """Return why a store refused, in one line."""
     if isinstance(error, FileNotFoundError):
         return "it is missing"
-    text = " ".join(str(error).split()) or type(error).__name__
-    return text if len(text) <= 300 else f"{text[:300]} ..."
+    if isinstance(error, TxnLogError):
+        return error.fact.rstrip(".")
+    text = str(error)
+    if isinstance(error, OSError):
+        text = _aws_reason(text) or error.strerror or text
+    text = " ".join(text.split()).rstrip(".") or type(error).__name__
+    return text if len(text) <= _MAX_TEXT else f"{text[:_MAX_TEXT]} ..."
+
+
+_AWS_ERROR = re.compile(
+    r"AWS Error (?P<code>\w+)(?: \(HTTP status (?P<status>\d+)\))? during (?P<operation>\w+) operation:"
+    r"(?P<text>.*?)(?:\(Request ID: .*)?$",
+    re.DOTALL,
+)
+_AWS_MEANINGS = {
+    "NO_SUCH_BUCKET": "there is no such bucket",
+    "NO_SUCH_KEY": "it is missing",
+    "ACCESS_DENIED": "the store denies access",
+    "INVALID_ACCESS_KEY_ID": "the store doesn't know the access key",
+    "SIGNATURE_DOES_NOT_MATCH": "the secret key is not that of the access key",
+    "EXPIRED_TOKEN": "the credentials have expired",
+    "REQUEST_TIME_TOO_SKEWED": "the clock of this machine is wrong",
+    "SLOW_DOWN": "the store is too busy",
+    "SERVICE_UNAVAILABLE": "the store is too busy",
+}
+_CURL_MEANINGS = {"6": "its name is unknown", "7": "nobody listens there", "28": "it didn't answer in time"}
+
+
+def _aws_reason(text: str) -> str | None:
+    """Return what an error of the AWS SDK means; None if it is none."""
+    found = _AWS_ERROR.search(text)
+    if found is None:
+        return None
+    said = found["text"].strip()
+    if found["code"] == "NETWORK_CONNECTION":
+        curl = re.match(r"curlCode: (\d+), ([^;]*)", said)
+        why = (_CURL_MEANINGS.get(curl[1]) or curl[2].strip()) if curl else said
+        return f"the store can't be reached: {why}"
+    meaning = _AWS_MEANINGS.get(found["code"])
+    if meaning is not None:
+        return meaning
+    status = f" (HTTP status {found['status']})" if found["status"] else ""
+    return f"the store refused {found['operation']} with {found['code']}{status}{': ' if said else ''}{said}"
 
 
 @functools.lru_cache(1)
@@ -112,46 +177,84 @@ def _local() -> fs.LocalFileSystem:
 @functools.lru_cache(64)
 def _file_system(_process: int, scheme: str, authority: str, query: str) -> fs.FileSystem:
     """Return the file system, opened once in a process: its connections don't outlive a fork."""
+    name = f"{scheme}://{authority}"
+    if scheme not in _SCHEMES:
+        raise InvalidArgumentError(
+            f"There is no file system for {name}.", f"Use a path, or {', '.join(f'{s}://' for s in _SCHEMES)}."
+        )
+    if scheme in _BUCKETS and not authority:
+        raise InvalidArgumentError(f"{name} names no bucket.", f"Use {scheme}://bucket/folder.")
+    if scheme == "file":
+        if authority not in ("", "localhost") or query:
+            raise InvalidArgumentError(
+                f"{name} is not a folder of this machine.", "Use file:///folder, with three slashes and no parameters."
+            )
+        return _local()
     try:
-        if scheme == "file":
-            return _local()
         if scheme == "s3":
             return fs.S3FileSystem(**_s3_options(query))
-        return fs.FileSystem.from_uri(f"{scheme}://{authority}/" + (f"?{query}" if query else ""))[0]
+        return fs.FileSystem.from_uri(f"{name}/" + (f"?{query}" if query else ""))[0]
+    except InvalidArgumentError:
+        raise
     except (OSError, ValueError, TypeError, NotImplementedError, pa.ArrowException) as error:
-        if isinstance(error, InvalidArgumentError):
-            raise
         raise InvalidArgumentError(
-            f"No file system can be opened for {scheme}://{authority}: {reason(error)}.",
-            "Use a path, file://, s3://, gs:// or hdfs://.",
+            f"No file system can be opened for {name}: {reason(error)}.",
+            "Check the URI, and what its file system needs on this machine.",
         ) from None
 
 
 def _s3_options(query: str) -> dict[str, Any]:
-    options: dict[str, Any] = {}
-    for name, value in parse_qsl(query, keep_blank_values=True):
-        if name in _S3_TEXTS:
-            options[name] = value
-        elif name in _S3_SECONDS:
-            options[name] = float(value)
-        else:
-            raise InvalidArgumentError(
-                f"The s3 URI has a parameter {name!r}.", f"Use {', '.join((*_S3_TEXTS, *_S3_SECONDS))}."
-            )
+    given = dict(parse_qsl(query, keep_blank_values=True))
+    for name, value in given.items():
+        if name not in _S3_PARAMETERS:
+            raise InvalidArgumentError(f"The s3 URI has a parameter {name!r}.", f"Use {', '.join(_S3_PARAMETERS)}.")
+        if not value:
+            raise InvalidArgumentError(f"The s3 URI's parameter {name!r} has no value.", "Give one, or leave it out.")
+    options: dict[str, Any] = {name: given[name] for name in ("endpoint_override", "region", "scheme") if name in given}
     if "://" in (endpoint := options.get("endpoint_override", "")):
-        options["scheme"], _, options["endpoint_override"] = endpoint.partition("://")
+        options["scheme"], _, rest = endpoint.partition("://")
+        options["endpoint_override"] = rest.rstrip("/")
+    if options.get("scheme", "https") not in ("http", "https"):
+        raise InvalidArgumentError(f"The s3 URI's scheme is {options['scheme']!r}.", "Use http or https.")
     if endpoint:
         options.setdefault("region", "us-east-1")  # or else it is asked for, of Amazon
-    return options
+    for name, usual in _S3_SECONDS.items():
+        options[name] = _number(name, given.get(name, usual), 0.001, 3600)
+    attempts = int(_number("max_attempts", given.get("max_attempts", _MAX_ATTEMPTS), 1, 100))
+    return {**options, "retry_strategy": fs.AwsStandardS3RetryStrategy(max_attempts=attempts)}
 
 
-def _path(base: str) -> str:
-    """Return the path of a URI as its file system wants it."""
-    parts = urlsplit(base)
-    path = unquote(parts.path)
-    if parts.scheme in ("s3", "gs", "gcs"):
-        return f"{parts.netloc}{path}"
-    return path
+def _number(name: str, value: str | float, lowest: float, highest: float) -> float:
+    try:
+        number = float(value)
+    except ValueError:
+        number = -1.0
+    if not lowest <= number <= highest:
+        raise InvalidArgumentError(
+            f"The s3 URI's parameter {name!r} is {value!r}.", f"Use a number from {lowest:g} to {highest:g}."
+        )
+    return number
+
+
+def _has_scheme(uri: str) -> bool:
+    return "://" in uri or uri.startswith("file:")
+
+
+def _parts(uri: str) -> tuple[str, str, str, str]:
+    """Return scheme, authority, the path as its file system wants it, and parameters; a path has only itself.
+
+    ``urlsplit`` is of no use: it takes what follows a ``#`` in a name for no part of the path.
+    """
+    if not _has_scheme(uri):
+        return "", "", uri, ""
+    base, _, query = uri.partition("?")
+    scheme, _, rest = base.partition(":")
+    scheme, authority, path = scheme.lower(), "", rest
+    if rest.startswith("//"):
+        authority, slash, path = rest[2:].partition("/")
+        path = slash + path
+    path = unquote(path)
+    return scheme, authority, f"{authority}{path}" if scheme in _BUCKETS else path, query
 
 
 def _sync(path: Path) -> None:

@@ -256,6 +256,18 @@ def read_footer(root: Path, copy: TieredCopy) -> Footer:
         raise _unreadable(copy, reason(error)) from error
 
 
+def check_object(root: Path, copy: TieredCopy) -> None:
+    """Look at an object, not at what is remembered of it.
+
+    Raises:
+        SegmentUnreadableError: it is missing, of another size, or has another footer.
+    """
+    try:
+        _read_footer(root, copy)
+    except (OSError, ValueError, KeyError, TypeError, pa.ArrowException) as error:
+        raise _unreadable(copy, reason(error)) from error
+
+
 class _FooterCache:
     """The footers that were used last, as far as they fit in memory set aside for them. Thread-safe."""
 

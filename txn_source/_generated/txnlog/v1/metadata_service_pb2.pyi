@@ -599,24 +599,22 @@ class AbandonOffloadResponse(_message.Message):
     def __init__(self) -> None: ...
 
 class DeleteCopiesRequest(_message.Message):
-    __slots__ = ("request_id", "topic", "tier", "after_lag")
+    __slots__ = ("request_id", "topic", "tier", "ledger_ids")
     REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
     TOPIC_FIELD_NUMBER: _ClassVar[int]
     TIER_FIELD_NUMBER: _ClassVar[int]
-    AFTER_LAG_FIELD_NUMBER: _ClassVar[int]
+    LEDGER_IDS_FIELD_NUMBER: _ClassVar[int]
     request_id: str
     topic: str
     tier: str
-    after_lag: bool
-    def __init__(self, request_id: _Optional[str] = ..., topic: _Optional[str] = ..., tier: _Optional[str] = ..., after_lag: bool = ...) -> None: ...
+    ledger_ids: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, request_id: _Optional[str] = ..., topic: _Optional[str] = ..., tier: _Optional[str] = ..., ledger_ids: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class DeleteCopiesResponse(_message.Message):
-    __slots__ = ("ledgers", "bytes")
+    __slots__ = ("ledgers",)
     LEDGERS_FIELD_NUMBER: _ClassVar[int]
-    BYTES_FIELD_NUMBER: _ClassVar[int]
     ledgers: int
-    bytes: int
-    def __init__(self, ledgers: _Optional[int] = ..., bytes: _Optional[int] = ...) -> None: ...
+    def __init__(self, ledgers: _Optional[int] = ...) -> None: ...
 
 class TrimTopicRequest(_message.Message):
     __slots__ = ("request_id", "topic", "before", "older_than_ms", "keep_bytes", "apply_retention")
