@@ -1,8 +1,8 @@
 """Planning a read: which topics, up to which bounds, in which tasks.
 
 1. View: the bounds of all partitions, read in one moment.
-2. Range: each partition's ``[start, end)``, cut off at the isolation level's bound. A consistent cut over partitions
-   lowers the ends here, in ``_ends``, before anything else is planned.
+2. Range: each partition's ``[start, end)``, cut off at the isolation level's bound, and for read_committed lowered to
+   a consistent cut over all partitions of the read.
 3. Slices: the ledgers of each range, large ones cut at entries, packed into tasks by bytes.
 
 A plan is pinned: it carries positions and the number of decisions made, so that whoever reads it, and reads it again,
@@ -140,12 +140,14 @@ def plan(stub: MetadataStub, root: Path, source: Source, request: ReadRequest) -
     _check_named(request.end, source)
     objects = TieredPlanning(stub, root)
     starts = _side(stub, objects, source, request.start, request)
-    ends = _ends(stub, objects, source, request)
-    wanted = []
-    for partition, start, end in zip(source.partitions, starts, ends, strict=True):
-        reach = partition.view.bounds.clip(start, max(start, end), request.isolation_level)
-        if not reach.empty:
-            wanted.append((partition, reach))
+    ends = _side(stub, objects, source, request.end, request)
+    reaches = [
+        partition.view.bounds.clip(start, max(start, end), request.isolation_level)
+        for partition, start, end in zip(source.partitions, starts, ends, strict=True)
+    ]
+    if request.consistent_cut and request.isolation_level is IsolationLevel.READ_COMMITTED:
+        reaches = _cut(stub, source, reaches)
+    wanted = [(p, reach) for p, reach in zip(source.partitions, reaches, strict=True) if not reach.empty]
     return ReadPlan(tuple(tuple(task) for task in _tasks(stub, objects, wanted, request)), request, source.decisions)
 
 
@@ -238,9 +240,17 @@ def _check_named(offsets: Offsets, source: Source) -> None:
         )
 
 
-def _ends(stub: MetadataStub, objects: TieredPlanning, source: Source, request: ReadRequest) -> list[Position]:
-    """Return the exclusive ends that were asked for; ``clip`` lowers them to the level's bounds."""
-    return _side(stub, objects, source, request.end, request)
+def _cut(stub: MetadataStub, source: Source, reaches: Sequence[PositionRange]) -> list[PositionRange]:
+    """Lower the ends of a read to a consistent cut, never below where it starts."""
+    bounds = {p.view.partition_id: reach.end for p, reach in zip(source.partitions, reaches, strict=True)}
+    whole = all(p.view.bounds.log_end == bounds[p.view.partition_id] for p in source.partitions)
+    if len(bounds) < 2 or whole:
+        return list(reaches)
+    cut = stub.lower_to_cut(bounds)
+    return [
+        PositionRange(reach.start, max(reach.start, cut[p.view.partition_id]))
+        for p, reach in zip(source.partitions, reaches, strict=True)
+    ]
 
 
 def _side(

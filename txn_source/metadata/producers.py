@@ -116,7 +116,7 @@ def append(
             of_path[new[index].segment].reach(connection, positions[index].ledger_id)
         if txn is not None:
             written = [new[i] for i in indexes]
-            _trace(connection, txn, partition_id, positions[indexes[0]], written)
+            _trace(connection, txn, partition_id, positions[indexes[0]], positions[indexes[-1]], written)
     if txn is not None:
         _join(connection, txn, producer_id)
     return [positions[i] for i in range(len(new))]
@@ -203,13 +203,17 @@ def _segments(connection: Connection, topic_id: int, new: Sequence[NewEntry]) ->
     return found
 
 
-def _trace(connection: Connection, txn: int, partition_id: int, first: Position, written: list[NewEntry]) -> None:
+def _trace(
+    connection: Connection, txn: int, partition_id: int, first: Position, last: Position, written: list[NewEntry]
+) -> None:
     messages = sum(entry.messages for entry in written)
     size = sum(entry.length for entry in written)
     key = {"of_txn": txn, "of_partition": partition_id}
-    if connection.execute(_ADD_TO_TRACE, key | {"more_messages": messages, "more_bytes": size}).rowcount == 0:
+    more = {"last": last.key, "more_messages": messages, "more_bytes": size}
+    if connection.execute(_ADD_TO_TRACE, key | more).rowcount == 0:
         row = {"txn": txn, "partition_id": partition_id, "state": OPEN, "first_position": first.key}
-        connection.execute(insert(transaction_partitions), row | {"messages": messages, "bytes": size})
+        row |= {"last_position": last.key, "messages": messages, "bytes": size}
+        connection.execute(insert(transaction_partitions), row)
 
 
 def _join(connection: Connection, txn: int, producer_id: int) -> None:
@@ -237,6 +241,7 @@ _ADD_TO_TRACE = (
         transaction_partitions.c.partition_id == bindparam("of_partition"),
     )
     .values(
+        last_position=bindparam("last"),
         messages=transaction_partitions.c.messages + bindparam("more_messages"),
         bytes=transaction_partitions.c.bytes + bindparam("more_bytes"),
     )

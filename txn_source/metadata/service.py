@@ -16,7 +16,7 @@ from google.protobuf.message import Message
 from sqlalchemy import Connection, Row, bindparam, delete, insert, inspect, select
 
 from txn_source._generated.txnlog.v1 import metadata_service_pb2 as pb
-from txn_source.metadata import copies, pages, policies, producers, topics, transactions, views, wire
+from txn_source.metadata import copies, cuts, pages, policies, producers, topics, transactions, views, wire
 from txn_source.metadata.database import Database
 from txn_source.metadata.ledgers import limits_of
 from txn_source.metadata.tables import OPEN, log_info, metadata, requests
@@ -224,6 +224,10 @@ class MetadataService(TierCalls):
                 decisions=views.decisions(connection),
                 now_ms=self._now_ms(),
             )
+
+    def LowerToCut(self, request: pb.LowerToCutRequest) -> pb.LowerToCutResponse:
+        with self._database.read() as connection:
+            return pb.LowerToCutResponse(bounds=cuts.lower_to_cut(connection, dict(request.bounds)))
 
     def FindPosition(self, request: pb.FindPositionRequest) -> pb.FindPositionResponse:
         response = pb.FindPositionResponse()

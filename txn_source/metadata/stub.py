@@ -227,6 +227,15 @@ class MetadataStub(TierStub):
         answer = self._transport.call("GetView", pb.GetViewRequest(topics=[str(t) for t in topics]))
         return View(tuple(_topic_view(t) for t in answer.topics), answer.decisions, answer.now_ms)
 
+    def lower_to_cut(self, bounds: Mapping[int, Position]) -> dict[int, Position]:
+        """Return the largest consistent cut at or below exclusive bounds of all partitions of a read, by their ids.
+
+        Bounds must lie at or below the partitions' last stable positions at one moment; the call itself may come later.
+        """
+        request = pb.LowerToCutRequest(bounds={partition_id: bound.key for partition_id, bound in bounds.items()})
+        answer = self._transport.call("LowerToCut", request)
+        return {partition_id: Position.from_key(key) for partition_id, key in answer.bounds.items()}
+
     def find_positions(self, partition_ids: Sequence[int], publish_time_us: int) -> dict[int, FoundPosition | None]:
         """Return, by partition id, the first message published at or after a time; None if there is none."""
         request = pb.FindPositionRequest(partition_ids=partition_ids, publish_time_us=publish_time_us)

@@ -226,6 +226,7 @@ transaction_partitions = Table(
     Column("partition_id", ForeignKey("partitions.partition_id", ondelete="CASCADE"), primary_key=True),
     Column("state", SmallInteger, nullable=False),
     Column("first_position", BigInteger, nullable=False),
+    Column("last_position", BigInteger, nullable=False),  # of its entries; its marker comes later
     Column("marker_position", BigInteger),
     Column("decision", BigInteger),
     Column("messages", BigInteger, nullable=False),
@@ -237,6 +238,13 @@ transaction_partitions = Table(
         "first_position",
         sqlite_where=text("state = 0"),
         postgresql_where=text("state = 0"),
+    ),
+    Index(
+        "committed_by_partition",
+        "partition_id",
+        "last_position",
+        sqlite_where=text("state = 1"),
+        postgresql_where=text("state = 1"),
     ),
     Index(
         "unsealed_by_partition",

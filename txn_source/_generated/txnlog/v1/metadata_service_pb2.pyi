@@ -339,6 +339,32 @@ class GetViewResponse(_message.Message):
     now_ms: int
     def __init__(self, topics: _Optional[_Iterable[_Union[TopicView, _Mapping]]] = ..., decisions: _Optional[int] = ..., now_ms: _Optional[int] = ...) -> None: ...
 
+class LowerToCutRequest(_message.Message):
+    __slots__ = ("bounds",)
+    class BoundsEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: int
+        value: int
+        def __init__(self, key: _Optional[int] = ..., value: _Optional[int] = ...) -> None: ...
+    BOUNDS_FIELD_NUMBER: _ClassVar[int]
+    bounds: _containers.ScalarMap[int, int]
+    def __init__(self, bounds: _Optional[_Mapping[int, int]] = ...) -> None: ...
+
+class LowerToCutResponse(_message.Message):
+    __slots__ = ("bounds",)
+    class BoundsEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: int
+        value: int
+        def __init__(self, key: _Optional[int] = ..., value: _Optional[int] = ...) -> None: ...
+    BOUNDS_FIELD_NUMBER: _ClassVar[int]
+    bounds: _containers.ScalarMap[int, int]
+    def __init__(self, bounds: _Optional[_Mapping[int, int]] = ...) -> None: ...
+
 class FindPositionRequest(_message.Message):
     __slots__ = ("partition_ids", "publish_time_us")
     PARTITION_IDS_FIELD_NUMBER: _ClassVar[int]

@@ -94,6 +94,11 @@ class MetadataServiceStub(object):
                 request_serializer=txn__source_dot___generated_dot_txnlog_dot_v1_dot_metadata__service__pb2.GetViewRequest.SerializeToString,
                 response_deserializer=txn__source_dot___generated_dot_txnlog_dot_v1_dot_metadata__service__pb2.GetViewResponse.FromString,
                 _registered_method=True)
+        self.LowerToCut = channel.unary_unary(
+                '/txnlog.v1.MetadataService/LowerToCut',
+                request_serializer=txn__source_dot___generated_dot_txnlog_dot_v1_dot_metadata__service__pb2.LowerToCutRequest.SerializeToString,
+                response_deserializer=txn__source_dot___generated_dot_txnlog_dot_v1_dot_metadata__service__pb2.LowerToCutResponse.FromString,
+                _registered_method=True)
         self.FindPosition = channel.unary_unary(
                 '/txnlog.v1.MetadataService/FindPosition',
                 request_serializer=txn__source_dot___generated_dot_txnlog_dot_v1_dot_metadata__service__pb2.FindPositionRequest.SerializeToString,
@@ -252,6 +257,13 @@ class MetadataServiceServicer(object):
 
     def GetView(self, request, context):
         """All bounds of the topics named, read in one moment.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def LowerToCut(self, request, context):
+        """Lowers exclusive bounds of partitions until no committed transaction is cut in two.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -423,6 +435,11 @@ def add_MetadataServiceServicer_to_server(servicer, server):
                     servicer.GetView,
                     request_deserializer=txn__source_dot___generated_dot_txnlog_dot_v1_dot_metadata__service__pb2.GetViewRequest.FromString,
                     response_serializer=txn__source_dot___generated_dot_txnlog_dot_v1_dot_metadata__service__pb2.GetViewResponse.SerializeToString,
+            ),
+            'LowerToCut': grpc.unary_unary_rpc_method_handler(
+                    servicer.LowerToCut,
+                    request_deserializer=txn__source_dot___generated_dot_txnlog_dot_v1_dot_metadata__service__pb2.LowerToCutRequest.FromString,
+                    response_serializer=txn__source_dot___generated_dot_txnlog_dot_v1_dot_metadata__service__pb2.LowerToCutResponse.SerializeToString,
             ),
             'FindPosition': grpc.unary_unary_rpc_method_handler(
                     servicer.FindPosition,
@@ -834,6 +851,33 @@ class MetadataService(object):
             '/txnlog.v1.MetadataService/GetView',
             txn__source_dot___generated_dot_txnlog_dot_v1_dot_metadata__service__pb2.GetViewRequest.SerializeToString,
             txn__source_dot___generated_dot_txnlog_dot_v1_dot_metadata__service__pb2.GetViewResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def LowerToCut(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/txnlog.v1.MetadataService/LowerToCut',
+            txn__source_dot___generated_dot_txnlog_dot_v1_dot_metadata__service__pb2.LowerToCutRequest.SerializeToString,
+            txn__source_dot___generated_dot_txnlog_dot_v1_dot_metadata__service__pb2.LowerToCutResponse.FromString,
             options,
             channel_credentials,
             insecure,

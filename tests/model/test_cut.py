@@ -1,0 +1,116 @@
+"""The consistent cut is closed over transactions, the largest there is, monotone, and found in any order."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from txn_source.model.cut import CommittedSpan, ConsistentCut
+
+PARTITIONS, LAST = 4, 12
+_RANGES = st.tuples(st.integers(0, LAST), st.integers(0, LAST)).map(sorted)
+_WRITES = st.dictionaries(st.integers(0, PARTITIONS - 1), _RANGES, min_size=1)
+TRANSACTIONS = st.lists(_WRITES, max_size=8).map(
+    lambda all_writes: [
+        CommittedSpan(txn, partition, first, last)
+        for txn, writes in enumerate(all_writes)
+        for partition, (first, last) in writes.items()
+    ]
+)
+BOUNDS = st.fixed_dictionaries({partition: st.integers(0, LAST + 1) for partition in range(PARTITIONS)})
+
+
+def by_txn(spans: list[CommittedSpan]) -> dict[int, list[CommittedSpan]]:
+    found = defaultdict(list)
+    for span in spans:
+        found[span.txn].append(span)
+    return found
+
+
+def is_cut(bounds: dict[int, int], spans: list[CommittedSpan]) -> bool:
+    """Tell whether each transaction is wholly below the bounds or wholly above them."""
+    return all(
+        all(s.last < bounds[s.partition_id] for s in of_txn) or all(s.first >= bounds[s.partition_id] for s in of_txn)
+        for of_txn in by_txn(spans).values()
+    )
+
+
+def naive_cut(bounds: dict[int, int], spans: list[CommittedSpan]) -> dict[int, int]:
+    """Do what the definition says, over and over, until nothing changes."""
+    bounds, changed = dict(bounds), True
+    while changed:
+        changed = False
+        for of_txn in by_txn(spans).values():
+            if any(s.last >= bounds[s.partition_id] for s in of_txn):
+                for s in of_txn:
+                    if s.first < bounds[s.partition_id]:
+                        bounds[s.partition_id], changed = s.first, True
+    return bounds
+
+
+def cut_of(bounds: dict[int, int], spans: list[CommittedSpan]) -> dict[int, int]:
+    """Cut as the service does: ask only for transactions that lie above the bounds reached so far."""
+    cut = ConsistentCut(bounds)
+    lowered: set[int] = set(bounds)
+    while lowered:
+        above = {s.txn for s in spans if s.partition_id in lowered and s.last >= cut.bounds[s.partition_id]}
+        for txn, of_txn in by_txn(spans).items():
+            if txn in above and not cut.knows(txn):
+                cut.add(of_txn)
+        lowered = cut.lower()
+    return cut.bounds
+
+
+@given(BOUNDS, TRANSACTIONS)
+@settings(max_examples=500, deadline=None)
+def test_cut_is_the_largest_one_at_or_below_the_bounds(bounds, spans) -> None:
+    """Compare with the definition carried out naively, and see that the result is a cut."""
+    cut = cut_of(bounds, spans)
+    assert is_cut(cut, spans)
+    assert cut == naive_cut(bounds, spans)
+    assert all(cut[p] <= bounds[p] for p in bounds)
+
+
+@given(BOUNDS, BOUNDS, TRANSACTIONS)
+@settings(max_examples=500, deadline=None)
+def test_no_other_cut_below_the_bounds_is_larger_anywhere(bounds, other, spans) -> None:
+    """Take any bounds at or below the first that are a cut by chance: they lie at or below the one that was found."""
+    other = {p: min(other[p], bounds[p]) for p in bounds}
+    if is_cut(other, spans):
+        cut = cut_of(bounds, spans)
+        assert all(other[p] <= cut[p] for p in bounds)
+
+
+@given(BOUNDS, st.fixed_dictionaries({p: st.integers(0, 3) for p in range(PARTITIONS)}), TRANSACTIONS)
+@settings(max_examples=500, deadline=None)
+def test_higher_bounds_never_give_a_lower_cut(bounds, raised, spans) -> None:
+    """Raise bounds: what was below the cut stays below it, so a reader that goes on never goes back."""
+    lower, higher = cut_of(bounds, spans), cut_of({p: bounds[p] + raised[p] for p in bounds}, spans)
+    assert all(lower[p] <= higher[p] for p in bounds)
+
+
+@given(BOUNDS, TRANSACTIONS)
+@settings(max_examples=200, deadline=None)
+def test_cut_of_a_cut_is_itself(bounds, spans) -> None:
+    """Cut twice."""
+    cut = cut_of(bounds, spans)
+    assert cut_of(cut, spans) == cut
+
+
+def test_chain_of_transactions_is_followed_to_its_end() -> None:
+    """Link many transactions, each over two neighbouring partitions: one bound held back lowers all of them."""
+    count = 2000
+    spans = [CommittedSpan(n, n + side, 5, 5) for n in range(count) for side in (0, 1)]
+    bounds = {0: 5} | dict.fromkeys(range(1, count + 1), 100)
+    assert cut_of(bounds, spans) == dict.fromkeys(range(count + 1), 5)
+
+
+@pytest.mark.parametrize(("held_back", "expected"), [(0, {0: 3, 1: 4}), (1, {0: 3, 1: 4}), (None, {0: 9, 1: 9})])
+def test_transfer_is_seen_whole_or_not_at_all(held_back, expected) -> None:
+    """Let a transfer have one leg on each of two partitions, and hold either bound back to its leg."""
+    spans = [CommittedSpan(7, 0, 3, 3), CommittedSpan(7, 1, 4, 4)]
+    bounds = {0: 9, 1: 9} | ({} if held_back is None else {held_back: expected[held_back]})
+    assert cut_of(bounds, spans) == expected
