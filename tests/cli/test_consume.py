@@ -192,3 +192,20 @@ def test_pipeline_copies_a_topic(spawn: Any, log: txn_source.Log, root: Path) ->
     assert output.startswith(b"1,000 messages in 3 transactions in ")
     original, copied = (log.scan(name, columns=["value"]).read_all() for name in ("orders", "copy"))
     assert copied == original
+
+
+def test_read_priority_decides_which_copy_is_tried_first(
+    txnlog: Any, log: txn_source.Log, root: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The option is stronger than the topic's policy: lose the offloaded object, and see who misses it."""
+    log.create_topic("orders")
+    send(log, "a")
+    log.roll_ledger("orders")
+    log.offload("orders")
+    [offloaded] = root.glob("tiered/**/*.parquet")
+    offloaded.unlink()
+    assert txnlog("consume", "orders", "--data-read-priority", "bookkeeper-first").stdout == "a\n"
+    assert caplog.records == []
+    log.set_data_read_priority("bookkeeper-first", "orders")
+    assert txnlog("consume", "orders", "-drp", "tiered-first").stdout == "a\n"
+    assert offloaded.name in caplog.text

@@ -3,6 +3,7 @@ from __future__ import annotations
 import json
 import os
 import pty
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -96,6 +97,38 @@ def test_stats_table_lists_the_newest_ledgers_only(txnlog: Any, log: txn_source.
     assert len(json.loads(txnlog("topics", "stats", "orders", "--json").stdout)["partitions"][0]["ledgers"]) == len(
         ledgers
     )
+
+
+def test_stats_tell_where_copies_lie_and_which_is_read_first(txnlog: Any, log: txn_source.Log) -> None:
+    """An operator sees each ledger's tiers and who set the priority: have one ledger in each state, read both forms."""
+    log.create_topic("orders", ledger_max_entries=1)
+    with log.producer("orders") as producer:
+        for offloaded in (True, True, False):
+            producer.send("a")
+            producer.flush()
+            if offloaded:
+                log.roll_ledger("orders")
+                log.offload("orders")
+            if len(log.stats("orders").ledgers) == 2:
+                log.delete_hot("orders")
+    log.roll_ledger("orders")
+    text = txnlog("topics", "stats", "orders").stdout
+    rows = [line.split() for line in text.splitlines() if " closed " in line or " open " in line]
+    assert [row[2:4] for row in rows] == [["closed", "tiered"], ["closed", "both"], ["closed", "hot"], ["open", "hot"]]
+    assert "\nRead priority: tiered-first (by default).\n" in text
+    assert "Hot copies are deleted" not in text
+    log.set_data_read_priority("bookkeeper-first", namespace="public/default")
+    log.set_policies("orders", offload_deletion_lag=14_400)
+    text = txnlog("topics", "stats", "orders").stdout
+    assert "\nRead priority: bookkeeper-first (set for the namespace).\n" in text
+    assert "\nHot copies are deleted 4h after the offload (set for the topic).\n" in text
+
+    found = json.loads(txnlog("topics", "stats", "orders", "--json").stdout)
+    ledgers = found["partitions"][0]["ledgers"]
+    assert [ledger["tiers"] for ledger in ledgers[:2]] == [["tiered"], ["bookkeeper", "tiered"]]
+    assert datetime.fromisoformat(ledgers[0]["offloaded_at"]) == log.stats("orders").ledgers[0].offloaded_at
+    assert found["policies"]["data_read_priority"] == {"value": "bookkeeper-first", "source": "namespace"}
+    assert found["policies"]["offload_deletion_lag"] == {"value": 14_400.0, "source": "topic"}
 
 
 def test_delete_without_a_terminal_needs_yes(txnlog: Any, log: txn_source.Log) -> None:

@@ -74,6 +74,46 @@ def test_cut_is_the_largest_one_at_or_below_the_bounds(bounds, spans) -> None:
     assert all(cut[p] <= bounds[p] for p in bounds)
 
 
+def raised_from(bounds: dict[int, int], spans: list[CommittedSpan]) -> dict[int, int]:
+    """Raise to a cut as the service does: ask only for transactions that begin below the bounds reached so far."""
+    cut = ConsistentCut(bounds)
+    raised: set[int] = set(bounds)
+    while raised:
+        below = {s.txn for s in spans if s.partition_id in raised and s.first < cut.bounds[s.partition_id]}
+        for txn, of_txn in by_txn(spans).items():
+            if txn in below and not cut.knows(txn):
+                cut.add(of_txn)
+        raised = cut.raise_()
+    return cut.bounds
+
+
+@given(BOUNDS, BOUNDS, TRANSACTIONS)
+@settings(max_examples=500, deadline=None)
+def test_raised_cut_is_the_smallest_one_at_or_above_the_bounds(bounds, other, spans) -> None:
+    """Raise bounds: the result is a cut, and any cut at or above them lies at or above it."""
+    cut = raised_from(bounds, spans)
+    assert is_cut(cut, spans)
+    assert all(cut[p] >= bounds[p] for p in bounds)
+    higher = {p: max(other[p], bounds[p]) for p in bounds}
+    if is_cut(higher, spans):
+        assert all(higher[p] >= cut[p] for p in bounds)
+
+
+@given(BOUNDS, BOUNDS, TRANSACTIONS)
+@settings(max_examples=500, deadline=None)
+def test_transactions_between_a_known_cut_and_the_bounds_suffice(start, bounds, spans) -> None:
+    """Begin at a cut and learn only of transactions that begin between it and the bounds: the cut is the same."""
+    start = cut_of(start, spans)
+    bounds = {p: max(start[p], bounds[p]) for p in bounds}
+    cut = ConsistentCut(bounds)
+    for of_txn in by_txn(spans).values():
+        if any(start[s.partition_id] <= s.first < bounds[s.partition_id] for s in of_txn):
+            cut.add(of_txn)
+    cut.lower()
+    assert cut.bounds == cut_of(bounds, spans)
+    assert all(cut.bounds[p] >= start[p] for p in bounds)
+
+
 @given(BOUNDS, BOUNDS, TRANSACTIONS)
 @settings(max_examples=500, deadline=None)
 def test_no_other_cut_below_the_bounds_is_larger_anywhere(bounds, other, spans) -> None:

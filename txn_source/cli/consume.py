@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import enum
 import json
-import re
 import select
 import sys
 import time
@@ -14,19 +13,19 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from txn_source.cli.connection import on_log
+from txn_source.cli.offset_text import offsets_of
 from txn_source.cli.output import to_json
 from txn_source.model.isolation import IsolationLevel
+from txn_source.model.read_priority import ReadPriority
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from txn_source.client.log import Log
-    from txn_source.client.offsets import Offsets
 
     Render = Callable[[pa.RecordBatch], bytes]
 
 _POLL_INTERVAL_S = 0.2
-_TIME = re.compile(r"\d{4}-.*|-?\d+")
 _METADATA = {
     "topic": "__topic",
     "partition": "__partition",
@@ -72,6 +71,16 @@ def consume(
     ] = None,
     max_messages: Annotated[int | None, typer.Option(min=1, help="Stop after so many.", show_default=False)] = None,
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on with what arrives, until Ctrl-C.")] = False,
+    data_read_priority: Annotated[
+        str | None,
+        typer.Option(
+            "--data-read-priority",
+            "-drp",
+            metavar="VALUE",
+            show_default="the topic's",
+            help="Which copy of a ledger is read first: tiered-first or bookkeeper-first.",
+        ),
+    ] = None,
     format: Annotated[
         Format, typer.Option(help="text: the value, or a typed topic's columns as JSON; json: all that is known.")
     ] = Format.TEXT,
@@ -92,8 +101,9 @@ def consume(
     from txn_source.client.offsets import EARLIEST, LATEST
 
     level = IsolationLevel.parse(isolation_level)
+    priority = None if data_read_priority is None else ReadPriority.parse(data_read_priority)
     columns, render = _format(log, topic, format, key_separator)
-    tail = Tail(log, topic, level, _offsets(start, EARLIEST), _offsets(end, LATEST), columns)
+    tail = Tail(log, topic, level, offsets_of(start, EARLIEST), offsets_of(end, LATEST), columns, priority)
     left = sys.maxsize if max_messages is None else max_messages
     try:
         while True:
@@ -109,14 +119,6 @@ def consume(
     except KeyboardInterrupt:
         if not follow:
             raise
-
-
-def _offsets(text: str | None, default: str) -> Offsets:
-    from txn_source.client.offsets import Offsets
-
-    if text is not None and _TIME.fullmatch(text.strip()):
-        return Offsets.at_time(text, default)
-    return Offsets.parse(text, default)
 
 
 def _wait_for_more() -> None:

@@ -28,7 +28,11 @@ def collect(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only list what would be removed.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Remove segment files that no message refers to: of crashed producers, failed jobs and deleted topics."""
+    """Remove segment files that the log doesn't know: of crashed producers, failed jobs and deleted topics.
+
+    Files of deleted copies and of trimmed ledgers are not garbage: the log has a list of them, and the command that
+    deleted them, or `txnlog maintain`, removes them.
+    """
     garbage = log.collect_garbage(parse_duration(older_than), dry_run=dry_run)
     if as_json:
         print_json(garbage)

@@ -1,18 +1,22 @@
-"""``txnlog serve``: the metadata service over a root, on a port, until it is told to stop."""
+"""``txnlog serve``: the metadata service over a root, with maintenance, on a port, until it is told to stop."""
 
 from __future__ import annotations
 
 import logging
 import os
 import signal
-from typing import Annotated
+from pathlib import Path
+from typing import Annotated, Any
 
 import typer
 
 from txn_source.cli.connection import ROOT_VARIABLE, Root, address_of
 from txn_source.cli.output import reports_errors
+from txn_source.cli.units import parse_duration
 
 DEFAULT_HOST, DEFAULT_PORT = "127.0.0.1", 6650
+DEFAULT_INTERVAL = "60s"
+_GRACE_S = 3.0
 _STOP_SIGNALS = {signal.SIGINT, signal.SIGTERM}
 _log = logging.getLogger("txnlog")
 
@@ -29,30 +33,67 @@ def serve(
         ),
     ] = DEFAULT_HOST,
     port: Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on; 0 takes a free one.")] = DEFAULT_PORT,
+    config: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Policies for all topics, in the syntax of Pulsar's broker.conf. Without it: broker.conf in the root,"
+            " if there is one, which embedded logs take too.",
+            show_default=False,
+        ),
+    ] = None,
+    maintenance_interval: Annotated[
+        str,
+        typer.Option(
+            metavar="AGE",
+            help="How often topics' policies are carried out (offload, deletion, retention): 60s, 10m. 0 is never.",
+        ),
+    ] = DEFAULT_INTERVAL,
 ) -> None:
     """Run the metadata service of a log; a missing or empty root becomes a new log.
 
-    One line is logged (on standard error) when it serves, with its address, and one when it has stopped. SIGTERM and
-    Ctrl-C stop it: calls under way are finished, new ones refused.
+    One line is logged (on standard error) when it serves, with its address, one when it has stopped, and one whenever
+    maintenance did something. SIGTERM and Ctrl-C stop it: calls under way are finished, new ones refused.
     """
     path = _root(context, root)
+    interval_s = parse_duration(maintenance_interval)
+    configuration = None
+    if config is not None:
+        from txn_source.client.target import read_configuration
+
+        configuration = read_configuration(config)
     # Before any thread starts, so that all inherit it: the signals wait until sigwait takes them, wherever we are.
     signal.pthread_sigmask(signal.SIG_BLOCK, _STOP_SIGNALS)
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")  # gRPC's own report of a taken port would come before ours
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
 
+    _serve(path, f"[{host}]" if ":" in host and not host.startswith("[") else host, port, configuration, interval_s)
+
+
+def _serve(path: str, host: str, port: int, configuration: dict[str, Any] | None, interval_s: float) -> None:
+    from txn_source.cli.background import BackgroundMaintenance
     from txn_source.client.target import Target
     from txn_source.metadata.server import Server
+    from txn_source.metadata.stub import MetadataStub
+    from txn_source.metadata.transport import InProcessTransport
 
-    target = Target.of(path, None, create=True)
-    stub, storage_uri = target.open()
-    log_id = stub.get_log().log_id
-    stub.close()
-    with Server(target.service(), f"[{host}]" if ":" in host and not host.startswith("[") else host, port) as server:
-        _log.info("serving on %s, root %s, log %s", server.address, storage_uri, log_id)
+    service = Target.of(path, None, create=True).service(configuration)
+    log = MetadataStub(InProcessTransport(service)).get_log()
+    maintenance = BackgroundMaintenance(service, Path(log.storage_uri), interval_s)
+    stopped = True
+    with Server(service, host, port) as server:
+        _log.info("serving on %s, root %s, log %s", server.address, log.storage_uri, log.log_id)
+        if interval_s:
+            maintenance.start()
         received = signal.Signals(signal.sigwait(_STOP_SIGNALS))
         signal.pthread_sigmask(signal.SIG_UNBLOCK, _STOP_SIGNALS)  # a second one ends it at once
+        if interval_s:
+            stopped = maintenance.stop(_GRACE_S)
     _log.info("stopped serving on %s (%s)", server.address, received.name)
+    if not stopped:
+        # Python would wait at its exit for libraries that the thread is inside of, for as long as an upload takes.
+        logging.shutdown()
+        os._exit(0)
 
 
 def _root(context: typer.Context, root: str | None) -> str:

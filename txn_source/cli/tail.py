@@ -12,6 +12,7 @@ from txn_source.client.offsets import EARLIEST, LATEST, Offsets
 from txn_source.client.plan import ReadPartition, ReadPlan, ReadRequest, plan, resolve
 from txn_source.model.isolation import IsolationLevel
 from txn_source.model.position import Position
+from txn_source.model.read_priority import ReadPriority
 from txn_source.model.topic_name import TopicName
 
 
@@ -26,14 +27,19 @@ class Tail:
         start: Offsets,
         end: Offsets,
         columns: Sequence[str] | None = None,
+        read_priority: ReadPriority | None = None,
     ) -> None:
-        """Stand at ``start``; every read stops at ``end``, exclusive. Columns: None for the whole payload."""
+        """Stand at ``start``; every read stops at ``end``, exclusive.
+
+        Columns: None for the whole payload. Read priority: None for the topic's own.
+        """
         self._log = log
         self._topic = topic
         self._level = level
         self._start = start
         self._end = end
         self._columns = columns
+        self._read_priority = read_priority
 
     def read(self) -> Iterator[pa.RecordBatch]:
         """Yield what is there now and was not yielded before, partition after partition."""
@@ -41,7 +47,8 @@ class Tail:
         source = resolve(stub, [self._topic])
         if all(self._start.positions.get((p.topic, p.view.index)) == self._bound(p) for p in source.partitions):
             return  # the usual case while following: one call, and no plan
-        planned = plan(stub, self._log.root, source, ReadRequest(self._level, self._start, self._end))
+        request = ReadRequest(self._level, self._start, self._end, read_priority=self._read_priority)
+        planned = plan(stub, self._log.root, source, request)
         self._start = Offsets(LATEST, self._reached(source.partitions, planned))
         schema = select_columns(source.payload, self._columns or source.payload.names)
         reader = planned.reader(stub, self._log.root, schema)

@@ -73,7 +73,7 @@ class Buffer:
     def add_batch(self, batch: pa.RecordBatch) -> None:
         """Take a batch that was fitted to the topic's schema."""
         self._seal_rows()
-        self._batches.extend(_entry_sized(batch))
+        self._batches.extend(entry_sized(batch))
         self.messages += batch.num_rows
 
     def entries(self) -> Iterator[pa.RecordBatch]:
@@ -153,7 +153,7 @@ class Buffer:
             columns.append(pa.array(self._event_times, EVENT_TIME.type))
         if properties:
             columns.append(pa.array(self._properties, PROPERTIES.type))
-        self._batches.extend(_entry_sized(pa.RecordBatch.from_arrays(columns, schema=schema)))
+        self._batches.extend(entry_sized(pa.RecordBatch.from_arrays(columns, schema=schema)))
         self._clear_rows()
 
     def _clear_rows(self) -> None:
@@ -241,11 +241,12 @@ def _binary(values: list[Any]) -> pa.Array:
     return pa.array(values, pa.binary())
 
 
-def _entry_sized(batch: pa.RecordBatch) -> list[pa.RecordBatch]:
+def entry_sized(batch: pa.RecordBatch) -> list[pa.RecordBatch]:
+    """Return a batch in pieces that may each be an entry; none of an empty one."""
     rows = ENTRY_MAX_ROWS
     if batch.nbytes > ENTRY_MAX_BYTES:
         rows = max(1, min(rows, batch.num_rows * ENTRY_MAX_BYTES // batch.nbytes))
     if batch.num_rows <= rows:
         return [batch] if batch.num_rows else []
     # A piece has that size on average only; those that are still too large are cut again.
-    return [piece for start in range(0, batch.num_rows, rows) for piece in _entry_sized(batch.slice(start, rows))]
+    return [piece for start in range(0, batch.num_rows, rows) for piece in entry_sized(batch.slice(start, rows))]

@@ -23,7 +23,14 @@ from txn_source.client.slice_reader import SliceReader
 from txn_source.metadata.copies import OffloadableLedger
 from txn_source.metadata.stub import MetadataStub
 from txn_source.metadata.wire import Topic
-from txn_source.model.errors import InternalError, SegmentUnreadableError, TxnLogError
+from txn_source.model.errors import (
+    DataLossError,
+    InternalError,
+    InvalidArgumentError,
+    SegmentUnreadableError,
+    StorageWriteError,
+    TxnLogError,
+)
 from txn_source.model.isolation import IsolationLevel
 from txn_source.model.packing import Slice
 from txn_source.model.position import Position, PositionRange
@@ -61,7 +68,7 @@ _OBJECT_COLUMNS = (
 class OffloadReport:
     """What an offload did: the ledgers that have a tiered copy now, and the bytes of their messages and of the objects.
 
-    ``skipped`` were offloaded by somebody else meanwhile.
+    ``skipped`` were offloaded by somebody else meanwhile, or trimmed.
     """
 
     ledger_ids: tuple[int, ...] = ()
@@ -128,7 +135,12 @@ class Offloader:
             SegmentUnreadableError: the hot copy can't be read. Nothing was registered.
         """
         uri = self._uri(ledger)
-        copy_id = self._stub.begin_offload(ledger.partition_id, ledger.ledger_id, uri)
+        try:
+            copy_id = self._stub.begin_offload(ledger.partition_id, ledger.ledger_id, uri)
+        except InvalidArgumentError:
+            if not self._is_gone(ledger):
+                raise
+            copy_id = None
         if copy_id is None:
             return OffloadReport(skipped=(ledger.ledger_id,))
         try:
@@ -140,15 +152,22 @@ class Offloader:
                 self._summary(ledger, producers), self._level,
             )  # fmt: skip
             accepted = self._stub.complete_offload(copy_id, copy)
-        except BaseException:
+        except BaseException as error:
             with suppress(TxnLogError):
                 self._stub.abandon_offload(copy_id)
+            if isinstance(error, StorageWriteError | SegmentUnreadableError | DataLossError) and self._is_gone(ledger):
+                return OffloadReport(skipped=(ledger.ledger_id,))  # who did it deleted our files under our hands
             raise
         if not accepted:
             with suppress(OSError, pa.ArrowException):
                 self._store.delete(uri)
             return OffloadReport(skipped=(ledger.ledger_id,))
         return OffloadReport((ledger.ledger_id,), (), ledger.messages, ledger.bytes, copy.size)
+
+    def _is_gone(self, ledger: OffloadableLedger) -> bool:
+        """Tell whether somebody else has offloaded the ledger, or trimmed it."""
+        copies = self._stub.list_copies(ledger.partition_id, _range(ledger)).ledgers
+        return not copies or copies[0].ledger_id != ledger.ledger_id or copies[0].tiered is not None
 
     def _gone_meanwhile(self, ledger: OffloadableLedger, copy_id: int) -> OffloadReport:
         copies = self._stub.list_copies(ledger.partition_id, _range(ledger)).ledgers

@@ -246,7 +246,7 @@ def _cut(stub: MetadataStub, source: Source, reaches: Sequence[PositionRange]) -
     whole = all(p.view.bounds.log_end == bounds[p.view.partition_id] for p in source.partitions)
     if len(bounds) < 2 or whole:
         return list(reaches)
-    cut = stub.lower_to_cut(bounds)
+    cut = stub.find_cut(bounds)
     return [
         PositionRange(reach.start, max(reach.start, cut[p.view.partition_id]))
         for p, reach in zip(source.partitions, reaches, strict=True)

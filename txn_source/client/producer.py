@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from txn_source.client.buffer import Buffer, as_bytes
 from txn_source.client.message_ids import MessageIds
+from txn_source.client.routing import route
 from txn_source.client.transaction import Transaction
 from txn_source.metadata.producers import NewEntry
 from txn_source.metadata.stub import MetadataStub
@@ -291,7 +292,7 @@ class Producer:
         if KEY.name in batch.schema.names:
             batch = batch.drop_columns([KEY.name])
         if partition is None and keys is not None and len(self._partitions) > 1 and keys.null_count < len(keys):
-            routed = self._route(keys)
+            routed = route(keys, len(self._partitions), self._sticky)
             for target in np.unique(routed):
                 rows = pa.array(np.flatnonzero(routed == target))
                 self._buffer(group, int(target)).add_batch(batch.take(rows))
@@ -310,13 +311,6 @@ class Producer:
 
     def _buffer(self, group: _Group, partition: int) -> Buffer:
         return group.buffers.get(partition) or self._new_buffer(group, partition)
-
-    def _route(self, keys: pa.Array) -> np.ndarray[Any, np.dtype[np.int64]]:
-        count, sticky = len(self._partitions), self._sticky
-        unique = keys.dictionary_encode()
-        targets = np.array([partition_of(key, count) for key in unique.dictionary.to_pylist()], dtype=np.int64)
-        codes = unique.indices.fill_null(-1).to_numpy(zero_copy_only=False)
-        return np.where(codes < 0, sticky, targets[codes])
 
     def _start_lingering(self) -> None:
         self._wake.set()

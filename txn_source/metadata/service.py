@@ -16,7 +16,7 @@ from google.protobuf.message import Message
 from sqlalchemy import Connection, Row, bindparam, delete, insert, inspect, select
 
 from txn_source._generated.txnlog.v1 import metadata_service_pb2 as pb
-from txn_source.metadata import copies, cuts, pages, policies, producers, topics, transactions, views, wire
+from txn_source.metadata import copies, cuts, pages, policies, producers, sinks, topics, transactions, views, wire
 from txn_source.metadata.database import Database
 from txn_source.metadata.ledgers import limits_of
 from txn_source.metadata.tables import OPEN, log_info, metadata, requests
@@ -164,14 +164,29 @@ class MetadataService(TierCalls):
         return self._once(request.request_id, pb.OpenProducerResponse, open_producer)
 
     def Append(self, request: pb.AppendRequest) -> pb.AppendResponse:
-        entries = [
-            producers.NewEntry(e.partition_id, e.base_sequence, e.messages, e.segment, e.offset, e.length, e.crc32c)
-            for e in request.entries
-        ]
+        entries = [wire.entry_from_wire(entry) for entry in request.entries]
         txn = transactions.number_of(txn_from_wire(request.txn)) if request.HasField("txn") else None
         with self._write() as connection:
             placed = producers.append(connection, request.producer_id, request.epoch, txn, entries, self._clock())
         return pb.AppendResponse(positions=[p.key for p in placed])
+
+    def CommitBatch(self, request: pb.CommitBatchRequest) -> pb.CommitBatchResponse:
+        sink = sinks.Sink(
+            request.query_id if request.HasField("query_id") else None,
+            request.batch_id,
+            request.producer_name,
+            request.transactional_id if request.HasField("transactional_id") else None,
+        )
+        batches = [wire.topic_batch_from_wire(topic, request.producer_name) for topic in request.topics]
+
+        def commit(connection: Connection) -> pb.CommitBatchResponse:
+            txn, repeated = sinks.commit_batch(connection, sink, batches, self._clock())
+            answer = pb.CommitBatchResponse(repeated_batch=repeated)
+            if txn is not None:
+                answer.txn.CopyFrom(wire.txn_to_wire(transactions.id_of(txn)))
+            return answer
+
+        return self._once(request.request_id, pb.CommitBatchResponse, commit)
 
     # Transactions
 
@@ -225,9 +240,16 @@ class MetadataService(TierCalls):
                 now_ms=self._now_ms(),
             )
 
-    def LowerToCut(self, request: pb.LowerToCutRequest) -> pb.LowerToCutResponse:
+    def FindCut(self, request: pb.FindCutRequest) -> pb.FindCutResponse:
+        bounds, starts = dict(request.bounds), dict(request.starts)
+        if starts and starts.keys() != bounds.keys():
+            raise InvalidArgumentError("Starts and bounds are not of the same partitions.", "Give both for each.")
         with self._database.read() as connection:
-            return pb.LowerToCutResponse(bounds=cuts.lower_to_cut(connection, dict(request.bounds)))
+            if request.upward:
+                found = cuts.raise_to_cut(connection, starts, bounds)
+            else:
+                found = cuts.lower_to_cut(connection, bounds, starts or None)
+        return pb.FindCutResponse(bounds=found)
 
     def FindPosition(self, request: pb.FindPositionRequest) -> pb.FindPositionResponse:
         response = pb.FindPositionResponse()

@@ -12,6 +12,7 @@ import pyarrow as pa
 from txn_source._generated.txnlog.v1 import metadata_service_pb2 as pb
 from txn_source.metadata import wire
 from txn_source.metadata.producers import NewEntry, OpenedProducer
+from txn_source.metadata.sinks import Sink, TopicBatch
 from txn_source.metadata.tier_stub import TierStub, request_id
 from txn_source.metadata.transport import Transport
 from txn_source.metadata.views import PartitionView
@@ -181,20 +182,28 @@ class MetadataStub(TierStub):
             producer_id=producer.producer_id,
             epoch=producer.epoch,
             txn=None if txn is None else wire.txn_to_wire(txn),
-            entries=[
-                pb.NewEntry(
-                    partition_id=e.partition_id,
-                    base_sequence=e.base_sequence,
-                    messages=e.messages,
-                    segment=e.segment,
-                    offset=e.offset,
-                    length=e.length,
-                    crc32c=e.crc32c,
-                )
-                for e in entries
-            ],
+            entries=[wire.entry_to_wire(entry) for entry in entries],
         )
         return [Position.from_key(key) for key in self._transport.call("Append", request).positions]
+
+    def commit_batch(self, sink: Sink, batches: Sequence[TopicBatch], key: str) -> tuple[TxnId | None, bool]:
+        """Register all that a job wrote and commit it; return the transaction, and if the batch is an old one.
+
+        Args:
+            sink: who writes.
+            batches: what was written to each topic; the bytes are safe.
+            key: names the job's commit, so that repeating it is harmless.
+        """
+        request = pb.CommitBatchRequest(
+            request_id=key,
+            query_id=sink.query_id,
+            batch_id=sink.batch_id,
+            producer_name=sink.producer_name,
+            transactional_id=sink.transactional_id,
+            topics=[wire.topic_batch_to_wire(batch) for batch in batches],
+        )
+        answer = self._transport.call("CommitBatch", request)
+        return wire.txn_from_wire(answer.txn) if answer.HasField("txn") else None, answer.repeated_batch
 
     def begin_transaction(self, timeout_ms: int) -> TxnId:
         """Open a transaction."""
@@ -227,13 +236,28 @@ class MetadataStub(TierStub):
         answer = self._transport.call("GetView", pb.GetViewRequest(topics=[str(t) for t in topics]))
         return View(tuple(_topic_view(t) for t in answer.topics), answer.decisions, answer.now_ms)
 
-    def lower_to_cut(self, bounds: Mapping[int, Position]) -> dict[int, Position]:
-        """Return the largest consistent cut at or below exclusive bounds of all partitions of a read, by their ids.
+    def find_cut(
+        self,
+        bounds: Mapping[int, Position],
+        starts: Mapping[int, Position] | None = None,
+        *,
+        upward: bool = False,
+    ) -> dict[int, Position]:
+        """Return the consistent cut next to exclusive bounds of all partitions of a read, by their ids.
 
         Bounds must lie at or below the partitions' last stable positions at one moment; the call itself may come later.
+
+        Args:
+            bounds: of each partition.
+            starts: a cut at or below the bounds, where the read begins; with it the cost depends on what lies between.
+            upward: the smallest cut at or above the bounds, instead of the largest one at or below them.
         """
-        request = pb.LowerToCutRequest(bounds={partition_id: bound.key for partition_id, bound in bounds.items()})
-        answer = self._transport.call("LowerToCut", request)
+        request = pb.FindCutRequest(
+            bounds={partition_id: bound.key for partition_id, bound in bounds.items()},
+            starts={partition_id: start.key for partition_id, start in (starts or {}).items()},
+            upward=upward,
+        )
+        answer = self._transport.call("FindCut", request)
         return {partition_id: Position.from_key(key) for partition_id, key in answer.bounds.items()}
 
     def find_positions(self, partition_ids: Sequence[int], publish_time_us: int) -> dict[int, FoundPosition | None]:

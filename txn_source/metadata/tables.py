@@ -156,6 +156,23 @@ producers = Table(
     sqlite_autoincrement=True,
 )
 
+sinks = Table(  # streaming queries that write: the last batch of each that was committed
+    "sinks",
+    metadata,
+    Column("query_id", String, primary_key=True),
+    Column("batch_id", BigInteger, nullable=False),
+)
+
+sink_producers = Table(
+    "sink_producers",
+    metadata,
+    Column("query_id", String, primary_key=True),
+    Column("topic_id", ForeignKey("topics.topic_id", ondelete="CASCADE"), primary_key=True),
+    Column("producer_id", BigInteger, nullable=False),
+    Column("epoch", BigInteger, nullable=False),
+    Column("next_sequence", BigInteger, nullable=False),
+)
+
 entries = Table(
     "entries",
     metadata,
@@ -240,7 +257,14 @@ transaction_partitions = Table(
         postgresql_where=text("state = 0"),
     ),
     Index(
-        "committed_by_partition",
+        "committed_by_first",
+        "partition_id",
+        "first_position",
+        sqlite_where=text("state = 1"),
+        postgresql_where=text("state = 1"),
+    ),
+    Index(
+        "committed_by_last",
         "partition_id",
         "last_position",
         sqlite_where=text("state = 1"),

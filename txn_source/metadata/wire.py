@@ -9,6 +9,8 @@ import pyarrow as pa
 
 from txn_source._generated.txnlog.v1 import metadata_service_pb2 as pb
 from txn_source.metadata.copies import OffloadableLedger
+from txn_source.metadata.producers import NewEntry, OpenedProducer
+from txn_source.metadata.sinks import TopicBatch
 from txn_source.metadata.views import PartitionView
 from txn_source.model.bounds import Bounds
 from txn_source.model.copies import LedgerCopies, TieredCopy
@@ -100,6 +102,35 @@ def txn_to_wire(txn: TxnId) -> pb.TxnId:
 def txn_from_wire(message: pb.TxnId) -> TxnId:
     """Return the transaction id in a message."""
     return TxnId(message.most_sig_bits, message.least_sig_bits)
+
+
+def entry_to_wire(entry: NewEntry) -> pb.NewEntry:
+    """Return the message for a new entry."""
+    return pb.NewEntry(**dataclasses.asdict(entry))
+
+
+def entry_from_wire(message: pb.NewEntry) -> NewEntry:
+    """Return the new entry in a message."""
+    return NewEntry(**{field.name: getattr(message, field.name) for field in dataclasses.fields(NewEntry)})
+
+
+def topic_batch_to_wire(batch: TopicBatch) -> pb.CommitBatchRequest.Topic:
+    """Return the message for what a job wrote to a topic."""
+    message = pb.CommitBatchRequest.Topic(
+        name=str(batch.topic), topic_id=batch.topic_id, entries=[entry_to_wire(entry) for entry in batch.entries]
+    )
+    if batch.owner is not None:
+        message.producer_id, message.epoch = batch.owner.producer_id, batch.owner.epoch
+    return message
+
+
+def topic_batch_from_wire(message: pb.CommitBatchRequest.Topic, producer_name: str) -> TopicBatch:
+    """Return what a job wrote to a topic from a message."""
+    owner = None
+    if message.HasField("producer_id"):
+        owner = OpenedProducer(message.producer_id, message.epoch, producer_name)
+    entries = tuple(entry_from_wire(entry) for entry in message.entries)
+    return TopicBatch(TopicName.parse(message.name), message.topic_id, entries, owner)
 
 
 def tiered_to_wire(copy: TieredCopy) -> pb.TieredCopy:

@@ -177,8 +177,8 @@ def parse_configuration(text: str) -> dict[str, Any]:
                 f"Line {number} of the configuration sets {name!r}, which is not a setting.",
                 f"Use {', '.join(by_setting)}.",
             )
-        if value in ("", "-1"):
-            continue  # unset, as in Pulsar's own broker.conf
+        if value in ("", "-1") or (value == "0" and policy.name.startswith("retention")):
+            continue  # unset; Pulsar's own broker.conf says 0 for "no longer than it is needed", which isn't "nothing"
         try:
             parsed = policy.parse(value)
         except InvalidArgumentError as error:

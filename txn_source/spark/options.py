@@ -8,19 +8,22 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
-from txn_source.client.columns import metadata_columns
+from txn_source.client.columns import METADATA_COLUMNS, metadata_columns
 from txn_source.client.offsets import EARLIEST, LATEST, Offsets
 from txn_source.client.plan import MAX_PARTITION_BYTES, ReadRequest
 from txn_source.client.target import Target
 from txn_source.model.errors import InvalidArgumentError
 from txn_source.model.isolation import IsolationLevel
 from txn_source.model.read_priority import ReadPriority
+from txn_source.model.topic_name import TopicName
 
 T = TypeVar("T")
+TOPIC = METADATA_COLUMNS["__topic"]
+"""As a column of a write it names the topic of each row."""
 
 _BATCH_READ = (
     "path",
@@ -47,6 +50,7 @@ _STREAM_ONLY = (
     "maxTriggerDelay",
     "subscription",
 )
+_WRITE = ("path", "endpoint", "topic", "transactionalId")
 _SIZE = re.compile(r"(\d+)\s*([kmgt]?)b?", re.IGNORECASE)
 _UNITS = {"": 0, "k": 10, "m": 20, "g": 30, "t": 40}
 
@@ -65,7 +69,7 @@ class BatchReadOptions:
     def parse(cls, options: Mapping[str, str]) -> BatchReadOptions:
         """Return the options' meaning, or raise INVALID_ARGUMENT for the first that can't be."""
         given = _Given(options)
-        given.check()
+        given.check(_BATCH_READ, {"streaming queries only": _STREAM_ONLY, "writing only": _WRITE})
         target = given.target()
         topics, pattern = given.topics()
         return cls(
@@ -86,19 +90,51 @@ class BatchReadOptions:
         )
 
 
+@dataclass(frozen=True, slots=True)
+class WriteOptions:
+    """What a batch or streaming write was asked for; ``topic`` is None if each row names its own."""
+
+    target: Target
+    topic: TopicName | None
+    transactional_id: str | None
+
+    @classmethod
+    def parse(cls, options: Mapping[str, str], columns: Sequence[str]) -> WriteOptions:
+        """Return the options' meaning for a frame with some columns, or raise INVALID_ARGUMENT."""
+        given = _Given(options)
+        given.check(_WRITE, {"reading only": _BATCH_READ, "streaming reads only": _STREAM_ONLY})
+        target = given.target()
+        topic = given.optional("topic", TopicName.parse)
+        fans_out = TOPIC.name in columns
+        if (topic is None) == (not fans_out):
+            said = f"both the option 'topic' and a column {TOPIC.name}" if fans_out else f"no topic and no {TOPIC.name}"
+            raise InvalidArgumentError(
+                f"The write has {said}.",
+                f'Give .option("topic", "orders"), or a text column {TOPIC.name} that names a topic in each row.',
+            )
+        transactional_id = given.get("transactionalId")
+        if transactional_id is not None and (not transactional_id or fans_out):
+            raise InvalidArgumentError(
+                "The option 'transactionalId' is empty." if not transactional_id
+                else f"'transactionalId' belongs to one topic, and column {TOPIC.name} names many.",
+                "Give an id together with the option 'topic', or leave it out: a write is exactly once without it.",
+            )  # fmt: skip
+        return cls(target, topic, transactional_id)
+
+
 class _Given:
     """The options as Spark hands them over: text by name, in any case."""
 
     def __init__(self, options: Mapping[str, str]) -> None:
         self._options = {name.lower(): (name, value) for name, value in options.items()}
 
-    def check(self) -> None:
-        known = {name.lower(): name for name in (*_BATCH_READ, *_STREAM_ONLY)}
+    def check(self, allowed: Sequence[str], elsewhere: Mapping[str, Sequence[str]]) -> None:
+        """Refuse options that are for something else, and those that are close to one that is allowed."""
+        known = {name.lower(): name for name in allowed}
+        others = {name.lower(): what for what, names in elsewhere.items() for name in names}
         for lower, (name, _) in self._options.items():
-            if lower in {option.lower() for option in _STREAM_ONLY}:
-                raise InvalidArgumentError(
-                    f"The option {name!r} is for streaming queries only.", "Leave it out, or use spark.readStream."
-                )
+            if lower not in known and lower in others:
+                raise InvalidArgumentError(f"The option {name!r} is for {others[lower]}.", "Leave it out.")
             if lower not in known:
                 near = difflib.get_close_matches(lower, known, n=1, cutoff=0.75)
                 if near:

@@ -12,12 +12,9 @@ from txn_source.client.plan import resolve
 from txn_source.model.errors import InvalidArgumentError
 from txn_source.spark.batch import BatchReader
 from txn_source.spark.connection import open_log, readable
-from txn_source.spark.options import BatchReadOptions
+from txn_source.spark.options import BatchReadOptions, WriteOptions
 from txn_source.spark.schema import to_spark
-
-_NO_WRITES = InvalidArgumentError(
-    "This release of txnlog isn't written by Spark.", "Write with log.producer(...).send_batch(...)."
-)
+from txn_source.spark.sink import BatchWriter, StreamWriter
 
 
 class TxnLogDataSource(DataSource):
@@ -47,16 +44,30 @@ class TxnLogDataSource(DataSource):
         )
 
     @readable
-    def streamWriter(self, schema: StructType, overwrite: bool) -> NoReturn:
-        """Refuse streaming writes, in our words."""
-        raise _NO_WRITES
+    def streamWriter(self, schema: StructType, overwrite: bool) -> StreamWriter:
+        """Return the writer of a streaming query."""
+        _refuse_overwrite(overwrite)
+        return StreamWriter(WriteOptions.parse(self.options, _names(schema)), schema)
 
     @readable
-    def writer(self, schema: StructType, overwrite: bool) -> NoReturn:
-        """Refuse batch writes, in our words."""
-        raise _NO_WRITES
+    def writer(self, schema: StructType, overwrite: bool) -> BatchWriter:
+        """Return the writer of a batch job."""
+        _refuse_overwrite(overwrite)
+        return BatchWriter(WriteOptions.parse(self.options, _names(schema)), schema)
 
     @readable
     def reader(self, schema: StructType) -> BatchReader:
         """Return the reader of a batch query."""
         return BatchReader(BatchReadOptions.parse(self.options), schema)
+
+
+def _names(schema: StructType) -> list[str]:
+    return [name.lower() for name in schema.names]
+
+
+def _refuse_overwrite(overwrite: bool) -> None:
+    if overwrite:
+        raise InvalidArgumentError(
+            "A log is never overwritten: readers hold positions in it.",
+            'Use .mode("append") (for a stream, .outputMode("append")); to begin anew, delete the topic and create it.',
+        )

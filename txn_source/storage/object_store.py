@@ -148,6 +148,10 @@ _AWS_MEANINGS = {
     "REQUEST_TIME_TOO_SKEWED": "the clock of this machine is wrong",
     "SLOW_DOWN": "the store is too busy",
     "SERVICE_UNAVAILABLE": "the store is too busy",
+    "301": "the bucket is in another region than the URI's",  # by status: what has no body has no code either
+    "403": "the store denies access",
+    "429": "the store is too busy",
+    "503": "the store is too busy",
 }
 _CURL_MEANINGS = {"6": "its name is unknown", "7": "nobody listens there", "28": "it didn't answer in time"}
 
@@ -162,7 +166,7 @@ def _aws_reason(text: str) -> str | None:
         curl = re.match(r"curlCode: (\d+), ([^;]*)", said)
         why = (_CURL_MEANINGS.get(curl[1]) or curl[2].strip()) if curl else said
         return f"the store can't be reached: {why}"
-    meaning = _AWS_MEANINGS.get(found["code"])
+    meaning = _AWS_MEANINGS.get(found["code"]) or _AWS_MEANINGS.get(found["status"])
     if meaning is not None:
         return meaning
     status = f" (HTTP status {found['status']})" if found["status"] else ""

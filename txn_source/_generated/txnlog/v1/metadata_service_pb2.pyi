@@ -209,6 +209,43 @@ class AppendResponse(_message.Message):
     positions: _containers.RepeatedScalarFieldContainer[int]
     def __init__(self, positions: _Optional[_Iterable[int]] = ...) -> None: ...
 
+class CommitBatchRequest(_message.Message):
+    __slots__ = ("request_id", "query_id", "batch_id", "producer_name", "transactional_id", "topics")
+    class Topic(_message.Message):
+        __slots__ = ("name", "topic_id", "entries", "producer_id", "epoch")
+        NAME_FIELD_NUMBER: _ClassVar[int]
+        TOPIC_ID_FIELD_NUMBER: _ClassVar[int]
+        ENTRIES_FIELD_NUMBER: _ClassVar[int]
+        PRODUCER_ID_FIELD_NUMBER: _ClassVar[int]
+        EPOCH_FIELD_NUMBER: _ClassVar[int]
+        name: str
+        topic_id: int
+        entries: _containers.RepeatedCompositeFieldContainer[NewEntry]
+        producer_id: int
+        epoch: int
+        def __init__(self, name: _Optional[str] = ..., topic_id: _Optional[int] = ..., entries: _Optional[_Iterable[_Union[NewEntry, _Mapping]]] = ..., producer_id: _Optional[int] = ..., epoch: _Optional[int] = ...) -> None: ...
+    REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
+    QUERY_ID_FIELD_NUMBER: _ClassVar[int]
+    BATCH_ID_FIELD_NUMBER: _ClassVar[int]
+    PRODUCER_NAME_FIELD_NUMBER: _ClassVar[int]
+    TRANSACTIONAL_ID_FIELD_NUMBER: _ClassVar[int]
+    TOPICS_FIELD_NUMBER: _ClassVar[int]
+    request_id: str
+    query_id: str
+    batch_id: int
+    producer_name: str
+    transactional_id: str
+    topics: _containers.RepeatedCompositeFieldContainer[CommitBatchRequest.Topic]
+    def __init__(self, request_id: _Optional[str] = ..., query_id: _Optional[str] = ..., batch_id: _Optional[int] = ..., producer_name: _Optional[str] = ..., transactional_id: _Optional[str] = ..., topics: _Optional[_Iterable[_Union[CommitBatchRequest.Topic, _Mapping]]] = ...) -> None: ...
+
+class CommitBatchResponse(_message.Message):
+    __slots__ = ("txn", "repeated_batch")
+    TXN_FIELD_NUMBER: _ClassVar[int]
+    REPEATED_BATCH_FIELD_NUMBER: _ClassVar[int]
+    txn: TxnId
+    repeated_batch: bool
+    def __init__(self, txn: _Optional[_Union[TxnId, _Mapping]] = ..., repeated_batch: bool = ...) -> None: ...
+
 class TxnId(_message.Message):
     __slots__ = ("most_sig_bits", "least_sig_bits")
     MOST_SIG_BITS_FIELD_NUMBER: _ClassVar[int]
@@ -339,8 +376,8 @@ class GetViewResponse(_message.Message):
     now_ms: int
     def __init__(self, topics: _Optional[_Iterable[_Union[TopicView, _Mapping]]] = ..., decisions: _Optional[int] = ..., now_ms: _Optional[int] = ...) -> None: ...
 
-class LowerToCutRequest(_message.Message):
-    __slots__ = ("bounds",)
+class FindCutRequest(_message.Message):
+    __slots__ = ("bounds", "starts", "upward")
     class BoundsEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -348,11 +385,22 @@ class LowerToCutRequest(_message.Message):
         key: int
         value: int
         def __init__(self, key: _Optional[int] = ..., value: _Optional[int] = ...) -> None: ...
+    class StartsEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: int
+        value: int
+        def __init__(self, key: _Optional[int] = ..., value: _Optional[int] = ...) -> None: ...
     BOUNDS_FIELD_NUMBER: _ClassVar[int]
+    STARTS_FIELD_NUMBER: _ClassVar[int]
+    UPWARD_FIELD_NUMBER: _ClassVar[int]
     bounds: _containers.ScalarMap[int, int]
-    def __init__(self, bounds: _Optional[_Mapping[int, int]] = ...) -> None: ...
+    starts: _containers.ScalarMap[int, int]
+    upward: bool
+    def __init__(self, bounds: _Optional[_Mapping[int, int]] = ..., starts: _Optional[_Mapping[int, int]] = ..., upward: bool = ...) -> None: ...
 
-class LowerToCutResponse(_message.Message):
+class FindCutResponse(_message.Message):
     __slots__ = ("bounds",)
     class BoundsEntry(_message.Message):
         __slots__ = ("key", "value")

@@ -69,6 +69,11 @@ class MetadataServiceStub(object):
                 request_serializer=txn__source_dot___generated_dot_txnlog_dot_v1_dot_metadata__service__pb2.AppendRequest.SerializeToString,
                 response_deserializer=txn__source_dot___generated_dot_txnlog_dot_v1_dot_metadata__service__pb2.AppendResponse.FromString,
                 _registered_method=True)
+        self.CommitBatch = channel.unary_unary(
+                '/txnlog.v1.MetadataService/CommitBatch',
+                request_serializer=txn__source_dot___generated_dot_txnlog_dot_v1_dot_metadata__service__pb2.CommitBatchRequest.SerializeToString,
+                response_deserializer=txn__source_dot___generated_dot_txnlog_dot_v1_dot_metadata__service__pb2.CommitBatchResponse.FromString,
+                _registered_method=True)
         self.BeginTransaction = channel.unary_unary(
                 '/txnlog.v1.MetadataService/BeginTransaction',
                 request_serializer=txn__source_dot___generated_dot_txnlog_dot_v1_dot_metadata__service__pb2.BeginTransactionRequest.SerializeToString,
@@ -94,10 +99,10 @@ class MetadataServiceStub(object):
                 request_serializer=txn__source_dot___generated_dot_txnlog_dot_v1_dot_metadata__service__pb2.GetViewRequest.SerializeToString,
                 response_deserializer=txn__source_dot___generated_dot_txnlog_dot_v1_dot_metadata__service__pb2.GetViewResponse.FromString,
                 _registered_method=True)
-        self.LowerToCut = channel.unary_unary(
-                '/txnlog.v1.MetadataService/LowerToCut',
-                request_serializer=txn__source_dot___generated_dot_txnlog_dot_v1_dot_metadata__service__pb2.LowerToCutRequest.SerializeToString,
-                response_deserializer=txn__source_dot___generated_dot_txnlog_dot_v1_dot_metadata__service__pb2.LowerToCutResponse.FromString,
+        self.FindCut = channel.unary_unary(
+                '/txnlog.v1.MetadataService/FindCut',
+                request_serializer=txn__source_dot___generated_dot_txnlog_dot_v1_dot_metadata__service__pb2.FindCutRequest.SerializeToString,
+                response_deserializer=txn__source_dot___generated_dot_txnlog_dot_v1_dot_metadata__service__pb2.FindCutResponse.FromString,
                 _registered_method=True)
         self.FindPosition = channel.unary_unary(
                 '/txnlog.v1.MetadataService/FindPosition',
@@ -231,6 +236,13 @@ class MetadataServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def CommitBatch(self, request, context):
+        """Everything that a job wrote, in one transaction that is committed at once.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def BeginTransaction(self, request, context):
         """Missing associated documentation comment in .proto file."""
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
@@ -262,8 +274,8 @@ class MetadataServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
-    def LowerToCut(self, request, context):
-        """Lowers exclusive bounds of partitions until no committed transaction is cut in two.
+    def FindCut(self, request, context):
+        """Moves exclusive bounds of partitions until no committed transaction is cut in two.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -411,6 +423,11 @@ def add_MetadataServiceServicer_to_server(servicer, server):
                     request_deserializer=txn__source_dot___generated_dot_txnlog_dot_v1_dot_metadata__service__pb2.AppendRequest.FromString,
                     response_serializer=txn__source_dot___generated_dot_txnlog_dot_v1_dot_metadata__service__pb2.AppendResponse.SerializeToString,
             ),
+            'CommitBatch': grpc.unary_unary_rpc_method_handler(
+                    servicer.CommitBatch,
+                    request_deserializer=txn__source_dot___generated_dot_txnlog_dot_v1_dot_metadata__service__pb2.CommitBatchRequest.FromString,
+                    response_serializer=txn__source_dot___generated_dot_txnlog_dot_v1_dot_metadata__service__pb2.CommitBatchResponse.SerializeToString,
+            ),
             'BeginTransaction': grpc.unary_unary_rpc_method_handler(
                     servicer.BeginTransaction,
                     request_deserializer=txn__source_dot___generated_dot_txnlog_dot_v1_dot_metadata__service__pb2.BeginTransactionRequest.FromString,
@@ -436,10 +453,10 @@ def add_MetadataServiceServicer_to_server(servicer, server):
                     request_deserializer=txn__source_dot___generated_dot_txnlog_dot_v1_dot_metadata__service__pb2.GetViewRequest.FromString,
                     response_serializer=txn__source_dot___generated_dot_txnlog_dot_v1_dot_metadata__service__pb2.GetViewResponse.SerializeToString,
             ),
-            'LowerToCut': grpc.unary_unary_rpc_method_handler(
-                    servicer.LowerToCut,
-                    request_deserializer=txn__source_dot___generated_dot_txnlog_dot_v1_dot_metadata__service__pb2.LowerToCutRequest.FromString,
-                    response_serializer=txn__source_dot___generated_dot_txnlog_dot_v1_dot_metadata__service__pb2.LowerToCutResponse.SerializeToString,
+            'FindCut': grpc.unary_unary_rpc_method_handler(
+                    servicer.FindCut,
+                    request_deserializer=txn__source_dot___generated_dot_txnlog_dot_v1_dot_metadata__service__pb2.FindCutRequest.FromString,
+                    response_serializer=txn__source_dot___generated_dot_txnlog_dot_v1_dot_metadata__service__pb2.FindCutResponse.SerializeToString,
             ),
             'FindPosition': grpc.unary_unary_rpc_method_handler(
                     servicer.FindPosition,
@@ -727,6 +744,33 @@ class MetadataService(object):
             _registered_method=True)
 
     @staticmethod
+    def CommitBatch(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/txnlog.v1.MetadataService/CommitBatch',
+            txn__source_dot___generated_dot_txnlog_dot_v1_dot_metadata__service__pb2.CommitBatchRequest.SerializeToString,
+            txn__source_dot___generated_dot_txnlog_dot_v1_dot_metadata__service__pb2.CommitBatchResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
     def BeginTransaction(request,
             target,
             options=(),
@@ -862,7 +906,7 @@ class MetadataService(object):
             _registered_method=True)
 
     @staticmethod
-    def LowerToCut(request,
+    def FindCut(request,
             target,
             options=(),
             channel_credentials=None,
@@ -875,9 +919,9 @@ class MetadataService(object):
         return grpc.experimental.unary_unary(
             request,
             target,
-            '/txnlog.v1.MetadataService/LowerToCut',
-            txn__source_dot___generated_dot_txnlog_dot_v1_dot_metadata__service__pb2.LowerToCutRequest.SerializeToString,
-            txn__source_dot___generated_dot_txnlog_dot_v1_dot_metadata__service__pb2.LowerToCutResponse.FromString,
+            '/txnlog.v1.MetadataService/FindCut',
+            txn__source_dot___generated_dot_txnlog_dot_v1_dot_metadata__service__pb2.FindCutRequest.SerializeToString,
+            txn__source_dot___generated_dot_txnlog_dot_v1_dot_metadata__service__pb2.FindCutResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -1,0 +1,84 @@
+"""Maintenance in the background of ``txnlog serve``: a thread that does what policies say, every so often."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from pathlib import Path
+from typing import Any
+
+from google.protobuf.message import Message
+
+from txn_source.cli.maintain import describe
+from txn_source.client.maintenance import maintain
+from txn_source.metadata.service import MetadataService
+from txn_source.metadata.stub import MetadataStub
+from txn_source.metadata.transport import InProcessTransport
+from txn_source.model.errors import TxnLogError
+
+_ENDING = ("CompleteOffload", "AbandonOffload")
+"""Calls that end what was begun, so that a server that stops leaves less behind."""
+_log = logging.getLogger("txnlog")
+
+
+class BackgroundMaintenance:
+    """A thread that maintains a log at once and then every so many seconds, until it is stopped.
+
+    No failure ends it: what fails is logged and tried again in the next round. Stopping doesn't wait for a long
+    offload: at its next call of the service it ends, and nothing is lost, because only what is complete counts.
+    """
+
+    def __init__(self, service: MetadataService, root: Path, interval_s: float) -> None:
+        self._stopping = threading.Event()
+        self._stub = MetadataStub(_Stoppable(InProcessTransport(service), self._stopping))
+        self._root = root
+        self._interval_s = interval_s
+        self._thread = threading.Thread(target=self._run, name="txnlog-tiers", daemon=True)
+
+    def start(self) -> None:
+        """Begin, with a first round at once."""
+        self._thread.start()
+
+    def stop(self, grace_s: float) -> bool:
+        """End after the call under way; return False if that takes longer than the grace, and it is still at it."""
+        self._stopping.set()
+        self._thread.join(grace_s)
+        return not self._thread.is_alive()
+
+    def _run(self) -> None:
+        while not self._stopping.is_set():
+            self._once()
+            self._stopping.wait(self._interval_s)
+
+    def _once(self) -> None:
+        try:
+            done = describe(maintain(self._stub, self._root))
+        except _Stopped:
+            return
+        except TxnLogError as error:
+            _log.warning("maintenance failed and is tried again: %s", error)
+        except Exception as error:  # our bug, but no reason to stop serving
+            _log.warning("maintenance failed and is tried again: %s: %s", type(error).__name__, error, exc_info=True)
+        else:
+            if done:
+                _log.info("maintenance: %s", done)
+
+
+class _Stopped(Exception):
+    """Maintenance is to end; not one of the log's errors, which it would take for a topic's failure."""
+
+
+class _Stoppable:
+    """Calls of the service, which raise ``_Stopped`` once the event is set."""
+
+    def __init__(self, transport: InProcessTransport, stopping: threading.Event) -> None:
+        self._transport = transport
+        self._stopping = stopping
+
+    def call(self, method: str, request: Message) -> Any:
+        if self._stopping.is_set() and method not in _ENDING:
+            raise _Stopped
+        return self._transport.call(method, request)
+
+    def close(self) -> None:
+        """Leave the service open: it is the server's."""

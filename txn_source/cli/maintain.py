@@ -1,0 +1,53 @@
+"""``txnlog maintain``: doing once, by hand, what ``txnlog serve`` does in the background."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+import typer
+
+from txn_source.cli.connection import on_log
+from txn_source.cli.output import Json, note, print_json
+from txn_source.cli.units import format_count, format_size
+
+if TYPE_CHECKING:
+    from txn_source.client.log import Log
+    from txn_source.client.maintenance import MaintenanceReport
+
+
+@on_log()
+def maintain(log: Log, as_json: Json = False) -> None:
+    """Do now what the topics' policies say: offload ledgers, delete hot copies, trim, and delete files.
+
+    `txnlog serve` does it every minute. Exit status 1 if it failed for a topic; the others had their turn.
+    """
+    from txn_source.client import maintenance
+
+    logging.getLogger(maintenance.__name__).addHandler(logging.NullHandler())  # what failed is printed below
+    report = log.maintain()
+    if as_json:
+        print_json(report)
+    else:
+        for topic, error in report.failures:
+            note(f"{topic}: {error}")
+        print(f"Maintenance: {describe(report) or 'nothing done'}.")
+    if report.failures:
+        raise typer.Exit(1)
+
+
+def describe(report: MaintenanceReport) -> str:
+    """Return in one line what was done; nothing if that is nothing."""
+    offloaded = report.offloaded
+    parts = []
+    if offloaded.ledger_ids:
+        ledgers = format_count(len(offloaded.ledger_ids), "ledger")
+        sizes = f"{format_size(offloaded.hot_bytes)} hot -> {format_size(offloaded.tiered_bytes)} tiered"
+        parts.append(f"offloaded {ledgers} ({format_count(offloaded.messages, 'message')}, {sizes})")
+    if report.hot_copies_deleted:
+        parts.append(f"deleted the hot copies of {format_count(report.hot_copies_deleted, 'ledger')}")
+    if report.ledgers_trimmed:
+        parts.append(f"trimmed {format_count(report.ledgers_trimmed, 'ledger')}")
+    if report.files_deleted:
+        parts.append(f"deleted {format_count(report.files_deleted, 'file')}")
+    return ", ".join(parts)
