@@ -215,7 +215,8 @@ class Log:
 
     def _positions(self, topic: str, at: Any) -> dict[int, Position]:
         source = resolve(self._stub, [topic])
-        starts = start_positions(self._stub, self._root, source, Offsets.parse(at, EARLIEST))
+        request = ReadRequest(IsolationLevel.READ_UNCOMMITTED, Offsets.parse(at, EARLIEST))
+        starts = start_positions(self._stub, self._root, source, request)
         return {p.view.index: start for p, start in zip(source.partitions, starts, strict=True)}
 
     # Policies

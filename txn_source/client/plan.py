@@ -148,13 +148,25 @@ def plan(stub: MetadataStub, root: Path, source: Source, request: ReadRequest) -
     if request.consistent_cut and request.isolation_level is IsolationLevel.READ_COMMITTED:
         reaches = _cut(stub, source, reaches)
     wanted = [(p, reach) for p, reach in zip(source.partitions, reaches, strict=True) if not reach.empty]
-    return ReadPlan(tuple(tuple(task) for task in _tasks(stub, objects, wanted, request)), request, source.decisions)
+    return plan_ranges(stub, root, wanted, request, source.decisions)
 
 
-def start_positions(stub: MetadataStub, root: Path, source: Source, start: Offsets) -> list[Position]:
-    """Return where a read of the source that starts there begins on each partition."""
-    _check_named(start, source)
-    return _side(stub, TieredPlanning(stub, root), source, start, ReadRequest(IsolationLevel.READ_UNCOMMITTED, start))
+def plan_ranges(
+    stub: MetadataStub,
+    root: Path,
+    wanted: Sequence[tuple[ReadPartition, PositionRange]],
+    request: ReadRequest,
+    decisions: int,
+) -> ReadPlan:
+    """Return the tasks that read ranges of partitions."""
+    objects = TieredPlanning(stub, root)
+    return ReadPlan(tuple(tuple(task) for task in _tasks(stub, objects, wanted, request)), request, decisions)
+
+
+def start_positions(stub: MetadataStub, root: Path, source: Source, request: ReadRequest) -> list[Position]:
+    """Return where a read of the source begins on each partition."""
+    _check_named(request.start, source)
+    return _side(stub, TieredPlanning(stub, root), source, request.start, request)
 
 
 def _named(stub: MetadataStub, topics: Sequence[str]) -> dict[TopicName, int | None]:
@@ -290,6 +302,13 @@ def _checked(
             partition.label, at, bounds.log_start,
         )  # fmt: skip
         return bounds.log_start
+    check_position(stub, partition, at)
+    return at
+
+
+def check_position(stub: MetadataStub, partition: ReadPartition, at: Position) -> None:
+    """Raise OUT_OF_RANGE if a position is none of the partition's, where no reader can ever stand."""
+    bounds = partition.view.bounds
     if not bounds.log_start <= at <= bounds.log_end or at.entry_id < 0:
         raise OutOfRangeError(
             f"Position {at} lies outside {partition.label}, which has [{bounds.log_start}, {bounds.log_end}).",
@@ -304,7 +323,6 @@ def _checked(
             f"Position {at} is in no ledger of {partition.label}: {why}.",
             "Use positions of this partition, as `txnlog topics stats` or the __ledger_id and __entry_id columns show.",
         )
-    return at
 
 
 def _tasks(

@@ -47,19 +47,28 @@ class SliceReader:
     def read(self, slices: Iterable[Slice]) -> Iterator[pa.RecordBatch]:
         """Yield what a reader of the level sees of the slices, in order."""
         assembly = Assembly(self.schema)
-        with CopyReader(
-            self.stub,
-            self.root,
-            assembly.stored,
-            self.read_priority,
-            fail_on_data_loss=self.fail_on_data_loss,
-            report=self.copies_read,
-        ) as copies:
+        with self._copies(assembly.stored) as copies:
             for piece in slices:
                 decided = self._decided(piece)
                 for part in copies.read(piece, lambda c, p=piece, d=decided: self._seen(c, p, d)):  # type: ignore[misc]
                     yield from self._add(piece, part, decided, assembly)
         yield from assembly.finish()
+
+    def visible_entries(self, piece: Slice) -> Iterator[Part]:
+        """Yield the entries that a reader of the level sees of a slice, without their messages."""
+        decided = self._decided(piece)
+        with self._copies(pa.schema([])) as copies:
+            yield from copies.read(piece, lambda columns: self._seen(columns, piece, decided))
+
+    def _copies(self, stored: pa.Schema) -> CopyReader:
+        return CopyReader(
+            self.stub,
+            self.root,
+            stored,
+            self.read_priority,
+            fail_on_data_loss=self.fail_on_data_loss,
+            report=self.copies_read,
+        )
 
     def _seen(
         self, columns: Mapping[str, npt.NDArray[np.int64]], piece: Slice, decided: _Decided

@@ -13,6 +13,7 @@ from sqlalchemy import Connection, insert, select, update
 
 from txn_source.metadata import producers, topics, transactions
 from txn_source.metadata.producers import NewEntry, OpenedProducer
+from txn_source.metadata.tables import producers as producer_rows
 from txn_source.metadata.tables import sink_producers, sinks
 from txn_source.model.errors import TopicNotFoundError
 from txn_source.model.topic_name import TopicName
@@ -91,26 +92,31 @@ def _advance(connection: Connection, query_id: str, batch_id: int) -> bool:
 
 
 def _producer(connection: Connection, sink: Sink, batch: TopicBatch, now_us: int) -> tuple[OpenedProducer, int]:
-    """Return who writes to a topic, and the sequence to go on from: a query stays the same producer."""
+    """Return who writes to a topic, and the sequence to go on from.
+
+    A query stays the same producer, also over restarts, as long as its transactional id is the same: so a query that
+    was fenced is refused until it is given another one.
+    """
     if batch.owner is not None:
         return batch.owner, 0
-    if sink.query_id is not None:
-        row = connection.execute(
-            select(sink_producers).where(
-                sink_producers.c.query_id == sink.query_id, sink_producers.c.topic_id == batch.topic_id
-            )
-        ).first()
-        if row is not None:
-            return OpenedProducer(row.producer_id, row.epoch, sink.producer_name), int(row.next_sequence)
-    opened = producers.open_producer(connection, batch.topic_id, sink.transactional_id, sink.producer_name, now_us)
-    if sink.query_id is not None:
-        connection.execute(
-            insert(sink_producers).values(
-                query_id=sink.query_id,
-                topic_id=batch.topic_id,
-                producer_id=opened.producer_id,
-                epoch=opened.epoch,
-                next_sequence=0,
-            )
-        )
+    if sink.query_id is None:
+        return _open(connection, sink, batch, now_us), 0
+    mine = (sink_producers.c.query_id == sink.query_id, sink_producers.c.topic_id == batch.topic_id)
+    known = select(sink_producers, producer_rows.c.transactional_id).join(
+        producer_rows, producer_rows.c.producer_id == sink_producers.c.producer_id
+    )
+    row = connection.execute(known.where(*mine)).first()
+    if row is not None and row.transactional_id == sink.transactional_id:
+        return OpenedProducer(row.producer_id, row.epoch, sink.producer_name), int(row.next_sequence)
+    opened = _open(connection, sink, batch, now_us)
+    values = {"producer_id": opened.producer_id, "epoch": opened.epoch, "next_sequence": 0}
+    if row is not None:
+        connection.execute(update(sink_producers).where(*mine).values(values))
+    else:
+        new = {"query_id": sink.query_id, "topic_id": batch.topic_id, **values}
+        connection.execute(insert(sink_producers).values(new))
     return opened, 0
+
+
+def _open(connection: Connection, sink: Sink, batch: TopicBatch, now_us: int) -> OpenedProducer:
+    return producers.open_producer(connection, batch.topic_id, sink.transactional_id, sink.producer_name, now_us)

@@ -69,7 +69,8 @@ def _level(value: Any) -> int:
 
 def _whole_number(value: Any) -> int | None:
     try:
-        return None if isinstance(value, bool | float) and value != int(value) else int(value)
+        fits = not isinstance(value, bool) and (not isinstance(value, float) or value == int(value))
+        return int(value) if fits else None
     except (TypeError, ValueError, OverflowError):
         return None
 

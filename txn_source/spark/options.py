@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
+from txn_source.client.admission import DEFAULT_DELAY_S, StreamLimits
 from txn_source.client.columns import METADATA_COLUMNS, metadata_columns
 from txn_source.client.offsets import EARLIEST, LATEST, Offsets
 from txn_source.client.plan import MAX_PARTITION_BYTES, ReadRequest
@@ -50,9 +51,30 @@ _STREAM_ONLY = (
     "maxTriggerDelay",
     "subscription",
 )
+_BATCH_ONLY = ("endingOffsets", "endingTimestamp")
 _WRITE = ("path", "endpoint", "topic", "transactionalId")
 _SIZE = re.compile(r"(\d+)\s*([kmgt]?)b?", re.IGNORECASE)
+_DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|min|h)", re.IGNORECASE)
+_SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0}
 _UNITS = {"": 0, "k": 10, "m": 20, "g": 30, "t": 40}
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnOptions:
+    """What decides on the columns of a read, batch or stream: Spark asks for the schema without saying which it is."""
+
+    target: Target
+    topics: tuple[str, ...] | None
+    pattern: str | None
+    metadata_columns: str
+
+    @classmethod
+    def parse(cls, options: Mapping[str, str]) -> ColumnOptions:
+        """Return the options' meaning, or raise INVALID_ARGUMENT for the first that can't be."""
+        given = _Given(options)
+        given.check((*_BATCH_READ, *_STREAM_ONLY), {"writing only": _WRITE})
+        topics, pattern = given.topics()
+        return cls(given.target(), topics, pattern, given.metadata_columns())
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +84,6 @@ class BatchReadOptions:
     target: Target
     topics: tuple[str, ...] | None
     pattern: str | None
-    metadata_columns: str
     request: ReadRequest
 
     @classmethod
@@ -70,24 +91,51 @@ class BatchReadOptions:
         """Return the options' meaning, or raise INVALID_ARGUMENT for the first that can't be."""
         given = _Given(options)
         given.check(_BATCH_READ, {"streaming queries only": _STREAM_ONLY, "writing only": _WRITE})
-        target = given.target()
         topics, pattern = given.topics()
-        return cls(
-            target,
-            topics,
-            pattern,
-            given.metadata_columns(),
-            ReadRequest(
-                isolation_level=given.optional("isolationLevel", IsolationLevel.parse) or IsolationLevel.READ_COMMITTED,
-                start=given.side("starting", EARLIEST),
-                end=given.side("ending", LATEST),
-                consistent_cut=given.flag("consistentCut", default=True),
-                fail_on_data_loss=given.flag("failOnDataLoss", default=True),
-                min_partitions=given.optional("minPartitions", _positive),
-                max_partition_bytes=given.optional("maxPartitionBytes", _size) or MAX_PARTITION_BYTES,
-                read_priority=given.optional("dataReadPriority", ReadPriority.parse),
-            ),
+        end = given.side("ending", LATEST)
+        request = given.request(given.side("starting", EARLIEST), end)
+        given.metadata_columns()
+        return cls(given.target(), topics, pattern, request)
+
+
+@dataclass(frozen=True, slots=True)
+class StreamReadOptions:
+    """What a streaming read was asked for."""
+
+    target: Target
+    topics: tuple[str, ...] | None
+    pattern: str | None
+    request: ReadRequest
+    limits: StreamLimits
+
+    @classmethod
+    def parse(cls, options: Mapping[str, str]) -> StreamReadOptions:
+        """Return the options' meaning, or raise INVALID_ARGUMENT for the first that can't be."""
+        given = _Given(options)
+        allowed = [name for name in (*_BATCH_READ, *_STREAM_ONLY) if name not in _BATCH_ONLY]
+        given.check(allowed, {"batch queries only: a stream has no end": _BATCH_ONLY, "writing only": _WRITE})
+        topics, pattern = given.topics()
+        given.metadata_columns()
+        if given.get("subscription") is not None:
+            raise InvalidArgumentError(
+                "This release of txnlog has no subscriptions.", "Leave it out: the checkpoint keeps the position."
+            )
+        limits = StreamLimits(
+            given.optional("maxMessagesPerTrigger", _positive),
+            given.optional("maxBytesPerTrigger", _size),
+            given.optional("minMessagesPerTrigger", _positive),
+            given.optional("maxTriggerDelay", _duration) or DEFAULT_DELAY_S,
         )
+        if None not in (limits.max_messages, limits.min_messages) and limits.min_messages > limits.max_messages:  # type: ignore[operator]
+            raise InvalidArgumentError(
+                f"'minMessagesPerTrigger' is {limits.min_messages} and 'maxMessagesPerTrigger' {limits.max_messages}.",
+                "Let the first be at most the second.",
+            )
+        if given.get("maxTriggerDelay") is not None and limits.min_messages is None:
+            raise InvalidArgumentError(
+                "'maxTriggerDelay' means nothing without 'minMessagesPerTrigger'.", "Give both, or leave it out."
+            )
+        return cls(given.target(), topics, pattern, given.request(given.side("starting", LATEST)), limits)
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,6 +207,19 @@ class _Given:
         self.optional("metadataColumns", lambda _: metadata_columns(choice, several_topics=False))
         return choice
 
+    def request(self, start: Offsets, end: Offsets | None = None) -> ReadRequest:
+        """Return how to read between two sides."""
+        return ReadRequest(
+            isolation_level=self.optional("isolationLevel", IsolationLevel.parse) or IsolationLevel.READ_COMMITTED,
+            start=start,
+            end=Offsets(LATEST) if end is None else end,
+            consistent_cut=self.flag("consistentCut", default=True),
+            fail_on_data_loss=self.flag("failOnDataLoss", default=True),
+            min_partitions=self.optional("minPartitions", _positive),
+            max_partition_bytes=self.optional("maxPartitionBytes", _size) or MAX_PARTITION_BYTES,
+            read_priority=self.optional("dataReadPriority", ReadPriority.parse),
+        )
+
     def flag(self, name: str, *, default: bool) -> bool:
         value = self.optional(name, _boolean)
         return default if value is None else value
@@ -199,10 +260,10 @@ class _Given:
         if self.get(time) is not None:
             return self.optional(time, lambda text: Offsets.at_time(text, default)) or Offsets(default)
         parsed = self.optional(offsets, lambda text: Offsets.parse(text, default)) or Offsets(default)
-        wrong = LATEST if which == "starting" else EARLIEST
-        if parsed == Offsets(wrong):
+        nothing = (EARLIEST, LATEST) if which == "starting" else (LATEST, EARLIEST)
+        if (default, parsed) == (nothing[0], Offsets(nothing[1])):
             raise InvalidArgumentError(
-                f"{offsets!r} can't be {wrong!r} in a batch query: it would read nothing.",
+                f"{offsets!r} can't be {nothing[1]!r} in a batch query: it would read nothing.",
                 f"Use {default!r}, positions, or {time!r}.",
             )
         return parsed
@@ -212,6 +273,13 @@ def _boolean(text: str) -> bool:
     if text.strip().lower() in ("true", "false"):
         return text.strip().lower() == "true"
     raise InvalidArgumentError(f"{text!r} is neither true nor false.", "Use one of them.")
+
+
+def _duration(text: str) -> float:
+    found = _DURATION.fullmatch(text.strip())
+    if found and float(found[1]) > 0:
+        return float(found[1]) * _SECONDS[found[2].lower()]
+    raise InvalidArgumentError(f"{text!r} is not a duration.", "Use a number with ms, s, m or h, such as 15m.")
 
 
 def _positive(text: str) -> int:

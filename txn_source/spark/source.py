@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import NoReturn
-
 from pyspark.sql.datasource import DataSource
 from pyspark.sql.types import StructType
 
@@ -12,9 +10,10 @@ from txn_source.client.plan import resolve
 from txn_source.model.errors import InvalidArgumentError
 from txn_source.spark.batch import BatchReader
 from txn_source.spark.connection import open_log, readable
-from txn_source.spark.options import BatchReadOptions, WriteOptions
+from txn_source.spark.options import BatchReadOptions, ColumnOptions, WriteOptions
 from txn_source.spark.schema import to_spark
 from txn_source.spark.sink import BatchWriter, StreamWriter
+from txn_source.spark.stream import StreamReader
 
 
 class TxnLogDataSource(DataSource):
@@ -32,16 +31,14 @@ class TxnLogDataSource(DataSource):
     @readable
     def schema(self) -> StructType:
         """Return the payload columns of the topics and the metadata columns that were asked for."""
-        options = BatchReadOptions.parse(self.options)
+        options = ColumnOptions.parse(self.options)
         source = resolve(open_log(options.target).metadata, options.topics, options.pattern)
         return to_spark(read_schema(source.payload, options.metadata_columns, several_topics=source.several_topics))
 
     @readable
-    def streamReader(self, schema: StructType) -> NoReturn:
-        """Refuse streaming reads, in our words."""
-        raise InvalidArgumentError(
-            "This release of txnlog doesn't read streams.", "Use spark.read, as often as needed."
-        )
+    def streamReader(self, schema: StructType) -> StreamReader:
+        """Return the reader of a streaming query."""
+        return StreamReader(self.options, schema)
 
     @readable
     def streamWriter(self, schema: StructType, overwrite: bool) -> StreamWriter:

@@ -126,7 +126,6 @@ def write_tiered(
     Raises:
         StorageWriteError: the store refused, or what it holds is not what was written. The object is gone again.
     """
-    written: list[pq.FileMetaData] = []
     rows = 0
     given = {EVENT_TIME.name: False, PROPERTIES.name: False}
     with store.write(uri) as sink:
@@ -138,7 +137,6 @@ def write_tiered(
             write_page_checksum=True,
             use_dictionary=_dictionary_columns(schema),
             column_encoding={name: "DELTA_BINARY_PACKED" for name in _COUNTING if name in schema.names},
-            metadata_collector=written,
         ) as writer:
             for table in row_groups:
                 writer.write_table(table, row_group_size=max(1, table.num_rows))
@@ -148,6 +146,7 @@ def write_tiered(
                 summary, has_event_times=given[EVENT_TIME.name], has_properties=given[PROPERTIES.name]
             )
             writer.add_key_value_metadata({_LEDGER_KEY: _summary_text(summary), _ENTRIES_KEY: _index_text(index)})
+        written: pq.FileMetaData = writer.writer.metadata  # a metadata_collector would hide why a write failed
         size = sink.tell()
     try:
         with store.open(uri) as file:
@@ -156,7 +155,7 @@ def write_tiered(
             data = file.read_at(length, size - length)
         copy = TieredCopy(uri, size, length, crc32c(data))
         footer = _parse_footer(data)
-        right = found == size and footer.metadata.equals(written[0]) and footer.rows == rows == summary.messages
+        right = found == size and footer.metadata.equals(written) and footer.rows == rows == summary.messages
     except (OSError, pa.ArrowException, ValueError) as error:
         raise _not_as_written(uri, reason(error)) from error
     if not right:

@@ -1,0 +1,100 @@
+"""How much one batch of a stream takes: limits by messages, as a reader of the level sees them, and by bytes.
+
+All limits are soft: they end a batch behind an entry, and one entry is always taken.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+
+from txn_source.client.plan import ReadPartition, ReadRequest, slice_reader
+from txn_source.metadata.stub import MetadataStub
+from txn_source.model.packing import Slice
+from txn_source.model.position import Position, PositionRange
+
+_ALL_DECISIONS = (1 << 62) - 1
+_UNLIMITED = 1 << 62
+DEFAULT_DELAY_S = 15 * 60.0
+"""As Kafka's ``maxTriggerDelay``."""
+
+
+@dataclass(frozen=True, slots=True)
+class StreamLimits:
+    """Of one batch: at most so many messages and bytes; at least so many messages, unless ``max_delay_s`` have passed
+    since the last batch. None: no limit."""
+
+    max_messages: int | None = None
+    max_bytes: int | None = None
+    min_messages: int | None = None
+    max_delay_s: float = DEFAULT_DELAY_S
+
+
+class Admission:
+    """Counts what a reader would see between positions, without reading messages."""
+
+    def __init__(self, stub: MetadataStub, root: Path, request: ReadRequest) -> None:
+        self._reader = slice_reader(stub, root, pa.schema([]), request, _ALL_DECISIONS)
+        self._turn = 0
+
+    def admit(
+        self,
+        partitions: Sequence[ReadPartition],
+        starts: Sequence[Position],
+        tops: Sequence[Position],
+        limits: StreamLimits,
+    ) -> list[Position]:
+        """Return an end for each partition, at or below its top.
+
+        Each gets an equal share of what is left; what one doesn't use is the others'. They take turns in being first,
+        so that a small limit starves none.
+        """
+        messages = _UNLIMITED if limits.max_messages is None else limits.max_messages
+        size = _UNLIMITED if limits.max_bytes is None else limits.max_bytes
+        ends = list(starts)
+        waiting = [i for i in range(len(partitions)) if starts[i] < tops[i]]
+        if waiting:
+            first = self._turn % len(waiting)
+            waiting = waiting[first:] + waiting[:first]
+            self._turn += 1
+        for left, index in zip(range(len(waiting), 0, -1), waiting, strict=True):
+            if messages <= 0 or size <= 0:
+                break
+            share = max(1, messages // left), max(1, size // left)
+            ends[index], taken, taken_bytes = self._take(partitions[index], starts[index], tops[index], *share)
+            messages -= taken
+            size -= taken_bytes
+        return ends
+
+    def count(
+        self, partitions: Sequence[ReadPartition], starts: Sequence[Position], ends: Sequence[Position], enough: int
+    ) -> int:
+        """Return how many messages a reader sees between positions; the count stops at ``enough``."""
+        found = 0
+        for partition, start, end in zip(partitions, starts, ends, strict=True):
+            if found < enough and start < end:
+                found += self._take(partition, start, end, enough - found, _UNLIMITED)[1]
+        return found
+
+    def _take(
+        self, partition: ReadPartition, start: Position, top: Position, messages: int, size: int
+    ) -> tuple[Position, int, int]:
+        """Return the position behind the entry with which one of the limits is reached, and what lies before it."""
+        piece = Slice(
+            partition.topic.short, partition.view.index, partition.view.partition_id, PositionRange(start, top), 0
+        )
+        taken = taken_bytes = 0
+        for part in self._reader.visible_entries(piece):
+            rows_to = taken + np.cumsum(part.columns["messages"])
+            bytes_to = taken_bytes + np.cumsum(part.columns["length"])
+            full = (rows_to >= messages) | (bytes_to >= size)
+            if full.any():
+                at = int(np.argmax(full))
+                end = Position.from_key(int(part.columns["position"][at])).plus(1)
+                return end, int(rows_to[at]), int(bytes_to[at])
+            taken, taken_bytes = int(rows_to[-1]), int(bytes_to[-1])
+        return top, taken, taken_bytes

@@ -1,0 +1,255 @@
+"""Reading topics batch by batch: what a streaming query asks of its source, without Spark.
+
+1. ``initial`` says where to begin.
+2. ``latest`` says how far the next batch goes: up to the level's bounds or to its limits, at a consistent cut. What one
+   batch ends with is what the next one begins with, so no transaction is ever cut in two between batches either.
+3. ``plan`` divides a batch into tasks. It depends on the two offsets alone, whenever it is asked again.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from txn_source.client.admission import Admission, StreamLimits
+from txn_source.client.offsets import LATEST, Offsets
+from txn_source.client.plan import (
+    ReadPartition,
+    ReadPlan,
+    ReadRequest,
+    Source,
+    check_position,
+    plan_ranges,
+    resolve,
+    start_positions,
+)
+from txn_source.client.stream_offset import Place, StreamOffset
+from txn_source.metadata.stub import MetadataStub
+from txn_source.model.errors import DataLossError, OutOfRangeError, TopicNotFoundError
+from txn_source.model.isolation import IsolationLevel
+from txn_source.model.position import Position, PositionRange
+from txn_source.model.transaction import TransactionState
+
+_log = logging.getLogger(__name__)
+_LOOK_FOR_HOLDERS_S = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class StreamedTopics:
+    """Which topics a stream reads: names, or those that match a pattern, new ones too; and the columns that suffice."""
+
+    topics: Sequence[str] | None
+    pattern: str | None
+    columns: Sequence[str] | None
+
+
+class TopicStream:
+    """A streaming query's view of its topics. It keeps nothing that a restart would miss."""
+
+    def __init__(
+        self,
+        stub: MetadataStub,
+        root: Path,
+        of: StreamedTopics,
+        request: ReadRequest,
+        limits: StreamLimits,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._stub = stub
+        self._root = root
+        self._of = of
+        self._request = request
+        self._limits = limits
+        self._clock = clock
+        self._level = request.isolation_level
+        self._admission = Admission(stub, root, request)
+        self._frozen: StreamOffset | None = None
+        self._last_batch_s = clock()
+        self._known: dict[Place, int] = {}
+        self._told: set[str] = set()
+        self._told_at_s = -_LOOK_FOR_HOLDERS_S
+
+    def initial(self) -> StreamOffset:
+        """Return where a new query begins."""
+        source = self._resolve()
+        starts = start_positions(self._stub, self._root, source, self._request)
+        if self._request.start == Offsets(LATEST):
+            starts = self._cut(source, [p.view.bounds.log_start for p in source.partitions], starts)
+        return self._offset(source, starts)
+
+    def newest(self) -> StreamOffset:
+        """Return how far the log could be read now."""
+        source = self._resolve()
+        starts = [p.view.bounds.log_start for p in source.partitions]
+        return self._offset(source, self._tops(source, starts))
+
+    def freeze(self) -> None:
+        """Never read further than one could now: the target of ``Trigger.AvailableNow``."""
+        self._frozen = self.newest()
+
+    def latest(self, start: StreamOffset, *, limited: bool = True) -> StreamOffset:
+        """Return where the batch that begins at ``start`` ends; ``start`` itself if there is nothing to read yet.
+
+        Raises:
+            DataLossError: what comes next was trimmed, or its topic was deleted.
+        """
+        source = self._resolve(start)
+        starts = self._starts(source, start)
+        tops = self._tops(source, starts)
+        limits = self._limits if limited else StreamLimits()
+        ends = tops
+        if limits.max_messages is not None or limits.max_bytes is not None:
+            ends = self._limit(source, starts, tops, limits)
+        if limits.min_messages is not None and self._frozen is None and self._too_few(source, starts, ends, limits):
+            return start
+        if ends == starts:
+            self._tell_who_holds(source)
+            return start
+        self._last_batch_s = self._clock()
+        return self._offset(source, ends)
+
+    def plan(self, start: StreamOffset, end: StreamOffset) -> ReadPlan:
+        """Return the tasks of the batch between two offsets.
+
+        Raises:
+            DataLossError: a part of the batch was trimmed, or its topic was deleted.
+        """
+        source = self._resolve(end)
+        by_place = {(p.topic, p.view.index): p for p in source.partitions}
+        wanted = []
+        for place, until in sorted(end.positions.items()):
+            partition = by_place.get(place)
+            if partition is None:
+                self._lost(f"Partition {place[1]} of topic {place[0].short!r}", "is gone: its topic was deleted")
+                continue
+            begin = start.positions.get(place, partition.view.bounds.log_start)
+            log_start = partition.view.bounds.log_start
+            if begin < min(until, log_start):
+                lost = PositionRange(begin, min(until, log_start))
+                self._lost(_named(partition), f"has lost {lost}: it was trimmed, or the topic was made anew")
+                begin = lost.end
+            if begin < until:
+                wanted.append((partition, PositionRange(begin, until)))
+        return plan_ranges(self._stub, self._root, wanted, self._request, end.decisions)
+
+    def _resolve(self, offset: StreamOffset | None = None) -> Source:
+        of = self._of
+        try:
+            return resolve(self._stub, of.topics, of.pattern, of.columns)
+        except TopicNotFoundError as error:
+            if offset is None or not offset.positions:
+                raise
+            raise DataLossError(
+                f"A topic that the query has read is gone. {error.fact}",
+                "Begin a new query with a new checkpoint, or make the pattern match other topics only.",
+            ) from error
+
+    def _starts(self, source: Source, start: StreamOffset) -> list[Position]:
+        """Return where the batch begins on each partition; one that is new begins at its start."""
+        gone = start.positions.keys() - {(p.topic, p.view.index) for p in source.partitions}
+        for topic, index in sorted(gone):
+            self._lost(f"Partition {index} of topic {topic.short!r}", "is gone: its topic was deleted")
+        return [self._start(p, start.positions.get((p.topic, p.view.index))) for p in source.partitions]
+
+    def _start(self, partition: ReadPartition, at: Position | None) -> Position:
+        bounds, place = partition.view.bounds, (partition.topic, partition.view.index)
+        if at is None:
+            return bounds.log_start
+        if at < bounds.log_start:
+            lost = PositionRange(at, bounds.log_start)
+            self._lost(_named(partition), f"has lost {lost}: it was trimmed, or the topic was made anew")
+            return bounds.log_start
+        if self._known.get(place) != partition.view.partition_id:
+            try:
+                check_position(self._stub, partition, at)
+            except OutOfRangeError as error:
+                self._lost(_named(partition), f"was made anew, or the checkpoint is another query's: {error.fact}")
+                return bounds.log_start
+            self._known[place] = partition.view.partition_id
+        return at
+
+    def _lost(self, what: str, happened: str) -> None:
+        if self._request.fail_on_data_loss:
+            raise DataLossError(
+                f"{what} {happened}.",
+                'Begin a new query with a new checkpoint, or set .option("failOnDataLoss", "false") to go on without.',
+            )
+        _log.warning("%s %s (failOnDataLoss=false)", what, happened)
+
+    def _tops(self, source: Source, starts: Sequence[Position]) -> list[Position]:
+        """Return how far each partition could be read: a cut, at the frozen target if there is one."""
+        tops = [max(s, p.view.bounds.upper(self._level)) for p, s in zip(source.partitions, starts, strict=True)]
+        if self._frozen is not None:
+            targets = [self._frozen.positions.get((p.topic, p.view.index)) for p in source.partitions]
+            return [
+                start if target is None else max(start, min(top, target))
+                for start, top, target in zip(starts, tops, targets, strict=True)
+            ]
+        return self._cut(source, starts, tops)
+
+    def _cut(self, source: Source, starts: Sequence[Position], bounds: Sequence[Position]) -> list[Position]:
+        ends = [p.view.bounds.log_end for p in source.partitions]
+        if not self._cuts(source) or list(bounds) == ends:
+            return list(bounds)
+        cut = self._stub.find_cut(_by_id(source, bounds))
+        return [max(s, cut[p.view.partition_id]) for p, s in zip(source.partitions, starts, strict=True)]
+
+    def _cuts(self, source: Source) -> bool:
+        whole = self._request.consistent_cut and self._level is IsolationLevel.READ_COMMITTED
+        return whole and len(source.partitions) > 1
+
+    def _limit(
+        self, source: Source, starts: list[Position], tops: list[Position], limits: StreamLimits
+    ) -> list[Position]:
+        """Return ends within the limits, at a cut; behind at least one entry, or one whole transaction."""
+        ends = self._admission.admit(source.partitions, starts, tops, limits)
+        if ends == tops or not self._cuts(source):
+            return ends
+        cut = self._stub.find_cut(_by_id(source, ends), _by_id(source, starts))
+        lowered = [max(s, cut[p.view.partition_id]) for p, s in zip(source.partitions, starts, strict=True)]
+        if lowered != starts:
+            return lowered
+        cut = self._stub.find_cut(_by_id(source, ends), _by_id(source, starts), upward=True)
+        return [min(top, cut[p.view.partition_id]) for p, top in zip(source.partitions, tops, strict=True)]
+
+    def _too_few(self, source: Source, starts: list[Position], ends: list[Position], limits: StreamLimits) -> bool:
+        if ends == starts or self._clock() - self._last_batch_s >= limits.max_delay_s:
+            return False
+        assert limits.min_messages is not None
+        return self._admission.count(source.partitions, starts, ends, limits.min_messages) < limits.min_messages
+
+    def _tell_who_holds(self, source: Source) -> None:
+        """Log once for each open transaction that it keeps a read_committed stream from going on."""
+        held = {p.topic for p in source.partitions if p.view.bounds.last_stable < p.view.bounds.high_watermark}
+        now_s = self._clock()
+        if (
+            self._level is not IsolationLevel.READ_COMMITTED
+            or not held
+            or now_s - self._told_at_s < _LOOK_FOR_HOLDERS_S
+        ):
+            return
+        self._told_at_s = now_s
+        for topic in sorted(held):
+            for txn in self._stub.list_transactions(TransactionState.OPEN, topic):
+                if str(txn.id) not in self._told:
+                    self._told.add(str(txn.id))
+                    _log.warning(
+                        "the stream waits for transaction %s, open for %.0f s, which holds back %d messages (%d bytes)"
+                        " of topic %s; `txnlog transactions abort` ends it by force",
+                        txn.id, txn.age, txn.held_back_messages, txn.held_back_bytes, topic.short,
+                    )  # fmt: skip
+
+    def _offset(self, source: Source, positions: Sequence[Position]) -> StreamOffset:
+        places = [(p.topic, p.view.index) for p in source.partitions]
+        return StreamOffset(dict(zip(places, positions, strict=True)), source.decisions)
+
+
+def _named(partition: ReadPartition) -> str:
+    return f"Partition {partition.view.index} of topic {partition.topic.short!r}"
+
+
+def _by_id(source: Source, positions: Sequence[Position]) -> dict[int, Position]:
+    return {p.view.partition_id: at for p, at in zip(source.partitions, positions, strict=True)}

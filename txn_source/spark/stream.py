@@ -1,0 +1,109 @@
+"""Streaming reads: thin over ``client/stream.py``. One long-lived process asks for offsets, others read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxBytes,
+    ReadMaxRows,
+    ReadMinRows,
+    SupportsTriggerAvailableNow,
+)
+from pyspark.sql.types import StructType
+
+from txn_source.client.plan import resolve
+from txn_source.client.stream import StreamedTopics, TopicStream
+from txn_source.client.stream_offset import StreamOffset
+from txn_source.spark.connection import open_log, readable
+from txn_source.spark.options import StreamReadOptions
+from txn_source.spark.schema import Projection
+from txn_source.spark.tasks import TaskPartition, read_task
+
+
+class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Says how far batches go, and plans and reads them; it is pickled to the executors without what it remembers."""
+
+    def __init__(self, options: Mapping[str, str], schema: StructType) -> None:
+        """Take the options as they came: an error here would reach the user buried under one of Spark's own."""
+        self._given = dict(options)
+        self._schema = schema
+        self._opened: TopicStream | None = None
+        self._initial: dict[str, Any] | None = None
+
+    @property
+    def _options(self) -> StreamReadOptions:
+        return StreamReadOptions.parse(self._given)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_opened": None}
+
+    @readable
+    def initialOffset(self) -> dict[str, Any]:
+        """Return where a new query begins; Spark asks twice, and must be told the same."""
+        if self._initial is None:
+            self._initial = self._stream().initial().to_json()
+        return self._initial
+
+    @readable
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
+        """Return where the next batch ends."""
+        begins = StreamOffset.from_json(start)
+        ends = self._stream().latest(begins, limited=not isinstance(limit, ReadAllAvailable))
+        return start if ends is begins else ends.to_json()
+
+    @readable
+    def getDefaultReadLimit(self) -> ReadLimit:
+        """Return a limit of the kind that the options have; what it is exactly, the options say."""
+        limits = self._options.limits
+        if limits.max_messages is not None:
+            return ReadMaxRows(limits.max_messages)
+        if limits.max_bytes is not None:
+            return ReadMaxBytes(limits.max_bytes)
+        if limits.min_messages is not None:
+            return ReadMinRows(limits.min_messages)
+        return ReadAllAvailable()
+
+    @readable
+    def reportLatestOffset(self) -> dict[str, Any]:
+        """Return how far the log could be read now, for the query's progress."""
+        return self._stream().newest().to_json()
+
+    @readable
+    def prepareForTriggerAvailableNow(self) -> None:
+        """Fix the target."""
+        self._stream().freeze()
+
+    @readable
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
+        """Return the tasks of a batch."""
+        options = self._options
+        log = open_log(options.target)
+        planned = self._stream().plan(StreamOffset.from_json(start), StreamOffset.from_json(end))
+        if not planned.tasks:
+            return []
+        payload = resolve(log.metadata, options.topics, options.pattern, self._schema.names).payload
+        projection = Projection.of(self._schema, payload)
+        schema = projection.read_schema(payload)
+        return [TaskPartition(task, projection, schema, planned.decisions) for task in planned.tasks]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Yield one task's rows."""
+        options = self._options
+        return read_task(options.target, options.request, partition)
+
+    def commit(self, end: dict[str, Any]) -> None:
+        """Nothing to do: the checkpoint knows how far the query has come."""
+
+    def _stream(self) -> TopicStream:
+        if self._opened is None:
+            options = self._options
+            log = open_log(options.target)
+            of = StreamedTopics(options.topics, options.pattern, self._schema.names)
+            self._opened = TopicStream(log.metadata, log.root, of, options.request, options.limits)
+        return self._opened

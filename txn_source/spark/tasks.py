@@ -1,0 +1,47 @@
+"""What a task of a query reads, and reading it."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import pyarrow as pa
+from pyspark.sql.datasource import InputPartition
+
+from txn_source.client.plan import ReadRequest, slice_reader
+from txn_source.client.target import Target
+from txn_source.model.errors import TxnLogError
+from txn_source.model.packing import Slice
+from txn_source.spark.connection import open_log
+from txn_source.spark.schema import Projection
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class TaskPartition(InputPartition):
+    """What one task reads, pinned: a retry reads the same rows."""
+
+    slices: tuple[Slice, ...]
+    projection: Projection
+    read_schema: pa.Schema
+    decisions: int
+
+
+def read_task(target: Target, request: ReadRequest, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+    """Yield one task's rows; which copies it read is in the task's log, as a warning if one failed."""
+    if not isinstance(partition, TaskPartition):
+        return  # Spark's stand-in for "no partitions"
+    try:
+        log = open_log(target)
+        reader = slice_reader(log.metadata, log.root, partition.read_schema, request, partition.decisions)
+        for batch in reader.read(partition.slices):
+            yield partition.projection.apply(batch)
+        level = logging.WARNING if reader.copies_read.failures else logging.INFO
+        _log.log(level, "task read %s", reader.copies_read)
+    except TxnLogError as error:
+        failure = error.with_traceback(None)
+    else:
+        return
+    raise failure from None
