@@ -28,6 +28,8 @@ from txn_source.storage.segment import SegmentWriter, segment_path
 PARTITION = pa.field("__partition", pa.int32())
 """Picks a row's partition itself, if it isn't null."""
 _MAX_OPEN_SEGMENTS = 64
+_MAX_WAITING_BYTES = 256 << 20
+"""Of rows that wait for their entry to be full, over all partitions: a task's memory must not grow with these."""
 _NO_PRODUCER = 0
 
 
@@ -57,6 +59,7 @@ class BulkWriter:
         self._payload = deserialize_schema(self._view.topic.schema)
         self._turn = turn
         self._waiting: dict[tuple[int, tuple[str, ...]], _Waiting] = {}
+        self._waiting_bytes = 0
         self._segments: dict[tuple[int, tuple[str, ...]], SegmentWriter] = {}
         self._paths: list[str] = []
         self._entries: list[NewEntry] = []
@@ -65,6 +68,11 @@ class BulkWriter:
     def payload(self) -> pa.Schema:
         """The topic's payload columns."""
         return self._payload
+
+    @property
+    def waiting_bytes(self) -> int:
+        """How much is held in memory until an entry is full."""
+        return self._waiting_bytes
 
     def write(self, batch: pa.RecordBatch) -> None:
         """Take a batch: the topic's columns, and ``__event_time``, ``__properties``, ``__partition`` and, for a typed
@@ -140,9 +148,13 @@ class BulkWriter:
         waiting.batches.append(batch)
         waiting.rows += batch.num_rows
         waiting.bytes += batch.nbytes
+        self._waiting_bytes += batch.nbytes
+        while self._waiting_bytes > _MAX_WAITING_BYTES:
+            self._write(max(self._waiting, key=lambda key: self._waiting[key].bytes))
 
     def _write(self, key: tuple[int, tuple[str, ...]]) -> None:
         waiting = self._waiting.pop(key)
+        self._waiting_bytes -= waiting.bytes
         if not waiting.rows:
             return
         batch = waiting.batches[0] if len(waiting.batches) == 1 else pa.concat_batches(waiting.batches)

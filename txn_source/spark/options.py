@@ -53,6 +53,11 @@ _STREAM_ONLY = (
 )
 _BATCH_ONLY = ("endingOffsets", "endingTimestamp")
 _WRITE = ("path", "endpoint", "topic", "transactionalId")
+_STREAM_READ = tuple(name for name in (*_BATCH_READ, *_STREAM_ONLY) if name not in _BATCH_ONLY)
+BATCH_READ, STREAM_READ, WRITE = (
+    {name.lower(): name for name in names} for names in (_BATCH_READ, _STREAM_READ, _WRITE)
+)
+"""The options of each kind of query, by their lower-case names."""
 _SIZE = re.compile(r"(\d+)\s*([kmgt]?)b?", re.IGNORECASE)
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|min|h)", re.IGNORECASE)
 _SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0}
@@ -72,7 +77,7 @@ class ColumnOptions:
     def parse(cls, options: Mapping[str, str]) -> ColumnOptions:
         """Return the options' meaning, or raise INVALID_ARGUMENT for the first that can't be."""
         given = _Given(options)
-        given.check((*_BATCH_READ, *_STREAM_ONLY), {"writing only": _WRITE})
+        given.check((*_BATCH_READ, *_STREAM_ONLY, *_WRITE), {})
         topics, pattern = given.topics()
         return cls(given.target(), topics, pattern, given.metadata_columns())
 
@@ -112,8 +117,7 @@ class StreamReadOptions:
     def parse(cls, options: Mapping[str, str]) -> StreamReadOptions:
         """Return the options' meaning, or raise INVALID_ARGUMENT for the first that can't be."""
         given = _Given(options)
-        allowed = [name for name in (*_BATCH_READ, *_STREAM_ONLY) if name not in _BATCH_ONLY]
-        given.check(allowed, {"batch queries only: a stream has no end": _BATCH_ONLY, "writing only": _WRITE})
+        given.check(_STREAM_READ, {"batch queries only: a stream has no end": _BATCH_ONLY, "writing only": _WRITE})
         topics, pattern = given.topics()
         given.metadata_columns()
         if given.get("subscription") is not None:

@@ -15,13 +15,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
-from pyspark.sql.types import StructType
 
 from txn_source.client.bulk_writer import BulkWriter, join_batches
 from txn_source.client.log import Log
 from txn_source.metadata.producers import OpenedProducer
 from txn_source.metadata.sinks import Sink, TopicBatch
-from txn_source.model.errors import SchemaMismatchError
+from txn_source.model.errors import InternalError, SchemaMismatchError
 from txn_source.model.topic_name import TopicName
 from txn_source.spark.connection import open_log, readable
 from txn_source.spark.options import TOPIC, WriteOptions
@@ -42,9 +41,9 @@ class TaskWrote(WriterCommitMessage):
 class _Writer:
     """What batch and streaming writes share. It is pickled to the tasks as it is."""
 
-    def __init__(self, options: WriteOptions, schema: StructType) -> None:
+    def __init__(self, options: WriteOptions, columns: SinkColumns) -> None:
         self._options = options
-        self._columns = SinkColumns(schema)
+        self._columns = columns
         if options.topic is not None:
             self._columns.check(_payload(open_log(options.target), options.topic), options.topic.short)
 
@@ -54,14 +53,14 @@ class _Writer:
         context = TaskContext.get()
         turn = context.partitionId() if context else 0
         log = open_log(self._options.target)
-        writers: dict[str, BulkWriter] = {}
+        writers: dict[TopicName, BulkWriter] = {}
         try:
             for batch in iterator:
                 for topic, rows in self._by_topic(batch):
                     writer = writers.get(topic)
                     if writer is None:
-                        writer = writers[topic] = BulkWriter(log.metadata, log.root, TopicName.parse(topic), turn)
-                    writer.write(self._columns.fit(rows, writer.payload, topic))
+                        writer = writers[topic] = BulkWriter(log.metadata, log.root, topic, turn)
+                    writer.write(self._columns.fit(rows, writer.payload, topic.short))
             return TaskWrote(
                 tuple(writers[topic].finish(self._owner()) for topic in sorted(writers)),
                 context.getLocalProperty(_QUERY_ID) if context else None,
@@ -74,9 +73,9 @@ class _Writer:
     def _owner(self) -> OpenedProducer | None:
         return None
 
-    def _by_topic(self, batch: pa.RecordBatch) -> Iterator[tuple[str, pa.RecordBatch]]:
+    def _by_topic(self, batch: pa.RecordBatch) -> Iterator[tuple[TopicName, pa.RecordBatch]]:
         if self._options.topic is not None:
-            yield str(self._options.topic), batch
+            yield self._options.topic, batch
             return
         index = next(i for i, name in enumerate(batch.schema.names) if name.lower() == TOPIC.name)
         topics, rest = batch.column(index), batch.drop_columns([batch.schema.names[index]])
@@ -85,7 +84,7 @@ class _Writer:
                 f"Column {TOPIC.name} is null in {topics.null_count} rows.", "Name a topic in each row."
             )
         for topic in pc.unique(topics).to_pylist():
-            yield topic, rest.filter(pc.equal(topics, topic))
+            yield TopicName.parse(topic), rest.filter(pc.equal(topics, topic))
 
     def _commit(
         self, messages: Sequence[WriterCommitMessage | None], query_id: str | None, batch_id: int, key: str, name: str
@@ -102,8 +101,8 @@ class _Writer:
 class BatchWriter(_Writer, DataSourceArrowWriter):
     """``df.write``: one transaction for the job."""
 
-    def __init__(self, options: WriteOptions, schema: StructType) -> None:
-        super().__init__(options, schema)
+    def __init__(self, options: WriteOptions, columns: SinkColumns) -> None:
+        super().__init__(options, columns)
         self._key = uuid.uuid4().hex
         self._producer: OpenedProducer | None = None
         if options.transactional_id is not None and options.topic is not None:
@@ -126,9 +125,12 @@ class StreamWriter(_Writer, DataSourceStreamArrowWriter):
     @readable
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
         """Register what the tasks of a micro-batch wrote, unless that was done before."""
-        query_id = next((message.query_id for message in _wrote(messages) if message.query_id), None)
-        if query_id is None:
+        query_ids = {message.query_id for message in _wrote(messages)}
+        if not query_ids:
             return  # without tasks there are no rows
+        [query_id] = query_ids
+        if query_id is None:
+            raise InternalError("Spark has not told its tasks the id of the query.", "Please report it.")
         name = self._options.transactional_id or f"spark-{query_id[:12]}"
         self._commit(messages, query_id, batchId, f"{query_id}-{batchId}-{uuid.uuid4().hex}", name)
 

@@ -14,55 +14,73 @@ from txn_source.storage.schema import EVENT_TIME, KEY, PROPERTIES, RAW_SCHEMA
 
 _OPTIONAL = {field.name: field for field in (EVENT_TIME, PROPERTIES, PARTITION, KEY, TOPIC)}
 _READ_ONLY = tuple(name for name in METADATA_COLUMNS if name not in _OPTIONAL)
+_FROM_THE_LOG = (*_READ_ONLY, TOPIC.name)
 _TEXT_OR_BYTES = ("string", "binary")
 
 
 class SinkColumns:
     """The columns of a frame that is written; names are matched as Spark matches them, ignoring case."""
 
-    def __init__(self, schema: StructType) -> None:
-        self._types = {field.name.lower(): field.dataType.simpleString() for field in schema.fields}
-        read_only = [field.name for field in schema.fields if field.name.lower() in _READ_ONLY]
-        if read_only:
-            raise SchemaMismatchError(
-                f"Column {read_only[0]!r} is the log's to give, and can't be written.",
-                'Drop it; when reading, .option("metadataColumns", "none") leaves it out.',
-            )
+    def __init__(self, schema: StructType, *, of_table: bool = False) -> None:
+        """Raise SCHEMA_MISMATCH for what no topic can take.
+
+        Args:
+            schema: of the frame.
+            of_table: it is a table's, with metadata columns that an INSERT leaves null.
+        """
+        self._of_table = of_table
+        self._columns: dict[str, tuple[str, str]] = {}
+        for field in schema.fields:
+            name = field.name.lower()
+            if of_table and name in _FROM_THE_LOG:
+                continue
+            if name in _READ_ONLY:
+                raise _read_only(field.name)
+            if name in self._columns:
+                raise SchemaMismatchError(
+                    f"The frame has columns {self._columns[name][0]!r} and {field.name!r}, which are one name.",
+                    "Drop or rename one of them.",
+                )
+            self._columns[name] = field.name, field.dataType.simpleString()
+        for name, optional in _OPTIONAL.items():
+            wanted = to_spark(pa.schema([optional])).fields[0].dataType.simpleString()
+            came = self._columns.get(name, ("", "void"))[1]
+            if came not in ("void", wanted) and not (name == KEY.name and came in _TEXT_OR_BYTES):
+                raise SchemaMismatchError(
+                    f"Column {name!r} doesn't fit: expected {wanted}, came {came}.", f"Cast it to {wanted}."
+                )
 
     def check(self, payload: pa.Schema, topic: str) -> None:
         """Raise SCHEMA_MISMATCH, with the column, what was expected and what came, unless a topic can take them."""
-        raw = payload.equals(RAW_SCHEMA)
+        raw = payload is RAW_SCHEMA
         expected = {field.name: field.dataType.simpleString() for field in to_spark(payload).fields}
         known = {name.lower() for name in expected} | {name for name in _OPTIONAL if not (raw and name == KEY.name)}
-        for name in self._types:
+        for name, (given, _) in self._columns.items():
             if name not in known:
                 raise SchemaMismatchError(
-                    f"The frame has a column {name!r}, which topic {topic!r} doesn't have.",
+                    f"The frame has a column {given!r}, which topic {topic!r} doesn't have.",
                     f"The topic's columns are {', '.join(f'{n} {t}' for n, t in expected.items())}; drop or rename it.",
                 )
         for name, wanted in expected.items():
-            came = self._types.get(name.lower())
-            if came is None and not (raw and name == "key"):
+            found = self._columns.get(name.lower())
+            if found is None:
+                if raw and name == "key":
+                    continue
                 raise SchemaMismatchError(
                     f"The frame has no column {name!r}, which topic {topic!r} has as {wanted}.",
                     "Add it (of nulls, if it may have them).",
                 )
-            if came not in (None, "void", wanted) and not (wanted == "binary" and came in _TEXT_OR_BYTES):
+            if found[1] not in ("void", wanted) and not (wanted == "binary" and found[1] in _TEXT_OR_BYTES):
                 raise SchemaMismatchError(
-                    f"Column {name!r} doesn't fit topic {topic!r}: expected {wanted}, came {came}.",
+                    f"Column {name!r} doesn't fit topic {topic!r}: expected {wanted}, came {found[1]}.",
                     f"Cast it to {wanted}.",
-                )
-        for name, field in _OPTIONAL.items():
-            wanted = to_spark(pa.schema([field])).fields[0].dataType.simpleString()
-            came = self._types.get(name)
-            if came not in (None, "void", wanted) and not (name == KEY.name and came in _TEXT_OR_BYTES):
-                raise SchemaMismatchError(
-                    f"Column {name!r} doesn't fit: expected {wanted}, came {came}.", f"Cast it to {wanted}."
                 )
 
     def fit(self, batch: pa.RecordBatch, payload: pa.Schema, topic: str) -> pa.RecordBatch:
         """Return Spark's batch with a topic's names and types."""
         self.check(payload, topic)
+        if self._of_table:
+            batch = _without_nulls_of_the_log(batch)
         wanted = {field.name.lower(): field for field in (*_OPTIONAL.values(), *payload)}
         columns, fields = [], []
         for column, name in zip(batch.columns, batch.schema.names, strict=True):
@@ -76,3 +94,19 @@ class SinkColumns:
                 ) from None
             fields.append(field)
         return pa.RecordBatch.from_arrays(columns, schema=pa.schema(fields))
+
+
+def _without_nulls_of_the_log(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Drop the metadata columns that an INSERT leaves null; refuse a value, which nobody but the log can give."""
+    names = [name for name in batch.schema.names if name.lower() in _FROM_THE_LOG]
+    for name in names:
+        if batch.column(name).null_count < batch.num_rows:
+            raise _read_only(name)
+    return batch.drop_columns(names)
+
+
+def _read_only(name: str) -> SchemaMismatchError:
+    return SchemaMismatchError(
+        f"Column {name!r} is the log's to give, and can't be written.",
+        'Leave it out; when reading, .option("metadataColumns", "none") does.',
+    )

@@ -10,10 +10,20 @@ from txn_source.client.plan import resolve
 from txn_source.model.errors import InvalidArgumentError
 from txn_source.spark.batch import BatchReader
 from txn_source.spark.connection import open_log, readable
-from txn_source.spark.options import BatchReadOptions, ColumnOptions, WriteOptions
+from txn_source.spark.options import BATCH_READ, WRITE, BatchReadOptions, ColumnOptions, WriteOptions
 from txn_source.spark.schema import to_spark
 from txn_source.spark.sink import BatchWriter, StreamWriter
+from txn_source.spark.sink_columns import SinkColumns
 from txn_source.spark.stream import StreamReader
+from txn_source.spark.table_options import (
+    NEVER_NULL,
+    is_create_table,
+    keep_options,
+    kept_options,
+    kept_options_of_target,
+    options_of,
+    without_sparks_own,
+)
 
 
 class TxnLogDataSource(DataSource):
@@ -31,9 +41,10 @@ class TxnLogDataSource(DataSource):
     @readable
     def schema(self) -> StructType:
         """Return the payload columns of the topics and the metadata columns that were asked for."""
-        options = ColumnOptions.parse(self.options)
+        options = ColumnOptions.parse(without_sparks_own(self.options))
         source = resolve(open_log(options.target).metadata, options.topics, options.pattern)
-        return to_spark(read_schema(source.payload, options.metadata_columns, several_topics=source.several_topics))
+        schema = to_spark(read_schema(source.payload, options.metadata_columns, several_topics=source.several_topics))
+        return keep_options(schema, self.options) if is_create_table(self.options) else schema
 
     @readable
     def streamReader(self, schema: StructType) -> StreamReader:
@@ -44,22 +55,31 @@ class TxnLogDataSource(DataSource):
     def streamWriter(self, schema: StructType, overwrite: bool) -> StreamWriter:
         """Return the writer of a streaming query."""
         _refuse_overwrite(overwrite)
-        return StreamWriter(WriteOptions.parse(self.options, _names(schema)), schema)
+        return StreamWriter(*self._sink(schema))
 
     @readable
     def writer(self, schema: StructType, overwrite: bool) -> BatchWriter:
         """Return the writer of a batch job."""
         _refuse_overwrite(overwrite)
-        return BatchWriter(WriteOptions.parse(self.options, _names(schema)), schema)
+        return BatchWriter(*self._sink(schema))
 
     @readable
     def reader(self, schema: StructType) -> BatchReader:
         """Return the reader of a batch query."""
-        return BatchReader(BatchReadOptions.parse(self.options), schema)
+        return BatchReader(BatchReadOptions.parse(options_of(self.options, kept_options(schema), BATCH_READ)), schema)
 
-
-def _names(schema: StructType) -> list[str]:
-    return [name.lower() for name in schema.names]
+    def _sink(self, schema: StructType) -> tuple[WriteOptions, SinkColumns]:
+        names = [name.lower() for name in schema.names]
+        target = kept_options_of_target(schema)
+        options = options_of(self.options, target, WRITE)
+        if kept_options(schema) and not target and not options:
+            raise InvalidArgumentError(
+                "Nothing tells for sure which table is written to: it has none of the columns"
+                f" {', '.join(NEVER_NULL)}, and what is written may come with another table's options.",
+                "Make the table with the default metadata columns, or write with df.write and options.",
+            )
+        of_table = bool(target) and options == options_of({}, target, WRITE)
+        return WriteOptions.parse(options, [] if of_table else names), SinkColumns(schema, of_table=of_table)
 
 
 def _refuse_overwrite(overwrite: bool) -> None:

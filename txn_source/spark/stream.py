@@ -21,8 +21,9 @@ from txn_source.client.plan import resolve
 from txn_source.client.stream import StreamedTopics, TopicStream
 from txn_source.client.stream_offset import StreamOffset
 from txn_source.spark.connection import open_log, readable
-from txn_source.spark.options import StreamReadOptions
+from txn_source.spark.options import STREAM_READ, StreamReadOptions
 from txn_source.spark.schema import Projection
+from txn_source.spark.table_options import kept_options, options_of
 from txn_source.spark.tasks import TaskPartition, read_task
 
 
@@ -31,7 +32,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def __init__(self, options: Mapping[str, str], schema: StructType) -> None:
         """Take the options as they came: an error here would reach the user buried under one of Spark's own."""
-        self._given = dict(options)
+        self._given = options_of(options, kept_options(schema), STREAM_READ)
         self._schema = schema
         self._opened: TopicStream | None = None
         self._initial: dict[str, Any] | None = None
