@@ -20,7 +20,7 @@ from txn_source.client.garbage import DEFAULT_AGE_S, Garbage, collect_garbage
 from txn_source.client.maintenance import MaintenanceReport, maintain
 from txn_source.client.offload import Offloader, OffloadReport, delete_doomed_files
 from txn_source.client.offsets import EARLIEST, LATEST, Offsets
-from txn_source.client.plan import ReadRequest, plan, resolve, start_positions
+from txn_source.client.plan import ReadRequest, check_as_of, plan, resolve, start_positions
 from txn_source.client.producer import Batching, Producer
 from txn_source.client.stats import TopicStats, topic_stats
 from txn_source.client.target import Target
@@ -324,6 +324,7 @@ class Log:
         end: Any = None,
         read_priority: ReadPriority | str | None = None,
         consistent_cut: bool = True,
+        as_of: Any = None,
     ) -> pa.RecordBatchReader:
         """Read what is there now; DuckDB, Polars and pandas take the result as it is.
 
@@ -337,6 +338,8 @@ class Log:
             read_priority: which copy of a ledger to read first; None is each topic's own. ``copies_read`` tells which
                 were taken.
             consistent_cut: see whole transactions only over several partitions.
+            as_of: a datetime with a time zone, or ISO 8601: read what read_committed would have seen then, by the times
+                of commits; instead of ``end``.
 
         Returns:
             Batches of about 64k rows, partition after partition, each in the order of its positions.
@@ -347,12 +350,14 @@ class Log:
             schema = read_schema(source.payload, "default", several_topics=source.several_topics)
         else:
             schema = select_columns(source.payload, columns)
+        level = IsolationLevel.parse(isolation_level)
         request = ReadRequest(
-            IsolationLevel.parse(isolation_level),
+            level,
             Offsets.parse(start, EARLIEST),
             Offsets.parse(end, LATEST),
             consistent_cut,
             read_priority=None if read_priority is None else ReadPriority.parse(read_priority),
+            as_of_us=_as_of(as_of, level, end),
         )
         planned = plan(self._stub, self._root, source, request)
         reader = planned.reader(self._stub, self._root, schema)
@@ -434,6 +439,14 @@ def _limits(policies: dict[str, Any]) -> LedgerLimits:
         int(policies.get("ledger_max_bytes", unset.max_bytes)),
         int(policies["ledger_max_age"] * 1000) if "ledger_max_age" in policies else unset.max_age_ms,
     )
+
+
+def _as_of(value: Any, level: IsolationLevel, end: Any) -> int | None:
+    if value is None:
+        return None
+    check_as_of(level, end is not None)
+    text = isinstance(value, str)
+    return (Offsets.at_time(value, LATEST) if text else Offsets.parse(value, LATEST)).publish_time_us
 
 
 def _texts(policies: Mapping[str, Any]) -> dict[str, str]:

@@ -86,6 +86,8 @@ class Offsets:
 
 
 def _positions(value: Mapping[Any, Any]) -> dict[tuple[TopicName, int], Position | str]:
+    if "epoch" in value and isinstance(value.get("positions"), Mapping):
+        value = value["positions"]  # as a streaming query's progress has it
     found: dict[tuple[TopicName, int], Position | str] = {}
     for topic, partitions in value.items():
         name = TopicName.parse(topic)

@@ -22,6 +22,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
+from txn_source.client.as_of import bounds_as_of
 from txn_source.client.offsets import EARLIEST, LATEST, Offsets
 from txn_source.client.slice_reader import SliceReader
 from txn_source.client.tiered_planning import TieredPlanning
@@ -85,6 +86,8 @@ class ReadRequest:
     max_partition_bytes: int = MAX_PARTITION_BYTES
     read_priority: ReadPriority | None = None
     """None: each topic's own."""
+    as_of_us: int | None = None
+    """End where read_committed would have ended at this time, instead of at ``end``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +101,16 @@ class ReadPlan:
     def reader(self, stub: MetadataStub, root: Path, schema: pa.Schema) -> SliceReader:
         """Return what reads the tasks' slices, as batches of a schema."""
         return slice_reader(stub, root, schema, self.request, self.decisions)
+
+
+def check_as_of(level: IsolationLevel, has_end: bool) -> None:
+    """Raise INVALID_ARGUMENT for a read as of a time that has another end, or shows what wasn't committed."""
+    if level is not IsolationLevel.READ_COMMITTED or has_end:
+        what = "has an end of its own" if has_end else f"is {level}"
+        raise InvalidArgumentError(
+            f"The read asks for what was committed at a time, and {what}.",
+            "Leave out the end, or the time; a read as of a time is read_committed.",
+        )
 
 
 def slice_reader(
@@ -140,7 +153,10 @@ def plan(stub: MetadataStub, root: Path, source: Source, request: ReadRequest) -
     _check_named(request.end, source)
     objects = TieredPlanning(stub, root)
     starts = _side(stub, objects, source, request.start, request)
-    ends = _side(stub, objects, source, request.end, request)
+    if request.as_of_us is None:
+        ends = _side(stub, objects, source, request.end, request)
+    else:
+        ends = bounds_as_of(stub, objects, [p.view for p in source.partitions], request.as_of_us)
     reaches = [
         partition.view.bounds.clip(start, max(start, end), request.isolation_level)
         for partition, start, end in zip(source.partitions, starts, ends, strict=True)

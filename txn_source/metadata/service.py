@@ -253,7 +253,8 @@ class MetadataService(TierCalls):
 
     def FindPosition(self, request: pb.FindPositionRequest) -> pb.FindPositionResponse:
         response = pb.FindPositionResponse()
-        with self._database.read() as connection:
+        with self._read() as connection:
+            response.decisions = views.decisions_at(connection, request.publish_time_us // 1000)
             for partition_id in request.partition_ids:
                 found = views.find_position(connection, partition_id, request.publish_time_us)
                 position, ledger_only = (None, False) if found is None else (found[0].key, found[1])

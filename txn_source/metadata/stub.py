@@ -271,6 +271,10 @@ class MetadataStub(TierStub):
             for f in answer.found
         }
 
+    def decisions_at(self, time_us: int) -> int:
+        """Return how many transactions had ended at a time (microseconds, UTC)."""
+        return int(self._transport.call("FindPosition", pb.FindPositionRequest(publish_time_us=time_us)).decisions)
+
     def list_ledgers(self, partition_id: int, of: PositionRange) -> pa.Table:
         """Return the ledgers that a range touches, ascending.
 

@@ -233,6 +233,7 @@ transactions = Table(
     Column("ended_at_ms", BigInteger),
     Column("end_reason", String),
     Column("decision", BigInteger),  # 1 for the log's first decision, and so on
+    Index("ended", "ended_at_ms", "decision"),
     Index("open_by_deadline", "deadline_ms", sqlite_where=text("state = 0"), postgresql_where=text("state = 0")),
 )
 

@@ -19,6 +19,7 @@ from txn_source.metadata.tables import (
     partitions,
     segments,
     transaction_partitions,
+    transactions,
 )
 from txn_source.model.bounds import Bounds
 from txn_source.model.position import Position, PositionRange
@@ -90,6 +91,12 @@ def partition_views(connection: Connection, topic_ids: Sequence[int]) -> dict[in
 def decisions(connection: Connection) -> int:
     """Return how many transactions have been decided in this log."""
     return int(connection.execute(select(log_info.c.decisions)).scalar_one())
+
+
+def decisions_at(connection: Connection, time_ms: int) -> int:
+    """Return how many transactions had ended at a time."""
+    query = select(func.max(transactions.c.decision)).where(transactions.c.ended_at_ms <= time_ms)
+    return int(connection.execute(query).scalar() or 0)
 
 
 def find_position(connection: Connection, partition_id: int, publish_time_us: int) -> tuple[Position, bool] | None:

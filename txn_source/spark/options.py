@@ -9,13 +9,13 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from txn_source.client.admission import DEFAULT_DELAY_S, StreamLimits
 from txn_source.client.columns import METADATA_COLUMNS, metadata_columns
 from txn_source.client.offsets import EARLIEST, LATEST, Offsets
-from txn_source.client.plan import MAX_PARTITION_BYTES, ReadRequest
+from txn_source.client.plan import MAX_PARTITION_BYTES, ReadRequest, check_as_of
 from txn_source.client.target import Target
 from txn_source.model.errors import InvalidArgumentError
 from txn_source.model.isolation import IsolationLevel
@@ -38,6 +38,7 @@ _BATCH_READ = (
     "endingOffsets",
     "startingTimestamp",
     "endingTimestamp",
+    "asOfTimestamp",
     "metadataColumns",
     "consistentCut",
     "minPartitions",
@@ -51,7 +52,7 @@ _STREAM_ONLY = (
     "maxTriggerDelay",
     "subscription",
 )
-_BATCH_ONLY = ("endingOffsets", "endingTimestamp")
+_BATCH_ONLY = ("endingOffsets", "endingTimestamp", "asOfTimestamp")
 _WRITE = ("path", "endpoint", "topic", "transactionalId")
 _STREAM_READ = tuple(name for name in (*_BATCH_READ, *_STREAM_ONLY) if name not in _BATCH_ONLY)
 BATCH_READ, STREAM_READ, WRITE = (
@@ -99,6 +100,10 @@ class BatchReadOptions:
         topics, pattern = given.topics()
         end = given.side("ending", LATEST)
         request = given.request(given.side("starting", EARLIEST), end)
+        as_of = given.optional("asOfTimestamp", lambda text: Offsets.at_time(text, LATEST).publish_time_us)
+        if as_of is not None:
+            check_as_of(request.isolation_level, end != Offsets(LATEST))
+            request = replace(request, as_of_us=as_of)
         given.metadata_columns()
         return cls(given.target(), topics, pattern, request)
 

@@ -422,7 +422,7 @@ class FindPositionRequest(_message.Message):
     def __init__(self, partition_ids: _Optional[_Iterable[int]] = ..., publish_time_us: _Optional[int] = ...) -> None: ...
 
 class FindPositionResponse(_message.Message):
-    __slots__ = ("found",)
+    __slots__ = ("found", "decisions")
     class Found(_message.Message):
         __slots__ = ("partition_id", "position", "ledger_only")
         PARTITION_ID_FIELD_NUMBER: _ClassVar[int]
@@ -433,8 +433,10 @@ class FindPositionResponse(_message.Message):
         ledger_only: bool
         def __init__(self, partition_id: _Optional[int] = ..., position: _Optional[int] = ..., ledger_only: bool = ...) -> None: ...
     FOUND_FIELD_NUMBER: _ClassVar[int]
+    DECISIONS_FIELD_NUMBER: _ClassVar[int]
     found: _containers.RepeatedCompositeFieldContainer[FindPositionResponse.Found]
-    def __init__(self, found: _Optional[_Iterable[_Union[FindPositionResponse.Found, _Mapping]]] = ...) -> None: ...
+    decisions: int
+    def __init__(self, found: _Optional[_Iterable[_Union[FindPositionResponse.Found, _Mapping]]] = ..., decisions: _Optional[int] = ...) -> None: ...
 
 class ListLedgersRequest(_message.Message):
     __slots__ = ("partition_id", "start", "end")
