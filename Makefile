@@ -9,7 +9,7 @@ export PYSPARK_PYTHON := $(CURDIR)/$(PY)
 unexport SPARK_HOME PYTHONPATH
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo flights test bench bench-quick lint format proto clean check-python check-java
+.PHONY: help venv demo flights tiers test bench bench-quick lint format proto clean check-python check-java
 
 help: ## Show this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1|\2/p' Makefile | while IFS='|' read -r target text; do \
@@ -23,6 +23,9 @@ demo: check-java $(STAMP) ## Bank transfers through the log: what each isolation
 
 flights: check-java $(STAMP) ## A larger example, on the flights out of New York City in 2013
 	$(PY) examples/flights.py
+
+tiers: $(STAMP) ## An example of orders that move to a bucket, read from either copy
+	$(PY) examples/tiers.py
 
 test: check-java $(STAMP) ## Run all tests
 	$(PY) -m pytest

@@ -85,6 +85,18 @@ def test_flights_answers_agree_with_the_file(tmp_path: Path, environment: dict[s
     assert list((tmp_path / "temp").iterdir()) == []
 
 
+def test_tiers_reads_the_same_from_both(tmp_path: Path, environment: dict[str, str]) -> None:
+    """Offload two of three days: all checks hold, the table has both priorities, and one warning names what failed."""
+    lines = run("tiers.py", "--quick", cwd=tmp_path, environment=environment)
+
+    assert not [line for line in lines if "WRONG" in line]
+    assert len([line for line in lines if line.startswith("checked: ")]) == 5
+    assert all(any(f"│ {name} " in line for line in lines) for name in ("tiered-first", "bookkeeper-first"))
+    assert len([line for line in lines if line.startswith("warning: ") and "going on with the bookkeeper" in line]) == 1
+    assert list((tmp_path / "temp").iterdir()) == []
+    assert {path.name for path in tmp_path.iterdir()} == {"temp"}
+
+
 @pytest.mark.parametrize("example", ["bank.py", "flights.py"])
 def test_missing_java_is_said_in_one_line(example: str, tmp_path: Path, environment: dict[str, str]) -> None:
     """Point JAVA_HOME to an empty folder: the example ends with one readable line."""

@@ -10,9 +10,11 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+
+import pyarrow as pa
 
 from txn_source.client.admission import Admission, StreamLimits
 from txn_source.client.offsets import LATEST, Offsets
@@ -31,7 +33,8 @@ from txn_source.metadata.stub import MetadataStub
 from txn_source.model.errors import DataLossError, OutOfRangeError, TopicNotFoundError
 from txn_source.model.isolation import IsolationLevel
 from txn_source.model.position import Position, PositionRange
-from txn_source.model.transaction import TransactionState
+from txn_source.model.topic_name import TopicName
+from txn_source.model.transaction import TransactionState, TxnId
 
 _log = logging.getLogger(__name__)
 _LOOK_FOR_HOLDERS_S = 10.0
@@ -69,12 +72,13 @@ class TopicStream:
         self._frozen: StreamOffset | None = None
         self._last_batch_s = clock()
         self._known: dict[Place, int] = {}
-        self._told: set[str] = set()
+        self._lost_before: set[str] = set()
+        self._told: set[TxnId] = set()
         self._told_at_s = -_LOOK_FOR_HOLDERS_S
 
     def initial(self) -> StreamOffset:
         """Return where a new query begins."""
-        source = self._resolve()
+        source = resolve(self._stub, self._of.topics, self._of.pattern, self._of.columns)
         starts = start_positions(self._stub, self._root, source, self._request)
         if self._request.start == Offsets(LATEST):
             starts = self._cut(source, [p.view.bounds.log_start for p in source.partitions], starts)
@@ -82,7 +86,7 @@ class TopicStream:
 
     def newest(self) -> StreamOffset:
         """Return how far the log could be read now."""
-        source = self._resolve()
+        source = self.source()
         starts = [p.view.bounds.log_start for p in source.partitions]
         return self._offset(source, self._tops(source, starts))
 
@@ -96,20 +100,18 @@ class TopicStream:
         Raises:
             DataLossError: what comes next was trimmed, or its topic was deleted.
         """
-        source = self._resolve(start)
+        source = self.source(start)
         starts = self._starts(source, start)
         tops = self._tops(source, starts)
         limits = self._limits if limited else StreamLimits()
         ends = tops
         if limits.max_messages is not None or limits.max_bytes is not None:
             ends = self._limit(source, starts, tops, limits)
-        if limits.min_messages is not None and self._frozen is None and self._too_few(source, starts, ends, limits):
-            return start
-        if ends == starts:
+        if ends == starts or self._too_few(source, starts, tops, limits):
             self._tell_who_holds(source)
             return start
         self._last_batch_s = self._clock()
-        return self._offset(source, ends)
+        return self._offset(source, ends, _new_places(source, starts, start))
 
     def plan(self, start: StreamOffset, end: StreamOffset) -> ReadPlan:
         """Return the tasks of the batch between two offsets.
@@ -117,51 +119,57 @@ class TopicStream:
         Raises:
             DataLossError: a part of the batch was trimmed, or its topic was deleted.
         """
-        source = self._resolve(end)
+        source = self.source(end)
         by_place = {(p.topic, p.view.index): p for p in source.partitions}
         wanted = []
         for place, until in sorted(end.positions.items()):
+            begin = start.positions.get(place, end.begins.get(place))
             partition = by_place.get(place)
             if partition is None:
-                self._lost(f"Partition {place[1]} of topic {place[0].short!r}", "is gone: its topic was deleted")
+                self._gone(place, f"[{begin}, {until})")
                 continue
-            begin = start.positions.get(place, partition.view.bounds.log_start)
-            log_start = partition.view.bounds.log_start
-            if begin < min(until, log_start):
-                lost = PositionRange(begin, min(until, log_start))
-                self._lost(_named(partition), f"has lost {lost}: it was trimmed, or the topic was made anew")
-                begin = lost.end
+            begin = self._kept(partition, begin or partition.view.bounds.log_start, until)
             if begin < until:
                 wanted.append((partition, PositionRange(begin, until)))
         return plan_ranges(self._stub, self._root, wanted, self._request, end.decisions)
 
-    def _resolve(self, offset: StreamOffset | None = None) -> Source:
+    def source(self, offset: StreamOffset | None = None) -> Source:
+        """Return the topics as they are now; ``offset`` is one that the query has reached.
+
+        Raises:
+            TopicNotFoundError: a topic isn't there, or none matches the pattern.
+            DataLossError: likewise, and the query has read it. ``failOnDataLoss=false`` goes on without it.
+        """
         of = self._of
         try:
             return resolve(self._stub, of.topics, of.pattern, of.columns)
         except TopicNotFoundError as error:
+            if not self._request.fail_on_data_loss:
+                return self._without_deleted()
             if offset is None or not offset.positions:
                 raise
             raise DataLossError(
-                f"A topic that the query has read is gone. {error.fact}",
+                f"A topic that the query has read up to {offset.text} is gone. {error.fact}",
                 "Begin a new query with a new checkpoint, or make the pattern match other topics only.",
             ) from error
 
+    def _without_deleted(self) -> Source:
+        there = set(self._stub.list_topics())
+        topics = [text for text in self._of.topics or () if _topic_of(text) in there]
+        if topics:
+            return resolve(self._stub, topics, None, self._of.columns)
+        return Source((), pa.schema([]), False, self._stub.get_view([]).decisions)
+
     def _starts(self, source: Source, start: StreamOffset) -> list[Position]:
         """Return where the batch begins on each partition; one that is new begins at its start."""
-        gone = start.positions.keys() - {(p.topic, p.view.index) for p in source.partitions}
-        for topic, index in sorted(gone):
-            self._lost(f"Partition {index} of topic {topic.short!r}", "is gone: its topic was deleted")
+        for place in sorted(start.positions.keys() - {(p.topic, p.view.index) for p in source.partitions}):
+            self._gone(place, f"[{start.positions[place]}, ...)")
         return [self._start(p, start.positions.get((p.topic, p.view.index))) for p in source.partitions]
 
     def _start(self, partition: ReadPartition, at: Position | None) -> Position:
         bounds, place = partition.view.bounds, (partition.topic, partition.view.index)
-        if at is None:
-            return bounds.log_start
-        if at < bounds.log_start:
-            lost = PositionRange(at, bounds.log_start)
-            self._lost(_named(partition), f"has lost {lost}: it was trimmed, or the topic was made anew")
-            return bounds.log_start
+        if at is None or at < bounds.log_start:
+            return self._kept(partition, at or bounds.log_start, None)
         if self._known.get(place) != partition.view.partition_id:
             try:
                 check_position(self._stub, partition, at)
@@ -171,13 +179,33 @@ class TopicStream:
             self._known[place] = partition.view.partition_id
         return at
 
+    def _kept(self, partition: ReadPartition, begin: Position, until: Position | None) -> Position:
+        """Return where what is still there of a batch begins; ``until`` is its end, None if it has none yet."""
+        bounds = partition.view.bounds
+        reach = bounds.log_start if until is None else min(until, bounds.log_start)
+        if begin < reach:
+            lost = PositionRange(begin, reach)
+            self._lost(_named(partition), f"has lost {lost}: it was trimmed, or the topic was made anew")
+        if until is not None and until > bounds.log_end:
+            lost = PositionRange(max(begin, bounds.log_end), until)
+            self._lost(_named(partition), f"has lost {lost}: it ends at {bounds.log_end}, so the log was put back")
+        return max(begin, reach)
+
+    def _gone(self, place: Place, lost: str) -> None:
+        self._lost(
+            f"Partition {place[1]} of topic {place[0].short!r}",
+            f"is gone, and {lost} with it: its topic was deleted, or the checkpoint is another query's",
+        )
+
     def _lost(self, what: str, happened: str) -> None:
         if self._request.fail_on_data_loss:
             raise DataLossError(
                 f"{what} {happened}.",
                 'Begin a new query with a new checkpoint, or set .option("failOnDataLoss", "false") to go on without.',
             )
-        _log.warning("%s %s (failOnDataLoss=false)", what, happened)
+        if what + happened not in self._lost_before:  # a stream that stands still asks again and again
+            self._lost_before.add(what + happened)
+            _log.warning("%s %s (failOnDataLoss=false)", what, happened)
 
     def _tops(self, source: Source, starts: Sequence[Position]) -> list[Position]:
         """Return how far each partition could be read: a cut, at the frozen target if there is one."""
@@ -215,15 +243,17 @@ class TopicStream:
         cut = self._stub.find_cut(_by_id(source, ends), _by_id(source, starts), upward=True)
         return [min(top, cut[p.view.partition_id]) for p, top in zip(source.partitions, tops, strict=True)]
 
-    def _too_few(self, source: Source, starts: list[Position], ends: list[Position], limits: StreamLimits) -> bool:
-        if ends == starts or self._clock() - self._last_batch_s >= limits.max_delay_s:
+    def _too_few(self, source: Source, starts: list[Position], tops: list[Position], limits: StreamLimits) -> bool:
+        """True if the batch has to wait for more; what a limit leaves to the next batches counts as well."""
+        fewest = limits.min_messages
+        if fewest is None or self._frozen is not None or self._clock() - self._last_batch_s >= limits.max_delay_s:
             return False
-        assert limits.min_messages is not None
-        return self._admission.count(source.partitions, starts, ends, limits.min_messages) < limits.min_messages
+        return self._admission.count(source.partitions, starts, tops, fewest) < fewest
 
     def _tell_who_holds(self, source: Source) -> None:
         """Log once for each open transaction that it keeps a read_committed stream from going on."""
-        held = {p.topic for p in source.partitions if p.view.bounds.last_stable < p.view.bounds.high_watermark}
+        bounds = {(p.topic, p.view.index): p.view.bounds for p in source.partitions}
+        held = {place for place, b in bounds.items() if b.last_stable < b.high_watermark}
         now_s = self._clock()
         if (
             self._level is not IsolationLevel.READ_COMMITTED
@@ -232,19 +262,38 @@ class TopicStream:
         ):
             return
         self._told_at_s = now_s
-        for topic in sorted(held):
+        for topic in sorted({topic for topic, _ in held}):
             for txn in self._stub.list_transactions(TransactionState.OPEN, topic):
-                if str(txn.id) not in self._told:
-                    self._told.add(str(txn.id))
+                here = [p for p in txn.partitions if (TopicName.parse(p.topic), p.partition) in held]
+                if here and txn.id not in self._told:
+                    self._told.add(txn.id)
                     _log.warning(
                         "the stream waits for transaction %s, open for %.0f s, which holds back %d messages (%d bytes)"
-                        " of topic %s; `txnlog transactions abort` ends it by force",
-                        txn.id, txn.age, txn.held_back_messages, txn.held_back_bytes, topic.short,
-                    )  # fmt: skip
+                        " of %s; `txnlog transactions abort` ends it by force",
+                        txn.id,
+                        txn.age,
+                        sum(p.held_back_messages for p in here),
+                        sum(p.held_back_bytes for p in here),
+                        ", ".join(f"{TopicName.parse(p.topic).short}-partition-{p.partition}" for p in here[:8]),
+                    )
 
-    def _offset(self, source: Source, positions: Sequence[Position]) -> StreamOffset:
+    def _offset(
+        self, source: Source, positions: Sequence[Position], begins: Mapping[Place, Position] | None = None
+    ) -> StreamOffset:
         places = [(p.topic, p.view.index) for p in source.partitions]
-        return StreamOffset(dict(zip(places, positions, strict=True)), source.decisions)
+        return StreamOffset(dict(zip(places, positions, strict=True)), source.decisions, begins=begins or {})
+
+
+def _new_places(source: Source, starts: Sequence[Position], known: StreamOffset) -> dict[Place, Position]:
+    """Return where the partitions begin that an offset doesn't know."""
+    places = [(p.topic, p.view.index) for p in source.partitions]
+    return {place: at for place, at in zip(places, starts, strict=True) if place not in known.positions}
+
+
+def _topic_of(text: str) -> TopicName:
+    name = TopicName.parse(text)
+    one_partition = name.split_partition()
+    return name if one_partition is None else one_partition[0]
 
 
 def _named(partition: ReadPartition) -> str:

@@ -3,5 +3,6 @@
 from __future__ import annotations
 
 from txn_source.spark.offload_job import offload
+from txn_source.spark.tables import create_tables
 
-__all__ = ["offload"]
+__all__ = ["create_tables", "offload"]

@@ -17,7 +17,6 @@ from pyspark.sql.streaming.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from txn_source.client.plan import resolve
 from txn_source.client.stream import StreamedTopics, TopicStream
 from txn_source.client.stream_offset import StreamOffset
 from txn_source.spark.connection import open_log, readable
@@ -83,12 +82,11 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     @readable
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
         """Return the tasks of a batch."""
-        options = self._options
-        log = open_log(options.target)
-        planned = self._stream().plan(StreamOffset.from_json(start), StreamOffset.from_json(end))
+        stream, until = self._stream(), StreamOffset.from_json(end)
+        planned = stream.plan(StreamOffset.from_json(start), until)
         if not planned.tasks:
             return []
-        payload = resolve(log.metadata, options.topics, options.pattern, self._schema.names).payload
+        payload = stream.source(until).payload
         projection = Projection.of(self._schema, payload)
         schema = projection.read_schema(payload)
         return [TaskPartition(task, projection, schema, planned.decisions) for task in planned.tasks]

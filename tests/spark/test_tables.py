@@ -1,0 +1,201 @@
+"""SQL tables: their options last, writes go to the table that is named, and tables follow the topics of a log."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+import txn_source
+from txn_source.model.errors import InvalidArgumentError
+from txn_source.spark import create_tables
+
+SCHEMA = pa.schema([("id", pa.int64()), ("name", pa.string())])
+
+
+@pytest.fixture
+def database(spark: SparkSession) -> Iterator[str]:
+    """A database for the test's tables, which is the current one."""
+    spark.sql("CREATE DATABASE txn_tables")
+    spark.sql("USE txn_tables")
+    yield "txn_tables"
+    spark.sql("USE default")
+    spark.sql("DROP DATABASE txn_tables CASCADE")
+
+
+@pytest.fixture
+def tables(spark: SparkSession, log: txn_source.Log, database: str) -> Callable[[], dict[str, list[int]]]:
+    """Topics and tables ``a`` and ``b``, the ids 1 and 2 in *a*, and a function that returns the ids of each topic."""
+    for topic in "ab":
+        log.create_topic(topic, schema=SCHEMA)
+        spark.sql(f"CREATE TABLE {topic} USING txnlog OPTIONS (path '{log.root}', topic '{topic}')")
+    with log.producer("a") as producer:
+        producer.send({"id": 1, "name": "one"})
+        producer.send({"id": 2, "name": None})
+
+    def ids() -> dict[str, list[int]]:
+        return {topic: log.scan(topic, columns=["id"]).read_all()["id"].to_pylist() for topic in "ab"}
+
+    return ids
+
+
+def test_options_last_and_with_overrides_them(spark, log, tables) -> None:
+    """Leave a transaction open: the table reads committed, WITH (...) reads it all, and a stream reads the table."""
+    transaction = log.begin_transaction()
+    producer = log.producer("a")
+    producer.send({"id": 3, "name": "open"}, txn=transaction)
+    producer.flush()
+    assert spark.table("a").count() == 2
+    assert spark.sql("SELECT * FROM a WITH (isolationLevel = 'read_uncommitted')").count() == 3
+    transaction.abort()
+
+
+def test_stream_reads_a_table(spark, tables, tmp_path) -> None:
+    """Read the table as a stream from its start."""
+    stream = spark.readStream.option("startingOffsets", "earliest").table("a").writeStream.format("noop")
+    query = stream.option("checkpointLocation", str(tmp_path / "c")).trigger(availableNow=True).start()
+    query.awaitTermination()
+    assert sum(progress.numInputRows for progress in query.recentProgress) == 2
+
+
+@pytest.mark.parametrize(
+    ("statement", "inserted"),
+    [
+        ("INSERT INTO b (id, name) VALUES (7, 'seven')", [7]),
+        ("INSERT INTO b (id, name) SELECT id, name FROM a", [1, 2]),
+        ("INSERT INTO b (name, id) SELECT name, id FROM a", [1, 2]),
+        ("INSERT INTO b BY NAME SELECT name, id FROM a", [1, 2]),
+        ("INSERT INTO b (id) SELECT id + 10 FROM a", [11, 12]),
+    ],
+)
+def test_insert_writes_to_the_table_that_is_named(spark, tables, statement, inserted) -> None:
+    """Insert from values and from another of our tables, whose columns carry that one's options."""
+    spark.sql(statement)
+    assert tables() == {"a": [1, 2], "b": inserted}
+
+
+@pytest.mark.parametrize(
+    ("statement", "code"),
+    [
+        ("INSERT INTO b SELECT * FROM a", "SCHEMA_MISMATCH"),  # the metadata columns of a
+        ("INSERT INTO b BY NAME SELECT * FROM a", "SCHEMA_MISMATCH"),
+        ("INSERT OVERWRITE b (id, name) SELECT id, name FROM a", "INVALID_ARGUMENT"),
+    ],
+)
+def test_insert_that_cannot_be_right_is_refused(spark, tables, statement, code) -> None:
+    """Try to write what only the log gives, and to overwrite: nothing changes in either topic."""
+    with pytest.raises(PySparkException, match=f"TXNLOG_{code}"):
+        spark.sql(statement)
+    assert tables() == {"a": [1, 2], "b": []}
+
+
+def test_insert_without_a_sure_target_is_refused(spark, log, tables) -> None:
+    """Insert into a table without metadata columns: refused, unless the statement names log and topic."""
+    spark.sql(f"CREATE TABLE c USING txnlog OPTIONS (path '{log.root}', topic 'b', metadataColumns 'none')")
+    with pytest.raises(PySparkException, match=r"Nothing tells for sure .*default metadata columns"):
+        spark.sql("INSERT INTO c SELECT id, name FROM a")
+    assert tables() == {"a": [1, 2], "b": []}
+    spark.sql(f"INSERT INTO c WITH (path = '{log.root}', topic = 'b') SELECT id, name FROM a")
+    assert tables() == {"a": [1, 2], "b": [1, 2]}
+
+
+def test_column_added_behind_our_back_is_told(spark, tables, refusal) -> None:
+    """Add a column with ALTER TABLE, which Spark accepts: the next read says in our words that it isn't there."""
+    spark.sql("ALTER TABLE a ADD COLUMNS (extra string)")
+    assert "'extra'" in refusal("SCHEMA_MISMATCH", spark.table("a").collect)
+
+
+@pytest.mark.parametrize(
+    ("options", "code"),
+    [("topic 'nothing'", "TOPIC_NOT_FOUND"), ("topic 'a', isolationLevl 'x'", "INVALID_ARGUMENT")],
+)
+def test_wrong_options_are_refused_when_the_table_is_made(spark, log, tables, refusal, options, code) -> None:
+    """Make a table of a topic that isn't there, and with a misspelt option."""
+    refusal(code, lambda: spark.sql(f"CREATE TABLE wrong USING txnlog OPTIONS (path '{log.root}', {options})"))
+
+
+def test_dropping_a_table_leaves_the_log_alone(spark, log, tables) -> None:
+    """Drop both tables: topics and messages stay."""
+    for table in "ab":
+        spark.sql(f"DROP TABLE {table}")
+    assert tables() == {"a": [1, 2], "b": []}
+
+
+def test_tables_follow_the_topics(spark, log, database) -> None:
+    """Make tables of all topics, change the topics, and make them again: one is gone, one new, another's own kept."""
+    for topic in ("orders", "order-items", "persistent://bank/eu/transfers"):
+        log.create_topic(topic, schema=SCHEMA)
+    spark.sql("CREATE TABLE own (x int) USING parquet")
+    expected = {
+        "orders": "orders",
+        "order_items": "order-items",
+        "bank_eu_transfers": "persistent://bank/eu/transfers",
+    }
+    assert create_tables(spark, log, database=database) == expected
+    assert create_tables(spark, log, database=database) == expected, "again"
+    log.delete_topic("order-items")
+    log.create_topic("new")
+    create_tables(spark, log, database=database)
+    names = {table.name for table in spark.catalog.listTables(database) if not table.isTemporary}
+    assert names == {"own", "orders", "bank_eu_transfers", "new"}
+    assert spark.table("orders").count() == 0
+    assert create_tables(spark, log, namespace="bank/eu", database=database) == {
+        "bank_eu_transfers": "persistent://bank/eu/transfers"
+    }
+    assert "new" in {table.name for table in spark.catalog.listTables(database)}, "another namespace's stay"
+
+
+def test_tables_that_clash_are_refused_before_anything_is_made(spark, log, database) -> None:
+    """Have two topics of one table name, and a foreign table of a topic's name."""
+    log.create_topic("a-b")
+    log.create_topic("a.b")
+    with pytest.raises(InvalidArgumentError, match="would both be"):
+        create_tables(spark, log, database=database)
+    log.delete_topic("a.b")
+    spark.sql("CREATE TABLE a_b (x int) USING parquet")
+    with pytest.raises(InvalidArgumentError, match="wasn't made for"):
+        create_tables(spark, log, database=database)
+    assert [table.name for table in spark.catalog.listTables(database) if not table.isTemporary] == ["a_b"]
+
+
+_SESSION = """
+import json, sys
+from pyspark.sql import SparkSession
+warehouse, statements = sys.argv[1], json.loads(sys.argv[2])
+spark = (SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false")
+    .config("spark.driver.host", "127.0.0.1")
+    .config("spark.sql.warehouse.dir", warehouse + "/warehouse")
+    .config("spark.hadoop.javax.jdo.option.ConnectionURL", "jdbc:derby:;databaseName=metastore;create=true")
+    .config("spark.driver.extraJavaOptions", f"-Dderby.system.home={warehouse}")
+    .enableHiveSupport().getOrCreate())
+spark.sparkContext.setLogLevel("OFF")
+rows = []
+for statement in statements:
+    rows = [row.asDict() for row in spark.sql(statement).collect()]
+print(json.dumps(rows))
+spark.stop()
+"""
+
+
+def test_tables_outlive_the_session_in_a_hive_metastore(log: txn_source.Log, tmp_path: Path) -> None:
+    """Make a table in one session with a metastore on disk; another session selects from it and inserts into it."""
+    log.create_topic("a", schema=SCHEMA)
+
+    def session(*statements: str) -> Any:
+        command = [sys.executable, "-c", _SESSION, str(tmp_path), json.dumps(statements)]
+        environment = {**os.environ, "PYSPARK_PYTHON": sys.executable}
+        done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, check=False, env=environment)
+        assert done.returncode == 0, done.stderr[-3000:]
+        return json.loads(done.stdout.splitlines()[-1])
+
+    session(f"CREATE TABLE a USING txnlog OPTIONS (path '{log.root}', topic 'a')")
+    assert session("INSERT INTO a (id, name) VALUES (1, 'one')", "SELECT id, name FROM a") == [{"id": 1, "name": "one"}]

@@ -1,0 +1,64 @@
+"""Fixtures for tests with real object stores: an S3 endpoint for the whole session, and stores of each kind."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.log.sites import Site
+from tests.tiers.proxy import Proxy
+from tests.tiers.stores import CREDENTIALS, KINDS, Bucket, S3Server, Store, make_store
+from txn_source import Log
+
+
+@pytest.fixture(scope="session")
+def s3() -> Iterator[S3Server]:
+    """An S3 endpoint; tests use buckets of their own."""
+    with S3Server() as server:
+        yield server
+
+
+@pytest.fixture(autouse=True)
+def credentials(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Give the SDK credentials as its users do, and keep it from looking for others."""
+    for name in ("AWS_PROFILE", "AWS_SESSION_TOKEN", "AWS_ENDPOINT_URL", "AWS_REGION", "AWS_DEFAULT_REGION"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", CREDENTIALS[0])
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", CREDENTIALS[1])
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+
+
+@pytest.fixture
+def log(embedded_site: Site) -> Log:
+    """An embedded log: which store it has is the point."""
+    return embedded_site.connect()
+
+
+@pytest.fixture(params=KINDS)
+def store(request: pytest.FixtureRequest, embedded_site: Site, tmp_path: Path) -> Store:
+    """A store of each kind, set as the target of all offloads by ``log_with_store``."""
+    server = request.getfixturevalue("s3") if request.param == "s3" else None
+    return make_store(request.param, embedded_site.root, tmp_path / "objects", server)
+
+
+@pytest.fixture
+def log_with_store(log: Log, store: Store) -> Log:
+    """A log that offloads to the store."""
+    if store.uri is not None:
+        log.set_policies(offload_uri=store.uri)
+    return log
+
+
+@pytest.fixture
+def bucket(s3: S3Server) -> Bucket:
+    """A bucket of its own."""
+    return s3.make_bucket()
+
+
+@pytest.fixture
+def proxy(s3: S3Server) -> Iterator[Proxy]:
+    """A way to the S3 endpoint that can be made to fail."""
+    with Proxy(s3.endpoint) as proxy:
+        yield proxy

@@ -1,0 +1,225 @@
+"""A store that fails while it is used: a proxy cuts, delays and corrupts what it answers.
+
+Objects have a row group for each few rows, each of which is one request; so answers can be spoilt in the middle of a
+ledger, after entries before it were handed out.
+"""
+
+from __future__ import annotations
+
+import re
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from tests.log.reading import COMMITTED, UNCOMMITTED
+from tests.log.tiers import everything, flip_in_middle, segments, tiers_of, write_ledgers
+from tests.tiers.proxy import Fault, Proxy, Request, on_byte
+from tests.tiers.stores import Bucket
+from txn_source import Log, Position, SegmentUnreadableError, StorageWriteError
+from txn_source.client import hot_copies
+from txn_source.model.copies import Tier
+from txn_source.storage import tiered
+
+LEVELS = (COMMITTED, UNCOMMITTED)
+FAULTS = {
+    "refuse": "the store can't be reached: Server returned nothing (no headers, no data)",
+    "silence": "the store can't be reached: it didn't answer in time",
+    "cut": "the store can't be reached: Transferred a partial file",
+    "corrupt": "could not verify page integrity, CRC checksum verification failed for page_ordinal 0",
+    "busy": "the store is too busy",
+}
+
+
+class Spoilable:
+    """A topic with three ledgers, offloaded to a bucket behind a proxy, and what was read of it before."""
+
+    def __init__(self, log: Log, bucket: Bucket, proxy: Proxy, before: dict[str, pa.Table]) -> None:
+        self.log = log
+        self.bucket = bucket
+        self.proxy = proxy
+        self.before = before
+
+    def row_group(self, ledger: int, number: int) -> tuple[range, Position]:
+        """Return where the values of a row group lie in the object, and its first entry."""
+        [name] = [name for name in self.bucket.names() if f"ledger-{ledger}-" in name]
+        file = pq.ParquetFile(pa.BufferReader(self.bucket.read(name)))
+        column = file.metadata.row_group(number).column(1)
+        assert column.path_in_schema == "value"
+        first = file.read_row_group(number, ["__entry_id"])["__entry_id"][0].as_py()
+        start = column.dictionary_page_offset or column.data_page_offset
+        return range(start, start + column.total_compressed_size), Position(ledger, first)
+
+
+@pytest.fixture(autouse=True)
+def _small_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tiered, "ROW_GROUP_ROWS", 5)
+    monkeypatch.setattr(hot_copies, "_GROUP_BYTES", 1000)
+
+
+@pytest.fixture
+def spoilable(log: Log, bucket: Bucket, proxy: Proxy) -> Spoilable:
+    return make_spoilable(log, bucket, proxy, max_attempts=1)
+
+
+def make_spoilable(log: Log, bucket: Bucket, proxy: Proxy, max_attempts: int) -> Spoilable:
+    uri = bucket.uri_at(proxy.endpoint, request_timeout=1, max_attempts=max_attempts)
+    log.create_topic("orders", offload_uri=uri)
+    write_ledgers(log)
+    before = {level: everything(log, "orders", level) for level in LEVELS}
+    log.offload("orders")
+    proxy.requests.clear()
+    return Spoilable(log, bucket, proxy, before)
+
+
+@pytest.mark.parametrize("what", FAULTS)
+def test_hot_copy_goes_on_where_the_store_fails(
+    spoilable: Spoilable, caplog: pytest.LogCaptureFixture, what: str
+) -> None:
+    """Spoil every answer with the third row group of a ledger: the rows are right, and the failure's place is noted."""
+    log, names = spoilable.log, spoilable.before[UNCOMMITTED].schema.names
+    data, first = spoilable.row_group(2, 2)
+    spoilable.proxy.set_fault(on_byte(what, data[-1]))
+    for level in LEVELS if what != "silence" else (UNCOMMITTED,):
+        caplog.clear()
+        reader = log.scan("orders", level, names, read_priority="tiered-first")
+        assert reader.read_all().equals(spoilable.before[level])
+        copies = log.copies_read(reader)
+        assert [(f.tier, f.ledger_id, f.position) for f in copies.failures] == [(Tier.TIERED, 2, first)]
+        assert FAULTS[what] in copies.failures[0].reason
+        assert copies.ledgers == {Tier.TIERED: {1, 2, 3}, Tier.BOOKKEEPER: {2, 4}}
+        [warning] = caplog.messages
+        assert warning.startswith(
+            f"topic orders, partition 0: the tiered copy of ledger 2 failed at {first}, going on with the bookkeeper"
+        )
+        assert warning.endswith(f"is unreadable: {FAULTS[what]}.")
+    assert spoilable.proxy.struck
+
+
+@pytest.mark.parametrize("what", FAULTS)
+def test_store_that_fails_has_the_only_copy(spoilable: Spoilable, what: str) -> None:
+    """Do the same without hot copies: what lies before is read, then one line says why; later all is readable again."""
+    log = spoilable.log
+    log.delete_hot("orders")
+    data, first = spoilable.row_group(2, 2)
+    spoilable.proxy.set_fault(on_byte(what, data[-1]))
+    with pytest.raises(SegmentUnreadableError) as caught:
+        everything(log, "orders", UNCOMMITTED)
+    assert re.fullmatch(
+        r"\[TXNLOG_SEGMENT_UNREADABLE\] Object s3://[\w-]+/folder/public/default/orders/0/ledger-2-\w+\.parquet is"
+        rf" unreadable: {re.escape(FAULTS[what])}\. Restore the object, or [^\n]*",
+        str(caught.value),
+    )
+    start = spoilable.before[UNCOMMITTED]
+    before = [row for row in start.to_pylist() if (row["__ledger_id"], row["__entry_id"]) < (2, first.entry_id)]
+    assert everything(log, "orders", UNCOMMITTED, end=first).to_pylist() == before
+    spoilable.proxy.set_fault(None)
+    assert everything(log, "orders", UNCOMMITTED).equals(spoilable.before[UNCOMMITTED])
+
+
+def test_error_names_both_copies(spoilable: Spoilable) -> None:
+    """Damage a segment while the store refuses the object: the one error has both reasons."""
+    flip_in_middle(segments(spoilable.log.root)[1])
+    spoilable.proxy.set_fault(Fault("busy", lambda request: "ledger-2-" in request.path))
+    for priority in ("tiered-first", "bookkeeper-first"):
+        with pytest.raises(SegmentUnreadableError) as caught:
+            everything(spoilable.log, "orders", UNCOMMITTED, read_priority=priority)
+        text = str(caught.value)
+        assert "all its copies failed." in text
+        assert re.search(r"tiered: Object s3://\S+ is unreadable: the store is too busy\.", text)
+        assert re.search(r"bookkeeper: Segment \S+ is unreadable: entry 2:\d+ has checksum", text)
+
+
+@pytest.mark.parametrize("what", ["refuse", "cut", "busy"])
+def test_answer_that_fails_once_is_asked_for_again(log: Log, bucket: Bucket, proxy: Proxy, what: str) -> None:
+    """Spoil one answer of a store that is asked up to twice: nobody sees anything of it."""
+    spoilable = make_spoilable(log, bucket, proxy, max_attempts=2)
+    data, _ = spoilable.row_group(2, 2)
+    spoilable.proxy.set_fault(on_byte(what, data[-1], times=1))
+    names = spoilable.before[UNCOMMITTED].schema.names
+    reader = spoilable.log.scan("orders", UNCOMMITTED, names, read_priority="tiered-first")
+    assert reader.read_all().equals(spoilable.before[UNCOMMITTED])
+    assert spoilable.log.copies_read(reader).failures == []
+    assert spoilable.proxy.struck == 1
+
+
+def test_only_what_is_asked_for_crosses_the_network(spoilable: Spoilable) -> None:
+    """Read one column of a few entries: no other row group is asked for, and constant columns need none at all."""
+    log, proxy = spoilable.log, spoilable.proxy
+    log.delete_hot("orders")
+    data, first = spoilable.row_group(2, 2)
+    everything(log, "orders", UNCOMMITTED)  # footers are remembered from here on
+    proxy.requests.clear()
+
+    read = log.scan("orders", UNCOMMITTED, ["value"], start=first, end=first.plus(1)).read_all()
+    assert read.num_rows == 1
+    ranges = [request.range for request in proxy.requests if request.method == "GET"]
+    assert ranges == [(data[0], data[-1])]
+
+    proxy.requests.clear()
+    assert log.scan("orders", UNCOMMITTED, ["__entry_id", "__txn_id"]).read_all().num_rows > 20
+    assert [request for request in proxy.requests if request.method == "GET"] == []
+
+
+# Uploads
+
+
+def is_upload(request: Request) -> bool:
+    return request.method == "PUT"
+
+
+def is_completion(request: Request) -> bool:
+    return request.method == "POST" and "uploadId=" in request.path
+
+
+def is_footer(request: Request) -> bool:
+    return request.method == "GET"
+
+
+UPLOAD_FAULTS = {
+    "upload refused": Fault("refuse", is_upload),
+    "store busy": Fault("busy", is_upload),
+    "completion refused": Fault("refuse", is_completion),
+    "footer cut when it is read back": Fault("cut", is_footer),
+    "footer corrupted when it is read back": Fault("corrupt", is_footer),
+}
+
+
+@pytest.mark.parametrize("name", UPLOAD_FAULTS)
+def test_offload_that_fails_registers_nothing(log: Log, bucket: Bucket, proxy: Proxy, name: str) -> None:
+    """Spoil an upload: one line says so, nothing is registered; when the store works again, the next one cleans up."""
+    log.create_topic("orders", offload_uri=bucket.uri_at(proxy.endpoint, request_timeout=1, max_attempts=1))
+    write_ledgers(log, ledgers=1)
+    before = everything(log, "orders", UNCOMMITTED)
+    proxy.set_fault(UPLOAD_FAULTS[name])
+    with pytest.raises(
+        StorageWriteError, match=r"^\[TXNLOG_STORAGE_WRITE_FAILED\] s3://\S+ [^\n]*\. Nothing was regist"
+    ):
+        log.offload("orders")
+    assert proxy.struck
+    assert tiers_of(log, "orders") == [{"bookkeeper"}]
+    assert everything(log, "orders", UNCOMMITTED).equals(before)
+
+    proxy.set_fault(None)
+    assert len(log.offload("orders").ledger_ids) == 1
+    assert len(bucket.names()) == 1
+    log.delete_hot("orders")
+    assert everything(log, "orders", UNCOMMITTED).equals(before)
+
+
+@pytest.mark.parametrize("fault", [Fault("lose", is_completion, times=1), Fault("refuse", is_upload, times=1)])
+def test_upload_of_which_one_answer_is_lost(log: Log, bucket: Bucket, proxy: Proxy, fault: Fault) -> None:
+    """Lose the answer to an upload's completion, or to a part: in the end one whole object is there and registered."""
+    log.create_topic("orders", offload_uri=bucket.uri_at(proxy.endpoint, request_timeout=1, max_attempts=2))
+    write_ledgers(log, ledgers=1)
+    before = everything(log, "orders", UNCOMMITTED)
+    proxy.set_fault(fault)
+    try:
+        log.offload("orders")
+    except StorageWriteError:
+        assert tiers_of(log, "orders") == [{"bookkeeper"}]
+        log.offload("orders")
+    assert proxy.struck == 1
+    assert len(bucket.names()) == 1
+    log.delete_hot("orders")
+    assert everything(log, "orders", UNCOMMITTED).equals(before)

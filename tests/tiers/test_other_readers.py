@@ -1,0 +1,109 @@
+"""Objects are plain Parquet files: readers that know nothing of the log get its rows from them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import duckdb
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pyarrow.dataset as ds
+import pyarrow.parquet as pq
+import pytest
+
+from tests.log.reading import COMMITTED, UNCOMMITTED
+from tests.log.tiers import closed_ledgers, write_ledgers
+from tests.tiers.stores import Bucket
+from txn_source import Log, Position
+from txn_source.storage import tiered
+
+SCHEMA = pa.schema(
+    [
+        pa.field("account", pa.string(), nullable=False),
+        pa.field("cents", pa.int64()),
+        pa.field("tags", pa.list_(pa.string())),
+    ]
+)
+COLUMNS = [*SCHEMA.names, "__partition", "__ledger_id", "__entry_id", "__producer_name", "__sequence_id", "__txn_id"]
+COLUMNS += ["__txn_status", "__publish_time", "__event_time"]
+VISIBLE = "__txn_status IS DISTINCT FROM 'aborted'"
+
+
+def order(source: Random) -> dict[str, Any]:
+    return {
+        "account": f"account {source.randrange(5)}",
+        "cents": source.choice([None, source.randrange(1000)]),
+        "tags": source.choice([None, [], ["a", None]]),
+    }
+
+
+@pytest.fixture
+def offloaded(log: Log, bucket: Bucket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with the objects of a typed topic, downloaded from a bucket."""
+    monkeypatch.setattr(tiered, "ROW_GROUP_ROWS", 5)
+    log.create_topic("orders", schema=SCHEMA, offload_uri=bucket.uri)
+    write_ledgers(log, value=order)
+    log.offload("orders")
+    bucket.download(tmp_path / "objects")
+    return tmp_path / "objects"
+
+
+@pytest.fixture
+def expected(log: Log, offloaded: Path) -> dict[str, pa.Table]:
+    """What each level sees of the offloaded ledgers, from their hot copies."""
+    end = Position(closed_ledgers(log, "orders")[-1] + 1, 0)
+    return {
+        level: log.scan("orders", level, COLUMNS, end=end, read_priority="bookkeeper-first").read_all()
+        for level in (COMMITTED, UNCOMMITTED)
+    }
+
+
+def test_duckdb_sees_what_each_level_sees(offloaded: Path, expected: dict[str, pa.Table]) -> None:
+    """Ask DuckDB for all rows, and for those that were not aborted: they are those of the two levels."""
+    source = f"SELECT {', '.join(COLUMNS)} FROM read_parquet('{offloaded}/**/*.parquet')"
+    by = "ORDER BY __ledger_id, __entry_id, __batch_index"
+    with duckdb.connect() as database:
+        database.execute("SET TimeZone = 'UTC'")
+        for level, where in ((UNCOMMITTED, "true"), (COMMITTED, VISIBLE)):
+            found = database.sql(f"{source} WHERE {where} {by}").to_arrow_table()
+            assert found.num_rows > 20
+            assert found.cast(expected[level].schema.remove_metadata()).to_pylist() == expected[level].to_pylist()
+    assert expected[COMMITTED].num_rows < expected[UNCOMMITTED].num_rows
+
+
+READERS: dict[str, Callable[[Path], pa.Table]] = {
+    "pyarrow's file reader": lambda path: pq.ParquetFile(path).read(COLUMNS),
+    "polars": lambda path: pl.read_parquet(path, columns=COLUMNS).select(COLUMNS).to_arrow(),
+}
+DATASET_READERS: dict[str, Callable[[Path], pa.Table]] = {
+    "pyarrow's table reader": lambda path: pq.read_table(path, columns=COLUMNS),
+    "pyarrow's datasets": lambda path: ds.dataset(path).to_table(columns=COLUMNS),
+    "pandas": lambda path: pa.Table.from_pandas(pd.read_parquet(path, columns=["cents"])),
+}
+
+
+@pytest.mark.parametrize("reader", READERS)
+def test_other_readers_see_all_rows(offloaded: Path, expected: dict[str, pa.Table], reader: str) -> None:
+    """Read each object: together they are all rows, those of aborted transactions among them."""
+    check(READERS[reader], offloaded, expected[UNCOMMITTED])
+
+
+@pytest.mark.xfail(
+    raises=pa.ArrowInvalid,
+    reason="pyarrow's datasets have a column __batch_index of their own, and refuse files with one",
+)
+@pytest.mark.parametrize("reader", DATASET_READERS)
+def test_readers_over_datasets_see_all_rows(offloaded: Path, expected: dict[str, pa.Table], reader: str) -> None:
+    """Do the same with readers that are made of pyarrow's datasets."""
+    check(DATASET_READERS[reader], offloaded, expected[UNCOMMITTED])
+
+
+def check(read: Callable[[Path], pa.Table], folder: Path, expected: pa.Table) -> None:
+    paths = sorted(folder.rglob("*.parquet"), key=lambda path: int(path.name.split("-")[1]))
+    found = [row for path in paths for row in read(path).to_pylist()]
+    names = list(found[0])
+    assert found == expected.select(names).to_pylist()
