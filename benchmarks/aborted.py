@@ -102,7 +102,8 @@ def _seed(path: Path, aborted: int, txns: int) -> None:
 
         def trace_row(txn: int) -> dict[str, object]:
             return {"txn": txn, "partition_id": seed.partition_id, "state": ABORTED, "decision": txn + 1,
-                    "first_position": at(txn * per_block + 1), "last_position": at((txn + 1) * per_block - 2), "marker_position": at((txn + 1) * per_block - 1),
+                    "first_position": at(txn * per_block + 1), "last_position": at((txn + 1) * per_block - 2),
+                    "marker_position": at((txn + 1) * per_block - 1),
                     "messages": per_txn * MESSAGES, "bytes": per_txn * segment.length}  # fmt: skip
 
         seed.insert(transactions, map(txn_row, range(txns)))

@@ -263,7 +263,6 @@ def test_flipped_bit_of_flat_columns_never_changes_rows(tmp_path: Path) -> None:
     assert "found" in outcomes
 
 
-@pytest.mark.xfail(strict=True, reason="Parquet's page checksums leave out the headers of pages")
 @pytest.mark.parametrize(
     ("name", "masks"), [("tags", range(2, 16, 2)), ("real", [0x12])], ids=["count of values", "encoding"]
 )

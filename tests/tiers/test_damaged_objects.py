@@ -42,7 +42,7 @@ DAMAGE: dict[str, tuple[Callable[[bytes], bytes], str]] = {
     "empty file": (lambda data: b"", SIZE.replace("{size}", "0")),
     "truncated": (lambda data: data[:-1], SIZE.replace("{size}", "[0-9]+")),
     "damaged footer": (lambda data: flip(data, len(data) - 100), CHECKSUM),
-    "damaged page": (flip_value, "could not verify page integrity, CRC checksum verification failed"),
+    "damaged page": (flip_value, "bytes [0-9]+ to [0-9]+ have checksum"),
 }
 
 

@@ -22,11 +22,11 @@ from txn_source.model.copies import Tier
 from txn_source.storage import tiered
 
 LEVELS = (COMMITTED, UNCOMMITTED)
-FAULTS = {
-    "refuse": "the store can't be reached: Server returned nothing (no headers, no data)",
+FAULTS = {  # regular expressions
+    "refuse": r"the store can't be reached: Server returned nothing \(no headers, no data\)",
     "silence": "the store can't be reached: it didn't answer in time",
     "cut": "the store can't be reached: Transferred a partial file",
-    "corrupt": "could not verify page integrity, CRC checksum verification failed for page_ordinal 0",
+    "corrupt": "bytes [0-9]+ to [0-9]+ have checksum [0-9a-f]{8} where [0-9a-f]{8} was written \\(CRC-32C\\)",
     "busy": "the store is too busy",
 }
 
@@ -86,13 +86,15 @@ def test_hot_copy_goes_on_where_the_store_fails(
         assert reader.read_all().equals(spoilable.before[level])
         copies = log.copies_read(reader)
         assert [(f.tier, f.ledger_id, f.position) for f in copies.failures] == [(Tier.TIERED, 2, first)]
-        assert FAULTS[what] in copies.failures[0].reason
-        assert copies.ledgers == {Tier.TIERED: {1, 2, 3}, Tier.BOOKKEEPER: {2, 4}}
+        assert re.search(FAULTS[what], copies.failures[0].reason)
+        # A store that didn't answer isn't waited for again in this read, as long as there is a hot copy.
+        hot = {2, 4} if what in ("corrupt", "busy") else {2, 3, 4}
+        assert copies.ledgers == {Tier.TIERED: {1, 2, 3} - hot | {2}, Tier.BOOKKEEPER: hot}
         [warning] = caplog.messages
         assert warning.startswith(
             f"topic orders, partition 0: the tiered copy of ledger 2 failed at {first}, going on with the bookkeeper"
         )
-        assert warning.endswith(f"is unreadable: {FAULTS[what]}.")
+        assert re.search(rf"is unreadable: {FAULTS[what]}\.$", warning)
     assert spoilable.proxy.struck
 
 
@@ -107,7 +109,7 @@ def test_store_that_fails_has_the_only_copy(spoilable: Spoilable, what: str) -> 
         everything(log, "orders", UNCOMMITTED)
     assert re.fullmatch(
         r"\[TXNLOG_SEGMENT_UNREADABLE\] Object s3://[\w-]+/folder/public/default/orders/0/ledger-2-\w+\.parquet is"
-        rf" unreadable: {re.escape(FAULTS[what])}\. Restore the object, or [^\n]*",
+        rf" unreadable: {FAULTS[what]}\. Restore the object, or [^\n]*",
         str(caught.value),
     )
     start = spoilable.before[UNCOMMITTED]

@@ -65,7 +65,7 @@ def expected(log: Log, offloaded: Path) -> dict[str, pa.Table]:
 def test_duckdb_sees_what_each_level_sees(offloaded: Path, expected: dict[str, pa.Table]) -> None:
     """Ask DuckDB for all rows, and for those that were not aborted: they are those of the two levels."""
     source = f"SELECT {', '.join(COLUMNS)} FROM read_parquet('{offloaded}/**/*.parquet')"
-    by = "ORDER BY __ledger_id, __entry_id, __batch_index"
+    by = "ORDER BY __ledger_id, __entry_id, __index"
     with duckdb.connect() as database:
         database.execute("SET TimeZone = 'UTC'")
         for level, where in ((UNCOMMITTED, "true"), (COMMITTED, VISIBLE)):
@@ -92,10 +92,6 @@ def test_other_readers_see_all_rows(offloaded: Path, expected: dict[str, pa.Tabl
     check(READERS[reader], offloaded, expected[UNCOMMITTED])
 
 
-@pytest.mark.xfail(
-    raises=pa.ArrowInvalid,
-    reason="pyarrow's datasets have a column __batch_index of their own, and refuse files with one",
-)
 @pytest.mark.parametrize("reader", DATASET_READERS)
 def test_readers_over_datasets_see_all_rows(offloaded: Path, expected: dict[str, pa.Table], reader: str) -> None:
     """Do the same with readers that are made of pyarrow's datasets."""

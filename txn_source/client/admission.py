@@ -83,18 +83,24 @@ class Admission:
     def _take(
         self, partition: ReadPartition, start: Position, top: Position, messages: int, size: int
     ) -> tuple[Position, int, int]:
-        """Return the position behind the entry with which one of the limits is reached, and what lies before it."""
+        """Return the end at which one of the limits is reached, and what lies before it.
+
+        That is the next entry that is seen, not the position behind the last one: so nothing is left over that would
+        be a batch without messages, and the end doesn't lie in a ledger that is no longer needed and may be trimmed.
+        """
         piece = Slice(
             partition.topic.short, partition.view.index, partition.view.partition_id, PositionRange(start, top), 0
         )
-        taken = taken_bytes = 0
+        taken, taken_bytes, full = 0, 0, False
         for part in self._reader.visible_entries(piece):
-            rows_to = taken + np.cumsum(part.columns["messages"])
-            bytes_to = taken_bytes + np.cumsum(part.columns["length"])
-            full = (rows_to >= messages) | (bytes_to >= size)
-            if full.any():
-                at = int(np.argmax(full))
-                end = Position.from_key(int(part.columns["position"][at])).plus(1)
-                return end, int(rows_to[at]), int(bytes_to[at])
-            taken, taken_bytes = int(rows_to[-1]), int(bytes_to[-1])
+            positions, beyond = part.columns["position"], 0
+            if not full:
+                rows_to = taken + np.cumsum(part.columns["messages"])
+                bytes_to = taken_bytes + np.cumsum(part.columns["length"])
+                reached = (rows_to >= messages) | (bytes_to >= size)
+                full = bool(reached.any())
+                beyond = int(np.argmax(reached)) + 1 if full else len(positions)
+                taken, taken_bytes = int(rows_to[beyond - 1]), int(bytes_to[beyond - 1])
+            if beyond < len(positions):
+                return Position.from_key(int(positions[beyond])), taken, taken_bytes
         return top, taken, taken_bytes

@@ -124,7 +124,8 @@ class Buffer:
                     "Give it a value.",
                 )
             try:
-                scalar = pa.scalar(given, field.type)
+                alone = pa.array([given], field.type)
+                scalar = alone[0]
                 _check_nested(given, field.type)
                 if _exact(field.type) and scalar.as_py() != given:
                     raise ValueError("Arrow would cut it off")
@@ -136,7 +137,7 @@ class Buffer:
                     "Convert it before you send it.",
                 ) from None
             if given is not None and pa.types.is_nested(field.type):
-                row[field.name] = scalar  # lists and dicts can change before they are written
+                row[field.name] = alone  # lists and dicts can change before they are written
         return row, size
 
     def _seal_rows(self) -> None:
@@ -147,14 +148,20 @@ class Buffer:
         if self._raw:
             columns = [_binary(self._keys), _binary(self._values)]
         else:
-            rows = pa.array(self._values, pa.struct(list(self._payload)))
-            columns = rows.flatten()
+            columns = [self._column(field) for field in self._payload]
         if event_time:
             columns.append(pa.array(self._event_times, EVENT_TIME.type))
         if properties:
             columns.append(pa.array(self._properties, PROPERTIES.type))
         self._batches.extend(entry_sized(pa.RecordBatch.from_arrays(columns, schema=schema)))
         self._clear_rows()
+
+    def _column(self, field: pa.Field) -> pa.Array:
+        values = [row.get(field.name) for row in self._values]
+        if not pa.types.is_nested(field.type):
+            return pa.array(values, field.type)
+        null = pa.array([None], field.type)
+        return pa.concat_arrays([null if value is None else value for value in values])
 
     def _clear_rows(self) -> None:
         self._values: list[Any] = []

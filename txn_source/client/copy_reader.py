@@ -25,6 +25,7 @@ from txn_source.model.errors import DataLossError, SegmentUnreadableError
 from txn_source.model.packing import Slice
 from txn_source.model.position import Position, PositionRange
 from txn_source.model.read_priority import ReadPriority
+from txn_source.storage.object_store import is_unreachable
 from txn_source.storage.tiered import TieredReader
 
 _log = logging.getLogger(__name__)
@@ -126,6 +127,7 @@ class CopyReader:
         self._fail_on_data_loss = fail_on_data_loss
         self._report = report
         self._hot = HotCopies(stub, root)
+        self._unreachable = False
 
     def __enter__(self) -> CopyReader:
         return self
@@ -150,6 +152,8 @@ class CopyReader:
                 at = self._lost(piece, at, listed.ledgers)
                 continue
             priority = self._priority or listed.priority or ReadPriority.TIERED_FIRST
+            if self._unreachable:
+                priority = ReadPriority.BOOKKEEPER_FIRST  # don't wait for a silent store at every ledger
             for run in _runs(piece, at, listed.ledgers, priority, failed):
                 try:
                     for part in self._read_run(piece, run, seen):
@@ -178,6 +182,7 @@ class CopyReader:
         self, piece: Slice, at: Position, run: _Run, error: SegmentUnreadableError, failed: dict[tuple[int, str], str]
     ) -> None:
         failed[at.ledger_id, _name(run.tier, run.tiered)] = error.fact
+        self._unreachable = self._unreachable or is_unreachable(error.__cause__)
         failure = CopyFailure(piece.topic, piece.partition, at.ledger_id, run.tier, at, error.fact)
         self._report.failures.append(failure)
         copies = self._stub.list_copies(piece.partition_id, PositionRange(at, at)).ledgers

@@ -62,6 +62,8 @@ _OBJECT_COLUMNS = (
     "__txn_id",
     "__txn_status",
 )
+_STORED_AS = {"__batch_index": "__index"}
+"""Names that differ in objects: pyarrow's datasets have a column ``__batch_index`` and refuse files with one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,7 +150,7 @@ class Offloader:
             if (pc.sum(index["messages"]).as_py() or 0) != ledger.messages:
                 return self._gone_meanwhile(ledger, copy_id)
             copy = write_tiered(
-                self._store, uri, self._schema(), self._row_groups(ledger, index), index,
+                self._store, uri, self._object_schema(), self._row_groups(ledger, index), index,
                 self._summary(ledger, producers), self._level,
             )  # fmt: skip
             accepted = self._stub.complete_offload(copy_id, copy)
@@ -187,6 +189,9 @@ class Offloader:
     def _schema(self) -> pa.Schema:
         payload = deserialize_schema(self._topic.schema)
         return pa.schema([*payload, EVENT_TIME, PROPERTIES, *(METADATA_COLUMNS[name] for name in _OBJECT_COLUMNS)])
+
+    def _object_schema(self) -> pa.Schema:
+        return pa.schema([field.with_name(_STORED_AS.get(field.name, field.name)) for field in self._schema()])
 
     def _index(self, ledger: OffloadableLedger) -> tuple[pa.Table, dict[int, str]]:
         """Return the ledger's entries, markers among them, and its producers' names."""
@@ -228,7 +233,8 @@ class Offloader:
         for batch in reader.read([piece]):
             rest = batch
             while missing and rest.num_rows >= missing:
-                yield pa.Table.from_batches([*waiting, rest.slice(0, missing)])
+                table = pa.Table.from_batches([*waiting, rest.slice(0, missing)])
+                yield table.rename_columns(self._object_schema().names)
                 rest, waiting, missing = rest.slice(missing), [], next(sizes, 0)
             if rest.num_rows:
                 waiting.append(rest)

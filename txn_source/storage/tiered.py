@@ -4,20 +4,23 @@ Its columns are the payload's, ``__event_time`` and ``__properties``, then posit
 A row group has whole entries only, about 128k rows. The footer carries two texts:
 
 * ``txnlog.ledger``, JSON: which ledger of which log this is, counts, producers' names;
-* ``txnlog.entries``, Base64 of a compressed Arrow stream: a row for each entry, markers among them.
+* ``txnlog.entries``, Base64 of a compressed Arrow stream: a row for each entry, markers among them;
+* ``txnlog.checksums``, likewise: lengths and CRC-32C of the runs of bytes before the footer (``checked_file.py``).
 
 So a reader plans row groups without touching rows, takes what is constant in an entry from the index, and the ledger
-describes itself if the metadata is lost. Pages carry checksums; the footer's own is kept with the metadata.
+describes itself if the metadata is lost. Pages carry Parquet's checksums for other tools; the footer's own is kept with
+the metadata.
 """
 
 from __future__ import annotations
 
 import base64
 import dataclasses
+import itertools
 import json
 import threading
 from collections import OrderedDict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -30,15 +33,16 @@ from crc32c import crc32c
 
 from txn_source.model.copies import TieredCopy
 from txn_source.model.errors import SegmentUnreadableError, StorageWriteError
+from txn_source.storage.checked_file import CheckedSource, ChecksummingSink, Runs
 from txn_source.storage.object_store import ObjectStore, reason
 from txn_source.storage.schema import EVENT_TIME, PROPERTIES, RAW_SCHEMA
 
 ROW_GROUP_ROWS = 128 * 1024
 ROW_GROUP_BYTES = 24 << 20
 _FORMAT = 1
-_LEDGER_KEY, _ENTRIES_KEY = "txnlog.ledger", "txnlog.entries"
+_LEDGER_KEY, _ENTRIES_KEY, _CHECKSUMS_KEY = "txnlog.ledger", "txnlog.entries", "txnlog.checksums"
+_CHECKSUMS_SCHEMA = pa.schema([pa.field("bytes", pa.int64()), pa.field("crc32c", pa.int64())])
 _TAIL_BYTES = 8
-_READ_BYTES = 1 << 20
 _CACHED_FOOTERS_BYTES = 64 << 20
 
 DATA, COMMIT_MARKER, ABORT_MARKER = 0, 1, 2
@@ -65,7 +69,7 @@ _REPEATING = (
     "__txn_id",
     "__txn_status",
 )
-_COUNTING = ("__batch_index", "__sequence_id")
+_COUNTING = ("__index", "__sequence_id")
 IntArray = npt.NDArray[np.int64]
 
 
@@ -129,8 +133,9 @@ def write_tiered(
     rows = 0
     given = {EVENT_TIME.name: False, PROPERTIES.name: False}
     with store.write(uri) as sink:
+        checksumming = ChecksummingSink(sink)
         with pq.ParquetWriter(
-            sink,
+            pa.PythonFile(checksumming, "w"),
             schema,
             compression="zstd",
             compression_level=compression_level,
@@ -145,7 +150,11 @@ def write_tiered(
             summary = dataclasses.replace(
                 summary, has_event_times=given[EVENT_TIME.name], has_properties=given[PROPERTIES.name]
             )
-            writer.add_key_value_metadata({_LEDGER_KEY: _summary_text(summary), _ENTRIES_KEY: _index_text(index)})
+            texts = {_LEDGER_KEY: _summary_text(summary), _ENTRIES_KEY: _table_text(index)}
+            texts[_CHECKSUMS_KEY] = _table_text(
+                pa.table([checksumming.lengths, checksumming.checksums], schema=_CHECKSUMS_SCHEMA)
+            )
+            writer.add_key_value_metadata(texts)
         written: pq.FileMetaData = writer.writer.metadata  # a metadata_collector would hide why a write failed
         size = sink.tell()
     try:
@@ -156,6 +165,7 @@ def write_tiered(
         copy = TieredCopy(uri, size, length, crc32c(data))
         footer = _parse_footer(data)
         right = found == size and footer.metadata.equals(written) and footer.rows == rows == summary.messages
+        right = right and all(footer.runs.covers(*_chunk(footer.metadata, g, c)) for g, c in _chunks(footer.metadata))
     except (OSError, pa.ArrowException, ValueError) as error:
         raise _not_as_written(uri, reason(error)) from error
     if not right:
@@ -172,6 +182,8 @@ class Footer:
     entries: dict[str, IntArray]
     row_group_entries: IntArray
     """Where row groups begin, and the end, as indexes into the entries."""
+    runs: Runs
+    """The checksums of all bytes before the footer."""
 
     @property
     def rows(self) -> int:
@@ -195,6 +207,7 @@ class TieredReader:
         """
         self._copy = copy
         self._file: pa.NativeFile | None = None
+        self._source: CheckedSource | None = None
         self._parquet: pq.ParquetFile | None = None
         self._root = root
         self.footer = read_footer(root, copy)
@@ -209,7 +222,7 @@ class TieredReader:
         """Close the object; what was read stays valid."""
         if self._file is not None:
             self._file.close()
-            self._file = self._parquet = None
+            self._file = self._source = self._parquet = None
 
     def read_row_group(self, number: int, fields: Sequence[pa.Field]) -> pa.Table:
         """Read some columns of a row group, in their types; those that no message has are made up of nulls."""
@@ -223,21 +236,32 @@ class TieredReader:
         columns: dict[str, Any] = {}
         if stored:
             try:
-                if self._parquet is None:
-                    remote = "://" in self._copy.uri and not self._copy.uri.startswith("file:")
-                    self._file = ObjectStore(self._root).open(self._copy.uri)
-                    _check_size(self._file, self._copy)
-                    self._parquet = pq.ParquetFile(
-                        self._file, metadata=self.footer.metadata, page_checksum_verification=True,
-                        pre_buffer=remote, buffer_size=0 if remote else _READ_BYTES,
-                    )  # fmt: skip
-                table = self._parquet.read_row_group(number, columns=[f.name for f in stored], use_threads=False)
+                parquet = self._open()
+                metadata, names = self.footer.metadata, {f.name for f in stored}
+                assert self._source is not None
+                self._source.load(
+                    [
+                        _chunk(metadata, number, column)
+                        for column in range(metadata.num_columns)
+                        if metadata.schema.column(column).path.split(".")[0] in names
+                    ]
+                )
+                table = parquet.read_row_group(number, columns=[f.name for f in stored], use_threads=False)
                 if table.num_rows != rows:
                     raise ValueError(f"row group {number} has {table.num_rows} rows instead of {rows}")
                 columns = {f.name: _typed(table.column(f.name), f.type) for f in stored}
             except (OSError, ValueError, KeyError, pa.ArrowException) as error:
                 raise _unreadable(self._copy, reason(error)) from error
         return pa.table([columns.get(f.name) or pa.nulls(rows, f.type) for f in fields], schema=pa.schema(fields))
+
+    def _open(self) -> pq.ParquetFile:
+        if self._parquet is None:
+            self._file = ObjectStore(self._root).open(self._copy.uri)
+            _check_size(self._file, self._copy)
+            self._source = CheckedSource(self._file, self.footer.runs, self._copy.size)
+            source = pa.PythonFile(self._source, "r")
+            self._parquet = pq.ParquetFile(source, metadata=self.footer.metadata, pre_buffer=False)
+        return self._parquet
 
 
 def read_footer(root: Path, copy: TieredCopy) -> Footer:
@@ -316,25 +340,44 @@ def _parse_footer(data: bytes) -> Footer:
     if summary.pop("format") > _FORMAT:
         raise ValueError("it was written by a newer release of txnlog; upgrade txn-source")
     summary["producers"] = {int(number): name for number, name in summary["producers"].items()}
-    with pa.ipc.open_stream(base64.b64decode(texts[_ENTRIES_KEY.encode()])) as reader:
-        index = reader.read_all()
+    index, checksums = (_table_of(texts[key.encode()]) for key in (_ENTRIES_KEY, _CHECKSUMS_KEY))
     index = index.filter(pa.array(index["kind"].to_numpy() == DATA))
     entries = {name: index[name].to_numpy().astype(np.int64) for name in index.column_names if name != "kind"}
     rows_to = np.cumsum(entries["messages"])
     ends = np.cumsum([metadata.row_group(i).num_rows for i in range(metadata.num_row_groups)])
     edges = np.concatenate(([0], np.searchsorted(rows_to, ends) + 1)) if len(ends) else np.zeros(1, np.int64)
-    return Footer(metadata, LedgerSummary(**summary), entries, edges)
+    runs = Runs.of(checksums["bytes"].to_numpy(), checksums["crc32c"].to_numpy())
+    return Footer(metadata, LedgerSummary(**summary), entries, edges, runs)
 
 
 def _summary_text(summary: LedgerSummary) -> str:
     return json.dumps({"format": _FORMAT, **dataclasses.asdict(summary)})
 
 
-def _index_text(index: pa.Table) -> str:
+def _table_text(table: pa.Table) -> str:
     sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, INDEX_SCHEMA, options=pa.ipc.IpcWriteOptions(compression="zstd")) as writer:
-        writer.write_table(index)
+    with pa.ipc.new_stream(sink, table.schema, options=pa.ipc.IpcWriteOptions(compression="zstd")) as writer:
+        writer.write_table(table)
     return base64.b64encode(sink.getvalue()).decode()
+
+
+def _table_of(text: bytes) -> pa.Table:
+    with pa.ipc.open_stream(base64.b64decode(text)) as reader:
+        return reader.read_all()
+
+
+def _chunks(metadata: pq.FileMetaData) -> Iterator[tuple[int, int]]:
+    """Yield (row group, column) of every column chunk."""
+    return itertools.product(range(metadata.num_row_groups), range(metadata.num_columns))
+
+
+def _chunk(metadata: pq.FileMetaData, group: int, column: int) -> tuple[int, int]:
+    """Return the bytes ``[start, end)`` of a column chunk."""
+    chunk = metadata.row_group(group).column(column)
+    start = chunk.data_page_offset
+    if chunk.has_dictionary_page and chunk.dictionary_page_offset:
+        start = min(start, chunk.dictionary_page_offset)
+    return start, start + chunk.total_compressed_size
 
 
 def _dictionary_columns(schema: pa.Schema) -> list[str]:

@@ -1,0 +1,392 @@
+"""Copies that are deleted and ledgers that are trimmed: when to the letter, never too much, and what readers and
+producers notice of it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from tests.log import tiers
+from tests.log.meddling import meddling
+from tests.log.reading import BY_HAND, COMMITTED, UNCOMMITTED, send_each, values
+from tests.log.sites import ManualClock, Site
+from tests.log.test_pinned_plans import planned, read
+from tests.log.tiers import closed_ledgers, objects, segments, tiers_of
+from txn_source import (
+    DataLossError,
+    InvalidArgumentError,
+    Log,
+    OnlyCopyError,
+    OutOfRangeError,
+    Position,
+    UnavailableError,
+)
+from txn_source.client.maintenance import MaintenanceReport
+from txn_source.client.plan import resolve
+from txn_source.model.copies import Tier
+from txn_source.model.position import PositionRange
+
+BOTH, HOT, COLD = {"bookkeeper", "tiered"}, {"bookkeeper"}, {"tiered"}
+PURGE_AFTER_S = 3600
+
+
+def fill(log: Log, ledgers: int = 4, topic: str = "orders", **policies: object) -> list[int]:
+    """Create a topic with closed ledgers of two messages, ``b"0"`` and so on; return the ledgers' ids."""
+    log.create_topic(topic, ledger_max_entries=2, **policies)
+    send_each(log.producer(topic), [b"%d" % i for i in range(2 * ledgers)])
+    return closed_ledgers(log, topic)
+
+
+# Deleting copies
+
+
+@pytest.mark.parametrize("scope", [{"topic": "orders"}, {"namespace": "public/default"}, {}], ids=str)
+def test_hot_copies_are_deleted_after_more_than_the_lag(
+    clocked_log: Log, clock: ManualClock, scope: dict[str, str]
+) -> None:
+    """Wait just the lag since the offload, not since the ledger was closed, and then a millisecond more."""
+    fill(clocked_log)
+    clocked_log.set_policies(**scope, offload_deletion_lag=60)
+    clock.advance(1000)
+    clocked_log.offload("orders")
+    clock.advance(60)
+    assert clocked_log.delete_hot("orders", after_lag=True) == 0
+    assert clocked_log.maintain().idle
+    assert tiers_of(clocked_log, "orders") == [BOTH] * 4
+    clock.advance(0.001)
+    assert clocked_log.maintain().hot_copies_deleted == 4
+    assert tiers_of(clocked_log, "orders") == [COLD] * 4
+    assert len(segments(clocked_log.root)) == 0
+    assert values(clocked_log, "orders") == [b"%d" % i for i in range(8)]
+
+
+def test_without_a_lag_hot_copies_are_never_deleted(clocked_log: Log, clock: ManualClock) -> None:
+    """Wait for ten years; then set the lag of another topic, and unset that of this one."""
+    fill(clocked_log)
+    fill(clocked_log, topic="bills", offload_deletion_lag=1)
+    clocked_log.offload("orders")
+    clock.advance(10 * 365 * 86400)
+    clocked_log.set_policies("orders", offload_deletion_lag=1)
+    clocked_log.set_policies("orders", offload_deletion_lag=None)
+    assert clocked_log.delete_hot("orders", after_lag=True) == 0
+    assert clocked_log.maintain().idle
+    assert tiers_of(clocked_log, "orders") == [BOTH] * 4
+
+
+def test_only_copy_is_not_deleted(log: Log) -> None:
+    """Leave one ledger without its hot copy and ask to delete the tiered copies of all: none is deleted."""
+    ids = fill(log, 1)
+    log.offload("orders")
+    assert log.delete_hot("orders") == 1
+    send_each(log.producer("orders"), [b"2", b"3"])
+    log.offload("orders")
+    with pytest.raises(OnlyCopyError, match=rf"^\[TXNLOG_ONLY_COPY\] .*1 of the 2 .*ledger {ids[0]}\b.*lose messages"):
+        log.delete_offloaded("orders")
+    assert tiers_of(log, "orders") == [COLD, BOTH]
+    assert len(objects(log.root)) == 2
+    assert values(log, "orders") == [b"0", b"1", b"2", b"3"]
+
+
+def test_ledger_that_was_never_offloaded_keeps_its_hot_copy(log: Log) -> None:
+    """Delete hot copies of a topic of which some ledgers can't be offloaded yet."""
+    log.create_topic("orders", ledger_max_entries=2)
+    send_each(log.producer("orders"), [b"0", b"1"])
+    send_each(log.producer("orders"), [b"2", b"3"], txn=log.begin_transaction())
+    log.offload("orders")
+    assert log.delete_hot("orders") == 1
+    assert log.delete_hot("orders") == 0
+    assert tiers_of(log, "orders") == [COLD, HOT]
+
+
+@pytest.mark.parametrize("damage", [tiers.remove, tiers.cut_last_byte, tiers.overwrite])
+def test_hot_copy_stays_if_the_object_cannot_be_read(
+    clocked_log: Log, clock: ManualClock, damage: tiers.Damage
+) -> None:
+    """Damage one object: deleting by hand deletes nothing, deleting after the lag the other hot copies only."""
+    ids = fill(clocked_log, offload_deletion_lag=60)
+    clocked_log.offload("orders")
+    damage(tiers.copy_of(clocked_log.root, ids[1], Tier.TIERED))
+    with pytest.raises(OnlyCopyError, match=f"ledger {ids[1]}"):
+        clocked_log.delete_hot("orders")
+    assert tiers_of(clocked_log, "orders") == [BOTH] * 4
+    clock.advance(61)
+    report = clocked_log.maintain()
+    assert report.hot_copies_deleted == 3
+    assert [topic for topic, _ in report.failures] == ["orders"]
+    assert tiers_of(clocked_log, "orders") == [COLD, BOTH, COLD, COLD]
+    assert values(clocked_log, "orders") == [b"%d" % i for i in range(8)]
+
+
+# Trimming
+
+
+def test_ledgers_wholly_before_a_position_are_trimmed(log: Log) -> None:
+    """Trim before positions at the start, inside and at the end of ledgers: stats, reads and files follow."""
+    ids = fill(log)
+    log.offload("orders")
+    before = log.stats("orders").partitions[0]
+    assert [t.ledgers for t in log.trim("orders", before=Position(ids[0], 1))] == [0]
+    [done] = log.trim("orders", before=Position(ids[1], 1))
+    assert (done.partition, done.ledgers, done.messages, done.log_start) == (0, 1, 2, Position(ids[1], 0))
+    assert done.bytes == before.ledgers[0].bytes
+    [done] = log.trim("orders", before={"orders": {0: f"{ids[1]}:2"}})
+    assert (done.ledgers, done.log_start) == (1, Position(ids[2], 0))
+    stats = log.stats("orders").partitions[0]
+    assert [ledger.ledger_id for ledger in stats.ledgers] == [*ids[2:], ids[-1] + 1]
+    assert (stats.messages, stats.bytes) == (4, sum(ledger.bytes for ledger in stats.ledgers))
+    for name in ("last_stable", "high_watermark", "log_end", "max_read_position"):
+        assert getattr(stats, name) == getattr(before, name)
+    for level in (COMMITTED, UNCOMMITTED):
+        assert values(log, "orders", level) == [b"4", b"5", b"6", b"7"]
+    assert [int(path.name.split("-")[1]) for path in objects(log.root)] == ids[2:]
+    for gone in (Position(ids[0], 0), Position(ids[1], 1)):
+        with pytest.raises(OutOfRangeError, match=rf"{gone} lies outside orders-partition-0, which has \[{ids[2]}:0"):
+            log.scan("orders", start=gone)
+
+
+def test_latest_stays_when_everything_is_trimmed(log: Log) -> None:
+    """Trim all closed ledgers, twice: the bounds stay, and positions go on where they were."""
+    ids = fill(log)
+    end = log.stats("orders").partitions[0].log_end
+    assert log.trim("orders", keep_bytes=0)[0].ledgers == 4
+    assert log.trim("orders", keep_bytes=0)[0].ledgers == 0
+    stats = log.stats("orders").partitions[0]
+    assert stats.log_start == stats.last_stable == stats.log_end == end
+    assert (stats.messages, values(log, "orders", UNCOMMITTED), segments(log.root)) == (0, [], [])
+    [message] = send_each(log.producer("orders"), [b"new"])
+    assert message.ledger_id == ids[-1] + 1
+    assert values(log, "orders") == [b"new"]
+
+
+def test_old_ledgers_are_trimmed(clocked_log: Log, clock: ManualClock) -> None:
+    """Close ledgers a minute apart; an age counts from the close, and must be exceeded."""
+    clocked_log.create_topic("orders")
+    for value in (b"0", b"1", b"2"):
+        send_each(clocked_log.producer("orders"), [value])
+        clock.advance(60)
+        clocked_log.roll_ledger("orders")
+    assert clocked_log.trim("orders", older_than=120)[0].ledgers == 0
+    assert clocked_log.trim("orders", older_than=119.999)[0].ledgers == 1
+    assert clocked_log.trim("orders", before=datetime.fromtimestamp(clock.now_us / 1e6, UTC))[0].ledgers == 2
+    assert values(clocked_log, "orders") == []
+
+
+def test_oldest_ledgers_are_trimmed_down_to_a_size(log: Log) -> None:
+    """Keep all bytes, all but one, and about half of them."""
+    fill(log)
+    sizes = [ledger.bytes for ledger in log.stats("orders").ledgers]
+    assert log.trim("orders", keep_bytes=sum(sizes))[0].ledgers == 0
+    assert log.trim("orders", keep_bytes=sum(sizes) - 1)[0].ledgers == 1
+    assert log.trim("orders", keep_bytes=sum(sizes[2:]) - 1)[0].ledgers == 2
+    assert values(log, "orders") == [b"6", b"7"]
+
+
+def test_nothing_is_trimmed_under_an_open_transaction(log: Log) -> None:
+    """Begin one in the second of four ledgers: that one and all behind it stay, whatever the reason, until it ends."""
+    log.create_topic("orders", ledger_max_entries=2)
+    producer = log.producer("orders")
+    transaction = log.begin_transaction()
+    send_each(producer, [b"0", b"1", b"2"])
+    send_each(producer, [b"inside"], txn=transaction)
+    send_each(producer, [b"3", b"4"])
+    ids = closed_ledgers(log, "orders")
+    reasons: list[dict[str, object]] = [{"keep_bytes": 0}, {"older_than": 0}, {"before": Position(ids[-1], 2)}]
+    assert [log.trim("orders", **reason)[0].ledgers for reason in reasons] == [1, 0, 0]  # type: ignore[arg-type]
+    assert values(log, "orders") == [b"2"]
+    transaction.commit()
+    assert values(log, "orders") == [b"2", b"inside", b"3", b"4"]
+    assert log.trim("orders", keep_bytes=0)[0].ledgers == 2
+
+
+def test_aborted_set_goes_with_the_ledger_of_its_marker(log: Log) -> None:
+    """Abort a transaction with messages in two ledgers and its marker in a third one; trim one after the other."""
+    log.create_topic("orders")
+    producer = log.producer("orders")
+    transaction = log.begin_transaction()
+    for value in (b"first", b"second"):
+        send_each(producer, [value], txn=transaction)
+        log.roll_ledger("orders")
+    transaction.abort()
+    send_each(producer, [b"plain"])
+    log.roll_ledger("orders")
+    ids = closed_ledgers(log, "orders")
+    partition_id = resolve(log.metadata, ["orders"]).partitions[0].view.partition_id
+
+    def decided() -> int:
+        whole = PositionRange(Position(0, 0), Position(ids[-1] + 2, 0))
+        return log.metadata.list_decisions(partition_id, whole, aborted_only=True, decisions=100).num_rows
+
+    for number, left in enumerate([[b"second", b"plain"], [b"plain"], []]):
+        assert decided() == 1
+        log.trim("orders", before=Position(ids[number] + 1, 0))
+        assert values(log, "orders", UNCOMMITTED) == left
+        assert values(log, "orders", COMMITTED) == left[-1:]
+    assert decided() == 0
+
+
+@pytest.mark.parametrize("offloaded", [False, True])
+def test_plan_over_what_was_trimmed_is_data_loss(log: Log, caplog: pytest.LogCaptureFixture, offloaded: bool) -> None:
+    """Plan, trim two ledgers, read: the error has the exact range; a read that may lose skips it with a warning."""
+    ids = fill(log)
+    if offloaded:
+        log.offload("orders")
+    strict, lenient = (planned(log, "orders", COMMITTED, fail_on_data_loss=fails) for fails in (True, False))
+    log.trim("orders", before=Position(ids[2], 0))
+    lost = rf"Partition 0 of topic 'orders' has lost \[{ids[0]}:0, {ids[2]}:0\), which was to be read"
+    with pytest.raises(DataLossError, match=rf"^\[TXNLOG_DATA_LOSS\] {lost}"):
+        read(log, strict)
+    assert read(log, lenient)["value"].to_pylist() == [b"4", b"5", b"6", b"7"]
+    [warning] = [r.getMessage() for r in caplog.records if r.levelname == "WARNING"]
+    assert warning.startswith(f"Partition 0 of topic 'orders' has lost [{ids[0]}:0, {ids[2]}:0)")
+
+
+# Producers
+
+
+def offload_and_delete(log: Log) -> None:
+    log.offload("orders")
+    assert log.delete_hot("orders") > 0
+
+
+def trim_all(log: Log) -> None:
+    assert log.trim("orders", keep_bytes=0)[0].ledgers > 0
+
+
+@pytest.mark.parametrize("happens", [offload_and_delete, trim_all])
+@pytest.mark.parametrize("inside", [False, True])
+def test_producer_goes_on_when_its_segments_are_deleted(log: Log, happens: Callable[[Log], None], inside: bool) -> None:
+    """Let a producer hold segments of two partitions open whose ledgers go away, again and again: nothing is lost."""
+    log.create_topic("orders", partitions=2)
+    producer = log.producer("orders", batching=BY_HAND)
+    kept: list[bytes] = []
+    for turn in range(4):
+        transaction = log.begin_transaction() if inside else None
+        for partition in (0, 1):
+            producer.send(b"%d %d" % (turn, partition), partition=partition, txn=transaction)
+        ids = producer.flush()
+        assert len(ids) == 2
+        if transaction is not None:
+            transaction.commit()
+        kept = [] if happens is trim_all else kept
+        kept += [b"%d %d" % (turn, partition) for partition in (0, 1)]
+        assert sorted(values(log, "orders")) == sorted(kept)
+        log.roll_ledger("orders")
+        if turn < 3:
+            happens(log)
+    assert len(segments(log.root)) == 2
+
+
+@pytest.mark.parametrize("happens", [offload_and_delete, trim_all])
+def test_retried_append_is_not_stored_twice_when_its_rows_are_gone(
+    clocked_site: Site, clock: ManualClock, happens: Callable[[Log], None]
+) -> None:
+    """Lose the answer to an append, let all traces of it go, and flush again: the log knows it was stored."""
+    log = clocked_site.connect()
+    log.create_topic("orders")
+    other, way = meddling(clocked_site)
+    producer = other.producer("orders", batching=BY_HAND)
+
+    def lose() -> None:
+        raise UnavailableError("The answer was lost.", "Try again.")
+
+    way.after["Append"] = lose
+    producer.send(b"once")
+    with pytest.raises(UnavailableError):
+        producer.flush()
+    log.roll_ledger("orders")
+    happens(log)
+    clock.advance(PURGE_AFTER_S + 1)
+    log.delete_hot("orders")
+    with pytest.raises(InvalidArgumentError, match=r"stored so long ago.*Nothing is lost"):
+        producer.flush()
+    producer.send(b"next")
+    assert len(producer.flush()) == 1
+    assert values(log, "orders") == ([b"once"] if happens is offload_and_delete else []) + [b"next"]
+
+
+def test_retried_append_is_answered_for_an_hour_after_its_hot_copy_is_gone(
+    clocked_site: Site, clock: ManualClock
+) -> None:
+    """Lose the answer to an append, offload, delete the hot copy, and flush again within the hour."""
+    log = clocked_site.connect()
+    log.create_topic("orders")
+    other, way = meddling(clocked_site, times=2)
+    producer = other.producer("orders", batching=BY_HAND)
+
+    def move_and_lose() -> None:
+        log.roll_ledger("orders")
+        offload_and_delete(log)
+        clock.advance(PURGE_AFTER_S)
+        log.delete_hot("orders")
+        raise UnavailableError("The answer was lost.", "Try again.")
+
+    way.after["Append"] = move_and_lose
+    producer.send(b"once")
+    with pytest.raises(UnavailableError):
+        producer.flush()
+    [message] = producer.flush()
+    assert (message.ledger_id, message.entry_id) == (closed_ledgers(log, "orders")[0], 0)
+    assert values(log, "orders") == [b"once"]
+
+
+# Maintenance and garbage
+
+
+def test_maintenance_does_what_the_policies_say(clocked_log: Log, clock: ManualClock) -> None:
+    """Offload by age, then by size; delete after the lag; trim by age and size, each topic by its own policies."""
+    log = clocked_log
+    assert log.maintain() == MaintenanceReport()
+    by_age = fill(log, topic="by-age", offload_after_age=100, offload_deletion_lag=50, retention_age=1000)
+    size = log.stats("by-age").ledgers[0].bytes
+    by_size = fill(log, topic="by-size", offload_after_bytes=2 * size, retention_bytes=3 * size)
+    fill(log, topic="left-alone")
+    report = log.maintain()
+    assert (report.offloaded.ledger_ids, report.ledgers_trimmed) == (tuple(by_size[:2]), 1)
+    assert log.maintain().idle
+    clock.advance(100)
+    assert log.maintain().idle
+    clock.advance(1)
+    assert log.maintain().offloaded.ledger_ids == tuple(by_age)
+    clock.advance(51)
+    assert log.maintain().hot_copies_deleted == 4
+    clock.advance(1000)
+    report = log.maintain()
+    assert (report.ledgers_trimmed, report.files_deleted) == (4, 4)
+    assert log.maintain().idle
+    assert [len(values(log, topic)) for topic in ("by-age", "by-size", "left-alone")] == [0, 6, 8]
+    assert tiers_of(log, "by-size") == [BOTH, HOT, HOT]
+    assert tiers_of(log, "left-alone") == [HOT] * 4
+
+
+def test_topic_that_fails_keeps_no_other_from_its_maintenance(log: Log, tmp_path: Path) -> None:
+    """Give the first topic a target that can't be written."""
+    (tmp_path / "file").touch()
+    fill(log, topic="a", offload_after_bytes=0, offload_uri=str(tmp_path / "file"))
+    fill(log, topic="b", offload_after_bytes=0)
+    report = log.maintain()
+    assert [topic for topic, _ in report.failures] == ["a"]
+    assert (tiers_of(log, "a"), tiers_of(log, "b")) == ([HOT] * 4, [BOTH] * 4)
+
+
+def test_garbage_collection_leaves_what_tiers_need(log: Log) -> None:
+    """Offload, delete and trim some ledgers, age all files, and collect: only what was never registered goes."""
+    ids = fill(log)
+    log.offload("orders")
+    log.delete_hot("orders")
+    log.trim("orders", before=Position(ids[1], 0))
+    producer = log.producer("orders", batching=BY_HAND)
+    send_each(producer, [b"8", b"9", b"open"])
+    unknown = log.root / "segments" / "1" / "0" / "99-99-unknown.arrow"
+    unknown.write_bytes(b"x")
+    for path in [*segments(log.root), *objects(log.root)]:
+        os.utime(path, (0, 0))
+    assert log.collect_garbage().paths == (unknown.relative_to(log.root).as_posix(),)
+    expected = [b"%d" % i for i in range(2, 10)] + [b"open"]
+    assert values(log, "orders") == expected
+    send_each(producer, [b"later"])
+    assert pa.table({"value": values(log, "orders")}).num_rows == len(expected) + 1

@@ -1,0 +1,321 @@
+"""What a reader sees of a ledger is the same wherever its bytes lie: hot, in both tiers, tiered alone, known by its
+footer alone, and after a restart; and any other tool reads the same rows from the object."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+import pytest
+
+from tests.log import tiers
+from tests.log.reading import BY_HAND, COMMITTED, UNCOMMITTED, send_each, values
+from tests.log.sites import ManualClock, Site
+from tests.log.test_pinned_plans import planned, read
+from tests.log.tiers import closed_ledgers, everything, tiers_of
+from txn_source import Log, Position, SegmentUnreadableError
+from txn_source.client.plan import resolve
+from txn_source.model.copies import Tier
+from txn_source.model.position import PositionRange
+from txn_source.storage import tiered
+
+LEVELS = (COMMITTED, UNCOMMITTED)
+PURGE_AFTER_S = 3600
+
+_STAMP = datetime(2026, 1, 31, 12, 0, 1)  # noqa: DTZ001 - the columns have no zone
+COLUMNS: list[tuple[pa.Field, Any]] = [
+    (pa.field("id", pa.int64(), nullable=False), 7),
+    (pa.field("name", pa.string(), nullable=False), "ünï"),
+    (pa.field("inner", pa.struct([pa.field("a", pa.int8(), nullable=False), ("b", pa.duration("s"))])), {"a": 1}),
+    (pa.field("numbers", pa.list_(pa.field("number", pa.int32(), nullable=False)), nullable=False), [1, 2]),
+    *(
+        (pa.field(name, type_), value)
+        for name, type_, value in [
+            ("flag", pa.bool_(), True),
+            ("byte", pa.int8(), -128),
+            ("ratio", pa.float32(), 0.5),
+            ("price", pa.decimal128(38, 2), Decimal("12.34")),
+            ("large text", pa.large_string(), "x"),
+            ("large.data", pa.large_binary(), b"\x00"),
+            ("large", pa.large_list(pa.large_string()), ["a", None]),
+            ("day", pa.date32(), date(2026, 1, 31)),
+            ("at_s", pa.timestamp("s"), _STAMP),
+            ("at_ms", pa.timestamp("ms", tz="Europe/Berlin"), _STAMP.replace(tzinfo=UTC)),
+            ("at_ns", pa.timestamp("ns"), _STAMP),
+            ("took_s", pa.duration("s"), timedelta(seconds=-3)),
+            ("took_ns", pa.duration("ns"), timedelta(microseconds=3)),
+            ("stamps", pa.list_(pa.struct([("at", pa.timestamp("s", tz="UTC"))])), [{"at": None}, None]),
+            ("map", pa.map_(pa.string(), pa.list_(pa.duration("ms"))), [("a", [timedelta(1), None]), ("b", [])]),
+        ]
+    ),
+]
+TYPED = pa.schema([field for field, _ in COLUMNS])
+
+
+def typed_value(source: random.Random) -> dict[str, Any]:
+    """Return a row in which about a third of the columns that may are null."""
+    row = {field.name: value for field, value in COLUMNS if not field.nullable or source.random() < 0.7}
+    return row | {"id": source.randrange(1 << 60), "name": "n" * source.randrange(60)}
+
+
+def write(log: Log, schema: pa.Schema | None, clock: ManualClock, ledgers: int = 3) -> None:
+    log.create_topic("orders", schema=schema)
+    value = (lambda source: source.randbytes(30)) if schema is None else typed_value
+    tiers.write_ledgers(log, "orders", ledgers, value, tick=lambda: clock.advance(0.5))
+
+
+def purge(log: Log, clock: ManualClock) -> None:
+    """Delete hot copies and let the rows of their entries be dropped."""
+    log.delete_hot("orders")
+    clock.advance(PURGE_AFTER_S + 1)
+    log.delete_hot("orders")
+    [partition] = resolve(log.metadata, ["orders"]).partitions
+    bounds = partition.view.bounds
+    table = log.metadata.list_ledgers(partition.view.partition_id, PositionRange(bounds.log_start, bounds.log_end))
+    assert table["purged"].to_pylist() == [1] * (len(table) - 1) + [0]
+
+
+@pytest.fixture
+def small_row_groups(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tiered, "ROW_GROUP_ROWS", 5)
+
+
+@pytest.fixture
+def purged(tmp_path: Path, clock: ManualClock, small_row_groups: None) -> Iterator[tuple[Log, dict[str, pa.Table]]]:
+    """A log whose closed ledgers only their objects know, several row groups each; and what was read of it before."""
+    with Site("embedded", tmp_path / "log", clock) as site:
+        log = site.connect()
+        write(log, None, clock)
+        expected = {level: everything(log, "orders", level) for level in LEVELS}
+        log.offload("orders")
+        purge(log, clock)
+        yield log, expected
+
+
+# The contract
+
+
+@pytest.mark.parametrize("schema", [None, TYPED], ids=["raw", "typed"])
+def test_rows_and_bounds_stay_the_same_through_every_step(
+    clocked_site: Site, clock: ManualClock, schema: pa.Schema | None
+) -> None:
+    """Offload, delete hot copies, drop the rows of entries, restart: all columns at both levels are as before."""
+    log = clocked_site.connect()
+    write(log, schema, clock)
+    expected = {level: everything(log, "orders", level) for level in LEVELS}
+    statuses = expected[UNCOMMITTED]["__txn_status"].to_pylist()
+    assert set(statuses) == {None, "committed", "aborted"}
+    assert expected[COMMITTED].num_rows == len(statuses) - statuses.count("aborted") > 30
+    for name in ("__event_time", "__properties", "__txn_id"):
+        assert 0 < expected[COMMITTED][name].null_count < expected[COMMITTED].num_rows
+    stats = log.stats("orders").partitions[0]
+    ids = [ledger.ledger_id for ledger in stats.ledgers[:-1]]
+
+    def check(*where: str) -> None:
+        for level in LEVELS:
+            assert everything(log, "orders", level).equals(expected[level])
+            for name in ("__entry_id", "__txn_id", "__properties"):  # alone, these take other ways
+                assert log.scan("orders", level, [name]).read_all().equals(expected[level].select([name]))
+        now = log.stats("orders").partitions[0]
+        for name in ("log_start", "last_stable", "high_watermark", "log_end", "max_read_position", "messages", "bytes"):
+            assert getattr(now, name) == getattr(stats, name)
+        assert tiers_of(log, "orders") == [set(where)] * 3
+
+    check("bookkeeper")
+    assert log.offload("orders").ledger_ids == tuple(ids)
+    check("bookkeeper", "tiered")
+    assert log.delete_hot("orders") == 3
+    check("tiered")
+    purge(log, clock)
+    check("tiered")
+    if clocked_site.kind == "remote":
+        clocked_site.stop_server()
+        clocked_site.start_server()
+    log = clocked_site.connect()
+    check("tiered")
+    send_each(log.producer("orders"), [typed_value(random.Random(1)) if schema else b"later"])
+    for level in LEVELS:
+        assert everything(log, "orders", level).slice(0, expected[level].num_rows).equals(expected[level])
+
+
+def test_reads_begin_and_end_anywhere_in_purged_ledgers(purged: tuple[Log, dict[str, pa.Table]]) -> None:
+    """Read between positions of all kinds: of messages, of markers, before and behind the last entry of a ledger."""
+    log, expected = purged
+    source = random.Random(1)
+    ledgers = log.stats("orders").ledgers
+    positions = [Position(x.ledger_id, entry) for x in ledgers for entry in range(x.entries + 1)]
+    for _ in range(25):
+        start, end = sorted(source.sample(positions, 2))
+        for level in LEVELS:
+            table = expected[level]
+            keys = [
+                Position(a, b)
+                for a, b in zip(table["__ledger_id"].to_pylist(), table["__entry_id"].to_pylist(), strict=True)
+            ]
+            wanted = table.filter(pa.array([start <= key < end for key in keys]))
+            assert everything(log, "orders", level, start=start, end=end).equals(wanted), (start, end, level)
+
+
+def test_publish_times_are_found_in_purged_ledgers(purged: tuple[Log, dict[str, pa.Table]]) -> None:
+    """Read from and up to times of messages, between them, before the first and after the last one."""
+    log, expected = purged
+    table = expected[UNCOMMITTED]
+    times = sorted(set(table["__publish_time"].to_pylist()))
+    for at in [*times[::4], times[-1], *(t + timedelta(microseconds=1) for t in times[::5]), times[0] - timedelta(9)]:
+        later = pc.greater_equal(table["__publish_time"], pa.scalar(at))
+        assert everything(log, "orders", UNCOMMITTED, start=at).equals(table.filter(later))
+        earlier = table.filter(pc.invert(later))
+        assert everything(log, "orders", UNCOMMITTED, end=at).equals(earlier if at <= times[-1] else table)
+
+
+def test_purged_ledgers_are_split_into_tasks(purged: tuple[Log, dict[str, pa.Table]]) -> None:
+    """Cut the read into tasks in several ways: objects are cut at row groups, and the rows are those of one scan."""
+    log, expected = purged
+    for options, fewest in (({"min_partitions": 3}, 3), ({"max_partition_bytes": 1}, 13), ({"min_partitions": 1}, 1)):
+        for level in LEVELS:
+            pinned = planned(log, "orders", level, **options)  # type: ignore[arg-type]
+            assert len(pinned.tasks) >= fewest
+            assert read(log, pinned, ["value"])["value"].to_pylist() == expected[level]["value"].to_pylist()
+
+
+def test_lost_object_of_a_purged_ledger_fails_the_reads_that_need_it_and_no_others(
+    purged: tuple[Log, dict[str, pa.Table]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Lose the second ledger's object: its neighbours are planned and read as before, in one task and in many."""
+    log, expected = purged
+    ids = closed_ledgers(log, "orders")
+    tiers.remove(tiers.copy_of(log.root, ids[1], Tier.TIERED))
+    monkeypatch.setattr(tiered, "_FOOTERS", tiered._FooterCache())  # as in another process
+    table = expected[UNCOMMITTED]
+    for start, end in ((None, Position(ids[1], 0)), (Position(ids[2], 0), None)):
+        inside = [
+            (end is None or i < ids[1]) and (start is None or i > ids[1]) for i in table["__ledger_id"].to_pylist()
+        ]
+        assert everything(log, "orders", UNCOMMITTED, start=start, end=end).equals(table.filter(pa.array(inside)))
+    for options in ({"min_partitions": 1}, {"max_partition_bytes": 1}):
+        with pytest.raises(SegmentUnreadableError, match=f"ledger-{ids[1]}-.*it is missing"):
+            read(log, planned(log, "orders", COMMITTED, **options))
+    in_second = table["__publish_time"].to_pylist()[table["__ledger_id"].to_pylist().index(ids[1])]
+    with pytest.raises(SegmentUnreadableError, match=f"ledger-{ids[1]}-.*it is missing"):
+        log.scan("orders", start=in_second)
+
+
+# Which ledgers
+
+
+def test_ledger_is_offloaded_only_when_all_before_its_end_is_decided(log: Log) -> None:
+    """Keep a transaction open in the second of four closed ledgers: only the first goes, the others after its end."""
+    log.create_topic("orders")
+    producer = log.producer("orders", batching=BY_HAND)
+    transaction = log.begin_transaction()
+    for number in range(4):
+        send_each(producer, [b"%d" % number])
+        if number in (1, 2):
+            send_each(producer, [b"inside %d" % number], txn=transaction)
+        log.roll_ledger("orders")
+    ids = closed_ledgers(log, "orders")
+    assert log.offload("orders").ledger_ids == (ids[0],)
+    assert log.offload("orders").ledger_ids == ()
+    transaction.commit()  # its marker goes to the open ledger
+    assert log.offload("orders").ledger_ids == tuple(ids[1:])
+    assert log.delete_hot("orders") == 4
+    assert values(log, "orders") == [b"0", b"1", b"inside 1", b"2", b"inside 2", b"3"]
+
+
+def test_open_ledger_and_empty_topic_are_not_offloaded(log: Log) -> None:
+    """Offload what has nothing closed."""
+    log.create_topic("orders", partitions=2)
+    assert log.offload("orders").ledger_ids == ()
+    send_each(log.producer("orders"), [b"x"])
+    assert log.offload("orders").ledger_ids == ()
+    assert tiers.objects(log.root) == []
+
+
+@pytest.mark.parametrize("end", ["commit", "abort"])
+def test_ledger_of_markers_alone_is_offloaded(clocked_log: Log, clock: ManualClock, end: str) -> None:
+    """End transactions in a ledger of their own, purge it, and read over it, from it, and in many tasks."""
+    log = clocked_log
+    log.create_topic("orders")
+    transactions = [log.begin_transaction() for _ in range(2)]
+    for number, transaction in enumerate(transactions):
+        send_each(log.producer("orders"), [b"%d" % number], txn=transaction)
+    log.roll_ledger("orders")
+    for transaction in transactions:
+        getattr(transaction, end)()
+    log.roll_ledger("orders")
+    send_each(log.producer("orders"), [b"after"])
+    log.roll_ledger("orders")
+    _, of_markers, _ = closed_ledgers(log, "orders")
+    everything_before = {level: everything(log, "orders", level) for level in LEVELS}
+    assert len(log.offload("orders").ledger_ids) == 3
+    purge(log, clock)
+    for level in LEVELS:
+        assert everything(log, "orders", level).equals(everything_before[level])
+        assert values(log, "orders", level, start=Position(of_markers, 1)) == [b"after"]
+        found = read(log, planned(log, "orders", level, max_partition_bytes=1), ["value"])
+        assert found["value"].to_pylist() == everything_before[level]["value"].to_pylist()
+
+
+def test_only_one_partition_may_have_ledgers_to_offload(log: Log) -> None:
+    """Fill two of three partitions unevenly: positions and partitions stay."""
+    log.create_topic("orders", partitions=3, ledger_max_entries=2)
+    producer = log.producer("orders", batching=BY_HAND)
+    for number in range(9):
+        send_each(producer, [b"%d" % number], partition=2 if number % 3 else 0)
+    before = everything(log, "orders", UNCOMMITTED)
+    report = log.offload("orders")
+    assert (len(report.ledger_ids), report.messages) == (4, 8)
+    assert log.delete_hot("orders") == 4
+    assert everything(log, "orders", UNCOMMITTED).equals(before)
+
+
+# The object
+
+
+@pytest.mark.parametrize("schema", [None, TYPED], ids=["raw", "typed"])
+def test_other_tools_read_the_same_rows_from_the_objects(
+    embedded_site: Site, small_row_groups: None, schema: pa.Schema | None
+) -> None:
+    """Read the objects with pyarrow.parquet and DuckDB: they have all rows, and no row group divides an entry."""
+    log = embedded_site.connect()
+    write(log, schema, ManualClock())
+    log.offload("orders")
+    [*ids, last] = [ledger.ledger_id for ledger in log.stats("orders").ledgers]
+    payload = "value" if schema is None else "id"
+    names = ["__ledger_id", "__entry_id", "__batch_index", "__txn_status", payload]
+    more = [
+        "__partition",
+        "__publish_time",
+        "__event_time",
+        "__sequence_id",
+        "__producer_name",
+        "__txn_id",
+        "__properties",
+    ]
+    expected = everything(log, "orders", UNCOMMITTED, end=Position(last, 0))
+    files = [pq.ParquetFile(path) for path in tiers.objects(log.root)]
+    assert [set(file.read()["__ledger_id"].to_pylist()) for file in files] == [{ledger_id} for ledger_id in ids]
+    found = pa.concat_tables([file.read() for file in files])
+    found = found.rename_columns({"__index": "__batch_index"})  # see client/offload.py
+    assert found.select([*names, *more]).to_pylist() == expected.select([*names, *more]).to_pylist()
+    for file in files:
+        assert file.num_row_groups > 2
+        groups = [file.read_row_group(i, ["__entry_id"])["__entry_id"].to_pylist() for i in range(file.num_row_groups)]
+        entries = [entry for group in groups for entry, _ in groupby(group)]
+        assert len(entries) == len(set(entries)) > 2 * file.num_row_groups
+        assert all(len(group) <= 5 for group in groups)
+        file.close()
+    with duckdb.connect() as database:
+        columns = ", ".join(names).replace("__batch_index", "__index")
+        sql = f"SELECT {columns} FROM read_parquet(?) ORDER BY 1, 2, 3"
+        rows = database.execute(sql, [[str(path) for path in tiers.objects(log.root)]]).fetchall()
+    assert rows == [tuple(row.values()) for row in expected.select(names).to_pylist()]
