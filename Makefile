@@ -28,7 +28,7 @@ tiers: $(STAMP) ## An example of orders that move to a bucket, read from either 
 	$(PY) examples/tiers.py
 
 test: check-java $(STAMP) ## Run all tests
-	$(PY) -m pytest
+	$(PY) -m pytest -n 2 --dist loadfile
 
 bench: check-java $(STAMP) ## Measure speed and memory, and print the table
 	$(PY) -m benchmarks

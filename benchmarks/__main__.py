@@ -1,6 +1,6 @@
 """Run the benchmarks: ``python -m benchmarks [--quick] [NAME ...]``.
 
-Prints a table as it goes; a full run of all of them writes it to ``benchmarks/RESULTS.md`` too. With ``--quick``
+Prints a table as it goes, and keeps it in ``benchmarks/RESULTS.md``, a section for each benchmark. With ``--quick``
 everything runs on little data to see that it works, and no figure counts.
 """
 
@@ -16,7 +16,7 @@ from pathlib import Path
 import pyarrow
 import pyspark
 
-from benchmarks import aborted, memory, planning, producing, scan, small_transactions, tiers
+from benchmarks import aborted, memory, planning, producing, scan, small_transactions, streaming, tiers
 from benchmarks.harness import Bench, Result
 
 BENCHMARKS = {
@@ -27,6 +27,7 @@ BENCHMARKS = {
     "memory": memory.run,
     "small_transactions": small_transactions.run,
     "tiers": tiers.run,
+    "streaming": streaming.run,
 }
 RESULTS = Path(__file__).parent / "RESULTS.md"
 
@@ -39,16 +40,25 @@ def main() -> int:
     arguments = parser.parse_args()
     if unknown := set(arguments.names) - set(BENCHMARKS):
         parser.error(f"no benchmark is called {sorted(unknown)[0]!r}")
-    results = []
     for name in arguments.names or BENCHMARKS:
+        results = []
         with tempfile.TemporaryDirectory(prefix=f"txnlog-bench-{name}-") as folder:
             for result in BENCHMARKS[name](Bench(Path(folder), arguments.quick)):
                 print(_line(result, quick=arguments.quick), flush=True)
                 results.append(result)
-    if not arguments.quick and not arguments.names:
-        RESULTS.write_text(_report(results), encoding="utf-8")
-        print(f"\nWritten to {RESULTS.relative_to(Path.cwd())}")
+        if not arguments.quick:
+            _keep(name, results)
     return 0
+
+
+def _keep(name: str, results: list[Result]) -> None:
+    """Replace a benchmark's section of the results; those of the others stay."""
+    text = RESULTS.read_text(encoding="utf-8") if RESULTS.exists() else ""
+    _, *kept = text.split("\n## ")
+    sections = {section.split("\n", 1)[0]: section.split("\n", 1)[1].strip() for section in kept}
+    sections[name] = _table(results)
+    parts = [_heading(), *(f"## {n}\n\n{sections[n]}\n" for n in BENCHMARKS if n in sections)]
+    RESULTS.write_text("\n".join(parts), encoding="utf-8")
 
 
 def _line(result: Result, *, quick: bool) -> str:
@@ -59,24 +69,22 @@ def _line(result: Result, *, quick: bool) -> str:
     return f"{verdict} {result.what:<58} {result.figure:>8.3g} {result.unit:<12} {target:<8} {result.detail}"
 
 
-def _report(results: list[Result]) -> str:
+def _heading() -> str:
     versions = f"Python {platform.python_version()}, PySpark {pyspark.__version__}, PyArrow {pyarrow.__version__}"
-    machine = f"{os.cpu_count()} cores, {platform.machine()}, {versions}."
-    lines = [
-        "# Benchmark results",
-        "",
-        "Written by `make bench`. Ratios (×) compare two things in one run, taken in turns; the best of five counts.",
-        "",
-        machine,
-        "",
-        "| what | figure | target | met | detail |",
-        "|---|---|---|---|---|",
-    ]
+    return (
+        "# Benchmark results\n\n"
+        "Written by `make bench`. Ratios (×) compare two things in one run, in turns; the best of five counts.\n\n"
+        f"{os.cpu_count()} cores, {platform.machine()}, {versions}.\n"
+    )
+
+
+def _table(results: list[Result]) -> str:
+    lines = ["| what | figure | target | met | detail |", "|---|---|---|---|---|"]
     for r in results:
         target = f"{r.target[0]} {r.target[1]:g}" if r.target else ""
         met = {None: "", True: "yes", False: "**no**"}[r.met]
         lines.append(f"| {r.what} | {r.figure:.3g} {r.unit} | {target} | {met} | {r.detail} |")
-    return "\n".join([*lines, ""])
+    return "\n".join(lines)
 
 
 if __name__ == "__main__":

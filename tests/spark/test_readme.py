@@ -21,13 +21,15 @@ LEVELS = ("read_committed", "read_uncommitted")
 def test_first_five_minutes_run_as_written(spark: SparkSession, tmp_path: Path) -> None:
     """Run the README's blocks one after the other in one namespace, with a folder of our own for its path."""
     blocks = re.findall(r"<!-- test: (\w+) -->\n```python\n(.*?)```", README, re.DOTALL)
-    assert [name for name, _ in blocks] == ["first", "spark", "scan", "operate", "tiers"]
+    assert [name for name, _ in blocks] == ["first", "spark", "stream", "table", "scan", "operate", "tiers"]
     names: dict[str, Any] = {}
     for _, code in blocks:
         exec(compile(code.replace("/tmp/bank", str(tmp_path / "bank")), "README.md", "exec"), names)
+    spark.sql("DROP TABLE orders")
     log = names["log"]
     assert names["read"]("read_uncommitted").count() == names["read"]("read_committed").count() + 1  # the aborted one
     assert log.transactions() == []
+    assert len(log.scan("copy").read_all()) == 3
     copies = log.copies_read(names["hot"])
     assert copies.hot_ledgers
     assert not copies.tiered_ledgers
