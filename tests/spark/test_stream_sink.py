@@ -1,0 +1,263 @@
+"""``df.writeStream``: every micro-batch is one transaction, once, however often Spark repeats it."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import SparkSession
+from pyspark.sql.datasource import CaseInsensitiveDict
+from pyspark.sql.types import StringType, StructField, StructType
+
+import txn_source
+from txn_source import ProducerFencedError
+from txn_source.metadata.server import Server
+from txn_source.spark.sink import StreamWriter, TaskWrote
+from txn_source.spark.source import TxnLogDataSource
+
+ROWS = 5
+MESSAGE_LINES_MAX = 6
+"""Spark's own first and last line, one frame at most (with its marks), and the error itself."""
+
+
+class Pipeline:
+    """A streaming query from a folder of JSON files, one to a micro-batch, to a log."""
+
+    def __init__(self, spark: SparkSession, root: Path, folder: Path) -> None:
+        self.checkpoint = folder / "checkpoint"
+        self._spark = spark
+        self._root = root
+        self._source = folder / "source"
+        self._source.mkdir()
+        self._files = 0
+        self._began_s = folder.stat().st_mtime - 3600
+
+    def put(self, rows: int = ROWS) -> None:
+        """Add a file, whose rows have its number and their own."""
+        text = "".join(json.dumps({"value": f"{self._files}/{n}", "file": self._files}) + "\n" for n in range(rows))
+        hidden = self._source / f".{self._files}"
+        hidden.write_text(text)
+        os.utime(hidden, (self._began_s + self._files,) * 2)  # Spark takes files by age
+        hidden.rename(self._source / f"{self._files:04}.json")
+        self._files += 1
+
+    def run(self, *columns: str, mode: str = "append", **options: str) -> None:
+        """Run the query over all that is there and was not yet taken."""
+        if "endpoint" not in options:
+            options["path"] = str(self._root)
+        source = self._spark.readStream.schema("value string, file int").option("maxFilesPerTrigger", "1")
+        frame = source.json(str(self._source)).selectExpr(*(columns or ("value",)))
+        writer = frame.writeStream.format("txnlog").options(checkpointLocation=str(self.checkpoint), **options)
+        query = writer.outputMode(mode).trigger(availableNow=True).start()
+        try:
+            query.awaitTermination()
+        finally:
+            query.stop()
+
+    def forget_last_commit(self) -> None:
+        """Make the checkpoint look as if the driver had died before it noted its last batch as done."""
+        commits = self.checkpoint / "commits"
+        newest = max((path for path in commits.iterdir() if path.name.isdigit()), key=lambda path: int(path.name))
+        newest.unlink()
+        (commits / f".{newest.name}.crc").unlink(missing_ok=True)
+
+    def expected(self, *files: int) -> list[str]:
+        return sorted(f"{file}/{n}" for file in files or range(self._files) for n in range(ROWS))
+
+
+@pytest.fixture
+def pipeline(spark: SparkSession, root: Path, tmp_path: Path) -> Pipeline:
+    """A pipeline to the test's log."""
+    return Pipeline(spark, root, tmp_path)
+
+
+def refused(code: str, query: Callable[[], None]) -> str:
+    """Run a query that must fail, and return the one line that says why, above Spark's own description of the query."""
+    with pytest.raises(StreamingQueryException) as caught:
+        query()
+    shown = str(caught.value).split("=== Streaming Query ===")[0].splitlines()
+    [told] = [line for line in shown if "[TXNLOG_" in line]
+    assert f"[TXNLOG_{code}] " in told
+    assert len(shown) <= MESSAGE_LINES_MAX, shown
+    return told
+
+
+def values(log: txn_source.Log, topic: str = "orders", level: str = "read_uncommitted") -> list[str]:
+    return sorted(row["value"].decode() for row in log.scan(topic, level, ["value"]).read_all().to_pylist())
+
+
+def by_transaction(log: txn_source.Log, *topics: str) -> list[list[str]]:
+    """Return the messages of each transaction, in the order in which they began."""
+    found: dict[str, list[str]] = {}
+    for row in log.scan(list(topics), columns=["value", "__txn_id"]).read_all().to_pylist():
+        found.setdefault(row["__txn_id"], []).append(row["value"].decode())
+    order = {str(t.id): t.id.least_sig_bits for t in log.transactions(state=None)}
+    return [sorted(found[txn]) for txn in sorted(found, key=order.__getitem__)]
+
+
+@pytest.mark.parametrize("over", ["path", "endpoint"])
+def test_each_micro_batch_is_one_transaction(pipeline, log, server: Server, over) -> None:
+    """Run over three files, then over none, then over one: a transaction for each, by one producer that goes on."""
+    log.create_topic("orders", partitions=2)
+    options = {"topic": "orders"} | ({} if over == "path" else {"endpoint": server.address})
+    for _ in range(3):
+        pipeline.put()
+    pipeline.run("value", "int(file % 2) AS __partition", **options)
+    pipeline.run("value", "int(file % 2) AS __partition", **options)
+    pipeline.put()
+    pipeline.run("value", "int(file % 2) AS __partition", **options)
+    assert by_transaction(log, "orders") == [pipeline.expected(file) for file in range(4)]
+    assert {t.state.value for t in log.transactions(state=None)} == {"committed"}
+    table = log.scan("orders", columns=["__producer_name", "__sequence_id"]).read_all()
+    assert sorted(table["__sequence_id"].to_pylist()) == list(range(4 * ROWS))
+    query_id = json.loads((pipeline.checkpoint / "metadata").read_text())["id"]
+    assert table["__producer_name"].unique().to_pylist() == [f"spark-{query_id[:12]}"]
+
+
+def test_batch_that_spark_repeats_is_registered_once(pipeline, log, root: Path) -> None:
+    """Take the note of the last batch out of the checkpoint, twice, and go on: no row is there twice, none is missing,
+    and what the repetitions wrote is garbage."""
+    log.create_topic("orders")
+    for _ in range(2):
+        pipeline.put()
+    pipeline.run(topic="orders")
+    before = log.stats("orders")
+    for _ in range(2):
+        pipeline.forget_last_commit()
+        pipeline.run(topic="orders")
+        assert log.stats("orders") == before
+    pipeline.put()
+    pipeline.forget_last_commit()
+    pipeline.run(topic="orders")
+    assert values(log) == pipeline.expected()
+    assert by_transaction(log, "orders") == [pipeline.expected(file) for file in range(3)]
+    assert len(log.collect_garbage(older_than=0).paths) == 3
+    assert values(log) == pipeline.expected()
+
+
+def test_repeated_batch_does_not_care_for_its_topics(pipeline, log) -> None:
+    """Repeat a batch of two topics after one was made anew: it stays as it was, and the next one goes to both."""
+    for topic in ("orders", "bills"):
+        log.create_topic(topic)
+    columns = ("value", "CASE WHEN value LIKE '%/0' THEN 'bills' ELSE 'orders' END AS __topic")
+    pipeline.put()
+    pipeline.run(*columns)
+    assert by_transaction(log, "orders", "bills") == [pipeline.expected(0)]
+    log.delete_topic("bills")
+    log.create_topic("bills")
+    pipeline.forget_last_commit()
+    pipeline.put()
+    pipeline.run(*columns)
+    assert values(log, "bills") == ["1/0"]
+    assert values(log, "orders") == [value for value in pipeline.expected() if not value.endswith("/0")]
+    assert len(by_transaction(log, "orders", "bills")) == 2
+
+
+def test_query_with_another_checkpoint_is_another_query(pipeline, log, tmp_path: Path) -> None:
+    """Run the same source again from a new checkpoint: it is not taken for the old query."""
+    log.create_topic("orders")
+    pipeline.put()
+    pipeline.run(topic="orders")
+    pipeline.checkpoint = tmp_path / "other"
+    pipeline.run(topic="orders")
+    assert Counter(values(log)) == Counter(pipeline.expected() * 2)
+    assert len(by_transaction(log, "orders")) == 2
+
+
+def test_query_that_is_fenced_stops_until_it_gets_another_id(pipeline, log) -> None:
+    """Take a query's transactional id over: its next batch fails, also when it is started again, and nothing of it is
+    there; with another id the query goes on where it was."""
+    log.create_topic("orders")
+    producer = log.producer("orders", transactional_id="copy")
+    pipeline.put()
+    pipeline.run(topic="orders", transactionalId="copy")
+    producer.send("late")
+    with pytest.raises(ProducerFencedError):
+        producer.flush()
+    producer = log.producer("orders", transactional_id="copy")
+    pipeline.put()
+    for _ in range(2):
+        assert "'copy'" in refused("PRODUCER_FENCED", lambda: pipeline.run(topic="orders", transactionalId="copy"))
+        assert values(log) == pipeline.expected(0)
+    pipeline.run(topic="orders", transactionalId="copy again")
+    pipeline.put()
+    pipeline.run(topic="orders", transactionalId="copy again")
+    assert values(log) == pipeline.expected()
+    producer.send("not fenced")
+    producer.flush()
+
+
+def test_stream_refuses_what_it_can_not_write(pipeline, log) -> None:
+    """Start queries with a wrong column, an unknown topic, and a row that doesn't fit: one readable line each,
+    and nothing is written; corrected, the last one goes on."""
+    log.create_topic("orders")
+    pipeline.put()
+    assert "came int" in refused("SCHEMA_MISMATCH", lambda: pipeline.run("file AS value", topic="orders"))
+    assert "'ordres'" in refused("TOPIC_NOT_FOUND", lambda: pipeline.run(topic="ordres"))
+    told = refused("INVALID_ARGUMENT", lambda: pipeline.run("value", "7 AS __partition", topic="orders"))
+    assert "asks for 7" in told
+    assert values(log) == []
+    assert log.transactions(state=None) == []
+    pipeline.run(topic="orders")
+    assert values(log) == pipeline.expected()
+
+
+# Without Spark
+
+
+def stream_writer(root: Path, *, overwrite: bool = False, **options: str) -> StreamWriter:
+    source = TxnLogDataSource(CaseInsensitiveDict({"path": str(root), **options}))
+    return source.streamWriter(StructType([StructField("value", StringType())]), overwrite=overwrite)
+
+
+def test_output_that_is_rewritten_is_refused(log, root: Path) -> None:
+    """Plan a stream in the output mode complete, which Spark tells as overwriting."""
+    log.create_topic("orders")
+    with pytest.raises(txn_source.InvalidArgumentError, match=r"never overwritten.*outputMode\(\"append\"\)"):
+        stream_writer(root, overwrite=True, topic="orders")
+
+
+@pytest.mark.parametrize("option", ["isolationLevel", "startingOffsets", "maxMessagesPerTrigger", "subscription"])
+def test_option_of_reads_is_refused(log, root: Path, option: str) -> None:
+    """Plan a stream with an option that only a read has."""
+    log.create_topic("orders")
+    with pytest.raises(txn_source.InvalidArgumentError, match=f"'{option.lower()}' is for .*read"):
+        stream_writer(root, topic="orders", **{option: "1"})
+
+
+def test_batch_without_tasks_is_committed_without_a_call(log, root: Path) -> None:
+    """Commit and abort a batch that had no tasks, and one whose tasks all failed."""
+    log.create_topic("orders")
+    writer = stream_writer(root, topic="orders")
+    messages: list[Any]
+    for messages in ([], [None]):
+        writer.commit(messages, 0)
+        writer.abort(messages, 0)
+    assert log.transactions(state=None) == []
+
+
+def test_tasks_that_do_not_know_their_query_are_refused(log, root: Path) -> None:
+    """Commit what tasks outside of a query wrote: nobody could tell its repetition, so it is not dropped silently."""
+    log.create_topic("orders")
+    with pytest.raises(txn_source.TxnLogError, match=r"TXNLOG_INTERNAL.*id of the query"):
+        stream_writer(root, topic="orders").commit([TaskWrote((), None)], 0)
+
+
+@pytest.mark.parametrize("repeat", [1, 2])
+def test_batch_is_known_by_query_and_number_whoever_commits_it(log, root: Path, repeat: int) -> None:
+    """Commit batches of two queries with new writers each time, as Spark makes them."""
+    log.create_topic("orders")
+    for query in ("a", "b"):
+        for batch_id in (0, 1):
+            for _ in range(repeat):
+                writer = stream_writer(root, topic="orders")
+                wrote = writer.write(iter([pa.record_batch({"value": [f"{query}{batch_id}"]})]))
+                writer.commit([TaskWrote(wrote.batches, query), None], batch_id)
+    assert values(log) == ["a0", "a1", "b0", "b1"]
