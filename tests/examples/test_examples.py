@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -33,13 +34,18 @@ def run(example: str, *options: str, cwd: Path, environment: dict[str, str]) -> 
     return done.stdout.splitlines()
 
 
-def test_bank_checks_both_readers_and_draws_its_picture(tmp_path: Path, environment: dict[str, str]) -> None:
-    """Run the demo: all checks hold, the table has both readers, the picture is where it says, nothing else is left."""
+def test_bank_checks_its_queries_and_draws_its_picture(tmp_path: Path, environment: dict[str, str]) -> None:
+    """Run the demo: all checks hold, E's books are always right and without a cut they are not, the table has all
+    queries, the picture is where it says, and nothing else is left."""
     lines = run("bank.py", "--quick", "--out", "out/picture.png", cwd=tmp_path, environment=environment)
 
     assert not [line for line in lines if "WRONG" in line]
-    assert len([line for line in lines if line.startswith("checked: ")]) == 6
-    assert any("read_uncommitted" in line and "read_committed" in line for line in lines)
+    assert len([line for line in lines if line.startswith("checked: ")]) == 5
+    assert any("read_uncommitted" in line and "read_committed" in line and "without a cut" in line for line in lines)
+    [wrong] = [line for line in lines if "was wrong after" in line]
+    [(by_e, of_e), (by_other, of_other)] = re.findall(r"(\d+) of (\d+)", wrong)
+    assert int(by_e) == 0 < int(of_e)
+    assert 0 < int(by_other) < int(of_other)
     assert lines[-1] == f"The picture is in {tmp_path / 'out' / 'picture.png'}"
     assert (tmp_path / "out" / "picture.png").read_bytes().startswith(b"\x89PNG\r\n")
     assert list((tmp_path / "temp").iterdir()) == []
@@ -47,7 +53,7 @@ def test_bank_checks_both_readers_and_draws_its_picture(tmp_path: Path, environm
 
 
 def test_interrupted_bank_cleans_up(tmp_path: Path, environment: dict[str, str]) -> None:
-    """Press Ctrl-C while clients write and readers read: nothing runs on, no file stays, and no trace is printed."""
+    """Press Ctrl-C while clients write and queries run: nothing runs on, no file stays, and no trace is printed."""
     command = [sys.executable, "-u", str(EXAMPLES / "bank.py"), "--seconds", "600"]
     with subprocess.Popen(
         command,

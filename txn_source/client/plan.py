@@ -312,6 +312,8 @@ def _checked(
     stub: MetadataStub, partition: ReadPartition, at: Position, bounds: Bounds, request: ReadRequest
 ) -> Position:
     """Return a position that somebody gave, or raise OUT_OF_RANGE if no reader can ever stand there."""
+    if partition.view.lost_nothing(at):
+        return bounds.log_start
     if at < bounds.log_start and not request.fail_on_data_loss:
         _log.warning(
             "%s: position %s was trimmed; reading from %s on (failOnDataLoss=false)",

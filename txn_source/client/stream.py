@@ -183,7 +183,7 @@ class TopicStream:
         """Return where what is still there of a batch begins; ``until`` is its end, None if it has none yet."""
         bounds = partition.view.bounds
         reach = bounds.log_start if until is None else min(until, bounds.log_start)
-        if begin < reach:
+        if begin < reach and not partition.view.lost_nothing(begin):
             lost = PositionRange(begin, reach)
             self._lost(_named(partition), f"has lost {lost}: it was trimmed, or the topic was made anew")
         if until is not None and until > bounds.log_end:

@@ -69,6 +69,7 @@ partitions = Table(
     Column("topic_id", ForeignKey("topics.topic_id", ondelete="CASCADE"), nullable=False),
     Column("partition_index", Integer, nullable=False),
     Column("log_start", BigInteger, nullable=False),
+    Column("trimmed_end", BigInteger, nullable=False, default=0),  # of the last ledger that was trimmed; 0: none was
     Column("open_ledger_id", BigInteger, nullable=False),
     Column("messages_trimmed", BigInteger, nullable=False, default=0),
     Column("bytes_trimmed", BigInteger, nullable=False, default=0),

@@ -82,6 +82,7 @@ def trim(connection: Connection, view: PartitionView, limits: TrimLimits, now_ms
         .where(partitions.c.partition_id == view.partition_id)
         .values(
             log_start=log_start.key,
+            trimmed_end=Position(gone[-1].ledger_id, gone[-1].entries).key,
             messages_trimmed=partitions.c.messages_trimmed + messages,
             bytes_trimmed=partitions.c.bytes_trimmed + size,
         )

@@ -47,6 +47,12 @@ class PartitionView:
     bounds: Bounds
     messages: int
     bytes: int
+    trimmed_end: Position
+    """The end of the last ledger that was trimmed, exclusive; 0:0 if none was."""
+
+    def lost_nothing(self, at: Position) -> bool:
+        """True if all that was trimmed lies before a position: it is at the end of the last ledger that was."""
+        return at.ledger_id == self.trimmed_end.ledger_id and at >= self.trimmed_end
 
 
 def partition_views(connection: Connection, topic_ids: Sequence[int]) -> dict[int, list[PartitionView]]:
@@ -83,6 +89,7 @@ def partition_views(connection: Connection, topic_ids: Sequence[int]) -> dict[in
                 bounds,
                 row.messages_before + row.messages - row.messages_trimmed,
                 row.bytes_before + row.bytes - row.bytes_trimmed,
+                Position.from_key(row.trimmed_end),
             )
         )
     return views

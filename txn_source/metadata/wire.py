@@ -80,6 +80,7 @@ def partition_to_wire(view: PartitionView) -> pb.Partition:
         log_end=bounds.log_end.key,
         messages=view.messages,
         bytes=view.bytes,
+        trimmed_end=view.trimmed_end.key,
     )
 
 
@@ -91,7 +92,14 @@ def partition_from_wire(message: pb.Partition) -> PartitionView:
         Position.from_key(message.high_watermark),
         Position.from_key(message.log_end),
     )
-    return PartitionView(message.partition_id, message.index, bounds, message.messages, message.bytes)
+    return PartitionView(
+        message.partition_id,
+        message.index,
+        bounds,
+        message.messages,
+        message.bytes,
+        Position.from_key(message.trimmed_end),
+    )
 
 
 def txn_to_wire(txn: TxnId) -> pb.TxnId:

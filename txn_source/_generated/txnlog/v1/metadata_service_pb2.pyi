@@ -57,7 +57,7 @@ class Topic(_message.Message):
     def __init__(self, topic_id: _Optional[int] = ..., name: _Optional[str] = ..., schema: _Optional[bytes] = ..., policies: _Optional[_Union[TopicPolicies, _Mapping]] = ..., created_at_ms: _Optional[int] = ...) -> None: ...
 
 class Partition(_message.Message):
-    __slots__ = ("partition_id", "index", "log_start", "last_stable", "high_watermark", "log_end", "messages", "bytes")
+    __slots__ = ("partition_id", "index", "log_start", "last_stable", "high_watermark", "log_end", "messages", "bytes", "trimmed_end")
     PARTITION_ID_FIELD_NUMBER: _ClassVar[int]
     INDEX_FIELD_NUMBER: _ClassVar[int]
     LOG_START_FIELD_NUMBER: _ClassVar[int]
@@ -66,6 +66,7 @@ class Partition(_message.Message):
     LOG_END_FIELD_NUMBER: _ClassVar[int]
     MESSAGES_FIELD_NUMBER: _ClassVar[int]
     BYTES_FIELD_NUMBER: _ClassVar[int]
+    TRIMMED_END_FIELD_NUMBER: _ClassVar[int]
     partition_id: int
     index: int
     log_start: int
@@ -74,7 +75,8 @@ class Partition(_message.Message):
     log_end: int
     messages: int
     bytes: int
-    def __init__(self, partition_id: _Optional[int] = ..., index: _Optional[int] = ..., log_start: _Optional[int] = ..., last_stable: _Optional[int] = ..., high_watermark: _Optional[int] = ..., log_end: _Optional[int] = ..., messages: _Optional[int] = ..., bytes: _Optional[int] = ...) -> None: ...
+    trimmed_end: int
+    def __init__(self, partition_id: _Optional[int] = ..., index: _Optional[int] = ..., log_start: _Optional[int] = ..., last_stable: _Optional[int] = ..., high_watermark: _Optional[int] = ..., log_end: _Optional[int] = ..., messages: _Optional[int] = ..., bytes: _Optional[int] = ..., trimmed_end: _Optional[int] = ...) -> None: ...
 
 class CreateTopicRequest(_message.Message):
     __slots__ = ("request_id", "name", "partitions", "schema", "policies", "layered_policies")

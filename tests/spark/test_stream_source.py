@@ -1,0 +1,237 @@
+"""``readStream`` in real queries: what the tests of ``TopicStream`` hold arrives through Spark, batch by batch.
+
+Queries hand each micro-batch to the test, or copy it to another topic; a checkpoint outlives its query.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+
+import txn_source
+from txn_source.metadata.server import Server
+
+DEADLINE_S = 120
+Stream = Callable[..., DataFrame]
+
+
+@dataclass
+class Query:
+    """A query that keeps the rows of each of its micro-batches; it can be run again from its checkpoint."""
+
+    checkpoint: Path
+    batches: dict[int, list[dict[str, Any]]] = field(default_factory=dict)
+    running: StreamingQuery | None = None
+
+    def start(self, frame: DataFrame, **trigger: Any) -> StreamingQuery:
+        def keep(batch: DataFrame, number: int) -> None:
+            self.batches[number] = batch.toArrow().to_pylist()
+
+        writer = frame.writeStream.foreachBatch(keep).option("checkpointLocation", str(self.checkpoint))
+        self.running = (writer.trigger(**trigger) if trigger else writer).start()
+        return self.running
+
+    def run(self, frame: DataFrame) -> StreamingQuery:
+        """Read all that is there now."""
+        query = self.start(frame, availableNow=True)
+        assert query.awaitTermination(DEADLINE_S)
+        return query
+
+    def values(self) -> list[list[str]]:
+        """Return the values of each batch that has some, sorted."""
+        return [sorted(row["value"].decode() for row in rows) for _, rows in sorted(self.batches.items()) if rows]
+
+
+@pytest.fixture
+def query(tmp_path: Path) -> Iterator[Query]:
+    """A query with a checkpoint of its own; it is stopped in the end."""
+    query = Query(tmp_path / "checkpoint")
+    yield query
+    if query.running is not None:
+        query.running.stop()
+
+
+@pytest.fixture
+def stream(spark: SparkSession, root: Path) -> Stream:
+    """A function that opens a stream over the log's path unless an endpoint is given, from its start."""
+
+    def stream(**options: str) -> DataFrame:
+        if "endpoint" not in options:
+            options["path"] = str(root)
+        return spark.readStream.format("txnlog").options(**{"startingOffsets": "earliest", **options}).load()
+
+    return stream
+
+
+def transfer(log: txn_source.Log, topic: str, *names: str, partitions: int = 2, abort: bool = False) -> None:
+    """End transactions with a message on each partition, one after the other."""
+    with log.producer(topic) as producer:
+        for name in names:
+            transaction = log.begin_transaction()
+            for partition in range(partitions):
+                producer.send(name, key=name, partition=partition, txn=transaction)
+            producer.flush()
+            transaction.abort() if abort else transaction.commit()
+
+
+@pytest.fixture
+def orders(log: txn_source.Log) -> txn_source.Log:
+    """A log with a topic ``orders`` of two partitions: five transfers, of which the third was aborted."""
+    log.create_topic("orders", partitions=2, ledger_max_entries=4)
+    transfer(log, "orders", "a", "b")
+    transfer(log, "orders", "aborted", abort=True)
+    transfer(log, "orders", "c", "d")
+    return log
+
+
+def offsets(query: StreamingQuery, which: str) -> list[Any]:
+    """Return one kind of offset of each batch, as the progress tells."""
+    found = [json.loads(progress.json)["sources"][0][which] for progress in query.recentProgress]
+    return [json.loads(offset) if isinstance(offset, str) else offset for offset in found]
+
+
+def test_query_goes_on_from_its_checkpoint(orders, query: Query, stream: Stream) -> None:
+    """Read with a limit, write more, and start the query again without one: each transfer once, whole in one batch, and
+    each batch begins where the one before has ended."""
+    first = query.run(stream(topic="orders", maxMessagesPerTrigger="3"))
+    assert query.values() == [["a", "a"], ["b", "b"], ["c", "c"], ["d", "d"]]
+    starts, ends, newest = (offsets(first, which) for which in ("startOffset", "endOffset", "latestOffset"))
+    assert starts[1:] == ends[:-1]
+    assert all(list(end) == ["epoch", "decisions", "positions"] for end in ends)
+    assert [offset["positions"] for offset in newest] == [ends[-1]["positions"]] * len(newest)
+    transfer(orders, "orders", "e", "f")
+    hanging = orders.begin_transaction()
+    with orders.producer("orders") as producer:
+        producer.send("hanging", txn=hanging)
+    query.batches.clear()
+    second = query.run(stream(topic="orders", startingOffsets="latest"))
+    assert query.values() == [["e", "e", "f", "f"]], "startingOffsets counts for the first start only"
+    assert offsets(second, "startOffset")[0] == ends[-1]
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"topic": "orders"},
+        {"topic": "orders", "metadataColumns": "all"},
+        {"topics": "orders,refunds"},
+        {"topicsPattern": ".*", "metadataColumns": "none"},
+    ],
+    ids=str,
+)
+def test_stream_has_the_columns_of_a_batch_read(orders, stream: Stream, read, options) -> None:
+    """Compare schemas, of one topic and of several, with all metadata columns and without."""
+    orders.create_topic("refunds")
+    opened = stream(**options)
+    assert opened.isStreaming
+    assert opened.schema == read(**options).schema
+
+
+@pytest.mark.parametrize("level", ["read_committed", "read_uncommitted"])
+def test_stream_has_the_rows_of_a_batch_read(orders, query: Query, stream: Stream, read, ordered, level) -> None:
+    """Read every column at either level, an open transaction among the rest, over tasks of several sizes."""
+    with orders.producer("orders") as producer:
+        producer.send("open", txn=orders.begin_transaction())
+    options = {"topic": "orders", "isolationLevel": level, "metadataColumns": "all", "minPartitions": "3"}
+    query.run(stream(**options))
+    [rows] = [rows for rows in query.batches.values() if rows]
+    key = ("__partition", "__ledger_id", "__entry_id", "__batch_index")
+    assert sorted(rows, key=lambda row: [row[name] for name in key]) == ordered(read(**options))
+    assert len(rows) == (8 if level == "read_committed" else 11)
+
+
+def test_user_given_schema_is_read(spark, orders, query: Query, root: Path) -> None:
+    """Ask for two columns in an order of their own."""
+    reader = spark.readStream.format("txnlog").option("topic", "orders").option("startingOffsets", "earliest")
+    query.run(reader.schema("__partition int, value binary").load(str(root)))
+    assert query.values() == [["a", "a", "b", "b", "c", "c", "d", "d"]]
+    assert {tuple(row) for rows in query.batches.values() for row in rows} == {("__partition", "value")}
+
+
+def test_running_query_follows_the_log(log, server: Server, query: Query, stream: Stream) -> None:
+    """Follow a pattern over a server while a transaction commits, a topic is made, ledgers are offloaded and their hot
+    copies deleted: each step's messages come once."""
+    log.create_topic("a-1", partitions=2)
+    options = {"endpoint": server.address, "startingOffsets": "latest", "metadataColumns": "__topic"}
+    running = query.start(stream(topicsPattern="a-.*", **options))
+
+    def come(expected: list[str]) -> None:
+        running.processAllAvailable()
+        assert sorted(value for values in query.values() for value in values) == expected
+
+    come([])
+    transfer(log, "a-1", "one")
+    come(["one"] * 2)
+    log.create_topic("a-2", partitions=1)
+    transfer(log, "a-2", "two", partitions=1)
+    transfer(log, "a-2", "gone", partitions=1, abort=True)
+    come(["one", "one", "two"])
+    for topic in ("a-1", "a-2"):
+        log.roll_ledger(topic)
+        log.offload(topic)
+        log.delete_hot(topic)
+    transfer(log, "a-1", "three")
+    come(["one", "one", "three", "three", "two"])
+    assert {row["__topic"] for rows in query.batches.values() for row in rows} == {"a-1", "a-2"}
+
+
+def test_batch_is_replayed_from_the_tiered_copy(orders, query: Query, stream: Stream) -> None:
+    """Take the commit of the last batch out of the checkpoint, as a crash does, and delete the hot copies: the same
+    rows come again."""
+    options = {"topic": "orders", "isolationLevel": "read_uncommitted", "metadataColumns": "all"}
+    with orders.producer("orders") as producer:
+        later = orders.begin_transaction()
+        producer.send("later", txn=later)
+    query.run(stream(**options))
+    before = dict(query.batches)
+    last = max(before)
+    later.abort()
+    orders.roll_ledger("orders")
+    orders.offload("orders")
+    orders.delete_hot("orders")
+    for file in (query.checkpoint / "commits").glob(f"*{last}*"):
+        file.unlink()
+    query.batches.clear()
+    query.run(stream(**options))
+    key = ("__partition", "__ledger_id", "__entry_id")
+    replayed, first = (sorted(rows, key=lambda r: [r[n] for n in key]) for rows in (query.batches[last], before[last]))
+    assert replayed == first
+    assert "open" in {row["__txn_status"] for row in replayed}
+
+
+def test_copy_of_a_topic_equals_the_topic(spark, orders, root: Path, tmp_path: Path, stream: Stream) -> None:
+    """Copy a topic to another one through Spark, in two runs: every transfer once, in one transaction."""
+    orders.create_topic("copy", partitions=3)
+    for _ in range(2):
+        writer = stream(topic="orders", maxMessagesPerTrigger="5", metadataColumns="none").writeStream
+        writer = writer.format("txnlog").option("topic", "copy").option("path", str(root))
+        copying = writer.option("checkpointLocation", str(tmp_path / "c")).trigger(availableNow=True).start()
+        assert copying.awaitTermination(DEADLINE_S)
+        transfer(orders, "orders", "e", "f")
+    copied = orders.scan("copy", columns=["key", "value", "__txn_id"]).read_all().to_pylist()
+    assert Counter(row["value"] for row in copied) == Counter(dict.fromkeys(b"a b c d e f".split(), 2))
+    assert all(row["key"] == row["value"] for row in copied)
+    assert len({(row["value"], row["__txn_id"]) for row in copied}) == 6
+
+
+def test_lost_data_fails_the_query_and_says_what_was_lost(orders, query: Query, stream: Stream) -> None:
+    """Delete the topic and make it again while the query is down: it fails, or begins anew if that is asked for."""
+    query.run(stream(topic="orders"))
+    orders.delete_topic("orders")
+    orders.create_topic("orders", partitions=2)
+    transfer(orders, "orders", "anew")
+    query.batches.clear()
+    with pytest.raises(StreamingQueryException) as failed:
+        query.run(stream(topic="orders"))
+    assert "[TXNLOG_DATA_LOSS] Partition 0 of topic 'orders' has lost [" in str(failed.value)
+    query.run(stream(topic="orders", failOnDataLoss="false"))
+    assert query.values() == [["anew", "anew"]]
