@@ -1,12 +1,13 @@
-"""A bank on one log: two Spark readers look at the same requests at two isolation levels.
+"""A bank on one log: two streaming queries read the same requests at two isolation levels.
 
 The story is that of Apache Pulsar's PIP-298. Clients A1 send deposits and withdrawals as plain messages. Clients A2
 send transfers between accounts, each a transaction over several partitions: debit one account, credit another. Some
-are aborted between the two, and one, which pays all salaries, hangs for a while before it commits.
+are aborted between the two, one is forgotten until it times out, and one, which pays all salaries, hangs for a while.
 
 Meanwhile monitor D reads ``read_uncommitted``: it sees every request at once, also those that will be aborted.
-Booking system E reads ``read_committed``: it sees only what is decided, so it waits behind the hanging transfer and
-then catches up. In the end E's balances are, to the cent, what the clients have booked.
+Bookkeeper E reads ``read_committed``: it waits behind the hanging transfer and then catches up. It writes the balances
+that a micro-batch changes to the topic ``balances``, exactly once: in the end it is made to repeat one. After
+each micro-batch all balances sum to 0, for money only moves. Without a consistent cut they don't, as is shown last.
 
 Run ``python examples/bank.py``; ``--help`` lists the options. The exit status is 1 if a check fails.
 """
@@ -19,16 +20,26 @@ import signal
 import sys
 import threading
 import time
-from collections import Counter
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
-from multiprocessing.pool import Pool
+from contextlib import closing
+from multiprocessing.pool import AsyncResult, Pool
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
-from bank_clients import TOPIC, Booked, deposits_and_withdrawals, hanging_transfer, open_accounts, transfers
-from bank_picture import draw
-from bank_readers import BALANCES, BY_KIND, Reader, Seen
+from bank_books import Books, create_books, read_books
+from bank_clients import (
+    TOPIC,
+    Booked,
+    deposits_and_withdrawals,
+    forgotten_transfer,
+    hanging_transfer,
+    open_accounts,
+    pay_interest,
+    transfers,
+)
+from bank_picture import Told, draw
+from bank_readers import CASH_DESK, Reader, Seen, bookkeeper, monitor
 from quiet_spark import quiet_spark
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
@@ -36,19 +47,26 @@ from rich.table import Table
 
 import txn_source
 
-SECONDS = 20.0
+SECONDS = 15.0
 QUICK_SECONDS = 3.0
-HANG_FROM, HANG_FOR = 0.2, 0.4
-"""When the hanging transfer begins and how long it stays open, as shares of the seconds: 8 of 20."""
+HANG_FROM, HANG_FOR = 0.3, 0.4
+"""When the hanging transfer begins and how long it stays open, as shares of the seconds: 6 of 15."""
+FORGET_FROM, FORGET_FOR = 0.8, 0.1
+"""Likewise the one that times out."""
+MESSAGES_PER_S = 20
+"""Messages in a micro-batch of E for each of the seconds, so that there are about six however long the demo takes."""
 PATIENCE_S = 60.0
 """How much longer than they should a client may take before something must be wrong."""
+BALANCES, WITHOUT_CUT = "balances", "balances-without-cut"
 
 console = Console()
 
 
 def main() -> int:
     """Run the demo and return its exit status."""
-    parser = argparse.ArgumentParser(description="Two Spark readers of one bank's requests, at two isolation levels.")
+    parser = argparse.ArgumentParser(
+        description="Two streaming queries over one bank's requests, at two isolation levels."
+    )
     parser.add_argument("--seconds", type=float, default=SECONDS, help="how long the clients write (%(default)g)")
     parser.add_argument("--out", type=Path, default=Path("bank.png"), help="where to draw the picture (%(default)s)")
     parser.add_argument("--quick", action="store_true", help=f"let the clients write for {QUICK_SECONDS:g} s only")
@@ -70,81 +88,110 @@ def main() -> int:
 
 
 def run(seconds: float, picture: Path, stop: threading.Event) -> int:
-    """Let clients write and readers read, draw the picture and check what was read."""
-    console.print("Starting Spark ...")
-    over = threading.Event()
+    """Let clients write and queries read, draw the picture and check what was read."""
+    console.print("Starting Spark and two streaming queries ...")
     with (
         TemporaryDirectory(prefix="txnlog-bank-") as folder,
         txn_source.connect(Path(folder) / "log") as log,
         client_processes() as clients,
         quiet_spark("bank") as spark,
-        ThreadPoolExecutor(2) as threads,
     ):
-        booked = open_accounts(log)
-        monitor = Reader(spark, log, "D monitor", "read_uncommitted")
-        booking = Reader(spark, log, "E booking", "read_committed")
-        if not stop.is_set():
-            list(threads.map(Reader.warm_up, (monitor, booking)))
-        if stop.is_set():
-            return 130
+        spark.conf.set("spark.sql.shuffle.partitions", 1)  # a few accounts: less to do for each micro-batch
+        booked, limit, checkpoints = open_accounts(log), max(1, round(seconds * MESSAGES_PER_S)), Path(folder)
+        create_books(log, BALANCES, WITHOUT_CUT)
+        with (
+            closing(monitor(spark, log, checkpoints)) as d,
+            closing(bookkeeper(spark, log, checkpoints, BALANCES, limit, cut=True)) as e,
+        ):
+            for reader in (d, e):  # what takes Spark seconds the first time is done now
+                if not stop.is_set():
+                    reader.catch_up()
+            if stop.is_set():
+                return 130
+            console.print(f"Clients write for {seconds:g} s, in processes of their own, while D and E read.")
+            started = time.time()
+            writing = start_clients(clients, str(log.root), seconds)
+            log_end = watch(log, d, e, writing, seconds, stop)
+            if stop.is_set():
+                return 130
+            *by_clients, (paid, *hang) = [client.get(timeout=0) for client in writing]
+            for by_client in (*by_clients, paid):
+                booked.add(by_client)
+            e.catch_up()
+            booked.add(
+                pay_interest(log)
+            )  # so that E's last micro-batch has messages, not only the ends of transactions
+            d.catch_up()
+            e.catch_up()
+            log_end.append((time.time(), log.stats(TOPIC).messages))
+            d.close()
 
-        console.print(f"Clients write for {seconds:g} s, in processes of their own, while D and E read.")
-        root, started = str(log.root), time.time()
-        a1 = clients.apply_async(deposits_and_withdrawals, (root, seconds))
-        a2 = clients.apply_async(transfers, (root, seconds))
-        salaries = clients.apply_async(hanging_transfer, (root, seconds * HANG_FROM, seconds * HANG_FOR))
-        reading = [threads.submit(reader.keep_reading, started, over) for reader in (monitor, booking)]
-        deadline = time.time() + seconds + PATIENCE_S
-        try:
-            with Live(console=console, auto_refresh=False, transient=True) as live:
-                while not stop.wait(0.25) and not all(c.ready() for c in (a1, a2, salaries)) and time.time() < deadline:
-                    live.update(Group(table(monitor, booking), oldest_open(log)), refresh=True)
-        finally:
-            over.set()
-        if stop.is_set():
-            return 130
-        paid, *hang = salaries.get(timeout=0)
-        for by_client in (paid, a1.get(timeout=0), a2.get(timeout=0)):
-            booked.add(by_client)
-        for reader in reading:
-            reader.result()
-
-        console.print(table(monitor, booking))
-        passed = threads.submit(check, monitor, booking, booked).result()
-        draw(picture, monitor.seen, booking.seen, [at - started for at in hang])
+            console.print("E repeats a micro-batch; its job runs once more, without a consistent cut ...")
+            with closing(bookkeeper(spark, log, checkpoints, WITHOUT_CUT, limit, cut=False)) as without:
+                repeated = e.repeat_last_batch()
+                without.finish()
+        books, wrong_books = read_books(log, BALANCES), read_books(log, WITHOUT_CUT)
+        console.print(table((d, None), (e, books), (without, wrong_books)))
+        passed = check(d, e, repeated, booked, books, wrong_books)
+        draw(picture, Told(started, log_end, hang), d, (e, books), (without, wrong_books))
     console.print(f"The picture is in {picture.resolve()}", soft_wrap=True)
     return 0 if passed else 1
 
 
 def client_processes() -> Pool:
-    """Return three processes, which Ctrl-C leaves alone: it is for this one, which then ends them."""
+    """Return four processes, which Ctrl-C leaves alone: it is for this one, which then ends them."""
     usual = signal.signal(signal.SIGINT, signal.SIG_IGN)  # inherited
     try:
-        return multiprocessing.get_context("spawn").Pool(3)
+        return multiprocessing.get_context("spawn").Pool(4)
     finally:
         signal.signal(signal.SIGINT, usual)
 
 
-def table(*readers: Reader) -> Table:
-    """Return what the readers have seen so far.
+def start_clients(clients: Pool, root: str, seconds: float) -> list[AsyncResult[Any]]:
+    """Let all clients begin; the last one is the one that hangs."""
+    return [
+        clients.apply_async(deposits_and_withdrawals, (root, seconds)),
+        clients.apply_async(transfers, (root, seconds)),
+        clients.apply_async(forgotten_transfer, (root, seconds * FORGET_FROM, seconds * FORGET_FOR)),
+        clients.apply_async(hanging_transfer, (root, seconds * HANG_FROM, seconds * HANG_FOR)),
+    ]
 
-    Debit and credit of a transfer cancel out. D is off by the debits that were aborted before their credit. E is off
-    for a moment where one half lies below a partition's bound already: each partition has a bound of its own.
-    """
-    shown = Table("", *(f"{reader.name}\n{reader.isolation_level}" for reader in readers))
+
+def watch(
+    log: txn_source.Log, d: Reader, e: Reader, writing: list[AsyncResult[Any]], seconds: float, stop: threading.Event
+) -> list[tuple[float, int]]:
+    """Show how far D and E are until all clients are done; return when the log had how many messages."""
+    log_end: list[tuple[float, int]] = []
+    deadline = time.time() + seconds + PATIENCE_S
+    with Live(console=console, auto_refresh=False, transient=True) as live:
+        while not stop.wait(0.25) and time.time() < deadline:
+            log_end.append((time.time(), log.stats(TOPIC).messages))
+            for reader in (d, e):
+                reader.look(log_end[-1][1])
+            live.update(Group(table((d, None), (e, read_books(log, BALANCES))), oldest_open(log)), refresh=True)
+            if all(client.ready() for client in writing):
+                break
+    return log_end
+
+
+def table(*readers: tuple[Reader, Books | None]) -> Table:
+    """Return what the readers have seen so far, and the sums of the books that they keep."""
+    shown = Table("", *(f"{reader.name}\n{reader.what}" for reader, _ in readers))
     for column in shown.columns[1:]:
         column.justify = "right"
-    rows: dict[str, Callable[[list[Seen]], object]] = {
-        "reads": len,
-        "messages seen": lambda reads: reads[-1].messages,
-        "behind the end of the log": lambda reads: reads[-1].behind,
-        "… at its worst": lambda reads: max(read.behind for read in reads),
-        "seen of open transactions, at its worst": lambda reads: max(read.open for read in reads),
-        "seen of aborted transactions": lambda reads: reads[-1].aborted,
-        "sum of all transfers": lambda reads: money(reads[-1].transfers_cents),
+    rows: dict[str, Callable[[Reader, list[Seen], Books | None], object]] = {
+        "micro-batches": lambda _, seen, books: len(seen),
+        "messages read": lambda _, seen, books: seen[-1].messages,
+        "… of open transactions": lambda _, seen, books: seen[-1].open,
+        "behind the log, at worst": lambda reader, _, books: max(reader.behind, default=""),
+        "sum of all balances": lambda _, seen, books: money(books.sums[-1]) if books and books.sums else "",
+        "… at worst": lambda _, seen, books: money(max(books.sums, key=abs, default=0)) if books else "",
+        "… was wrong after": lambda _, seen, books: f"{len(books.off)} of {len(books.sums)}" if books else "",
     }
+    seen = [reader.seen() for reader, _ in readers]
     for label, value in rows.items():
-        shown.add_row(label, *(str(value(reader.seen)) if reader.seen else "" for reader in readers))
+        cells = (value(r, s, books) if s else "" for (r, books), s in zip(readers, seen, strict=True))
+        shown.add_row(label, *map(str, cells))
     return shown
 
 
@@ -160,29 +207,24 @@ def oldest_open(log: txn_source.Log) -> RenderableType:
     )
 
 
-def check(monitor: Reader, booking: Reader, booked: Booked) -> bool:
+def check(d: Reader, e: Reader, repeated: int, booked: Booked, books: Books, wrong_books: Books) -> bool:
     """Check what was read against what the clients know, and say so; return whether all of it is right."""
-    balances = {row.account: row.cents for row in booking.ask(BALANCES)}
-    cents = Counter({row.kind: row.cents for row in booking.ask(BY_KIND)})
-    written, committed = booked.messages.total(), booked.messages.total() - booked.messages["aborted"]
+    written, aborted = booked.messages.total(), booked.messages["aborted"]
+    by_d, by_e = d.seen(), e.seen()
+    moved = booked.cents.total()
+    due = {**booked.accounts, CASH_DESK: -moved}
     checks = {
-        f"D saw all {written} messages, {booked.messages['aborted']} of them aborted": (
-            monitor.seen[-1].messages == written and monitor.seen[-1].aborted == booked.messages["aborted"]
+        f"D saw all {written} messages, {aborted} of them of transfers that were aborted": by_d[-1].messages == written,
+        f"E saw the {written - aborted} plain and committed ones, and never an open or aborted one": (
+            by_e[-1].messages == written - aborted and not by_e[-1].open and not by_e[-1].aborted
         ),
-        f"E saw the {committed} plain and committed ones, and in no read an open or aborted one": (
-            booking.seen[-1].messages == committed and not any(seen.open or seen.aborted for seen in booking.seen)
+        f"after each of E's {len(by_e)} micro-batches all balances sum to 0; each is one transaction of the log,"
+        f" also number {repeated}, which ran twice": (len(books.sums) == len(by_e) and not books.off),
+        f"E's {len(books.balances)} balances are what the clients booked, to the cent ({money(moved)} in accounts)": (
+            books.balances == due
         ),
-        f"each of E's {len(booking.seen)} reads was, in every partition, the beginning of what it reads now": (
-            booking.changed_since() == 0
-        ),
-        f"the {booked.transfers['committed']} transfers that E books sum to {money(cents['transfer'])}": (
-            cents["transfer"] == 0
-        ),
-        f"opening {money(cents['opening'])} + deposits {money(cents['deposit'])}"
-        f" − withdrawals {money(-cents['withdrawal'])} = balances {money(sum(balances.values()))}": (
-            cents["opening"] + cents["deposit"] + cents["withdrawal"] == sum(balances.values())
-        ),
-        f"E's balances of {len(balances)} accounts are what the clients booked": balances == booked.accounts,
+        f"without a consistent cut the sum is wrong after {len(wrong_books.off)} of {len(wrong_books.sums)}"
+        f" micro-batches, and right in the end": bool(wrong_books.off) and wrong_books.balances == due,
     }
     for text, passed in checks.items():
         console.print(f"checked: {text}" if passed else f"[bold red]WRONG:[/] {text}", highlight=False, soft_wrap=True)

@@ -31,6 +31,7 @@ ACCOUNTS = tuple(f"account-{n:02}" for n in range(16))
 EMPLOYER = "employer"
 SALARY_CENTS = 250_000
 OPENING_CENTS = 5_000_000
+INTEREST_CENTS = 1_234
 REQUESTS_PER_S = 80
 TRANSFERS_PER_S = 15
 REFUSED_SHARE = 0.15
@@ -105,22 +106,46 @@ def transfers(root: str, seconds: float) -> Booked:
 
 
 def hanging_transfer(root: str, begin_after: float, hang_for: float) -> tuple[Booked, float, float]:
-    """Another client A2: it pays all salaries in one transaction, and hangs before it commits.
+    """Another client A2: it pays all salaries in one transaction, and hangs between the debit and the credits.
 
     Returns:
         What it booked, and from when until when the transaction was open (``time.time``).
     """
-    payments = {EMPLOYER: -SALARY_CENTS * len(ACCOUNTS), **dict.fromkeys(ACCOUNTS, SALARY_CENTS)}
     with txn_source.connect(root) as log, log.producer(TOPIC, name="A2-salaries") as producer:
         time.sleep(begin_after)
         with log.begin_transaction(timeout=60 + hang_for) as txn:
-            for account, cents in payments.items():
-                _send(producer, "salaries", "transfer", account, cents, txn)
+            _send(producer, "salaries", "transfer", EMPLOYER, -SALARY_CENTS * len(ACCOUNTS), txn)
             producer.flush()
             began = time.time()
             time.sleep(hang_for)
-    booked = Booked(Counter(committed=len(payments)), Counter(committed=1), accounts=Counter(payments))
-    return booked, began, time.time()
+            for account in ACCOUNTS:
+                _send(producer, "salaries", "transfer", account, SALARY_CENTS, txn)
+    payments = Counter({EMPLOYER: -SALARY_CENTS * len(ACCOUNTS), **dict.fromkeys(ACCOUNTS, SALARY_CENTS)})
+    return Booked(Counter(committed=len(payments)), Counter(committed=1), accounts=payments), began, time.time()
+
+
+def forgotten_transfer(root: str, begin_after: float, timeout: float) -> Booked:
+    """A client A2 that debits, and comes back too late: the service has aborted its transaction."""
+    with txn_source.connect(root) as log, log.producer(TOPIC, name="A2-late") as producer:
+        time.sleep(begin_after)
+        txn = log.begin_transaction(timeout)
+        _send(producer, "late", "transfer", ACCOUNTS[0], -SALARY_CENTS, txn)
+        producer.flush()
+        time.sleep(timeout + 0.1)
+        try:
+            txn.commit()
+        except txn_source.TransactionTimedOutError:
+            return Booked(Counter(aborted=1), Counter(aborted=1))
+    raise RuntimeError("A transaction was committed after its time-out.")
+
+
+def pay_interest(log: Log) -> Booked:
+    """Give each account something more, in plain messages, when the day is over."""
+    paid = Counter(dict.fromkeys(ACCOUNTS, INTEREST_CENTS))
+    with log.producer(TOPIC, name="bank") as producer:
+        for account, cents in paid.items():
+            _send(producer, f"interest-{account}", "deposit", account, cents)
+    return Booked(Counter(plain=len(paid)), cents=Counter(deposit=paid.total()), accounts=paid)
 
 
 def _send(

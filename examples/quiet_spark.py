@@ -43,6 +43,7 @@ def quiet_spark(name: str) -> Iterator[SparkSession]:
             sys.stderr.write(log.read().decode(errors="replace"))
             raise
         try:
+            spark.createDataFrame([], "n int")  # makes it the active session here, without which no sink is found
             yield spark
         finally:
             spark.stop()

@@ -153,7 +153,7 @@ def test_position_where_nobody_can_stand_is_refused(positions, plan, option) -> 
 )
 def test_keyword_that_would_read_nothing_is_refused(positions, read, refusal, option, keyword, instead) -> None:
     """Start at the latest or end at the earliest position: in a batch query that is a mistake."""
-    told = refusal("INVALID_ARGUMENT", lambda: read(topic="orders", **{option: keyword}))
+    told = refusal("INVALID_ARGUMENT", lambda: read(topic="orders", **{option: keyword}).collect())
     assert option in told
     assert keyword in told
     assert instead in told

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from pyspark.errors import StreamingQueryException
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql.datasource import CaseInsensitiveDict
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxBytes, ReadMaxRows, ReadMinRows
@@ -178,7 +178,7 @@ def test_checkpoint_of_another_source_is_refused(orders, opened: Open, offset) -
 
 
 def test_refusal_arrives_at_the_user(spark: SparkSession, orders, opened: Open, root: Path, tmp_path: Path) -> None:
-    """Run a query with a wrong limit, and one from the checkpoint of a query over another topic."""
+    """Load with a wrong limit, and run a query from the checkpoint of one over another topic."""
 
     def run(checkpoint: str, **options: str) -> None:
         reader = spark.readStream.format("txnlog").options(**options)
@@ -187,7 +187,7 @@ def test_refusal_arrives_at_the_user(spark: SparkSession, orders, opened: Open, 
         query.awaitTermination()
 
     def refusal(checkpoint: str, **options: str) -> str:
-        with pytest.raises(StreamingQueryException) as failed:
+        with pytest.raises(PySparkException) as failed:
             run(checkpoint, **options)
         [told] = {line for line in str(failed.value).splitlines() if "[TXNLOG_" in line}
         return told[told.index("[TXNLOG_") :]

@@ -52,7 +52,7 @@ class PartitionView:
 
     def lost_nothing(self, at: Position) -> bool:
         """True if all that was trimmed lies before a position: it is at the end of the last ledger that was."""
-        return at.ledger_id == self.trimmed_end.ledger_id and at >= self.trimmed_end
+        return 0 < at.ledger_id == self.trimmed_end.ledger_id and at >= self.trimmed_end
 
 
 def partition_views(connection: Connection, topic_ids: Sequence[int]) -> dict[int, list[PartitionView]]:

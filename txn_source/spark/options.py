@@ -59,6 +59,7 @@ BATCH_READ, STREAM_READ, WRITE = (
     {name.lower(): name for name in names} for names in (_BATCH_READ, _STREAM_READ, _WRITE)
 )
 """The options of each kind of query, by their lower-case names."""
+_LEAVE_OUT = {"streaming queries only": "Leave it out, or use spark.readStream."}
 _SIZE = re.compile(r"(\d+)\s*([kmgt]?)b?", re.IGNORECASE)
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|min|h)", re.IGNORECASE)
 _SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0}
@@ -80,6 +81,10 @@ class ColumnOptions:
         given = _Given(options)
         given.check((*_BATCH_READ, *_STREAM_ONLY, *_WRITE), {})
         topics, pattern = given.topics()
+        # Whatever is wrong for both kinds of query is told now, and not when the query runs.
+        given.request(given.side("starting", LATEST), given.side("ending", LATEST))
+        given.as_of()
+        given.limits()
         return cls(given.target(), topics, pattern, given.metadata_columns())
 
 
@@ -100,7 +105,7 @@ class BatchReadOptions:
         topics, pattern = given.topics()
         end = given.side("ending", LATEST)
         request = given.request(given.side("starting", EARLIEST), end)
-        as_of = given.optional("asOfTimestamp", lambda text: Offsets.at_time(text, LATEST).publish_time_us)
+        as_of = given.as_of()
         if as_of is not None:
             check_as_of(request.isolation_level, end != Offsets(LATEST))
             request = replace(request, as_of_us=as_of)
@@ -125,26 +130,7 @@ class StreamReadOptions:
         given.check(_STREAM_READ, {"batch queries only: a stream has no end": _BATCH_ONLY, "writing only": _WRITE})
         topics, pattern = given.topics()
         given.metadata_columns()
-        if given.get("subscription") is not None:
-            raise InvalidArgumentError(
-                "This release of txnlog has no subscriptions.", "Leave it out: the checkpoint keeps the position."
-            )
-        limits = StreamLimits(
-            given.optional("maxMessagesPerTrigger", _positive),
-            given.optional("maxBytesPerTrigger", _size),
-            given.optional("minMessagesPerTrigger", _positive),
-            given.optional("maxTriggerDelay", _duration) or DEFAULT_DELAY_S,
-        )
-        if None not in (limits.max_messages, limits.min_messages) and limits.min_messages > limits.max_messages:  # type: ignore[operator]
-            raise InvalidArgumentError(
-                f"'minMessagesPerTrigger' is {limits.min_messages} and 'maxMessagesPerTrigger' {limits.max_messages}.",
-                "Let the first be at most the second.",
-            )
-        if given.get("maxTriggerDelay") is not None and limits.min_messages is None:
-            raise InvalidArgumentError(
-                "'maxTriggerDelay' means nothing without 'minMessagesPerTrigger'.", "Give both, or leave it out."
-            )
-        return cls(given.target(), topics, pattern, given.request(given.side("starting", LATEST)), limits)
+        return cls(given.target(), topics, pattern, given.request(given.side("starting", LATEST)), given.limits())
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,7 +177,9 @@ class _Given:
         others = {name.lower(): what for what, names in elsewhere.items() for name in names}
         for lower, (name, _) in self._options.items():
             if lower not in known and lower in others:
-                raise InvalidArgumentError(f"The option {name!r} is for {others[lower]}.", "Leave it out.")
+                raise InvalidArgumentError(
+                    f"The option {name!r} is for {others[lower]}.", _LEAVE_OUT.get(others[lower], "Leave it out.")
+                )
             if lower not in known:
                 near = difflib.get_close_matches(lower, known, n=1, cutoff=0.75)
                 if near:
@@ -228,6 +216,33 @@ class _Given:
             max_partition_bytes=self.optional("maxPartitionBytes", _size) or MAX_PARTITION_BYTES,
             read_priority=self.optional("dataReadPriority", ReadPriority.parse),
         )
+
+    def as_of(self) -> int | None:
+        """Return the time of ``asOfTimestamp`` in microseconds."""
+        return self.optional("asOfTimestamp", lambda text: Offsets.at_time(text, LATEST).publish_time_us)
+
+    def limits(self) -> StreamLimits:
+        """Return a stream's limits."""
+        if self.get("subscription") is not None:
+            raise InvalidArgumentError(
+                "This release of txnlog has no subscriptions.", "Leave it out: the checkpoint keeps the position."
+            )
+        limits = StreamLimits(
+            self.optional("maxMessagesPerTrigger", _positive),
+            self.optional("maxBytesPerTrigger", _size),
+            self.optional("minMessagesPerTrigger", _positive),
+            self.optional("maxTriggerDelay", _duration) or DEFAULT_DELAY_S,
+        )
+        if None not in (limits.max_messages, limits.min_messages) and limits.min_messages > limits.max_messages:  # type: ignore[operator]
+            raise InvalidArgumentError(
+                f"'minMessagesPerTrigger' is {limits.min_messages} and 'maxMessagesPerTrigger' {limits.max_messages}.",
+                "Let the first be at most the second.",
+            )
+        if self.get("maxTriggerDelay") is not None and limits.min_messages is None:
+            raise InvalidArgumentError(
+                "'maxTriggerDelay' means nothing without 'minMessagesPerTrigger'.", "Give both, or leave it out."
+            )
+        return limits
 
     def flag(self, name: str, *, default: bool) -> bool:
         value = self.optional(name, _boolean)
