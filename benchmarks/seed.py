@@ -19,6 +19,7 @@ from txn_source.client.log import Log
 from txn_source.metadata.database import Database
 from txn_source.metadata.pages import seal
 from txn_source.metadata.tables import ledgers, partitions, segments
+from txn_source.model.position import MAX_LEDGER_ID
 from txn_source.storage.root import LogRoot
 from txn_source.storage.segment import segment_path
 
@@ -110,7 +111,8 @@ class Seeder:
             out.write(header)
             for start in range(0, copies, 10_000):
                 out.write(entry * min(10_000, copies - start))
-        self.insert(segments, [{"segment_id": 1, "topic_id": self.topic_id, "path": path}])
+        row = {"segment_id": 1, "topic_id": self.topic_id, "path": path, "partition_id": self.partition_id}
+        self.insert(segments, [row | {"first_ledger_id": self.first_ledger_id, "last_ledger_id": MAX_LEDGER_ID}])
         return Segment(1, len(header), len(entry), crc32c(entry, crc32c(header)))
 
     def close(self) -> None:

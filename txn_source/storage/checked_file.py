@@ -96,6 +96,10 @@ class CheckedSource(io.RawIOBase):
         for start, end in ranges:
             self.runs.check(start, memoryview(self._slice(start, end - start)))
 
+    def release(self) -> None:
+        """Let go of what was loaded."""
+        self._loaded = []
+
     def readable(self) -> bool:
         return True
 

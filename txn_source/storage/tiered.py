@@ -38,7 +38,7 @@ from txn_source.storage.object_store import ObjectStore, reason
 from txn_source.storage.schema import EVENT_TIME, PROPERTIES, RAW_SCHEMA
 
 ROW_GROUP_ROWS = 128 * 1024
-ROW_GROUP_BYTES = 24 << 20
+ROW_GROUP_BYTES = 18 << 20
 _FORMAT = 1
 _LEDGER_KEY, _ENTRIES_KEY, _CHECKSUMS_KEY = "txnlog.ledger", "txnlog.entries", "txnlog.checksums"
 _CHECKSUMS_SCHEMA = pa.schema([pa.field("bytes", pa.int64()), pa.field("crc32c", pa.int64())])
@@ -247,6 +247,7 @@ class TieredReader:
                     ]
                 )
                 table = parquet.read_row_group(number, columns=[f.name for f in stored], use_threads=False)
+                self._source.release()
                 if table.num_rows != rows:
                     raise ValueError(f"row group {number} has {table.num_rows} rows instead of {rows}")
                 columns = {f.name: _typed(table.column(f.name), f.type) for f in stored}
@@ -260,7 +261,7 @@ class TieredReader:
             _check_size(self._file, self._copy)
             self._source = CheckedSource(self._file, self.footer.runs, self._copy.size)
             source = pa.PythonFile(self._source, "r")
-            self._parquet = pq.ParquetFile(source, metadata=self.footer.metadata, pre_buffer=False)
+            self._parquet = pq.ParquetFile(source, metadata=self.footer.metadata, pre_buffer=False, buffer_size=1 << 20)
         return self._parquet
 
 
