@@ -57,7 +57,8 @@ def _keep(name: str, results: list[Result]) -> None:
     _, *kept = text.split("\n## ")
     sections = {section.split("\n", 1)[0]: section.split("\n", 1)[1].strip() for section in kept}
     sections[name] = _table(results)
-    parts = [_heading(), *(f"## {n}\n\n{sections[n]}\n" for n in BENCHMARKS if n in sections)]
+    others = [n for n in sections if n not in BENCHMARKS]
+    parts = [_heading(), *(f"## {n}\n\n{sections[n]}\n" for n in (*BENCHMARKS, *others) if n in sections)]
     RESULTS.write_text("\n".join(parts), encoding="utf-8")
 
 

@@ -341,3 +341,13 @@ def test_names_of_producers_are_given_or_made_up(log: Log) -> None:
     assert len(made_up) == 3
     with pytest.raises(InvalidArgumentError, match="empty"):
         log.producer("orders", transactional_id="")
+
+
+def test_one_flush_reaches_more_partitions_than_segments_stay_open(log: Log) -> None:
+    """Send a message to each of 300 partitions and flush once: all of them are there."""
+    log.create_topic("wide", partitions=300)
+    producer = log.producer("wide", batching=BY_HAND)
+    for partition in range(300):
+        producer.send(b"%d" % partition, partition=partition)
+    assert len(producer.flush()) == 300
+    assert values(log, "wide") == [b"%d" % partition for partition in range(300)]

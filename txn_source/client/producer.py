@@ -406,7 +406,8 @@ class Producer:
                         )
                     )
             for segment in touched.values():
-                segment.sync()
+                if not segment.closed:
+                    segment.sync()
         except TxnLogError:
             self._close_segments()
             raise
@@ -420,8 +421,9 @@ class Producer:
                 return found[1]
             found[1].close()
         elif len(self._segments) >= _MAX_OPEN_SEGMENTS:
-            oldest = next(iter(self._segments))
-            self._segments.pop(oldest)[1].close()
+            _, oldest = self._segments.pop(next(iter(self._segments)))
+            oldest.sync()  # it may have been written to just now
+            oldest.close()
         path = segment_path(self._topic_id, partition, ledger_id, self._identity.producer_id)
         segment = SegmentWriter(self._root, path, schema)
         self._segments[key] = (ledger_id, segment)

@@ -76,6 +76,11 @@ class SegmentWriter:
             self.close()
             raise
 
+    @property
+    def closed(self) -> bool:
+        """True once it was closed."""
+        return self._fd < 0
+
     def append(self, batch: pa.RecordBatch) -> StoredEntry:
         """Write one entry behind the last one; it is safe only after ``sync``."""
         message = batch.serialize()
