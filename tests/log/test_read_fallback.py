@@ -14,7 +14,7 @@ from tests.log import tiers
 from tests.log.reading import COMMITTED, UNCOMMITTED, values
 from tests.log.sites import Site
 from tests.log.tiers import Damage, everything
-from txn_source import Log, ReadPriority, SegmentUnreadableError, connect
+from txn_source import InvalidArgumentError, Log, ReadPriority, SegmentUnreadableError, connect
 from txn_source.client import assembly, hot_copies
 from txn_source.client.copy_reader import CopiesRead
 from txn_source.metadata import copies, pages
@@ -296,3 +296,11 @@ def test_object_that_replaced_a_failed_one_is_read(filled: Filled) -> None:
     assert reader.read_all() == filled.expected[COMMITTED]
     assert filled.log.copies_read(reader).failures == []
     assert filled.log.copies_read(reader).tiered_ledgers == 3
+
+
+def test_copies_of_what_is_no_scan_are_refused(log: Log) -> None:
+    """Ask which copies something else has read: a number, and a reader that scan() didn't make."""
+    other = pa.RecordBatchReader.from_batches(pa.schema([]), [])
+    for wrong in (3, other):
+        with pytest.raises(InvalidArgumentError, match="not what scan"):
+            log.copies_read(wrong)

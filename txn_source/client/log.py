@@ -369,7 +369,7 @@ class Log:
 
     def copies_read(self, scanned: pa.RecordBatchReader) -> CopiesRead:
         """Return which copies a ``scan`` has read so far: ledgers by tier, and the copies that failed, with reasons."""
-        found = _COPIES_READ.get(scanned)
+        found = _COPIES_READ.get(scanned) if isinstance(scanned, pa.RecordBatchReader) else None
         if found is None:
             raise InvalidArgumentError("That is not what scan() returned.", "Give the reader that came from scan().")
         return found
