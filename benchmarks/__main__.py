@@ -16,7 +16,7 @@ from pathlib import Path
 import pyarrow
 import pyspark
 
-from benchmarks import aborted, memory, planning, producing, scan, small_transactions, streaming, tiers
+from benchmarks import aborted, consuming, memory, planning, producing, scan, small_transactions, streaming, tiers
 from benchmarks.harness import Bench, Result
 
 BENCHMARKS = {
@@ -28,6 +28,7 @@ BENCHMARKS = {
     "small_transactions": small_transactions.run,
     "tiers": tiers.run,
     "streaming": streaming.run,
+    "consuming": consuming.run,
 }
 RESULTS = Path(__file__).parent / "RESULTS.md"
 

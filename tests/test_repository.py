@@ -46,7 +46,10 @@ FOREIGN_TO = {
 
 PROTOBUF_RIM = {
     f"txn_source.metadata.{name}"
-    for name in ("server", "service", "stub", "tier_service", "tier_stub", "transport", "wire")
+    for name in (
+        *("server", "service", "stub", "tier_service", "tier_stub", "transport", "wire"),
+        *("consumer_link", "conversation", "subscription_service", "subscription_stub", "subscription_wire"),
+    )
 }
 """The only modules that see generated code; the rest sees model values."""
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from txn_source.model.errors import (
+    AcknowledgedElsewhereError,
     DataLossError,
     InternalError,
     InvalidArgumentError,
@@ -19,8 +20,13 @@ from txn_source.model.errors import (
     ProducerFencedError,
     SchemaMismatchError,
     SegmentUnreadableError,
+    StaleEpochError,
     StaleSegmentError,
     StorageWriteError,
+    SubscriptionBusyError,
+    SubscriptionExistsError,
+    SubscriptionIsolationMismatchError,
+    SubscriptionNotFoundError,
     TopicExistsError,
     TopicNotFoundError,
     TransactionEndedError,
@@ -32,26 +38,39 @@ from txn_source.model.errors import (
 from txn_source.model.isolation import IsolationLevel
 from txn_source.model.position import MessageId, Position
 from txn_source.model.read_priority import ReadPriority
+from txn_source.model.subscription import SubscriptionType
 from txn_source.model.transaction import TxnId
 
 if TYPE_CHECKING:
+    from txn_source.client.consumer import Consumer
+    from txn_source.client.consumer_options import ConsumerOptions
     from txn_source.client.log import Log, connect
+    from txn_source.client.messages import Message, MessageBatch
     from txn_source.client.producer import Batching, Producer
+    from txn_source.client.reader import Reader
     from txn_source.client.transaction import Transaction
 
 __version__ = "0.1.0"
 
 _LAZY = {
     "Batching": "txn_source.client.producer",
+    "Consumer": "txn_source.client.consumer",
+    "ConsumerOptions": "txn_source.client.consumer_options",
     "Log": "txn_source.client.log",
+    "Message": "txn_source.client.messages",
+    "MessageBatch": "txn_source.client.messages",
     "Producer": "txn_source.client.producer",
+    "Reader": "txn_source.client.reader",
     "Transaction": "txn_source.client.transaction",
     "connect": "txn_source.client.log",
 }
 """Loaded when first used: Spark imports this package in processes that only need an error or a name."""
 
 __all__ = [
+    "AcknowledgedElsewhereError",
     "Batching",
+    "Consumer",
+    "ConsumerOptions",
     "DataLossError",
     "InternalError",
     "InvalidArgumentError",
@@ -59,6 +78,8 @@ __all__ = [
     "Log",
     "LogNotFoundError",
     "LogVersionError",
+    "Message",
+    "MessageBatch",
     "MessageId",
     "NamespaceNotFoundError",
     "OnlyCopyError",
@@ -67,10 +88,17 @@ __all__ = [
     "Producer",
     "ProducerFencedError",
     "ReadPriority",
+    "Reader",
     "SchemaMismatchError",
     "SegmentUnreadableError",
+    "StaleEpochError",
     "StaleSegmentError",
     "StorageWriteError",
+    "SubscriptionBusyError",
+    "SubscriptionExistsError",
+    "SubscriptionIsolationMismatchError",
+    "SubscriptionNotFoundError",
+    "SubscriptionType",
     "TopicExistsError",
     "TopicNotFoundError",
     "Transaction",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -74,6 +75,10 @@ class _Stoppable:
     def __init__(self, transport: InProcessTransport, stopping: threading.Event) -> None:
         self._transport = transport
         self._stopping = stopping
+        self.timeout_s = transport.timeout_s
+
+    def converse(self, method: str, requests: Iterator[Any]) -> Iterator[Any]:
+        raise NotImplementedError("maintenance consumes nothing")
 
     def call(self, method: str, request: Message) -> Any:
         if self._stopping.is_set() and method not in _ENDING:

@@ -15,7 +15,9 @@ import numpy as np
 from txn_source.metadata.stub import MetadataStub, TopicView
 from txn_source.model.copies import LedgerCopies, Tier
 from txn_source.model.errors import OnlyCopyError, SegmentUnreadableError
-from txn_source.model.position import MAX_ENTRY_ID, Position, PositionRange
+from txn_source.model.message_ranges import position_of
+from txn_source.model.position import MAX_ENTRY_ID, MAX_LEDGER_ID, Position, PositionRange
+from txn_source.model.read_priority import ReadPriority
 from txn_source.model.topic_name import TopicName
 from txn_source.storage.tiered import check_object
 
@@ -71,9 +73,13 @@ class Deletion:
         return good, refused
 
     def _offloaded(self, *, after_lag: bool) -> Iterator[tuple[int, LedgerCopies]]:
-        lag = self._stub.policies_in_force(self._topic)["offload_deletion_lag"].value if after_lag else None
+        policies = self._stub.policies_in_force(self._topic) if after_lag else {}
+        lag = policies["offload_deletion_lag"].value if after_lag else None
         if after_lag and lag is None:
             return
+        first_kept: dict[int, int] = {}
+        if after_lag and policies["data_read_priority"].value is ReadPriority.BOOKKEEPER_FIRST:
+            first_kept = self._ledgers_of_subscriptions()
         view = self._stub.get_view([self._topic])
         [topic] = view.topics
         for partition_id, whole in _ranges(topic):
@@ -82,6 +88,7 @@ class Deletion:
             wanted = offloaded >= 0
             if lag is not None:
                 wanted &= view.now_ms - offloaded > lag * 1000
+                wanted &= table["ledger_id"].to_numpy() < first_kept.get(partition_id, MAX_LEDGER_ID + 1)
             ids = set(table["ledger_id"].to_numpy()[wanted].tolist())
             at = whole.start
             while ids and at < whole.end:
@@ -92,6 +99,15 @@ class Deletion:
                     if copies.ledger_id in ids and copies.tiered is not None:
                         yield partition_id, copies
                 at = Position(listed[-1].ledger_id + 1, 0)
+
+    def _ledgers_of_subscriptions(self) -> dict[int, int]:
+        """Return, by partition, the first ledger that a durable subscription still reads."""
+        found: dict[int, int] = {}
+        for subscription in self._stub.list_subscriptions(self._topic, brief=True):
+            for partition in subscription.partitions if subscription.durable else ():
+                ledger_id = position_of(partition.mark).ledger_id
+                found[partition.partition_id] = min(ledger_id, found.get(partition.partition_id, ledger_id))
+        return found
 
     def _check_hot(self, partition_id: int, copies: LedgerCopies) -> None:
         if not copies.hot:

@@ -23,6 +23,7 @@ from txn_source.client.offsets import EARLIEST, LATEST, Offsets
 from txn_source.client.plan import ReadRequest, check_as_of, plan, resolve, start_positions
 from txn_source.client.producer import Batching, Producer
 from txn_source.client.stats import TopicStats, topic_stats
+from txn_source.client.subscriptions import SubscriptionCalls
 from txn_source.client.target import Target
 from txn_source.client.transaction import Transaction
 from txn_source.metadata.copies import OffloadableLedger
@@ -47,7 +48,7 @@ _COPIES_READ: weakref.WeakKeyDictionary[pa.RecordBatchReader, CopiesRead] = weak
 _POLICIES = ("ledger_max_entries", "ledger_max_bytes", "ledger_max_age")
 
 
-class Log:
+class Log(SubscriptionCalls):
     """A log that was connected to. Thread-safe; a context manager that closes its producers.
 
     It can be pickled and used after a fork: each process opens what it needs by itself.
@@ -62,6 +63,7 @@ class Log:
             self._stub.close()
             raise
         self._producers: weakref.WeakSet[Producer] = weakref.WeakSet()
+        self._consumers = weakref.WeakSet()
 
     def __reduce__(self) -> tuple[type[Log], tuple[Target]]:
         return Log, (self._target,)
@@ -78,11 +80,11 @@ class Log:
         self.close()
 
     def close(self) -> None:
-        """Close the producers that are still open, which flushes them, and the connection."""
+        """Close the producers and consumers that are still open, which flushes them, and the connection."""
         with ExitStack() as stack:  # one that fails keeps no other from being flushed
             stack.callback(self._stub.close)
-            for producer in list(self._producers):
-                stack.callback(producer.close)
+            for client in (*self._producers, *self._consumers):
+                stack.callback(client.close)
 
     # Topics
 
@@ -347,7 +349,7 @@ class Log:
         topics = [topic] if isinstance(topic, str) else list(topic)
         source = resolve(self._stub, topics, columns=columns)
         if columns is None:
-            schema = read_schema(source.payload, "default", several_topics=source.several_topics)
+            schema = read_schema(source.payload, "default", several_topics=not isinstance(topic, str))
         else:
             schema = select_columns(source.payload, columns)
         level = IsolationLevel.parse(isolation_level)

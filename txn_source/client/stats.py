@@ -7,10 +7,13 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from txn_source.metadata.stub import MetadataStub, TransactionInfo
+from txn_source.metadata.subscription_stub import ConsumerInfo, SubscriptionInfo, SubscriptionPartition
 from txn_source.model.bounds import Bounds
 from txn_source.model.copies import Tier
+from txn_source.model.isolation import IsolationLevel
 from txn_source.model.policies import EffectivePolicy
 from txn_source.model.position import Position, PositionRange
+from txn_source.model.subscription import SubscriptionType
 from txn_source.model.topic_name import TopicName
 from txn_source.model.transaction import TransactionState, TxnId
 
@@ -69,12 +72,50 @@ class PartitionStats:
 
 
 @dataclass(frozen=True, slots=True)
+class SubscriptionStats:
+    """A subscription: what its consumers have not acknowledged, and who they are.
+
+    ``backlog`` counts the messages that its level shows. ``unacknowledged`` are those of them that consumers have.
+    ``ignored_acknowledgements`` came from before a seek, or from a consumer that had lost its connection. ``held_by``
+    are the open transactions behind which more of a read_committed subscription's messages wait, oldest first.
+    """
+
+    type: SubscriptionType
+    subscription_isolation_level: IsolationLevel
+    durable: bool
+    epoch: int
+    backlog: int
+    unacknowledged: int
+    ignored_acknowledgements: int
+    consumers: tuple[ConsumerInfo, ...]
+    partitions: tuple[SubscriptionPartition, ...]
+    held_by: tuple[TxnId, ...]
+
+    @classmethod
+    def of(cls, info: SubscriptionInfo) -> SubscriptionStats:
+        """Return the stats in what the service says."""
+        return cls(
+            info.type,
+            info.isolation_level,
+            info.durable,
+            info.epoch,
+            sum(p.backlog for p in info.partitions),
+            info.redeliverable + sum(c.unacknowledged for c in info.consumers),
+            info.ignored_acknowledgements,
+            info.consumers,
+            info.partitions,
+            info.held_by,
+        )
+
+
+@dataclass(frozen=True, slots=True)
 class TopicStats:
     """A topic and its partitions; ``policies`` by name, each with its effective value and where that comes from."""
 
     topic: str
     partitions: tuple[PartitionStats, ...]
     policies: Mapping[str, EffectivePolicy]
+    subscriptions: Mapping[str, SubscriptionStats]
 
     @property
     def data_read_priority(self) -> EffectivePolicy:
@@ -127,7 +168,8 @@ def topic_stats(stub: MetadataStub, name: TopicName) -> TopicStats:
                 tuple(sorted(ongoing.get(partition.index, ()), key=lambda t: t.first_position)),
             )
         )
-    return TopicStats(name.short, tuple(partitions), stub.policies_in_force(name))
+    subscriptions = {info.name: SubscriptionStats.of(info) for info in stub.list_subscriptions(name)}
+    return TopicStats(name.short, tuple(partitions), stub.policies_in_force(name), subscriptions)
 
 
 def _on_topic(txn: TransactionInfo, name: TopicName) -> list[tuple[int, OngoingTransaction]]:

@@ -6,11 +6,13 @@ from contextlib import suppress
 from types import TracebackType
 from typing import TYPE_CHECKING
 
+from txn_source.client.messages import Message, MessageBatch
 from txn_source.metadata.stub import MetadataStub
 from txn_source.model.errors import TransactionEndedError, TxnLogError, UnavailableError
 from txn_source.model.transaction import TxnId
 
 if TYPE_CHECKING:
+    from txn_source.client.consumer import Consumer
     from txn_source.client.producer import Producer
 
 
@@ -22,6 +24,7 @@ class Transaction:
         self.timeout = timeout
         self._stub = stub
         self._producers: set[Producer] = set()
+        self._consumed: dict[Consumer, dict[MessageBatch, list[int] | None]] = {}
         self._end: str | None = None
 
     def __repr__(self) -> str:
@@ -47,6 +50,22 @@ class Transaction:
                 self.abort()
             raise
 
+    def acknowledge(self, message: Message | MessageBatch) -> None:
+        """Acknowledge a message, or a batch, with this transaction: it takes effect with the commit, or not at all.
+
+        So consuming, processing and producing in one transaction is exactly once. After an abort the messages are
+        delivered again.
+        """
+        self._check_open("acknowledge more messages")
+        whole = not isinstance(message, Message)
+        batch = message if isinstance(message, MessageBatch) else message._batch
+        rows_of = self._consumed.setdefault(batch.consumer, {})
+        rows = rows_of.setdefault(batch, None if whole else [])
+        if isinstance(message, Message) and rows is not None:
+            rows.append(message._row)
+        elif whole:
+            rows_of[batch] = None
+
     def commit(self) -> None:
         """Write what producers still hold, then commit; readers see all of it at once, or none.
 
@@ -55,25 +74,35 @@ class Transaction:
         Raises:
             TransactionEndedError: it was aborted; TransactionTimedOutError says that its time was up.
             ProducerFencedError: a newer producer took over the transactional id that wrote to it.
+            StaleEpochError: messages that it acknowledges are delivered again, after a seek or a lost connection.
+            AcknowledgedElsewhereError: another consumer has acknowledged one of them.
         """
         for producer in list(self._producers):
             producer._drain_for(self.id)
-        self._stub.end_transaction(self.id, commit=True)
+        acks = [ack for consumer, batches in self._consumed.items() for ack in consumer._consumed(batches)]
+        self._stub.end_transaction(self.id, commit=True, acknowledgements=acks)
+        self._consumed.clear()
         self._ended("committed")
 
     def abort(self) -> None:
         """Abort: read_committed readers never see its messages. Aborting again is harmless."""
         for producer in list(self._producers):
             producer._discard(self.id)
-        self._stub.end_transaction(self.id, commit=False)
+        try:
+            self._stub.end_transaction(self.id, commit=False)
+        finally:  # also if it had ended by itself: then nothing was acknowledged either
+            for consumer, batches in self._consumed.items():
+                consumer._not_consumed(batches)
+            self._consumed.clear()
         self._ended("aborted")
 
     def _join(self, producer: Producer) -> None:
-        if self._end is not None:
-            raise TransactionEndedError(
-                f"Transaction {self.id} is {self._end} and can't take more messages.", "Begin a new transaction."
-            )
+        self._check_open("take more messages")
         self._producers.add(producer)
+
+    def _check_open(self, wish: str) -> None:
+        if self._end is not None:
+            raise TransactionEndedError(f"Transaction {self.id} is {self._end} and can't {wish}.", "Begin a new one.")
 
     def _ended(self, how: str) -> None:
         self._end = how

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -20,6 +20,12 @@ from txn_source.model.errors import StorageWriteError, TxnLogError, UnavailableE
 
 _LOCK_WAIT_S = 30.0
 _SQLITE = "sqlite:///"
+_CHANGED = "txnlog_changed_topics"
+
+
+def note_change(connection: Connection, topic_id: int) -> None:
+    """Note that a write transaction changes what consumers of a topic wait for; they are told once it is committed."""
+    connection.info.setdefault(_CHANGED, set()).add(topic_id)
 
 
 class Database:
@@ -28,6 +34,8 @@ class Database:
     def __init__(self, url: str) -> None:
         self._url = url
         self._engines: dict[int, tuple[Engine, threading.Lock]] = {}
+        self.on_change: Callable[[set[int]], None] = lambda _: None
+        """Is told the topics that a write transaction of this object changed, after its commit."""
 
     @contextmanager
     def read(self) -> Iterator[Connection]:
@@ -40,7 +48,28 @@ class Database:
         """A transaction that may change things; all of it is durable when the block is left, or nothing."""
         _, lock = self._engine()
         with lock, self._begin(writes=True) as connection:  # threads queue here, more fairly than in SQLite
+            connection.info.pop(_CHANGED, None)  # of one that was rolled back
             yield connection
+            changed = connection.info.pop(_CHANGED, None)
+        if changed:
+            self.on_change(changed)
+
+    @contextmanager
+    def changes(self) -> Iterator[Callable[[], object]]:
+        """A function whose answer differs after other connections have changed the database; asking it is cheap.
+
+        Of a database that can't tell, each answer differs from the one before.
+        """
+        engine, _ = self._engine()
+        if engine.dialect.name != "sqlite":
+            yield object
+            return
+        raw = engine.raw_connection()
+        try:
+            cursor = raw.cursor()
+            yield lambda: cursor.execute("PRAGMA data_version").fetchone()
+        finally:
+            raw.close()
 
     def close(self) -> None:
         """Close this process's connections."""

@@ -7,6 +7,7 @@ from typing import Any
 
 from sqlalchemy import Connection, Row, bindparam, insert, select, update
 
+from txn_source.metadata.database import note_change
 from txn_source.metadata.pages import seal
 from txn_source.metadata.tables import DATA, entries, ledgers, partitions, topics
 from txn_source.model.errors import InvalidArgumentError
@@ -27,6 +28,7 @@ class Tail:
     """
 
     partition_id: int
+    topic_id: int
     limits: LedgerLimits
     now_us: int
     last_publish_time_us: int
@@ -56,6 +58,7 @@ class Tail:
             )
         tail = cls(
             partition_id=partition_id,
+            topic_id=row.topic_id,
             limits=limits_of(row),
             now_us=max(now_us, row.partition_publish_time_us),
             last_publish_time_us=row.partition_publish_time_us,
@@ -105,6 +108,7 @@ class Tail:
 
     def store(self, connection: Connection) -> None:
         """Write the entries and the new state of partition and ledger."""
+        note_change(connection, self.topic_id)
         if self.rows:
             connection.execute(insert(entries), self.rows)
             self.rows = []

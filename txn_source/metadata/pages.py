@@ -56,8 +56,8 @@ class Page:
     next_start: int | None
 
 
-def entry_page(connection: Connection, partition_id: int, of: PositionRange) -> Page:
-    """Return a page of the data entries of a range, ascending."""
+def entry_page(connection: Connection, partition_id: int, of: PositionRange, limit: int = PAGE_ROWS) -> Page:
+    """Return a page of the data entries of a range, ascending, of so many entries at most."""
     start, end = of.start.key, of.end.key
     sealed = connection.execute(
         select(entry_pages)
@@ -71,16 +71,19 @@ def entry_page(connection: Connection, partition_id: int, of: PositionRange) -> 
     ).first()
     if sealed is None or sealed.first_position > start:
         rows_end = end if sealed is None else sealed.first_position
-        rows = fetch(connection, _entry_rows(partition_id, start, rows_end))
+        rows = fetch(connection, _entry_rows(partition_id, start, rows_end, limit))
         if rows or sealed is None:
-            table = to_table(rows[:PAGE_ROWS], _ENTRY_COLUMNS)
-            if len(rows) > PAGE_ROWS:
-                return Page(table, rows[PAGE_ROWS][0])
+            table = to_table(rows[:limit], _ENTRY_COLUMNS)
+            if len(rows) > limit:
+                return Page(table, rows[limit][0])
             return Page(table, rows_end if rows_end < end else None)
     assert sealed is not None
     table = _read(sealed.data)
     positions = table["position"].to_numpy()
-    table = table.slice(first := int(np.searchsorted(positions, start)), int(np.searchsorted(positions, end)) - first)
+    first, last = (int(np.searchsorted(positions, bound)) for bound in (start, end))
+    if last - first > limit:
+        return Page(table.slice(first, limit), int(positions[first + limit]))
+    table = table.slice(first, last - first)
     after = sealed.last_position + 1
     return Page(table, after if after < end else None)
 
@@ -167,7 +170,7 @@ def to_table(rows: Sequence[tuple[Any, ...]], names: Sequence[str]) -> pa.Table:
     return pa.table([pa.array(column, pa.int64()) for column in columns], names=list(names))
 
 
-def _entry_rows(partition_id: int, start: int, end: int) -> Select[Any]:
+def _entry_rows(partition_id: int, start: int, end: int, limit: int = PAGE_ROWS) -> Select[Any]:
     columns = [func.coalesce(entries.c.txn, NO_TXN) if n == "txn" else entries.c[n] for n in _ENTRY_COLUMNS]
     return (
         select(*columns)
@@ -178,7 +181,7 @@ def _entry_rows(partition_id: int, start: int, end: int) -> Select[Any]:
             entries.c.kind == DATA,
         )
         .order_by(entries.c.position)
-        .limit(PAGE_ROWS + 1)
+        .limit(limit + 1)
     )
 
 

@@ -4,21 +4,23 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent import futures
+from contextlib import contextmanager
 from types import TracebackType
 from typing import Any, NoReturn
 
 import grpc
 
 from txn_source._generated.txnlog.v1 import metadata_service_pb2 as pb
+from txn_source.metadata.changes import MAX_WAITING
 from txn_source.metadata.service import MetadataService
 from txn_source.metadata.status import to_status
 from txn_source.metadata.transport import MAX_MESSAGE_BYTES, SERVICE_NAME
 from txn_source.model.errors import InternalError, InvalidArgumentError, TxnLogError, UnavailableError
 
 _log = logging.getLogger(__name__)
-_THREADS = 16
+_CALLS_AT_ONCE = 16
 _MAINTENANCE_INTERVAL_S = 1.0
 
 
@@ -39,7 +41,8 @@ class Server:
         self._stopping = threading.Event()
         self._maintenance = threading.Thread(target=self._maintain, name="txnlog-maintenance", daemon=True)
         self._grpc = grpc.server(
-            futures.ThreadPoolExecutor(_THREADS, thread_name_prefix="txnlog"),
+            # A conversation keeps a thread for as long as it lasts; calls take one of so many more.
+            futures.ThreadPoolExecutor(MAX_WAITING + _CALLS_AT_ONCE, thread_name_prefix="txnlog"),
             options=[
                 ("grpc.max_receive_message_length", MAX_MESSAGE_BYTES),
                 ("grpc.max_send_message_length", MAX_MESSAGE_BYTES),
@@ -85,6 +88,7 @@ class Server:
             return
         self._stopping.set()
         self._health.enter_graceful_shutdown()
+        self._service.changes.close()
         self._grpc.stop(grace_s).wait()
         if self._maintenance.ident is not None:  # it was started
             self._maintenance.join()
@@ -104,26 +108,51 @@ class Server:
 
 def _handlers(service: MetadataService) -> grpc.GenericRpcHandler:
     methods = {}
+    calls = threading.Semaphore(_CALLS_AT_ONCE)
     for method in pb.DESCRIPTOR.services_by_name["MetadataService"].methods:
-        methods[method.name] = grpc.unary_unary_rpc_method_handler(
-            _answer(getattr(service, method.name), method.name),
+        behavior: Any = getattr(service, method.name)
+        if method.client_streaming:
+            kind, behavior = grpc.stream_stream_rpc_method_handler, _converse(behavior, method.name)
+        else:
+            kind, behavior = grpc.unary_unary_rpc_method_handler, _answer(behavior, method.name, calls)
+        methods[method.name] = kind(
+            behavior,
             request_deserializer=getattr(pb, method.input_type.name).FromString,
             response_serializer=getattr(pb, method.output_type.name).SerializeToString,
         )
     return grpc.method_handlers_generic_handler(SERVICE_NAME, methods)
 
 
-def _answer(call: Callable[[Any], Any], name: str) -> Callable[[Any, grpc.ServicerContext], Any]:
+def _answer(
+    call: Callable[[Any], Any], name: str, calls: threading.Semaphore
+) -> Callable[[Any, grpc.ServicerContext], Any]:
     def answer(request: Any, context: grpc.ServicerContext) -> Any:
-        try:
+        with calls, _refusals(name, context):
             return call(request)
-        except TxnLogError as error:
-            _refuse(context, error)
-        except Exception as error:
-            _log.exception("%s failed", name)
-            _refuse(context, InternalError(f"{name} failed with {type(error).__name__}: {error}.", "Please report it."))
 
     return answer
+
+
+def _converse(
+    hold: Callable[[Iterator[Any]], Iterator[Any]], name: str
+) -> Callable[[Iterator[Any], grpc.ServicerContext], Iterator[Any]]:
+    def converse(requests: Iterator[Any], context: grpc.ServicerContext) -> Iterator[Any]:
+        with _refusals(name, context):
+            yield from hold(requests)
+
+    return converse
+
+
+@contextmanager
+def _refusals(name: str, context: grpc.ServicerContext) -> Iterator[None]:
+    """Give the caller the errors of a call."""
+    try:
+        yield
+    except TxnLogError as error:
+        _refuse(context, error)
+    except Exception as error:
+        _log.exception("%s failed", name)
+        _refuse(context, InternalError(f"{name} failed with {type(error).__name__}: {error}.", "Please report it."))
 
 
 def _refuse(context: grpc.ServicerContext, error: TxnLogError) -> NoReturn:

@@ -17,11 +17,12 @@ from sqlalchemy import Connection, Row, bindparam, delete, insert, inspect, sele
 
 from txn_source._generated.txnlog.v1 import metadata_service_pb2 as pb
 from txn_source.metadata import copies, cuts, pages, policies, producers, sinks, topics, transactions, views, wire
-from txn_source.metadata.database import Database
-from txn_source.metadata.ledgers import limits_of
+from txn_source.metadata.changes import Changes
+from txn_source.metadata.database import Database, note_change
+from txn_source.metadata.subscription_service import SubscriptionCalls
 from txn_source.metadata.tables import OPEN, log_info, metadata, requests
 from txn_source.metadata.tier_service import TierCalls
-from txn_source.metadata.wire import Topic, txn_from_wire
+from txn_source.metadata.wire import txn_from_wire
 from txn_source.model.errors import InvalidArgumentError, LogNotFoundError, LogVersionError
 from txn_source.model.position import Position, PositionRange
 from txn_source.model.topic_name import TopicName, parse_namespace
@@ -53,7 +54,7 @@ def create_log(database: Database) -> None:
             connection.execute(insert(log_info).values(values))
 
 
-class MetadataService(TierCalls):
+class MetadataService(TierCalls, SubscriptionCalls):
     """All calls of the metadata service over one database.
 
     ``configuration`` are the broker's policies (``model/policies.py``); what is set for the broker in the database is
@@ -72,9 +73,11 @@ class MetadataService(TierCalls):
         self._clock = clock
         self._configuration = dict(configuration or {})
         self._next_cleaning_ms = 0
+        self.changes = Changes(database, self._now_ms)
 
     def close(self) -> None:
-        """Close the database's connections."""
+        """End the conversations with consumers, and close the database's connections."""
+        self.changes.close()
         self._database.close()
 
     def maintain(self) -> None:
@@ -104,7 +107,7 @@ class MetadataService(TierCalls):
         def create(connection: Connection) -> pb.CreateTopicResponse:
             row = topics.create(connection, name, request.partitions, schema, limits, self._now_ms())
             policies.set_for_new_topic(connection, row.topic_id, dict(request.layered_policies))
-            return pb.CreateTopicResponse(topic=wire.topic_to_wire(_topic(row)))
+            return pb.CreateTopicResponse(topic=wire.topic_to_wire(wire.topic_of(row)))
 
         return self._once(request.request_id, pb.CreateTopicResponse, create)
 
@@ -121,6 +124,7 @@ class MetadataService(TierCalls):
             copies.doom_tiered_of_topic(connection, topic_id, self._now_ms())
             policies.remove_topic(connection, topic_id)
             topics.remove(connection, topic_id)
+            note_change(connection, topic_id)
             return pb.DeleteTopicResponse(topic_id=topic_id)
 
         return self._once(request.request_id, pb.DeleteTopicResponse, delete_topic)
@@ -142,7 +146,7 @@ class MetadataService(TierCalls):
         name = TopicName.parse(request.topic)
 
         def open_producer(connection: Connection) -> pb.OpenProducerResponse:
-            topic = _topic(topics.find(connection, name))
+            topic = wire.topic_of(topics.find(connection, name))
             opened = producers.open_producer(
                 connection,
                 topic.topic_id,
@@ -202,8 +206,13 @@ class MetadataService(TierCalls):
             raise InvalidArgumentError("A commit can't be forced.", "Force an abort, or let the owner commit.")
         txn = transactions.number_of(txn_from_wire(request.id))
         reason = EndReason.FORCED if request.forced else EndReason.CLIENT
+        if request.acknowledgements and not request.commit:
+            raise InvalidArgumentError("An abort acknowledges nothing.", "Leave the acknowledgements out.")
         with self._write() as connection:
+            if transactions.find(connection, txn).state == OPEN:
+                self._acknowledge_consumed(connection, request.acknowledgements)
             transactions.end(connection, txn, commit=request.commit, reason=reason, now_us=self._clock())
+        self._tell_consumed(request.acknowledgements)
         return pb.EndTransactionResponse()
 
     def GetTransaction(self, request: pb.GetTransactionRequest) -> pb.GetTransactionResponse:
@@ -226,7 +235,7 @@ class MetadataService(TierCalls):
 
     def GetView(self, request: pb.GetViewRequest) -> pb.GetViewResponse:
         with self._read() as connection:
-            found = [_topic(topics.find(connection, TopicName.parse(name))) for name in request.topics]
+            found = [wire.topic_of(topics.find(connection, TopicName.parse(name))) for name in request.topics]
             by_topic = views.partition_views(connection, [topic.topic_id for topic in found])
             return pb.GetViewResponse(
                 topics=[
@@ -397,10 +406,6 @@ class MetadataService(TierCalls):
                 held_back_bytes=trace.held_back_bytes if ongoing else 0,
             )
         return list(described.values())
-
-
-def _topic(row: Row[Any]) -> Topic:
-    return Topic(row.topic_id, TopicName.parse(row.name), row.schema, limits_of(row), row.created_at_ms)
 
 
 def _range(request: Any) -> PositionRange:

@@ -13,6 +13,9 @@ from txn_source._generated.txnlog.v1 import metadata_service_pb2 as pb
 from txn_source.metadata import wire
 from txn_source.metadata.producers import NewEntry, OpenedProducer
 from txn_source.metadata.sinks import Sink, TopicBatch
+from txn_source.metadata.subscription_stub import SubscriptionStub
+from txn_source.metadata.subscription_wire import acknowledgement_to_wire
+from txn_source.metadata.subscriptions import Acknowledgement
 from txn_source.metadata.tier_stub import TierStub, request_id
 from txn_source.metadata.transport import Transport
 from txn_source.metadata.views import PartitionView
@@ -112,11 +115,16 @@ class FoundPosition:
     ledger_only: bool
 
 
-class MetadataStub(TierStub):
+class MetadataStub(TierStub, SubscriptionStub):
     """The service's calls. All raise ``TxnLogError``; all may be repeated."""
 
     def __init__(self, transport: Transport) -> None:
         self._transport = transport
+
+    @property
+    def transport(self) -> Transport:
+        """What carries the calls."""
+        return self._transport
 
     def close(self) -> None:
         """Close this process's connection."""
@@ -210,9 +218,24 @@ class MetadataStub(TierStub):
         request = pb.BeginTransactionRequest(request_id=request_id(), timeout_ms=timeout_ms)
         return wire.txn_from_wire(self._transport.call("BeginTransaction", request).id)
 
-    def end_transaction(self, txn: TxnId, *, commit: bool, forced: bool = False) -> None:
-        """Commit or abort; the same end again is harmless, the opposite one an error."""
-        request = pb.EndTransactionRequest(id=wire.txn_to_wire(txn), commit=commit, forced=forced)
+    def end_transaction(
+        self,
+        txn: TxnId,
+        *,
+        commit: bool,
+        forced: bool = False,
+        acknowledgements: Sequence[Acknowledgement] = (),
+    ) -> None:
+        """Commit or abort; the same end again is harmless, the opposite one an error.
+
+        Acknowledgements take effect with the commit; one that can't be refuses it, and the transaction stays open.
+        """
+        request = pb.EndTransactionRequest(
+            id=wire.txn_to_wire(txn),
+            commit=commit,
+            forced=forced,
+            acknowledgements=[acknowledgement_to_wire(ack) for ack in acknowledgements],
+        )
         self._transport.call("EndTransaction", request)
 
     def get_transaction(self, txn: TxnId) -> TransactionInfo:

@@ -18,6 +18,7 @@ from sqlalchemy import (
     String,
     Table,
     UniqueConstraint,
+    select,
     text,
 )
 
@@ -251,6 +252,10 @@ transaction_partitions = Table(
     Column("messages", BigInteger, nullable=False),
     Column("bytes", BigInteger, nullable=False),
     Column("sealed", SmallInteger, nullable=False, default=0),  # 1: a page of decisions has it
+    # How many transactions had begun, and had ended, when its first entry was placed: they never go down along a
+    # partition, so they tell for most transactions that they lie wholly above, or below, a position.
+    Column("begun", BigInteger, nullable=False, default=select(log_info.c.transactions).scalar_subquery()),
+    Column("decided", BigInteger, nullable=False, default=select(log_info.c.decisions).scalar_subquery()),
     Index(
         "ongoing_by_partition",
         "partition_id",
@@ -262,6 +267,9 @@ transaction_partitions = Table(
         "committed_by_first",
         "partition_id",
         "first_position",
+        "last_position",
+        "decision",
+        "state",  # so that SQLite need not look at the row
         sqlite_where=text("state = 1"),
         postgresql_where=text("state = 1"),
     ),
@@ -269,6 +277,7 @@ transaction_partitions = Table(
         "committed_by_last",
         "partition_id",
         "last_position",
+        "state",
         sqlite_where=text("state = 1"),
         postgresql_where=text("state = 1"),
     ),
@@ -289,4 +298,64 @@ transaction_producers = Table(
     Column("producer_id", ForeignKey("producers.producer_id", ondelete="CASCADE"), primary_key=True),
     Index("transactions_by_producer", "producer_id"),
     sqlite_with_rowid=False,
+)
+
+subscriptions = Table(
+    "subscriptions",
+    metadata,
+    Column("subscription_id", _Id, primary_key=True),
+    Column("topic_id", ForeignKey("topics.topic_id", ondelete="CASCADE"), nullable=False),
+    Column("name", String, nullable=False),
+    Column("type", String, nullable=False),
+    Column("isolation_level", String, nullable=False),
+    Column("durable", SmallInteger, nullable=False),  # 0: it goes with its last consumer
+    Column("epoch", BigInteger, nullable=False, default=0),
+    Column("ignored_acknowledgements", BigInteger, nullable=False, default=0),  # old epoch or lost consumer
+    Column("created_at_ms", BigInteger, nullable=False),
+    UniqueConstraint("topic_id", "name"),
+    sqlite_autoincrement=True,
+)
+
+cursors = Table(
+    "cursors",
+    metadata,
+    Column("subscription_id", ForeignKey("subscriptions.subscription_id", ondelete="CASCADE"), primary_key=True),
+    Column("partition_id", ForeignKey("partitions.partition_id", ondelete="CASCADE"), primary_key=True),
+    Column("mark_position", BigInteger, nullable=False),  # all messages below it are acknowledged
+    Column("mark_index", BigInteger, nullable=False, default=0),
+    Column("ranges", LargeBinary, nullable=False, default=b""),  # those acknowledged above it, as MessageRanges
+    Column("read_position", BigInteger, nullable=False),  # of a shared one: the next entry to hand out
+    Index("cursors_by_partition", "partition_id", "mark_position"),
+)
+
+consumers = Table(  # connected ones; whoever finds one past its lease removes it
+    "consumers",
+    metadata,
+    Column("consumer_id", _Id, primary_key=True),
+    Column("subscription_id", ForeignKey("subscriptions.subscription_id", ondelete="CASCADE"), nullable=False),
+    Column("token", String, nullable=False),  # a reconnecting consumer shows it
+    Column("name", String, nullable=False),
+    Column("host", String, nullable=False),  # where the service runs that holds the lease: see consumers.py
+    Column("connected_at_ms", BigInteger, nullable=False),
+    Column("lease_until_ms", BigInteger, nullable=False),
+    Column("unacknowledged", BigInteger, nullable=False, default=0),  # as of the last renewal, if not shared
+    Index("consumers_by_subscription", "subscription_id"),
+    sqlite_autoincrement=True,
+)
+
+deliveries = Table(  # of shared subscriptions: what was handed out and is not acknowledged
+    "deliveries",
+    metadata,
+    Column("delivery_id", _Id, primary_key=True),
+    Column("subscription_id", ForeignKey("subscriptions.subscription_id", ondelete="CASCADE"), nullable=False),
+    Column("partition_id", ForeignKey("partitions.partition_id", ondelete="CASCADE"), nullable=False),
+    Column("start_position", BigInteger, nullable=False),
+    Column("start_index", BigInteger, nullable=False),
+    Column("end_position", BigInteger, nullable=False),
+    Column("end_index", BigInteger, nullable=False),
+    Column("messages", BigInteger, nullable=False),
+    Column("consumer_id", BigInteger),  # unset: to be handed out again
+    Column("redeliveries", Integer, nullable=False, default=0),
+    Index("deliveries_by_consumer", "subscription_id", "consumer_id"),
+    sqlite_autoincrement=True,
 )

@@ -127,6 +127,7 @@ class TierCalls:
                     messages=done.messages,
                     bytes=done.bytes,
                     log_start=done.log_start.key,
+                    held_by=done.held_by,
                 )
             return response
 

@@ -46,9 +46,7 @@ class TierStub:
     def list_copies(self, partition_id: int, of: PositionRange) -> CopiesOfRange:
         """Return the first so many ledgers that a range touches, with the copies that can be read now."""
         request = pb.ListCopiesRequest(partition_id=partition_id, start=of.start.key, end=of.end.key)
-        answer = self._transport.call("ListCopies", request)
-        priority = ReadPriority.parse(answer.data_read_priority) if answer.data_read_priority else None
-        return CopiesOfRange(tuple(wire.copies_from_wire(c) for c in answer.ledgers), priority)
+        return copies_of_range(self._transport.call("ListCopies", request))
 
     def list_offloadable(self, topic: TopicName) -> tuple[list[OffloadableLedger], int]:
         """Return a topic's ledgers that may be offloaded and aren't, and the service's time in milliseconds."""
@@ -99,7 +97,14 @@ class TierStub:
         )
         answer = self._transport.call("TrimTopic", request)
         return [
-            Trimmed(p.partition, p.ledgers, p.messages, p.bytes, Position.from_key(p.log_start))
+            Trimmed(
+                p.partition,
+                p.ledgers,
+                p.messages,
+                p.bytes,
+                Position.from_key(p.log_start),
+                p.held_by if p.HasField("held_by") else None,
+            )
             for p in answer.partitions
         ]
 
@@ -139,3 +144,9 @@ def request_id() -> str:
 
 def _scope(scope: Scope) -> pb.PolicyScope:
     return pb.PolicyScope(topic=None if scope.topic is None else str(scope.topic), namespace=scope.namespace)
+
+
+def copies_of_range(answer: pb.ListCopiesResponse) -> CopiesOfRange:
+    """Return the ledgers and their copies in an answer."""
+    priority = ReadPriority.parse(answer.data_read_priority) if answer.data_read_priority else None
+    return CopiesOfRange(tuple(wire.copies_from_wire(c) for c in answer.ledgers), priority)

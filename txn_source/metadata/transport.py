@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Iterator
 from typing import Any, Protocol
 
 import grpc
@@ -45,11 +46,24 @@ CHANNEL_OPTIONS = [
 ]
 
 
+_PATIENCE_S = 30.0
+
+
 class Transport(Protocol):
     """Carries one call to the service and its answer back, raising what the service raised."""
 
+    @property
+    def timeout_s(self) -> float:
+        """How long to wait for an answer."""
+
     def call(self, method: str, request: Message) -> Any:
         """Return the answer of the method of that name."""
+
+    def converse(self, method: str, requests: Iterator[Any]) -> Iterator[Any]:
+        """Hold a conversation of that name: send the requests as they come, and yield the answers as they come.
+
+        It ends when the requests do. Closing the iterator of answers ends it too.
+        """
 
     def close(self) -> None:
         """Give up what this process holds open; a later call opens it again."""
@@ -58,11 +72,17 @@ class Transport(Protocol):
 class InProcessTransport:
     """The service in this process: the embedded log."""
 
+    timeout_s = _PATIENCE_S
+
     def __init__(self, service: MetadataService) -> None:
         self._service = service
 
     def call(self, method: str, request: Message) -> Any:
         return getattr(self._service, method)(request)
+
+    def converse(self, method: str, requests: Iterator[Any]) -> Iterator[Any]:
+        answers: Iterator[Any] = getattr(self._service, method)(requests)
+        return answers
 
     def close(self) -> None:
         self._service.close()
@@ -81,14 +101,23 @@ class GrpcTransport:
         if timeout_s <= 0:
             raise InvalidArgumentError(f"The timeout of {timeout_s:g} s is too short.", "Use more than 0.")
         self.endpoint = endpoint
-        self._timeout_s = timeout_s
+        self.timeout_s = timeout_s
         self._channels: dict[int, tuple[grpc.Channel, dict[str, Any]]] = {}
 
     def call(self, method: str, request: Message) -> Any:
         try:
-            return self._method(method)(request, timeout=self._timeout_s)
+            return self._method(method)(request, timeout=self.timeout_s)
         except grpc.RpcError as error:
-            raise from_rpc_error(error, self.endpoint, self._timeout_s) from None
+            raise from_rpc_error(error, self.endpoint, self.timeout_s) from None
+
+    def converse(self, method: str, requests: Iterator[Any]) -> Iterator[Any]:
+        call = self._method(method)(requests)
+        try:
+            yield from call
+        except grpc.RpcError as error:
+            raise from_rpc_error(error, self.endpoint, self.timeout_s) from None
+        finally:
+            call.cancel()
 
     def close(self) -> None:
         found = self._channels.pop(os.getpid(), None)
@@ -103,7 +132,8 @@ class GrpcTransport:
         channel, methods = found
         if name not in methods:
             described = pb.DESCRIPTOR.services_by_name["MetadataService"].methods_by_name[name]
-            methods[name] = channel.unary_unary(
+            kind = channel.stream_stream if described.client_streaming else channel.unary_unary
+            methods[name] = kind(
                 f"/{SERVICE_NAME}/{name}",
                 request_serializer=getattr(pb, described.input_type.name).SerializeToString,
                 response_deserializer=getattr(pb, described.output_type.name).FromString,

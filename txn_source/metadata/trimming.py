@@ -8,6 +8,7 @@ from typing import Any
 from sqlalchemy import Connection, delete, select, update
 
 from txn_source.metadata.copies import doom_segments, doom_tiered_before, drop_entries
+from txn_source.metadata.subscriptions import keeper
 from txn_source.metadata.tables import (
     OPEN,
     decision_pages,
@@ -36,19 +37,21 @@ class TrimLimits:
 
 @dataclass(frozen=True, slots=True)
 class Trimmed:
-    """What went from one partition."""
+    """What went from one partition; ``held_by`` is the subscription that more was kept for, if there is one."""
 
     partition: int
     ledgers: int
     messages: int
     bytes: int
     log_start: Position
+    held_by: str | None = None
 
 
 def trim(connection: Connection, view: PartitionView, limits: TrimLimits, now_ms: int) -> Trimmed:
     """Trim one partition: closed ledgers below its last stable position, from the start, as long as a limit says so.
 
-    The aborted set goes with the ledgers of its markers.
+    A ledger with messages that a durable subscription has not acknowledged stays. The aborted set goes with the ledgers
+    of its markers.
     """
     rows = connection.execute(
         select(ledgers)
@@ -59,15 +62,18 @@ def trim(connection: Connection, view: PartitionView, limits: TrimLimits, now_ms
         )
         .order_by(ledgers.c.ledger_id)
     ).all()
-    kept_bytes, count = view.bytes, 0
+    kept_bytes, count, held_by = view.bytes, 0, None
     for row in rows:
         if not _goes(row, limits, kept_bytes):
+            break
+        held_by = keeper(connection, view, Position(row.ledger_id, row.entries))
+        if held_by is not None:
             break
         kept_bytes -= row.bytes
         count += 1
     gone = rows[:count]
     if not gone:
-        return Trimmed(view.index, 0, 0, 0, view.bounds.log_start)
+        return Trimmed(view.index, 0, 0, 0, view.bounds.log_start, held_by)
     first_kept = connection.execute(
         select(ledgers.c.ledger_id)
         .where(ledgers.c.partition_id == view.partition_id, ledgers.c.ledger_id > gone[-1].ledger_id)
@@ -87,7 +93,7 @@ def trim(connection: Connection, view: PartitionView, limits: TrimLimits, now_ms
             bytes_trimmed=partitions.c.bytes_trimmed + size,
         )
     )
-    return Trimmed(view.index, count, messages, size, log_start)
+    return Trimmed(view.index, count, messages, size, log_start, held_by)
 
 
 def _goes(row: Any, limits: TrimLimits, kept_bytes: int) -> bool:

@@ -95,6 +95,13 @@ def partition_views(connection: Connection, topic_ids: Sequence[int]) -> dict[in
     return views
 
 
+def partitions_by_id(connection: Connection, partition_ids: Sequence[int]) -> list[PartitionView]:
+    """Return partitions with their bounds as of this transaction's moment; those that are gone are left out."""
+    query = select(partitions.c.topic_id).where(partitions.c.partition_id.in_(partition_ids)).distinct()
+    of_topics = partition_views(connection, list(connection.execute(query).scalars()))
+    return [view for views in of_topics.values() for view in views if view.partition_id in partition_ids]
+
+
 def decisions(connection: Connection) -> int:
     """Return how many transactions have been decided in this log."""
     return int(connection.execute(select(log_info.c.decisions)).scalar_one())

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass
+from typing import Any
 
 import pyarrow as pa
+from sqlalchemy import Row
 
 from txn_source._generated.txnlog.v1 import metadata_service_pb2 as pb
 from txn_source.metadata.copies import OffloadableLedger
+from txn_source.metadata.ledgers import limits_of
 from txn_source.metadata.producers import NewEntry, OpenedProducer
 from txn_source.metadata.sinks import TopicBatch
 from txn_source.metadata.views import PartitionView
@@ -30,6 +33,11 @@ class Topic:
     schema: bytes | None
     limits: LedgerLimits
     created_at_ms: int
+
+
+def topic_of(row: Row[Any]) -> Topic:
+    """Return the topic in a row of the database."""
+    return Topic(row.topic_id, TopicName.parse(row.name), row.schema, limits_of(row), row.created_at_ms)
 
 
 def topic_to_wire(topic: Topic) -> pb.Topic:

@@ -13,6 +13,12 @@ TxnLogError
 ├── TransactionNotFoundError        TXN_NOT_FOUND
 ├── TransactionEndedError           TXN_ENDED              committed or aborted already
 │   └── TransactionTimedOutError    TXN_TIMED_OUT          aborted by the service at its deadline
+├── AcknowledgedElsewhereError      ACKNOWLEDGED_ELSEWHERE another consumer was faster; the transaction can't commit
+├── SubscriptionNotFoundError       SUBSCRIPTION_NOT_FOUND
+├── SubscriptionExistsError         SUBSCRIPTION_EXISTS
+├── SubscriptionBusyError           SUBSCRIPTION_BUSY      consumers hold it
+├── SubscriptionIsolationMismatchError SUBSCRIPTION_ISOLATION_MISMATCH  it has the other isolation level
+├── StaleEpochError                 STALE_EPOCH            a seek or redelivery came between
 ├── ProducerFencedError             PRODUCER_FENCED        a newer producer took the transactional id
 ├── SegmentUnreadableError          SEGMENT_UNREADABLE     stored bytes are missing or damaged
 ├── StorageWriteError               STORAGE_WRITE_FAILED   the disk refused; nothing was registered
@@ -111,6 +117,42 @@ class TransactionTimedOutError(TransactionEndedError):
     """The transaction ran past its deadline and the service aborted it."""
 
     code = "TXN_TIMED_OUT"
+
+
+class AcknowledgedElsewhereError(TxnLogError):
+    """A message that a transaction acknowledges has been acknowledged already; the transaction can't commit."""
+
+    code = "ACKNOWLEDGED_ELSEWHERE"
+
+
+class SubscriptionNotFoundError(TxnLogError):
+    """The topic has no subscription of that name."""
+
+    code = "SUBSCRIPTION_NOT_FOUND"
+
+
+class SubscriptionExistsError(TxnLogError):
+    """The topic has a subscription of that name already, and not the same."""
+
+    code = "SUBSCRIPTION_EXISTS"
+
+
+class SubscriptionBusyError(TxnLogError):
+    """Consumers are connected to the subscription, and it takes no more, or can't be changed under them."""
+
+    code = "SUBSCRIPTION_BUSY"
+
+
+class SubscriptionIsolationMismatchError(TxnLogError):
+    """The subscription was made with the other isolation level."""
+
+    code = "SUBSCRIPTION_ISOLATION_MISMATCH"
+
+
+class StaleEpochError(TxnLogError):
+    """The subscription has moved on to a newer epoch: a seek or a redelivery came between."""
+
+    code = "STALE_EPOCH"
 
 
 class ProducerFencedError(TxnLogError):

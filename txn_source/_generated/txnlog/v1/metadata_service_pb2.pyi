@@ -313,14 +313,16 @@ class BeginTransactionResponse(_message.Message):
     def __init__(self, id: _Optional[_Union[TxnId, _Mapping]] = ...) -> None: ...
 
 class EndTransactionRequest(_message.Message):
-    __slots__ = ("id", "commit", "forced")
+    __slots__ = ("id", "commit", "forced", "acknowledgements")
     ID_FIELD_NUMBER: _ClassVar[int]
     COMMIT_FIELD_NUMBER: _ClassVar[int]
     FORCED_FIELD_NUMBER: _ClassVar[int]
+    ACKNOWLEDGEMENTS_FIELD_NUMBER: _ClassVar[int]
     id: TxnId
     commit: bool
     forced: bool
-    def __init__(self, id: _Optional[_Union[TxnId, _Mapping]] = ..., commit: bool = ..., forced: bool = ...) -> None: ...
+    acknowledgements: _containers.RepeatedCompositeFieldContainer[SubscriptionAcknowledgements]
+    def __init__(self, id: _Optional[_Union[TxnId, _Mapping]] = ..., commit: bool = ..., forced: bool = ..., acknowledgements: _Optional[_Iterable[_Union[SubscriptionAcknowledgements, _Mapping]]] = ...) -> None: ...
 
 class EndTransactionResponse(_message.Message):
     __slots__ = ()
@@ -720,18 +722,20 @@ class TrimTopicRequest(_message.Message):
 class TrimTopicResponse(_message.Message):
     __slots__ = ("partitions",)
     class Partition(_message.Message):
-        __slots__ = ("partition", "ledgers", "messages", "bytes", "log_start")
+        __slots__ = ("partition", "ledgers", "messages", "bytes", "log_start", "held_by")
         PARTITION_FIELD_NUMBER: _ClassVar[int]
         LEDGERS_FIELD_NUMBER: _ClassVar[int]
         MESSAGES_FIELD_NUMBER: _ClassVar[int]
         BYTES_FIELD_NUMBER: _ClassVar[int]
         LOG_START_FIELD_NUMBER: _ClassVar[int]
+        HELD_BY_FIELD_NUMBER: _ClassVar[int]
         partition: int
         ledgers: int
         messages: int
         bytes: int
         log_start: int
-        def __init__(self, partition: _Optional[int] = ..., ledgers: _Optional[int] = ..., messages: _Optional[int] = ..., bytes: _Optional[int] = ..., log_start: _Optional[int] = ...) -> None: ...
+        held_by: str
+        def __init__(self, partition: _Optional[int] = ..., ledgers: _Optional[int] = ..., messages: _Optional[int] = ..., bytes: _Optional[int] = ..., log_start: _Optional[int] = ..., held_by: _Optional[str] = ...) -> None: ...
     PARTITIONS_FIELD_NUMBER: _ClassVar[int]
     partitions: _containers.RepeatedCompositeFieldContainer[TrimTopicResponse.Partition]
     def __init__(self, partitions: _Optional[_Iterable[_Union[TrimTopicResponse.Partition, _Mapping]]] = ...) -> None: ...
@@ -823,3 +827,342 @@ class GetPoliciesResponse(_message.Message):
     set: _containers.ScalarMap[str, str]
     effective: _containers.RepeatedCompositeFieldContainer[GetPoliciesResponse.Effective]
     def __init__(self, set: _Optional[_Mapping[str, str]] = ..., effective: _Optional[_Iterable[_Union[GetPoliciesResponse.Effective, _Mapping]]] = ...) -> None: ...
+
+class MessagePoint(_message.Message):
+    __slots__ = ("partition_id", "position", "index")
+    PARTITION_ID_FIELD_NUMBER: _ClassVar[int]
+    POSITION_FIELD_NUMBER: _ClassVar[int]
+    INDEX_FIELD_NUMBER: _ClassVar[int]
+    partition_id: int
+    position: int
+    index: int
+    def __init__(self, partition_id: _Optional[int] = ..., position: _Optional[int] = ..., index: _Optional[int] = ...) -> None: ...
+
+class MessageRange(_message.Message):
+    __slots__ = ("start_position", "start_index", "end_position", "end_index", "messages")
+    START_POSITION_FIELD_NUMBER: _ClassVar[int]
+    START_INDEX_FIELD_NUMBER: _ClassVar[int]
+    END_POSITION_FIELD_NUMBER: _ClassVar[int]
+    END_INDEX_FIELD_NUMBER: _ClassVar[int]
+    MESSAGES_FIELD_NUMBER: _ClassVar[int]
+    start_position: int
+    start_index: int
+    end_position: int
+    end_index: int
+    messages: int
+    def __init__(self, start_position: _Optional[int] = ..., start_index: _Optional[int] = ..., end_position: _Optional[int] = ..., end_index: _Optional[int] = ..., messages: _Optional[int] = ...) -> None: ...
+
+class Acknowledgements(_message.Message):
+    __slots__ = ("partition_id", "ranges", "up_to")
+    PARTITION_ID_FIELD_NUMBER: _ClassVar[int]
+    RANGES_FIELD_NUMBER: _ClassVar[int]
+    UP_TO_FIELD_NUMBER: _ClassVar[int]
+    partition_id: int
+    ranges: _containers.RepeatedCompositeFieldContainer[MessageRange]
+    up_to: MessagePoint
+    def __init__(self, partition_id: _Optional[int] = ..., ranges: _Optional[_Iterable[_Union[MessageRange, _Mapping]]] = ..., up_to: _Optional[_Union[MessagePoint, _Mapping]] = ...) -> None: ...
+
+class SubscriptionAcknowledgements(_message.Message):
+    __slots__ = ("subscription_id", "consumer_id", "epoch", "partitions")
+    SUBSCRIPTION_ID_FIELD_NUMBER: _ClassVar[int]
+    CONSUMER_ID_FIELD_NUMBER: _ClassVar[int]
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
+    PARTITIONS_FIELD_NUMBER: _ClassVar[int]
+    subscription_id: int
+    consumer_id: int
+    epoch: int
+    partitions: _containers.RepeatedCompositeFieldContainer[Acknowledgements]
+    def __init__(self, subscription_id: _Optional[int] = ..., consumer_id: _Optional[int] = ..., epoch: _Optional[int] = ..., partitions: _Optional[_Iterable[_Union[Acknowledgements, _Mapping]]] = ...) -> None: ...
+
+class SubscriptionPlace(_message.Message):
+    __slots__ = ("where", "points")
+    WHERE_FIELD_NUMBER: _ClassVar[int]
+    POINTS_FIELD_NUMBER: _ClassVar[int]
+    where: str
+    points: _containers.RepeatedCompositeFieldContainer[MessagePoint]
+    def __init__(self, where: _Optional[str] = ..., points: _Optional[_Iterable[_Union[MessagePoint, _Mapping]]] = ...) -> None: ...
+
+class SubscriptionPartition(_message.Message):
+    __slots__ = ("partition_id", "partition", "mark", "acknowledged", "bound", "backlog")
+    PARTITION_ID_FIELD_NUMBER: _ClassVar[int]
+    PARTITION_FIELD_NUMBER: _ClassVar[int]
+    MARK_FIELD_NUMBER: _ClassVar[int]
+    ACKNOWLEDGED_FIELD_NUMBER: _ClassVar[int]
+    BOUND_FIELD_NUMBER: _ClassVar[int]
+    BACKLOG_FIELD_NUMBER: _ClassVar[int]
+    partition_id: int
+    partition: int
+    mark: MessagePoint
+    acknowledged: _containers.RepeatedCompositeFieldContainer[MessageRange]
+    bound: int
+    backlog: int
+    def __init__(self, partition_id: _Optional[int] = ..., partition: _Optional[int] = ..., mark: _Optional[_Union[MessagePoint, _Mapping]] = ..., acknowledged: _Optional[_Iterable[_Union[MessageRange, _Mapping]]] = ..., bound: _Optional[int] = ..., backlog: _Optional[int] = ...) -> None: ...
+
+class ConsumerInfo(_message.Message):
+    __slots__ = ("consumer_id", "name", "connected_at_ms", "active", "unacknowledged")
+    CONSUMER_ID_FIELD_NUMBER: _ClassVar[int]
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    CONNECTED_AT_MS_FIELD_NUMBER: _ClassVar[int]
+    ACTIVE_FIELD_NUMBER: _ClassVar[int]
+    UNACKNOWLEDGED_FIELD_NUMBER: _ClassVar[int]
+    consumer_id: int
+    name: str
+    connected_at_ms: int
+    active: bool
+    unacknowledged: int
+    def __init__(self, consumer_id: _Optional[int] = ..., name: _Optional[str] = ..., connected_at_ms: _Optional[int] = ..., active: bool = ..., unacknowledged: _Optional[int] = ...) -> None: ...
+
+class Subscription(_message.Message):
+    __slots__ = ("subscription_id", "name", "type", "isolation_level", "durable", "epoch", "ignored_acknowledgements", "partitions", "consumers", "held_by", "redeliverable")
+    SUBSCRIPTION_ID_FIELD_NUMBER: _ClassVar[int]
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    TYPE_FIELD_NUMBER: _ClassVar[int]
+    ISOLATION_LEVEL_FIELD_NUMBER: _ClassVar[int]
+    DURABLE_FIELD_NUMBER: _ClassVar[int]
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
+    IGNORED_ACKNOWLEDGEMENTS_FIELD_NUMBER: _ClassVar[int]
+    PARTITIONS_FIELD_NUMBER: _ClassVar[int]
+    CONSUMERS_FIELD_NUMBER: _ClassVar[int]
+    HELD_BY_FIELD_NUMBER: _ClassVar[int]
+    REDELIVERABLE_FIELD_NUMBER: _ClassVar[int]
+    subscription_id: int
+    name: str
+    type: str
+    isolation_level: str
+    durable: bool
+    epoch: int
+    ignored_acknowledgements: int
+    partitions: _containers.RepeatedCompositeFieldContainer[SubscriptionPartition]
+    consumers: _containers.RepeatedCompositeFieldContainer[ConsumerInfo]
+    held_by: _containers.RepeatedCompositeFieldContainer[TxnId]
+    redeliverable: int
+    def __init__(self, subscription_id: _Optional[int] = ..., name: _Optional[str] = ..., type: _Optional[str] = ..., isolation_level: _Optional[str] = ..., durable: bool = ..., epoch: _Optional[int] = ..., ignored_acknowledgements: _Optional[int] = ..., partitions: _Optional[_Iterable[_Union[SubscriptionPartition, _Mapping]]] = ..., consumers: _Optional[_Iterable[_Union[ConsumerInfo, _Mapping]]] = ..., held_by: _Optional[_Iterable[_Union[TxnId, _Mapping]]] = ..., redeliverable: _Optional[int] = ...) -> None: ...
+
+class CreateSubscriptionRequest(_message.Message):
+    __slots__ = ("request_id", "topic", "name", "type", "isolation_level", "place")
+    REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    TYPE_FIELD_NUMBER: _ClassVar[int]
+    ISOLATION_LEVEL_FIELD_NUMBER: _ClassVar[int]
+    PLACE_FIELD_NUMBER: _ClassVar[int]
+    request_id: str
+    topic: str
+    name: str
+    type: str
+    isolation_level: str
+    place: SubscriptionPlace
+    def __init__(self, request_id: _Optional[str] = ..., topic: _Optional[str] = ..., name: _Optional[str] = ..., type: _Optional[str] = ..., isolation_level: _Optional[str] = ..., place: _Optional[_Union[SubscriptionPlace, _Mapping]] = ...) -> None: ...
+
+class CreateSubscriptionResponse(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class ListSubscriptionsRequest(_message.Message):
+    __slots__ = ("topic", "name", "brief")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    BRIEF_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    name: str
+    brief: bool
+    def __init__(self, topic: _Optional[str] = ..., name: _Optional[str] = ..., brief: bool = ...) -> None: ...
+
+class ListSubscriptionsResponse(_message.Message):
+    __slots__ = ("subscriptions",)
+    SUBSCRIPTIONS_FIELD_NUMBER: _ClassVar[int]
+    subscriptions: _containers.RepeatedCompositeFieldContainer[Subscription]
+    def __init__(self, subscriptions: _Optional[_Iterable[_Union[Subscription, _Mapping]]] = ...) -> None: ...
+
+class DeleteSubscriptionRequest(_message.Message):
+    __slots__ = ("request_id", "topic", "name")
+    REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    request_id: str
+    topic: str
+    name: str
+    def __init__(self, request_id: _Optional[str] = ..., topic: _Optional[str] = ..., name: _Optional[str] = ...) -> None: ...
+
+class DeleteSubscriptionResponse(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class SeekSubscriptionRequest(_message.Message):
+    __slots__ = ("request_id", "topic", "name", "place", "epoch")
+    REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    PLACE_FIELD_NUMBER: _ClassVar[int]
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
+    request_id: str
+    topic: str
+    name: str
+    place: SubscriptionPlace
+    epoch: int
+    def __init__(self, request_id: _Optional[str] = ..., topic: _Optional[str] = ..., name: _Optional[str] = ..., place: _Optional[_Union[SubscriptionPlace, _Mapping]] = ..., epoch: _Optional[int] = ...) -> None: ...
+
+class SeekSubscriptionResponse(_message.Message):
+    __slots__ = ("epoch", "points", "moved_partition_ids")
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
+    POINTS_FIELD_NUMBER: _ClassVar[int]
+    MOVED_PARTITION_IDS_FIELD_NUMBER: _ClassVar[int]
+    epoch: int
+    points: _containers.RepeatedCompositeFieldContainer[MessagePoint]
+    moved_partition_ids: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, epoch: _Optional[int] = ..., points: _Optional[_Iterable[_Union[MessagePoint, _Mapping]]] = ..., moved_partition_ids: _Optional[_Iterable[int]] = ...) -> None: ...
+
+class SetSubscriptionIsolationLevelRequest(_message.Message):
+    __slots__ = ("request_id", "topic", "name", "isolation_level")
+    REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    ISOLATION_LEVEL_FIELD_NUMBER: _ClassVar[int]
+    request_id: str
+    topic: str
+    name: str
+    isolation_level: str
+    def __init__(self, request_id: _Optional[str] = ..., topic: _Optional[str] = ..., name: _Optional[str] = ..., isolation_level: _Optional[str] = ...) -> None: ...
+
+class SetSubscriptionIsolationLevelResponse(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class CountMessagesRequest(_message.Message):
+    __slots__ = ("isolation_level", "points")
+    ISOLATION_LEVEL_FIELD_NUMBER: _ClassVar[int]
+    POINTS_FIELD_NUMBER: _ClassVar[int]
+    isolation_level: str
+    points: _containers.RepeatedCompositeFieldContainer[MessagePoint]
+    def __init__(self, isolation_level: _Optional[str] = ..., points: _Optional[_Iterable[_Union[MessagePoint, _Mapping]]] = ...) -> None: ...
+
+class CountMessagesResponse(_message.Message):
+    __slots__ = ("messages",)
+    MESSAGES_FIELD_NUMBER: _ClassVar[int]
+    messages: int
+    def __init__(self, messages: _Optional[int] = ...) -> None: ...
+
+class ConsumeRequest(_message.Message):
+    __slots__ = ("sequence", "subscribe", "flow", "acknowledge", "redeliver", "seek")
+    class Subscribe(_message.Message):
+        __slots__ = ("topic", "name", "type", "isolation_level", "durable", "place", "consumer_name", "token")
+        TOPIC_FIELD_NUMBER: _ClassVar[int]
+        NAME_FIELD_NUMBER: _ClassVar[int]
+        TYPE_FIELD_NUMBER: _ClassVar[int]
+        ISOLATION_LEVEL_FIELD_NUMBER: _ClassVar[int]
+        DURABLE_FIELD_NUMBER: _ClassVar[int]
+        PLACE_FIELD_NUMBER: _ClassVar[int]
+        CONSUMER_NAME_FIELD_NUMBER: _ClassVar[int]
+        TOKEN_FIELD_NUMBER: _ClassVar[int]
+        topic: str
+        name: str
+        type: str
+        isolation_level: str
+        durable: bool
+        place: SubscriptionPlace
+        consumer_name: str
+        token: str
+        def __init__(self, topic: _Optional[str] = ..., name: _Optional[str] = ..., type: _Optional[str] = ..., isolation_level: _Optional[str] = ..., durable: bool = ..., place: _Optional[_Union[SubscriptionPlace, _Mapping]] = ..., consumer_name: _Optional[str] = ..., token: _Optional[str] = ...) -> None: ...
+    class Flow(_message.Message):
+        __slots__ = ("epoch", "messages")
+        EPOCH_FIELD_NUMBER: _ClassVar[int]
+        MESSAGES_FIELD_NUMBER: _ClassVar[int]
+        epoch: int
+        messages: int
+        def __init__(self, epoch: _Optional[int] = ..., messages: _Optional[int] = ...) -> None: ...
+    class Redeliver(_message.Message):
+        __slots__ = ("epoch", "ranges")
+        EPOCH_FIELD_NUMBER: _ClassVar[int]
+        RANGES_FIELD_NUMBER: _ClassVar[int]
+        epoch: int
+        ranges: _containers.RepeatedCompositeFieldContainer[Acknowledgements]
+        def __init__(self, epoch: _Optional[int] = ..., ranges: _Optional[_Iterable[_Union[Acknowledgements, _Mapping]]] = ...) -> None: ...
+    SEQUENCE_FIELD_NUMBER: _ClassVar[int]
+    SUBSCRIBE_FIELD_NUMBER: _ClassVar[int]
+    FLOW_FIELD_NUMBER: _ClassVar[int]
+    ACKNOWLEDGE_FIELD_NUMBER: _ClassVar[int]
+    REDELIVER_FIELD_NUMBER: _ClassVar[int]
+    SEEK_FIELD_NUMBER: _ClassVar[int]
+    sequence: int
+    subscribe: ConsumeRequest.Subscribe
+    flow: ConsumeRequest.Flow
+    acknowledge: SubscriptionAcknowledgements
+    redeliver: ConsumeRequest.Redeliver
+    seek: SeekSubscriptionRequest
+    def __init__(self, sequence: _Optional[int] = ..., subscribe: _Optional[_Union[ConsumeRequest.Subscribe, _Mapping]] = ..., flow: _Optional[_Union[ConsumeRequest.Flow, _Mapping]] = ..., acknowledge: _Optional[_Union[SubscriptionAcknowledgements, _Mapping]] = ..., redeliver: _Optional[_Union[ConsumeRequest.Redeliver, _Mapping]] = ..., seek: _Optional[_Union[SeekSubscriptionRequest, _Mapping]] = ...) -> None: ...
+
+class ConsumeResponse(_message.Message):
+    __slots__ = ("subscribed", "delivery", "receipt", "turn")
+    class Subscribed(_message.Message):
+        __slots__ = ("subscription_id", "consumer_id", "epoch", "active", "isolation_level", "topic", "points", "created")
+        SUBSCRIPTION_ID_FIELD_NUMBER: _ClassVar[int]
+        CONSUMER_ID_FIELD_NUMBER: _ClassVar[int]
+        EPOCH_FIELD_NUMBER: _ClassVar[int]
+        ACTIVE_FIELD_NUMBER: _ClassVar[int]
+        ISOLATION_LEVEL_FIELD_NUMBER: _ClassVar[int]
+        TOPIC_FIELD_NUMBER: _ClassVar[int]
+        POINTS_FIELD_NUMBER: _ClassVar[int]
+        CREATED_FIELD_NUMBER: _ClassVar[int]
+        subscription_id: int
+        consumer_id: int
+        epoch: int
+        active: bool
+        isolation_level: str
+        topic: TopicView
+        points: _containers.RepeatedCompositeFieldContainer[MessagePoint]
+        created: bool
+        def __init__(self, subscription_id: _Optional[int] = ..., consumer_id: _Optional[int] = ..., epoch: _Optional[int] = ..., active: bool = ..., isolation_level: _Optional[str] = ..., topic: _Optional[_Union[TopicView, _Mapping]] = ..., points: _Optional[_Iterable[_Union[MessagePoint, _Mapping]]] = ..., created: bool = ...) -> None: ...
+    class Delivery(_message.Message):
+        __slots__ = ("epoch", "partition_id", "start", "end", "wanted", "messages", "decisions", "redeliveries", "copies", "entries", "aborted")
+        EPOCH_FIELD_NUMBER: _ClassVar[int]
+        PARTITION_ID_FIELD_NUMBER: _ClassVar[int]
+        START_FIELD_NUMBER: _ClassVar[int]
+        END_FIELD_NUMBER: _ClassVar[int]
+        WANTED_FIELD_NUMBER: _ClassVar[int]
+        MESSAGES_FIELD_NUMBER: _ClassVar[int]
+        DECISIONS_FIELD_NUMBER: _ClassVar[int]
+        REDELIVERIES_FIELD_NUMBER: _ClassVar[int]
+        COPIES_FIELD_NUMBER: _ClassVar[int]
+        ENTRIES_FIELD_NUMBER: _ClassVar[int]
+        ABORTED_FIELD_NUMBER: _ClassVar[int]
+        epoch: int
+        partition_id: int
+        start: int
+        end: int
+        wanted: _containers.RepeatedCompositeFieldContainer[MessageRange]
+        messages: int
+        decisions: int
+        redeliveries: int
+        copies: ListCopiesResponse
+        entries: ListEntriesResponse
+        aborted: ListDecisionsResponse
+        def __init__(self, epoch: _Optional[int] = ..., partition_id: _Optional[int] = ..., start: _Optional[int] = ..., end: _Optional[int] = ..., wanted: _Optional[_Iterable[_Union[MessageRange, _Mapping]]] = ..., messages: _Optional[int] = ..., decisions: _Optional[int] = ..., redeliveries: _Optional[int] = ..., copies: _Optional[_Union[ListCopiesResponse, _Mapping]] = ..., entries: _Optional[_Union[ListEntriesResponse, _Mapping]] = ..., aborted: _Optional[_Union[ListDecisionsResponse, _Mapping]] = ...) -> None: ...
+    class Receipt(_message.Message):
+        __slots__ = ("sequence", "error_code", "fact", "remedy", "sought")
+        SEQUENCE_FIELD_NUMBER: _ClassVar[int]
+        ERROR_CODE_FIELD_NUMBER: _ClassVar[int]
+        FACT_FIELD_NUMBER: _ClassVar[int]
+        REMEDY_FIELD_NUMBER: _ClassVar[int]
+        SOUGHT_FIELD_NUMBER: _ClassVar[int]
+        sequence: int
+        error_code: str
+        fact: str
+        remedy: str
+        sought: SeekSubscriptionResponse
+        def __init__(self, sequence: _Optional[int] = ..., error_code: _Optional[str] = ..., fact: _Optional[str] = ..., remedy: _Optional[str] = ..., sought: _Optional[_Union[SeekSubscriptionResponse, _Mapping]] = ...) -> None: ...
+    class Turn(_message.Message):
+        __slots__ = ("epoch", "active")
+        EPOCH_FIELD_NUMBER: _ClassVar[int]
+        ACTIVE_FIELD_NUMBER: _ClassVar[int]
+        epoch: int
+        active: bool
+        def __init__(self, epoch: _Optional[int] = ..., active: bool = ...) -> None: ...
+    SUBSCRIBED_FIELD_NUMBER: _ClassVar[int]
+    DELIVERY_FIELD_NUMBER: _ClassVar[int]
+    RECEIPT_FIELD_NUMBER: _ClassVar[int]
+    TURN_FIELD_NUMBER: _ClassVar[int]
+    subscribed: ConsumeResponse.Subscribed
+    delivery: ConsumeResponse.Delivery
+    receipt: ConsumeResponse.Receipt
+    turn: ConsumeResponse.Turn
+    def __init__(self, subscribed: _Optional[_Union[ConsumeResponse.Subscribed, _Mapping]] = ..., delivery: _Optional[_Union[ConsumeResponse.Delivery, _Mapping]] = ..., receipt: _Optional[_Union[ConsumeResponse.Receipt, _Mapping]] = ..., turn: _Optional[_Union[ConsumeResponse.Turn, _Mapping]] = ...) -> None: ...

@@ -1,0 +1,67 @@
+"""How many messages a reader of a level still has before it."""
+
+from __future__ import annotations
+
+from sqlalchemy import Connection, func, select
+
+from txn_source.metadata.tables import ABORTED, DATA, entries, ledgers, transaction_partitions
+from txn_source.metadata.views import PartitionView
+from txn_source.model.isolation import IsolationLevel
+from txn_source.model.message_ranges import index_of, position_of
+from txn_source.model.position import Position
+from txn_source.model.subscription import Cursor
+
+
+def backlog(connection: Connection, view: PartitionView, level: IsolationLevel, cursor: Cursor) -> int:
+    """Return how many messages of a partition a subscription's level shows that are not acknowledged."""
+    count = visible_messages(connection, view, level, cursor.mark)
+    return max(0, count - cursor.ranges.messages)
+
+
+def visible_messages(
+    connection: Connection, view: PartitionView, level: IsolationLevel, start: int, end: Position | None = None
+) -> int:
+    """Return how many messages a reader of the level sees from a place (``message_key``) up to its bound, or an end."""
+    first = max(position_of(start), view.bounds.log_start)
+    bound = view.bounds.upper(level) if end is None else min(end, view.bounds.upper(level))
+    if first >= bound:
+        return 0
+    low, high = first.key, bound.key
+    total = _messages_before(connection, view, bound) - _messages_before(connection, view, first)
+    if level is IsolationLevel.READ_COMMITTED:
+        t = transaction_partitions.c
+        aborted = (t.partition_id == view.partition_id, t.state == ABORTED, t.marker_position >= low)
+        inside = (t.first_position >= low, t.last_position < high)
+        total -= int(
+            connection.execute(select(func.coalesce(func.sum(t.messages), 0)).where(*aborted, *inside)).scalar_one()
+        )
+        cut = select(t.txn, t.last_position).where(*aborted, t.first_position < high, ~(inside[0] & inside[1]))
+        for txn, last in connection.execute(cut).all():
+            total -= _messages_of(connection, view.partition_id, txn, low, min(high - 1, last))
+    skipped = index_of(start) if position_of(start) == first else 0
+    if skipped and _messages_of(connection, view.partition_id, None, low, low) == 0:
+        skipped = 0
+    return max(0, total - skipped)
+
+
+def _messages_before(connection: Connection, view: PartitionView, at: Position) -> int:
+    """Return how many messages lie before a position since the partition was made."""
+    query = select(entries.c.messages_before).where(
+        entries.c.partition_id == view.partition_id, entries.c.position == at.key
+    )
+    found = connection.execute(query).scalar()
+    if found is not None:
+        return int(found)
+    row = connection.execute(select(ledgers).where(ledgers.c.ledger_id == at.ledger_id)).one()
+    part = row.messages if at.entry_id >= row.entries else row.messages * at.entry_id // max(row.entries, 1)
+    return int(row.messages_before + part)
+
+
+def _messages_of(connection: Connection, partition_id: int, txn: int | None, low: int, high: int) -> int:
+    e = entries.c
+    query = select(func.coalesce(func.sum(e.messages), 0)).where(
+        e.partition_id == partition_id, e.position >= low, e.position <= high, e.kind == DATA
+    )
+    if txn is not None:
+        query = query.where(e.txn == txn)
+    return int(connection.execute(query).scalar_one())

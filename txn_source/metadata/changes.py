@@ -1,0 +1,171 @@
+"""Waking those that wait for a topic to change, and keeping their leases, without anybody polling for it.
+
+Changes that this service makes are told by its database object after their commit. Those of other processes on the same
+database show in a counter that is cheap to read; one thread looks at it, as long as anybody waits.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterable
+from typing import Any, Protocol
+
+from sqlalchemy import func, select
+
+from txn_source.metadata.consumers import RENEW_MS, renew
+from txn_source.metadata.database import Database
+from txn_source.metadata.tables import consumers, deliveries, ledgers, partitions, subscriptions
+from txn_source.model.errors import TxnLogError, UnavailableError
+
+_log = logging.getLogger(__name__)
+_TICK_S = 0.02
+_REST = 20
+"""After a look the thread rests so many times as long as the look took."""
+MAX_WAITING = 2_000
+
+
+class Waiting(Protocol):
+    """What waits: one consumer's conversation."""
+
+    topic_id: int
+    consumer_id: int
+    unacknowledged: int
+
+    def wake(self) -> None:
+        """Look again."""
+
+    def fail(self, error: TxnLogError) -> None:
+        """End with an error."""
+
+    def acknowledged(self, messages: int) -> None:
+        """Take notice of acknowledgements that came another way."""
+
+
+class Changes:
+    """The consumers that are connected through this service, each woken when its topic changes."""
+
+    def __init__(self, database: Database, now_ms: Callable[[], int]) -> None:
+        self._database = database
+        self._now_ms = now_ms
+        self._lock = threading.Lock()
+        self._waiting: dict[int, set[Waiting]] = defaultdict(set)
+        self._thread: threading.Thread | None = None
+        self._stop = threading.Event()
+        database.on_change = self.tell
+
+    def add(self, waiting: Waiting) -> None:
+        """Wake it from now on."""
+        with self._lock:
+            if sum(map(len, self._waiting.values())) >= MAX_WAITING:
+                raise UnavailableError(
+                    f"This service has {MAX_WAITING} consumers connected, which is all it takes.",
+                    "Close some, or run another service.",
+                )
+            self._waiting[waiting.topic_id].add(waiting)
+            if self._thread is None:
+                self._stop.clear()
+                self._thread = threading.Thread(target=self._watch, name="txnlog-changes", daemon=True)
+                self._thread.start()
+
+    def remove(self, waiting: Waiting) -> None:
+        """Wake it no more."""
+        with self._lock:
+            of_topic = self._waiting.get(waiting.topic_id, set())
+            of_topic.discard(waiting)
+            if not of_topic:
+                self._waiting.pop(waiting.topic_id, None)
+
+    def of_topic(self, topic_id: int) -> list[Waiting]:
+        """Return those that wait for a topic."""
+        with self._lock:
+            return list(self._waiting.get(topic_id, ()))
+
+    def connected(self) -> dict[int, Waiting]:
+        """Return all, by the consumer's id."""
+        with self._lock:
+            return {waiting.consumer_id: waiting for some in self._waiting.values() for waiting in some}
+
+    def tell(self, topic_ids: Iterable[int]) -> None:
+        """Wake those that wait for topics."""
+        if not self._waiting:
+            return
+        for topic_id in topic_ids:
+            for waiting in self.of_topic(topic_id):
+                waiting.wake()
+
+    def close(self) -> None:
+        """End all that wait; they may come back, here or elsewhere."""
+        with self._lock:
+            thread, self._thread = self._thread, None
+        for waiting in self.connected().values():
+            waiting.fail(UnavailableError("The metadata service stops.", "Try again when it is back."))
+        self._stop.set()
+        if thread is not None and thread is not threading.current_thread():
+            thread.join()
+
+    def _watch(self) -> None:
+        while not self._stop.is_set():
+            try:
+                with self._database.changes() as version:
+                    self._watch_with(version)
+            except TxnLogError as error:
+                _log.warning("looking for changes failed and is tried again: %s", error)
+                self._stop.wait(1.0)
+
+    def _watch_with(self, version: Callable[[], object]) -> None:
+        seen, states, rest_s = version(), self._states(), _TICK_S
+        renewed = time.monotonic()
+        while not self._stop.wait(rest_s):
+            rest_s = _TICK_S
+            if (time.monotonic() - renewed) * 1000 >= RENEW_MS:
+                renewed = time.monotonic()
+                self._renew()
+            now = version()
+            if now == seen:
+                continue
+            seen, began = now, time.monotonic()
+            before, states = states, self._states()
+            for topic_id, state in states.items():
+                if before.get(topic_id) != state:
+                    self.tell([topic_id])
+            rest_s = max(_TICK_S, _REST * (time.monotonic() - began))
+
+    def _renew(self) -> None:
+        found = {consumer_id: waiting.unacknowledged for consumer_id, waiting in self.connected().items()}
+        if found:
+            with self._database.write() as connection:
+                renew(connection, found, self._now_ms())
+
+    def _states(self) -> dict[int, list[Any]]:
+        """Return, of each topic that somebody waits for, values that differ after a change that matters."""
+        with self._lock:
+            of_topics = list(self._waiting)
+        states: dict[int, list[Any]] = {topic_id: [] for topic_id in of_topics}
+        if not of_topics:
+            return states
+        of_subscription = subscriptions.c.subscription_id
+        queries = (
+            select(partitions.c.topic_id, func.sum(partitions.c.open_ledger_id), func.sum(ledgers.c.entries))
+            .join(ledgers, ledgers.c.ledger_id == partitions.c.open_ledger_id)
+            .where(partitions.c.topic_id.in_(of_topics))
+            .group_by(partitions.c.topic_id),
+            select(subscriptions.c.topic_id, func.count(), func.sum(subscriptions.c.epoch))
+            .where(subscriptions.c.topic_id.in_(of_topics))
+            .group_by(subscriptions.c.topic_id),
+            select(subscriptions.c.topic_id, func.count(), func.sum(consumers.c.consumer_id))
+            .join(consumers, consumers.c.subscription_id == of_subscription)
+            .where(subscriptions.c.topic_id.in_(of_topics))
+            .group_by(subscriptions.c.topic_id),
+            select(subscriptions.c.topic_id, func.count(), func.max(deliveries.c.delivery_id))
+            .join(deliveries, deliveries.c.subscription_id == of_subscription)
+            .where(subscriptions.c.topic_id.in_(of_topics), deliveries.c.consumer_id.is_(None))
+            .group_by(subscriptions.c.topic_id),
+        )
+        with self._database.read() as connection:
+            for number, query in enumerate(queries):
+                for row in connection.execute(query):
+                    states[row[0]].append((number, *row[1:]))
+        return states

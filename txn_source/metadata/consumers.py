@@ -1,0 +1,149 @@
+"""Consumers that are connected to subscriptions, each with a lease that ends soon after its service does."""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Iterable, Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import Connection, Row, bindparam, delete, insert, select, update
+
+from txn_source.metadata.database import note_change
+from txn_source.metadata.tables import consumers, deliveries, subscriptions
+from txn_source.model.errors import SubscriptionBusyError
+from txn_source.model.subscription import SubscriptionType
+
+LEASE_MS = 15_000
+RENEW_MS = LEASE_MS // 3
+
+
+@cache
+def _machine() -> str:
+    """Name what two processes must share to see each other's process ids."""
+    parts = [socket.gethostname()]
+    for path in ("/proc/sys/kernel/random/boot_id", "/proc/self/ns/pid"):
+        try:
+            parts.append(os.readlink(path) if path.endswith("pid") else Path(path).read_text().strip())
+        except OSError:
+            parts.append("")
+    return "/".join(parts)
+
+
+def here() -> str:
+    """Name this process to those that look at its leases."""
+    return f"{_machine()}|{os.getpid()}"
+
+
+def gone(host: str) -> bool:
+    """True if it is sure that the process has ended. One whose id was given anew is taken for alive: its lease ends."""
+    machine, _, pid = host.rpartition("|")
+    if machine != _machine() or int(pid) == os.getpid():
+        return False
+    try:
+        os.kill(int(pid), 0)
+    except ProcessLookupError:
+        return True
+    except OSError:
+        pass
+    return False
+
+
+def connected(connection: Connection, subscription_id: int) -> list[Row[Any]]:
+    """Return the rows of a subscription's consumers, in the order in which they came; the lease may be over."""
+    return list(
+        connection.execute(_OF, {"subscription_id": subscription_id}).all(),
+    )
+
+
+def alive(rows: Iterable[Row[Any]], now_ms: int) -> list[Row[Any]]:
+    """Return those whose lease still runs."""
+    return [row for row in rows if row.lease_until_ms > now_ms and not gone(row.host)]
+
+
+def register(
+    connection: Connection, subscription: Row[Any], token: str, name: str, now_ms: int
+) -> tuple[int, list[Row[Any]]]:
+    """Connect a consumer; return its id, and the others that are connected.
+
+    Raises:
+        SubscriptionBusyError: an exclusive subscription has a consumer.
+    """
+    found = connected(connection, subscription.subscription_id)
+    others = [row for row in alive(found, now_ms) if row.token != token]
+    if others and subscription.type == SubscriptionType.EXCLUSIVE:
+        raise SubscriptionBusyError(
+            f"Subscription {subscription.name!r} is exclusive, and consumer {others[0].name!r} is connected to it.",
+            "Close that consumer (after a crash it goes by itself within 15 s), or use another subscription.",
+        )
+    kept = {row.consumer_id for row in others}
+    for row in found:
+        if row.consumer_id not in kept:
+            remove(connection, row.consumer_id)
+    key = connection.execute(
+        insert(consumers).values(
+            subscription_id=subscription.subscription_id,
+            token=token,
+            name=name,
+            host=here(),
+            connected_at_ms=now_ms,
+            lease_until_ms=now_ms + LEASE_MS,
+        )
+    ).inserted_primary_key
+    assert key is not None
+    return int(key[0]), others
+
+
+def renew(connection: Connection, unacknowledged: Mapping[int, int], now_ms: int) -> None:
+    """Lengthen the leases of consumers, by id, and note how many messages each has not acknowledged."""
+    rows = [
+        {"id": consumer_id, "until": now_ms + LEASE_MS, "messages": messages}
+        for consumer_id, messages in unacknowledged.items()
+    ]
+    connection.execute(_RENEW, rows)
+
+
+def remove(connection: Connection, consumer_id: int) -> None:
+    """Disconnect a consumer: what was handed out to it is handed out again; an undurable subscription goes with it."""
+    row = connection.execute(
+        select(consumers.c.subscription_id, subscriptions.c.topic_id, subscriptions.c.durable)
+        .join(subscriptions, subscriptions.c.subscription_id == consumers.c.subscription_id)
+        .where(consumers.c.consumer_id == consumer_id)
+    ).first()
+    if row is None:
+        return
+    connection.execute(delete(consumers).where(consumers.c.consumer_id == consumer_id))
+    connection.execute(
+        update(deliveries)
+        .where(deliveries.c.subscription_id == row.subscription_id, deliveries.c.consumer_id == consumer_id)
+        .values(consumer_id=None, redeliveries=deliveries.c.redeliveries + 1)
+    )
+    note_change(connection, row.topic_id)
+    if not row.durable and not connected(connection, row.subscription_id):
+        connection.execute(delete(subscriptions).where(subscriptions.c.subscription_id == row.subscription_id))
+
+
+def remove_lapsed(connection: Connection, now_ms: int, subscription_id: int | None = None) -> None:
+    """Disconnect the consumers whose leases are over, of one subscription or of all."""
+    query = select(consumers)
+    if subscription_id is not None:
+        query = query.where(consumers.c.subscription_id == subscription_id)
+    rows = connection.execute(query).all()
+    kept = {row.consumer_id for row in alive(rows, now_ms)}
+    for row in rows:
+        if row.consumer_id not in kept:
+            remove(connection, row.consumer_id)
+
+
+_OF = (
+    select(consumers)
+    .where(consumers.c.subscription_id == bindparam("subscription_id"))
+    .order_by(consumers.c.consumer_id)
+)
+_RENEW = (
+    update(consumers)
+    .where(consumers.c.consumer_id == bindparam("id"))
+    .values(lease_until_ms=bindparam("until"), unacknowledged=bindparam("messages"))
+)

@@ -1,0 +1,100 @@
+"""Handing out the entries of a shared subscription: first what comes again, then what is new, in equal shares."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Any, Generic, Protocol, TypeVar
+
+from sqlalchemy import Connection, Row
+
+from txn_source.metadata import deliveries, subscriptions, views
+from txn_source.metadata.backlogs import visible_messages
+from txn_source.metadata.dispatch import Stretch, next_stretch
+from txn_source.metadata.views import PartitionView
+from txn_source.model.message_ranges import message_key, position_of
+from txn_source.model.position import Position, PositionRange
+from txn_source.model.subscription import Cursor
+
+MAX_PERMITS = 1_000_000
+R = TypeVar("R")
+R_co = TypeVar("R_co", covariant=True)
+
+
+class Taker(Protocol[R_co]):
+    """A consumer that gets a share; ``delivery`` counts a stretch and returns what is sent to it."""
+
+    consumer_id: int
+
+    def ready(self, epoch: int) -> int:
+        """Return how many messages it takes now, in an epoch."""
+
+    def delivery(self, connection: Connection, stretch: Stretch, decisions: int) -> R_co: ...
+
+    def send(self, response: Any) -> None: ...
+
+
+class Spreading(Generic[R]):
+    """Handing out entries of a shared subscription: first what comes again, then what is new, in equal shares."""
+
+    def __init__(self, connection: Connection, row: Row[Any], turns: Sequence[Taker[R]]) -> None:
+        self._connection = connection
+        self._row = row
+        self._turns = list(turns)
+        self._level = subscriptions.level_of(row)
+        self._decisions = views.decisions(connection)
+        self._cursors = subscriptions.cursors_of(connection, row.subscription_id)
+        self._views = {v.partition_id: v for v in views.partition_views(connection, [row.topic_id])[row.topic_id]}
+
+    def run(self) -> Iterator[tuple[Taker[R], R]]:
+        """Yield deliveries, each with who gets it."""
+        subscription_id, epoch = self._row.subscription_id, self._row.epoch
+        for consumer in self._turns:
+            for partition_id, item, redeliveries in deliveries.take_back(
+                self._connection, subscription_id, consumer.consumer_id, consumer.ready(epoch)
+            ):
+                stretch = self._again(self._views[partition_id], item.start, item.end, redeliveries)
+                if stretch is not None:
+                    yield consumer, consumer.delivery(self._connection, stretch, self._decisions)
+        read_to = subscriptions.read_positions(self._connection, subscription_id)
+        for partition_id, view in self._views.items():
+            at = Position.from_key(read_to[partition_id])
+            while at < view.bounds.upper(self._level):
+                waiting = [c for c in self._turns if c.ready(epoch)]
+                if not waiting:
+                    break
+                consumer = waiting[0]
+                self._turns = [*(c for c in self._turns if c is not consumer), consumer]
+                share = self._share(view, at, len(waiting), consumer.ready(epoch))
+                cursor = self._cursors[partition_id]
+                stretch, at = next_stretch(self._connection, view, self._level, at, cursor, share, self._decisions)
+                if stretch is not None:
+                    for item in stretch.wanted:
+                        count = stretch.messages if item is stretch.wanted[-1] else 0
+                        whole = type(item)(item.start, item.end, count)
+                        deliveries.hand_out(
+                            self._connection, subscription_id, partition_id, whole, consumer.consumer_id
+                        )
+                    yield consumer, consumer.delivery(self._connection, stretch, self._decisions)
+            if at.key != read_to[partition_id]:
+                deliveries.advance(self._connection, subscription_id, partition_id, at.key)
+
+    def _share(self, view: PartitionView, at: Position, among: int, most: int) -> int:
+        there = visible_messages(self._connection, view, self._level, message_key(at))
+        return max(1, min(most, -(-there // among)))
+
+    def _again(self, view: PartitionView, start: int, end: int, redeliveries: int) -> Stretch | None:
+        """Return what was delivered before as one stretch, without what has been acknowledged of it."""
+        acknowledged = self._cursors[view.partition_id]
+        wanted = acknowledged.wanted(start, end)
+        if not wanted:
+            return None
+        first, last = position_of(wanted[0].start), position_of(wanted[-1].end)
+        stop = last if wanted[-1].end == message_key(last) else last.plus(1)
+        stretch, _ = next_stretch(
+            self._connection, view, self._level, first, Cursor(0), MAX_PERMITS, self._decisions, end=stop
+        )
+        if stretch is None or stretch.range.end != stop:  # without its entries: the consumer looks for them itself
+            messages = 0 if stretch is None else stretch.messages
+            stretch = Stretch(view.partition_id, PositionRange(first, stop), tuple(wanted), messages, None, None)
+        return replace(stretch, wanted=tuple(wanted), redeliveries=redeliveries)
