@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.log.history import PARTITIONS, STEPS, History, Place
 from tests.log.reading import COMMITTED, UNCOMMITTED, by_partition, send_each, values
-from txn_source import Log, Producer, Transaction, connect
+from txn_source import Log, Position, Producer, Transaction, connect
+from txn_source.client.plan import resolve
+from txn_source.metadata.views import PartitionView
+from txn_source.model import cut
 
 
 def transfer(producer: Producer, log: Log, name: str, partitions: tuple[int, ...] = (0, 1)) -> None:
@@ -162,3 +167,61 @@ def test_every_transfer_is_whole_at_any_moment(tmp_path_factory: Any, steps: lis
         for transaction in hanging:
             transaction.abort()
         assert sum(legs.values()) == len([value for value in values(log, "t") if value != b"plain"])
+
+
+@given(
+    STEPS,
+    st.lists(st.integers(0, 3), min_size=PARTITIONS, max_size=PARTITIONS),
+    st.lists(st.integers(0, 40), min_size=PARTITIONS, max_size=PARTITIONS),
+    st.lists(st.integers(0, 40), min_size=PARTITIONS, max_size=PARTITIONS),
+    st.sampled_from([0, 256]),
+)
+@settings(max_examples=60, deadline=None)
+def test_database_finds_the_cut_that_the_definition_gives(
+    tmp_path_factory: Any, steps: Any, trimmed: list[int], at: list[int], begin: list[int], near: int
+) -> None:
+    """Let transactions overlap, trim, and ask for cuts from any bounds: compare with the definition carried out over
+    what was written. ``near`` is how far is looked before counts of transactions tell which need not be looked at."""
+    with pytest.MonkeyPatch.context() as patch, connect(tmp_path_factory.mktemp("cut") / "log") as log:
+        patch.setattr(cut, "_NEAR", near)
+        history = History(log)
+        for step in steps:
+            history.do(*step)
+        for partition, ledgers in enumerate(trimmed):
+            history.trim(partition, ledgers)
+        views = [p.view for p in resolve(log.metadata, ["t"]).partitions]
+        spans = [
+            [(v, min(places), max(places)) for v in views if (places := kept(transaction, v))]
+            for transaction in history.entries.values()
+        ]
+        everything = [place for places in history.entries.values() for place in places]
+        known = [sorted({v.bounds.log_start, v.bounds.log_end, *kept(everything, v)}) for v in views]
+        bounds = {v.partition_id: known[v.index][at[v.index] % len(known[v.index])] for v in views}
+        lowered = log.metadata.find_cut(bounds)
+        assert lowered == naive(bounds, spans)
+        starts = naive({v.partition_id: known[v.index][begin[v.index] % len(known[v.index])] for v in views}, spans)
+        above = {p: max(starts[p], bounds[p]) for p in bounds}
+        assert log.metadata.find_cut(above, starts) == naive(above, spans)
+        raised = log.metadata.find_cut(above, starts, upward=True)
+        assert naive(raised, spans) == raised
+        for other in itertools.product(*known):  # no smaller cut lies above the bounds
+            smaller = {v.partition_id: other[v.index] for v in views}
+            if all(above[p] <= smaller[p] for p in above) and naive(smaller, spans) == smaller:
+                assert all(raised[p] <= smaller[p] for p in above)
+
+
+def kept(places: list[Place], view: PartitionView) -> list[Position]:
+    return [x for p, x in places if p == view.index and x >= view.bounds.log_start]
+
+
+def naive(bounds: dict[int, Position], spans: Any) -> dict[int, Position]:
+    """Do what the definition says until nothing changes."""
+    bounds, changed = dict(bounds), True
+    while changed:
+        changed = False
+        for of_txn in spans:
+            if any(last >= bounds[v.partition_id] for v, _, last in of_txn):
+                for v, first, _ in of_txn:
+                    if first < bounds[v.partition_id]:
+                        bounds[v.partition_id], changed = first, True
+    return bounds

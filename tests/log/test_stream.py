@@ -14,10 +14,20 @@ from typing import Any
 
 import pytest
 
+from tests.log.meddling import meddling
 from tests.log.reading import UNCOMMITTED, by_partition, send_each
-from tests.log.sites import ManualClock
+from tests.log.sites import ManualClock, Site
 from tests.log.streaming import Follower, as_text, numbered, reread, stream_of, transfer
-from txn_source import DataLossError, InvalidArgumentError, Log, OutOfRangeError, Position, TopicNotFoundError
+from txn_source import (
+    DataLossError,
+    InvalidArgumentError,
+    Log,
+    MessageId,
+    OutOfRangeError,
+    Position,
+    TopicNotFoundError,
+    UnavailableError,
+)
 from txn_source.client.admission import StreamLimits
 from txn_source.client.stream_offset import StreamOffset
 from txn_source.model.topic_name import TopicName
@@ -43,7 +53,7 @@ def test_offset_is_readable_json_with_keys_in_one_order() -> None:
     text = '{"epoch": 0, "decisions": 7, "positions": {"orders": {"2": "1:2", "10": "3:4"}, "refunds": {"0": "9:0"}}}'
     assert as_text(offset) == as_text(StreamOffset(dict(reversed(places.items())), 7)) == text
     assert reread(offset) == offset
-    newcomer = StreamOffset(places, 7, begins={(REFUNDS, 0): Position(8, 0)})
+    newcomer = StreamOffset(places, 7, begins={(REFUNDS, 0): MessageId(8, 0)})
     assert as_text(newcomer) == text[:-1] + ', "begins": {"refunds": {"0": "8:0"}}}'
     assert reread(newcomer) == newcomer
 
@@ -235,6 +245,54 @@ def test_empty_topic_that_matches_makes_no_batch(log: Log) -> None:
         send_each(producer, ["x"])
     assert query.values() == [b"x"]
     assert query.next() is None
+
+
+def test_topic_made_while_topics_are_looked_up_is_part_of_the_batch(site: Site) -> None:
+    """Make a topic, and commit a transfer between it and an older one, after the topics were listed and before their
+    bounds were read: the batch has both legs."""
+    log = site.connect()
+    log.create_topic("a-1")
+    slow, way = meddling(site)
+    query = Follower(slow, stream_of(slow, pattern="a-.*"))
+
+    def make() -> None:
+        log.create_topic("a-2")
+        with log.begin_transaction() as transaction:
+            for topic in ("a-1", "a-2"):
+                send_each(log.producer(topic), ["leg"], txn=transaction)
+
+    way.after["ListTopics"] = make
+    assert query.values() == [b"leg", b"leg"]
+    assert query.next() is None
+
+
+def test_topic_deleted_while_topics_are_looked_up_is_left_out(site: Site) -> None:
+    """Delete a topic that was listed and never read, before the bounds are read: the query goes on with the others."""
+    log = site.connect()
+    log.create_topic("a-1")
+    slow, way = meddling(site)
+    query = Follower(slow, stream_of(slow, pattern="a-.*"))
+    log.create_topic("a-2")
+    send_each(log.producer("a-1"), ["x"])
+    way.after["ListTopics"] = lambda: log.delete_topic("a-2")
+    assert query.values() == [b"x"]
+
+
+def test_topics_that_are_made_without_end_are_told(site: Site) -> None:
+    """Make a topic at every listing: an error, and no batch that may have halves of transactions."""
+    log = site.connect()
+    log.create_topic("a-0")
+    slow, way = meddling(site)
+    names = iter(range(1, 1000))
+
+    def make() -> None:
+        log.create_topic(f"a-{next(names)}")
+        way.after["ListTopics"] = make
+
+    way.after["ListTopics"] = make
+    with pytest.raises(UnavailableError, match=r"'a-\.\*'.* made or deleted"):
+        stream_of(slow, pattern="a-.*").initial()
+    assert next(names) < 30
 
 
 # Available now

@@ -105,6 +105,14 @@ def test_rows_of_several_topics_say_which_is_theirs(topics, read) -> None:
     assert sorted((row.id, row["__topic"]) for row in rows) == [(0, "typed"), (1, "same")]
 
 
+@pytest.mark.parametrize("named", [{"topicsPattern": "typ.*"}, {"topics": "typed"}], ids=["pattern", "list"])
+def test_columns_do_not_depend_on_how_many_topics_there_are(topics, read, named) -> None:
+    """Let a pattern, and a list, mean one topic: the rows say which, as they do when there are more."""
+    assert read(**named).columns == read(topics="typed,same").columns
+    assert {row["__topic"] for row in read(**named).collect()} == {"typed"}
+    assert "__topic" not in read(topic="typed").columns
+
+
 @pytest.mark.parametrize(
     "columns",
     [

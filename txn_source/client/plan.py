@@ -15,6 +15,7 @@ import logging
 import os
 import re
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -34,6 +35,7 @@ from txn_source.model.errors import (
     OutOfRangeError,
     SchemaMismatchError,
     TopicNotFoundError,
+    UnavailableError,
 )
 from txn_source.model.isolation import IsolationLevel
 from txn_source.model.packing import OPENING_COST_BYTES, Slice, pack
@@ -46,6 +48,7 @@ from txn_source.storage.schema import deserialize_schema
 _log = logging.getLogger(__name__)
 MAX_PARTITION_BYTES = 128 << 20
 _FROM_EARLIEST, _TO_LATEST = Offsets(EARLIEST), Offsets(LATEST)
+_VIEWS_MAX = 20
 _SMALLEST_TASK_BYTES = 8 << 20
 """A task costs 25-50 ms of a core whatever it reads; less than this isn't worth one."""
 
@@ -69,7 +72,6 @@ class Source:
 
     partitions: tuple[ReadPartition, ...]
     payload: pa.Schema
-    several_topics: bool
     decisions: int
 
 
@@ -137,14 +139,15 @@ def resolve(
         columns: payload columns that suffice, if the topics' schemas differ; None: the schemas must be equal.
     """
     if pattern is not None:
-        picked: dict[TopicName, int | None] = dict.fromkeys(_matching(stub, pattern))
+        view = _view_of_matching(stub, pattern)
+        picked: dict[TopicName, int | None] = {topic.topic.name: None for topic in view.topics}
     else:
         picked = _named(stub, topics or ())
-    view = stub.get_view(list(picked))
+        view = stub.get_view(list(picked))
     partitions = []
     for topic, only in zip(view.topics, picked.values(), strict=True):
         partitions += [ReadPartition(topic.topic.name, p) for p in topic.partitions if only in (None, p.index)]
-    return Source(tuple(partitions), _common_schema(view, columns), len(view.topics) > 1, view.decisions)
+    return Source(tuple(partitions), _common_schema(view, columns), view.decisions)
 
 
 def plan(stub: MetadataStub, root: Path, source: Source, request: ReadRequest) -> ReadPlan:
@@ -204,6 +207,26 @@ def _named(stub: MetadataStub, topics: Sequence[str]) -> dict[TopicName, int | N
             raise InvalidArgumentError(f"Topic {name.short!r} is named twice.", "Name each topic once.")
         picked[name] = index
     return picked
+
+
+def _view_of_matching(stub: MetadataStub, pattern: str) -> View:
+    """Return a view of all topics that match at its moment.
+
+    A topic that is made between a listing and the view may share a transaction with one that was listed, which would be
+    seen by half. So the topics are listed again after the view, and viewed again until none has come.
+    """
+    names = _matching(stub, pattern)
+    for _ in range(_VIEWS_MAX):
+        view: View | None = None
+        with suppress(TopicNotFoundError):  # one was deleted in between
+            view = stub.get_view(names)
+        known, names = names, _matching(stub, pattern)
+        if view is not None and set(names) <= set(known):
+            return view
+    raise UnavailableError(
+        f"Topics that match {pattern!r} were made or deleted during each of {_VIEWS_MAX} looks at them.",
+        "Try again when fewer are made.",
+    )
 
 
 def _matching(stub: MetadataStub, pattern: str) -> list[TopicName]:
@@ -269,7 +292,11 @@ def _check_named(offsets: Offsets, source: Source) -> None:
 
 
 def _cut(stub: MetadataStub, source: Source, reaches: Sequence[PositionRange]) -> list[PositionRange]:
-    """Lower the ends of a read to a consistent cut, never below where it starts."""
+    """Lower the ends of a read to a consistent cut, never below where it starts.
+
+    Starts are as they were asked for, also where that is in the middle of a transaction: then its rest is seen. Every
+    transaction that lies wholly at or above the starts is seen whole, or not at all.
+    """
     bounds = {p.view.partition_id: reach.end for p, reach in zip(source.partitions, reaches, strict=True)}
     whole = all(p.view.bounds.log_end == bounds[p.view.partition_id] for p in source.partitions)
     if len(bounds) < 2 or whole:

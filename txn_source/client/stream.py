@@ -4,6 +4,10 @@
 2. ``latest`` says how far the next batch goes: up to the level's bounds or to its limits, at a consistent cut. What one
    batch ends with is what the next one begins with, so no transaction is ever cut in two between batches either.
 3. ``plan`` divides a batch into tasks. It depends on the two offsets alone, whenever it is asked again.
+
+A stream with a subscription begins where that stands, and acknowledges what lies below the ends of its batches. As
+long as both are in the same epoch, the checkpoint says where the next batch begins. When a seek has begun a newer one,
+that batch begins where the seek has put the subscription, and its end carries the new epoch and that beginning.
 """
 
 from __future__ import annotations
@@ -11,12 +15,13 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pyarrow as pa
 
 from txn_source.client.admission import Admission, StreamLimits
+from txn_source.client.held_subscription import HeldSubscription, Standing
 from txn_source.client.offsets import LATEST, Offsets
 from txn_source.client.plan import (
     ReadPartition,
@@ -30,9 +35,16 @@ from txn_source.client.plan import (
 )
 from txn_source.client.stream_offset import Place, StreamOffset
 from txn_source.metadata.stub import MetadataStub
-from txn_source.model.errors import DataLossError, OutOfRangeError, TopicNotFoundError
+from txn_source.model.errors import (
+    DataLossError,
+    InvalidArgumentError,
+    OutOfRangeError,
+    SubscriptionNotFoundError,
+    TopicNotFoundError,
+)
 from txn_source.model.isolation import IsolationLevel
-from txn_source.model.position import Position, PositionRange
+from txn_source.model.packing import Slice
+from txn_source.model.position import MessageId, Position, PositionRange
 from txn_source.model.topic_name import TopicName
 from txn_source.model.transaction import TransactionState, TxnId
 
@@ -60,7 +72,12 @@ class TopicStream:
         request: ReadRequest,
         limits: StreamLimits,
         clock: Callable[[], float] = time.monotonic,
+        subscription: HeldSubscription | None = None,
     ) -> None:
+        """Begin a view; ``subscription`` is the one that the query follows, of its only topic."""
+        if subscription is not None:
+            request = replace(request, isolation_level=subscription.isolation_level)
+        self._subscription = subscription
         self._stub = stub
         self._root = root
         self._of = of
@@ -77,18 +94,36 @@ class TopicStream:
         self._told_at_s = -_LOOK_FOR_HOLDERS_S
 
     def initial(self) -> StreamOffset:
-        """Return where a new query begins."""
+        """Return where a new query begins.
+
+        ``latest`` begins at a cut. Positions and times are taken as they were given, also in the middle of a
+        transaction, whose rest is seen then. Whatever the start, every transaction that lies wholly at or above it
+        comes whole in one batch.
+
+        With a subscription it is where that stands; one that isn't there is made where the query would begin without.
+        """
+        if self._subscription is not None and self._subscription.is_there:
+            if self._request.start != Offsets(LATEST):
+                _log.warning(
+                    "subscription %r is there, so the stream begins where it stands, and not at startingOffsets",
+                    self._subscription.name,
+                )
+            return self._at(self._subscription.standing(), self.source().decisions)
         source = resolve(self._stub, self._of.topics, self._of.pattern, self._of.columns)
         starts = start_positions(self._stub, self._root, source, self._request)
         if self._request.start == Offsets(LATEST):
             starts = self._cut(source, [p.view.bounds.log_start for p in source.partitions], starts)
+        if self._subscription is not None:
+            self._subscription.create(_by_index(self._offset(source, starts)))
+            return self._at(self._subscription.standing(), source.decisions)
         return self._offset(source, starts)
 
     def newest(self) -> StreamOffset:
         """Return how far the log could be read now."""
         source = self.source()
         starts = [p.view.bounds.log_start for p in source.partitions]
-        return self._offset(source, self._tops(source, starts))
+        epoch = 0 if self._subscription is None else self._subscription.epoch
+        return self._offset(source, self._tops(source, starts), epoch=epoch)
 
     def freeze(self) -> None:
         """Never read further than one could now: the target of ``Trigger.AvailableNow``."""
@@ -100,18 +135,25 @@ class TopicStream:
         Raises:
             DataLossError: what comes next was trimmed, or its topic was deleted.
         """
+        begin = self._beginning(start)
         source = self.source(start)
-        starts = self._starts(source, start)
+        starts = self._starts(source, begin)
         tops = self._tops(source, starts)
         limits = self._limits if limited else StreamLimits()
         ends = tops
         if limits.max_messages is not None or limits.max_bytes is not None:
             ends = self._limit(source, starts, tops, limits)
-        if ends == starts or self._too_few(source, starts, tops, limits):
+        # That a seek was followed is told at once, also by a batch without messages.
+        if begin is start and (ends == starts or self._too_few(source, starts, tops, limits)):
             self._tell_who_holds(source)
             return start
         self._last_batch_s = self._clock()
-        return self._offset(source, ends, _new_places(source, starts, start))
+        return self._offset(source, ends, _begins(source, starts, begin, moved=begin is not start), begin.epoch)
+
+    def commit(self, end: StreamOffset) -> None:
+        """Acknowledge what lies before the end of a batch that was processed; harmless without a subscription."""
+        if self._subscription is not None and end.subscription == self._subscription.subscription_id:
+            self._subscription.acknowledge(end.epoch, _by_index(end))
 
     def plan(self, start: StreamOffset, end: StreamOffset) -> ReadPlan:
         """Return the tasks of the batch between two offsets.
@@ -121,17 +163,21 @@ class TopicStream:
         """
         source = self.source(end)
         by_place = {(p.topic, p.view.index): p for p in source.partitions}
-        wanted = []
+        wanted, inside = [], {}
         for place, until in sorted(end.positions.items()):
-            begin = start.positions.get(place, end.begins.get(place))
+            first = end.begins.get(place) or start.next_message(place)
             partition = by_place.get(place)
             if partition is None:
-                self._gone(place, f"[{begin}, {until})")
+                self._gone(place, f"[{first and first.position}, {until})")
                 continue
-            begin = self._kept(partition, begin or partition.view.bounds.log_start, until)
+            begin = self._kept(partition, first.position if first else partition.view.bounds.log_start, until)
             if begin < until:
                 wanted.append((partition, PositionRange(begin, until)))
-        return plan_ranges(self._stub, self._root, wanted, self._request, end.decisions)
+            if first is not None and first.batch_index > 0:
+                inside[partition.view.partition_id] = first
+        request = self._request if end.level is None else replace(self._request, isolation_level=end.level)
+        planned = plan_ranges(self._stub, self._root, wanted, request, end.decisions)
+        return replace(planned, tasks=tuple(_skipping(task, inside) for task in planned.tasks)) if inside else planned
 
     def source(self, offset: StreamOffset | None = None) -> Source:
         """Return the topics as they are now; ``offset`` is one that the query has reached.
@@ -158,7 +204,47 @@ class TopicStream:
         topics = [text for text in self._of.topics or () if _topic_of(text) in there]
         if topics:
             return resolve(self._stub, topics, None, self._of.columns)
-        return Source((), pa.schema([]), False, self._stub.get_view([]).decisions)
+        return Source((), pa.schema([]), self._stub.get_view([]).decisions)
+
+    def _beginning(self, start: StreamOffset) -> StreamOffset:
+        """Return ``start``, or where its subscription stands if that was moved.
+
+        Spark asks for the next batch when the last one is in its log of commits. So all before ``start`` is processed,
+        and is acknowledged here: its ``commit`` comes only when there is a next batch.
+        """
+        held = self._subscription
+        if held is None:
+            return start
+        try:
+            standing = held.standing()
+        except (TopicNotFoundError, SubscriptionNotFoundError):
+            self.source(start)  # of a topic that is gone it has more to say
+            raise
+        if start.subscription != standing.subscription_id or start.epoch > standing.epoch:
+            raise InvalidArgumentError(
+                f"The checkpoint is at {start.text}, but not of what subscription {held.name!r} is now: that was made"
+                " anew, or the log was put back, or the query had none before.",
+                "Begin a new query with a new checkpoint: it begins where the subscription stands.",
+            )
+        self.commit(start)
+        if start.epoch == standing.epoch:
+            return start
+        moved = self._at(standing, start.decisions)
+        _log.warning("subscription %r was moved: the stream goes on from %s", held.name, moved.text)
+        return moved
+
+    def _at(self, standing: Standing, decisions: int) -> StreamOffset:
+        """Return where a subscription stands as an offset, with ``begins`` where that is inside an entry."""
+        assert self._subscription is not None
+        marks = {(self._subscription.topic, index): mark for index, mark in standing.marks.items()}
+        return StreamOffset(
+            {place: mark.position for place, mark in marks.items()},
+            decisions,
+            standing.epoch,
+            {place: mark for place, mark in marks.items() if mark.batch_index > 0},
+            standing.subscription_id,
+            self._level,
+        )
 
     def _starts(self, source: Source, start: StreamOffset) -> list[Position]:
         """Return where the batch begins on each partition; one that is new begins at its start."""
@@ -278,16 +364,45 @@ class TopicStream:
                     )
 
     def _offset(
-        self, source: Source, positions: Sequence[Position], begins: Mapping[Place, Position] | None = None
+        self,
+        source: Source,
+        positions: Sequence[Position],
+        begins: Mapping[Place, MessageId] | None = None,
+        epoch: int = 0,
     ) -> StreamOffset:
         places = [(p.topic, p.view.index) for p in source.partitions]
-        return StreamOffset(dict(zip(places, positions, strict=True)), source.decisions, begins=begins or {})
+        at = StreamOffset(dict(zip(places, positions, strict=True)), source.decisions, epoch, begins or {})
+        held = self._subscription
+        return at if held is None else replace(at, subscription=held.subscription_id, level=self._level)
 
 
-def _new_places(source: Source, starts: Sequence[Position], known: StreamOffset) -> dict[Place, Position]:
-    """Return where the partitions begin that an offset doesn't know."""
-    places = [(p.topic, p.view.index) for p in source.partitions]
-    return {place: at for place, at in zip(places, starts, strict=True) if place not in known.positions}
+def _begins(source: Source, starts: Sequence[Position], known: StreamOffset, *, moved: bool) -> dict[Place, MessageId]:
+    """Return where the partitions begin of which the offset before doesn't tell it; ``moved``: of none."""
+    found = {}
+    for partition, at in zip(source.partitions, starts, strict=True):
+        place = partition.topic, partition.view.index
+        first = known.next_message(place)
+        is_new = first is None
+        if first is None or first.position != at:
+            first = MessageId(at.ledger_id, at.entry_id)
+        if moved or is_new or first.batch_index > 0:
+            found[place] = first
+    return found
+
+
+def _skipping(task: Sequence[Slice], inside: Mapping[int, MessageId]) -> tuple[Slice, ...]:
+    """Return a task's slices, of which some begin inside an entry: the first messages, by partition id."""
+    return tuple(
+        replace(piece, skip=first.batch_index)
+        if (first := inside.get(piece.partition_id)) is not None and first.position == piece.range.start
+        else piece
+        for piece in task
+    )
+
+
+def _by_index(offset: StreamOffset) -> dict[int, Position]:
+    """Return the positions of an offset in one topic."""
+    return {index: at for (_, index), at in offset.positions.items()}
 
 
 def _topic_of(text: str) -> TopicName:

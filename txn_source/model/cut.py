@@ -9,88 +9,78 @@ The other way round there is one smallest cut at or above bounds: the bound on t
 an entry at or above it is raised behind the transaction's last position there.
 
 Aborted and open transactions cut nothing: what is aborted isn't seen, and no bound lies behind an open one.
+
+Only bounds are kept here, and no transactions: a step asks what those reach to that ended, or began, where the last
+step moved a bound. Its answer has a number for each partition.
 """
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
+from typing import Protocol
+
+Ranges = Mapping[int, tuple[int, int]]
+"""``[low, high)`` by partition id, as ``Position.key``."""
+BEYOND = (1 << 63) - 1
+"""Above every position."""
+_NEAR = 256
+"""Entries above a bound that are looked at first: mostly they hold all that the bound cuts. When bounds have gone down
+together, what began later than all of them is passed over."""
 
 
-@dataclass(frozen=True, slots=True)
-class CommittedSpan:
-    """What a committed transaction wrote to one partition: keys of its first and last entry, both inclusive."""
+class CommittedSpans(Protocol):
+    """What committed transactions wrote to the partitions of a read: a first and a last entry on each.
 
-    txn: int
-    partition_id: int
-    first: int
-    last: int
-
-
-class ConsistentCut:
-    """Moves bounds as it learns of transactions, in one direction; each is handled once.
-
-    1. ``add`` every span, on the partitions of the read, of the transactions that the bounds may cut in two.
-    2. ``lower`` or ``raise_``; if a bound moved, add the transactions that it may cut now, and go on.
+    Bounds are exclusive, ``Position.key`` by partition id. Each answer has the partitions that something was found on.
     """
 
-    def __init__(self, bounds: Mapping[int, int]) -> None:
-        """Begin with exclusive bounds, ``Position.key`` by partition id."""
-        self.bounds = dict(bounds)
-        self._spans: dict[int, list[CommittedSpan]] = defaultdict(list)
-        self._by_last: dict[int, list[CommittedSpan]] = defaultdict(list)
-        self._by_first: dict[int, list[CommittedSpan]] = defaultdict(list)
-        self._moved: set[int] = set()
+    def lowest_above(self, ranges: Ranges, bounds: Mapping[int, int]) -> Mapping[int, int]:
+        """Of the transactions whose last entry on a partition lies in its range: the smallest of their first positions
+        on each partition, where it is below the bound."""
 
-    def add(self, spans: Iterable[CommittedSpan]) -> None:
-        """Take spans of transactions that are not known yet, all that they have on the partitions of the read."""
-        touched = set()
-        for span in spans:
-            self._spans[span.txn].append(span)
-            self._by_last[span.partition_id].append(span)
-            self._by_first[span.partition_id].append(span)
-            touched.add(span.partition_id)
-        for partition_id in touched:
-            self._by_last[partition_id].sort(key=lambda span: span.last)
-            self._by_first[partition_id].sort(key=lambda span: -span.first)
+    def lowest_cut(self, ranges: Ranges, bounds: Mapping[int, int]) -> Mapping[int, int]:
+        """Of the transactions that have an entry at or above a bound: the smallest of their first positions in each
+        range."""
 
-    def knows(self, txn: int) -> bool:
-        """True if the transaction's spans were added."""
-        return txn in self._spans
+    def highest_below(self, ranges: Ranges, bounds: Mapping[int, int]) -> Mapping[int, int]:
+        """Of the transactions whose first entry on a partition lies in its range: the largest of their last positions
+        on each partition, where it is at or above the bound."""
 
-    def lower(self) -> set[int]:
-        """Lower the bounds until no known transaction is cut in two; return the partitions whose bounds went down."""
-        lowered: set[int] = set()
-        check = set(self._by_last)
-        while check:
-            partition_id = check.pop()
-            waiting = self._by_last[partition_id]
-            while waiting and waiting[-1].last >= self.bounds[partition_id]:
-                for span in self._spans_once(waiting.pop().txn):
-                    if span.first < self.bounds[span.partition_id]:
-                        self.bounds[span.partition_id] = span.first
-                        lowered.add(span.partition_id)
-                        check.add(span.partition_id)
-        return lowered
 
-    def raise_(self) -> set[int]:
-        """Raise the bounds until no known transaction is cut in two; return the partitions whose bounds went up."""
-        raised: set[int] = set()
-        check = set(self._by_first)
-        while check:
-            partition_id = check.pop()
-            waiting = self._by_first[partition_id]
-            while waiting and waiting[-1].first < self.bounds[partition_id]:
-                for span in self._spans_once(waiting.pop().txn):
-                    if span.last >= self.bounds[span.partition_id]:
-                        self.bounds[span.partition_id] = span.last + 1
-                        raised.add(span.partition_id)
-                        check.add(span.partition_id)
-        return raised
+def lower_to_cut(
+    spans: CommittedSpans, bounds: Mapping[int, int], starts: Mapping[int, int] | None = None
+) -> dict[int, int]:
+    """Return the largest consistent cut at or below exclusive bounds.
 
-    def _spans_once(self, txn: int) -> list[CommittedSpan]:
-        if txn in self._moved:
-            return []
-        self._moved.add(txn)
-        return self._spans[txn]
+    ``starts`` are a cut below the bounds, if one is known: then what lies between the two is looked at first, and else
+    what lies above the bounds. If they are no cut, the result is whole for all transactions that lie above them.
+    """
+    cut = dict(bounds)
+    _lower(spans, cut, spans.lowest_above({p: (bound, bound + _NEAR) for p, bound in cut.items()}, cut), _NEAR)
+    if starts is None:
+        found = spans.lowest_above({p: (bound, BEYOND) for p, bound in cut.items()}, cut)
+    else:
+        found = spans.lowest_cut({p: (starts[p], bound) for p, bound in cut.items()}, cut)
+    _lower(spans, cut, found, BEYOND)
+    return cut
+
+
+def _lower(spans: CommittedSpans, cut: dict[int, int], found: Mapping[int, int], reach: int) -> None:
+    """Lower bounds to what was found below them, and so on with what ended up to ``reach`` above the new ones."""
+    while found:
+        ranges = {p: (first, min(cut[p], first + reach)) for p, first in found.items()}
+        assert all(low < high for low, high in ranges.values()), "a bound only goes down"
+        cut.update(found)
+        found = spans.lowest_above(ranges, cut)
+
+
+def raise_to_cut(spans: CommittedSpans, bounds: Mapping[int, int], starts: Mapping[int, int]) -> dict[int, int]:
+    """Return the smallest consistent cut at or above exclusive bounds; ``starts`` are a cut below them."""
+    cut = dict(bounds)
+    found = spans.highest_below({p: (starts[p], bound) for p, bound in cut.items()}, cut)
+    while found:
+        ranges = {p: (cut[p], last + 1) for p, last in found.items()}
+        assert all(low < high for low, high in ranges.values()), "a bound only goes up"
+        cut.update({p: last + 1 for p, last in found.items()})
+        found = spans.highest_below(ranges, cut)
+    return cut
