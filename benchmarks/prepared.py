@@ -50,8 +50,13 @@ class _Reader(DataSourceReader):
         return [InputPartition(index) for index in range(self._tasks)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        with pa.memory_map(self._file) as source:
-            batch = pa.ipc.open_stream(source).read_next_batch()
-            batch = pa.RecordBatch.from_arrays(batch.columns, schema=to_arrow_schema(self._schema, timezone="UTC"))
-            for _ in range(partition.value, self._batches, self._tasks):
-                yield batch
+        batch = prepared_batch(self._file, self._schema)
+        for _ in range(partition.value, self._batches, self._tasks):
+            yield batch
+
+
+def prepared_batch(file: str, schema: StructType) -> pa.RecordBatch:
+    """Return the prepared batch, as Spark wants it."""
+    with pa.memory_map(file) as source:
+        batch = pa.ipc.open_stream(source).read_next_batch()
+    return pa.RecordBatch.from_arrays(batch.columns, schema=to_arrow_schema(schema, timezone="UTC"))

@@ -10,16 +10,20 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, SupportsTriggerAvailableNow
 from pyspark.sql.types import BinaryType, StructType
 
 from benchmarks.harness import Bench, Result, best_of, spark_session
-from benchmarks.prepared import ROWS
+from benchmarks.prepared import ROWS, prepared_batch, prepared_frame
 from benchmarks.scan import drain, messages
 from txn_source.client.admission import StreamLimits
 from txn_source.client.log import Log, connect
+from txn_source.client.offsets import EARLIEST, LATEST, Offsets
 from txn_source.client.plan import ReadRequest, plan, resolve
+from txn_source.client.producer import Producer
 from txn_source.client.stream import StreamedTopics, TopicStream
 from txn_source.client.stream_offset import StreamOffset
+from txn_source.client.transaction import Transaction
 
 _VALUE_BYTES = 120
 
@@ -99,47 +103,108 @@ def _median_batch(frame: DataFrame, checkpoint: Path, count: int, feed: Callable
     return kept[len(kept) // 2]
 
 
+class PreparedStream(DataSource):
+    """``format("prepared-stream")``: a stream that does nothing but hand out one prepared batch again and again.
+
+    Options: ``file`` (an Arrow stream with the batch), ``batches``, and ``at_once``, how many a micro-batch has.
+    """
+
+    @classmethod
+    def name(cls) -> str:
+        return "prepared-stream"
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:
+        return _Prepared(self.options["file"], int(self.options["batches"]), int(self.options["at_once"]), schema)
+
+
+class _Prepared(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    def __init__(self, file: str, batches: int, at_once: int, schema: StructType) -> None:
+        self._file, self._batches, self._at_once, self._schema = file, batches, at_once, schema
+
+    def initialOffset(self) -> dict[str, Any]:
+        return {"at": 0}
+
+    def getDefaultReadLimit(self) -> ReadLimit:
+        return ReadAllAvailable()
+
+    def prepareForTriggerAvailableNow(self) -> None:
+        pass
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
+        return {"at": min(start["at"] + self._at_once, self._batches)}
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
+        count = end["at"] - start["at"]
+        return [InputPartition(count // 2), InputPartition(count - count // 2)]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        batch = prepared_batch(self._file, self._schema)
+        for _ in range(partition.value):
+            yield batch
+
+
 def _catch_up(bench: Bench, spark: SparkSession, log: Log) -> Iterator[Result]:
-    """Read a backlog in batches of a million messages, against one batch read of it."""
-    batches = bench.size(160, 8)
+    """Read a backlog in batches of a million messages, against one batch read of it.
+
+    The same of prepared rows, in as many batches and tasks, shows what is Spark's own part of it.
+    """
+    batches, limit = bench.size(160, 8), bench.size(1_000_000, 200_000)
     log.create_topic("backlog", partitions=2)
     with log.producer("backlog") as producer:
         for index in range(batches):
             producer.send_batch(messages(ROWS, _VALUE_BYTES), partition=index % 2)
     rows = batches * ROWS
-    times = iter(range(100))
+    backlog = spark.read.format("txnlog").option("topic", "backlog").load(str(log.root))
+    prepared = prepared_frame(spark, log, "backlog", bench.folder, batches, backlog.rdd.getNumPartitions())
+    spark.dataSource.register(PreparedStream)
+    at_once = 2 * -(-limit // 2 // ROWS)  # as ours: each of two partitions ends its half of a batch behind an entry
+    nothing = {"file": str(bench.folder / "prepared.arrow"), "batches": str(batches), "at_once": str(at_once)}
+    options = {"topic": "backlog", "startingOffsets": "earliest", "maxMessagesPerTrigger": str(limit)}
+    times, micro_batches = iter(range(100)), []
 
-    def stream() -> None:
-        frame = spark.readStream.format("txnlog").options(
-            topic="backlog", startingOffsets="earliest", maxMessagesPerTrigger=str(bench.size(1_000_000, 200_000))
-        )
-        writer = frame.load(str(log.root)).writeStream.format("noop").trigger(availableNow=True)
+    def drained(frame: DataFrame) -> None:
+        writer = frame.writeStream.format("noop").trigger(availableNow=True)
         query = writer.option("checkpointLocation", str(bench.folder / f"backlog-{next(times)}")).start()
         query.awaitTermination()
         assert sum(progress.numInputRows for progress in query.recentProgress) == rows
+        micro_batches.append(len([progress for progress in query.recentProgress if progress.numInputRows]))
 
-    def batch() -> None:
-        drain(spark.read.format("txnlog").option("topic", "backlog").load(str(log.root)))
-
-    t_stream, t_batch = best_of(bench.runs, stream, batch)
+    t_stream, t_batch, t_nothing, t_prepared = best_of(
+        bench.runs,
+        lambda: drained(spark.readStream.format("txnlog").options(**options).load(str(log.root))),
+        lambda: drain(spark.read.format("txnlog").option("topic", "backlog").load(str(log.root))),
+        lambda: drained(spark.readStream.format("prepared-stream").options(**nothing).schema(backlog.schema).load()),
+        lambda: drain(prepared()),
+    )
+    assert len(set(micro_batches)) == 1, micro_batches
     detail = f"{rows / t_stream / 1e6:.1f} M rows/s against {rows / t_batch / 1e6:.1f}; {rows / 1e6:.1f} M rows"
     yield Result("catch-up in batches of 1 M messages / batch read", t_batch / t_stream, "×", ("≥", 0.7), detail)
+    detail = f"{rows / t_nothing / 1e6:.1f} M rows/s against {rows / t_prepared / 1e6:.1f}; what Spark itself leaves"
+    yield Result("the same of a source of prepared rows", t_prepared / t_nothing, "×", None, detail)
+    detail = f"{micro_batches[0]} batches; {1000 * (t_stream - t_nothing) / micro_batches[0]:.0f} ms more for each"
+    yield Result("catch-up / stream of prepared rows", t_nothing / t_stream, "×", None, detail)
 
 
 def _sink(bench: Bench, spark: SparkSession, log: Log) -> Iterator[Result]:
-    """Write the backlog's rows to a topic, against writing them as Parquet."""
-    log.create_topic("written", partitions=2)
+    """Write the backlog's rows to a topic, against writing them as Parquet.
+
+    Both replace what was written before. If only one did, only the other would need fresh memory for its pages in the
+    cache, and in a virtual machine its first touch can cost more than all else.
+    """
     source = str(bench.folder / "source")
     frame = spark.read.format("txnlog").options(topic="backlog", metadataColumns="none").load(str(log.root))
     frame.write.parquet(source)
     rows = spark.read.parquet(source)
     count = rows.count()
     target = str(bench.folder / "target")
-    t_ours, t_parquet = best_of(
-        min(bench.runs, 3),
-        lambda: rows.write.format("txnlog").option("topic", "written").mode("append").save(str(log.root)),
-        lambda: rows.write.mode("overwrite").parquet(target),
-    )
+    log.create_topic("written", partitions=2)
+
+    def replace() -> None:
+        log.delete_topic("written")
+        log.create_topic("written", partitions=2)
+        rows.write.format("txnlog").option("topic", "written").mode("append").save(str(log.root))
+
+    t_ours, t_parquet = best_of(bench.runs, replace, lambda: rows.write.mode("overwrite").parquet(target))
     detail = (
         f"{count / t_ours / 1e6:.2f} M rows/s against {count / t_parquet / 1e6:.2f}; {count / 1e6:.1f} M rows with keys"
     )
@@ -147,41 +212,63 @@ def _sink(bench: Bench, spark: SparkSession, log: Log) -> Iterator[Result]:
 
 
 def _cut(bench: Bench, log: Log) -> Iterator[Result]:
-    """Plan a batch with many recent transactions behind an open one, with the cut and without."""
+    """The cut's share of a batch: with many recent transactions behind a bound, in the batch itself, and open."""
     count = bench.size(10_000, 100)
     log.create_topic("transfers", partitions=8)
-    producer = log.producer("transfers")
-    hanging = log.begin_transaction(timeout=900)
-    producer.send(b"x", txn=hanging, partition=0)
-    for number in range(count):
-        with log.begin_transaction() as txn:
-            for leg in range(2):
-                producer.send(b"%0100d" % number, txn=txn, partition=(number + leg) % 8)
-    hanging.abort()
-    stub = log.metadata
-    source = resolve(stub, ["transfers"])
-    end = source.partitions[0].view.bounds.log_start  # one partition's bound is held back, all the others are behind it
-    half = {"transfers": {0: str(end)}}
+    with log.producer("transfers") as producer:
+        hanging = log.begin_transaction(timeout=900)
+        producer.send(b"x", txn=hanging, partition=0)
+        for number in range(count):
+            with log.begin_transaction() as txn:
+                _transfer(producer, number, txn)
+        hanging.abort()
+        first = resolve(log.metadata, ["transfers"]).partitions[0].view.bounds.log_start
+        behind = {
+            "transfers": {0: str(first)}
+        }  # one bound is held back, and all the others lie behind the transactions
+        yield _share(bench, log, f"{count:,} transactions behind a bound", lambda cut: _plan(log, cut, behind))
+        yield _share(bench, log, f"a batch of {count:,} transactions", lambda cut: _limited(log, cut, 2 * count - 8))
+        opened = [log.begin_transaction(timeout=900) for _ in range(count)]
+        for number, txn in enumerate(opened):
+            _transfer(producer, number, txn)
+            producer.flush()
+        yield _share(bench, log, f"{count:,} open transactions", lambda cut: _plan(log, cut, {}))
+        for txn in opened:
+            txn.abort()
 
-    def planned(cut: bool) -> None:
-        request = ReadRequest(end=_offsets(half), consistent_cut=cut)
-        plan(stub, log.root, source, request)
+
+def _transfer(producer: Producer, number: int, txn: Transaction) -> None:
+    for leg in range(2):
+        producer.send(b"%0100d" % number, txn=txn, partition=(number + leg) % 8)
+
+
+def _plan(log: Log, cut: bool, end: dict[str, dict[int, str]]) -> None:
+    """Plan a batch read."""
+    request = ReadRequest(end=Offsets.parse(end, LATEST), consistent_cut=cut)
+    plan(log.metadata, log.root, resolve(log.metadata, ["transfers"]), request)
+
+
+def _limited(log: Log, cut: bool, most: int) -> None:
+    """Find the end of a stream's batch of so many messages."""
+    request = ReadRequest(start=Offsets(EARLIEST), consistent_cut=cut)
+    of = StreamedTopics(["transfers"], None, None)
+    stream = TopicStream(log.metadata, log.root, of, request, StreamLimits(max_messages=most))
+    begin = stream.initial()
+    assert stream.latest(begin) is not begin
+
+
+def _share(bench: Bench, log: Log, what: str, planned: Callable[[bool], None]) -> Result:
+    """Compare with the cut and without; the batch is a scan of all that is committed."""
 
     def read() -> None:
         for _ in log.scan("transfers"):
             pass
 
     t_with, t_without, t_batch = best_of(bench.runs, lambda: planned(True), lambda: planned(False), read)
-    share = (t_with - t_without) / t_batch
-    detail = f"{(t_with - t_without) * 1000:.0f} ms of {t_batch * 1000:.0f} ms; {count:,} transactions behind the bound"
-    yield Result("consistent cut, share of a batch", share * 100, "%", ("≤", 5), detail)
-    producer.close()
-
-
-def _offsets(value: dict[str, dict[int, str]]) -> Any:
-    from txn_source.client.offsets import LATEST, Offsets
-
-    return Offsets.parse(value, LATEST)
+    detail = f"{(t_with - t_without) * 1000:.1f} ms of {t_batch * 1000:.0f} ms"
+    return Result(
+        f"consistent cut, share of a batch: {what}", (t_with - t_without) / t_batch * 100, "%", ("≤", 5), detail
+    )
 
 
 def _many_partitions(bench: Bench, log: Log) -> Iterator[Result]:

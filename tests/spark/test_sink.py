@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -30,6 +32,15 @@ TYPED = pa.schema([pa.field("id", pa.int64(), nullable=False), pa.field("name", 
 LEVELS = ("read_committed", "read_uncommitted")
 VALUE = "value string"
 Write = Callable[..., None]
+PLANS_AND_COMMITS = """
+import sys
+from pyspark.sql.types import StringType, StructType
+from txn_source.spark.source import TxnLogDataSource
+options = {"path": sys.argv[1], "topic": "orders", "checkpointLocation": "unused"}
+writer = TxnLogDataSource(options).streamWriter(StructType().add("value", StringType()), False)
+writer.commit([], 0)
+sys.exit("pandas was loaded" if "pandas" in sys.modules else 0)
+"""
 
 
 @pytest.fixture
@@ -67,6 +78,16 @@ def values(log: txn_source.Log, topic: str = "orders", level: str = "read_commit
 
 def segments(root: Path) -> set[str]:
     return {path.relative_to(root).as_posix() for path in (root / "segments").rglob("*.arrow")}
+
+
+def test_process_that_plans_or_commits_a_write_loads_no_pandas(root: Path, log: txn_source.Log) -> None:
+    """Do in a process of its own what Spark starts two for in each batch of a stream: loading pandas, which pyarrow
+    does when it makes an array of numpy's, would take them longer than their work."""
+    log.create_topic("orders")
+    done = subprocess.run(
+        [sys.executable, "-c", PLANS_AND_COMMITS, str(root)], capture_output=True, text=True, timeout=120, check=False
+    )
+    assert done.returncode == 0, done.stderr
 
 
 # What arrives

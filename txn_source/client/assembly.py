@@ -90,7 +90,9 @@ class Assembly:
         """Take the constants that entries added from now on refer to."""
         self._page = page
 
-    def add(self, first: int, stored: StoredRows | None, rows: IntArray, sizes: IntArray) -> Iterator[pa.RecordBatch]:
+    def add(
+        self, first: int, stored: StoredRows | None, rows: IntArray, sizes: IntArray, skip: int = 0
+    ) -> Iterator[pa.RecordBatch]:
         """Add neighbouring entries of the page.
 
         Args:
@@ -98,9 +100,13 @@ class Assembly:
             stored: what is stored of them, of one schema; None if no stored column is wanted.
             rows: the messages of each, 1 or more.
             sizes: the bytes of each.
+            skip: so many messages of the page's first entry are left out.
         """
         rows_to, bytes_to = (np.concatenate(([0], np.cumsum(x))) for x in (rows, sizes))
         at = 0
+        if skip:
+            yield from self._cut(first, stored, 0, int(rows[0]), int(sizes[0]), skip)
+            at = 1
         while at < len(rows):
             free_rows, free_bytes = TARGET_ROWS - self._gathered.rows, TARGET_BYTES - self._gathered.bytes
             fit = min(
@@ -133,10 +139,12 @@ class Assembly:
         """Yield what is left."""
         yield from self._release()
 
-    def _cut(self, index: int, stored: StoredRows | None, entry: int, rows: int, size: int) -> Iterator[pa.RecordBatch]:
-        """Yield an entry that is too large for one batch in several."""
+    def _cut(
+        self, index: int, stored: StoredRows | None, entry: int, rows: int, size: int, skip: int = 0
+    ) -> Iterator[pa.RecordBatch]:
+        """Yield an entry that is too large for one batch in several, or without its first messages."""
         step = max(1, min(TARGET_ROWS, rows * TARGET_BYTES // max(size, 1)))
-        for start in range(0, rows, step):
+        for start in range(skip, rows, step):
             count = min(step, rows - start)
             part = None if stored is None else [stored.rows(entry, start, count)]
             self._gathered.add(index, part, np.array([count]), size * count // rows, start)
@@ -217,7 +225,8 @@ def _join(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
     return batches[0] if len(batches) == 1 else pa.concat_batches(batches)
 
 
-_COUNTING = pa.array(np.arange(TARGET_ROWS, dtype=np.int32))
+_COUNTING = pa.Array.from_buffers(pa.int32(), TARGET_ROWS, [None, pa.py_buffer(np.arange(TARGET_ROWS, dtype=np.int32))])
+"""From a buffer: ``pa.array`` of numpy imports pandas where there is one, and every process of Spark's imports this."""
 
 
 class _Made:

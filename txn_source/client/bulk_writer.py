@@ -16,7 +16,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from txn_source.client.buffer import ENTRY_MAX_BYTES, ENTRY_MAX_ROWS, entry_sized
-from txn_source.client.routing import route
+from txn_source.client.routing import group, route
 from txn_source.metadata.producers import NewEntry, OpenedProducer
 from txn_source.metadata.sinks import TopicBatch
 from txn_source.metadata.stub import MetadataStub
@@ -90,9 +90,8 @@ class BulkWriter:
             for piece in entry_sized(batch):
                 self._add(self._turn % len(self._view.partitions), piece)
             return
-        for target in np.unique(targets).tolist():
-            rows = batch.take(pa.array(np.flatnonzero(targets == target)))
-            for piece in entry_sized(rows):
+        for target, rows in group(targets):
+            for piece in entry_sized(batch.take(rows)):  # copied: a slice of few rows would keep the whole batch
                 self._add(target, piece)
 
     def finish(self, owner: OpenedProducer | None = None) -> TopicBatch:

@@ -2,16 +2,32 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from txn_source.model.routing import partition_of
+from txn_source.model.routing import partitions_of
 
 
-def route(keys: pa.Array, partitions: int, without_key: int) -> npt.NDArray[np.int64]:
+def route(keys: pa.BinaryArray, partitions: int, without_key: int) -> npt.NDArray[np.int64]:
     """Return the partition of each row by its key; rows whose key is null go to ``without_key``."""
-    unique = keys.dictionary_encode()
-    targets = np.array([partition_of(key, partitions) for key in unique.dictionary.to_pylist()], dtype=np.int64)
-    codes = unique.indices.fill_null(-1).to_numpy(zero_copy_only=False)
-    return np.where(codes < 0, without_key, targets[codes] if len(targets) else without_key)
+    if not len(keys):
+        return np.empty(0, np.int64)
+    _, offsets, data = keys.buffers()
+    of_rows = np.frombuffer(offsets, np.int32, len(keys) + 1, keys.offset * 4)
+    targets = partitions_of(np.frombuffer(data or b"", np.uint8), of_rows, partitions)
+    if keys.null_count:
+        targets[keys.is_null().to_numpy(zero_copy_only=False)] = without_key
+    return targets
+
+
+def group(targets: npt.NDArray[np.int64]) -> Iterator[tuple[int, pa.Array]]:
+    """Yield each partition that rows go to, ascending, and the indexes of its rows in their order."""
+    counts = np.bincount(targets)
+    narrow = np.int16 if len(counts) <= 1 << 15 else np.int64  # numpy sorts the narrow ones several times as fast
+    order = np.argsort(targets.astype(narrow), kind="stable")
+    ends = np.cumsum(counts)
+    for target in np.flatnonzero(counts).tolist():
+        yield target, pa.array(order[ends[target] - counts[target] : ends[target]])
