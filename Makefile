@@ -9,7 +9,7 @@ export PYSPARK_PYTHON := $(CURDIR)/$(PY)
 unexport SPARK_HOME PYTHONPATH
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo flights tiers test bench bench-quick lint format proto clean check-python check-java
+.PHONY: help venv demo flights tiers isolation test test-connect bench bench-quick lint format proto clean check-python check-java
 
 help: ## Show this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1|\2/p' Makefile | while IFS='|' read -r target text; do \
@@ -27,8 +27,14 @@ flights: check-java $(STAMP) ## A larger example, on the flights out of New York
 tiers: $(STAMP) ## An example of orders that move to a bucket, read from either copy
 	$(PY) examples/tiers.py
 
-test: check-java $(STAMP) ## Run all tests
+isolation: check-java $(STAMP) ## An example of two subscriptions at two isolation levels, and of a rewind
+	$(PY) examples/isolation.py
+
+test: check-java $(STAMP) ## Run all tests but those over Spark Connect
 	$(PY) -m pytest -n 2 --dist loadfile
+
+test-connect: check-java $(STAMP) ## Run the tests over Spark Connect, which need a process of their own
+	$(PY) -m pytest tests/connect
 
 bench: check-java $(STAMP) ## Measure speed and memory, and print the table
 	$(PY) -m benchmarks

@@ -5,7 +5,8 @@ folder of files to a topic of its own, one file to a micro-batch. Python workers
 they do in a cluster, and may still commit when the next driver is on its way.
 
 A real driver takes seconds to start, so that most kills are of an imitation: a child that does with the sink what
-Spark's micro-batches do, in their order, with a checkpoint like theirs.
+Spark's micro-batches do, in their order, with a checkpoint like theirs. ``--long -rP`` prints what the kills of each
+seed met.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import signal
 import subprocess
 import sys
 import threading
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -32,11 +34,13 @@ from txn_source import Log, connect
 from txn_source.spark.sink import StreamWriter, TaskWrote
 from txn_source.spark.source import TxnLogDataSource
 
-SEED = 20260131
+SEED, LONG_SEEDS = 20260131, (20260131, 20260601, 20261120)
 QUERIES, ROWS = 2, 50
 FILES, LONG_FILES, LONG_DRIVERS = 6, 150, 25
 IMITATED_KILLS, LONG_IMITATED_KILLS = 6, 50
 DEADLINE_S = 240.0
+NOTE_S = 0.035
+"""How long Spark takes to note that a batch is done; a driver that dies meanwhile repeats a batch that counted."""
 FAIL_EACH = 5
 """The first try of a task with every fifth file fails after its rows were written."""
 
@@ -149,6 +153,7 @@ def imitate(folder: Path) -> None:
             tries = [source.streamWriter(schema, False).write(rows_of(values)) for _ in range(2)]
             wrote.append(TaskWrote(tries[-1].batches, "the query"))
         source.streamWriter(schema, False).commit(wrote, batch_id)
+        threading.Event().wait(NOTE_S)
         (commits / str(batch_id)).touch()
         batch_id += 1
 
@@ -220,10 +225,27 @@ def check(log: Log) -> int:
     return together
 
 
-def kill_drivers(folder: Path, at_random: int, files: int) -> None:
+def cut_off(log: Log, folder: Path) -> Counter[str]:
+    """Return how many queries were killed in a batch, and if it counted by then; a batch is a transaction."""
+    met: Counter[str] = Counter()
+    for number in range(QUERIES):
+        begun, done = (last_batch(folder / f"checkpoint-{number}" / which) for which in ("offsets", "commits"))
+        if begun > done:
+            after = len(batches(log, number)) > begun
+            met["batches cut off after their commit" if after else "batches cut off before it"] += 1
+    return met
+
+
+def last_batch(noted: Path) -> int:
+    """Return the number of the last batch that a checkpoint has, -1 for none."""
+    return max((int(path.name) for path in noted.glob("[0-9]*")), default=-1)
+
+
+def kill_drivers(folder: Path, at_random: int, files: int, seed: int) -> Counter[str]:
     """Kill a driver at the worst moments of its two queries, and others when they have committed a few batches more;
-    check each time, and in the end that all is there."""
-    source = random.Random(SEED)
+    check each time, and in the end that all is there. Returns how often what was met."""
+    source = random.Random(seed)
+    met: Counter[str] = Counter()
     (folder / "source").mkdir()
     for file in range(files):
         path = folder / "source" / f"{file:04}.txt"
@@ -242,7 +264,9 @@ def kill_drivers(folder: Path, at_random: int, files: int) -> None:
                 while len(log.transactions(state=None)) < more and driver.runs():
                     threading.Event().wait(0.01)
                 threading.Event().wait(source.uniform(0, 0.3))
-            check(log)
+                met["kills"] += driver.runs()
+            met["batches"] = check(log)
+            met += cut_off(log, folder)
         with Driver(folder) as driver:
             assert driver.wait() == 0, f"{driver}"
         assert check(log) == QUERIES * files
@@ -250,11 +274,14 @@ def kill_drivers(folder: Path, at_random: int, files: int) -> None:
         assert log.collect_garbage(older_than=0).paths != (), "a driver was killed before it could commit"
         assert check(log) == QUERIES * files
         assert {t.state.value for t in log.transactions(state=None)} == {"committed"}
+    return met
 
 
-def kill_imitations(folder: Path, kills: int) -> None:
-    """Kill the imitation at random points; check each time that what is noted as done is there, and all of it once."""
-    source = random.Random(SEED)
+def kill_imitations(folder: Path, kills: int, seed: int) -> Counter[str]:
+    """Kill the imitation at random points; check each time that what is noted as done is there, and all of it once.
+    Returns how often what was met."""
+    source = random.Random(seed)
+    met: Counter[str] = Counter()
     with connect(folder / "log") as log:
         for number in range(QUERIES):
             log.create_topic(f"copy-{number}", partitions=2, ledger_max_entries=7)
@@ -266,39 +293,51 @@ def kill_imitations(folder: Path, kills: int) -> None:
                     done = len(list((folder / "checkpoint-0").glob("commits/*")))
                     threading.Event().wait(0.001)
                 assert driver.runs(), f"{driver}"
-                threading.Event().wait(source.uniform(0, 0.04))
+                threading.Event().wait(source.uniform(0, 3 * NOTE_S))
             done = len(list((folder / "checkpoint-0" / "commits").iterdir()))
             begun = len(list((folder / "checkpoint-0" / "offsets").iterdir()))
             assert done <= check(log) <= begun <= done + 1
             assert len(batches(log, 0)) == check(log), "a transaction is one batch"
+            met["kills"] += 1
+            met["batches"] = check(log)
+            met += cut_off(log, folder)
         there = check(log)
         assert len(log.collect_garbage(older_than=0).paths) > there, "of each task's two tries one is garbage"
         assert check(log) == there
         assert log.collect_garbage(older_than=0).paths == ()
+    return met
+
+
+def told(met: Counter[str], seed: int) -> None:
+    """Print what was met, and check that it proves something."""
+    print(f"seed {seed}:", *(f"{count} {what}," for what, count in sorted(met.items())))
+    assert met["batches cut off after their commit"], "else a repeated batch wasn't met"
 
 
 def test_killed_driver_writes_each_batch_once(tmp_path: Path) -> None:
     """Kill a driver before a commit of one query and after a commit of the other."""
-    kill_drivers(tmp_path, 0, FILES)
+    kill_drivers(tmp_path, 0, FILES, SEED)
 
 
 def test_batches_are_whole_wherever_their_driver_dies(tmp_path: Path) -> None:
     """Kill imitated drivers."""
-    kill_imitations(tmp_path, IMITATED_KILLS)
+    kill_imitations(tmp_path, IMITATED_KILLS, SEED)
 
 
 @pytest.mark.long
 @pytest.mark.timeout(3000)
-def test_killed_drivers_for_long(tmp_path: Path) -> None:
+@pytest.mark.parametrize("seed", LONG_SEEDS)
+def test_killed_drivers_for_long(tmp_path: Path, seed: int) -> None:
     """Kill 25 more drivers of two queries each, at random points."""
-    kill_drivers(tmp_path, LONG_DRIVERS, LONG_FILES)
+    told(kill_drivers(tmp_path, LONG_DRIVERS, LONG_FILES, seed), seed)
 
 
 @pytest.mark.long
 @pytest.mark.timeout(3000)
-def test_killed_imitations_for_long(tmp_path: Path) -> None:
+@pytest.mark.parametrize("seed", LONG_SEEDS)
+def test_killed_imitations_for_long(tmp_path: Path, seed: int) -> None:
     """Kill 50 imitated drivers."""
-    kill_imitations(tmp_path, LONG_IMITATED_KILLS)
+    told(kill_imitations(tmp_path, LONG_IMITATED_KILLS, seed), seed)
 
 
 if __name__ == "__main__":
