@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pyspark.sql.datasource import CaseInsensitiveDict
@@ -162,13 +163,17 @@ def test_topics_are_picked_by_name_list_or_pattern(orders, read, values, options
 
 def test_topics_have_several_names(orders, plan) -> None:
     """Plan with full names, the name of a partition, a list of one and patterns; compare with the plain names."""
-    one, both = plan(topic="orders"), plan(topics="orders,refunds")
-    assert plan(topic="persistent://public/default/orders") == one
-    assert plan(topic="orders-partition-0") == one
-    assert plan(topics=" orders ") == one
-    assert plan(topicsPattern="ord.*") == one
-    assert plan(topicsPattern="persistent://public/.*/orders") == one
-    assert plan(topicsPattern="(orders|refunds|nothing)") == both
+
+    def slices(**options: str) -> list[Any]:
+        return [task.slices for task in plan(**options)]
+
+    one, both = slices(topic="orders"), slices(topics="orders,refunds")
+    assert slices(topic="persistent://public/default/orders") == one
+    assert slices(topic="orders-partition-0") == one
+    assert slices(topics=" orders ") == one
+    assert slices(topicsPattern="ord.*") == one
+    assert slices(topicsPattern="persistent://public/.*/orders") == one
+    assert slices(topicsPattern="(orders|refunds|nothing)") == both
     assert one != both
 
 

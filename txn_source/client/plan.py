@@ -377,21 +377,22 @@ def _tasks(
     request: ReadRequest,
 ) -> list[list[Slice]]:
     ledgers = [(partition, *_ledgers(stub, partition, reach)) for partition, reach in wanted]
-    total = sum(int(costs.sum()) for _, _, costs, _ in ledgers)
+    # Who asks for a number of tasks gets it, however small the data; else opening a file has its price.
+    opening = 0 if request.min_partitions else OPENING_COST_BYTES
+    total = sum(int(sizes.sum()) + opening * len(sizes) for _, _, sizes, _ in ledgers)
     tasks = request.min_partitions or (os.cpu_count() or 1)
     smallest = 1 if request.min_partitions else _SMALLEST_TASK_BYTES
     target = max(1, min(request.max_partition_bytes, max(smallest, -(-total // tasks))))
     slices: list[Slice] = []
-    for partition, ranges, costs, purged in ledgers:
-        for piece, cost, in_object in zip(ranges, costs.tolist(), purged.tolist(), strict=True):
-            parts = [(piece, cost - OPENING_COST_BYTES)]
-            if cost > target * 3 // 2:
+    for partition, ranges, sizes, purged in ledgers:
+        for piece, size, in_object in zip(ranges, sizes.tolist(), purged.tolist(), strict=True):
+            parts = [(piece, size)]
+            if size + opening > target * 3 // 2:
                 split = objects.split_range if in_object else stub.split_range
                 parts = split(partition.view.partition_id, piece, target)
             slices.extend(
-                Slice(partition.topic.short, partition.view.index, partition.view.partition_id, part,
-                      size + OPENING_COST_BYTES)
-                for part, size in parts
+                Slice(partition.topic.short, partition.view.index, partition.view.partition_id, part, cost + opening)
+                for part, cost in parts
             )  # fmt: skip
     return pack(slices, target)
 
@@ -399,14 +400,14 @@ def _tasks(
 def _ledgers(
     stub: MetadataStub, partition: ReadPartition, reach: PositionRange
 ) -> tuple[list[PositionRange], IntArray, IntArray]:
-    """Return the range of each ledger in reach, its cost (the bytes of the part that is read, and opening it), and 1
-    where the database doesn't know its entries any more."""
+    """Return the range of each ledger in reach, the bytes of the part of it that is read, and 1 where the database
+    doesn't know its entries any more."""
     table = stub.list_ledgers(partition.view.partition_id, reach)
     ids, entries, sizes = (table[name].to_numpy() for name in ("ledger_id", "entries", "bytes"))
     first = np.where(ids == reach.start.ledger_id, reach.start.entry_id, 0)
     last = np.where(ids == reach.end.ledger_id, np.minimum(reach.end.entry_id, entries), entries)
     part = np.maximum(last - first, 0)
-    costs = (sizes * (part / np.maximum(entries, 1))).astype(np.int64) + OPENING_COST_BYTES
+    costs = (sizes * (part / np.maximum(entries, 1))).astype(np.int64)
     edges = [reach.start, *(Position(int(i), 0) for i in ids[1:]), reach.end]
     ranges = [PositionRange(a, b) for a, b in pairwise(edges)]
     kept = part > 0
