@@ -61,7 +61,7 @@ def run(bench: Bench) -> Iterator[Result]:
 
 
 def _rates(bench: Bench, log: Log) -> Iterator[Result]:
-    total = bench.size(400_000, 4_000)
+    total = bench.size(1_500_000, 4_000)
     batch = messages(_BATCH, _VALUE_BYTES)
     log.create_topic("t")
     with log.producer("t") as producer:

@@ -14,6 +14,7 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
@@ -57,6 +58,7 @@ _log = logging.getLogger(__name__)
 _MAX_BACKOFF_S = 2.0
 _PENDING_MAX = 10_000
 _SEEK_TRIES = 20
+_QUEUE_IN_ORDER, _QUEUE_SHARED = 100_000, 1_000
 
 
 class Consumer(Acknowledging):
@@ -84,8 +86,17 @@ class Consumer(Acknowledging):
         self._stub: MetadataStub = log.metadata
         self._root: Path = log.root
         self._options = options
+        self._queue_size = options.queue_size or (_QUEUE_IN_ORDER if kind.in_order else _QUEUE_SHARED)
         self._request = SubscribeRequest(
-            str(topic), name, kind, level, durable, where, points, options.consumer_name or f"consumer-{token[:8]}", token
+            str(topic),
+            name,
+            kind,
+            level,
+            durable,
+            where,
+            points,
+            options.consumer_name or f"consumer-{token[:8]}",
+            token,
         )
         self.topic = topic.short
         self.subscription = name
@@ -173,7 +184,7 @@ class Consumer(Acknowledging):
         while True:
             self._check_open()
             found = self._inbox.advance()
-            if self._inbox.taken * 2 >= self._options.queue_size and self._link is not None:
+            if self._inbox.taken * 2 >= self._queue_size and self._link is not None:
                 self._link.flow(self._epoch, self._inbox.taken)
                 self._inbox.taken = 0
             if found is True:
@@ -227,6 +238,11 @@ class Consumer(Acknowledging):
         with self._seeking:
             where, points = placed(self._stub, self._root, TopicName.parse(self.topic), to, self._level)
             topic, name = self._request.topic, self.subscription
+            with suppress(UnavailableError):  # they count in the partitions that stay where they are
+                self.flush()
+            if not where and not self._request.durable:  # whose stand only the consumer knows
+                with self._condition:
+                    points = self._inbox.stand() | points
             sought = self._begin_epoch(lambda link, epoch: link.seek(topic, name, where, points, epoch))
             for partition_id in sought.moved:
                 at = sought.points[partition_id]
@@ -272,11 +288,13 @@ class Consumer(Acknowledging):
                     self._epoch = max(self._epoch, info.epoch)
             except UnavailableError:
                 itself = threading.current_thread() is self._thread  # which connects again
+                if itself or time.monotonic() > retry_until or self._failure is not None:
+                    self._reconnect_now()  # the service may have stayed in the epoch before
+                    raise
                 with self._condition:
-                    if itself or time.monotonic() > retry_until or self._failure is not None:
-                        self._reconnect_now()  # the service may have stayed in the epoch before
-                        raise
-                    while self._link in (None, link) and self._failure is None and time.monotonic() < retry_until:
+                    while self._link in (None, link) and time.monotonic() < retry_until:
+                        if self._failure is not None or self._closed:
+                            break
                         self._condition.wait(1.0)
             except TxnLogError:
                 self._reconnect_now()  # the service stayed in the epoch before
@@ -311,7 +329,7 @@ class Consumer(Acknowledging):
                 return
             self._redeliver_nothing_older(epoch)
             self._inbox.drop()
-            self._link.flow(epoch, self._options.queue_size)
+            self._link.flow(epoch, self._queue_size)
 
     def on_end(self, link: ConsumerLink, error: TxnLogError) -> None:
         """Connect again after a lost connection; tell the caller of anything else."""
@@ -333,13 +351,16 @@ class Consumer(Acknowledging):
             request = replace(request, points=stand)
         subscribed = link.open(request)
         with self._condition:
-            self._adopt(subscribed)
-            self._link = link
-            self._inbox.drop(subscribed.points)
-            link.release()
-            link.flow(self._epoch, self._options.queue_size)
-            self._retry_s = 0.0
-            self._condition.notify_all()
+            if not self._closed:
+                self._adopt(subscribed)
+                self._link = link
+                self._inbox.drop(subscribed.points)
+                link.release()
+                link.flow(self._epoch, self._queue_size)
+                self._retry_s = 0.0
+                self._condition.notify_all()
+                return
+        link.close()
 
     def _adopt(self, subscribed: Subscribed) -> None:
         topic = subscribed.topic

@@ -14,7 +14,8 @@ class ConsumerOptions:
     """How a consumer behaves; times in seconds.
 
     ``consumer_name``: shows in the subscription's stats.
-    ``queue_size``: so many messages are delivered ahead of the caller, softly: one entry always is.
+    ``queue_size``: so many messages are delivered ahead of the caller, softly: one entry always is. Only references are
+    kept, no messages. None is 100,000, or 1,000 of a shared subscription, whose messages others could have.
     ``acknowledge_interval``: acknowledgements wait so long for others; 0 sends each at once.
     ``negative_acknowledge_delay``: after so long a negatively acknowledged message is delivered again.
     ``acknowledge_timeout``: so is a message that isn't acknowledged within it; None: never.
@@ -23,7 +24,7 @@ class ConsumerOptions:
     """
 
     consumer_name: str | None = None
-    queue_size: int = 10_000
+    queue_size: int | None = None
     acknowledge_interval: float = 0.1
     negative_acknowledge_delay: float = 60.0
     acknowledge_timeout: float | None = None

@@ -88,7 +88,7 @@ class SubscriptionCalls:
         start: Any = EARLIEST,
         isolation_level: IsolationLevel | str = IsolationLevel.READ_COMMITTED,
         *,
-        queue_size: int = 10_000,
+        queue_size: int | None = None,
     ) -> Reader:
         """Open a reader: it reads a topic from anywhere on, and leaves nothing behind.
 
@@ -96,7 +96,7 @@ class SubscriptionCalls:
             topic: whose messages.
             start: the first message to read: whatever ``Consumer.seek`` takes.
             isolation_level: what it sees.
-            queue_size: so many messages are delivered ahead of the caller.
+            queue_size: so many messages are delivered ahead of the caller; None is 100,000.
         """
         level, name = IsolationLevel.parse(isolation_level), TopicName.parse(topic)
         where, points = placed(self._stub, self._root, name, start, level)

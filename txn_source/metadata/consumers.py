@@ -18,6 +18,7 @@ from txn_source.model.subscription import SubscriptionType
 
 LEASE_MS = 15_000
 RENEW_MS = LEASE_MS // 3
+_IDS_AT_ONCE = 1000
 
 
 @cache
@@ -47,8 +48,16 @@ def gone(host: str) -> bool:
     except ProcessLookupError:
         return True
     except OSError:
-        pass
-    return False
+        return False
+    return _is_zombie(int(pid))
+
+
+def _is_zombie(pid: int) -> bool:
+    """True if a process has ended and its parent hasn't taken notice, for which some containers take long."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+    except (OSError, IndexError):
+        return False
 
 
 def connected(connection: Connection, subscription_id: int) -> list[Row[Any]]:
@@ -78,10 +87,6 @@ def register(
             f"Subscription {subscription.name!r} is exclusive, and consumer {others[0].name!r} is connected to it.",
             "Close that consumer (after a crash it goes by itself within 15 s), or use another subscription.",
         )
-    kept = {row.consumer_id for row in others}
-    for row in found:
-        if row.consumer_id not in kept:
-            remove(connection, row.consumer_id)
     key = connection.execute(
         insert(consumers).values(
             subscription_id=subscription.subscription_id,
@@ -92,17 +97,25 @@ def register(
             lease_until_ms=now_ms + LEASE_MS,
         )
     ).inserted_primary_key
+    kept = {row.consumer_id for row in others}
+    for row in found:  # only now: an undurable subscription goes with its last consumer
+        if row.consumer_id not in kept:
+            remove(connection, row.consumer_id)
     assert key is not None
     return int(key[0]), others
 
 
 def renew(connection: Connection, unacknowledged: Mapping[int, int], now_ms: int) -> None:
     """Lengthen the leases of consumers, by id, and note how many messages each has not acknowledged."""
-    rows = [
-        {"id": consumer_id, "until": now_ms + LEASE_MS, "messages": messages}
-        for consumer_id, messages in unacknowledged.items()
-    ]
-    connection.execute(_RENEW, rows)
+    ids = sorted(unacknowledged)
+    for start in range(0, len(ids), _IDS_AT_ONCE):
+        some = ids[start : start + _IDS_AT_ONCE]
+        of_these = consumers.c.consumer_id.in_(some)
+        connection.execute(update(consumers).where(of_these).values(lease_until_ms=now_ms + LEASE_MS))
+        known = connection.execute(select(consumers.c.consumer_id, consumers.c.unacknowledged).where(of_these))
+        changed = [{"id": i, "messages": unacknowledged[i]} for i, messages in known if messages != unacknowledged[i]]
+        if changed:
+            connection.execute(_NOTE, changed)
 
 
 def remove(connection: Connection, consumer_id: int) -> None:
@@ -142,8 +155,4 @@ _OF = (
     .where(consumers.c.subscription_id == bindparam("subscription_id"))
     .order_by(consumers.c.consumer_id)
 )
-_RENEW = (
-    update(consumers)
-    .where(consumers.c.consumer_id == bindparam("id"))
-    .values(lease_until_ms=bindparam("until"), unacknowledged=bindparam("messages"))
-)
+_NOTE = update(consumers).where(consumers.c.consumer_id == bindparam("id")).values(unacknowledged=bindparam("messages"))

@@ -18,7 +18,7 @@ from txn_source.model.position import Position, PositionRange
 from txn_source.model.subscription import Cursor
 from txn_source.model.visibility import visible
 
-STRETCH_BYTES = 16 << 20
+STRETCH_BYTES = 64 << 20
 STRETCH_ENTRIES = 10_000
 _LOOKS = 20
 """So many pages without anything visible are passed over in one go."""
@@ -50,6 +50,7 @@ def next_stretch(
     most: int,
     decisions: int,
     end: Position | None = None,
+    since: Position | None = None,
 ) -> tuple[Stretch | None, Position]:
     """Return what comes next at or above a position, and where to look after it.
 
@@ -62,9 +63,12 @@ def next_stretch(
         most: messages; one entry is always handed out, however many it has.
         decisions: how many transactions have ended.
         end: look no further, exclusive; None is the level's bound.
+        since: where the stretch before ended, if that is below ``start``: nothing visible lies between, and whoever
+            gets the next message acknowledges that with it.
     """
     bound = view.bounds.upper(level) if end is None else end
     start = at = max(start, view.bounds.log_start)
+    since = start if since is None else max(min(since, start), view.bounds.log_start)
     for _ in range(_LOOKS):
         if at >= bound:
             break
@@ -73,10 +77,10 @@ def next_stretch(
         if until is None:
             ledger_end, messages = _ledger(connection, view.partition_id, at)
             reach = PositionRange(start, min(bound, ledger_end))
-            wanted = _wanted(cursor, reach)
+            wanted = _wanted(cursor, since, reach.end)
             if wanted:
                 return Stretch(view.partition_id, reach, wanted, max(1, messages), None, None), reach.end
-            start = at = reach.end
+            since = start = at = reach.end
             continue
         page = pages.entry_page(
             connection, view.partition_id, PositionRange(at, until), min(max(1, most), STRETCH_ENTRIES)
@@ -92,15 +96,15 @@ def next_stretch(
         if taken < page.table.num_rows:
             page_end = Position.from_key(page.table["position"][taken - 1].as_py()).plus(1)
         reach = PositionRange(start, page_end)
-        wanted = _wanted(cursor, reach)
+        wanted = _wanted(cursor, since, reach.end)
         if wanted:
-            acknowledged = sum(r.messages for r in cursor.ranges.within(wanted[0].start, wanted[-1].end))
+            acknowledged = sum(r.messages for r in cursor.ranges.within(message_key(start), wanted[-1].end))
             page = Page(page.table.slice(0, taken), None)
             return (
                 Stretch(view.partition_id, reach, wanted, max(1, messages - acknowledged), page, aborted),
                 page_end,
             )
-        start = at = page_end
+        since = start = at = page_end
     return None, at
 
 
@@ -120,8 +124,8 @@ def _take(entries: pa.Table, of: PositionRange, level: IsolationLevel, aborted: 
     return len(positions) if whole else int(seen[last]) + 1, int(count_to[last])
 
 
-def _wanted(cursor: Cursor, of: PositionRange) -> tuple[MessageRange, ...]:
-    return tuple(cursor.wanted(message_key(of.start), message_key(of.end)))
+def _wanted(cursor: Cursor, start: Position, end: Position) -> tuple[MessageRange, ...]:
+    return tuple(cursor.wanted(message_key(start), message_key(end)))
 
 
 def _ledger(connection: Connection, partition_id: int, at: Position) -> tuple[Position, int]:
