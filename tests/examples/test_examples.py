@@ -103,6 +103,20 @@ def test_tiers_reads_the_same_from_both(tmp_path: Path, environment: dict[str, s
     assert {path.name for path in tmp_path.iterdir()} == {"temp"}
 
 
+def test_isolation_shows_two_levels_and_a_rewind(tmp_path: Path, environment: dict[str, str]) -> None:
+    """Run it: all checks hold, both levels stand side by side in a row, and the stream's rows have two epochs."""
+    lines = run("isolation.py", cwd=tmp_path, environment=environment)
+
+    assert not [line for line in lines if "WRONG" in line]
+    assert len([line for line in lines if line.startswith("checked: ")]) == 5
+    assert any("alice -999, mallory +999" in line for line in lines)
+    assert any("alice -30, bob +30, carol +50" in line for line in lines)
+    batches = [line.split("│")[1:3] for line in lines if re.match(r"│ \d", line)]
+    assert [epoch.strip() for _, epoch in batches][:2] == ["0", "1"]
+    assert list((tmp_path / "temp").iterdir()) == []
+    assert {path.name for path in tmp_path.iterdir()} == {"temp"}
+
+
 @pytest.mark.parametrize("example", ["bank.py", "flights.py"])
 def test_missing_java_is_said_in_one_line(example: str, tmp_path: Path, environment: dict[str, str]) -> None:
     """Point JAVA_HOME to an empty folder: the example ends with one readable line."""

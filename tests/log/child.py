@@ -13,6 +13,8 @@ from contextlib import contextmanager
 from typing import Any
 
 from txn_source import Batching, Log, StorageWriteError, connect
+from txn_source.client.held_subscription import HeldSubscription
+from txn_source.model.topic_name import TopicName
 
 
 def opened(kind: str, target: str) -> Log:
@@ -55,6 +57,14 @@ def offload_to_a_full_disk(kind: str, target: str, limit: str) -> Any:
             return log.offload("orders").ledger_ids
         except StorageWriteError as error:
             return str(error)
+
+
+def hold_subscription(kind: str, target: str, topic: str, name: str) -> Any:
+    """Hold a subscription as a stream does, until stdin ends."""
+    with opened(kind, target) as log:
+        assert HeldSubscription(log.metadata, TopicName.parse(topic), name, None).is_there
+        print("held", flush=True)
+        sys.stdin.read()
 
 
 def use_pickled() -> Any:

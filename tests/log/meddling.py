@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -28,6 +28,13 @@ class Meddling:
     after: dict[str, Callable[[], object]] = field(default_factory=dict)
     dead: bool = False
     times: int = 1
+
+    @property
+    def timeout_s(self) -> float:
+        return self.inner.timeout_s
+
+    def converse(self, method: str, requests: Iterator[Any]) -> Iterator[Any]:
+        return self.inner.converse(method, requests)
 
     def call(self, method: str, request: Any) -> Any:
         if self.dead:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -93,6 +94,10 @@ class Site:
         if self.kind == "remote":
             return connect(endpoint=self.endpoint, timeout=timeout)
         return connect(self.root, create=False) if self.clock is None else Log(ClockedTarget(self.root, self.clock))
+
+    def at_end(self, call: Callable[[], object]) -> None:
+        """Have something done before what was opened so far is closed."""
+        self._stack.callback(call)
 
     def transport(self) -> Transport:
         """Return a bare way to the service, for requests made by hand."""

@@ -21,7 +21,8 @@ LEVELS = ("read_committed", "read_uncommitted")
 def test_first_five_minutes_run_as_written(spark: SparkSession, tmp_path: Path) -> None:
     """Run the README's blocks one after the other in one namespace, with a folder of our own for its path."""
     blocks = re.findall(r"<!-- test: (\w+) -->\n```python\n(.*?)```", README, re.DOTALL)
-    assert [name for name, _ in blocks] == ["first", "spark", "stream", "table", "scan", "operate", "tiers"]
+    order = "first spark stream table scan operate tiers subscriptions follow"
+    assert " ".join(name for name, _ in blocks) == order
     names: dict[str, Any] = {}
     for _, code in blocks:
         exec(compile(code.replace("/tmp/bank", str(tmp_path / "bank")), "README.md", "exec"), names)
@@ -34,6 +35,8 @@ def test_first_five_minutes_run_as_written(spark: SparkSession, tmp_path: Path) 
     assert copies.hot_ledgers
     assert not copies.tiered_ledgers
     assert any("tiered" in ledger.tiers for ledger in log.stats("orders").ledgers)
+    assert names["message"].value in log.scan("booked").read_all()["value"].to_pylist()
+    assert log.subscription("orders", "booking").epoch == 2
     log.close()
 
 

@@ -10,7 +10,18 @@ from typing import Annotated
 
 import typer
 
-from txn_source.cli import brokers, consume, garbage, maintain, namespaces, produce, serve, topics, transactions
+from txn_source.cli import (
+    brokers,
+    consume,
+    garbage,
+    maintain,
+    namespaces,
+    produce,
+    serve,
+    subscriptions,
+    topics,
+    transactions,
+)
 from txn_source.cli.connection import Address, Endpoint, Root
 
 app = typer.Typer(
@@ -52,6 +63,7 @@ app.add_typer(topics.app, name="topics")
 app.add_typer(namespaces.app, name="namespaces")
 app.add_typer(brokers.app, name="brokers")
 app.add_typer(transactions.app, name="transactions")
+app.add_typer(subscriptions.app, name="subscriptions")
 app.command("produce")(produce.produce)
 app.command("consume")(consume.consume)
 app.command("maintain")(maintain.maintain)

@@ -8,19 +8,22 @@ import select
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from txn_source.cli.connection import on_log
 from txn_source.cli.offset_text import offsets_of
-from txn_source.cli.output import to_json
+from txn_source.cli.output import to_json, write
+from txn_source.cli.subscriptions import Kind
 from txn_source.model.isolation import IsolationLevel
 from txn_source.model.read_priority import ReadPriority
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from txn_source.cli.tail import Tail
     from txn_source.client.log import Log
 
     Render = Callable[[pa.RecordBatch], bytes]
@@ -55,16 +58,23 @@ def consume(
         typer.Argument(metavar="TOPIC", help="orders, or orders-partition-3 for one partition.", show_default=False),
     ],
     isolation_level: Annotated[
-        str, typer.Option(metavar="LEVEL", help="read_committed or read_uncommitted.")
-    ] = IsolationLevel.READ_COMMITTED.value,
+        str | None,
+        typer.Option(
+            metavar="LEVEL",
+            help="read_committed or read_uncommitted.",
+            show_default="read_committed, or the subscription's",
+        ),
+    ] = None,
     start: Annotated[
-        str,
+        str | None,
         typer.Option(
             metavar="OFFSET",
             help="First position to print: earliest, latest, 12:40 (if one partition is read), JSON such as"
-            ' {"orders": {"0": "12:40"}}, or a publish time (ISO 8601, or milliseconds since the epoch).',
+            ' {"orders": {"0": "12:40"}}, or a publish time (ISO 8601, or milliseconds since the epoch). With'
+            " --subscription only a new one takes it.",
+            show_default="earliest",
         ),
-    ] = "earliest",
+    ] = None,
     end: Annotated[
         str | None,
         typer.Option(metavar="OFFSET", help="Where to stop, exclusive, written likewise.", show_default="latest"),
@@ -81,6 +91,19 @@ def consume(
             help="Which copy of a ledger is read first: tiered-first or bookkeeper-first.",
         ),
     ] = None,
+    subscription: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            show_default=False,
+            help="Go on where this subscription stands, and acknowledge what was printed. It is created if it isn't"
+            " there. It has no --end, and reads at the topic's own --data-read-priority.",
+        ),
+    ] = None,
+    subscription_type: Annotated[
+        Kind | None,
+        typer.Option(help="The subscription's type.", show_default="its own, or exclusive for a new one"),
+    ] = None,
     format: Annotated[
         Format, typer.Option(help="text: the value, or a typed topic's columns as JSON; json: all that is known.")
     ] = Format.TEXT,
@@ -93,44 +116,68 @@ def consume(
 ) -> None:
     """Print a topic's messages, a line each, partition after partition.
 
+    With --subscription they are acknowledged after they were written, so what is printed before a crash may come
+    once more. Without --follow it ends where nothing is left, or all that is left is with other consumers.
+
     What is no UTF-8 is shown escaped in text, and as {"base64": "..."} in JSON.
     """
     if follow and end is not None:
         raise typer.BadParameter("It says where to stop, and --follow goes on. Give one of them.", param_hint="'--end'")
-    from txn_source.cli.tail import Tail
-    from txn_source.client.offsets import EARLIEST, LATEST
-
-    level = IsolationLevel.parse(isolation_level)
+    level = None if isolation_level is None else IsolationLevel.parse(isolation_level)
     priority = None if data_read_priority is None else ReadPriority.parse(data_read_priority)
-    columns, render = _format(log, topic, format, key_separator)
-    tail = Tail(log, topic, level, offsets_of(start, EARLIEST), offsets_of(end, LATEST), columns, priority)
     left = sys.maxsize if max_messages is None else max_messages
     try:
-        while True:
-            for batch in tail.read():
-                sys.stdout.buffer.write(render(batch.slice(0, left)))
-                left -= batch.num_rows
-                if left <= 0:
-                    return
-            if not follow:
-                return
-            sys.stdout.flush()
-            _wait_for_more()
+        if subscription is not None:
+            _refuse("--end", end, "A subscription has none. Use --max-messages.")
+            _refuse("--data-read-priority", priority, "A subscription reads at the topic's own.")
+            from txn_source.cli.receive import consumer_of, print_messages
+
+            columns, render = _format(log, topic, format, key_separator)
+            kind = None if subscription_type is None else subscription_type.value
+            with consumer_of(log, topic, subscription, kind, level, start) as consumer:
+                print_messages(log, consumer, columns, render, left, partial(_pause, 0) if follow else None)
+            return
+        _refuse("--subscription-type", subscription_type, "It is for --subscription.")
+        from txn_source.cli.tail import Tail
+        from txn_source.client.offsets import EARLIEST, LATEST
+
+        columns, render = _format(log, topic, format, key_separator)
+        begin, stop = offsets_of(start, EARLIEST), offsets_of(end, LATEST)
+        tail = Tail(log, topic, level or IsolationLevel.READ_COMMITTED, begin, stop, columns, priority)
+        _print_tail(tail, render, left, follow=follow)
     except KeyboardInterrupt:
         if not follow:
             raise
 
 
-def _wait_for_more() -> None:
+def _refuse(option: str, value: object, why: str) -> None:
+    if value is not None:
+        raise typer.BadParameter(why, param_hint=f"'{option}'")
+
+
+def _print_tail(tail: Tail, render: Render, left: int, *, follow: bool) -> None:
+    while True:
+        for batch in tail.read():
+            write(render(batch.slice(0, left)))
+            left -= batch.num_rows
+            if left <= 0:
+                return
+        if not follow:
+            return
+        sys.stdout.flush()
+        _pause(_POLL_INTERVAL_S)
+
+
+def _pause(seconds: float) -> None:
     """Wait a moment; raise BrokenPipeError if nobody reads our output any more, which writing nothing wouldn't show."""
     try:
         descriptor = sys.stdout.fileno()
     except OSError:
-        time.sleep(_POLL_INTERVAL_S)
+        time.sleep(seconds)
         return
     watch = select.poll()
     watch.register(descriptor, 0)  # only errors, which are always reported
-    if watch.poll(_POLL_INTERVAL_S * 1000):
+    if watch.poll(seconds * 1000):
         raise BrokenPipeError
 
 
@@ -185,7 +232,7 @@ def _full_json(batch: pa.RecordBatch, payload: list[str], raw: bool) -> bytes:
     lines = []
     for row in rows_of(batch):
         message: dict[str, Any] = {"message_id": ":".join(str(row[name]) for name in _MESSAGE_ID)}
-        message.update((key, row[name]) for key, name in _METADATA.items())
+        message.update((key, row[name]) for key, name in _METADATA.items() if name in row)
         if raw:
             message.update(key=row["key"], value=row["value"])
         else:

@@ -67,6 +67,16 @@ def print_json(value: Any) -> None:
     print(json.dumps(to_json(value), indent=2, ensure_ascii=False))
 
 
+def write(data: bytes) -> None:
+    """Write bytes to standard output, all of them or raise.
+
+    Unbuffered (``PYTHONUNBUFFERED``) it may take a part only, when its reader goes away or the disk is full.
+    """
+    left = memoryview(data)
+    while left:
+        left = left[sys.stdout.buffer.write(left) :]
+
+
 def console(*, stderr: bool = False) -> Console:
     """Return a console for text from anywhere: markup in it means nothing, and a broken pipe is raised, not an exit.
 

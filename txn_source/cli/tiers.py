@@ -184,7 +184,9 @@ def _print_trimmed(topic: str, done: list[Trimmed]) -> None:
     console().print(listing)
     for p in done:
         if p.held_by is not None:
-            print(f"Partition {p.partition}: more is kept for subscription {p.held_by!r}, which has not acknowledged it.")
+            print(
+                f"Partition {p.partition}: more is kept for subscription {p.held_by!r}, which has not acknowledged it."
+            )
 
 
 def _waiting(found: TopicStats) -> list[LedgerStats]:

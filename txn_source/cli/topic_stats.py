@@ -1,12 +1,13 @@
-"""``txnlog topics stats``: a topic's bounds, ledgers and open transactions, and which copies are read first."""
+"""``txnlog topics stats``: a topic's bounds, ledgers, subscriptions and open transactions, and what is read first."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from txn_source.cli import subscription_stats
 from txn_source.cli.arguments import Name
 from txn_source.cli.connection import on_log
-from txn_source.cli.output import Json, console, print_json, table
+from txn_source.cli.output import Json, console, print_json, table, to_json
 from txn_source.cli.policies import origin, policy_text
 from txn_source.cli.units import format_count, format_duration, format_size
 from txn_source.model.copies import Tier
@@ -20,16 +21,19 @@ _SHOWN_LEDGERS = 10
 
 @on_log()
 def stats(log: Log, name: Name, as_json: Json = False) -> None:
-    """Show a topic's bounds, its ledgers and where their copies lie, and what open transactions hold back."""
-    found = log.stats(name)
+    """Show a topic's bounds, ledgers and their copies, subscriptions, and what open transactions hold back."""
+    found, subscriptions = log.stats(name), log.subscriptions(name)
     if as_json:
-        print_json(found)
+        by_name = {info.name: subscription_stats.facts(log, name, info) for info in subscriptions}
+        print_json(to_json(found) | {"subscriptions": by_name})
         return
     counts = (format_count(len(found.partitions), "partition"), format_count(found.messages, "message"))
     print(f"{found.topic}: {', '.join(counts)}, {format_size(found.bytes)}\n")
     _print_partitions(found)
     _print_ledgers(found)
     _print_reading(found)
+    if subscriptions:
+        console().print(subscription_stats.listing("Subscriptions", subscriptions), "")
     _print_ongoing(found)
 
 

@@ -127,6 +127,13 @@ class Acknowledging:
         """Return what a transaction acknowledges, for the service."""
         return consumed(self._origin.subscription_id, batches)
 
+    def _committed(self, batches: Mapping[MessageBatch, list[int] | None]) -> None:
+        """Take notice that a transaction has acknowledged messages: they need not be delivered again."""
+        with self._condition:
+            for batch, rows in batches.items():
+                for row in range(len(batch)) if rows is None else rows:
+                    self._redeliveries.acknowledged(batch, row)
+
     def _not_consumed(self, batches: Mapping[MessageBatch, list[int] | None]) -> None:
         """Have what an aborted transaction consumed delivered again."""
         with self._condition:

@@ -25,13 +25,13 @@ def bury(log: Log, message: Message, topic: str) -> None:
     properties = message.properties | {
         "txnlog_original_topic": message.topic,
         "txnlog_original_message_id": str(message.message_id),
-        "txnlog_redeliveries": str(message.redelivery_count),
+        "txnlog_redeliveries": str(message.redelivery_count - 1),
     }
     with log.begin_transaction() as txn, log.producer(topic) as producer:
         key = message.key if raw else None
         producer.send(message.value, key=key, properties=properties, event_time=message.event_time, txn=txn)
         txn.acknowledge(message)
     _log.warning(
-        "message %s of topic %s was delivered %d times again and went to topic %s",
-        message.message_id, message.topic, message.redelivery_count, topic,
+        "message %s of topic %s went to topic %s: it had been delivered again %d times",
+        message.message_id, message.topic, topic, message.redelivery_count - 1,
     )  # fmt: skip

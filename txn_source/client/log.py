@@ -83,8 +83,10 @@ class Log(SubscriptionCalls):
         """Close the producers and consumers that are still open, which flushes them, and the connection."""
         with ExitStack() as stack:  # one that fails keeps no other from being flushed
             stack.callback(self._stub.close)
-            for client in (*self._producers, *self._consumers):
-                stack.callback(client.close)
+            for producer in list(self._producers):
+                stack.callback(producer.close)
+            for consumer in list(self._consumers):
+                stack.callback(consumer.close)
 
     # Topics
 

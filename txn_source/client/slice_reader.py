@@ -102,11 +102,13 @@ class SliceReader:
             )
         )
         messages, sizes = columns["messages"], columns["length"]
+        at_start = part.entries > 0 and columns["position"][0] == piece.range.start.key
+        skip = piece.skip if at_start else 0
         if not part.stored:
-            yield from assembly.add(0, None, messages, np.zeros_like(messages))
+            yield from assembly.add(0, None, messages, np.zeros_like(messages), skip)
         firsts = [first for first, _ in part.stored]
         for (_, stored), (first, last) in zip(part.stored, pairwise([*firsts, part.entries]), strict=True):
-            yield from assembly.add(first, stored, messages[first:last], sizes[first:last])
+            yield from assembly.add(first, stored, messages[first:last], sizes[first:last], skip if first == 0 else 0)
         yield from assembly.end_page()
 
     def _producers(self, ids: npt.NDArray[np.int64], names: Mapping[int, str]) -> pa.Array | None:

@@ -35,7 +35,7 @@ class SubscriptionCalls:
 
     _stub: MetadataStub
     _root: Path
-    _consumers: weakref.WeakSet[Consumer | Reader]
+    _consumers: weakref.WeakSet[Consumer]
 
     def subscribe(
         self,
@@ -65,7 +65,7 @@ class SubscriptionCalls:
             SubscriptionBusyError: it is exclusive, and has a consumer.
             InvalidArgumentError: it is of another type, or a value can't be.
         """
-        log, topic_name = cast("Log", self), TopicName.parse(topic)
+        log, topic_name = cast("Log", self), _whole(topic)
         level = None if isolation_level is None else IsolationLevel.parse(isolation_level)
         if options is not None and named:
             raise InvalidArgumentError("Both options and their fields are given.", "Give one of them.")
@@ -98,12 +98,12 @@ class SubscriptionCalls:
             isolation_level: what it sees.
             queue_size: so many messages are delivered ahead of the caller; None is 100,000.
         """
-        level, name = IsolationLevel.parse(isolation_level), TopicName.parse(topic)
+        level, name = IsolationLevel.parse(isolation_level), _whole(topic)
         where, points = placed(self._stub, self._root, name, start, level)
         reader = Reader(
             cast("Log", self), name, level, where or EARLIEST, points, ConsumerOptions(queue_size=queue_size)
         )
-        self._consumers.add(reader)
+        self._consumers.add(reader._consumer)  # which lives on when its caller forgets the reader
         return reader
 
     def create_subscription(
@@ -115,17 +115,17 @@ class SubscriptionCalls:
         initial_position: Any = LATEST,
     ) -> None:
         """Make a subscription without connecting a consumer: from now on it keeps what isn't acknowledged."""
-        level, topic_name = IsolationLevel.parse(isolation_level), TopicName.parse(topic)
+        level, topic_name = IsolationLevel.parse(isolation_level), _whole(topic)
         where, points = placed(self._stub, self._root, topic_name, initial_position, level)
         self._stub.create_subscription(topic_name, name, SubscriptionType.parse(type), level, where or LATEST, points)
 
     def subscriptions(self, topic: str) -> list[SubscriptionInfo]:
         """Return the subscriptions of a topic, by name."""
-        return self._stub.list_subscriptions(TopicName.parse(topic))
+        return self._stub.list_subscriptions(_whole(topic))
 
     def subscription(self, topic: str, name: str) -> SubscriptionInfo:
         """Return one subscription."""
-        [found] = self._stub.list_subscriptions(TopicName.parse(topic), name)
+        [found] = self._stub.list_subscriptions(_whole(topic), name)
         return found
 
     def seek(self, topic: str, name: str, to: Any, epoch: int | None = None) -> Sought:
@@ -140,18 +140,28 @@ class SubscriptionCalls:
         Raises:
             StaleEpochError: the epoch isn't larger.
         """
-        topic_name = TopicName.parse(topic)
+        topic_name = _whole(topic)
         [info] = self._stub.list_subscriptions(topic_name, name, brief=True)
         where, points = placed(self._stub, self._root, topic_name, to, info.isolation_level)
         return self._stub.seek_subscription(topic_name, name, where, points, epoch)
 
     def set_subscription_isolation_level(self, topic: str, name: str, level: IsolationLevel | str) -> None:
         """Change the isolation level of a subscription that no consumer is connected to."""
-        self._stub.set_subscription_isolation_level(TopicName.parse(topic), name, IsolationLevel.parse(level))
+        self._stub.set_subscription_isolation_level(_whole(topic), name, IsolationLevel.parse(level))
 
     def delete_subscription(self, topic: str, name: str) -> None:
         """Delete a subscription that no consumer is connected to; what it kept may be trimmed then."""
-        self._stub.delete_subscription(TopicName.parse(topic), name)
+        self._stub.delete_subscription(_whole(topic), name)
+
+
+def _whole(topic: str) -> TopicName:
+    """Return a topic's name, or raise the error that says that one partition can't be subscribed to."""
+    name = TopicName.parse(topic)
+    if name.split_partition() is not None:
+        raise InvalidArgumentError(
+            f"{name.short!r} names one partition, and a subscription belongs to a whole topic.", "Name the topic."
+        )
+    return name
 
 
 def placed(

@@ -81,6 +81,8 @@ class Transaction:
             producer._drain_for(self.id)
         acks = [ack for consumer, batches in self._consumed.items() for ack in consumer._consumed(batches)]
         self._stub.end_transaction(self.id, commit=True, acknowledgements=acks)
+        for consumer, batches in self._consumed.items():
+            consumer._committed(batches)
         self._consumed.clear()
         self._ended("committed")
 

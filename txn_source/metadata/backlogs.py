@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from sqlalchemy import Connection, func, select
 
-from txn_source.metadata.tables import ABORTED, DATA, entries, ledgers, transaction_partitions
+from txn_source.metadata.tables import ABORTED, DATA, entries, ledgers, transaction_partitions, transactions
 from txn_source.metadata.views import PartitionView
 from txn_source.model.isolation import IsolationLevel
 from txn_source.model.message_ranges import index_of, position_of
@@ -38,10 +38,23 @@ def visible_messages(
         cut = select(t.txn, t.last_position).where(*aborted, t.first_position < high, ~(inside[0] & inside[1]))
         for txn, last in connection.execute(cut).all():
             total -= _messages_of(connection, view.partition_id, txn, low, min(high - 1, last))
-    skipped = index_of(start) if position_of(start) == first else 0
-    if skipped and _messages_of(connection, view.partition_id, None, low, low) == 0:
-        skipped = 0
-    return max(0, total - skipped)
+    if index_of(start) and position_of(start) == first:
+        total -= _visible_before(connection, view, level, start)
+    return max(0, total)
+
+
+def _visible_before(connection: Connection, view: PartitionView, level: IsolationLevel, at: int) -> int:
+    """Return how many messages of its entry a reader of the level sees before a place (``message_key``)."""
+    e, t = entries.c, transactions.c
+    entry = connection.execute(
+        select(e.messages, t.state)
+        .outerjoin(transactions, t.txn == e.txn)
+        .where(e.partition_id == view.partition_id, e.position == position_of(at).key, e.kind == DATA)
+    ).first()
+    if entry is None:
+        return 0
+    hidden = level is IsolationLevel.READ_COMMITTED and entry.state == ABORTED
+    return 0 if hidden else min(index_of(at), int(entry.messages))
 
 
 def _messages_before(connection: Connection, view: PartitionView, at: Position) -> int:

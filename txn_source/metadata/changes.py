@@ -117,6 +117,7 @@ class Changes:
 
     def _watch_with(self, version: Callable[[], object]) -> None:
         seen, states, rest_s = version(), self._states(), _TICK_S
+        self.tell(states)  # they may have looked before the first version was taken
         renewed = time.monotonic()
         while not self._stop.wait(rest_s):
             rest_s = _TICK_S
@@ -152,14 +153,14 @@ class Changes:
             .join(ledgers, ledgers.c.ledger_id == partitions.c.open_ledger_id)
             .where(partitions.c.topic_id.in_(of_topics))
             .group_by(partitions.c.topic_id),
-            select(subscriptions.c.topic_id, func.count(), func.sum(subscriptions.c.epoch))
+            select(subscriptions.c.topic_id, func.sum(of_subscription), func.sum(subscriptions.c.epoch))
             .where(subscriptions.c.topic_id.in_(of_topics))
             .group_by(subscriptions.c.topic_id),
             select(subscriptions.c.topic_id, func.count(), func.sum(consumers.c.consumer_id))
             .join(consumers, consumers.c.subscription_id == of_subscription)
             .where(subscriptions.c.topic_id.in_(of_topics))
             .group_by(subscriptions.c.topic_id),
-            select(subscriptions.c.topic_id, func.count(), func.max(deliveries.c.delivery_id))
+            select(subscriptions.c.topic_id, func.count(), func.sum(deliveries.c.delivery_id))
             .join(deliveries, deliveries.c.subscription_id == of_subscription)
             .where(subscriptions.c.topic_id.in_(of_topics), deliveries.c.consumer_id.is_(None))
             .group_by(subscriptions.c.topic_id),

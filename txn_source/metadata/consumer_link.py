@@ -19,7 +19,7 @@ from txn_source.metadata.subscription_stub import Sought, seek_request, sought_f
 from txn_source.metadata.subscriptions import Acknowledged, Acknowledgement
 from txn_source.metadata.tier_stub import CopiesOfRange, copies_of_range
 from txn_source.metadata.transport import Transport
-from txn_source.model.errors import ERROR_CLASSES, TxnLogError, UnavailableError
+from txn_source.model.errors import ERROR_CLASSES, InternalError, TxnLogError, UnavailableError
 from txn_source.model.isolation import IsolationLevel
 from txn_source.model.message_ranges import MessageRange
 from txn_source.model.position import Position, PositionRange
@@ -233,6 +233,10 @@ class ConsumerLink:
                 self._take(response)
         except TxnLogError as raised:
             error = raised
+        except Exception as raised:  # in the embedded service, too, a conversation ends in an answer
+            error = InternalError(
+                f"The conversation failed with {type(raised).__name__}: {raised}.", "Please report it."
+            )
         with self._lock:
             self._error = error
             waiting = list(self._waiting.values())

@@ -83,6 +83,7 @@ class Conversation:
         self.unacknowledged = 0
         self.served = 0
         self._positions: dict[int, Position] = {}
+        self._delivered_to: dict[int, Position] = {}
 
     def wake(self) -> None:
         """Look for something to deliver."""
@@ -112,16 +113,21 @@ class Conversation:
             while True:
                 self._bell.wait(self._wait_s)
                 self._bell.clear()
-                while not self._outbox.empty():
-                    yield self._outbox.get()
+                yield from self._sent()
                 if self._failure is not None:
                     raise self._failure
                 if self._ended:
                     return
                 if self.consumer_id >= 0:
-                    yield from self._look()
+                    found = self._look()
+                    yield from self._sent()  # first of all that it is subscribed
+                    yield from found
         finally:
             self._close()
+
+    def _sent(self) -> Iterator[pb.ConsumeResponse]:
+        while not self._outbox.empty():
+            yield self._outbox.get()
 
     def ready(self, epoch: int) -> int:
         """Return how many messages may be delivered to the consumer of a shared subscription now."""
@@ -196,31 +202,32 @@ class Conversation:
                 )
                 of_topic = views.partition_views(connection, [row.topic_id])[row.topic_id]
                 self._load(connection, row)
-            self._topic, self._shared = topic, row.type == SubscriptionType.SHARED
-            self.subscription_id, self.topic_id, self.consumer_id = row.subscription_id, row.topic_id, consumer_id
-            self.active = self._shared or not others
-            self._level = subscriptions.level_of(row)
-        points = [
-            sub_wire.point_to_wire(partition_id, cursor.mark) for partition_id, cursor in sorted(self._cursors.items())
-        ]
-        self._outbox.put(
-            pb.ConsumeResponse(
-                subscribed=pb.ConsumeResponse.Subscribed(
-                    subscription_id=row.subscription_id,
-                    consumer_id=consumer_id,
-                    epoch=self.epoch,
-                    active=self.active,
-                    isolation_level=row.isolation_level,
-                    topic=pb.TopicView(
-                        topic=wire.topic_to_wire(wire.topic_of(topic)),
-                        partitions=[wire.partition_to_wire(p) for p in of_topic],
-                    ),
-                    points=points,
-                    created=created,
+                self._topic, self._shared = topic, row.type == SubscriptionType.SHARED
+                self.subscription_id, self.topic_id, self.consumer_id = row.subscription_id, row.topic_id, consumer_id
+                self.active = self._shared or not others
+                self._level = subscriptions.level_of(row)
+                self._host.changes.add(self)
+            points = [
+                sub_wire.point_to_wire(partition_id, cursor.mark)
+                for partition_id, cursor in sorted(self._cursors.items())
+            ]
+            self._outbox.put(
+                pb.ConsumeResponse(
+                    subscribed=pb.ConsumeResponse.Subscribed(
+                        subscription_id=row.subscription_id,
+                        consumer_id=consumer_id,
+                        epoch=self.epoch,
+                        active=self.active,
+                        isolation_level=row.isolation_level,
+                        topic=pb.TopicView(
+                            topic=wire.topic_to_wire(wire.topic_of(topic)),
+                            partitions=[wire.partition_to_wire(p) for p in of_topic],
+                        ),
+                        points=points,
+                        created=created,
+                    )
                 )
             )
-        )
-        self._host.changes.add(self)
         self._bell.set()
 
     def _flow(self, flow: pb.ConsumeRequest.Flow) -> None:
@@ -267,6 +274,7 @@ class Conversation:
         self._permits = self.unacknowledged = 0
         self._cursors = subscriptions.cursors_of(connection, row.subscription_id)
         self._positions = {partition_id: position_of(c.mark) for partition_id, c in self._cursors.items()}
+        self._delivered_to = dict(self._positions)
 
     def _deliver(self, connection: Connection) -> list[pb.ConsumeResponse]:
         """Hand out what comes next, partition by partition, as far as the permits go."""
@@ -278,10 +286,11 @@ class Conversation:
             at = self._positions[view.partition_id]
             if at >= view.bounds.upper(self._level):
                 continue
-            stretch, self._positions[view.partition_id] = next_stretch(
-                connection, view, self._level, at, self._cursors[view.partition_id], self._permits, decisions
-            )
+            since, cursor = self._delivered_to[view.partition_id], self._cursors[view.partition_id]
+            stretch, at = next_stretch(connection, view, self._level, at, cursor, self._permits, decisions, since=since)
+            self._positions[view.partition_id] = at
             if stretch is not None:
+                self._delivered_to[view.partition_id] = at
                 found.append(self.delivery(connection, stretch, decisions))
                 if self._permits <= 0 or len(found) >= _DELIVERIES_AT_ONCE:
                     break

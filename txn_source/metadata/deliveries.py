@@ -26,7 +26,12 @@ def hand_out(
 def take_back(
     connection: Connection, subscription_id: int, consumer_id: int, most: int
 ) -> list[tuple[int, MessageRange, int]]:
-    """Hand out to a consumer what is to be handed out again; return (partition id, range, redeliveries) of each."""
+    """Hand out to a consumer what is to be handed out again; return (partition id, range, redeliveries) of each.
+
+    ``most`` messages, softly: one range is handed out, however many it has, unless ``most`` is 0.
+    """
+    if most <= 0:
+        return []
     d = deliveries.c
     query = (
         select(deliveries)

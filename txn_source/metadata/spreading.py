@@ -12,7 +12,7 @@ from txn_source.metadata import deliveries, subscriptions, views
 from txn_source.metadata.backlogs import visible_messages
 from txn_source.metadata.dispatch import Stretch, next_stretch
 from txn_source.metadata.views import PartitionView
-from txn_source.model.message_ranges import message_key, position_of
+from txn_source.model.message_ranges import MessageRange, message_key, position_of
 from txn_source.model.position import Position, PositionRange
 from txn_source.model.subscription import Cursor
 
@@ -50,15 +50,16 @@ class Spreading(Generic[R]):
         """Yield deliveries, each with who gets it."""
         subscription_id, epoch = self._row.subscription_id, self._row.epoch
         for consumer in self._turns:
+            ready = consumer.ready(epoch)
             for partition_id, item, redeliveries in deliveries.take_back(
-                self._connection, subscription_id, consumer.consumer_id, consumer.ready(epoch)
+                self._connection, subscription_id, consumer.consumer_id, ready
             ):
-                stretch = self._again(self._views[partition_id], item.start, item.end, redeliveries)
+                stretch = self._again(self._views[partition_id], item, redeliveries)
                 if stretch is not None:
                     yield consumer, consumer.delivery(self._connection, stretch, self._decisions)
         read_to = subscriptions.read_positions(self._connection, subscription_id)
         for partition_id, view in self._views.items():
-            at = Position.from_key(read_to[partition_id])
+            at = since = Position.from_key(read_to[partition_id])
             while at < view.bounds.upper(self._level):
                 waiting = [c for c in self._turns if c.ready(epoch)]
                 if not waiting:
@@ -67,15 +68,21 @@ class Spreading(Generic[R]):
                 self._turns = [*(c for c in self._turns if c is not consumer), consumer]
                 share = self._share(view, at, len(waiting), consumer.ready(epoch))
                 cursor = self._cursors[partition_id]
-                stretch, at = next_stretch(self._connection, view, self._level, at, cursor, share, self._decisions)
+                stretch, at = next_stretch(
+                    self._connection, view, self._level, at, cursor, share, self._decisions, since=since
+                )
                 if stretch is not None:
+                    since = at
                     for item in stretch.wanted:
                         count = stretch.messages if item is stretch.wanted[-1] else 0
-                        whole = type(item)(item.start, item.end, count)
+                        whole = MessageRange(item.start, item.end, count)
                         deliveries.hand_out(
                             self._connection, subscription_id, partition_id, whole, consumer.consumer_id
                         )
                     yield consumer, consumer.delivery(self._connection, stretch, self._decisions)
+            if since < at:  # nothing of it is visible, so nobody will acknowledge it
+                self._cursors[partition_id].acknowledge([MessageRange(message_key(since), message_key(at))])
+                subscriptions.store(self._connection, subscription_id, partition_id, self._cursors[partition_id])
             if at.key != read_to[partition_id]:
                 deliveries.advance(self._connection, subscription_id, partition_id, at.key)
 
@@ -83,10 +90,10 @@ class Spreading(Generic[R]):
         there = visible_messages(self._connection, view, self._level, message_key(at))
         return max(1, min(most, -(-there // among)))
 
-    def _again(self, view: PartitionView, start: int, end: int, redeliveries: int) -> Stretch | None:
+    def _again(self, view: PartitionView, item: MessageRange, redeliveries: int) -> Stretch | None:
         """Return what was delivered before as one stretch, without what has been acknowledged of it."""
         acknowledged = self._cursors[view.partition_id]
-        wanted = acknowledged.wanted(start, end)
+        wanted = acknowledged.wanted(item.start, item.end)
         if not wanted:
             return None
         first, last = position_of(wanted[0].start), position_of(wanted[-1].end)
@@ -95,6 +102,5 @@ class Spreading(Generic[R]):
             self._connection, view, self._level, first, Cursor(0), MAX_PERMITS, self._decisions, end=stop
         )
         if stretch is None or stretch.range.end != stop:  # without its entries: the consumer looks for them itself
-            messages = 0 if stretch is None else stretch.messages
-            stretch = Stretch(view.partition_id, PositionRange(first, stop), tuple(wanted), messages, None, None)
-        return replace(stretch, wanted=tuple(wanted), redeliveries=redeliveries)
+            stretch = Stretch(view.partition_id, PositionRange(first, stop), tuple(wanted), 0, None, None)
+        return replace(stretch, wanted=tuple(wanted), messages=max(1, item.messages), redeliveries=redeliveries)

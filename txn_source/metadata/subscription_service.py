@@ -156,7 +156,9 @@ class _Conversations:
         row = next((r for r in subscriptions.of_topic(connection, topic.topic_id) if r.name == request.name), None)
         if row is not None:
             subscriptions.check_same(row, kind, level)
-            if not row.durable:  # its consumer comes back, and says itself how far it got
+            standing = consumers.alive(consumers.connected(connection, row.subscription_id), self.now_ms())
+            if not row.durable and all(other.token == request.token for other in standing):
+                # its only consumer comes back, and says itself how far it got
                 subscriptions.seek(connection, row, of_topic, place, None)
                 row = subscriptions.find(connection, topic.topic_id, request.name)
             return topic, row, False

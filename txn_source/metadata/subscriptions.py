@@ -270,7 +270,7 @@ def acknowledge(connection: Connection, ack: Acknowledgement, *, strict: bool = 
         cursor.acknowledge(part.ranges)
         if part.up_to is not None:
             cursor.acknowledge_up_to(part.up_to)
-        _store(connection, row.subscription_id, part.partition_id, cursor)
+        store(connection, row.subscription_id, part.partition_id, cursor)
 
 
 def redeliver_all(connection: Connection, row: Row[Any], epoch: int) -> int:
@@ -390,7 +390,8 @@ def _cursor(row: Row[Any]) -> Cursor:
     )
 
 
-def _store(connection: Connection, subscription_id: int, partition_id: int, cursor: Cursor) -> None:
+def store(connection: Connection, subscription_id: int, partition_id: int, cursor: Cursor) -> None:
+    """Write down what a subscription has acknowledged of a partition."""
     row = {"of_subscription": subscription_id, "of_partition": partition_id, "ranges": cursor.ranges.to_bytes()}
     row |= {"mark_position": position_of(cursor.mark).key, "mark_index": index_of(cursor.mark)}
     connection.execute(_STORE, row)

@@ -7,14 +7,14 @@ neighbours touch and the ranges of a stretch that is wholly acknowledged join to
 
 from __future__ import annotations
 
+import struct
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-import numpy as np
-
 from txn_source.model.position import Position
 
+_ROW = struct.Struct("<5q")
 _INDEX_BITS = 32
 _INDEX_MASK = (1 << _INDEX_BITS) - 1
 
@@ -116,6 +116,10 @@ class MessageRanges:
         at = bisect_right(self._ends, item.start)
         return item.start < item.end and at < len(self._starts) and self._starts[at] < item.end
 
+    def joins(self, item: MessageRange) -> bool:
+        """True if adding a range makes no range more: it touches one that is there, or has places in common with it."""
+        return bisect_left(self._ends, item.start) < bisect_right(self._starts, item.end)
+
     def within(self, start: int, end: int) -> Iterator[MessageRange]:
         """Yield what is in the set of ``[start, end)``; the counts are those of the whole ranges."""
         for at in range(bisect_right(self._ends, start), len(self._starts)):
@@ -140,13 +144,13 @@ class MessageRanges:
             (a >> _INDEX_BITS, a & _INDEX_MASK, b >> _INDEX_BITS, b & _INDEX_MASK, n)
             for a, b, n in zip(self._starts, self._ends, self._counts, strict=True)
         ]
-        return np.array(rows, dtype="<i8").tobytes()
+        return b"".join(_ROW.pack(*row) for row in rows)
 
     @classmethod
     def from_bytes(cls, data: bytes) -> MessageRanges:
         """Return the set that ``to_bytes`` wrote."""
         found = cls()
-        for a, i, b, j, n in np.frombuffer(data, dtype="<i8").reshape(-1, 5).tolist():
+        for a, i, b, j, n in _ROW.iter_unpack(data):
             found._starts.append(a << _INDEX_BITS | i)
             found._ends.append(b << _INDEX_BITS | j)
             found._counts.append(n)

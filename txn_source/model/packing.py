@@ -13,13 +13,17 @@ OPENING_COST_BYTES = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class Slice:
-    """A range of one partition that one task reads, at ``cost_bytes`` (bytes stored plus opening cost)."""
+    """A range of one partition that one task reads, at ``cost_bytes`` (bytes stored plus opening cost).
+
+    ``skip``: of the entry at the start of the range so many messages are left out.
+    """
 
     topic: str
     partition: int
     partition_id: int
     range: PositionRange
     cost_bytes: int
+    skip: int = 0
 
 
 def pack(slices: Sequence[Slice], target_bytes: int) -> list[list[Slice]]:

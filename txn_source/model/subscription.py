@@ -52,7 +52,7 @@ class Cursor:
         for item in items:
             if item.end <= self.mark:
                 continue
-            if len(self.ranges) >= MAX_RANGES and item.start > self.mark and not self.ranges.touches(item):
+            if len(self.ranges) >= MAX_RANGES and item.start > self.mark and not self.ranges.joins(item):
                 continue  # it is delivered once more after a reconnect: at least once
             new += self.ranges.add(MessageRange(max(item.start, self.mark), item.end, item.messages))
         self._settle()

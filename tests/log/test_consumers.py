@@ -1,0 +1,428 @@
+"""Consumers of one subscription: who gets what, what comes again and when, and how they come and go."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pyarrow as pa
+import pytest
+
+from tests.log.consuming import (
+    WAIT_S,
+    conversation,
+    mark,
+    meanwhile,
+    numbered,
+    receive,
+    subscribe,
+    take,
+)
+from tests.log.holding import holding, settle
+from tests.log.reading import UNCOMMITTED, eventually, send_each
+from tests.log.sites import ManualClock, Site
+from txn_source import (
+    Consumer,
+    ConsumerOptions,
+    InvalidArgumentError,
+    Log,
+    SubscriptionBusyError,
+    SubscriptionNotFoundError,
+    UnavailableError,
+)
+from txn_source.metadata import changes
+from txn_source.metadata import conversation as conversations
+
+VALUES = [b"%d" % number for number in range(10)]
+
+
+def share(*consumers: Consumer, of: int) -> list[list[bytes]]:
+    """Take so many messages from consumers that share them, as they come; return what each got."""
+    found: list[list[bytes]] = [[] for _ in consumers]
+
+    def one() -> bool:
+        for consumer, got in zip(consumers, found, strict=True):
+            while (message := consumer.receive(0.0)) is not None:
+                got.append(message.value)
+        return sum(map(len, found)) >= of
+
+    eventually(one)
+    assert sum(map(len, found)) == of
+    return found
+
+
+def name_of(consumer: Consumer) -> str:
+    return consumer._request.consumer_name
+
+
+# Coming and going
+
+
+def test_exclusive_subscription_takes_one_consumer(log: Log) -> None:
+    """Connect a second one: it is told who is there; when that one is gone it gets what is left."""
+    numbered(log)
+    first = subscribe(log, consumer_name="the first")
+    take(first, 4, acknowledge=True)
+    with pytest.raises(SubscriptionBusyError, match="'s' is exclusive, and consumer 'the first' is connected to it"):
+        subscribe(log)
+    first.close()
+    assert take(subscribe(log), 6) == VALUES[4:]
+
+
+def test_failover_promotes_the_next_one(log: Log) -> None:
+    """Connect three: the first gets all; when it goes the second begins at the first unacknowledged message."""
+    producer, _ = numbered(log)
+    first, second, third = (subscribe(log, type="failover") for _ in range(3))
+    take(first, 3, acknowledge=True)
+    take(first, 2)
+    assert [c.active for c in log.subscription("t", "s").consumers] == [True, False, False]
+    assert second.receive(0.0) is None
+    first.close()
+    assert take(second, 7, acknowledge=True) == VALUES[3:]
+    third.close()
+    send_each(producer, [b"new"])
+    assert take(second, 1) == [b"new"]
+
+
+def test_consumer_whose_lease_has_ended_gives_way(clocked_site: Site, clock: ManualClock) -> None:
+    """Let the time of a lease pass unrenewed, as after a crash: another one takes its place; the old one is told."""
+    log = clocked_site.connect()
+    numbered(log)
+    old = subscribe(log)
+    take(old, 2)
+    clock.advance(14.9)
+    with pytest.raises(SubscriptionBusyError):
+        subscribe(log)
+    clock.advance(0.1)
+    new = subscribe(log)
+    assert take(new, 10) == VALUES
+    with pytest.raises(SubscriptionBusyError):
+        eventually(lambda: old.receive(WAIT_S) is None)
+
+
+def test_acknowledgements_are_sent_by_close(log: Log) -> None:
+    """Acknowledge and close; closing again is harmless, and the consumer takes nothing more."""
+    _, ids = numbered(log)
+    with subscribe(log) as consumer:
+        for _ in range(3):
+            consumer.acknowledge(receive(consumer))
+    assert mark(log) == ids[3]
+    consumer.close()
+    with pytest.raises(InvalidArgumentError, match="closed"):
+        consumer.receive(0.0)
+
+
+def test_unsubscribe_deletes_the_subscription(log: Log) -> None:
+    """Unsubscribe alone, and beside another consumer, which keeps the subscription."""
+    numbered(log)
+    subscribe(log).unsubscribe()
+    assert log.subscriptions("t") == []
+    one, other = subscribe(log, type="shared"), subscribe(log, type="shared")
+    with pytest.raises(SubscriptionBusyError, match=f"'{name_of(other)}' is connected"):
+        one.unsubscribe()
+    other.unsubscribe()
+    assert log.subscriptions("t") == []
+
+
+def test_subscription_with_consumers_is_not_deleted(log: Log) -> None:
+    """Delete it under a consumer, then without; the consumer isn't disturbed."""
+    numbered(log)
+    consumer = subscribe(log)
+    with pytest.raises(SubscriptionBusyError, match="can't be deleted"):
+        log.delete_subscription("t", "s")
+    assert take(consumer, 10) == VALUES
+    consumer.close()
+    log.delete_subscription("t", "s")
+    with pytest.raises(SubscriptionNotFoundError):
+        log.subscription("t", "s")
+
+
+@pytest.mark.parametrize("kind", ["exclusive", "shared"])
+def test_consumer_of_a_deleted_topic_is_told(log: Log, kind: str) -> None:
+    """Delete the topic while a consumer waits."""
+    numbered(log)
+    consumer = subscribe(log, type=kind, initial_position="latest")
+    with meanwhile(lambda: log.delete_topic("t")), pytest.raises(SubscriptionNotFoundError, match="or its topic was"):
+        consumer.receive(WAIT_S)
+    for _ in range(2):
+        with pytest.raises(SubscriptionNotFoundError):
+            consumer.receive(0.0)
+    consumer.close()
+
+
+def test_subscription_that_is_not_durable_goes_with_its_last_consumer(log: Log) -> None:
+    """Let two share it: the second one moves nothing, and what the first one held goes to it."""
+    numbered(log)
+    first = subscribe(log, type="shared", durable=False, queue_size=4)
+    take(first, 3, acknowledge=True)
+    second = subscribe(log, type="shared", durable=False, initial_position="latest")
+    first.close()
+    assert sorted(take(second, 7)) == VALUES[3:]
+    second.close()
+    assert log.subscriptions("t") == []
+
+
+def test_consumer_that_stops_reading_gets_no_more_than_its_queue(site: Site) -> None:
+    """Connect consumers with short queues and take nothing: the service hands out so much, and more as it is taken."""
+    log = site.connect()
+    numbered(log)
+    for kind in ("exclusive", "shared"):
+        consumer = subscribe(log, kind, type=kind, queue_size=3)
+        eventually(lambda k=kind: log.subscription("t", k).consumers[0].unacknowledged == 3)  # type: ignore[misc]
+        settle(consumer)
+        assert conversation(site, log, consumer).unacknowledged == 3
+        assert take(consumer, 10) == VALUES
+
+
+def test_unacknowledged_messages_of_a_shared_subscription_are_limited(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Take as many as the limit allows; more come when some are acknowledged, plainly or with a transaction."""
+    monkeypatch.setattr(conversations, "MAX_UNACKNOWLEDGED", 4)
+    log = site.connect()
+    numbered(log)
+    consumer = subscribe(log, type="shared")
+    first = [receive(consumer) for _ in range(4)]
+    settle(consumer)
+    assert consumer.receive(0.0) is None
+    consumer.acknowledge(first[0])
+    consumer.flush()
+    assert receive(consumer).value == b"4"
+    with log.begin_transaction() as transaction:
+        for message in first[1:]:
+            transaction.acknowledge(message)
+    assert take(consumer, 3) == VALUES[5:8]
+
+
+def test_service_takes_so_many_consumers(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Connect one more than it takes: it is refused and leaves no trace; when one goes, there is room."""
+    monkeypatch.setattr(changes, "MAX_WAITING", 2)
+    log = site.connect()
+    numbered(log)
+    first, _ = (subscribe(log, type="shared") for _ in range(2))
+    with pytest.raises(UnavailableError, match="2 consumers connected, which is all it takes"):
+        subscribe(log, "other")
+    assert [info.name for info in log.subscriptions("t")] == ["s"]
+    first.close()
+    assert take(subscribe(log, "other"), 10) == VALUES
+
+
+# Sharing
+
+
+def test_shared_subscription_spreads_entries_and_keeps_their_order(log: Log) -> None:
+    """Let three consumers share: each message goes to one, each consumer gets some, and its own in order."""
+    producer, _ = numbered(log, 0)
+    consumers = [subscribe(log, type="shared", queue_size=20) for _ in range(3)]
+    values = [b"%03d" % number for number in range(60)]
+    send_each(producer, values)
+    found = share(*consumers, of=60)
+    assert sorted(value for got in found for value in got) == values
+    assert all(got == sorted(got) and got for got in found)
+
+
+@pytest.mark.parametrize("goodbye", [True, False])
+def test_messages_of_a_consumer_that_dies_go_to_others(site: Site, goodbye: bool) -> None:
+    """Let one die with messages in hand, of which it acknowledged some: the others get the rest, counted as again."""
+    log, way = holding(site)
+    numbered(log)
+    dying = subscribe(log, type="shared", acknowledge_interval=0.0)
+    taken = [receive(dying) for _ in range(10)]
+    for message in taken[:4]:
+        dying.acknowledge(message)
+    dying.flush()
+    other = subscribe(log, type="shared")
+    if goodbye:
+        dying.close()
+    else:
+        way.hold("subscribe")
+        way.talks[0].cut()
+        way.talks[0].end()
+    again = [receive(other) for _ in range(6)]
+    assert [(m.value, m.redelivery_count) for m in again] == [(value, 1) for value in VALUES[4:]]
+    assert other.receive(0.0) is None
+    way.let_go("subscribe")
+
+
+def test_redelivery_goes_to_who_has_room(site: Site) -> None:
+    """Let one die beside a consumer that permits nothing more: what it held goes to neither until there is room."""
+    log, way = holding(site)
+    numbered(log, 6)
+    full = subscribe(log, type="shared", queue_size=1)
+    assert receive(full).value == b"0"
+    dying = subscribe(log, type="shared", queue_size=100)
+    assert take(dying, 5) == VALUES[1:6]
+    handed_out = way.deliveries(0)
+    dying.close()
+    settle(full)
+    assert way.deliveries(0) == handed_out
+    assert log.subscription("t", "s").redeliverable == 5
+    assert sorted(take(full, 5)) == VALUES[1:6]
+
+
+def test_redelivery_after_a_seek_finds_nobody_in_the_old_epoch(log: Log) -> None:
+    """Refuse a message, and seek: what was handed out before is forgotten, and all comes once."""
+    numbered(log)
+    consumers = [subscribe(log, type="shared", negative_acknowledge_delay=0.0, queue_size=4) for _ in range(2)]
+    message = receive(consumers[0])
+    consumers[0].negative_acknowledge(message)
+    consumers[1].seek("earliest")
+    eventually(lambda: consumers[0].epoch == 1)
+    found = share(*consumers, of=10)
+    assert sorted(value for got in found for value in got) == VALUES
+
+
+# Again
+
+
+def test_refused_message_comes_again(log: Log) -> None:
+    """Refuse one of a shared subscription: only it comes again, after the others, to whoever is there."""
+    numbered(log)
+    consumer = subscribe(log, type="shared", negative_acknowledge_delay=0.0)
+    messages = [receive(consumer) for _ in range(10)]
+    consumer.negative_acknowledge(messages[3])
+    again = receive(consumer)
+    assert (again.value, again.redelivery_count, again.epoch) == (b"3", 1, 0)
+    assert consumer.receive(0.0) is None
+
+
+def test_refused_message_of_an_exclusive_subscription_comes_again_in_order(log: Log) -> None:
+    """Refuse one: all that isn't acknowledged comes again, in a new epoch, and it alone counts as redelivered."""
+    numbered(log)
+    consumer = subscribe(log, negative_acknowledge_delay=0.0)
+    messages = [receive(consumer) for _ in range(10)]
+    for number in (0, 2):
+        consumer.acknowledge(messages[number])
+    consumer.negative_acknowledge(messages[3])
+    eventually(lambda: consumer.epoch == 1)
+    again = [receive(consumer) for _ in range(8)]
+    assert [m.value for m in again] == [b"1", *VALUES[3:]]
+    assert [m.redelivery_count for m in again] == [0, 1, 0, 0, 0, 0, 0, 0]
+
+
+def test_refusing_inside_an_entry_again_and_again_leaves_room(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Refuse one message of a large entry often: it alone comes again, and counts as one unacknowledged message."""
+    monkeypatch.setattr(conversations, "MAX_UNACKNOWLEDGED", 30)
+    log = site.connect()
+    log.create_topic("t", schema=pa.schema([("n", pa.int64())]))
+    with log.producer("t") as producer:
+        producer.send_batch(pa.table({"n": range(10)}))
+    consumer = subscribe(log, type="shared", negative_acknowledge_delay=0.0, acknowledge_interval=0.0)
+    messages = [receive(consumer) for _ in range(10)]
+    message = messages[5]
+    for number in range(10):
+        consumer.negative_acknowledge(message)
+        message = receive(consumer)
+        assert (message.value["n"], message.redelivery_count) == (5, number + 1)
+    assert conversation(site, log, consumer).unacknowledged == 10
+    assert log.subscription("t", "s").consumers[0].unacknowledged == 10
+
+
+@pytest.mark.parametrize("kind", ["exclusive", "shared"])
+def test_message_that_is_not_acknowledged_in_time_comes_again(log: Log, kind: str) -> None:
+    """Acknowledge some in time, plainly and with a transaction: the one that is left comes again, and it only."""
+    numbered(log, 3)
+    consumer = subscribe(log, type=kind, acknowledge_timeout=0.3)
+    messages = [receive(consumer) for _ in range(3)]
+    consumer.acknowledge(messages[0])
+    with log.begin_transaction() as transaction:
+        transaction.acknowledge(messages[2])
+    assert list(consumer._redeliveries._handed_out) == [(messages[1]._batch, messages[1]._row)]
+    again = receive(consumer)
+    assert (again.value, again.redelivery_count) == (b"1", 1)
+    assert consumer.receive(0.0) is None
+    consumer.acknowledge(again)
+    consumer.close()
+    assert log.subscription("t", "s").partitions[0].backlog == 0
+
+
+@pytest.mark.parametrize("kind", ["exclusive", "shared"])
+def test_message_that_is_refused_too_often_goes_to_the_dead_letter_topic(log: Log, kind: str) -> None:
+    """Refuse one each time: after two redeliveries it lies in the other topic, with where it came from, once."""
+    _, ids = numbered(log)
+    consumer = subscribe(log, type=kind, negative_acknowledge_delay=0.0, max_redeliveries=2)
+    seen: Counter[bytes] = Counter()
+    while len(seen) < 10 or seen[b"3"] < 3:
+        message = receive(consumer)
+        seen[message.value] += 1
+        (consumer.negative_acknowledge if message.value == b"3" else consumer.acknowledge)(message)
+    eventually(lambda: consumer.receive(0.01) is None and "t-s-DLQ" in log.topics())
+    with log.reader("t-s-DLQ", isolation_level=UNCOMMITTED) as reader:
+        dead = reader.read_next(WAIT_S)
+        assert dead is not None
+        assert dead.value == b"3"
+        assert dead.properties == {
+            "txnlog_original_topic": "t",
+            "txnlog_original_message_id": str(ids[3]),
+            "txnlog_redeliveries": "2",
+        }
+        assert not reader.has_message_available()
+    consumer.close()
+    assert log.subscription("t", "s").partitions[0].backlog == 0
+    assert seen[b"3"] == 3
+
+
+def test_redeliver_brings_all_that_is_not_acknowledged(log: Log) -> None:
+    """Ask for it on both kinds of subscription."""
+    numbered(log)
+    for kind in ("exclusive", "shared"):
+        consumer = subscribe(log, kind, type=kind)
+        for number, message in enumerate([receive(consumer) for _ in range(10)]):
+            if number % 2:
+                consumer.acknowledge(message)
+        consumer.redeliver()
+        assert take(consumer, 5) == VALUES[::2]
+        assert consumer.receive(0.0) is None
+
+
+def test_batches_are_consumed_as_messages_are(log: Log) -> None:
+    """Take everything as batches, after a first message; acknowledge them: nothing is left."""
+    producer, _ = numbered(log)
+    send_each(producer, [b"x"] * 30)
+    consumer = subscribe(log, queue_size=8)
+    consumer.acknowledge(receive(consumer))
+    found: list[bytes] = []
+    while len(found) < 39:
+        batch = consumer.receive_batch(WAIT_S)
+        assert batch is not None
+        found += batch.values
+        consumer.acknowledge(batch)
+    consumer.flush()
+    assert found == [*VALUES[1:], *[b"x"] * 30]
+    info = log.subscription("t", "s").partitions[0]
+    assert (info.backlog, info.acknowledged) == (0, ())
+
+
+# Bad input
+
+
+def test_shared_subscription_has_no_cumulative_acknowledgement(log: Log) -> None:
+    """Acknowledge so: the error says why not."""
+    numbered(log)
+    consumer = subscribe(log, type="shared")
+    with pytest.raises(InvalidArgumentError, match="is shared: what comes before a message went to others"):
+        consumer.acknowledge_cumulative(receive(consumer))
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        {"queue_size": 0},
+        {"queue_size": 1_000_001},
+        {"queue_size": True},
+        {"acknowledge_interval": -1},
+        {"negative_acknowledge_delay": float("nan")},
+        {"acknowledge_timeout": "soon"},
+        {"max_redeliveries": -1},
+        {"queue_length": 1},
+        {"type": "key_shared"},
+        {"isolation_level": "serializable"},
+        {"options": ConsumerOptions(), "queue_size": 5},
+    ],
+)
+def test_options_that_cannot_be_are_refused(embedded_site: Site, bad: dict[str, object]) -> None:
+    """Give nonsense: nothing is subscribed."""
+    log = embedded_site.connect()
+    numbered(log)
+    with pytest.raises(InvalidArgumentError):
+        log.subscribe("t", "s", **bad)  # type: ignore[arg-type]
+    assert log.subscriptions("t") == []

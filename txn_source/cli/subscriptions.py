@@ -1,0 +1,162 @@
+"""``txnlog subscriptions``: making, listing, moving and deleting subscriptions, and what each still has before it."""
+
+from __future__ import annotations
+
+import enum
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from txn_source.cli import subscription_stats
+from txn_source.cli.arguments import Name, Yes, confirm
+from txn_source.cli.connection import on_log
+from txn_source.cli.output import Json, console, print_json, table
+from txn_source.cli.units import format_count
+from txn_source.model.isolation import IsolationLevel
+from txn_source.model.topic_name import TopicName
+
+if TYPE_CHECKING:
+    from txn_source.client.log import Log
+
+app = typer.Typer(no_args_is_help=True, help="Create, describe, move and delete subscriptions.")
+
+Subscription = Annotated[
+    str, typer.Argument(metavar="SUBSCRIPTION", help="Its name, such as booking.", show_default=False)
+]
+_PLACE = (
+    "earliest, latest, a message id (12:40:3) or position (12:40), JSON such as"
+    ' {"orders": {"0": "12:40:3"}}, or a publish time (ISO 8601, or milliseconds since the epoch)'
+)
+
+
+class Kind(enum.Enum):
+    """The types that can be asked for."""
+
+    EXCLUSIVE = "exclusive"
+    FAILOVER = "failover"
+    SHARED = "shared"
+
+
+@app.command("create")
+@on_log()
+def create(
+    log: Log,
+    name: Name,
+    subscription: Subscription,
+    type: Annotated[
+        Kind, typer.Option(help="One consumer, one at a time with others waiting, or all together.")
+    ] = Kind.EXCLUSIVE,
+    isolation_level: Annotated[
+        str, typer.Option(metavar="LEVEL", help="read_committed or read_uncommitted; it stays with the subscription.")
+    ] = IsolationLevel.READ_COMMITTED.value,
+    at: Annotated[str, typer.Option(metavar="PLACE", help=f"Its first message: {_PLACE}.")] = "latest",
+) -> None:
+    """Create a subscription; from now on it knows what has not been acknowledged."""
+    level = IsolationLevel.parse(isolation_level)
+    log.create_subscription(name, subscription, type.value, level, at)
+    print(
+        f"Created subscription {subscription!r} of topic {TopicName.parse(name).short!r}: {type.value}, {level.value}."
+    )
+
+
+@app.command("list")
+@on_log()
+def list_subscriptions(log: Log, name: Name, as_json: Json = False) -> None:
+    """List a topic's subscriptions with their levels, epochs and backlogs."""
+    found = log.subscriptions(name)
+    if as_json:
+        print_json([subscription_stats.facts(log, name, info) for info in found])
+    elif found:
+        console().print(subscription_stats.listing("", found))
+    else:
+        print(f"Topic {TopicName.parse(name).short!r} has no subscriptions.")
+
+
+@app.command("stats")
+@on_log()
+def stats(log: Log, name: Name, subscription: Subscription, as_json: Json = False) -> None:
+    """Show a subscription: where it stands, its consumers, and which transaction holds its backlog."""
+    info = log.subscription(name, subscription)
+    if as_json:
+        print_json(subscription_stats.facts(log, name, info))
+    else:
+        subscription_stats.print_stats(log, name, info)
+
+
+@app.command("seek")
+@on_log()
+def seek(
+    log: Log,
+    name: Name,
+    subscription: Subscription,
+    to: Annotated[
+        str, typer.Option(metavar="PLACE", help=f"The next message to deliver: {_PLACE}.", show_default=False)
+    ],
+    epoch: Annotated[
+        int | None,
+        typer.Option(
+            min=1, help="The new epoch; refused unless it is larger than the current one.", show_default="the next"
+        ),
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Move a subscription, and with it its consumers and the stream that reads it.
+
+    Nothing from before is delivered any more, and acknowledgements from before are ignored. A message id moves its
+    own partition; the others go back to what they have not acknowledged. By time it is the first message published
+    then or later. Before the start or beyond the end the nearest place is taken.
+    """
+    sought = log.seek(name, subscription, to, epoch)
+    index = {p.partition_id: p.partition for p in log.subscription(name, subscription).partitions}
+    places = sorted(
+        (index[partition_id], key, partition_id in sought.moved) for partition_id, key in sought.points.items()
+    )
+    topic = TopicName.parse(name).short
+    if as_json:
+        print_json(
+            {
+                "topic": topic,
+                "subscription": subscription,
+                "epoch": sought.epoch,
+                "positions": {number: subscription_stats.place_text(key) for number, key, _ in places},
+                "nearest_taken": [number for number, _, moved in places if moved],
+            }
+        )
+        return
+    print(f"Subscription {subscription!r} of topic {topic!r} is in epoch {sought.epoch}.\n")
+    shown = table("", "Partition", "Next message", "", right=("Partition",))
+    for number, key, moved in places:
+        remark = "the nearest place: what was asked for is not there" if moved else ""
+        shown.add_row(str(number), subscription_stats.place_text(key), remark)
+    console().print(shown)
+
+
+@app.command("set-isolation-level")
+@on_log()
+def set_isolation_level(
+    log: Log,
+    name: Name,
+    subscription: Subscription,
+    level: Annotated[
+        str, typer.Argument(metavar="LEVEL", help="read_committed or read_uncommitted.", show_default=False)
+    ],
+) -> None:
+    """Change the isolation level of a subscription that no consumer is connected to.
+
+    What it has acknowledged stays acknowledged.
+    """
+    parsed = IsolationLevel.parse(level)
+    log.set_subscription_isolation_level(name, subscription, parsed)
+    print(f"Subscription {subscription!r} of topic {TopicName.parse(name).short!r} is {parsed.value}.")
+
+
+@app.command("delete")
+@on_log()
+def delete(log: Log, name: Name, subscription: Subscription, yes: Yes = False) -> None:
+    """Delete a subscription that no consumer is connected to; asks first."""
+    info: Any = log.subscription(name, subscription)
+    backlog = format_count(subscription_stats.backlog(info), "message")
+    topic = TopicName.parse(name).short
+    confirm(f"Delete subscription {subscription!r} of topic {topic!r} with a backlog of {backlog}?", yes=yes)
+    log.delete_subscription(name, subscription)
+    print(f"Deleted subscription {subscription!r} of topic {topic!r}.")
