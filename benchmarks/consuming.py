@@ -30,6 +30,8 @@ import txn_source
 endpoint, transactions, size, interval = sys.argv[1], *map(float, sys.argv[2:])
 committed = []
 with txn_source.connect(endpoint=endpoint) as log, log.producer("latency") as producer:
+    producer.send("first")
+    producer.flush()
     print("ready", flush=True)
     sys.stdin.readline()
     begin = time.time()
@@ -117,6 +119,7 @@ def _latency(bench: Bench, log: Log, endpoint: str) -> Iterator[Result]:
         assert producer.stdout is not None
         assert producer.stdin is not None
         producer.stdout.readline()
+        consumer.receive(10)  # the first message waits for what is imported with it
         producer.stdin.write("go\n")
         producer.stdin.flush()
         for _ in range(transactions * _PER_TRANSACTION):

@@ -249,8 +249,6 @@ class Conversation:
             self._wait_s = self._until_next(connection)
         if self._shared:
             self._spread()
-        if found:
-            self._bell.set()  # there may be more
         return found
 
     def _follow(self, connection: Connection) -> list[pb.ConsumeResponse]:
@@ -295,6 +293,9 @@ class Conversation:
                 if self._permits <= 0 or len(found) >= _DELIVERIES_AT_ONCE:
                     break
         self._turn += 1
+        left = any(self._positions[view.partition_id] < view.bounds.upper(self._level) for view in of_topic)
+        if left and self._permits > 0:
+            self._bell.set()
         return found
 
     def delivery(self, connection: Connection, stretch: Stretch, decisions: int) -> pb.ConsumeResponse:
