@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+
 import pytest
 
 from tests.log.consuming import END, WAIT_S, numbered, read
@@ -132,6 +134,16 @@ def test_reader_leaves_nothing_behind(log: Log) -> None:
     assert log.subscriptions("t") == []
 
 
+def test_reader_that_was_forgotten_ends_with_its_log(site: Site) -> None:
+    """Drop a reader without closing it, and close the log."""
+    log, other = site.open(), site.connect()
+    numbered(log)
+    assert read(log.reader("t"), 1) == [b"0"]
+    gc.collect()
+    log.close()
+    assert other.subscriptions("t") == []
+
+
 def test_reader_goes_on_over_a_restart(remote_site: Site) -> None:
     """Restart the server while a reader is in the middle: each message comes once."""
     log = remote_site.connect()
@@ -174,7 +186,7 @@ def _of_purged_ledgers(site: Site, clock: ManualClock, level: str) -> tuple[Log,
 def test_offloaded_ledgers_are_read_and_counted(clocked_site: Site, clock: ManualClock, level: str) -> None:
     """Read a ledger that only its object knows any more; ask before each message whether there is one."""
     _, producer, reader, visible = _of_purged_ledgers(clocked_site, clock, level)
-    found = []
+    found: list[bytes] = []
     for _ in visible:
         assert reader.has_message_available(), found
         found += read(reader, 1)

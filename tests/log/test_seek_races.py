@@ -64,6 +64,7 @@ def test_permits_sent_before_a_seek_that_arrive_after_it_are_void(site: Site) ->
     consumer.seek("earliest")
     assert {r.flow.epoch for r in way.held("flow", 2)} == {0, 1}
     way.let_go("flow")
+    eventually(lambda: way.deliveries(1) == 2)
     settle(consumer)
     assert way.deliveries(1) == 2
     assert take(consumer, 10) == VALUES
@@ -165,8 +166,9 @@ def test_delivery_on_the_wire_during_an_operators_seek_cannot_move_the_cursor(si
     """Let an operator seek; the consumer gets what was under way, then what the seek says; its old acks don't count."""
     log, way = holding(site)
     _, ids = filled(log)
-    consumer = subscribed(log, queue_size=100)
     way.hold("turn", "delivery")
+    consumer = subscribed(log, queue_size=100)
+    way.held("delivery")
     sought = log.seek("t", "s", ids[6])
     way.let_go("delivery")
     old = consumer.receive(WAIT_S)
@@ -234,12 +236,12 @@ def test_acknowledgements_made_before_a_seek_of_another_partition_count(site: Si
     messages = [consumer.receive(WAIT_S) for _ in range(13)]
     for message in messages:
         assert message is not None
-        if message.partition == 1 and message.value != b"c":
+        if message.value in (b"a", b"c"):
             consumer.acknowledge(message)
     consumer.seek(ids[9])
-    assert sorted(take(consumer, 2)) == [b"9", b"c"]
+    assert sorted(take(consumer, 2)) == [b"9", b"b"]
     assert consumer.receive(0.0) is None
-    assert mark(log, 1) == others[2]
+    assert mark(log, 1) == others[1]
     assert log.subscription("t", "s").ignored_acknowledgements == 0
 
 

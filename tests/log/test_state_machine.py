@@ -245,7 +245,7 @@ def entries_below(stats: PartitionStats, bound: Position) -> int:
     return sum(ledger.entries for ledger in stats.ledgers if ledger.ledger_id < bound.ledger_id) + bound.entry_id
 
 
-def run(kind: str, examples: int, steps: int, of: type[LogMachine] = LogMachine) -> None:
+def run(kind: str, examples: int, steps: int, of: type[RuleBasedStateMachine] = LogMachine) -> None:
     machine = type(of.__name__, (of,), {"kind": kind})
     checks = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much]
     run_state_machine_as_test(

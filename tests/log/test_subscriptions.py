@@ -145,6 +145,34 @@ def test_operator_changes_the_level_while_nobody_is_connected(log: Log) -> None:
     assert up_to_end(subscribe(log, isolation_level=UNCOMMITTED)) == STORY[UNCOMMITTED][2:]
 
 
+def test_backlog_follows_a_change_of_the_level(log: Log) -> None:
+    """Acknowledge aborted and visible messages above a gap, and change the level to and fro: it counts what is left."""
+    tell(log)
+    consumer = subscribe(log, isolation_level=UNCOMMITTED)
+    messages = [receive(consumer) for _ in STORY[UNCOMMITTED]]
+    for number in (1, 2, 3):
+        consumer.acknowledge(messages[number])
+    consumer.close()
+    for level, left in ((COMMITTED, [b"m1", b"b2", b"m2"]), (UNCOMMITTED, [b"m1", b"b2", b"m2"])):
+        log.set_subscription_isolation_level("t", "s", level)
+        assert log.subscription("t", "s").partitions[0].backlog == len(left) + 1
+        with subscribe(log, isolation_level=None) as again:
+            assert up_to_end(again) == left
+
+
+def test_trimmed_messages_count_no_more(log: Log) -> None:
+    """Acknowledge some messages of a ledger out of order, and trim it away."""
+    producer, ids = numbered(log)
+    log.roll_ledger("t")
+    newer = send_each(producer, [b"x", b"y"])
+    consumer = subscribe(log, durable=False)
+    for message in [receive(consumer) for _ in ids][3:]:
+        consumer.acknowledge(message)
+    consumer.flush()
+    log.trim("t", before=newer[0].position)
+    assert (mark(log), log.subscription("t", "s").partitions[0].backlog) == (newer[0], 2)
+
+
 def test_subscription_survives_a_restart(site: Site) -> None:
     """Restart the server, or open the log anew: level, epoch, cursor and type are those from before."""
     log = site.open()

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import random
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -56,7 +56,7 @@ def write(log: Log, producer: Producer, source: random.Random, first: int, insis
     return written
 
 
-def consume(log: Log, source: random.Random, insist: Insist = lambda call: call()) -> Iterator[list[Any]]:
+def consume(log: Log, source: random.Random, insist: Insist = lambda call: call()) -> Generator[list[Any], None, None]:
     """Consume both ways without end; yield ``["got" | "acknowledged" | "committed" | "nothing", value...]``."""
     batching = Batching(linger_s=1e6)
     with (

@@ -64,7 +64,8 @@ def test_ranges_are_the_set_of_what_was_added(items: list[MessageRange]) -> None
 @given(st.lists(st.sampled_from([of(n, n + 1) for n in range(LAST)])))
 def test_messages_that_come_one_by_one_are_counted_once(items: list[MessageRange]) -> None:
     """Add single messages, some again: each counts when it is new."""
-    found, seen = MessageRanges(), set()
+    found = MessageRanges()
+    seen: set[int] = set()
     for item in items:
         new = places_in(item) - seen
         assert found.add(item) == len(new)

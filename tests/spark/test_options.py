@@ -66,7 +66,7 @@ WRONG = {
     "maxBytesPerTrigger": ({"maxBytesPerTrigger": "1"}, ("streaming queries only",)),
     "minMessagesPerTrigger": ({"minMessagesPerTrigger": "1"}, ("streaming queries only",)),
     "maxTriggerDelay": ({"maxTriggerDelay": "1s", "minMessagesPerTrigger": "1"}, ("streaming queries only",)),
-    "subscription": ({"subscription": "s"}, ("no subscriptions",)),
+    "subscription": ({"subscription": "s"}, ("streaming queries only",)),
     "startingOffset": ({"startingOffset": "earliest"}, ("'startingOffset'", "'startingOffsets'")),
     "isolation_level": ({"isolation_level": "read_committed"}, ("'isolation_level'", "'isolationLevel'")),
     "topicPattern": ({"topicPattern": ".*"}, ("'topicPattern'", "'topicsPattern'")),
@@ -74,7 +74,13 @@ WRONG = {
 }
 """What differs from ``topic=orders`` over the path (None: left out), and what the refusal must say."""
 
-STREAM_ONLY = ("maxMessagesPerTrigger", "maxBytesPerTrigger", "minMessagesPerTrigger", "maxTriggerDelay")
+STREAM_ONLY = (
+    "maxMessagesPerTrigger",
+    "maxBytesPerTrigger",
+    "minMessagesPerTrigger",
+    "maxTriggerDelay",
+    "subscription",
+)
 SEEN_IN_SPARK = (
     "neither path nor endpoint",
     "no topic",

@@ -56,7 +56,16 @@ WRONG = {
     "endingOffsets": ({"endingOffsets": "latest"}, ("'endingOffsets'", "batch queries only", "no end")),
     "endingTimestamp": ({"endingTimestamp": "0"}, ("'endingTimestamp'", "batch queries only")),
     "transactionalId": ({"transactionalId": "x"}, ("'transactionalId'", "writing only")),
-    "subscription": ({"subscription": "s"}, ("subscriptions", "checkpoint")),
+    "an empty subscription": ({"subscription": ""}, ("'subscription' is empty",)),
+    "a subscription of several topics": (
+        {"topic": None, "topics": "orders,refunds", "subscription": "s"},
+        ("'s' belongs to one whole topic", "Name its topic alone"),
+    ),
+    "a subscription of a pattern": ({"topic": None, "topicsPattern": "o.*", "subscription": "s"}, ("one whole topic",)),
+    "a subscription of a partition": (
+        {"topic": "orders-partition-0", "subscription": "s"},
+        ("one whole topic", "one partition, 'orders-partition-0'"),
+    ),
     "a limit of 0": ({"maxMessagesPerTrigger": "0"}, ("'maxMessagesPerTrigger'", "'0'", "above 0")),
     "a limit below 0": ({"maxMessagesPerTrigger": "-1"}, ("'maxMessagesPerTrigger'", "'-1'", "above 0")),
     "a limit in words": ({"maxMessagesPerTrigger": "all"}, ("'maxMessagesPerTrigger'", "'all'")),

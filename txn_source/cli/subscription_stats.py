@@ -109,7 +109,7 @@ def print_stats(log: Log, topic: str, info: SubscriptionInfo) -> None:
     if info.redeliverable:
         shown.add_row("", f"{info.redeliverable:,} of them wait to be delivered again")
     shown.add_row(
-        "ignored acknowledgements", f"{info.ignored_acknowledgements:,}, from before a seek or by lost consumers"
+        "ignored acknowledgements", f"{info.ignored_acknowledgements:,}, from before a seek or a redelivery"
     )
     out.print(shown, "")
 

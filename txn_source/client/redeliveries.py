@@ -35,12 +35,17 @@ class Redeliveries:
     def acknowledged(self, batch: MessageBatch, row: int) -> None:
         """Forget a message that was acknowledged."""
         self._handed_out.pop((batch, row), None)
+        if self._counts:
+            self.buried(batch, row)
 
     def acknowledged_up_to(self, partition_id: int, end: int) -> None:
         """Forget the messages of a partition that end at or below a place."""
         for batch, row in list(self._handed_out):
             if batch.delivery.partition_id == partition_id and batch.end(row) <= end:
                 del self._handed_out[batch, row]
+        for of_partition, place in list(self._counts):
+            if of_partition == partition_id and place < end:
+                del self._counts[of_partition, place]
 
     def take_due(self, now: float, epoch: int) -> list[_Row]:
         """Return those that are due, and forget them; of older epochs all are forgotten."""

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from txn_source.model.errors import InvalidArgumentError
-from txn_source.model.position import Position
+from txn_source.model.isolation import IsolationLevel
+from txn_source.model.position import MessageId, Position
 from txn_source.model.topic_name import TopicName
 
 Place = tuple[TopicName, int]
@@ -20,20 +21,39 @@ class StreamOffset:
     """The next position to read on each partition.
 
     ``decisions`` is how many transactions had ended when it was taken: a batch that is replayed shows each
-    transaction's status as it did at first. ``epoch`` is that of the subscription that the query follows, 0 without.
-    ``begins`` is where partitions begin that are new in the batch that ends here: what is trimmed of them later is
-    lost, and a batch that is replayed must say so.
+    transaction's status as it did at first.
+
+    ``begins`` is where partitions begin in the batch that ends here, if that isn't where the one before ended: because
+    they are new (what is trimmed of them later is lost, and a batch that is replayed must say so), because the
+    subscription that the query follows was moved, or because they begin inside an entry. Of a query's first offset it
+    is where the first batch begins.
+
+    ``subscription`` is the id of the one that the query follows, None without; ``epoch`` its epoch, and ``level`` its
+    isolation level: an operator may change that before a batch is replayed.
     """
 
     positions: Mapping[Place, Position]
     decisions: int
     epoch: int = 0
-    begins: Mapping[Place, Position] = field(default_factory=dict)
+    begins: Mapping[Place, MessageId] = field(default_factory=dict)
+    subscription: int | None = None
+    level: IsolationLevel | None = None
+
+    def next_message(self, place: Place) -> MessageId | None:
+        """Return where the next batch begins on a partition: at its position or inside the entry; None: it is new."""
+        at, begin = self.positions.get(place), self.begins.get(place)
+        if at is None:
+            return None
+        return begin if begin is not None and begin.position == at else MessageId(at.ledger_id, at.entry_id)
 
     def to_json(self) -> dict[str, Any]:
-        """Return ``{"epoch": 0, "decisions": 7, "positions": {"orders": {"0": "12:40"}}}``; ``begins`` if there are."""
+        """Return ``{"epoch": 0, "decisions": 7, "positions": {"orders": {"0": "12:40"}}}``, and what else there is."""
         value = {"epoch": self.epoch, "decisions": self.decisions, "positions": _by_topic(self.positions)}
-        return value | ({"begins": _by_topic(self.begins)} if self.begins else {})
+        if self.begins:
+            value["begins"] = _by_topic(self.begins)
+        if self.subscription is not None and self.level is not None:
+            value |= {"subscription": self.subscription, "level": self.level.value}
+        return value
 
     @property
     def text(self) -> str:
@@ -44,8 +64,17 @@ class StreamOffset:
     def from_json(cls, value: Any) -> StreamOffset:
         """Return the offset that a checkpoint holds, or raise INVALID_ARGUMENT if that is not one of ours."""
         try:
-            positions, begins = _by_place(value["positions"]), _by_place(value.get("begins", {}))
-            return cls(positions, int(value["decisions"]), int(value["epoch"]), begins)
+            positions = {place: Position.parse(at) for place, at in _by_place(value["positions"])}
+            begins = {place: _place_inside(at) for place, at in _by_place(value.get("begins", {}))}
+            subscription, level = value.get("subscription"), value.get("level")
+            return cls(
+                positions,
+                int(value["decisions"]),
+                int(value["epoch"]),
+                begins,
+                None if subscription is None else int(subscription),
+                None if level is None else IsolationLevel.parse(level),
+            )
         except (KeyError, TypeError, ValueError, AttributeError):
             raise InvalidArgumentError(
                 f"{value!r:.200} is not an offset of a txnlog stream.",
@@ -53,16 +82,23 @@ class StreamOffset:
             ) from None
 
 
-def _by_topic(positions: Mapping[Place, Position]) -> dict[str, dict[str, str]]:
+def _by_topic(places: Mapping[Place, Position] | Mapping[Place, MessageId]) -> dict[str, dict[str, str]]:
     topics: dict[str, dict[str, str]] = {}
-    for (topic, index), position in sorted(positions.items()):
-        topics.setdefault(topic.short, {})[str(index)] = str(position)
+    for (topic, index), at in sorted(places.items()):
+        shown = at.position if isinstance(at, MessageId) and at.batch_index == 0 else at
+        topics.setdefault(topic.short, {})[str(index)] = str(shown)
     return topics
 
 
-def _by_place(topics: Mapping[str, Mapping[str, str]]) -> dict[Place, Position]:
-    return {
-        (TopicName.parse(topic), int(index)): Position.parse(position)
-        for topic, partitions in topics.items()
-        for index, position in partitions.items()
-    }
+def _by_place(topics: Mapping[str, Mapping[str, str]]) -> Iterator[tuple[Place, str]]:
+    for topic, partitions in topics.items():
+        for index, at in partitions.items():
+            yield (TopicName.parse(topic), int(index)), at
+
+
+def _place_inside(text: str) -> MessageId:
+    """Return the message that a position, or a message id, names."""
+    if text.count(":") == 2:
+        return MessageId.parse(text)
+    at = Position.parse(text)
+    return MessageId(at.ledger_id, at.entry_id)

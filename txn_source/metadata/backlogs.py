@@ -7,13 +7,14 @@ from sqlalchemy import Connection, func, select
 from txn_source.metadata.tables import ABORTED, DATA, entries, ledgers, transaction_partitions, transactions
 from txn_source.metadata.views import PartitionView
 from txn_source.model.isolation import IsolationLevel
-from txn_source.model.message_ranges import index_of, position_of
+from txn_source.model.message_ranges import index_of, message_key, position_of
 from txn_source.model.position import Position
 from txn_source.model.subscription import Cursor
 
 
 def backlog(connection: Connection, view: PartitionView, level: IsolationLevel, cursor: Cursor) -> int:
     """Return how many messages of a partition a subscription's level shows that are not acknowledged."""
+    cursor.acknowledge_up_to(message_key(view.bounds.log_start))  # what was trimmed counts no more
     count = visible_messages(connection, view, level, cursor.mark)
     return max(0, count - cursor.ranges.messages)
 

@@ -54,11 +54,14 @@ class Changes:
         self._waiting: dict[int, set[Waiting]] = defaultdict(set)
         self._thread: threading.Thread | None = None
         self._stop = threading.Event()
+        self._takes_more = True
         database.on_change = self.tell
 
     def add(self, waiting: Waiting) -> None:
         """Wake it from now on."""
         with self._lock:
+            if not self._takes_more:
+                raise _stops()
             if sum(map(len, self._waiting.values())) >= MAX_WAITING:
                 raise UnavailableError(
                     f"This service has {MAX_WAITING} consumers connected, which is all it takes.",
@@ -96,12 +99,18 @@ class Changes:
             for waiting in self.of_topic(topic_id):
                 waiting.wake()
 
+    def stop(self) -> None:
+        """End all that wait, and take no more: the service stops for good."""
+        with self._lock:
+            self._takes_more = False
+        self.close()
+
     def close(self) -> None:
         """End all that wait; they may come back, here or elsewhere."""
         with self._lock:
             thread, self._thread = self._thread, None
         for waiting in self.connected().values():
-            waiting.fail(UnavailableError("The metadata service stops.", "Try again when it is back."))
+            waiting.fail(_stops())
         self._stop.set()
         if thread is not None and thread is not threading.current_thread():
             thread.join()
@@ -170,3 +179,7 @@ class Changes:
                 for row in connection.execute(query):
                     states[row[0]].append((number, *row[1:]))
         return states
+
+
+def _stops() -> UnavailableError:
+    return UnavailableError("The metadata service stops.", "Try again when it is back.")

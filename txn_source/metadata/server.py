@@ -89,7 +89,7 @@ class Server:
         self._stopping.set()
         self._health.enter_graceful_shutdown()
         stopped = self._grpc.stop(grace_s)  # takes no new calls: consumers that are sent away can't come back
-        self._service.changes.close()
+        self._service.changes.stop()
         stopped.wait()
         if self._maintenance.ident is not None:  # it was started
             self._maintenance.join()

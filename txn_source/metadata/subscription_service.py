@@ -93,9 +93,9 @@ class SubscriptionCalls:
         level = IsolationLevel.parse(request.isolation_level)
 
         def change(connection: Connection) -> pb.SetSubscriptionIsolationLevelResponse:
-            topic_id, _ = _topic(connection, request.topic)
+            topic_id, of_topic = _topic(connection, request.topic)
             row = subscriptions.find(connection, topic_id, request.name)
-            subscriptions.set_level(connection, row, level, self._now_ms())
+            subscriptions.set_level(connection, row, of_topic, level, self._now_ms())
             return pb.SetSubscriptionIsolationLevelResponse()
 
         return self._once(request.request_id, pb.SetSubscriptionIsolationLevelResponse, change)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from sqlalchemy import Connection, Row, bindparam, delete, insert, select, update
@@ -28,6 +28,7 @@ from txn_source.model.errors import (
     SubscriptionExistsError,
     SubscriptionIsolationMismatchError,
     SubscriptionNotFoundError,
+    UnavailableError,
 )
 from txn_source.model.isolation import IsolationLevel
 from txn_source.model.message_ranges import MessageRange, MessageRanges, index_of, message_key, position_of
@@ -163,9 +164,16 @@ def remove(connection: Connection, row: Row[Any], now_ms: int) -> None:
     note_change(connection, row.topic_id)
 
 
-def set_level(connection: Connection, row: Row[Any], level: IsolationLevel, now_ms: int) -> None:
-    """Change the isolation level of a subscription that no consumer is connected to."""
+def set_level(
+    connection: Connection, row: Row[Any], views: Sequence[PartitionView], level: IsolationLevel, now_ms: int
+) -> None:
+    """Change the isolation level of a subscription that no consumer is connected to; what it acknowledged stays so."""
     _check_idle(connection, row, now_ms, "change its isolation level")
+    found = cursors_of(connection, row.subscription_id)
+    for view in views:
+        cursor = found[view.partition_id]
+        counted = [replace(r, messages=_messages_in(connection, view, level, r)) for r in cursor.ranges]
+        store(connection, row.subscription_id, view.partition_id, Cursor(cursor.mark, MessageRanges(counted)))
     connection.execute(
         update(subscriptions)
         .where(subscriptions.c.subscription_id == row.subscription_id)
@@ -192,7 +200,7 @@ def seek(
         connection: a write transaction.
         row: the subscription.
         views: the topic's partitions.
-        place: where to; partitions that it doesn't name stay at their marks.
+        place: where to; partitions that it doesn't name go back to what they have not acknowledged.
         epoch: the new one; None is the next.
 
     Returns:
@@ -200,11 +208,15 @@ def seek(
         start or beyond the end of what a reader of its level can stand at: these are at the nearest place.
     """
     raised = raise_epoch(connection, row, epoch)
-    marks = {partition_id: c.mark for partition_id, c in cursors_of(connection, row.subscription_id).items()}
+    before = cursors_of(connection, row.subscription_id)
+    marks = {partition_id: cursor.mark for partition_id, cursor in before.items()}
     at, moved = _places(connection, views, level_of(row), place, marks)
     connection.execute(delete(cursors).where(cursors.c.subscription_id == row.subscription_id))
     connection.execute(delete(deliveries).where(deliveries.c.subscription_id == row.subscription_id))
     _set_cursors(connection, row.subscription_id, at)
+    for partition_id, cursor in before.items():
+        if not place.where and partition_id not in (place.points or {}) and len(cursor.ranges):
+            store(connection, row.subscription_id, partition_id, cursor)
     return raised, at, moved
 
 
@@ -224,9 +236,12 @@ def raise_epoch(connection: Connection, row: Row[Any], epoch: int | None) -> int
 
 
 def acknowledge(connection: Connection, ack: Acknowledgement, *, strict: bool = False) -> None:
-    """Move a subscription's cursors; with an old epoch, or by a lost consumer, nothing happens, and it is counted.
+    """Move a subscription's cursors; with an old epoch nothing happens, and it is counted.
 
     ``strict`` is for transactions: what can't be acknowledged, or is already, raises.
+
+    Raises:
+        UnavailableError: the consumer isn't connected any more; it acknowledges when it is again.
     """
     row = by_id(connection, ack.subscription_id)
     if row is None:
@@ -235,6 +250,10 @@ def acknowledge(connection: Connection, ack: Acknowledgement, *, strict: bool = 
         return
     known = consumers.connected(connection, ack.subscription_id)
     lost = ack.consumer_id not in [c.consumer_id for c in known]
+    if lost and ack.epoch == row.epoch and not strict:
+        raise UnavailableError(
+            "The consumer has lost its lease.", "It connects again by itself, and acknowledges then."
+        )
     if ack.epoch < row.epoch or lost:
         count = sum(r.messages for p in ack.partitions for r in p.ranges) + sum(
             p.up_to is not None for p in ack.partitions
@@ -363,6 +382,12 @@ def _nearest(connection: Connection, view: PartitionView, wanted: int, high: Pos
         if messages is not None and index_of(wanted) >= messages:
             return message_key(at.plus(1))
     return wanted
+
+
+def _messages_in(connection: Connection, view: PartitionView, level: IsolationLevel, item: MessageRange) -> int:
+    """Return how many messages of a range the level shows."""
+    behind_start, behind_end = (visible_messages(connection, view, level, key) for key in (item.start, item.end))
+    return behind_start - behind_end
 
 
 def _set_cursors(connection: Connection, subscription_id: int, at: Mapping[int, int]) -> None:

@@ -310,7 +310,7 @@ subscriptions = Table(
     Column("isolation_level", String, nullable=False),
     Column("durable", SmallInteger, nullable=False),  # 0: it goes with its last consumer
     Column("epoch", BigInteger, nullable=False, default=0),
-    Column("ignored_acknowledgements", BigInteger, nullable=False, default=0),  # old epoch or lost consumer
+    Column("ignored_acknowledgements", BigInteger, nullable=False, default=0),  # of an old epoch
     Column("created_at_ms", BigInteger, nullable=False),
     UniqueConstraint("topic_id", "name"),
     sqlite_autoincrement=True,

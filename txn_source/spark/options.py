@@ -73,6 +73,8 @@ class ColumnOptions:
     target: Target
     topics: tuple[str, ...] | None
     pattern: str | None
+    several_topics: bool
+    """By the option that names them: a pattern's columns must not depend on how many topics match."""
     metadata_columns: str
 
     @classmethod
@@ -85,7 +87,8 @@ class ColumnOptions:
         given.request(given.side("starting", LATEST), given.side("ending", LATEST))
         given.as_of()
         given.limits()
-        return cls(given.target(), topics, pattern, given.metadata_columns())
+        given.subscription()
+        return cls(given.target(), topics, pattern, given.get("topic") is None, given.metadata_columns())
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,6 +125,9 @@ class StreamReadOptions:
     pattern: str | None
     request: ReadRequest
     limits: StreamLimits
+    subscription: str | None
+    subscription_level: IsolationLevel | None
+    """The level that it must have, None if none was asked for."""
 
     @classmethod
     def parse(cls, options: Mapping[str, str]) -> StreamReadOptions:
@@ -130,7 +136,15 @@ class StreamReadOptions:
         given.check(_STREAM_READ, {"batch queries only: a stream has no end": _BATCH_ONLY, "writing only": _WRITE})
         topics, pattern = given.topics()
         given.metadata_columns()
-        return cls(given.target(), topics, pattern, given.request(given.side("starting", LATEST)), given.limits())
+        return cls(
+            given.target(),
+            topics,
+            pattern,
+            given.request(given.side("starting", LATEST)),
+            given.limits(),
+            given.subscription(),
+            given.optional("isolationLevel", IsolationLevel.parse),
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,10 +237,6 @@ class _Given:
 
     def limits(self) -> StreamLimits:
         """Return a stream's limits."""
-        if self.get("subscription") is not None:
-            raise InvalidArgumentError(
-                "This release of txnlog has no subscriptions.", "Leave it out: the checkpoint keeps the position."
-            )
         limits = StreamLimits(
             self.optional("maxMessagesPerTrigger", _positive),
             self.optional("maxBytesPerTrigger", _size),
@@ -243,6 +253,20 @@ class _Given:
                 "'maxTriggerDelay' means nothing without 'minMessagesPerTrigger'.", "Give both, or leave it out."
             )
         return limits
+
+    def subscription(self) -> str | None:
+        """Return the name of the subscription that the query follows; it belongs to one topic, with all partitions."""
+        name = self.get("subscription")
+        if name == "":
+            raise InvalidArgumentError("The option 'subscription' is empty.", "Give its name, or leave it out.")
+        topic = self.get("topic")
+        if name is not None and (topic is None or TopicName.parse(topic).split_partition() is not None):
+            raise InvalidArgumentError(
+                f"Subscription {name!r} belongs to one whole topic, and the query names "
+                + ("others." if topic is None else f"one partition, {topic!r}."),
+                'Name its topic alone: .option("topic", "orders").',
+            )
+        return name
 
     def flag(self, name: str, *, default: bool) -> bool:
         value = self.optional(name, _boolean)

@@ -43,7 +43,7 @@ class TxnLogDataSource(DataSource):
         """Return the payload columns of the topics and the metadata columns that were asked for."""
         options = ColumnOptions.parse(without_sparks_own(self.options))
         source = resolve(open_log(options.target).metadata, options.topics, options.pattern)
-        schema = to_spark(read_schema(source.payload, options.metadata_columns, several_topics=source.several_topics))
+        schema = to_spark(read_schema(source.payload, options.metadata_columns, several_topics=options.several_topics))
         return keep_options(schema, self.options) if is_create_table(self.options) else schema
 
     @readable

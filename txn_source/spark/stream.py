@@ -17,8 +17,10 @@ from pyspark.sql.streaming.datasource import (
 )
 from pyspark.sql.types import StructType
 
+from txn_source.client.held_subscription import HeldSubscription
 from txn_source.client.stream import StreamedTopics, TopicStream
 from txn_source.client.stream_offset import StreamOffset
+from txn_source.model.topic_name import TopicName
 from txn_source.spark.connection import open_log, readable
 from txn_source.spark.options import STREAM_READ, StreamReadOptions
 from txn_source.spark.schema import Projection
@@ -34,6 +36,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._given = options_of(options, kept_options(schema), STREAM_READ)
         self._schema = schema
         self._opened: TopicStream | None = None
+        self._held: HeldSubscription | None = None
         self._initial: dict[str, Any] | None = None
 
     @property
@@ -41,7 +44,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return StreamReadOptions.parse(self._given)
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_opened": None}
+        return {**self.__dict__, "_opened": None, "_held": None}
 
     @readable
     def initialOffset(self) -> dict[str, Any]:
@@ -89,20 +92,33 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         payload = stream.source(until).payload
         projection = Projection.of(self._schema, payload)
         schema = projection.read_schema(payload)
-        return [TaskPartition(task, projection, schema, planned.decisions) for task in planned.tasks]
+        level = planned.request.isolation_level
+        return [TaskPartition(task, projection, schema, planned.decisions, level) for task in planned.tasks]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield one task's rows."""
         options = self._options
         return read_task(options.target, options.request, partition)
 
+    @readable
     def commit(self, end: dict[str, Any]) -> None:
-        """Nothing to do: the checkpoint knows how far the query has come."""
+        """Acknowledge, if there is a subscription: the checkpoint knows how far the query has come."""
+        self._stream().commit(StreamOffset.from_json(end))
+
+    def stop(self) -> None:
+        """Let go of the subscription. Spark may end the process instead, which does it as well."""
+        if self._held is not None:
+            self._held.close()
 
     def _stream(self) -> TopicStream:
         if self._opened is None:
             options = self._options
             log = open_log(options.target)
             of = StreamedTopics(options.topics, options.pattern, self._schema.names)
-            self._opened = TopicStream(log.metadata, log.root, of, options.request, options.limits)
+            if options.subscription is not None:
+                name, topic = options.subscription, TopicName.parse((options.topics or ())[0])
+                self._held = HeldSubscription(log.metadata, topic, name, options.subscription_level)
+            self._opened = TopicStream(
+                log.metadata, log.root, of, options.request, options.limits, subscription=self._held
+            )
         return self._opened

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pyarrow as pa
 from pyspark.sql.datasource import InputPartition
@@ -12,6 +12,7 @@ from pyspark.sql.datasource import InputPartition
 from txn_source.client.plan import ReadRequest, slice_reader
 from txn_source.client.target import Target
 from txn_source.model.errors import TxnLogError
+from txn_source.model.isolation import IsolationLevel
 from txn_source.model.packing import Slice
 from txn_source.spark.connection import open_log
 from txn_source.spark.schema import Projection
@@ -27,6 +28,8 @@ class TaskPartition(InputPartition):
     projection: Projection
     read_schema: pa.Schema
     decisions: int
+    isolation_level: IsolationLevel | None = None
+    """A subscription's, which the query's options don't tell; None: as they say."""
 
 
 def read_task(target: Target, request: ReadRequest, partition: InputPartition) -> Iterator[pa.RecordBatch]:
@@ -35,6 +38,8 @@ def read_task(target: Target, request: ReadRequest, partition: InputPartition) -
         return  # Spark's stand-in for "no partitions"
     try:
         log = open_log(target)
+        if partition.isolation_level is not None:
+            request = replace(request, isolation_level=partition.isolation_level)
         reader = slice_reader(log.metadata, log.root, partition.read_schema, request, partition.decisions)
         for batch in reader.read(partition.slices):
             yield partition.projection.apply(batch)
