@@ -108,9 +108,7 @@ def print_stats(log: Log, topic: str, info: SubscriptionInfo) -> None:
     shown.add_row("unacknowledged", f"{_unacknowledged(info):,} messages were delivered")
     if info.redeliverable:
         shown.add_row("", f"{info.redeliverable:,} of them wait to be delivered again")
-    shown.add_row(
-        "ignored acknowledgements", f"{info.ignored_acknowledgements:,}, from before a seek or a redelivery"
-    )
+    shown.add_row("ignored acknowledgements", f"{info.ignored_acknowledgements:,}, from before a seek or a redelivery")
     out.print(shown, "")
 
     numbers = ("Partition", "Acknowledged above it", "Backlog")
