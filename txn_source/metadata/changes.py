@@ -13,10 +13,10 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable
 from typing import Any, Protocol
 
-from sqlalchemy import func, select
+from sqlalchemy import func, literal, select
 
 from txn_source.metadata.consumers import RENEW_MS, renew
-from txn_source.metadata.database import Database
+from txn_source.metadata.database import Change, Database
 from txn_source.metadata.tables import consumers, deliveries, ledgers, partitions, subscriptions
 from txn_source.model.errors import TxnLogError, UnavailableError
 
@@ -31,6 +31,7 @@ class Waiting(Protocol):
     """What waits: one consumer's conversation."""
 
     topic_id: int
+    subscription_id: int
     consumer_id: int
     unacknowledged: int
 
@@ -45,7 +46,7 @@ class Waiting(Protocol):
 
 
 class Changes:
-    """The consumers that are connected through this service, each woken when its topic changes."""
+    """The consumers that are connected through this service, each woken when its topic or subscription changes."""
 
     def __init__(self, database: Database, now_ms: Callable[[], int]) -> None:
         self._database = database
@@ -91,13 +92,14 @@ class Changes:
         with self._lock:
             return {waiting.consumer_id: waiting for some in self._waiting.values() for waiting in some}
 
-    def tell(self, topic_ids: Iterable[int]) -> None:
-        """Wake those that wait for topics."""
+    def tell(self, changes: Iterable[Change]) -> None:
+        """Wake those that wait for what has changed."""
         if not self._waiting:
             return
-        for topic_id in topic_ids:
+        for topic_id, subscription_id in changes:
             for waiting in self.of_topic(topic_id):
-                waiting.wake()
+                if subscription_id in (0, waiting.subscription_id):
+                    waiting.wake()
 
     def stop(self) -> None:
         """End all that wait, and take no more: the service stops for good."""
@@ -138,9 +140,7 @@ class Changes:
                 continue
             seen, began = now, time.monotonic()
             before, states = states, self._states()
-            for topic_id, state in states.items():
-                if before.get(topic_id) != state:
-                    self.tell([topic_id])
+            self.tell(change for change in before.keys() | states.keys() if before.get(change) != states.get(change))
             rest_s = max(_TICK_S, _REST * (time.monotonic() - began))
 
     def _renew(self) -> None:
@@ -149,35 +149,35 @@ class Changes:
             with self._database.write() as connection:
                 renew(connection, found, self._now_ms())
 
-    def _states(self) -> dict[int, list[Any]]:
-        """Return, of each topic that somebody waits for, values that differ after a change that matters."""
+    def _states(self) -> dict[Change, list[Any]]:
+        """Return values that differ after a change that matters, of the topics that somebody waits for."""
         with self._lock:
             of_topics = list(self._waiting)
-        states: dict[int, list[Any]] = {topic_id: [] for topic_id in of_topics}
+        states: dict[Change, list[Any]] = defaultdict(list)
         if not of_topics:
             return states
-        of_subscription = subscriptions.c.subscription_id
+        s = subscriptions.c
         queries = (
-            select(partitions.c.topic_id, func.sum(partitions.c.open_ledger_id), func.sum(ledgers.c.entries))
+            select(
+                partitions.c.topic_id, literal(0), func.sum(partitions.c.open_ledger_id), func.sum(ledgers.c.entries)
+            )
             .join(ledgers, ledgers.c.ledger_id == partitions.c.open_ledger_id)
             .where(partitions.c.topic_id.in_(of_topics))
             .group_by(partitions.c.topic_id),
-            select(subscriptions.c.topic_id, func.sum(of_subscription), func.sum(subscriptions.c.epoch))
-            .where(subscriptions.c.topic_id.in_(of_topics))
-            .group_by(subscriptions.c.topic_id),
-            select(subscriptions.c.topic_id, func.count(), func.sum(consumers.c.consumer_id))
-            .join(consumers, consumers.c.subscription_id == of_subscription)
-            .where(subscriptions.c.topic_id.in_(of_topics))
-            .group_by(subscriptions.c.topic_id),
-            select(subscriptions.c.topic_id, func.count(), func.sum(deliveries.c.delivery_id))
-            .join(deliveries, deliveries.c.subscription_id == of_subscription)
-            .where(subscriptions.c.topic_id.in_(of_topics), deliveries.c.consumer_id.is_(None))
-            .group_by(subscriptions.c.topic_id),
+            select(s.topic_id, s.subscription_id, s.epoch).where(s.topic_id.in_(of_topics)),
+            select(s.topic_id, s.subscription_id, func.count(), func.sum(consumers.c.consumer_id))
+            .join(consumers, consumers.c.subscription_id == s.subscription_id)
+            .where(s.topic_id.in_(of_topics))
+            .group_by(s.topic_id, s.subscription_id),
+            select(s.topic_id, s.subscription_id, func.count(), func.sum(deliveries.c.delivery_id))
+            .join(deliveries, deliveries.c.subscription_id == s.subscription_id)
+            .where(s.topic_id.in_(of_topics), deliveries.c.consumer_id.is_(None))
+            .group_by(s.topic_id, s.subscription_id),
         )
         with self._database.read() as connection:
             for number, query in enumerate(queries):
                 for row in connection.execute(query):
-                    states[row[0]].append((number, *row[1:]))
+                    states[row[0], row[1]].append((number, *row[2:]))
         return states
 
 

@@ -133,7 +133,7 @@ def remove(connection: Connection, consumer_id: int) -> None:
         .where(deliveries.c.subscription_id == row.subscription_id, deliveries.c.consumer_id == consumer_id)
         .values(consumer_id=None, redeliveries=deliveries.c.redeliveries + 1)
     )
-    note_change(connection, row.topic_id)
+    note_change(connection, row.topic_id, row.subscription_id)
     if not row.durable and not connected(connection, row.subscription_id):
         connection.execute(delete(subscriptions).where(subscriptions.c.subscription_id == row.subscription_id))
 

@@ -20,12 +20,16 @@ from txn_source.model.errors import StorageWriteError, TxnLogError, UnavailableE
 
 _LOCK_WAIT_S = 30.0
 _SQLITE = "sqlite:///"
-_CHANGED = "txnlog_changed_topics"
+_CHANGED = "txnlog_changes"
 
 
-def note_change(connection: Connection, topic_id: int) -> None:
-    """Note that a write transaction changes what consumers of a topic wait for; they are told once it is committed."""
-    connection.info.setdefault(_CHANGED, set()).add(topic_id)
+Change = tuple[int, int]
+"""A topic's id, and the id of the one subscription of it that changed; 0 if the topic itself did."""
+
+
+def note_change(connection: Connection, topic_id: int, subscription_id: int = 0) -> None:
+    """Note that a write transaction changes what consumers wait for; they are told once it is committed."""
+    connection.info.setdefault(_CHANGED, set()).add((topic_id, subscription_id))
 
 
 class Database:
@@ -34,8 +38,8 @@ class Database:
     def __init__(self, url: str) -> None:
         self._url = url
         self._engines: dict[int, tuple[Engine, threading.Lock]] = {}
-        self.on_change: Callable[[set[int]], None] = lambda _: None
-        """Is told the topics that a write transaction of this object changed, after its commit."""
+        self.on_change: Callable[[set[Change]], None] = lambda _: None
+        """Is told what a write transaction of this object changed, after its commit."""
 
     @contextmanager
     def read(self) -> Iterator[Connection]:

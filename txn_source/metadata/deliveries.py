@@ -66,7 +66,7 @@ def redeliver(
         for item in items:
             for delivered in _delivered(connection, row.subscription_id, partition_id, consumer_id):
                 _split(connection, delivered, item)
-    note_change(connection, row.topic_id)
+    note_change(connection, row.topic_id, row.subscription_id)
 
 
 def _delivered(

@@ -138,7 +138,6 @@ def create(
     assert key is not None
     at, _ = _places(connection, views, level, place, {})
     _set_cursors(connection, int(key[0]), at)
-    note_change(connection, topic_id)
     return find(connection, topic_id, name)
 
 
@@ -161,7 +160,7 @@ def remove(connection: Connection, row: Row[Any], now_ms: int) -> None:
     """Delete a subscription that no consumer is connected to."""
     _check_idle(connection, row, now_ms, "be deleted")
     connection.execute(delete(subscriptions).where(subscriptions.c.subscription_id == row.subscription_id))
-    note_change(connection, row.topic_id)
+    note_change(connection, row.topic_id, row.subscription_id)
 
 
 def set_level(
@@ -231,7 +230,7 @@ def raise_epoch(connection: Connection, row: Row[Any], epoch: int | None) -> int
     connection.execute(
         update(subscriptions).where(subscriptions.c.subscription_id == row.subscription_id).values(epoch=raised)
     )
-    note_change(connection, row.topic_id)
+    note_change(connection, row.topic_id, row.subscription_id)
     return raised
 
 
