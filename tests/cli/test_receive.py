@@ -2,13 +2,13 @@ from __future__ import annotations
 
 import json
 import signal
-import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import txn_source
+from tests.log.reading import eventually
 
 
 def send(log: txn_source.Log, *values: str, **options: Any) -> None:
@@ -111,8 +111,7 @@ def test_follow_prints_and_acknowledges_what_arrives(spawn: Any, orders: txn_sou
     with orders.begin_transaction() as txn:
         send(orders, "f", txn=txn)
     assert process.stdout.readline() == b"f\n"
-    while backlog(orders):
-        time.sleep(0.01)
+    eventually(lambda: backlog(orders) == 0)
     process.send_signal(signal.SIGINT)
     assert process.communicate() == (b"", b"")
     assert process.returncode == 0

@@ -461,6 +461,10 @@ def test_shared_subscription_has_no_cumulative_acknowledgement(log: Log) -> None
         {"type": "key_shared"},
         {"isolation_level": "serializable"},
         {"options": ConsumerOptions(), "queue_size": 5},
+        {"options": {"queue_size": 5}},
+        {"consumer_name": 5},
+        {"max_redeliveries": 1, "dead_letter_topic": 5},
+        {"name": 5},
     ],
 )
 def test_options_that_cannot_be_are_refused(embedded_site: Site, bad: dict[str, object]) -> None:
@@ -468,5 +472,5 @@ def test_options_that_cannot_be_are_refused(embedded_site: Site, bad: dict[str, 
     log = embedded_site.connect()
     numbered(log)
     with pytest.raises(InvalidArgumentError):
-        log.subscribe("t", "s", **bad)  # type: ignore[arg-type]
+        log.subscribe("t", **({"name": "s"} | bad))  # type: ignore[arg-type]
     assert log.subscriptions("t") == []

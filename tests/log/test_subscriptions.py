@@ -384,6 +384,32 @@ def test_message_of_another_subscription_is_refused(log: Log) -> None:
     assert log.subscription("t", "s").partitions[0].backlog == 10
 
 
+def test_what_is_no_message_is_refused(embedded_site: Site) -> None:
+    """Acknowledge and refuse ids, text and nothing, wait for text, and seek to an epoch of text: nothing moves."""
+    log = embedded_site.connect()
+    numbered(log)
+    consumer = subscribe(log)
+    message_id = receive(consumer).message_id
+    with log.begin_transaction() as transaction:
+        for call in (
+            consumer.acknowledge,
+            consumer.acknowledge_cumulative,
+            consumer.negative_acknowledge,
+            transaction.acknowledge,
+        ):
+            for wrong in (message_id, "1:0:0", None):
+                with pytest.raises(InvalidArgumentError, match="is not a message that a consumer received"):
+                    call(wrong)  # type: ignore[arg-type]
+    with pytest.raises(InvalidArgumentError, match="'5' is not a timeout"):
+        consumer.receive("5")  # type: ignore[arg-type]
+    for epoch in ("1", 1 << 63):
+        with pytest.raises(InvalidArgumentError, match="can't be a new epoch"):
+            log.seek("t", "s", "earliest", epoch)  # type: ignore[arg-type]
+    consumer.flush()
+    info = log.subscription("t", "s")
+    assert (info.epoch, info.partitions[0].backlog) == (0, 10)
+
+
 def test_messages_inside_an_entry_are_acknowledged_one_by_one(log: Log) -> None:
     """Send a batch as one entry: messages of it are acknowledged alone, and what is left comes again, no more."""
     log.create_topic("t", schema=pa.schema([("n", pa.int64())]))

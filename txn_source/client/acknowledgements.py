@@ -64,8 +64,8 @@ class PendingAcknowledgements:
                     self.add_up_to(epoch, part.partition_id, part.up_to)
 
 
-def consumed(subscription_id: int, batches: Mapping[MessageBatch, Sequence[int] | None]) -> list[Acknowledgement]:
-    """Return what a transaction acknowledges of a subscription: rows of batches, None for all.
+def consumed(subscription_id: int, batches: Mapping[MessageBatch, Sequence[int]]) -> list[Acknowledgement]:
+    """Return what a transaction acknowledges of a subscription: rows of batches.
 
     Each carries the consumer and the epoch of the delivery: after a reconnect or a seek it is refused.
     """

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 
 from txn_source.client.acknowledgements import PendingAcknowledgements, consumed
 from txn_source.client.consumer_options import ConsumerOptions
-from txn_source.client.messages import Message, MessageBatch, Origin
+from txn_source.client.messages import Message, MessageBatch, Origin, rows_of
 from txn_source.client.redeliveries import Redeliveries
 from txn_source.metadata.consumer_link import ConsumerLink, Delivery
 from txn_source.metadata.subscriptions import Acknowledgement
@@ -56,10 +56,11 @@ class Acknowledging:
                 elif self._pending.count == _PENDING_MAX:
                     self._due(0.0)
             return
-        self._check_mine(message)
+        batch, _ = rows_of(message)
+        self._check_mine(batch)
         with self._condition:
-            for item in message.ranges():
-                self._add_range(message.delivery, item)
+            for item in batch.ranges():
+                self._add_range(batch.delivery, item)
 
     def acknowledge_cumulative(self, message: Message | MessageBatch) -> None:
         """Acknowledge a message and all before it in its partition; not on a shared subscription."""
@@ -68,24 +69,26 @@ class Acknowledging:
                 f"Subscription {self.subscription!r} is shared: what comes before a message went to others, too.",
                 "Acknowledge the messages themselves.",
             )
-        batch, row = (message._batch, message._row) if isinstance(message, Message) else (message, len(message) - 1)
+        batch, rows = rows_of(message)
         self._check_mine(batch)
         with self._condition:
-            partition_id, end = batch.delivery.partition_id, batch.end(row)
+            partition_id, end = batch.delivery.partition_id, batch.end(rows[-1])
             self._pending.add_up_to(batch.epoch, partition_id, end)
             self._redeliveries.acknowledged_up_to(partition_id, end)
             self._due(time.monotonic() + self._options.acknowledge_interval)
 
-    def negative_acknowledge(self, message: Message) -> None:
-        """Have a message delivered again after ``negative_acknowledge_delay``.
+    def negative_acknowledge(self, message: Message | MessageBatch) -> None:
+        """Have a message, or a batch, delivered again after ``negative_acknowledge_delay``.
 
         Of an exclusive or failover subscription all that isn't acknowledged then comes again, in order and in a new
         epoch.
         """
-        self._check_mine(message._batch)
+        batch, rows = rows_of(message)
+        self._check_mine(batch)
         with self._condition:
             due = time.monotonic() + self._options.negative_acknowledge_delay
-            self._redeliveries.refuse(message._batch, message._row, due)
+            for row in rows:
+                self._redeliveries.refuse(batch, row, due)
             self._due(due)
 
     def flush(self) -> None:
@@ -123,24 +126,24 @@ class Acknowledging:
 
     # Transactions
 
-    def _consumed(self, batches: Mapping[MessageBatch, list[int] | None]) -> list[Acknowledgement]:
+    def _consumed(self, batches: Mapping[MessageBatch, list[int]]) -> list[Acknowledgement]:
         """Return what a transaction acknowledges, for the service."""
         return consumed(self._origin.subscription_id, batches)
 
-    def _committed(self, batches: Mapping[MessageBatch, list[int] | None]) -> None:
+    def _committed(self, batches: Mapping[MessageBatch, list[int]]) -> None:
         """Take notice that a transaction has acknowledged messages: they need not be delivered again."""
         with self._condition:
             for batch, rows in batches.items():
-                for row in range(len(batch)) if rows is None else rows:
+                for row in rows:
                     self._redeliveries.acknowledged(batch, row)
 
-    def _not_consumed(self, batches: Mapping[MessageBatch, list[int] | None]) -> None:
+    def _not_consumed(self, batches: Mapping[MessageBatch, list[int]]) -> None:
         """Have what an aborted transaction consumed delivered again."""
         with self._condition:
             if self._closed:
                 return
             for batch, rows in batches.items():
-                for row in range(len(batch)) if rows is None else rows:
+                for row in rows:
                     self._redeliveries.refuse(batch, row, 0.0)
             self._due(0.0)
 

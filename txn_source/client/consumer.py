@@ -44,7 +44,7 @@ from txn_source.model.errors import (
     UnavailableError,
 )
 from txn_source.model.isolation import IsolationLevel
-from txn_source.model.message_ranges import MessageRange, index_of, position_of
+from txn_source.model.message_ranges import MessageRange, index_of, message_id_of, position_of
 from txn_source.model.packing import Slice
 from txn_source.model.position import MessageId
 from txn_source.model.subscription import SubscriptionType
@@ -150,7 +150,7 @@ class Consumer(Acknowledging):
         Raises:
             TxnLogError: the subscription is gone, its consumer's place was taken, or the messages can't be read.
         """
-        deadline = None if timeout is None else time.monotonic() + timeout
+        deadline = _deadline(timeout)
         inbox = self._inbox
         with self._condition:
             while True:
@@ -171,7 +171,7 @@ class Consumer(Acknowledging):
         They are of one partition, in order. It doesn't move messages to a dead-letter topic, and has no
         acknowledgement time-out.
         """
-        deadline = None if timeout is None else time.monotonic() + timeout
+        deadline = _deadline(timeout)
         with self._condition:
             while (batch := self._inbox.batch) is None or self._inbox.row >= len(batch):
                 if not self._advance(deadline):
@@ -250,7 +250,7 @@ class Consumer(Acknowledging):
                     "topic %s, partition %d: subscription %s can't stand at %s; it is at the nearest place, %s:%d",
                     self.topic, self._partitions[partition_id], name, to, position_of(at), index_of(at),
                 )  # fmt: skip
-            return {self._partitions[p]: _message_id(key) for p, key in sorted(sought.points.items())}
+            return {self._partitions[p]: message_id_of(key) for p, key in sorted(sought.points.items())}
 
     def redeliver(self) -> None:
         """Have all that was delivered to this consumer and isn't acknowledged delivered again, now."""
@@ -484,6 +484,9 @@ class Consumer(Acknowledging):
             raise InvalidArgumentError("The consumer is closed.", "Subscribe again.")
 
 
-def _message_id(key: int) -> MessageId:
-    at = position_of(key)
-    return MessageId(at.ledger_id, at.entry_id, index_of(key))
+def _deadline(timeout: float | None) -> float | None:
+    if timeout is None:
+        return None
+    if not isinstance(timeout, int | float):
+        raise InvalidArgumentError(f"{timeout!r:.80} is not a timeout.", "Use seconds, or None to wait without end.")
+    return time.monotonic() + timeout

@@ -37,6 +37,10 @@ class ConsumerOptions:
             number = isinstance(value, int) and not isinstance(value, bool)
             if value is not None and not (number and least <= value <= _MAX_NUMBER):
                 raise InvalidArgumentError(f"{name} is {value!r}.", f"Use a number from {least} to {_MAX_NUMBER}.")
+        for name in ("consumer_name", "dead_letter_topic"):
+            text = getattr(self, name)
+            if text is not None and not isinstance(text, str):
+                raise InvalidArgumentError(f"{name} is {text!r:.80}.", "Use text.")
         for name in ("acknowledge_interval", "negative_acknowledge_delay", "acknowledge_timeout"):
             value = getattr(self, name)
             if value is not None and (not isinstance(value, int | float) or not 0 <= value < 1e9):

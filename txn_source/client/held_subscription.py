@@ -27,7 +27,7 @@ from txn_source.model.errors import (
     UnavailableError,
 )
 from txn_source.model.isolation import IsolationLevel
-from txn_source.model.message_ranges import index_of, message_key, position_of
+from txn_source.model.message_ranges import message_id_of, message_key
 from txn_source.model.position import MessageId, Position
 from txn_source.model.subscription import SubscriptionType
 from txn_source.model.topic_name import TopicName
@@ -111,7 +111,7 @@ class HeldSubscription:
             self._closed.wait(_LOOK_AGAIN_S)
             if time.monotonic() >= deadline:
                 raise self._not_held()
-        marks = {p.partition: _message_id(p.mark) for p in info.partitions}
+        marks = {p.partition: message_id_of(p.mark) for p in info.partitions}
         self._partition_ids = {p.partition: p.partition_id for p in info.partitions}
         self.epoch = info.epoch
         return Standing(info.subscription_id, info.epoch, marks)
@@ -249,8 +249,3 @@ class HeldSubscription:
         return UnavailableError(
             f"The stream can't reach the service to hold subscription {self.name!r}.", "Try again when it is back."
         )
-
-
-def _message_id(key: int) -> MessageId:
-    at = position_of(key)
-    return MessageId(at.ledger_id, at.entry_id, index_of(key))

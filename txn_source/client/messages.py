@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from txn_source.client.columns import METADATA_COLUMNS
 from txn_source.metadata.consumer_link import Delivery
+from txn_source.model.errors import InvalidArgumentError
 from txn_source.model.message_ranges import MessageRange, index_of, message_key, position_of
 from txn_source.model.position import MessageId, Position
 from txn_source.model.transaction import TxnId
@@ -138,7 +139,7 @@ class MessageBatch:
 
     def end(self, row: int) -> int:
         """Return where a message's range ends, ``message_key``, exclusive."""
-        return int(self._cover.end_positions[row]) << _INDEX_BITS | int(self._cover.end_indexes[row])
+        return self._cover.end(row)
 
 
 class Message:
@@ -213,6 +214,17 @@ class Message:
         return None if micros is None else _EPOCH + timedelta(microseconds=micros)
 
 
+def rows_of(received: Message | MessageBatch) -> tuple[MessageBatch, range]:
+    """Return the batch that a message lies in, or is, and the rows it stands for; anything else is refused."""
+    if isinstance(received, Message):
+        return received._batch, range(received._row, received._row + 1)
+    if isinstance(received, MessageBatch):
+        return received, range(len(received))
+    raise InvalidArgumentError(
+        f"{received!r:.120} is not a message that a consumer received.", "Give what receive or receive_batch returned."
+    )
+
+
 @dataclass(frozen=True, slots=True)
 class _Cover:
     """The range of each message: from its own place to that of the next one that was wanted with it."""
@@ -221,6 +233,10 @@ class _Cover:
     start_indexes: IntArray
     end_positions: IntArray
     end_indexes: IntArray
+
+    def end(self, row: int) -> int:
+        """Return where a row's range ends, ``message_key``, exclusive."""
+        return int(self.end_positions[row]) << _INDEX_BITS | int(self.end_indexes[row])
 
 
 def batches_of(
@@ -249,7 +265,7 @@ def batches_of(
             if low < high:
                 _fill(cover, low, high, carry or item.start, item.end if done else None)
                 parts.append((low, high))
-                carry = cover_end(cover, high - 1)
+                carry = cover.end(high - 1)
             elif done and carry is None:
                 yield MessageRange(item.start, item.end)
             if not done:
@@ -289,11 +305,6 @@ def _fill(cover: _Cover, low: int, high: int, start: int, end: int | None) -> No
         end = (int(cover.start_positions[high - 1]) << _INDEX_BITS | int(cover.start_indexes[high - 1])) + 1
     cover.start_positions[low], cover.start_indexes[low] = position_of(start).key, index_of(start)
     cover.end_positions[high - 1], cover.end_indexes[high - 1] = position_of(end).key, index_of(end)
-
-
-def cover_end(cover: _Cover, row: int) -> int:
-    """Return where a row's range ends, ``message_key``."""
-    return int(cover.end_positions[row]) << _INDEX_BITS | int(cover.end_indexes[row])
 
 
 def _picked(

@@ -76,6 +76,9 @@ class SubscriptionCalls:
             raise InvalidArgumentError(
                 f"One of {', '.join(named)} is not an option of consumers.", f"Use {known}."
             ) from None
+        if not isinstance(options, ConsumerOptions):
+            raise InvalidArgumentError(f"{options!r:.80} are not options of consumers.", "Use ConsumerOptions(...).")
+        _check_name(name)
         where, points = placed(self._stub, self._root, topic_name, initial_position, level)
         kind = SubscriptionType.parse(type)
         consumer = Consumer(log, topic_name, name, kind, level, where or LATEST, points, options, durable=durable)
@@ -115,6 +118,7 @@ class SubscriptionCalls:
         initial_position: Any = LATEST,
     ) -> None:
         """Make a subscription without connecting a consumer: from now on it keeps what isn't acknowledged."""
+        _check_name(name)
         level, topic_name = IsolationLevel.parse(isolation_level), _whole(topic)
         where, points = placed(self._stub, self._root, topic_name, initial_position, level)
         self._stub.create_subscription(topic_name, name, SubscriptionType.parse(type), level, where or LATEST, points)
@@ -140,6 +144,9 @@ class SubscriptionCalls:
         Raises:
             StaleEpochError: the epoch isn't larger.
         """
+        if epoch is not None and (not isinstance(epoch, int) or abs(epoch) >= 1 << 63):
+            raise InvalidArgumentError(f"{epoch!r:.80} can't be a new epoch.", "Use a number above the current one.")
+        _check_name(name)
         topic_name = _whole(topic)
         [info] = self._stub.list_subscriptions(topic_name, name, brief=True)
         where, points = placed(self._stub, self._root, topic_name, to, info.isolation_level)
@@ -152,6 +159,11 @@ class SubscriptionCalls:
     def delete_subscription(self, topic: str, name: str) -> None:
         """Delete a subscription that no consumer is connected to; what it kept may be trimmed then."""
         self._stub.delete_subscription(_whole(topic), name)
+
+
+def _check_name(name: Any) -> None:
+    if not isinstance(name, str):
+        raise InvalidArgumentError(f"{name!r:.80} can't be the name of a subscription.", "Use text.")
 
 
 def _whole(topic: str) -> TopicName:

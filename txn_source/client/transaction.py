@@ -6,7 +6,7 @@ from contextlib import suppress
 from types import TracebackType
 from typing import TYPE_CHECKING
 
-from txn_source.client.messages import Message, MessageBatch
+from txn_source.client.messages import Message, MessageBatch, rows_of
 from txn_source.metadata.stub import MetadataStub
 from txn_source.model.errors import TransactionEndedError, TxnLogError, UnavailableError
 from txn_source.model.transaction import TxnId
@@ -24,7 +24,7 @@ class Transaction:
         self.timeout = timeout
         self._stub = stub
         self._producers: set[Producer] = set()
-        self._consumed: dict[Consumer, dict[MessageBatch, list[int] | None]] = {}
+        self._consumed: dict[Consumer, dict[MessageBatch, list[int]]] = {}
         self._end: str | None = None
 
     def __repr__(self) -> str:
@@ -57,14 +57,8 @@ class Transaction:
         delivered again.
         """
         self._check_open("acknowledge more messages")
-        whole = not isinstance(message, Message)
-        batch = message if isinstance(message, MessageBatch) else message._batch
-        rows_of = self._consumed.setdefault(batch.consumer, {})
-        rows = rows_of.setdefault(batch, None if whole else [])
-        if isinstance(message, Message) and rows is not None:
-            rows.append(message._row)
-        elif whole:
-            rows_of[batch] = None
+        batch, rows = rows_of(message)
+        self._consumed.setdefault(batch.consumer, {}).setdefault(batch, []).extend(rows)
 
     def commit(self) -> None:
         """Write what producers still hold, then commit; readers see all of it at once, or none.

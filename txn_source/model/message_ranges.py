@@ -12,7 +12,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from txn_source.model.position import Position
+from txn_source.model.position import MessageId, Position
 
 _ROW = struct.Struct("<5q")
 _INDEX_BITS = 32
@@ -27,6 +27,12 @@ def message_key(position: Position, index: int = 0) -> int:
 def position_of(key: int) -> Position:
     """Return the position of the entry that a message's place lies in."""
     return Position.from_key(key >> _INDEX_BITS)
+
+
+def message_id_of(key: int) -> MessageId:
+    """Return a message's place as its id."""
+    at = position_of(key)
+    return MessageId(at.ledger_id, at.entry_id, index_of(key))
 
 
 def index_of(key: int) -> int:
