@@ -38,6 +38,7 @@ from txn_source.metadata.consumer_link import (
 from txn_source.metadata.stub import MetadataStub
 from txn_source.metadata.subscription_stub import Sought
 from txn_source.model.errors import (
+    InternalError,
     InvalidArgumentError,
     StaleEpochError,
     TxnLogError,
@@ -415,6 +416,10 @@ class Consumer(Acknowledging):
             except TxnLogError as error:
                 with self._condition:
                     self._fail(error)
+            except Exception as error:  # the caller must hear of it: this thread does what nobody else does
+                what = f"The consumer's upkeep failed with {type(error).__name__}: {error}."
+                with self._condition:
+                    self._fail(InternalError(what, "Please report it, and subscribe again."))
 
     def _connect_again(self) -> None:
         if self._failure is not None:

@@ -122,7 +122,7 @@ class Changes:
             try:
                 with self._database.changes() as version:
                     self._watch_with(version)
-            except TxnLogError as error:
+            except Exception as error:  # whatever it is, nobody else would wake those that wait
                 _log.warning("looking for changes failed and is tried again: %s", error)
                 self._stop.wait(1.0)
 
