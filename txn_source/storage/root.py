@@ -17,7 +17,7 @@ from pathlib import Path
 
 from txn_source.model.errors import InvalidArgumentError, LogNotFoundError, LogVersionError, StorageWriteError
 
-FORMAT_VERSION = 2
+FORMAT_VERSION = 3
 _MARKER = "txnlog.json"
 _DATABASE = "metadata.db"
 _CONFIGURATION = "broker.conf"
