@@ -13,7 +13,7 @@ from typing import Any
 
 import pyarrow as pa
 from crc32c import crc32c
-from sqlalchemy import Table, insert, update
+from sqlalchemy import Connection, Table, insert, update
 
 from txn_source.client.log import Log
 from txn_source.metadata.database import Database
@@ -58,19 +58,21 @@ class Seeder:
 
     def insert(self, table: Table, rows: Iterable[dict[str, Any]]) -> None:
         """Insert rows in one transaction."""
-        with self._database.write() as connection:
+
+        def insert_all(connection: Connection) -> None:
             for chunk in _chunks(rows):
                 connection.execute(insert(table), chunk)
 
+        self._database.write(insert_all)
+
     def set_ledger(self, **values: Any) -> None:
         """Change the row of the first ledger."""
-        with self._database.write() as connection:
-            connection.execute(update(ledgers).where(ledgers.c.ledger_id == self.first_ledger_id).values(values))
+        change = update(ledgers).where(ledgers.c.ledger_id == self.first_ledger_id).values(values)
+        self._database.write(lambda connection: connection.execute(change))
 
     def change(self, table: Table, **values: int) -> None:
         """Change the only row of a table."""
-        with self._database.write() as connection:
-            connection.execute(update(table).values(values))
+        self._database.write(lambda connection: connection.execute(update(table).values(values)))
 
     def roll(
         self, total: int, ledger_entries: int, data_before: Callable[[int], int], messages: int, length: int
@@ -98,8 +100,7 @@ class Seeder:
         self.set_ledger(**{k: v for k, v in rows[0].items() if k != "ledger_id"})
         self.insert(ledgers, rows[1:])
         self.change(partitions, open_ledger_id=ids[-1])
-        with self._database.write() as connection:
-            seal(connection, self.partition_id, ids[:-1])
+        self._database.write(lambda connection: seal(connection, self.partition_id, ids[:-1]))
 
     def segment(self, batch: pa.RecordBatch, copies: int) -> Segment:
         """Write a segment with an entry so many times, and register it."""

@@ -27,6 +27,13 @@ class ManualClock:
     def __call__(self) -> int:
         return self.now_us
 
+    def pass_by(self, seconds: float, look: Callable[[], object], step_s: float = 600.0) -> None:
+        """Let time pass in steps, with a look of the service (a call that writes) after each: then it is believed."""
+        while seconds > 0:
+            self.advance(min(step_s, seconds))
+            look()
+            seconds -= step_s
+
     def advance(self, seconds: float) -> None:
         """Move the clock, backwards too if that is asked for."""
         self.now_us += round(seconds * 1_000_000)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import count
 from typing import Any
 
 import pytest
@@ -110,9 +111,28 @@ def test_answers_are_kept_for_an_hour(clocked_site: Site, clock: ManualClock) ->
     """Repeat a call within the hour, and after it, when other calls have cleared the old answers away."""
     transport = clocked_site.transport()
     request = pb.BeginTransactionRequest(request_id="one", timeout_ms=10_000)
+    numbers = count()
+
+    def look() -> None:
+        other = pb.BeginTransactionRequest(request_id=f"look {next(numbers)}", timeout_ms=10_000)
+        transport.call("BeginTransaction", other)
+
     first = transport.call("BeginTransaction", request).id
-    clock.advance(3600)
+    clock.pass_by(3600, look)
     assert transport.call("BeginTransaction", request).id == first
-    clock.advance(1)
-    transport.call("BeginTransaction", pb.BeginTransactionRequest(request_id="two", timeout_ms=10_000))
+    clock.pass_by(11, look)
     assert transport.call("BeginTransaction", request).id != first
+
+
+@pytest.mark.parametrize("years", [10, -10])
+def test_answer_outlives_a_jump_of_the_clock(clocked_site: Site, clock: ManualClock, years: int) -> None:
+    """Let the clock be years away for one call, and repeat another one during that and after it."""
+    transport = clocked_site.transport()
+    request = pb.BeginTransactionRequest(request_id="one", timeout_ms=10_000)
+    first = transport.call("BeginTransaction", request).id
+    clock.advance(years * 365 * 86400)
+    transport.call("BeginTransaction", pb.BeginTransactionRequest(request_id="two", timeout_ms=10_000))
+    assert transport.call("BeginTransaction", request).id == first
+    clock.advance(-years * 365 * 86400 + 1)
+    transport.call("BeginTransaction", pb.BeginTransactionRequest(request_id="three", timeout_ms=10_000))
+    assert transport.call("BeginTransaction", request).id == first

@@ -146,8 +146,7 @@ class Changes:
     def _renew(self) -> None:
         found = {consumer_id: waiting.unacknowledged for consumer_id, waiting in self.connected().items()}
         if found:
-            with self._database.write() as connection:
-                renew(connection, found, self._now_ms())
+            self._database.write(lambda connection: renew(connection, found, self._now_ms()))
 
     def _states(self) -> dict[Change, list[Any]]:
         """Return values that differ after a change that matters, of the topics that somebody waits for."""

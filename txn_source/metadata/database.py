@@ -1,27 +1,27 @@
 """The metadata database: SQLite under the root, through SQLAlchemy Core.
 
-Many processes use one SQLite file at once: it is in WAL mode (readers never wait), a write transaction takes the write
-lock at its beginning (so it can't fail half-way for another writer's sake), and a commit is synced before it returns.
-An engine is never used across a fork: SQLite forbids it.
+Many processes use one SQLite file at once. A write transaction takes the write lock at its beginning, so it can't fail
+half-way for another writer's sake; writers of one process share transactions (``group_commit.py``), those of several
+take turns (``write_turn.py``). Nothing that was opened is used across a fork: SQLite forbids it.
 """
 
 from __future__ import annotations
 
+import logging
 import os
-import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from typing import Any
+from contextlib import AbstractContextManager, contextmanager
+from typing import TypeVar, overload
 
-from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url
-from sqlalchemy.exc import OperationalError
+from sqlalchemy import Connection
 
-from txn_source.model.errors import StorageWriteError, TxnLogError, UnavailableError
+from txn_source.metadata.group_commit import GroupCommit
+from txn_source.metadata.sqlite_file import SqliteFile, path_of
+from txn_source.model.errors import InvalidArgumentError
 
-_LOCK_WAIT_S = 30.0
-_SQLITE = "sqlite:///"
+_log = logging.getLogger(__name__)
 _CHANGED = "txnlog_changes"
-
+T = TypeVar("T")
 
 Change = tuple[int, int]
 """A topic's id, and the id of the one subscription of it that changed; 0 if the topic itself did."""
@@ -36,96 +36,76 @@ class Database:
     """Transactions on the metadata database; safe in threads and after a fork."""
 
     def __init__(self, url: str) -> None:
-        self._url = url
-        self._engines: dict[int, tuple[Engine, threading.Lock]] = {}
+        path = path_of(url)
+        if path is None:
+            raise InvalidArgumentError(f"{url!r} is not a metadata database.", "Use sqlite:///<path>.")
+        self._path = path
+        self._of_process: dict[int, tuple[SqliteFile, GroupCommit]] = {}
         self.on_change: Callable[[set[Change]], None] = lambda _: None
         """Is told what a write transaction of this object changed, after its commit."""
+        self.before_write: Callable[[Connection], bool] = lambda _: False
+        """Is called first in each write transaction, and returns True if it changed anything. That stays, also if what
+        comes after it is refused."""
 
-    @contextmanager
-    def read(self) -> Iterator[Connection]:
+    def read(self) -> AbstractContextManager[Connection]:
         """A transaction that sees one moment of the database."""
-        with self._begin(writes=False) as connection:
-            yield connection
+        return self._here()[0].read()
 
-    @contextmanager
-    def write(self) -> Iterator[Connection]:
-        """A transaction that may change things; all of it is durable when the block is left, or nothing."""
-        _, lock = self._engine()
-        with lock, self._begin(writes=True) as connection:  # threads queue here, more fairly than in SQLite
-            connection.info.pop(_CHANGED, None)  # of one that was rolled back
-            yield connection
-            changed = connection.info.pop(_CHANGED, None)
-        if changed:
-            self.on_change(changed)
+    @overload
+    def write(self) -> AbstractContextManager[Connection]: ...
+    @overload
+    def write(self, action: Callable[[Connection], T]) -> T: ...
+    def write(self, action: Callable[[Connection], T] | None = None) -> T | AbstractContextManager[Connection]:
+        """Carry out an action in a write transaction; all that it does is durable when this returns, or nothing.
+
+        It may be carried out more than once, and by another thread, together with actions of others; so it changes
+        nothing outside the database, and takes no lock that its caller holds. If it raises, its error comes back.
+
+        Without an action, a transaction as the block of a ``with``, which shares none with others.
+        """
+        if action is None:
+            return self._writing()
+        return self._here()[1].run(action)
 
     @contextmanager
     def changes(self) -> Iterator[Callable[[], object]]:
-        """A function whose answer differs after other connections have changed the database; asking it is cheap.
-
-        Of a database that can't tell, each answer differs from the one before.
-        """
-        engine, _ = self._engine()
-        if engine.dialect.name != "sqlite":
-            yield object
-            return
-        raw = engine.raw_connection()
-        try:
-            cursor = raw.cursor()
-            yield lambda: cursor.execute("PRAGMA data_version").fetchone()
-        finally:
-            raw.close()
+        """A function whose answer differs after other connections have changed the database; asking it is cheap."""
+        with self._here()[0].version() as version:
+            yield version
 
     def close(self) -> None:
         """Close this process's connections."""
-        found = self._engines.pop(os.getpid(), None)
+        found = self._of_process.pop(os.getpid(), None)
         if found is not None:
-            found[0].dispose()
+            found[0].close()
 
     @contextmanager
-    def _begin(self, *, writes: bool) -> Iterator[Connection]:
-        engine, _ = self._engine()
-        try:
-            with engine.connect().execution_options(txnlog_writes=writes) as connection, connection.begin():
+    def _writing(self) -> Iterator[Connection]:
+        file, commits = self._here()
+        commits.run(lambda _: None)  # what comes before each write
+        with commits.alone():
+            with file.writing() as connection:
+                connection.info.pop(_CHANGED, None)  # of one that was rolled back
                 yield connection
-        except OperationalError as error:
-            raise _translated(error, self._url) from error
+            self._after(connection)
 
-    def _engine(self) -> tuple[Engine, threading.Lock]:
+    def _here(self) -> tuple[SqliteFile, GroupCommit]:
         pid = os.getpid()
-        found = self._engines.get(pid)
+        found = self._of_process.get(pid)
         if found is None:
-            found = self._engines.setdefault(pid, (_make_engine(self._url), threading.Lock()))
+            file = SqliteFile(self._path)
+            commits = GroupCommit(file.transact, self._before, self._after)
+            found = self._of_process.setdefault(pid, (file, commits))
         return found
 
+    def _before(self, connection: Connection) -> bool:
+        connection.info.pop(_CHANGED, None)  # of one that was rolled back
+        return self.before_write(connection)
 
-def _make_engine(url: str) -> Engine:
-    # A path stands in its URL as it is; parsed, a "%" or "?" in it would lead to another file.
-    parsed = URL.create("sqlite", database=url.removeprefix(_SQLITE)) if url.startswith(_SQLITE) else make_url(url)
-    engine = create_engine(parsed, connect_args={"timeout": _LOCK_WAIT_S, "check_same_thread": False})
-
-    @event.listens_for(engine, "connect")
-    def configure(connection: Any, _: object) -> None:
-        connection.isolation_level = None  # the driver must not begin transactions by itself
-        for pragma in ("journal_mode = WAL", "synchronous = FULL", "foreign_keys = ON", "cache_size = -16000"):
-            connection.execute(f"PRAGMA {pragma}")
-
-    @event.listens_for(engine, "begin")
-    def begin(connection: Connection) -> None:
-        writes = connection.get_execution_options().get("txnlog_writes", False)
-        connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
-
-    return engine
-
-
-def _translated(error: OperationalError, url: str) -> TxnLogError:
-    text = str(error.orig)
-    if "locked" in text or "busy" in text:
-        return UnavailableError(
-            f"The metadata database {url} stayed locked for {_LOCK_WAIT_S:.0f} s.",
-            "Find the process that holds it, then try again.",
-        )
-    if "full" in text or "disk I/O" in text:
-        return StorageWriteError(
-            f"The metadata database {url} can't be written: {text}.", "Free some space, then try again."
-        )
-    return UnavailableError(f"The metadata database {url} can't be used: {text}.", "Check path and permissions.")
+    def _after(self, connection: Connection) -> None:
+        changed = connection.info.pop(_CHANGED, None)
+        if changed:
+            try:
+                self.on_change(changed)
+            except Exception:  # the commit counts, whatever becomes of telling it
+                _log.exception("consumers were not told of a change")

@@ -30,7 +30,8 @@ class Tail:
     partition_id: int
     topic_id: int
     limits: LedgerLimits
-    now_us: int
+    now_ms: int  # by the clock, which ages go by
+    now_us: int  # the publish time of what is placed, which never goes back
     last_publish_time_us: int
     ledger_id: int
     entries: int
@@ -45,7 +46,7 @@ class Tail:
 
     @classmethod
     def load(cls, connection: Connection, partition_id: int, now_us: int, topic_id: int | None = None) -> Tail:
-        """Read the tail; publish times never go back inside a partition, even if the clock does.
+        """Read the tail; publish times never go back inside a partition, even if the clock does (``timekeeping.py``).
 
         Raises:
             InvalidArgumentError: the partition isn't one of the topic of that id (None: of any).
@@ -60,6 +61,7 @@ class Tail:
             partition_id=partition_id,
             topic_id=row.topic_id,
             limits=limits_of(row),
+            now_ms=now_us // 1000,
             now_us=max(now_us, row.partition_publish_time_us),
             last_publish_time_us=row.partition_publish_time_us,
             ledger_id=row.ledger_id,
@@ -133,18 +135,19 @@ class Tail:
             return None
         closed = self.ledger_id
         self.closed.append(closed)
-        now_ms = self.now_us // 1000
-        self._store_ledger(connection, closed_at_ms=now_ms)
+        self._store_ledger(connection, closed_at_ms=self.now_ms)
         self.messages_before += self.messages
         self.bytes_before += self.bytes
-        self.ledger_id = open_ledger(connection, self.partition_id, now_ms, self.messages_before, self.bytes_before)
+        self.ledger_id = open_ledger(
+            connection, self.partition_id, self.now_ms, self.messages_before, self.bytes_before
+        )
         self.entries = self.messages = self.bytes = 0
-        self.created_at_ms = now_ms
+        self.created_at_ms = self.now_ms
         self.last_data_time_us = None
         return closed
 
     def _roll_if_full(self, connection: Connection) -> None:
-        if self.limits.full(self.entries, self.bytes, self.now_us // 1000 - self.created_at_ms):
+        if self.limits.full(self.entries, self.bytes, self.now_ms - self.created_at_ms):
             self.roll(connection)
 
     def _store_ledger(self, connection: Connection, closed_at_ms: int | None) -> None:

@@ -9,19 +9,31 @@ from __future__ import annotations
 import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
-from typing import Any, TypeVar
+from contextlib import AbstractContextManager, contextmanager
+from typing import Any, TypeVar, overload
 
 from google.protobuf.message import Message
-from sqlalchemy import Connection, Row, bindparam, delete, insert, inspect, select
+from sqlalchemy import Connection, Row, bindparam, insert, inspect, select
 
 from txn_source._generated.txnlog.v1 import metadata_service_pb2 as pb
-from txn_source.metadata import copies, cuts, pages, policies, producers, sinks, topics, transactions, views, wire
+from txn_source.metadata import (
+    copies,
+    cuts,
+    pages,
+    policies,
+    producers,
+    sinks,
+    topics,
+    transactions,
+    views,
+    wire,
+)
 from txn_source.metadata.changes import Changes
 from txn_source.metadata.database import Database, note_change
 from txn_source.metadata.subscription_service import SubscriptionCalls
 from txn_source.metadata.tables import OPEN, log_info, metadata, requests
 from txn_source.metadata.tier_service import TierCalls
+from txn_source.metadata.timekeeping import Timekeeping
 from txn_source.metadata.wire import txn_from_wire
 from txn_source.model.errors import InvalidArgumentError, LogNotFoundError, LogVersionError
 from txn_source.model.position import Position, PositionRange
@@ -32,12 +44,11 @@ from txn_source.storage.root import FORMAT_VERSION
 Clock = Callable[[], int]
 """Returns the time in microseconds since the epoch (UTC)."""
 
-_REQUEST_LIFETIME_MS = 3600 * 1000
-_CLEANING_INTERVAL_MS = 60 * 1000
 _KNOWN_ANSWER = select(requests.c.answer).where(requests.c.request_id == bindparam("request_id"))
 _MAX_LISTED = 10_000
 _STATES = [TransactionState.OPEN, TransactionState.COMMITTED, TransactionState.ABORTED]  # by the database's number
 R = TypeVar("R", bound=Message)
+T = TypeVar("T")
 
 
 def system_clock() -> int:
@@ -47,11 +58,14 @@ def system_clock() -> int:
 
 def create_log(database: Database) -> None:
     """Make the tables of a new log; harmless where they are there, also when two processes do it at once."""
-    with database.write() as connection:
+
+    def create(connection: Connection) -> None:
         metadata.create_all(connection)
         if connection.execute(select(log_info)).first() is None:
             values = {"log_id": uuid.uuid4().hex, "format_version": FORMAT_VERSION, "decisions": 0, "transactions": 0}
             connection.execute(insert(log_info).values(values))
+
+    database.write(create)
 
 
 class MetadataService(TierCalls, SubscriptionCalls):
@@ -72,7 +86,8 @@ class MetadataService(TierCalls, SubscriptionCalls):
         self._storage_uri = storage_uri
         self._clock = clock
         self._configuration = dict(configuration or {})
-        self._next_cleaning_ms = 0
+        self._timekeeping = Timekeeping()
+        database.before_write = self._do_what_is_due
         self.changes = Changes(database, self._now_ms)
 
     def close(self) -> None:
@@ -170,8 +185,11 @@ class MetadataService(TierCalls, SubscriptionCalls):
     def Append(self, request: pb.AppendRequest) -> pb.AppendResponse:
         entries = [wire.entry_from_wire(entry) for entry in request.entries]
         txn = transactions.number_of(txn_from_wire(request.txn)) if request.HasField("txn") else None
-        with self._write() as connection:
-            placed = producers.append(connection, request.producer_id, request.epoch, txn, entries, self._clock())
+        placed = self._write(
+            lambda connection: producers.append(
+                connection, request.producer_id, request.epoch, txn, entries, self._clock()
+            )
+        )
         return pb.AppendResponse(positions=[p.key for p in placed])
 
     def CommitBatch(self, request: pb.CommitBatchRequest) -> pb.CommitBatchResponse:
@@ -208,10 +226,13 @@ class MetadataService(TierCalls, SubscriptionCalls):
         reason = EndReason.FORCED if request.forced else EndReason.CLIENT
         if request.acknowledgements and not request.commit:
             raise InvalidArgumentError("An abort acknowledges nothing.", "Leave the acknowledgements out.")
-        with self._write() as connection:
+
+        def end(connection: Connection) -> None:
             if transactions.find(connection, txn).state == OPEN:
                 self._acknowledge_consumed(connection, request.acknowledgements)
             transactions.end(connection, txn, commit=request.commit, reason=reason, now_us=self._clock())
+
+        self._write(end)
         self._tell_consumed(request.acknowledgements)
         return pb.EndTransactionResponse()
 
@@ -333,47 +354,46 @@ class MetadataService(TierCalls, SubscriptionCalls):
     def _read(self) -> Iterator[Connection]:
         """A read that never sees an open transaction past its deadline: the first to look aborts it."""
         with self._database.read() as connection:
-            overdue = transactions.due(connection, self._clock() // 1000)
-            if not overdue:
+            if not self._timekeeping.is_due(connection, self._now_ms()):
                 yield connection
                 return
-        self._expire()
+        self._write(lambda _: None)
         with self._database.read() as connection:
             yield connection
 
-    @contextmanager
-    def _write(self) -> Iterator[Connection]:
-        """A write after which transactions past their deadline are aborted, even if the write itself is refused."""
-        with self._database.write() as connection:
-            if not transactions.due(connection, self._clock() // 1000):
-                yield connection
-                return
-        self._expire()
-        with self._database.write() as connection:
-            yield connection
+    @overload
+    def _write(self) -> AbstractContextManager[Connection]: ...
+    @overload
+    def _write(self, action: Callable[[Connection], T]) -> T: ...
+    def _write(self, action: Callable[[Connection], T] | None = None) -> T | AbstractContextManager[Connection]:
+        """Change something, see ``Database.write``. Transactions past their deadline are aborted first, and stay so
+        even if the change is refused."""
+        return self._database.write() if action is None else self._database.write(action)
 
-    def _expire(self) -> None:
-        with self._database.write() as connection:
-            now_us = self._clock()
-            for txn in transactions.due(connection, now_us // 1000):
-                transactions.end(connection, txn, commit=False, reason=EndReason.TIMEOUT, now_us=now_us)
+    def _do_what_is_due(self, connection: Connection) -> bool:
+        """Do what time asks for, before anything else is written; return True if that changed anything."""
+        now_us = self._clock()
+        looked = self._timekeeping.look(connection, now_us // 1000)
+        overdue = transactions.due(connection, now_us // 1000)
+        for txn in overdue:
+            transactions.end(connection, txn, commit=False, reason=EndReason.TIMEOUT, now_us=now_us)
+        return looked or bool(overdue)
 
     def _once(self, request_id: str, response: type[R], action: Callable[[Connection], R]) -> R:
         """Carry out a change once for each request id, and answer a repetition as the first time."""
         if not request_id:
             raise InvalidArgumentError("The call has no request id.", "Send a fresh unique one with each change.")
-        with self._write() as connection:
+
+        def once(connection: Connection) -> R:
             known = connection.execute(_KNOWN_ANSWER, {"request_id": request_id}).scalar()
             if known is not None:
                 return response.FromString(known)
             answer = action(connection)
-            now_ms = self._now_ms()
-            if now_ms >= self._next_cleaning_ms:
-                connection.execute(delete(requests).where(requests.c.created_at_ms < now_ms - _REQUEST_LIFETIME_MS))
-                self._next_cleaning_ms = now_ms + _CLEANING_INTERVAL_MS
-            row = {"request_id": request_id, "answer": answer.SerializeToString(), "created_at_ms": now_ms}
-            connection.execute(insert(requests), row)
+            row = {"request_id": request_id, "answer": answer.SerializeToString()}
+            connection.execute(insert(requests), row | {"stored_at_ms": self._timekeeping.measured_ms})
             return answer
+
+        return self._write(once)
 
     def _now_ms(self) -> int:
         return self._clock() // 1000

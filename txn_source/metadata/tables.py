@@ -9,6 +9,7 @@ from __future__ import annotations
 from sqlalchemy import (
     BigInteger,
     Column,
+    ColumnElement,
     ForeignKey,
     Index,
     Integer,
@@ -18,6 +19,7 @@ from sqlalchemy import (
     String,
     Table,
     UniqueConstraint,
+    literal_column,
     select,
     text,
 )
@@ -33,6 +35,15 @@ DATA, COMMIT_MARKER, ABORT_MARKER = 0, 1, 2
 OPEN, COMMITTED, ABORTED = 0, 1, 2
 """States of transactions."""
 
+
+def is_in(state: Column[int], value: int) -> ColumnElement[bool]:
+    """Return the condition that a transaction, or its trace, is in a state, as the indexes of that state have it.
+
+    A value that is bound later would leave it open whether an index holds what is asked for.
+    """
+    return state == literal_column(str(value))
+
+
 log_info = Table(
     "log_info",
     metadata,
@@ -40,6 +51,9 @@ log_info = Table(
     Column("format_version", Integer, nullable=False),
     Column("decisions", BigInteger, nullable=False),  # how many transactions have ended, ever
     Column("transactions", BigInteger, nullable=False),  # how many have begun: the next one's id
+    Column("last_ended_at_ms", BigInteger, nullable=False, default=0),  # of a transaction; see timekeeping.py
+    Column("looked_at_ms", BigInteger, nullable=False, default=0),  # what the clock showed then
+    Column("measured_ms", BigInteger, nullable=False, default=0),  # time that has passed, whatever the clock shows
 )
 
 requests = Table(  # answers of the calls that change something, for those who ask again
@@ -47,7 +61,7 @@ requests = Table(  # answers of the calls that change something, for those who a
     metadata,
     Column("request_id", String, primary_key=True),
     Column("answer", LargeBinary, nullable=False),
-    Column("created_at_ms", BigInteger, nullable=False, index=True),
+    Column("stored_at_ms", BigInteger, nullable=False, index=True),  # in measured time
 )
 
 topics = Table(
@@ -103,7 +117,7 @@ segments = Table(
     "segments",
     metadata,
     Column("segment_id", _Id, primary_key=True),
-    Column("topic_id", ForeignKey("topics.topic_id", ondelete="CASCADE"), nullable=False),
+    Column("topic_id", ForeignKey("topics.topic_id", ondelete="CASCADE"), nullable=False, index=True),
     Column("path", String, nullable=False, unique=True),
     Column("partition_id", BigInteger, nullable=False),
     Column("first_ledger_id", BigInteger, nullable=False),  # of its entries; a producer notices late that a ledger was
@@ -169,7 +183,7 @@ sink_producers = Table(
     "sink_producers",
     metadata,
     Column("query_id", String, primary_key=True),
-    Column("topic_id", ForeignKey("topics.topic_id", ondelete="CASCADE"), primary_key=True),
+    Column("topic_id", ForeignKey("topics.topic_id", ondelete="CASCADE"), primary_key=True, index=True),
     Column("producer_id", BigInteger, nullable=False),
     Column("epoch", BigInteger, nullable=False),
     Column("next_sequence", BigInteger, nullable=False),
@@ -282,6 +296,18 @@ transaction_partitions = Table(
         postgresql_where=text("state = 1"),
     ),
     Index(
+        "aborted_by_marker",
+        "partition_id",
+        "marker_position",
+        "first_position",
+        "last_position",
+        "messages",
+        "state",
+        sqlite_where=text("state = 2"),
+        postgresql_where=text("state = 2"),
+    ),
+    Index("traces_by_partition", "partition_id"),
+    Index(
         "unsealed_by_partition",
         "partition_id",
         "marker_position",
@@ -348,7 +374,7 @@ deliveries = Table(  # of shared subscriptions: what was handed out and is not a
     metadata,
     Column("delivery_id", _Id, primary_key=True),
     Column("subscription_id", ForeignKey("subscriptions.subscription_id", ondelete="CASCADE"), nullable=False),
-    Column("partition_id", ForeignKey("partitions.partition_id", ondelete="CASCADE"), nullable=False),
+    Column("partition_id", ForeignKey("partitions.partition_id", ondelete="CASCADE"), nullable=False, index=True),
     Column("start_position", BigInteger, nullable=False),
     Column("start_index", BigInteger, nullable=False),
     Column("end_position", BigInteger, nullable=False),

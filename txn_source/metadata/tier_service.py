@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Protocol, TypeVar
 
 from google.protobuf.message import Message
-from sqlalchemy import Connection, select
+from sqlalchemy import Connection, Row, select
 
 from txn_source._generated.txnlog.v1 import metadata_service_pb2 as pb
 from txn_source.metadata import copies, policies, topics, views, wire
@@ -23,6 +23,7 @@ from txn_source.model.position import Position, PositionRange
 from txn_source.model.topic_name import TopicName, parse_namespace
 
 R = TypeVar("R", bound=Message)
+T = TypeVar("T")
 
 
 class _Host(Protocol):
@@ -31,7 +32,7 @@ class _Host(Protocol):
     _configuration: Mapping[str, Any]
 
     def _read(self) -> AbstractContextManager[Connection]: ...
-    def _write(self) -> AbstractContextManager[Connection]: ...
+    def _write(self, action: Callable[[Connection], T]) -> T: ...
     def _once(self, request_id: str, response: type[R], action: Callable[[Connection], R]) -> R: ...
     def _now_ms(self) -> int: ...
 
@@ -79,13 +80,12 @@ class TierCalls:
         return self._once(request.request_id, pb.BeginOffloadResponse, begin)
 
     def CompleteOffload(self: _Host, request: pb.CompleteOffloadRequest) -> pb.CompleteOffloadResponse:
-        with self._write() as connection:
-            accepted = copies.complete(connection, request.copy_id, wire.tiered_from_wire(request.copy), self._now_ms())
+        copy = wire.tiered_from_wire(request.copy)
+        accepted = self._write(lambda connection: copies.complete(connection, request.copy_id, copy, self._now_ms()))
         return pb.CompleteOffloadResponse(accepted=accepted)
 
     def AbandonOffload(self: _Host, request: pb.AbandonOffloadRequest) -> pb.AbandonOffloadResponse:
-        with self._write() as connection:
-            copies.abandon(connection, request.copy_id, self._now_ms())
+        self._write(lambda connection: copies.abandon(connection, request.copy_id, self._now_ms()))
         return pb.AbandonOffloadResponse()
 
     def DeleteCopies(self: _Host, request: pb.DeleteCopiesRequest) -> pb.DeleteCopiesResponse:
@@ -134,17 +134,18 @@ class TierCalls:
         return self._once(request.request_id, pb.TrimTopicResponse, trim_topic)
 
     def ListDoomedFiles(self: _Host, request: pb.ListDoomedFilesRequest) -> pb.ListDoomedFilesResponse:
-        with self._write() as connection:
+        def doomed(connection: Connection) -> Sequence[Row[Any]]:
             copies.doom_forgotten(connection, self._now_ms())
-            rows = copies.doomed(connection)
+            return copies.doomed(connection)
+
+        rows = self._write(doomed)
         response = pb.ListDoomedFilesResponse()
         for row in rows:
             response.files.add(doomed_id=row.doomed_id, uri=row.uri)
         return response
 
     def ForgetDoomedFiles(self: _Host, request: pb.ForgetDoomedFilesRequest) -> pb.ForgetDoomedFilesResponse:
-        with self._write() as connection:
-            copies.forget(connection, list(request.doomed_ids), self._now_ms())
+        self._write(lambda connection: copies.forget(connection, list(request.doomed_ids), self._now_ms()))
         return pb.ForgetDoomedFilesResponse()
 
     def ChangePolicies(self: _Host, request: pb.ChangePoliciesRequest) -> pb.ChangePoliciesResponse:

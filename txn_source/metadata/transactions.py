@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from sqlalchemy import Connection, Row, and_, bindparam, insert, literal_column, select, update
+from sqlalchemy import Connection, Row, and_, bindparam, case, insert, select, update
 
 from txn_source.metadata.ledgers import Tail
 from txn_source.metadata.tables import (
@@ -15,6 +15,7 @@ from txn_source.metadata.tables import (
     COMMITTED,
     OPEN,
     entries,
+    is_in,
     ledgers,
     log_info,
     partitions,
@@ -59,7 +60,7 @@ def begin(connection: Connection, timeout_ms: int, now_ms: int) -> int:
             f"A transaction can't have a timeout of {timeout_ms / 1000:g} s.",
             f"Use more than 0 and at most {MAX_TIMEOUT_MS // 1000} s.",
         )
-    txn = _count(connection, "transactions") - 1
+    txn = int(connection.execute(_NEXT).scalar_one()) - 1
     connection.execute(
         insert(transactions),
         {"txn": txn, "state": OPEN, "timeout_ms": timeout_ms, "created_at_ms": now_ms,
@@ -94,7 +95,7 @@ def end(connection: Connection, txn: int, *, commit: bool, reason: EndReason, no
         return
     if row.state != OPEN:
         raise ended_error(row, "be committed" if commit else "be aborted")
-    decision = _count(connection, "decisions")
+    decision, ended_at_ms = connection.execute(_DECISION, {"now_ms": now_us // 1000}).one()
     for partition_id in connection.execute(_TOUCHED, {"txn": txn}).scalars().all():
         tail = Tail.load(connection, partition_id, now_us)
         marker = tail.place(connection, COMMIT_MARKER if commit else ABORT_MARKER, messages=0, length=0, txn=txn)
@@ -102,7 +103,7 @@ def end(connection: Connection, txn: int, *, commit: bool, reason: EndReason, no
         decided = {"state": state, "marker_position": marker.key, "decision": decision}
         connection.execute(_DECIDE, {"of_txn": txn, "of_partition": partition_id, **decided})
         tail.seal(connection)
-    ended = {"state": state, "ended_at_ms": now_us // 1000, "end_reason": reason.value, "decision": decision}
+    ended = {"state": state, "ended_at_ms": ended_at_ms, "end_reason": reason.value, "decision": decision}
     connection.execute(_END, {"of_txn": txn, **ended})
 
 
@@ -194,10 +195,6 @@ def ended_error(row: Row[Any], wish: str) -> TxnLogError:
     return TransactionEndedError(f"Transaction {txn} was aborted{by} and can't {wish}.", "Begin a new transaction.")
 
 
-def _count(connection: Connection, counter: str) -> int:
-    return int(connection.execute(_COUNT[counter]).scalar_one())
-
-
 def _unknown(txn: TxnId) -> TransactionNotFoundError:
     return TransactionNotFoundError(
         f"There is no transaction {txn} in this log.", "Check the id against `txnlog transactions list --state all`."
@@ -206,9 +203,10 @@ def _unknown(txn: TxnId) -> TransactionNotFoundError:
 
 # Built once: for statements as short as these, building one costs as much as running it.
 _FIND = select(transactions).where(transactions.c.txn == bindparam("txn"))
-_DUE = select(transactions.c.txn).where(
-    transactions.c.state == literal_column(str(OPEN)),  # as the index has it
-    transactions.c.deadline_ms <= bindparam("now_ms"),
+_DUE = (
+    select(transactions.c.txn)
+    .where(is_in(transactions.c.state, OPEN), transactions.c.deadline_ms <= bindparam("now_ms"))
+    .order_by(transactions.c.deadline_ms, transactions.c.txn)
 )
 _TOUCHED = (
     select(transaction_partitions.c.partition_id)
@@ -228,7 +226,13 @@ _END = (
     .where(transactions.c.txn == bindparam("of_txn"))
     .values({name: bindparam(name) for name in ("state", "ended_at_ms", "end_reason", "decision")})
 )
-_COUNT = {
-    name: update(log_info).values({name: log_info.c[name] + 1}).returning(log_info.c[name])
-    for name in ("transactions", "decisions")
-}
+_NEXT = update(log_info).values(transactions=log_info.c.transactions + 1).returning(log_info.c.transactions)
+_LAST = log_info.c.last_ended_at_ms
+_DECISION = (
+    update(log_info)
+    .values(  # ends never go back either, even if the clock does: as of a time, the first so many have ended
+        decisions=log_info.c.decisions + 1,
+        last_ended_at_ms=case((bindparam("now_ms") > _LAST, bindparam("now_ms")), else_=_LAST),
+    )
+    .returning(log_info.c.decisions, _LAST)
+)

@@ -1,0 +1,192 @@
+"""Group commit: writes of several threads that wait at the same time become one transaction, synced once.
+
+1. A writer puts its action into the queue. If nobody leads, it does: it begins a transaction and carries out its own
+   action, then those that are in the queue, each in a savepoint, and commits.
+2. An action that is refused is rolled back alone. What came of an action is told only after the commit: until then
+   nobody is told yes, and a refusal, which may rest on what another action of the group did, isn't told either.
+3. If the commit is refused all are told so. If the leader is interrupted, nothing of the group has happened, and each
+   of the others sees to its action itself.
+4. Who waits looks by itself from time to time, so that nobody hangs because somebody forgot to wake it.
+
+A writer that is alone pays for none of this: no savepoint, no other thread.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from typing import Any, Generic, Protocol, TypeVar
+
+from sqlalchemy import Connection
+
+from txn_source.model.errors import InternalError, TxnLogError
+
+_log = logging.getLogger(__name__)
+T = TypeVar("T")
+
+MAX_ACTIONS = 64
+_MAX_S = 0.05
+"""No action joins a group that has been at it for so long."""
+_LOOK_S = 0.05
+
+
+class Outcome:
+    """What became of one transaction."""
+
+    __slots__ = ("committed", "failure")
+
+    def __init__(self) -> None:
+        self.committed = False
+        self.failure: Exception | None = None
+        """Why all of it failed."""
+
+
+class Transact(Protocol):
+    """Carries out the body in one write transaction and commits it, and notes in the outcome that it did."""
+
+    def __call__(self, body: Callable[[Connection], None], outcome: Outcome) -> None: ...
+
+
+class _Waiting(Generic[T]):
+    """A writer whose action isn't committed yet."""
+
+    __slots__ = ("action", "bell", "error", "outcome", "value")
+
+    def __init__(self, action: Callable[[Connection], T]) -> None:
+        self.action = action
+        self.bell = threading.Lock()
+        self.bell.acquire()
+        self.outcome: Outcome | None = None
+        self.value: Any = None
+        self.error: Exception | None = None
+
+    @property
+    def settled(self) -> bool:
+        outcome = self.outcome
+        return outcome is not None and (outcome.committed or outcome.failure is not None)
+
+    def ring(self) -> None:
+        with contextlib.suppress(RuntimeError):  # it was rung before
+            self.bell.release()
+
+    def result(self) -> T:
+        """Return what the action returned, or raise what came of it; it is settled."""
+        assert self.outcome is not None
+        if not self.outcome.committed:
+            raise _again(self.outcome.failure)
+        if self.error is not None:
+            raise self.error
+        return self.value  # type: ignore[no-any-return]
+
+
+class GroupCommit:
+    """The writers of one process on one database."""
+
+    def __init__(
+        self, transact: Transact, before: Callable[[Connection], bool], after: Callable[[Connection], None]
+    ) -> None:
+        """``before`` is called once in each transaction, and says if it changed anything; ``after`` when it is
+        committed."""
+        self._transact = transact
+        self._before = before
+        self._after = after
+        self._turn = threading.Lock()
+        self._queue: deque[_Waiting[Any]] = deque()
+
+    def run(self, action: Callable[[Connection], T]) -> T:
+        """Carry out an action in a write transaction; what it returns is durable when this returns.
+
+        It may be carried out more than once, and by another thread, and counts once.
+        """
+        mine = _Waiting(action)
+        self._queue.append(mine)
+        try:
+            while not mine.settled:
+                if self._turn.locked():
+                    mine.bell.acquire(timeout=_LOOK_S)
+                    continue
+                with self._turn:
+                    if not mine.settled:
+                        return self._lead(mine)
+        finally:
+            self._leave(mine)
+        return mine.result()
+
+    @contextlib.contextmanager
+    def alone(self) -> Any:
+        """Hold the turn, for a transaction that is made another way."""
+        try:
+            with self._turn:
+                yield
+        finally:
+            self._wake_next()
+
+    def _lead(self, mine: _Waiting[T]) -> T:
+        """Carry out an action, and what waits in the queue meanwhile; this thread has the turn."""
+        outcome = Outcome()
+        mine.outcome = outcome
+        with contextlib.suppress(ValueError):
+            self._queue.remove(mine)
+        taken: list[_Waiting[Any]] = []
+        last: list[Connection] = []
+
+        def body(connection: Connection) -> None:
+            last.append(connection)
+            if self._before(connection):
+                _carry_out(connection, mine)  # what was done before stays, even if the action is refused
+            else:
+                mine.value = mine.action(connection)
+            until = time.monotonic() + _MAX_S if self._queue else 0.0
+            while self._queue and len(taken) < MAX_ACTIONS and time.monotonic() < until:
+                waiting = self._queue.popleft()
+                taken.append(waiting)
+                waiting.error, waiting.outcome = None, outcome
+                _carry_out(connection, waiting)
+
+        try:
+            self._transact(body, outcome)
+        except Exception as error:
+            if not outcome.committed:
+                outcome.failure = error
+            raise
+        finally:
+            for waiting in taken:
+                waiting.ring()
+        self._after(last[0])
+        return mine.result()
+
+    def _leave(self, mine: _Waiting[Any]) -> None:
+        """Forget an action that its caller doesn't wait for any more, and let the next one lead."""
+        if mine.outcome is None:
+            with contextlib.suppress(ValueError):
+                self._queue.remove(mine)
+        self._wake_next()
+
+    def _wake_next(self) -> None:
+        with contextlib.suppress(IndexError):
+            self._queue[0].ring()
+
+
+def _carry_out(connection: Connection, waiting: _Waiting[Any]) -> None:
+    """Carry out one action of several: if it is refused, all others stay."""
+    connection.exec_driver_sql("SAVEPOINT action")
+    try:
+        waiting.value = waiting.action(connection)
+    except Exception as error:
+        try:
+            connection.exec_driver_sql("ROLLBACK TO action")
+        except TxnLogError:
+            raise error from None  # a full disk, say, took the whole transaction with it
+        waiting.error = error
+    connection.exec_driver_sql("RELEASE action")
+
+
+def _again(failure: Exception | None) -> Exception:
+    """Return the error once more, for another thread."""
+    if isinstance(failure, TxnLogError):
+        return type(failure)(failure.fact, failure.remedy)
+    return InternalError(f"A change failed with {type(failure).__name__}: {failure}.", "Please report it.")

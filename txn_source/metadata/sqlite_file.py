@@ -1,0 +1,249 @@
+"""One process's connections to a SQLite file: some that read, and one that writes.
+
+The file is in WAL mode, so that readers never wait, and a commit is synced before it returns.
+
+**Nothing is left locked.** A transaction is the block of a ``with`` of the driver's own connection. That is C code: no
+interrupt falls between its end and the ROLLBACK. SQLAlchemy, which would close a connection under an interrupt and
+leave its lock to whatever still refers to it, is kept from doing so. A connection on which something was interrupted is
+not used again, because a statement that nobody has read to its end would hold an old moment of the database.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sqlite3
+import time
+import weakref
+from collections import deque
+from collections.abc import Callable, Iterator
+from types import TracebackType
+
+from sqlalchemy import Connection, create_engine, event
+from sqlalchemy.engine import ExceptionContext
+from sqlalchemy.pool import NullPool
+
+from txn_source.metadata.database_errors import translated
+from txn_source.metadata.group_commit import Outcome
+from txn_source.metadata.write_turn import LOCK_WAIT_S, StaleSnapshotError, WriteTurn
+from txn_source.model.errors import TxnLogError, UnavailableError
+
+MAX_READERS = 32
+"""So many threads may read at once; others wait their turn."""
+_KEPT_READERS = 8
+_READER_WAIT_S = 30.0
+_PRAGMAS = ("journal_mode = WAL", "synchronous = FULL", "foreign_keys = ON", "cache_size = -16000")
+
+
+class _Raw(sqlite3.Connection):
+    """The driver's connection; whoever closes it, its transaction ends."""
+
+    def close(self) -> None:
+        with contextlib.suppress(sqlite3.Error):
+            self.rollback()
+        super().close()
+
+
+class Session:
+    """A connection of the driver, with SQLAlchemy's around it."""
+
+    __slots__ = ("__weakref__", "connection", "raw")
+
+    def __init__(self, connection: Connection) -> None:
+        self.connection = connection
+        raw = connection.connection.dbapi_connection
+        assert isinstance(raw, _Raw)
+        self.raw: _Raw = raw
+
+    def close(self) -> None:
+        self.raw.close()
+
+
+class SqliteFile:
+    """One process's connections; safe in threads, never used across a fork."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self._closed = False
+        self._engine = create_engine("sqlite://", creator=self._connect, poolclass=NullPool, pool_reset_on_return=None)
+        event.listen(self._engine, "handle_error", self._on_error, retval=True)
+        self._idle: deque[Session] = deque()
+        self._readers: weakref.WeakSet[Session] = weakref.WeakSet()  # idle or not; one that was forgotten is no more
+        self._writer: Session | None = None
+        self._write_turn: WriteTurn | None = None
+
+    # Reading
+
+    def read(self) -> _Reading:
+        """Return a block that sees one moment of the database."""
+        return _Reading(self)
+
+    def take(self) -> Session:
+        """Return a connection to read with.
+
+        Raises:
+            UnavailableError: all were busy for too long.
+        """
+        until: float | None = None
+        while True:
+            with contextlib.suppress(IndexError):
+                return self._idle.pop()
+            if len(self._readers) < MAX_READERS:
+                session = self._open()
+                self._readers.add(session)
+                return session
+            now = time.monotonic()
+            until = until or now + _READER_WAIT_S
+            if now >= until:
+                raise UnavailableError(
+                    f"All {MAX_READERS} connections to the metadata database {self._path} were busy for"
+                    f" {_READER_WAIT_S:.0f} s.",
+                    "Try again, with fewer readers and consumers at once.",
+                )
+            time.sleep(0.002)
+
+    def give_back(self, session: Session) -> None:
+        """Take a connection back that is in no transaction."""
+        if self._closed or len(self._idle) >= _KEPT_READERS:
+            self._readers.discard(session)
+            session.close()
+        else:
+            self._idle.append(session)
+
+    # Writing; whoever calls these has this process's turn
+
+    def transact(self, body: Callable[[Connection], None], outcome: Outcome) -> None:
+        """Carry out a body in one write transaction, and commit it."""
+        for _ in range(2):
+            session, turn = self._to_write()
+            raw = session.raw
+            try:
+                with raw, raw:  # twice: should the end of the inner one be interrupted, the outer one sees to it
+                    turn.begin(raw)
+                    body(session.connection)
+                    self._commit(raw, outcome)
+                return
+            except StaleSnapshotError:
+                self._writer = None
+            except TxnLogError:
+                raise
+            except BaseException:
+                self._writer = None
+                raise
+        raise UnavailableError(f"The metadata database {self._path} is busy.", "Try again.")
+
+    @contextlib.contextmanager
+    def writing(self) -> Iterator[Connection]:
+        """A block that may change things; all of it is durable when the block is left, or nothing."""
+        session, turn = self._to_write()
+        raw = session.raw
+        try:
+            with raw, raw:
+                turn.begin(raw)
+                yield session.connection
+                self._commit(raw, Outcome())
+        except TxnLogError:
+            raise
+        except BaseException:
+            self._writer = None
+            raise
+
+    def _commit(self, raw: sqlite3.Connection, outcome: Outcome) -> None:
+        failed = False
+        try:
+            try:
+                raw.commit()
+            except sqlite3.Error as error:
+                failed = True
+                raise translated(error, self._path) or error from error
+            finally:
+                outcome.committed = outcome.committed or not (failed or raw.in_transaction)
+        finally:  # once more: an interrupt may have fallen between the commit and the line above
+            outcome.committed = outcome.committed or not (failed or raw.in_transaction)
+
+    def _to_write(self) -> tuple[Session, WriteTurn]:
+        turn = self._write_turn
+        if turn is None:
+            turn = self._write_turn = WriteTurn(self._path, f"{self._path}-turn")
+        session = self._writer
+        if session is None:
+            session = self._open()
+            session.raw.execute("PRAGMA busy_timeout = 0")  # the turn waits by itself
+            self._writer = session
+        return session, turn
+
+    # Connections
+
+    @contextlib.contextmanager
+    def version(self) -> Iterator[Callable[[], object]]:
+        """A function whose answer differs after other connections have changed the database."""
+        raw = self._connect()
+        try:
+            yield lambda: raw.execute("PRAGMA data_version").fetchone()
+        except sqlite3.Error as error:
+            raise translated(error, self._path) or error from error
+        finally:
+            raw.close()
+
+    def close(self) -> None:
+        """Close the connections that nobody uses; the others are closed after their use."""
+        self._closed = True
+        while self._idle:
+            self._idle.pop().close()
+        writer, self._writer = self._writer, None
+        if writer is not None:
+            writer.close()
+        turn, self._write_turn = self._write_turn, None
+        if turn is not None:
+            turn.close()
+
+    def _open(self) -> Session:
+        return Session(self._engine.connect())
+
+    def _connect(self) -> sqlite3.Connection:
+        raw: sqlite3.Connection | None = None
+        try:
+            raw = sqlite3.connect(
+                self._path, timeout=LOCK_WAIT_S, isolation_level=None, check_same_thread=False, factory=_Raw
+            )
+            for pragma in _PRAGMAS:
+                raw.execute(f"PRAGMA {pragma}")
+        except sqlite3.Error as error:
+            if raw is not None:
+                raw.close()
+            raise translated(error, self._path) or error from error
+        return raw
+
+    def _on_error(self, context: ExceptionContext) -> BaseException | None:
+        context.is_disconnect = False  # else SQLAlchemy would close the connection in the middle of its transaction
+        return translated(context.original_exception, self._path)
+
+
+class _Reading:
+    """A transaction that reads."""
+
+    __slots__ = ("_file", "_session")
+
+    def __init__(self, file: SqliteFile) -> None:
+        self._file = file
+
+    def __enter__(self) -> Connection:
+        session = self._session = self._file.take()
+        session.raw.execute("BEGIN")
+        return session.connection
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        session = self._session
+        session.raw.rollback()
+        if kind is None:
+            self._file.give_back(session)
+        else:
+            session.close()
+
+
+def path_of(url: str) -> str | None:
+    """Return the path in a URL of a SQLite file, as it stands there; None for one of another database."""
+    prefix = "sqlite:///"
+    return os.fspath(url.removeprefix(prefix)) if url.startswith(prefix) else None
