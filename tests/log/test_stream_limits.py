@@ -195,3 +195,16 @@ def test_limit_cuts_anywhere_if_whole_transactions_are_not_asked_for(stream_log:
     transfer(stream_log, stream_log.producer("t"), "legs")
     assert [len(rows) for rows in limited(stream_log, max_messages=1).drain() if rows] == [2]
     assert [len(rows) for rows in limited(stream_log, cut=False, max_messages=1).drain() if rows] == [1, 1]
+
+
+def test_limit_cuts_no_transaction_on_one_partition(log: Log) -> None:
+    """Limit batches to one message over a single partition: a committed transaction's three entries come at once."""
+    log.create_topic("t")
+    producer = log.producer("t")
+    with log.begin_transaction() as transaction:
+        send_each(producer, ["leg", "leg"], txn=transaction)
+        send_each(producer, ["between"])
+        send_each(producer, ["leg"], txn=transaction)
+    send_each(producer, ["behind"])
+    batches = [[row["value"] for row in rows] for rows in limited(log, max_messages=1).drain() if rows]
+    assert batches == [[b"leg", b"leg", b"between", b"leg"], [b"behind"]]

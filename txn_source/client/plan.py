@@ -12,25 +12,24 @@ gets the same rows.
 from __future__ import annotations
 
 import logging
-import os
 import re
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from itertools import pairwise
 from pathlib import Path
 
-import numpy as np
 import pyarrow as pa
 
 from txn_source.client.as_of import bounds_as_of
 from txn_source.client.offsets import EARLIEST, LATEST, Offsets
 from txn_source.client.slice_reader import SliceReader
+from txn_source.client.tasks import tasks_of
 from txn_source.client.tiered_planning import TieredPlanning
 from txn_source.metadata.stub import MetadataStub, TopicView, View
 from txn_source.metadata.views import PartitionView
 from txn_source.model.bounds import Bounds
 from txn_source.model.errors import (
+    DataLossError,
     InvalidArgumentError,
     OutOfRangeError,
     SchemaMismatchError,
@@ -38,19 +37,18 @@ from txn_source.model.errors import (
     UnavailableError,
 )
 from txn_source.model.isolation import IsolationLevel
-from txn_source.model.packing import OPENING_COST_BYTES, Slice, pack
+from txn_source.model.packing import Slice
 from txn_source.model.position import Position, PositionRange
 from txn_source.model.read_priority import ReadPriority
 from txn_source.model.topic_name import TopicName
-from txn_source.model.visibility import IntArray
 from txn_source.storage.schema import deserialize_schema
 
 _log = logging.getLogger(__name__)
 MAX_PARTITION_BYTES = 128 << 20
 _FROM_EARLIEST, _TO_LATEST = Offsets(EARLIEST), Offsets(LATEST)
 _VIEWS_MAX = 20
-_SMALLEST_TASK_BYTES = 8 << 20
-"""A task costs 25-50 ms of a core whatever it reads; less than this isn't worth one."""
+_LOOKS_MAX = 5
+"""How often a plan that may leave out what is gone looks again, if that has happened while it was made."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,9 +149,28 @@ def resolve(
 
 
 def plan(stub: MetadataStub, root: Path, source: Source, request: ReadRequest) -> ReadPlan:
-    """Return the tasks that read the source as requested."""
+    """Return the tasks that read the source as requested.
+
+    Raises:
+        DataLossError: what was to be read was trimmed, or its topic deleted, since the source was looked at.
+            ``fail_on_data_loss=False`` leaves it out, with a warning.
+        TopicNotFoundError: a topic was deleted since then, whatever ``fail_on_data_loss`` says.
+    """
     _check_named(request.start, source)
     _check_named(request.end, source)
+    for _ in range(_LOOKS_MAX if not request.fail_on_data_loss else 0):
+        try:
+            return _plan(stub, root, source, request)
+        except (DataLossError, OutOfRangeError) as error:
+            again = _look_again(stub, source)
+            if again is None or again.partitions == source.partitions:
+                raise
+            _log.warning("the read is planned again: %s (failOnDataLoss=false)", error.fact)
+            source = again
+    return _plan(stub, root, source, request)
+
+
+def _plan(stub: MetadataStub, root: Path, source: Source, request: ReadRequest) -> ReadPlan:
     objects = TieredPlanning(stub, root)
     starts = _side(stub, objects, source, request.start, request)
     if request.as_of_us is None:
@@ -170,6 +187,16 @@ def plan(stub: MetadataStub, root: Path, source: Source, request: ReadRequest) -
     return plan_ranges(stub, root, wanted, request, source.decisions)
 
 
+def _look_again(stub: MetadataStub, source: Source) -> Source | None:
+    """Return the same partitions as they are now; None if a topic was made anew."""
+    view = stub.get_view(list(dict.fromkeys(p.topic for p in source.partitions)))
+    now = {p.partition_id: p for topic in view.topics for p in topic.partitions}
+    if any(p.view.partition_id not in now for p in source.partitions):
+        return None
+    partitions = tuple(ReadPartition(p.topic, now[p.view.partition_id]) for p in source.partitions)
+    return Source(partitions, source.payload, view.decisions)
+
+
 def plan_ranges(
     stub: MetadataStub,
     root: Path,
@@ -179,7 +206,7 @@ def plan_ranges(
 ) -> ReadPlan:
     """Return the tasks that read ranges of partitions."""
     objects = TieredPlanning(stub, root)
-    return ReadPlan(tuple(tuple(task) for task in _tasks(stub, objects, wanted, request)), request, decisions)
+    return ReadPlan(tuple(tuple(task) for task in tasks_of(stub, objects, wanted, request)), request, decisions)
 
 
 def start_positions(stub: MetadataStub, root: Path, source: Source, request: ReadRequest) -> list[Position]:
@@ -368,47 +395,3 @@ def check_position(stub: MetadataStub, partition: ReadPartition, at: Position) -
             f"Position {at} is in no ledger of {partition.label}: {why}.",
             "Use positions of this partition, as `txnlog topics stats` or the __ledger_id and __entry_id columns show.",
         )
-
-
-def _tasks(
-    stub: MetadataStub,
-    objects: TieredPlanning,
-    wanted: Sequence[tuple[ReadPartition, PositionRange]],
-    request: ReadRequest,
-) -> list[list[Slice]]:
-    ledgers = [(partition, *_ledgers(stub, partition, reach)) for partition, reach in wanted]
-    # Who asks for a number of tasks gets it, however small the data; else opening a file has its price.
-    opening = 0 if request.min_partitions else OPENING_COST_BYTES
-    total = sum(int(sizes.sum()) + opening * len(sizes) for _, _, sizes, _ in ledgers)
-    tasks = request.min_partitions or (os.cpu_count() or 1)
-    smallest = 1 if request.min_partitions else _SMALLEST_TASK_BYTES
-    target = max(1, min(request.max_partition_bytes, max(smallest, -(-total // tasks))))
-    slices: list[Slice] = []
-    for partition, ranges, sizes, purged in ledgers:
-        for piece, size, in_object in zip(ranges, sizes.tolist(), purged.tolist(), strict=True):
-            parts = [(piece, size)]
-            if size + opening > target * 3 // 2:
-                split = objects.split_range if in_object else stub.split_range
-                parts = split(partition.view.partition_id, piece, target)
-            slices.extend(
-                Slice(partition.topic.short, partition.view.index, partition.view.partition_id, part, cost + opening)
-                for part, cost in parts
-            )  # fmt: skip
-    return pack(slices, target)
-
-
-def _ledgers(
-    stub: MetadataStub, partition: ReadPartition, reach: PositionRange
-) -> tuple[list[PositionRange], IntArray, IntArray]:
-    """Return the range of each ledger in reach, the bytes of the part of it that is read, and 1 where the database
-    doesn't know its entries any more."""
-    table = stub.list_ledgers(partition.view.partition_id, reach)
-    ids, entries, sizes = (table[name].to_numpy() for name in ("ledger_id", "entries", "bytes"))
-    first = np.where(ids == reach.start.ledger_id, reach.start.entry_id, 0)
-    last = np.where(ids == reach.end.ledger_id, np.minimum(reach.end.entry_id, entries), entries)
-    part = np.maximum(last - first, 0)
-    costs = (sizes * (part / np.maximum(entries, 1))).astype(np.int64)
-    edges = [reach.start, *(Position(int(i), 0) for i in ids[1:]), reach.end]
-    ranges = [PositionRange(a, b) for a, b in pairwise(edges)]
-    kept = part > 0
-    return [r for r, k in zip(ranges, kept, strict=True) if k], costs[kept], table["purged"].to_numpy()[kept]

@@ -306,21 +306,20 @@ class TopicStream:
 
     def _cut(self, source: Source, starts: Sequence[Position], bounds: Sequence[Position]) -> list[Position]:
         ends = [p.view.bounds.log_end for p in source.partitions]
-        if not self._cuts(source) or list(bounds) == ends:
+        if not self._cuts() or len(source.partitions) < 2 or list(bounds) == ends:
             return list(bounds)
         cut = self._stub.find_cut(_by_id(source, bounds))
         return [max(s, cut[p.view.partition_id]) for p, s in zip(source.partitions, starts, strict=True)]
 
-    def _cuts(self, source: Source) -> bool:
-        whole = self._request.consistent_cut and self._level is IsolationLevel.READ_COMMITTED
-        return whole and len(source.partitions) > 1
+    def _cuts(self) -> bool:
+        return self._request.consistent_cut and self._level is IsolationLevel.READ_COMMITTED
 
     def _limit(
         self, source: Source, starts: list[Position], tops: list[Position], limits: StreamLimits
     ) -> list[Position]:
         """Return ends within the limits, at a cut; behind at least one entry, or one whole transaction."""
         ends = self._admission.admit(source.partitions, starts, tops, limits)
-        if ends == tops or not self._cuts(source):
+        if ends == tops or not self._cuts():
             return ends
         cut = self._stub.find_cut(_by_id(source, ends), _by_id(source, starts))
         lowered = [max(s, cut[p.view.partition_id]) for p, s in zip(source.partitions, starts, strict=True)]

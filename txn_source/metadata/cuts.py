@@ -11,13 +11,17 @@ each partition: a row costs more on its way through Python than in all that is d
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from typing import Any
 
-from sqlalchemy import Connection, TextClause, text
+from sqlalchemy import Connection, Row, TextClause, text
 
 from txn_source.metadata.tables import COMMITTED
 from txn_source.model import cut
 from txn_source.model.cut import Ranges
+from txn_source.model.errors import DataLossError, TopicNotFoundError
+from txn_source.model.position import Position, PositionRange, lost_nothing
+from txn_source.model.topic_name import TopicName
 
 
 def lower_to_cut(
@@ -26,6 +30,10 @@ def lower_to_cut(
     """Return the largest consistent cut at or below exclusive bounds, keys by partition id.
 
     ``starts`` are a cut below the bounds, if one is known.
+
+    Raises:
+        TopicNotFoundError: a partition is gone.
+        DataLossError: a partition has lost what lies above its bound, so that nobody can tell which bounds are a cut.
     """
     return cut.lower_to_cut(_Traces(connection, bounds, starts), bounds, starts)
 
@@ -44,7 +52,9 @@ class _Traces:
 
     def __init__(self, connection: Connection, of: Mapping[int, int], starts: Mapping[int, int] | None) -> None:
         self._connection = connection
-        self._log_starts = {p: int(at) for p, at in connection.execute(_LOG_STARTS, {"of": json.dumps(list(of))})}
+        found = connection.execute(_LOG_STARTS, {"of": json.dumps(list(of))}).all()
+        _check_there(found, of)
+        self._log_starts = {row.partition_id: int(row.log_start) for row in found}
         self._floors = {p: max(at, starts[p] if starts else 0) for p, at in self._log_starts.items()}
 
     def lowest_above(self, ranges: Ranges, bounds: Mapping[int, int]) -> dict[int, int]:
@@ -77,8 +87,33 @@ class _Traces:
         return {row[0]: row[1] for row in self._connection.execute(query, given) if row[1] is not None}
 
 
+def _check_there(found: Sequence[Row[Any]], bounds: Mapping[int, int]) -> None:
+    """Raise an error if what lies at or above a bound was trimmed, or deleted with its topic, since it was looked at.
+
+    The transactions that it belonged to are no longer known to lie there, so what they wrote elsewhere would be seen
+    without it.
+    """
+    if len(found) < len(bounds):
+        gone = min(bounds.keys() - {row.partition_id for row in found})
+        raise TopicNotFoundError(
+            f"Partition {gone} (its id) is gone: its topic was deleted while the read was planned.",
+            "Plan the read again with a new load() or scan().",
+        )
+    for row in found:
+        bound = Position.from_key(bounds[row.partition_id])
+        if bound.key < row.log_start and not lost_nothing(Position.from_key(row.trimmed_end), bound):
+            lost = PositionRange(bound, Position.from_key(row.log_start))
+            raise DataLossError(
+                f"Partition {row.partition_index} of topic {TopicName.parse(row.name).short!r} has lost {lost}: it was"
+                " trimmed while the read was planned.",
+                "Plan the read again with a new load() or scan().",
+            )
+
+
 _LOG_STARTS = text(
-    "SELECT partition_id, log_start FROM partitions WHERE partition_id IN (SELECT value FROM json_each(:of))"
+    "SELECT p.partition_id, p.log_start, p.trimmed_end, p.partition_index, topics.name"
+    " FROM partitions AS p JOIN topics ON topics.topic_id = p.topic_id"
+    " WHERE p.partition_id IN (SELECT value FROM json_each(:of))"
 )
 _BOUNDS = """
     WITH bounds(partition_id, bound, floor) AS MATERIALIZED (

@@ -304,8 +304,19 @@ class MetadataStub(TierStub, SubscriptionStub):
         Columns, all int64: ledger_id, entries (markers among them), messages, bytes, created_at_ms; closed_at_ms,
         offloaded_at_ms and hot_deleted_at_ms, -1 where that has not come; purged (1: its entries are no longer listed).
         """
-        answers = self._pages("ListLedgers", pb.ListLedgersRequest, partition_id, of)
-        return pa.concat_tables([wire.table_from_wire(answer.ledgers) for answer in answers])
+        while True:
+            tables: list[pa.Table] = []
+            follows, named = True, -1
+            for answer in self._pages("ListLedgers", pb.ListLedgersRequest, partition_id, of):
+                table = wire.table_from_wire(answer.ledgers)
+                # A page begins with the ledger that the one before has named, unless that was trimmed meanwhile.
+                follows = not tables or (len(table) > 0 and table["ledger_id"][0].as_py() == named)
+                if not follows:
+                    break
+                tables.append(table)
+                named = Position.from_key(answer.next_start).ledger_id
+            if follows:
+                return pa.concat_tables(tables)
 
     def split_range(self, partition_id: int, of: PositionRange, target_bytes: int) -> list[tuple[PositionRange, int]]:
         """Cut a range at entries into pieces of about so many bytes; return each with its stored bytes."""

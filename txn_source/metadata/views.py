@@ -22,7 +22,7 @@ from txn_source.metadata.tables import (
     transactions,
 )
 from txn_source.model.bounds import Bounds
-from txn_source.model.position import Position, PositionRange
+from txn_source.model.position import Position, PositionRange, lost_nothing
 
 LEDGER_COLUMNS = (
     "ledger_id",
@@ -52,7 +52,7 @@ class PartitionView:
 
     def lost_nothing(self, at: Position) -> bool:
         """True if all that was trimmed lies before a position: it is at the end of the last ledger that was."""
-        return 0 < at.ledger_id == self.trimmed_end.ledger_id and at >= self.trimmed_end
+        return lost_nothing(self.trimmed_end, at)
 
 
 def partition_views(connection: Connection, topic_ids: Sequence[int]) -> dict[int, list[PartitionView]]:

@@ -110,3 +110,11 @@ class PositionRange:
     def empty(self) -> bool:
         """True if no position lies in the range."""
         return self.start >= self.end
+
+
+def lost_nothing(trimmed_end: Position, at: Position) -> bool:
+    """True if all that was trimmed lies before a position: it is at the end of the last ledger that was.
+
+    ``trimmed_end`` is the end of the last ledger that was trimmed, exclusive; 0:0 if none was.
+    """
+    return 0 < at.ledger_id == trimmed_end.ledger_id and at >= trimmed_end
