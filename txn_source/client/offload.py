@@ -271,6 +271,11 @@ def delete_doomed_files(stub: MetadataStub, root: Path) -> int:
                 unreachable.add(store_of(file.uri))
         else:
             gone.append(file.doomed_id)
+    try:
+        store.sync_deleted()
+    except OSError as error:  # after a power cut one of them may be there again, and nobody else would know of it
+        _log.warning("what was deleted isn't safe yet and is deleted again later: %s", reason(error))
+        return 0
     stub.forget_doomed_files(gone)
     return len(gone)
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Mapping
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,11 +14,12 @@ from txn_source.metadata.database import Database
 from txn_source.metadata.service import MetadataService, create_log
 from txn_source.metadata.stub import MetadataStub
 from txn_source.metadata.transport import GrpcTransport, InProcessTransport
-from txn_source.model.errors import InvalidArgumentError
+from txn_source.model.errors import InvalidArgumentError, StorageWriteError
 from txn_source.model.policies import parse_configuration
 from txn_source.storage.root import LogRoot
 
 DEFAULT_TIMEOUT_S = 30.0
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +74,10 @@ class Target:
             root.make_folder()
             create_log(database)
             root.finish()
+            _log.info("made a new log at %s", root.path)
         root.check()
+        with nullcontext() if self.create else suppress(StorageWriteError):  # whoever only reads can do without
+            root.settle()
         if configuration is None:
             configuration = read_configuration(root.configuration) if root.configuration.exists() else {}
         return MetadataService(database, str(root.path), configuration=configuration)

@@ -25,6 +25,7 @@ import pyarrow as pa
 import pyarrow.fs as fs
 
 from txn_source.model.errors import InvalidArgumentError, StorageWriteError, TxnLogError
+from txn_source.storage.folders import make_folder, sync_file, sync_folder
 
 _BUCKETS = ("s3", "gs", "gcs")
 _SCHEMES = ("file", *_BUCKETS, "hdfs", "viewfs")  # pyarrow knows more, one of which keeps everything in memory
@@ -39,6 +40,7 @@ class ObjectStore:
 
     def __init__(self, root: Path) -> None:
         self._root = root
+        self._deleted_in: set[Path] = set()
 
     def open(self, uri: str) -> pa.NativeFile:
         """Open an object for random reads, or raise OSError."""
@@ -54,23 +56,24 @@ class ObjectStore:
         """
         system, path = self._locate(uri)
         local = isinstance(system, fs.LocalFileSystem)
+        sink = None
         try:
             if local:
-                Path(path).parent.mkdir(parents=True, exist_ok=True)
+                make_folder(Path(path).parent, self._root if self._root in Path(path).parents else None)
             sink = system.open_output_stream(path)
-        except (OSError, pa.ArrowException) as error:
-            raise _refused(uri, error) from error
-        try:
             yield sink
             sink.close()
             if local:
-                _sync(Path(path))
+                sync_file(Path(path))
         except BaseException as error:
-            with suppress(OSError, pa.ArrowException):
-                sink.close()
-            with suppress(OSError, pa.ArrowException):
-                system.delete_file(path)
-            if isinstance(error, OSError | pa.ArrowException):
+            refused = isinstance(error, OSError | pa.ArrowException)
+            if sink is not None:
+                with suppress(OSError, pa.ArrowException):
+                    sink.close()
+            if sink is not None or not refused:
+                with suppress(OSError, pa.ArrowException):
+                    system.delete_file(path)
+            if refused:
                 raise _refused(uri, error) from error
             raise
 
@@ -81,12 +84,27 @@ class ObjectStore:
         """
         system, path = self._locate(uri)
         try:
-            system.delete_file(path)
+            if isinstance(system, fs.LocalFileSystem):
+                self._deleted_in.add(Path(path).parent)  # also if it is gone: who deleted it may not have synced that
+                os.unlink(path)
+            else:
+                system.delete_file(path)
         except FileNotFoundError:
             return
         except OSError as error:
             if is_unreachable(error) or system.get_file_info(path).type is not fs.FileType.NotFound:
                 raise
+
+    def sync_deleted(self) -> None:
+        """Return when what was deleted stays so after a power cut; before it, somebody must know of it still.
+
+        Raises:
+            OSError: a folder can't be synced.
+        """
+        while self._deleted_in:
+            folder = self._deleted_in.pop()
+            with suppress(FileNotFoundError, NotADirectoryError):  # with all that was in it
+                sync_folder(folder)
 
     def _locate(self, uri: str) -> tuple[fs.FileSystem, str]:
         scheme, authority, path, query = _parts(uri)
@@ -259,16 +277,6 @@ def _parts(uri: str) -> tuple[str, str, str, str]:
         path = slash + path
     path = unquote(path)
     return scheme, authority, f"{authority}{path}" if scheme in _BUCKETS else path, query
-
-
-def _sync(path: Path) -> None:
-    """Return when a local file would survive a power cut."""
-    for target in (path, path.parent):
-        fd = os.open(target, os.O_RDONLY)
-        try:
-            os.fsync(fd)
-        finally:
-            os.close(fd)
 
 
 def _refused(uri: str, error: BaseException) -> StorageWriteError:

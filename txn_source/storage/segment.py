@@ -26,6 +26,7 @@ from crc32c import crc32c
 
 from txn_source.model.errors import InternalError, SegmentUnreadableError, StorageWriteError
 from txn_source.model.position import Position
+from txn_source.storage.folders import make_folder, sync_folder
 
 _FOLDER = "segments"
 _SUFFIX = ".arrow"
@@ -63,7 +64,7 @@ class SegmentWriter:
         self._file = root / path
         header = schema.serialize()
         try:
-            self._file.parent.mkdir(parents=True, exist_ok=True)
+            make_folder(self._file.parent, root)
             self._fd = os.open(self._file, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o644)
         except OSError as error:
             raise _write_failed(self._file, error) from error
@@ -115,11 +116,7 @@ class SegmentWriter:
 
     def _sync_folder(self) -> None:
         try:
-            fd = os.open(self._file.parent, os.O_RDONLY)
-            try:
-                os.fsync(fd)
-            finally:
-                os.close(fd)
+            sync_folder(self._file.parent)
         except OSError as error:
             raise _write_failed(self._file, error) from error
 
