@@ -50,6 +50,7 @@ def test_object_lies_in_its_folder(folder: str | None, uri: str) -> None:
 def test_local_object_is_written_read_and_deleted(tmp_path: Path, uri: str, path: str) -> None:
     """Write to paths and file URIs with odd characters: the file is there by its name, and gone when it is deleted."""
     store, uri, file = ObjectStore(tmp_path / "root"), uri.format(tmp=tmp_path), tmp_path / path
+    (tmp_path / "root").mkdir()
     check_folder(uri)
     with store.write(uri) as sink:
         sink.write(b"data")

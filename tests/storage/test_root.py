@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -25,8 +27,8 @@ def make(path: Path) -> LogRoot:
 
 
 def test_folder_becomes_a_log_when_it_is_finished(tmp_path: Path) -> None:
-    """Make a root step by step, in folders that aren't there yet: it exists after the last step only."""
-    root = LogRoot.at(tmp_path / "a" / "log")
+    """Make a root step by step, in a folder that isn't there yet: it exists after the last step only."""
+    root = LogRoot.at(tmp_path / "log")
     root.check_creatable()
     assert contents(tmp_path) == {}
     root.make_folder()
@@ -46,11 +48,6 @@ def test_log_is_made_once_by_many(tmp_path: Path) -> None:
     before = contents(tmp_path)
     make(tmp_path / "log").check()
     assert contents(tmp_path) == before
-
-
-def test_marker_can_be_read_by_other_users(tmp_path: Path) -> None:
-    """Look at the permissions of the marker: a temporary file's own would shut others out."""
-    assert (make(tmp_path / "log").path / "txnlog.json").stat().st_mode & 0o777 == 0o644
 
 
 def test_missing_folder_is_no_log(tmp_path: Path) -> None:
@@ -132,7 +129,7 @@ def test_marker_that_is_not_ours_is_no_log(tmp_path: Path, data: bytes) -> None:
 def test_marker_that_cannot_be_read_is_no_log(tmp_path: Path) -> None:
     """Put a folder where the marker should be: the error gives the system's reason."""
     (tmp_path / "txnlog.json").mkdir()
-    with pytest.raises(LogNotFoundError, match=r"can't be read: Is a directory\. Check the permissions\."):
+    with pytest.raises(LogNotFoundError, match=r"can't be read: Is a directory\. Check the path and its permissions\."):
         LogRoot.at(tmp_path).check()
 
 
@@ -158,7 +155,7 @@ def test_folder_of_somebody_else_never_becomes_a_log(tmp_path: Path) -> None:
 
 def test_marker_that_cannot_be_written_is_an_error(tmp_path: Path) -> None:
     """Finish a root whose folder is gone: that is an error of writing, and nothing is made."""
-    with pytest.raises(StorageWriteError, match=r"No such file or directory\. Check permissions and free space\."):
+    with pytest.raises(StorageWriteError, match=r"No such file or directory\. Check the path, permissions and"):
         LogRoot.at(tmp_path / "gone").finish()
     assert contents(tmp_path) == {}
 
@@ -190,11 +187,115 @@ def test_relative_path_stays_the_same_folder(tmp_path: Path, monkeypatch: pytest
     assert home.path == tmp_path / "me" / "log"
 
 
-def test_home_of_nobody_is_an_ordinary_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Name the home folder of a user who isn't there: no other error than that there is no log."""
+def test_folder_that_is_named_like_an_address_or_a_home_can_be_meant(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Name such folders in full, or have them there: they are ordinary names then."""
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(LogNotFoundError, match=r"~no-such-user/log: it does not exist"):
-        LogRoot.at("~no-such-user/log").check()
+    for name in ("localhost:6650", "~no-such-user"):
+        assert LogRoot.at(f"./{name}").path == tmp_path / name
+        with pytest.raises(InvalidArgumentError):
+            LogRoot.at(name)
+        (tmp_path / name).mkdir()
+        assert LogRoot.at(name).path == tmp_path / name
+
+
+@pytest.mark.parametrize(
+    ("path", "said"),
+    [
+        ("localhost:6650", r"'localhost:6650' is the address of a service, not a path\. Use endpoint='localhost:6650'"),
+        ("127.0.0.1:6650", "is the address of a service"),
+        ("[::1]:6650", "is the address of a service"),
+        ("my-host.example.org:80", "is the address of a service"),
+        ("~no-such-user/log", "names the home folder of 'no-such-user', whom this machine doesn't know"),
+        ("a\0b", "has a NUL in it"),
+        ("a\ud800b", "is not a path"),
+        (None, "None is not a path"),
+        (5, "5 is not a path"),
+    ],
+)
+def test_what_can_be_no_path_is_refused(path: Any, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Name what can't be meant as a folder: the error says what it is taken for, and nothing is made."""
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(InvalidArgumentError, match=said):
+        LogRoot.at(path)
+    assert contents(tmp_path) == {}
+
+
+@pytest.mark.parametrize("name", ["x" * 256, "x/" * 2500])
+def test_name_that_is_too_long_is_refused(tmp_path: Path, name: str) -> None:
+    """Name a folder that no file system takes: looking there, and making a log there, end in errors of ours."""
+    root = LogRoot.at(tmp_path / name)
+    assert not root.exists
+    with pytest.raises(LogNotFoundError, match=r"can't be read: File name too long\. Check the path"):
+        root.check()
+    with pytest.raises(StorageWriteError, match=r"A log can't be made at .*: File name too long\."):
+        root.check_creatable()
+
+
+def test_log_is_made_only_in_a_folder_that_is_there(tmp_path: Path) -> None:
+    """Name a folder in one that is missing, as a slip in a path does: it is refused, and nothing is made."""
+    with pytest.raises(LogNotFoundError) as caught:
+        LogRoot.at(tmp_path / "dta" / "log").check_creatable()
+    assert str(caught.value) == (
+        f"[TXNLOG_LOG_NOT_FOUND] There is no log at {tmp_path}/dta/log, and no folder {tmp_path}/dta to make one in."
+        " Check the path, or make that folder first."
+    )
+    assert contents(tmp_path) == {}
+
+
+def test_log_that_another_process_makes_meanwhile_is_no_foreign_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Let another process finish the root, and write, after we saw that there is none: that is the log to open."""
+    root = make(tmp_path / "log")
+    (root.path / "segments").mkdir()
+    root.check_creatable()
+
+
+def test_leftovers_of_other_creations_are_cleared_away(tmp_path: Path) -> None:
+    """Leave the temporary file of a process that was killed, and take away our own under our hands."""
+    (tmp_path / "txnlog.json.dead").write_bytes(b"{")
+    make(tmp_path)
+    assert contents(tmp_path).keys() == {"txnlog.json"}
+
+
+def test_marker_that_is_not_written_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Interrupt the creation before the marker has its name, and let the other process win: both end well."""
+    root = LogRoot.at(tmp_path / "log")
+    root.make_folder()
+
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(os, "replace", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        root.finish()
+    assert contents(root.path) == {}
+    monkeypatch.undo()
+    replace = os.replace
+
+    def overtaken(source: Path, target: Path) -> None:
+        monkeypatch.undo()
+        make(root.path)
+        replace(source, target)
+
+    monkeypatch.setattr(os, "replace", overtaken)
+    root.finish()
+    assert contents(root.path).keys() == {"txnlog.json"}
+    root.check()
+
+
+@pytest.mark.parametrize(("mask", "mode"), [(0o022, 0o644), (0o077, 0o600), (0o002, 0o664)])
+def test_permissions_follow_the_mask_of_whoever_makes_it(tmp_path: Path, mask: int, mode: int) -> None:
+    """Make a log under several masks: the marker is as readable as the folder."""
+    before = os.umask(mask)
+    try:
+        root = make(tmp_path / "log")
+    finally:
+        os.umask(before)
+    assert (root.path / "txnlog.json").stat().st_mode & 0o777 == mode
+    assert root.path.stat().st_mode & 0o777 == 0o777 & ~mask
 
 
 @pytest.mark.parametrize(

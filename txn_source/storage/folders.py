@@ -82,7 +82,7 @@ def _make(folder: Path) -> bool:
         folder.mkdir()
         return True
     if not folder.is_dir():
-        raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(folder))
+        raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(folder))
     return False  # another process was faster
 
 
