@@ -1,0 +1,266 @@
+"""Offload, deletion, trimming and maintenance that are interrupted at any line or call, as by Ctrl-C.
+
+After it every row is readable and none doubled, the call can be repeated and completes, and no object stays for ever
+that the log doesn't know.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sqlite3
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from types import FrameType
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from tests.log.reading import UNCOMMITTED
+from tests.log.sites import ClockedTarget, ManualClock, service_over
+from tests.log.tiers import objects, write_ledgers
+from txn_source import Log, TopicNotFoundError, connect
+from txn_source.client import deletion, maintenance, offload
+from txn_source.metadata.stub import MetadataStub
+from txn_source.metadata.transport import InProcessTransport
+from txn_source.storage import object_store, tiered
+
+LEASE_S = 3600
+FILES = frozenset(module.__file__ for module in (offload, deletion, maintenance, object_store, tiered))
+KINDS = (KeyboardInterrupt, MemoryError, SystemExit)
+LEVEL = UNCOMMITTED
+
+
+@dataclass(frozen=True)
+class Operation:
+    """What is interrupted, and what it finds: which ledgers were offloaded before, and the policies."""
+
+    run: Callable[[Log], object]
+    offloaded: bool = False
+    policies: dict[str, Any] = field(default_factory=dict)
+    goes: str = "nothing"
+    """What it deletes for good: nothing, the closed ledgers, or the topic."""
+
+
+OPERATIONS = {
+    "offload": Operation(lambda log: log.offload("orders")),
+    "delete_hot": Operation(lambda log: log.delete_hot("orders"), offloaded=True),
+    "delete_offloaded": Operation(lambda log: log.delete_offloaded("orders"), offloaded=True),
+    "trim": Operation(lambda log: log.trim("orders", keep_bytes=0), offloaded=True, goes="ledgers"),
+    "delete_topic": Operation(lambda log: log.delete_topic("orders"), offloaded=True, goes="topic"),
+    "maintain": Operation(lambda log: log.maintain(), policies={"offload_after_age": 0, "offload_deletion_lag": 0}),
+    "maintain after the lag": Operation(
+        lambda log: log.maintain(), offloaded=True, policies={"offload_after_age": 0, "offload_deletion_lag": 0}
+    ),
+}
+
+
+@dataclass
+class Place:
+    """A log that is there before each interruption anew, and the rows in it."""
+
+    folder: Path
+    operation: Operation
+    clock: ManualClock = field(default_factory=ManualClock)
+
+    def __post_init__(self) -> None:
+        self._prepared = self.folder / "prepared"
+        connect(self._prepared).close()
+        with Log(ClockedTarget(self._prepared, self.clock)) as log:  # type: ignore[arg-type]
+            log.create_topic("orders", **self.operation.policies)
+            write_ledgers(log, ledgers=2)
+            if self.operation.offloaded:
+                log.offload("orders")
+            self.rows = rows(log)
+            self.closed = [ledger.ledger_id for ledger in log.stats("orders").ledgers if ledger.closed]
+        with closing(sqlite3.connect(self._prepared / "metadata.db")) as database:
+            database.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        self.clock.advance(60)
+        self.root = self.folder / "log"
+
+    @property
+    def kept(self) -> pa.Table:
+        """The rows that no operation may delete."""
+        ids = pa.array(self.closed, pa.int64())
+        gone = pa.compute.is_in(self.rows["__ledger_id"], ids)
+        return self.rows.filter(pa.compute.invert(gone))
+
+    @contextmanager
+    def opened(self, at_call: int = -1, *, after: bool = False, kind: type[BaseException] = KeyboardInterrupt) -> Any:
+        """Open the log as it was prepared; the call of the service with that number raises."""
+        shutil.rmtree(self.root, ignore_errors=True)
+        shutil.copytree(self._prepared, self.root)
+        way = Way(InProcessTransport(service_over(self.root, self.clock)), at_call, after, kind)
+        with Log(way) as log:  # type: ignore[arg-type]
+            yield log, way
+
+    def check(self, log: Log) -> None:
+        """Look at the log after an interruption, repeat what was interrupted, and look again."""
+        self._check_rows(log, done=False)
+        try:
+            self.operation.run(log)
+        except TopicNotFoundError:
+            assert self.operation.goes == "topic"
+        self._check_rows(log, done=True)
+        self.clock.advance(LEASE_S + 1)
+        log.maintain()
+        self.clock.advance(LEASE_S + 1)
+        log.maintain()
+        self._check_rows(log, done=True)
+        with closing(sqlite3.connect(self.root / "metadata.db")) as database:
+            copies = database.execute("SELECT uri, complete FROM copies").fetchall()
+            assert all(complete for _, complete in copies)
+            assert {path.relative_to(self.root).as_posix() for path in objects(self.root)} == {uri for uri, _ in copies}
+            assert database.execute("SELECT * FROM doomed_files").fetchall() == []
+        log.collect_garbage(0)
+        assert self.operation.goes != "topic" or not [p for p in self.root.rglob("*.arrow")]
+
+    def _check_rows(self, log: Log, *, done: bool) -> None:
+        if self.operation.goes == "topic":
+            assert not (done and log.topics())
+            if not log.topics():
+                return
+        found = rows(log)
+        if self.operation.goes == "ledgers":
+            assert found.equals(self.kept) or (not done and found.equals(self.rows))
+        else:
+            assert found.equals(self.rows)
+
+
+@dataclass
+class Way:
+    """A way to the service on which one call raises, before it is sent or after it was answered; also its target."""
+
+    inner: InProcessTransport
+    at: int
+    after: bool
+    kind: type[BaseException]
+    calls: int = 0
+    counting: bool = False
+
+    @property
+    def timeout_s(self) -> float:
+        return self.inner.timeout_s
+
+    def open(self) -> tuple[MetadataStub, str]:
+        stub = MetadataStub(self)
+        return stub, stub.get_log().storage_uri
+
+    def call(self, method: str, request: Any) -> Any:
+        mine = self.counting and self.calls == self.at
+        self.calls += self.counting
+        if mine and not self.after:
+            raise self.kind
+        answer = self.inner.call(method, request)
+        if mine:
+            raise self.kind
+        return answer
+
+    def converse(self, method: str, requests: Iterator[Any]) -> Iterator[Any]:
+        return self.inner.converse(method, requests)
+
+    def close(self) -> None:
+        self.inner.close()
+
+
+class Lines:
+    """Counts the lines that are run in the modules concerned; raises at one of them. A context manager."""
+
+    def __init__(self, at: int = -1, kind: type[BaseException] = KeyboardInterrupt) -> None:
+        self.count = 0
+        self._at = at
+        self._kind = kind
+
+    def __enter__(self) -> Lines:
+        sys.settrace(self._enter)
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        sys.settrace(None)
+
+    def _enter(self, frame: FrameType, _event: str, _arg: object) -> Any:
+        return self._line if frame.f_code.co_filename in FILES else None
+
+    def _line(self, frame: FrameType, event: str, _arg: object) -> Any:
+        if event == "line":
+            self.count += 1
+            if self.count - 1 == self._at:
+                raise self._kind(f"{Path(frame.f_code.co_filename).name}:{frame.f_lineno}")
+        return self._line
+
+
+def rows(log: Log) -> pa.Table:
+    """Return all rows of the topic with their places; no copy of them may be unreadable."""
+    reader = log.scan("orders", LEVEL, ["__ledger_id", "__entry_id", "__batch_index", "value"])
+    found = reader.read_all()
+    assert not log.copies_read(reader).failures
+    return found.combine_chunks()
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Iterator[Path]:
+    """A folder in memory, if the machine has one: hundreds of logs are copied into it."""
+    memory = Path("/dev/shm")
+    if not os.access(memory, os.W_OK):
+        yield tmp_path
+        return
+    with TemporaryDirectory(dir=memory) as made:
+        yield Path(made)
+
+
+def interrupt_calls(place: Place, step: int) -> int:
+    """Interrupt at every so manieth call of the service, before and after it; return how often."""
+    with place.opened() as (log, way):
+        way.counting = True
+        place.operation.run(log)
+        calls = way.calls
+    done = 0
+    for number in range(0, 2 * calls, step):
+        kind = KINDS[number % len(KINDS)]
+        with place.opened(number // 2, after=bool(number % 2), kind=kind) as (log, way):
+            way.counting = True
+            with pytest.raises(kind):
+                place.operation.run(log)
+            way.counting = False
+            place.check(log)
+            done += 1
+    return done
+
+
+def interrupt_lines(place: Place, times: int | None) -> int:
+    """Interrupt at every line, or at so many of them, evenly; return how often."""
+    with place.opened() as (log, _), Lines() as lines:
+        place.operation.run(log)
+    step = 1 if times is None else max(1, lines.count // times)
+    done = 0
+    for number in range(step // 2, lines.count, step):
+        kind = KINDS[number % len(KINDS)]
+        with place.opened() as (log, _):
+            try:
+                with Lines(number, kind):
+                    place.operation.run(log)
+            except kind:
+                done += 1
+            place.check(log)
+    return done
+
+
+@pytest.mark.parametrize("name", OPERATIONS)
+def test_interrupted_call_loses_and_doubles_nothing(folder: Path, name: str) -> None:
+    """Interrupt at some calls of the service and at some lines."""
+    place = Place(folder, OPERATIONS[name])
+    assert interrupt_calls(place, 3) > 0
+    assert interrupt_lines(place, 6) > 0
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", OPERATIONS)
+def test_call_that_is_interrupted_anywhere_loses_and_doubles_nothing(folder: Path, name: str) -> None:
+    """Interrupt at every call, before and after it, and at every line; prints how often."""
+    place = Place(folder, OPERATIONS[name])
+    print(f"{name}: {interrupt_calls(place, 1)} calls, {interrupt_lines(place, None)} lines")
