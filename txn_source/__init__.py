@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from txn_source.model.errors import (
     AcknowledgedElsewhereError,
+    BatchRepeatedError,
     DataLossError,
     InternalError,
     InvalidArgumentError,
@@ -68,6 +69,7 @@ _LAZY = {
 
 __all__ = [
     "AcknowledgedElsewhereError",
+    "BatchRepeatedError",
     "Batching",
     "Consumer",
     "ConsumerOptions",

@@ -198,14 +198,16 @@ class MetadataService(TierCalls, SubscriptionCalls):
             request.batch_id,
             request.producer_name,
             request.transactional_id if request.HasField("transactional_id") else None,
+            request.run_id if request.HasField("run_id") else None,
+            sinks.AppVersion(request.app_id, request.version) if request.HasField("app_id") else None,
         )
         batches = [wire.topic_batch_from_wire(topic, request.producer_name) for topic in request.topics]
 
         def commit(connection: Connection) -> pb.CommitBatchResponse:
-            txn, repeated = sinks.commit_batch(connection, sink, batches, self._clock())
-            answer = pb.CommitBatchResponse(repeated_batch=repeated)
-            if txn is not None:
-                answer.txn.CopyFrom(wire.txn_to_wire(transactions.id_of(txn)))
+            done = sinks.commit_batch(connection, sink, batches, self._clock())
+            answer = pb.CommitBatchResponse(repeated_batch=done.repeated, warnings=done.warnings)
+            if done.txn is not None:
+                answer.txn.CopyFrom(wire.txn_to_wire(transactions.id_of(done.txn)))
             return answer
 
         return self._once(request.request_id, pb.CommitBatchResponse, commit)

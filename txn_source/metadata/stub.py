@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -24,6 +25,8 @@ from txn_source.model.ledger_limits import LedgerLimits
 from txn_source.model.position import Position, PositionRange
 from txn_source.model.topic_name import TopicName
 from txn_source.model.transaction import TransactionState, TxnId
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,10 +200,15 @@ class MetadataStub(TierStub, SubscriptionStub):
     def commit_batch(self, sink: Sink, batches: Sequence[TopicBatch], key: str) -> tuple[TxnId | None, bool]:
         """Register all that a job wrote and commit it; return the transaction, and if the batch is an old one.
 
+        What the service noticed, such as other rows in a repeated batch, is logged.
+
         Args:
             sink: who writes.
             batches: what was written to each topic; the bytes are safe.
             key: names the job's commit, so that repeating it is harmless.
+
+        Raises:
+            BatchRepeatedError: the batch was committed before, and can't come again, or has another number of rows.
         """
         request = pb.CommitBatchRequest(
             request_id=key,
@@ -209,8 +217,13 @@ class MetadataStub(TierStub, SubscriptionStub):
             producer_name=sink.producer_name,
             transactional_id=sink.transactional_id,
             topics=[wire.topic_batch_to_wire(batch) for batch in batches],
+            run_id=sink.run_id,
+            app_id=None if sink.app is None else sink.app.app_id,
+            version=0 if sink.app is None else sink.app.version,
         )
         answer = self._transport.call("CommitBatch", request)
+        for warning in answer.warnings:
+            _log.warning("%s", warning)
         return wire.txn_from_wire(answer.txn) if answer.HasField("txn") else None, answer.repeated_batch
 
     def begin_transaction(self, timeout_ms: int) -> TxnId:

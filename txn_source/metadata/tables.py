@@ -177,6 +177,19 @@ sinks = Table(  # streaming queries that write: the last batch of each that was 
     metadata,
     Column("query_id", String, primary_key=True),
     Column("batch_id", BigInteger, nullable=False),
+    Column("messages", BigInteger, nullable=False),
+    Column("content", BigInteger, nullable=False),
+    Column("runs", String, nullable=False),  # ids of its last runs, with spaces
+)
+
+app_versions = Table(  # batch jobs that number their writes: the last version that each topic took
+    "app_versions",
+    metadata,
+    Column("topic_id", ForeignKey("topics.topic_id", ondelete="CASCADE"), primary_key=True),
+    Column("app_id", String, primary_key=True),
+    Column("version", BigInteger, nullable=False),
+    Column("messages", BigInteger, nullable=False),
+    Column("content", BigInteger, nullable=False),
 )
 
 sink_producers = Table(

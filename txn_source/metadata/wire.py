@@ -133,7 +133,10 @@ def entry_from_wire(message: pb.NewEntry) -> NewEntry:
 def topic_batch_to_wire(batch: TopicBatch) -> pb.CommitBatchRequest.Topic:
     """Return the message for what a job wrote to a topic."""
     message = pb.CommitBatchRequest.Topic(
-        name=str(batch.topic), topic_id=batch.topic_id, entries=[entry_to_wire(entry) for entry in batch.entries]
+        name=str(batch.topic),
+        topic_id=batch.topic_id,
+        entries=[entry_to_wire(entry) for entry in batch.entries],
+        content=batch.content,
     )
     if batch.owner is not None:
         message.producer_id, message.epoch = batch.owner.producer_id, batch.owner.epoch
@@ -146,7 +149,7 @@ def topic_batch_from_wire(message: pb.CommitBatchRequest.Topic, producer_name: s
     if message.HasField("producer_id"):
         owner = OpenedProducer(message.producer_id, message.epoch, producer_name)
     entries = tuple(entry_from_wire(entry) for entry in message.entries)
-    return TopicBatch(TopicName.parse(message.name), message.topic_id, entries, owner)
+    return TopicBatch(TopicName.parse(message.name), message.topic_id, entries, owner, message.content)
 
 
 def tiered_to_wire(copy: TieredCopy) -> pb.TieredCopy:

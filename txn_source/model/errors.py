@@ -19,6 +19,7 @@ TxnLogError
 ├── SubscriptionBusyError           SUBSCRIPTION_BUSY      consumers hold it
 ├── SubscriptionIsolationMismatchError SUBSCRIPTION_ISOLATION_MISMATCH  it has the other isolation level
 ├── StaleEpochError                 STALE_EPOCH            a seek or redelivery came between
+├── BatchRepeatedError              BATCH_REPEATED         committed before, and back out of turn or with other rows
 ├── ProducerFencedError             PRODUCER_FENCED        a newer producer took the transactional id
 ├── SegmentUnreadableError          SEGMENT_UNREADABLE     stored bytes are missing or damaged
 ├── StorageWriteError               STORAGE_WRITE_FAILED   the disk refused; nothing was registered
@@ -153,6 +154,12 @@ class StaleEpochError(TxnLogError):
     """The subscription has moved on to a newer epoch: a seek or a redelivery came between."""
 
     code = "STALE_EPOCH"
+
+
+class BatchRepeatedError(TxnLogError):
+    """A job's batch that was committed before came again when it can't, or with another number of rows."""
+
+    code = "BATCH_REPEATED"
 
 
 class ProducerFencedError(TxnLogError):

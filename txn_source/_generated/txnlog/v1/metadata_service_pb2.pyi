@@ -212,41 +212,51 @@ class AppendResponse(_message.Message):
     def __init__(self, positions: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class CommitBatchRequest(_message.Message):
-    __slots__ = ("request_id", "query_id", "batch_id", "producer_name", "transactional_id", "topics")
+    __slots__ = ("request_id", "query_id", "batch_id", "producer_name", "transactional_id", "topics", "run_id", "app_id", "version")
     class Topic(_message.Message):
-        __slots__ = ("name", "topic_id", "entries", "producer_id", "epoch")
+        __slots__ = ("name", "topic_id", "entries", "producer_id", "epoch", "content")
         NAME_FIELD_NUMBER: _ClassVar[int]
         TOPIC_ID_FIELD_NUMBER: _ClassVar[int]
         ENTRIES_FIELD_NUMBER: _ClassVar[int]
         PRODUCER_ID_FIELD_NUMBER: _ClassVar[int]
         EPOCH_FIELD_NUMBER: _ClassVar[int]
+        CONTENT_FIELD_NUMBER: _ClassVar[int]
         name: str
         topic_id: int
         entries: _containers.RepeatedCompositeFieldContainer[NewEntry]
         producer_id: int
         epoch: int
-        def __init__(self, name: _Optional[str] = ..., topic_id: _Optional[int] = ..., entries: _Optional[_Iterable[_Union[NewEntry, _Mapping]]] = ..., producer_id: _Optional[int] = ..., epoch: _Optional[int] = ...) -> None: ...
+        content: int
+        def __init__(self, name: _Optional[str] = ..., topic_id: _Optional[int] = ..., entries: _Optional[_Iterable[_Union[NewEntry, _Mapping]]] = ..., producer_id: _Optional[int] = ..., epoch: _Optional[int] = ..., content: _Optional[int] = ...) -> None: ...
     REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
     QUERY_ID_FIELD_NUMBER: _ClassVar[int]
     BATCH_ID_FIELD_NUMBER: _ClassVar[int]
     PRODUCER_NAME_FIELD_NUMBER: _ClassVar[int]
     TRANSACTIONAL_ID_FIELD_NUMBER: _ClassVar[int]
     TOPICS_FIELD_NUMBER: _ClassVar[int]
+    RUN_ID_FIELD_NUMBER: _ClassVar[int]
+    APP_ID_FIELD_NUMBER: _ClassVar[int]
+    VERSION_FIELD_NUMBER: _ClassVar[int]
     request_id: str
     query_id: str
     batch_id: int
     producer_name: str
     transactional_id: str
     topics: _containers.RepeatedCompositeFieldContainer[CommitBatchRequest.Topic]
-    def __init__(self, request_id: _Optional[str] = ..., query_id: _Optional[str] = ..., batch_id: _Optional[int] = ..., producer_name: _Optional[str] = ..., transactional_id: _Optional[str] = ..., topics: _Optional[_Iterable[_Union[CommitBatchRequest.Topic, _Mapping]]] = ...) -> None: ...
+    run_id: str
+    app_id: str
+    version: int
+    def __init__(self, request_id: _Optional[str] = ..., query_id: _Optional[str] = ..., batch_id: _Optional[int] = ..., producer_name: _Optional[str] = ..., transactional_id: _Optional[str] = ..., topics: _Optional[_Iterable[_Union[CommitBatchRequest.Topic, _Mapping]]] = ..., run_id: _Optional[str] = ..., app_id: _Optional[str] = ..., version: _Optional[int] = ...) -> None: ...
 
 class CommitBatchResponse(_message.Message):
-    __slots__ = ("txn", "repeated_batch")
+    __slots__ = ("txn", "repeated_batch", "warnings")
     TXN_FIELD_NUMBER: _ClassVar[int]
     REPEATED_BATCH_FIELD_NUMBER: _ClassVar[int]
+    WARNINGS_FIELD_NUMBER: _ClassVar[int]
     txn: TxnId
     repeated_batch: bool
-    def __init__(self, txn: _Optional[_Union[TxnId, _Mapping]] = ..., repeated_batch: bool = ...) -> None: ...
+    warnings: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, txn: _Optional[_Union[TxnId, _Mapping]] = ..., repeated_batch: bool = ..., warnings: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class TxnId(_message.Message):
     __slots__ = ("most_sig_bits", "least_sig_bits")
