@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.types as types
 
 from txn_source.model.errors import InvalidArgumentError, SchemaMismatchError
+from txn_source.storage.soundness import check_event_times, check_memory, check_values, unknown_zone
 
 RESERVED_PREFIX = "__"
 RAW_SCHEMA = pa.schema([pa.field("key", pa.binary()), pa.field("value", pa.binary())])
@@ -21,6 +22,9 @@ EVENT_TIME = pa.field("__event_time", pa.timestamp("us", tz="UTC"))
 PROPERTIES = pa.field("__properties", pa.map_(pa.string(), pa.string()))
 KEY = pa.field("__key", pa.binary())
 """Routes the rows of a typed topic's batch to partitions; it is not stored."""
+
+MESSAGE_MAX_BYTES = 256 << 20
+"""Of one message, all its columns together. Arrow, Parquet and Spark's rows end at 2 GiB, and count copies."""
 
 _SIMPLE = (
     types.is_boolean,
@@ -63,6 +67,18 @@ def check_topic_schema(schema: pa.Schema) -> pa.Schema:
                 "Use booleans, signed integers, floats, decimal128, strings, binary, date32, timestamps, durations,"
                 " or lists, structs and maps of them.",
             )
+        twins = _twins(field.type)
+        if twins is not None:
+            raise InvalidArgumentError(
+                f"Column {field.name!r} has parts {twins[0]!r} and {twins[1]!r} of one name (Spark ignores case).",
+                "Rename one of them.",
+            )
+        zone = unknown_zone(field.type)
+        if zone is not None:
+            raise InvalidArgumentError(
+                f"Column {field.name!r} has the time zone {zone!r}, which nobody knows.",
+                "Use a name of the tz database, such as Europe/Berlin, or an offset such as +07:30.",
+            )
     return schema.remove_metadata()
 
 
@@ -87,6 +103,8 @@ def conform(batch: pa.RecordBatch, payload: pa.Schema, partition_columns: Sequen
 
     Optional columns (``__event_time``, ``__properties`` and ``partition_columns``) are kept at the end if they are
     there. Text is taken where binary is wanted and the other widths of text and binary are converted; nothing else is.
+    What couldn't be read back is refused: damaged buffers, text that isn't UTF-8, nulls in parts that have none, times
+    out of range, and a message of more than ``MESSAGE_MAX_BYTES``.
 
     Raises:
         SchemaMismatchError: names the field, what was expected and what came.
@@ -114,23 +132,64 @@ def conform(batch: pa.RecordBatch, payload: pa.Schema, partition_columns: Sequen
                 f"The batch has no column {field.name!r}; expected {field.type}, came {_listed(batch.schema)}.",
                 "Add the column (of nulls, if it may have them).",
             )
-    return pa.RecordBatch.from_arrays(columns, schema=pa.schema(wanted))
+        if len(columns[-1]) != batch.num_rows:
+            raise SchemaMismatchError(
+                f"Column {field.name!r} has {len(columns[-1])} rows, the batch says {batch.num_rows}.",
+                "Build the batch anew.",
+            )
+    fitted = pa.RecordBatch.from_arrays(columns, schema=pa.schema(wanted))
+    if fitted.nbytes > MESSAGE_MAX_BYTES:
+        _check_sizes(fitted)
+    return fitted
+
+
+def too_large(size: int) -> SchemaMismatchError:
+    """Return the error for a message of so many bytes."""
+    return SchemaMismatchError(
+        f"The message has {size} bytes, and one may have {MESSAGE_MAX_BYTES}.",
+        "Keep the data elsewhere and send where it is, or cut it into several messages.",
+    )
+
+
+def _check_sizes(batch: pa.RecordBatch) -> None:
+    """Raise if a row is above the limit."""
+    if batch.nbytes <= MESSAGE_MAX_BYTES:
+        return
+    if batch.num_rows == 1:
+        raise too_large(batch.nbytes)
+    half = batch.num_rows // 2
+    _check_sizes(batch.slice(0, half))
+    _check_sizes(batch.slice(half))
 
 
 def _fit(column: pa.Array, field: pa.Field) -> pa.Array:
-    if column.type != field.type:
-        if not _converts(column.type, field.type):
+    came = column.type
+    if came == field.type:
+        check_memory(column, field.name)
+    else:
+        if not _converts(came, field.type):
             raise SchemaMismatchError(
-                f"Column {field.name!r} doesn't fit: expected {field.type}, came {column.type}.",
+                f"Column {field.name!r} doesn't fit: expected {field.type}, came {came}.",
                 "Cast it to the topic's type before you send it.",
             )
-        column = column.cast(field.type)
-    if not field.nullable and column.null_count:
-        raise SchemaMismatchError(
-            f"Column {field.name!r} doesn't fit: expected no nulls, came {column.null_count}.",
-            "Fill them in, or drop these rows.",
-        )
+        column = _converted(column, field)
+    check_values(column, field)
+    if field.name == EVENT_TIME.name:
+        check_event_times(column)
     return column
+
+
+def _converted(column: pa.Array, field: pa.Field) -> pa.Array:
+    if types.is_string(column.type) and types.is_binary(field.type):
+        column = column.view(pa.binary())  # any bytes will do: what they say as text needs no look
+    check_memory(column, field.name)
+    try:
+        return column.cast(field.type)
+    except pa.ArrowInvalid as error:
+        raise SchemaMismatchError(
+            f"Column {field.name!r} doesn't fit: {len(column)} rows of {column.type} can't be {field.type} ({error}).",
+            "Send them in smaller batches.",
+        ) from None
 
 
 def _converts(came: pa.DataType, wanted: pa.DataType) -> bool:
@@ -161,6 +220,19 @@ def _readable_by_spark(t: pa.DataType) -> bool:
     if types.is_decimal128(t):
         return bool(0 <= t.scale <= t.precision)
     return any(is_type(t) for is_type in _SIMPLE)
+
+
+def _twins(t: pa.DataType) -> tuple[str, str] | None:
+    """Return two fields of one struct, at any depth, whose names differ in case at most; None if there are none."""
+    if not types.is_nested(t):
+        return None
+    fields = [t.field(at) for at in range(t.num_fields)]
+    seen: dict[str, str] = {}
+    for field in fields if types.is_struct(t) else ():
+        if (lower := field.name.lower()) in seen:
+            return seen[lower], field.name
+        seen[lower] = field.name
+    return next((found for field in fields if (found := _twins(field.type)) is not None), None)
 
 
 def _listed(schema: pa.Schema) -> str:
