@@ -18,6 +18,7 @@ from txn_source.client.buffer import ENTRY_MAX_BYTES, ENTRY_MAX_ROWS, Buffer, as
 from txn_source.model.errors import InvalidArgumentError, SchemaMismatchError, TxnLogError
 from txn_source.storage.schema import EVENT_TIME, PROPERTIES, RAW_SCHEMA
 
+NAIVE = datetime(2026, 1, 1, tzinfo=UTC).replace(tzinfo=None)
 TYPED = pa.schema(
     [
         pa.field("id", pa.int64(), nullable=False),
@@ -139,7 +140,13 @@ def test_event_time_and_properties_are_stored_only_if_given(optionals: list[tupl
         assert came == [None if p is None else list(p.items()) for p in properties_given]
 
 
-@given(st.datetimes(timezones=st.timezones() | st.just(UTC) | st.just(timezone(timedelta(minutes=-7)))))
+@given(
+    st.datetimes(
+        NAIVE.replace(year=1, day=2),
+        NAIVE.replace(year=9999, month=12),
+        timezones=st.timezones() | st.just(UTC) | st.just(timezone(timedelta(minutes=-7))),
+    )
+)
 @settings(deadline=None)
 def test_event_time_is_exact_to_the_microsecond(event_time: datetime) -> None:
     """Convert any datetime that has a zone, and compare with Arrow's own conversion."""
@@ -288,7 +295,6 @@ def test_size_of_a_message_counts_all_its_parts() -> None:
 
 # What is refused
 
-NAIVE = datetime(2026, 1, 1, tzinfo=UTC).replace(tzinfo=None)
 NO_TEXT, NO_TIME = (
     "doesn't fit: expected bytes or str, came",
     "is not an event time. Use a datetime with a time zone, or",
@@ -302,7 +308,10 @@ BAD_RAW: dict[str, tuple[dict[str, Any], str]] = {
     "naive event time": ({"event_time": NAIVE}, f"INVALID_ARGUMENT] {NAIVE!r} {NO_TIME}"),
     "event time in text": ({"event_time": "now"}, f"INVALID_ARGUMENT] 'now' {NO_TIME}"),
     "event time as a truth": ({"event_time": True}, f"INVALID_ARGUMENT] True {NO_TIME}"),
-    "event time beyond all time": ({"event_time": 1 << 53}, f"INVALID_ARGUMENT] 9007199254740992 {NO_TIME}"),
+    "event time beyond all time": (
+        {"event_time": 1 << 53},
+        "INVALID_ARGUMENT] The event time 9007199254740992 is outside",
+    ),
     "pairs": ({"properties": [("a", "b")]}, f"INVALID_ARGUMENT] [('a', 'b')] {NO_PROPERTIES}"),
     "property of a number": ({"properties": {"a": 1}}, f"INVALID_ARGUMENT] {{'a': 1}} {NO_PROPERTIES}"),
     "property named by a number": ({"properties": {1: "a"}}, f"INVALID_ARGUMENT] {{1: 'a'}} {NO_PROPERTIES}"),

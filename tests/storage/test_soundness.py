@@ -14,6 +14,8 @@ from txn_source.model.errors import InvalidArgumentError, SchemaMismatchError
 from txn_source.storage import schema as schema_module
 from txn_source.storage.schema import EVENT_TIME, KEY, PROPERTIES, check_topic_schema, conform
 
+TEXT = pa.string()
+
 
 def offsets_of(offsets: list[int], data: bytes, type_: pa.DataType) -> pa.Array:
     """Return an array over these very offsets; those in the middle aren't looked at when it is made."""
@@ -45,7 +47,7 @@ def decimal_beyond_its_precision() -> pa.Array:
     return pa.Array.from_buffers(pa.decimal128(3, 0), 1, [None, number])
 
 
-def no_text(type_: pa.DataType = pa.string()) -> pa.Array:
+def no_text(type_: pa.DataType = TEXT) -> pa.Array:
     return offsets_of([0, 1, 2], b"a\xff", type_)
 
 

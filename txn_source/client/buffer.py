@@ -4,77 +4,88 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 from typing import Any
 
 import pyarrow as pa
 
-from txn_source.model.errors import InvalidArgumentError, SchemaMismatchError
+from txn_source.client.values import TypedColumn
+from txn_source.model.errors import InvalidArgumentError, SchemaMismatchError, TxnLogError
+from txn_source.storage import schema
 from txn_source.storage.schema import EVENT_TIME, PROPERTIES, RAW_SCHEMA, stored_schema
+from txn_source.storage.soundness import FIRST_MICROS, LAST_MICROS
 
 ENTRY_MAX_ROWS = 65_536
 """Spark's Python path is fastest with batches of about this many rows; a larger batch becomes several entries."""
 ENTRY_MAX_BYTES = 16 << 20
 _JOIN_BELOW_ROWS = 8_192
 _ROW_OVERHEAD_BYTES = 16
+_SMALL_BYTES = 4096
+_CELLS = 4
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class Buffer:
-    """Rows and batches in the order in which they were sent. Not thread-safe: its producer holds a lock."""
+    """Rows and batches in the order in which they were sent. Not thread-safe: its producer holds a lock.
 
-    __slots__ = (
-        "_batches",
-        "_event_times",
-        "_keys",
-        "_payload",
-        "_properties",
-        "_raw",
-        "_values",
-        "messages",
-        "partition",
-    )
+    Whatever interrupts a call, it took its messages or it did not: each has one step that counts.
+    """
+
+    __slots__ = ("_batches", "_cells", "_columns", "_large_bytes", "_payload", "_raw", "_written", "partition")
 
     def __init__(self, payload: pa.Schema, partition: int) -> None:
         self.partition = partition
-        self.messages = 0
         self._payload = payload
         self._raw = payload is RAW_SCHEMA
+        self._columns = () if self._raw else _columns(payload)
         self._batches: list[pa.RecordBatch] = []
-        self._clear_rows()
+        self._cells: list[Any] = []
+        """Value, key, event time and properties of each message, one message after the other."""
+        self._large_bytes = 0
+        self._written = 0
+
+    @property
+    def messages(self) -> int:
+        """How many messages it has taken."""
+        return self._written + sum(int(b.num_rows) for b in self._batches) + len(self._cells) // _CELLS
 
     def add(self, value: Any, key: Any, properties: Any, event_time: Any) -> int:
         """Take one message and return about how many bytes it has; refuse one that doesn't fit before taking it."""
-        if self._raw:
-            if type(value) is not bytes:
-                value = as_bytes("value", value)
-            size = len(value) + _ROW_OVERHEAD_BYTES if value is not None else _ROW_OVERHEAD_BYTES
+        try:
+            if self._raw:
+                if type(value) is not bytes:
+                    value = as_bytes("value", value)
+                size = len(value) + _ROW_OVERHEAD_BYTES if value is not None else _ROW_OVERHEAD_BYTES
+            else:
+                value, size = self._typed(value)
             if key is not None:
                 if type(key) is not bytes:
                     key = as_bytes("key", key)
                 size += len(key)
-        else:
-            value, size = self._typed(value)
-        if event_time is not None:
-            event_time = as_micros(event_time)
-        if properties is not None:
-            properties = as_properties(properties)
-            size += sum(len(name) + len(text) for name, text in properties)
-        self._values.append(value)
-        self._keys.append(key)
-        if event_time is not None or self._event_times:
-            self._event_times.extend([None] * (len(self._values) - 1 - len(self._event_times)))
-            self._event_times.append(event_time)
-        if properties is not None or self._properties:
-            self._properties.extend([None] * (len(self._values) - 1 - len(self._properties)))
-            self._properties.append(properties)
-        self.messages += 1
+            if event_time is not None:
+                event_time = as_micros(event_time)
+            if properties is not None:
+                properties = as_properties(properties)
+                size += sum(len(name.encode()) + len(text.encode()) for name, text in properties)
+        except (TxnLogError, MemoryError):
+            raise
+        except Exception as error:  # what was given has methods of its own, which may raise anything
+            raise SchemaMismatchError(
+                f"The message can't be taken: {type(error).__name__}: {error}.", "Send bytes, or plain values."
+            ) from error
+        if size > _SMALL_BYTES:
+            if size > schema.MESSAGE_MAX_BYTES:
+                raise schema.too_large(size)
+            if self._large_bytes + size > ENTRY_MAX_BYTES:
+                self._seal_rows()
+            self._large_bytes += size
+        self._cells.extend((value, key, event_time, properties))
         return size
 
     def add_batch(self, batch: pa.RecordBatch) -> None:
         """Take a batch that was fitted to the topic's schema."""
         self._seal_rows()
         self._batches.extend(entry_sized(batch))
-        self.messages += batch.num_rows
 
     def entries(self) -> Iterator[pa.RecordBatch]:
         """Return the batches to be written, each of them one entry: small neighbours joined, large ones cut."""
@@ -100,9 +111,9 @@ class Buffer:
 
     def clear(self) -> None:
         """Let go of the messages, which are written; their number stays."""
-        self._batches = []
+        self._written, self._batches, self._cells, self._large_bytes = self.messages, [], [], 0
 
-    def _typed(self, value: Any) -> tuple[Any, int]:
+    def _typed(self, value: Any) -> tuple[list[Any], int]:
         if not isinstance(value, Mapping):
             raise SchemaMismatchError(
                 f"The message is a {type(value).__name__}, and the topic has typed columns.",
@@ -114,60 +125,41 @@ class Buffer:
                     f"The message has a column {name!r}, which the topic doesn't have.",
                     f"The topic's columns are {', '.join(self._payload.names)}.",
                 )
-        row = dict(value)
+        row: list[Any] = []
         size = _ROW_OVERHEAD_BYTES
-        for field in self._payload:
-            given = value.get(field.name)
-            if given is None and not field.nullable:
-                raise SchemaMismatchError(
-                    f"Column {field.name!r} doesn't fit: expected {field.type} and no null, came none.",
-                    "Give it a value.",
-                )
-            try:
-                alone = pa.array([given], field.type)
-                scalar = alone[0]
-                _check_nested(given, field.type)
-                if _exact(field.type) and scalar.as_py() != given:
-                    raise ValueError("Arrow would cut it off")
-                size += len(given) if isinstance(given, str | bytes) else 8
-            except (pa.ArrowException, TypeError, ValueError, OverflowError):
-                came = f"{type(given).__name__} {given!r:.80}"
-                raise SchemaMismatchError(
-                    f"Column {field.name!r} doesn't fit: expected {field.type}, came {came}.",
-                    "Convert it before you send it.",
-                ) from None
-            if given is not None and pa.types.is_nested(field.type):
-                row[field.name] = alone  # lists and dicts can change before they are written
+        for column in self._columns:
+            kept, bytes_of_it = column.take(value.get(column.name))
+            row.append(kept)
+            size += bytes_of_it
         return row, size
 
     def _seal_rows(self) -> None:
-        if not self._values:
+        """Make batches of the rows."""
+        if not self._cells:
             return
-        event_time, properties = bool(self._event_times), bool(self._properties)
-        schema = stored_schema(self._payload, event_time=event_time, properties=properties)
+        step = ENTRY_MAX_ROWS * _CELLS  # so many small messages and a few large ones: below Arrow's 2 GiB for a column
+        cells = [self._cells[start : start + step] for start in range(0, len(self._cells), step)]
+        sealed = [piece for part in cells for piece in entry_sized(self._batch(part))]
+        self._batches, self._cells, self._large_bytes = [*self._batches, *sealed], [], 0
+
+    def _batch(self, cells: list[Any]) -> pa.RecordBatch:
+        values, keys, times, properties = (cells[cell::_CELLS] for cell in range(_CELLS))
         if self._raw:
-            columns = [_binary(self._keys), _binary(self._values)]
+            columns = [pa.array(keys, pa.binary()), pa.array(values, pa.binary())]
         else:
-            columns = [self._column(field) for field in self._payload]
-        if event_time:
-            columns.append(pa.array(self._event_times, EVENT_TIME.type))
-        if properties:
-            columns.append(pa.array(self._properties, PROPERTIES.type))
-        self._batches.extend(entry_sized(pa.RecordBatch.from_arrays(columns, schema=schema)))
-        self._clear_rows()
+            columns = [c.array(list(cells)) for c, cells in zip(self._columns, zip(*values, strict=True), strict=True)]
+        has_time, has_properties = (column.count(None) < len(column) for column in (times, properties))
+        if has_time:
+            columns.append(pa.array(times, EVENT_TIME.type))
+        if has_properties:
+            columns.append(pa.array(properties, PROPERTIES.type))
+        stored = stored_schema(self._payload, event_time=has_time, properties=has_properties)
+        return pa.RecordBatch.from_arrays(columns, schema=stored)
 
-    def _column(self, field: pa.Field) -> pa.Array:
-        values = [row.get(field.name) for row in self._values]
-        if not pa.types.is_nested(field.type):
-            return pa.array(values, field.type)
-        null = pa.array([None], field.type)
-        return pa.concat_arrays([null if value is None else value for value in values])
 
-    def _clear_rows(self) -> None:
-        self._values: list[Any] = []
-        self._keys: list[Any] = []
-        self._event_times: list[int | None] = []
-        self._properties: list[list[tuple[str, str]] | None] = []
+@lru_cache(maxsize=64)
+def _columns(payload: pa.Schema) -> tuple[TypedColumn, ...]:
+    return tuple(TypedColumn.of(field) for field in payload)
 
 
 def as_bytes(what: str, value: Any) -> bytes | None:
@@ -190,12 +182,20 @@ def as_bytes(what: str, value: Any) -> bytes | None:
 def as_micros(event_time: Any) -> int:
     """Return an event time in microseconds since the epoch."""
     if isinstance(event_time, datetime) and event_time.tzinfo is not None:
-        return (event_time - _EPOCH) // timedelta(microseconds=1)  # exact; a float of seconds is not
-    if isinstance(event_time, int) and not isinstance(event_time, bool) and abs(event_time) < 1 << 53:
-        return event_time * 1000
-    raise InvalidArgumentError(
-        f"{event_time!r} is not an event time.", "Use a datetime with a time zone, or milliseconds since the epoch."
-    )
+        micros = (event_time - _EPOCH) // timedelta(microseconds=1)  # exact; a float of seconds is not
+    elif isinstance(event_time, int) and not isinstance(event_time, bool):
+        micros = event_time * 1000
+    else:
+        raise InvalidArgumentError(
+            f"{event_time!r:.80} is not an event time.",
+            "Use a datetime with a time zone, or milliseconds since the epoch.",
+        )
+    if not FIRST_MICROS <= micros <= LAST_MICROS:
+        raise InvalidArgumentError(
+            f"The event time {event_time!r:.80} is outside of the years 1 to 9999 (UTC).",
+            "Give one that Python can show.",
+        )
+    return micros
 
 
 def as_properties(properties: Any) -> list[tuple[str, str]]:
@@ -207,45 +207,12 @@ def as_properties(properties: Any) -> list[tuple[str, str]]:
     raise InvalidArgumentError(f"{properties!r:.80} are not properties.", "Use a dict of str to str.")
 
 
-def _check_nested(given: Any, t: pa.DataType) -> None:
-    """Raise ValueError where Arrow would bend a value inside a list, struct or map without a word."""
-    if given is None or not pa.types.is_nested(t):
-        return
-    parts: list[tuple[Any, pa.DataType]]
-    if pa.types.is_struct(t):
-        fields = dict(given)
-        if not fields.keys() <= {field.name for field in t}:
-            raise ValueError("a field that the struct doesn't have")
-        parts = [(fields.get(field.name), field.type) for field in t]
-    elif pa.types.is_map(t):
-        pairs = list(given.items()) if isinstance(given, Mapping) else list(given)
-        parts = [(k, t.key_type) for k, _ in pairs] + [(v, t.item_type) for _, v in pairs]
-    else:
-        if isinstance(given, str | bytes):
-            raise ValueError("one text for a list of them")
-        parts = [(item, t.value_type) for item in given]
-    for value, part in parts:
-        scalar = pa.scalar(value, part)
-        if _exact(part) and scalar.as_py() != value:
-            raise ValueError("Arrow would cut it off")
-        _check_nested(value, part)
-
-
-def _exact(wanted: pa.DataType) -> bool:
-    """Return whether Arrow would quietly cut off what doesn't fit the type: 1.5 to 1, a moment to its day."""
-    return bool(pa.types.is_integer(wanted) or pa.types.is_date(wanted))
-
-
 def _encodes(text: str) -> bool:
     try:
         text.encode()
     except UnicodeEncodeError:  # a lone surrogate
         return False
     return True
-
-
-def _binary(values: list[Any]) -> pa.Array:
-    return pa.array(values, pa.binary())
 
 
 def entry_sized(batch: pa.RecordBatch) -> list[pa.RecordBatch]:
