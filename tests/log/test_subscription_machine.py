@@ -22,7 +22,7 @@ from tests.log.naive_log import NaiveLog, NaiveTransaction
 from tests.log.reading import BY_HAND, COMMITTED, UNCOMMITTED, eventually
 from tests.log.sites import KINDS, Site
 from tests.log.test_state_machine import run
-from txn_source import Consumer, Message, MessageId, Transaction, TxnId
+from txn_source import Consumer, Message, MessageId, Transaction, TxnId, UnavailableError
 
 PARTITIONS, LEDGER_MAX_ENTRIES = 2, 5
 index = st.integers(0, 7)
@@ -194,9 +194,7 @@ class SubscriptionMachine(RuleBasedStateMachine):
     def crash(self, which: int) -> None:
         of, session = self._pick(which)
         consumer = session.consumer
-        with consumer._condition:  # as if its process had ended
-            consumer._closed = True
-            consumer._condition.notify_all()
+        consumer._refuse(UnavailableError("The process has ended.", ""))  # as if it had
         session.talk.cut()
         session.talk.end()
         gone = consumer._origin.consumer_id
@@ -211,11 +209,11 @@ class SubscriptionMachine(RuleBasedStateMachine):
     @rule(which=index, seen=st.booleans())
     def lose_the_connection(self, which: int, seen: bool) -> None:
         of, session = self._pick(which)
-        before = session.consumer._link
+        before = session.consumer._upkeep.link
         session.talk.cut()
         if seen:
             session.talk.end()
-        eventually(lambda: session.consumer._link not in (None, before))
+        eventually(lambda: session.consumer._upkeep.link not in (None, before))
         session.talk = self.way.talks[-1]
         session.consumer.flush()
         of.acknowledged |= session.pending

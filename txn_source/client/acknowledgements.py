@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 from txn_source.client.messages import MessageBatch
 from txn_source.metadata.subscriptions import Acknowledged, Acknowledgement
@@ -12,56 +13,74 @@ _Key = tuple[int, int]
 """Epoch and partition id."""
 
 
+@dataclass(slots=True)
+class _Gathered:
+    """What was acknowledged since the last time that it was sent."""
+
+    rows: dict[MessageBatch, list[int]] = field(default_factory=dict)
+    ranges: dict[_Key, list[MessageRange]] = field(default_factory=dict)
+    up_to: dict[_Key, int] = field(default_factory=dict)
+
+    def by_epoch(self) -> list[Unsent]:
+        """Return all of it, the oldest epoch first; rows that are neighbours in one range."""
+        ranges = {key: list(items) for key, items in self.ranges.items()}
+        for batch, taken in self.rows.items():
+            ranges.setdefault((batch.epoch, batch.delivery.partition_id), []).extend(batch.ranges(taken))
+        found: dict[int, list[Acknowledged]] = {}
+        for epoch, partition_id in sorted(ranges.keys() | self.up_to.keys()):
+            items = tuple(ranges.get((epoch, partition_id), ()))
+            found.setdefault(epoch, []).append(Acknowledged(partition_id, items, self.up_to.get((epoch, partition_id))))
+        return [Unsent(epoch, tuple(parts)) for epoch, parts in found.items()]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Unsent:
+    """Acknowledgements of one epoch that are sent together."""
+
+    epoch: int
+    parts: tuple[Acknowledged, ...]
+
+
 class PendingAcknowledgements:
-    """What a consumer has acknowledged and not sent yet. Its owner locks."""
+    """What a consumer has acknowledged and the service hasn't stored yet. Its owner locks.
+
+    It is kept until the service has answered. Sending twice is harmless, so nothing is lost by an exception in between.
+    """
 
     def __init__(self) -> None:
-        self._rows: dict[MessageBatch, list[int]] = {}
-        self._ranges: dict[_Key, list[MessageRange]] = {}
-        self._up_to: dict[_Key, int] = {}
+        self._gathered = _Gathered()
+        self._unsent: tuple[Unsent, ...] = ()
         self.count = 0
-        """So many single messages wait."""
+        """So many single messages were gathered since the last ``unsent``."""
 
     def add_row(self, batch: MessageBatch, row: int) -> None:
         """Take one message."""
-        rows = self._rows.get(batch)
+        rows = self._gathered.rows.get(batch)
         if rows is None:
-            self._rows[batch] = [row]
+            self._gathered.rows[batch] = [row]
         else:
             rows.append(row)
         self.count += 1
 
     def add_range(self, epoch: int, partition_id: int, item: MessageRange) -> None:
         """Take a range."""
-        self._ranges.setdefault((epoch, partition_id), []).append(item)
+        self._gathered.ranges.setdefault((epoch, partition_id), []).append(item)
 
     def add_up_to(self, epoch: int, partition_id: int, end: int) -> None:
         """Take everything below a place."""
-        key = (epoch, partition_id)
-        self._up_to[key] = max(end, self._up_to.get(key, 0))
+        up_to, key = self._gathered.up_to, (epoch, partition_id)
+        up_to[key] = max(end, up_to.get(key, 0))
 
-    def take(self) -> dict[int, list[Acknowledged]]:
-        """Return all of it, by epoch, the oldest first, and forget it."""
-        rows, self._rows = self._rows, {}
-        ranges, self._ranges = self._ranges, {}
-        up_to, self._up_to = self._up_to, {}
-        self.count = 0
-        for batch, taken in rows.items():
-            ranges.setdefault((batch.epoch, batch.delivery.partition_id), []).extend(batch.ranges(taken))
-        found: dict[int, list[Acknowledged]] = {}
-        for epoch, partition_id in sorted(ranges.keys() | up_to.keys()):
-            items = tuple(ranges.get((epoch, partition_id), ()))
-            found.setdefault(epoch, []).append(Acknowledged(partition_id, items, up_to.get((epoch, partition_id))))
-        return found
+    def unsent(self) -> tuple[Unsent, ...]:
+        """Return all that is to be sent, in order; it stays until ``sent``."""
+        found = self._gathered.by_epoch()
+        if found:
+            self._unsent, self._gathered, self.count = (*self._unsent, *found), _Gathered(), 0
+        return self._unsent
 
-    def put_back(self, unsent: Mapping[int, Sequence[Acknowledged]]) -> None:
-        """Take what couldn't be sent."""
-        for epoch, parts in unsent.items():
-            for part in parts:
-                for item in part.ranges:
-                    self.add_range(epoch, part.partition_id, item)
-                if part.up_to is not None:
-                    self.add_up_to(epoch, part.partition_id, part.up_to)
+    def sent(self, item: Unsent) -> None:
+        """Forget what the service has stored."""
+        self._unsent = tuple(other for other in self._unsent if other is not item)
 
 
 def consumed(subscription_id: int, batches: Mapping[MessageBatch, Sequence[int]]) -> list[Acknowledgement]:

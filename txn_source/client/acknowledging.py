@@ -2,41 +2,23 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Mapping
 
-from txn_source.client.acknowledgements import PendingAcknowledgements, consumed
-from txn_source.client.consumer_options import ConsumerOptions
-from txn_source.client.messages import Message, MessageBatch, Origin, rows_of
-from txn_source.client.redeliveries import Redeliveries
-from txn_source.metadata.consumer_link import ConsumerLink, Delivery
+from txn_source.client.acknowledgements import consumed
+from txn_source.client.consumer_state import ConsumerState
+from txn_source.client.messages import Message, MessageBatch, rows_of
+from txn_source.metadata.consumer_link import Delivery
 from txn_source.metadata.subscriptions import Acknowledgement
-from txn_source.model.errors import InvalidArgumentError, UnavailableError
+from txn_source.model.errors import InvalidArgumentError
 from txn_source.model.message_ranges import MessageRange
-from txn_source.model.subscription import SubscriptionType
 
 _PENDING_MAX = 10_000
 """So many messages are sent without waiting for more."""
 
 
-class Acknowledging:
+class Acknowledging(ConsumerState):
     """Part of ``Consumer``."""
-
-    subscription: str
-    type: SubscriptionType
-    _condition: threading.Condition
-    _sending: threading.Lock
-    _options: ConsumerOptions
-    _pending: PendingAcknowledgements
-    _redeliveries: Redeliveries
-    _origin: Origin
-    _link: ConsumerLink | None
-    _plain: bool
-    _closed: bool
-
-    def _due(self, at: float) -> None:
-        raise NotImplementedError
 
     def acknowledge(self, message: Message | MessageBatch) -> None:
         """Say that a message, or a batch, has been processed; it is sent with others after a moment.
@@ -47,23 +29,29 @@ class Acknowledging:
         if isinstance(message, Message):
             batch, row = message._batch, message._row
             self._check_mine(batch)
-            with self._condition:
+            with self._lock:
+                count = self._pending.count
+                if not count:  # first: it must not stay behind if this call is interrupted and made again
+                    self._upkeep.due(time.monotonic() + self._options.acknowledge_interval)
+                elif count == _PENDING_MAX:
+                    self._upkeep.due(0.0)
                 self._pending.add_row(batch, row)
                 if not self._plain:
                     self._redeliveries.acknowledged(batch, row)
-                if self._pending.count == 1:
-                    self._due(time.monotonic() + self._options.acknowledge_interval)
-                elif self._pending.count == _PENDING_MAX:
-                    self._due(0.0)
             return
         batch, _ = rows_of(message)
         self._check_mine(batch)
-        with self._condition:
+        with self._lock:
             for item in batch.ranges():
                 self._add_range(batch.delivery, item)
 
     def acknowledge_cumulative(self, message: Message | MessageBatch) -> None:
-        """Acknowledge a message and all before it in its partition; not on a shared subscription."""
+        """Acknowledge a message and all before it in its partition; not on a shared subscription.
+
+        With several threads that includes what other threads have received and not processed yet: if the process ends
+        before they have, these messages don't come again. Then acknowledge the messages themselves. What was delivered
+        and no call has returned yet is never included.
+        """
         if not self.type.in_order:
             raise InvalidArgumentError(
                 f"Subscription {self.subscription!r} is shared: what comes before a message went to others, too.",
@@ -71,11 +59,18 @@ class Acknowledging:
             )
         batch, rows = rows_of(message)
         self._check_mine(batch)
-        with self._condition:
+        if not rows:
+            return
+        with self._lock:
             partition_id, end = batch.delivery.partition_id, batch.end(rows[-1])
-            self._pending.add_up_to(batch.epoch, partition_id, end)
-            self._redeliveries.acknowledged_up_to(partition_id, end)
-            self._due(time.monotonic() + self._options.acknowledge_interval)
+            self._upkeep.due(time.monotonic() + self._options.acknowledge_interval)
+            up_to = end
+            for gap in reversed(self._inbox.held_back(partition_id, batch.epoch)):
+                if gap.start < end:  # an interrupted call gave it back: nobody has received it
+                    self._add_range(batch.delivery, MessageRange(min(gap.end, up_to), up_to))
+                    up_to = gap.start
+            self._pending.add_up_to(batch.epoch, partition_id, up_to)
+            self._redeliveries.acknowledged_up_to(partition_id, up_to)
 
     def negative_acknowledge(self, message: Message | MessageBatch) -> None:
         """Have a message, or a batch, delivered again after ``negative_acknowledge_delay``.
@@ -85,18 +80,20 @@ class Acknowledging:
         """
         batch, rows = rows_of(message)
         self._check_mine(batch)
-        with self._condition:
+        with self._lock:
             due = time.monotonic() + self._options.negative_acknowledge_delay
+            self._upkeep.due(due)
             for row in rows:
                 self._redeliveries.refuse(batch, row, due)
-            self._due(due)
 
     def flush(self) -> None:
         """Send the acknowledgements made so far; when it returns they are stored."""
-        with self._sending:
-            self._send_acknowledgements()
+        self._check_open()
+        self._upkeep.send()
 
     def _check_mine(self, batch: MessageBatch) -> None:
+        if self._refusal is not None:
+            self._check_open()
         if batch.origin.subscription_id != self._origin.subscription_id:
             raise InvalidArgumentError(
                 f"The message comes from another subscription of topic {batch.topic!r} than {self.subscription!r}.",
@@ -104,25 +101,8 @@ class Acknowledging:
             )
 
     def _add_range(self, delivery: Delivery, item: MessageRange) -> None:
+        self._upkeep.due(time.monotonic() + self._options.acknowledge_interval)
         self._pending.add_range(delivery.epoch, delivery.partition_id, item)
-        self._due(time.monotonic() + self._options.acknowledge_interval)
-
-    def _send_acknowledgements(self) -> None:
-        with self._condition:
-            parts = self._pending.take()
-            link, origin = self._link, self._origin
-        try:
-            for epoch in list(parts):
-                if link is None:
-                    raise not_connected()
-                link.acknowledge(
-                    Acknowledgement(origin.subscription_id, origin.consumer_id, epoch, tuple(parts[epoch]))
-                )
-                del parts[epoch]
-        except UnavailableError:
-            with self._condition:  # they are sent when the consumer is connected again
-                self._pending.put_back(parts)
-            raise
 
     # Transactions
 
@@ -132,22 +112,17 @@ class Acknowledging:
 
     def _committed(self, batches: Mapping[MessageBatch, list[int]]) -> None:
         """Take notice that a transaction has acknowledged messages: they need not be delivered again."""
-        with self._condition:
+        with self._lock:
             for batch, rows in batches.items():
                 for row in rows:
                     self._redeliveries.acknowledged(batch, row)
 
     def _not_consumed(self, batches: Mapping[MessageBatch, list[int]]) -> None:
         """Have what an aborted transaction consumed delivered again."""
-        with self._condition:
-            if self._closed:
+        with self._lock:
+            if self._refusal is not None:
                 return
             for batch, rows in batches.items():
                 for row in rows:
                     self._redeliveries.refuse(batch, row, 0.0)
-            self._due(0.0)
-
-
-def not_connected() -> UnavailableError:
-    """Return the error of what needs a connection while there is none."""
-    return UnavailableError("The consumer isn't connected at the moment.", "It connects again by itself.")
+            self._upkeep.due(0.0)

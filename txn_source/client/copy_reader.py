@@ -213,7 +213,9 @@ class CopyReader:
         what = f"Partition {piece.partition} of topic {piece.topic!r} has lost {lost}, which was to be read"
         why = "it was trimmed, or the topic deleted, after the read was planned"
         if self._fail_on_data_loss:
-            raise DataLossError(f"{what}: {why}.", "Plan the read again with a new load() or scan().")
+            error = DataLossError(f"{what}: {why}.", "Plan the read again with a new load() or scan().")
+            error.lost = lost
+            raise error
         _log.warning("%s: %s (failOnDataLoss=false)", what, why)
         return lost.end
 

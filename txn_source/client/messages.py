@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -14,7 +15,7 @@ import pyarrow as pa
 
 from txn_source.client.columns import METADATA_COLUMNS
 from txn_source.metadata.consumer_link import Delivery
-from txn_source.model.errors import InvalidArgumentError
+from txn_source.model.errors import InvalidArgumentError, MessageUnreadableError
 from txn_source.model.message_ranges import MessageRange, index_of, message_key, position_of
 from txn_source.model.position import MessageId, Position
 from txn_source.model.transaction import TxnId
@@ -44,9 +45,9 @@ def message_schema(payload: pa.Schema) -> pa.Schema:
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """Where messages come from: the subscription, the consumer that got them, and in which epoch."""
+    """Where messages come from: the subscription, and the consumer that got them, which they don't keep alive."""
 
-    consumer: Consumer
+    consumer: weakref.ref[Consumer]
     topic: str
     payload: pa.Schema
     subscription_id: int
@@ -60,7 +61,7 @@ class MessageBatch:
     __properties, __txn_id``. It is acknowledged as a message is.
     """
 
-    __slots__ = ("_cover", "_values", "data", "delivery", "origin", "partition")
+    __slots__ = ("_cover", "_damaged", "_hidden", "_values", "data", "delivery", "origin", "partition")
 
     def __init__(self, origin: Origin, delivery: Delivery, partition: int, data: pa.RecordBatch, cover: _Cover) -> None:
         self.origin = origin
@@ -69,6 +70,8 @@ class MessageBatch:
         self.data = data
         self._cover = cover
         self._values: list[Any] | None = None
+        self._damaged: dict[int, str] | None = None
+        self._hidden: dict[int, str] = {}
 
     def __len__(self) -> int:
         return int(self.data.num_rows)
@@ -84,7 +87,13 @@ class MessageBatch:
     @property
     def consumer(self) -> Consumer:
         """Who received them."""
-        return self.origin.consumer
+        found = self.origin.consumer()
+        if found is None:
+            raise InvalidArgumentError(
+                f"The consumer that received these messages of topic {self.topic!r} is gone: it was forgotten.",
+                "Keep a consumer as long as its messages; they are delivered again to the next one.",
+            )
+        return found
 
     @property
     def epoch(self) -> int:
@@ -93,13 +102,40 @@ class MessageBatch:
 
     @property
     def values(self) -> list[Any]:
-        """The value of each message."""
+        """The value of each message.
+
+        Raises:
+            MessageUnreadableError: one of them can't be shown; ``data`` has them as they are stored.
+        """
+        found = self.shown()
+        if self._hidden:
+            raise self.unreadable(min(self._hidden))
+        return found
+
+    def shown(self, start: int = 0) -> list[Any]:
+        """Return values up to, exclusive, the first one from a row on that can't be shown; a row is its index."""
         if self._values is None:
-            if self.origin.payload is RAW_SCHEMA:
-                self._values = self.data.column("value").to_pylist()
-            else:
-                self._values = self.data.select(self.origin.payload.names).to_pylist()
-        return self._values
+            payload = self.origin.payload
+            data = self.data.column("value") if payload is RAW_SCHEMA else self.data.select(payload.names)
+            self._values, self._hidden = _shown(data, self.damaged())
+        bad = self._hidden
+        return self._values[: min((row for row in bad if row >= start), default=len(self))] if bad else self._values
+
+    def damaged(self) -> dict[int, str]:
+        """Return the rows whose buffers are malformed, with the reason: they point beyond what was stored."""
+        if self._damaged is None:
+            stored = [*self.origin.payload.names, "__properties"]
+            self._damaged = _damaged(self.data.select([name for name in stored if name in self.data.schema.names]))
+        return self._damaged
+
+    def sound(self, start: int) -> int:
+        """Return the first row from a row on whose buffers are malformed, or how many rows there are."""
+        bad = self.damaged()
+        return min((row for row in bad if row >= start), default=len(self)) if bad else len(self)
+
+    def unreadable(self, row: int) -> MessageUnreadableError:
+        """Return the error for a row that can't be shown."""
+        return UnreadableMessage(self, row, self.delivery.redeliveries).error()
 
     def ranges(self, rows: Sequence[int] | None = None) -> Iterator[MessageRange]:
         """Yield what rows (None: all) acknowledge, neighbours in one."""
@@ -116,17 +152,15 @@ class MessageBatch:
         for first, last in pairwise(edges):
             yield MessageRange(self.start(int(taken[first])), self.end(int(taken[last - 1])), last - first)
 
-    def tail(self, row: int) -> MessageBatch:
-        """Return the messages from a row on."""
-        c = self._cover
-        cover = _Cover(c.start_positions[row:], c.start_indexes[row:], c.end_positions[row:], c.end_indexes[row:])
-        return MessageBatch(self.origin, self.delivery, self.partition, self.data.slice(row), cover)
-
     def head(self, messages: int) -> MessageBatch:
         """Return so many messages from the start, all if there are fewer."""
+        return self.part(0, messages)
+
+    def part(self, first: int, last: int) -> MessageBatch:
+        """Return the messages of rows ``[first, last)``."""
         c = self._cover
-        cover = _Cover(*(a[:messages] for a in (c.start_positions, c.start_indexes, c.end_positions, c.end_indexes)))
-        return MessageBatch(self.origin, self.delivery, self.partition, self.data.slice(0, messages), cover)
+        cover = _Cover(*(a[first:last] for a in (c.start_positions, c.start_indexes, c.end_positions, c.end_indexes)))
+        return MessageBatch(self.origin, self.delivery, self.partition, self.data.slice(first, last - first), cover)
 
     def place(self, row: int) -> int:
         """Return a message's own place, ``message_key``."""
@@ -207,11 +241,103 @@ class Message:
         return self._batch.epoch
 
     def _cell(self, column: str) -> Any:
-        return self._batch.data.column(column)[self._row].as_py()
+        batch, row = self._batch, self._row
+        try:
+            if column == "__properties" and row in batch.damaged():
+                raise self._unreadable(f"Its {column} are malformed: {batch.damaged()[row]}.")
+            return batch.data.column(column)[row].as_py()
+        except (ValueError, OverflowError, LookupError, pa.ArrowException) as error:
+            raise self._unreadable(f"Its {column} can't be shown: {_reason(error)}.") from error
 
     def _time(self, column: str) -> datetime | None:
         micros = self._batch.data.column(column)[self._row].value
-        return None if micros is None else _EPOCH + timedelta(microseconds=micros)
+        try:
+            return None if micros is None else _EPOCH + timedelta(microseconds=micros)
+        except OverflowError:
+            raise self._unreadable(
+                f"Its {column} is {micros} us after 1970, beyond Python's years 1 to 9999."
+            ) from None
+
+    def _unreadable(self, why: str) -> MessageUnreadableError:
+        error = MessageUnreadableError(
+            f"Message {self.message_id} of topic {self.topic!r}, partition {self.partition}, can't be shown. {why}",
+            "The other messages can: acknowledge this one (the error's attribute message) to step over it.",
+        )
+        error.message_id, error.message = self.message_id, self
+        return error
+
+
+class UnreadableMessage(Message):
+    """A message whose value can't be shown. Its other attributes can, as far as they are sound."""
+
+    __slots__ = ()
+
+    def __init__(self, batch: MessageBatch, row: int, redelivery_count: int) -> None:
+        self._batch = batch
+        self._row = row
+        self.redelivery_count = redelivery_count
+
+    @property
+    def value(self) -> Any:
+        """Raises the error."""
+        raise self.error()
+
+    def error(self) -> MessageUnreadableError:
+        """Return the error that says why."""
+        self._batch.shown()
+        why = self._batch.damaged().get(self._row) or self._batch._hidden.get(self._row, "it is damaged")
+        return self._unreadable(f"Its value is malformed: {why}.")
+
+
+def _shown(data: pa.Array | pa.RecordBatch, damaged: dict[int, str]) -> tuple[list[Any], dict[int, str]]:
+    """Return the rows as Python has them, None for those that it can't have, and the reasons for these."""
+    if not damaged:
+        try:
+            return data.to_pylist(), {}
+        except (ValueError, OverflowError, LookupError, pa.ArrowException):
+            pass
+    values, hidden = [], dict(damaged)
+    for row in range(len(data) if isinstance(data, pa.Array) else data.num_rows):
+        value = None
+        if row not in damaged:
+            try:
+                [value] = data.slice(row, 1).to_pylist()
+            except (ValueError, OverflowError, LookupError, pa.ArrowException) as error:
+                hidden[row] = _reason(error)
+        values.append(value)
+    return values, hidden
+
+
+def _damaged(data: pa.RecordBatch) -> dict[int, str]:
+    """Return the rows whose buffers are malformed, with the reason.
+
+    Whether text is UTF-8 is no matter of its buffers: it shows when the text is made.
+    """
+    found: dict[int, str] = {}
+    for name, column in zip(data.schema.names, data.columns, strict=True):
+        column = _as_bytes(column)
+        try:
+            column.validate(full=True)
+        except pa.ArrowException as whole:
+            before = len(found)
+            for row in range(len(column)):
+                try:
+                    column.slice(row, 1).validate(full=True)
+                except pa.ArrowException as error:
+                    found.setdefault(row, f"column {name}: {_reason(error)}")
+            if len(found) == before:  # the damage is in none of them alone
+                found |= {row: f"column {name}: {_reason(whole)}" for row in range(len(column))}
+    return found
+
+
+def _as_bytes(column: pa.Array) -> pa.Array:
+    if pa.types.is_string(column.type):
+        return column.view(pa.binary())
+    return column.view(pa.large_binary()) if pa.types.is_large_string(column.type) else column
+
+
+def _reason(error: Exception) -> str:
+    return f"{type(error).__name__}: {error}".rstrip(".")
 
 
 def rows_of(received: Message | MessageBatch) -> tuple[MessageBatch, range]:

@@ -14,6 +14,7 @@ from txn_source.client.consumer_options import ConsumerOptions
 from txn_source.client.offsets import EARLIEST, LATEST, Offsets
 from txn_source.client.reader import Reader
 from txn_source.client.tiered_planning import TieredPlanning
+from txn_source.client.upkeep import Upkeep
 from txn_source.metadata.stub import MetadataStub
 from txn_source.metadata.subscription_stub import Sought, SubscriptionInfo
 from txn_source.metadata.views import PartitionView
@@ -35,7 +36,7 @@ class SubscriptionCalls:
 
     _stub: MetadataStub
     _root: Path
-    _consumers: weakref.WeakSet[Consumer]
+    _consumers: weakref.WeakSet[Consumer | Upkeep]
 
     def subscribe(
         self,
@@ -82,7 +83,7 @@ class SubscriptionCalls:
         where, points = placed(self._stub, self._root, topic_name, initial_position, level)
         kind = SubscriptionType.parse(type)
         consumer = Consumer(log, topic_name, name, kind, level, where or LATEST, points, options, durable=durable)
-        self._consumers.add(consumer)
+        self._keep(consumer)
         return consumer
 
     def reader(
@@ -106,8 +107,13 @@ class SubscriptionCalls:
         reader = Reader(
             cast("Log", self), name, level, where or EARLIEST, points, ConsumerOptions(queue_size=queue_size)
         )
-        self._consumers.add(reader._consumer)  # which lives on when its caller forgets the reader
+        self._keep(reader._consumer)
         return reader
+
+    def _keep(self, consumer: Consumer) -> None:
+        """Have a consumer closed with the log; one that was forgotten before then has its end waited for."""
+        self._consumers.add(consumer)
+        self._consumers.add(consumer._upkeep)
 
     def create_subscription(
         self,

@@ -24,6 +24,7 @@ TxnLogError
 ├── SegmentUnreadableError          SEGMENT_UNREADABLE     stored bytes are missing or damaged
 ├── StorageWriteError               STORAGE_WRITE_FAILED   the disk refused; nothing was registered
 │   └── StaleSegmentError           STALE_SEGMENT          its file was deleted; producers write it anew by themselves
+├── MessageUnreadableError          MESSAGE_UNREADABLE     a stored message can't be shown; the others can
 ├── DataLossError                   DATA_LOSS              what was asked for is gone
 ├── UnavailableError                UNAVAILABLE            the service didn't answer; try again
 └── InternalError                   INTERNAL               our bug, not your mistake
@@ -31,7 +32,7 @@ TxnLogError
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import Any, ClassVar
 
 
 class TxnLogError(Exception):
@@ -186,10 +187,22 @@ class StaleSegmentError(StorageWriteError):
     code = "STALE_SEGMENT"
 
 
+class MessageUnreadableError(TxnLogError):
+    """A message, or the part of it that was asked for, can't be shown to Python: it was stored damaged.
+
+    ``message_id`` says which. ``message`` is the message itself, to be acknowledged or looked at as far as it goes.
+    """
+
+    code = "MESSAGE_UNREADABLE"
+    message_id: Any = None
+    message: Any = None
+
+
 class DataLossError(TxnLogError):
-    """Data that a read was promised no longer exists."""
+    """Data that a read was promised no longer exists; ``lost`` is the range of positions, where there is just one."""
 
     code = "DATA_LOSS"
+    lost: Any = None
 
 
 class UnavailableError(TxnLogError):

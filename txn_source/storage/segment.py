@@ -183,7 +183,9 @@ class SegmentReader:
         batches: list[pa.RecordBatch] = []
         try:
             for start, end in zip(starts, ends, strict=True):
-                batches.append(decode(window.slice(start - base, end - start), schema))
+                batch = decode(window.slice(start - base, end - start), schema)
+                batch.validate()  # offsets beyond the data would make readers return foreign memory
+                batches.append(batch)
         except (pa.ArrowException, OSError) as error:
             raise self._unreadable(f"{_named(positions[len(batches)])} can't be decoded ({error})") from error
         return batches
