@@ -16,7 +16,18 @@ from pathlib import Path
 import pyarrow
 import pyspark
 
-from benchmarks import aborted, consuming, memory, planning, producing, scan, small_transactions, streaming, tiers
+from benchmarks import (
+    aborted,
+    consuming,
+    many_writers,
+    memory,
+    planning,
+    producing,
+    scan,
+    small_transactions,
+    streaming,
+    tiers,
+)
 from benchmarks.harness import Bench, Result
 
 BENCHMARKS = {
@@ -24,6 +35,7 @@ BENCHMARKS = {
     "aborted": aborted.run,
     "planning": planning.run,
     "producing": producing.run,
+    "many_writers": many_writers.run,
     "memory": memory.run,
     "small_transactions": small_transactions.run,
     "tiers": tiers.run,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from sqlalchemy import Connection, func, select
 
-from txn_source.metadata.tables import ABORTED, DATA, entries, ledgers, transaction_partitions, transactions
+from txn_source.metadata.tables import ABORTED, DATA, entries, is_in, ledgers, transaction_partitions, transactions
 from txn_source.metadata.views import PartitionView
 from txn_source.model.isolation import IsolationLevel
 from txn_source.model.message_ranges import index_of, message_key, position_of
@@ -31,7 +31,7 @@ def visible_messages(
     total = _messages_before(connection, view, bound) - _messages_before(connection, view, first)
     if level is IsolationLevel.READ_COMMITTED:
         t = transaction_partitions.c
-        aborted = (t.partition_id == view.partition_id, t.state == ABORTED, t.marker_position >= low)
+        aborted = (t.partition_id == view.partition_id, is_in(t.state, ABORTED), t.marker_position >= low)
         inside = (t.first_position >= low, t.last_position < high)
         total -= int(
             connection.execute(select(func.coalesce(func.sum(t.messages), 0)).where(*aborted, *inside)).scalar_one()

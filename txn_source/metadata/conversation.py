@@ -26,7 +26,7 @@ from txn_source.metadata import subscription_wire as sub_wire
 from txn_source.metadata.changes import Changes
 from txn_source.metadata.dispatch import Stretch, next_stretch
 from txn_source.metadata.spreading import MAX_PERMITS, Spreading
-from txn_source.metadata.tables import OPEN, transaction_partitions, transactions
+from txn_source.metadata.tables import OPEN, is_in, transaction_partitions, transactions
 from txn_source.model.errors import (
     InternalError,
     InvalidArgumentError,
@@ -361,7 +361,7 @@ class Conversation:
                 .join(transaction_partitions, transaction_partitions.c.txn == transactions.c.txn)
                 .where(
                     transaction_partitions.c.partition_id.in_(list(self._positions)),
-                    transaction_partitions.c.state == OPEN,
+                    is_in(transaction_partitions.c.state, OPEN),
                 )
             ).scalar()
             if deadline is not None:

@@ -24,6 +24,7 @@ from txn_source.metadata.tables import (
     doomed_files,
     entries,
     entry_pages,
+    is_in,
     ledgers,
     partitions,
     producers,
@@ -181,7 +182,7 @@ def abandon(connection: Connection, copy_id: int, now_ms: int) -> None:
 
 def doom_forgotten(connection: Connection, now_ms: int) -> None:
     """Doom the objects of offloads that were begun so long ago that whoever began them has failed."""
-    _doom(connection, and_(copies.c.complete == 0, copies.c.begun_at_ms < now_ms - LEASE_MS), now_ms)
+    _doom(connection, and_(is_in(copies.c.complete, 0), copies.c.begun_at_ms < now_ms - LEASE_MS), now_ms)
 
 
 def doom_tiered_of_topic(connection: Connection, topic_id: int, now_ms: int) -> None:

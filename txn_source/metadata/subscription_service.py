@@ -16,7 +16,7 @@ from txn_source.metadata import subscription_wire as sub_wire
 from txn_source.metadata.changes import Changes
 from txn_source.metadata.conversation import Conversation
 from txn_source.metadata.dispatch import Stretch
-from txn_source.metadata.tables import OPEN, deliveries, transaction_partitions
+from txn_source.metadata.tables import OPEN, deliveries, is_in, transaction_partitions
 from txn_source.metadata.views import PartitionView
 from txn_source.model.errors import SubscriptionNotFoundError
 from txn_source.model.isolation import IsolationLevel
@@ -238,7 +238,7 @@ class _Description:
 
     def _holding(self, partition_ids: list[int]) -> list[int]:
         t = transaction_partitions.c
-        query = select(t.txn).where(t.partition_id.in_(partition_ids), t.state == OPEN).distinct().order_by(t.txn)
+        query = select(t.txn).where(t.partition_id.in_(partition_ids), is_in(t.state, OPEN)).distinct().order_by(t.txn)
         return list(self._connection.execute(query).scalars())
 
     def _add_consumers(self, row: Row[Any], message: pb.Subscription) -> None:

@@ -37,7 +37,7 @@ OPEN, COMMITTED, ABORTED = 0, 1, 2
 
 
 def is_in(state: Column[int], value: int) -> ColumnElement[bool]:
-    """Return the condition that a transaction, or its trace, is in a state, as the indexes of that state have it.
+    """Return the condition that a row is in a state, as the indexes of the rows of that state have it.
 
     A value that is bound later would leave it open whether an index holds what is asked for.
     """
@@ -139,6 +139,7 @@ copies = Table(  # tiered copies, complete or under way
     Column("footer_bytes", BigInteger),
     Column("footer_crc32c", BigInteger),
     Index("copies_by_ledger", "ledger_id"),
+    Index("unfinished_copies", "begun_at_ms", sqlite_where=text("complete = 0"), postgresql_where=text("complete = 0")),
     sqlite_autoincrement=True,
 )
 
@@ -287,6 +288,7 @@ transaction_partitions = Table(
         "ongoing_by_partition",
         "partition_id",
         "first_position",
+        "state",  # so that SQLite need not look at the row, and takes this index
         sqlite_where=text("state = 0"),
         postgresql_where=text("state = 0"),
     ),
@@ -296,7 +298,7 @@ transaction_partitions = Table(
         "first_position",
         "last_position",
         "decision",
-        "state",  # so that SQLite need not look at the row
+        "state",
         sqlite_where=text("state = 1"),
         postgresql_where=text("state = 1"),
     ),
@@ -319,7 +321,7 @@ transaction_partitions = Table(
         sqlite_where=text("state = 2"),
         postgresql_where=text("state = 2"),
     ),
-    Index("traces_by_partition", "partition_id"),
+    Index("traces_by_marker", "partition_id", "marker_position"),
     Index(
         "unsealed_by_partition",
         "partition_id",

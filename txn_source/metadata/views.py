@@ -14,6 +14,7 @@ from txn_source.metadata.tables import (
     DATA,
     OPEN,
     entries,
+    is_in,
     ledgers,
     log_info,
     partitions,
@@ -71,7 +72,7 @@ def partition_views(connection: Connection, topic_ids: Sequence[int]) -> dict[in
     ongoing = connection.execute(
         select(transaction_partitions.c.partition_id, func.min(transaction_partitions.c.first_position).label("first"))
         .join(partitions, partitions.c.partition_id == transaction_partitions.c.partition_id)
-        .where(of_topics, transaction_partitions.c.state == OPEN)
+        .where(of_topics, is_in(transaction_partitions.c.state, OPEN))
         .group_by(transaction_partitions.c.partition_id)
     ).all()
     firsts = {row.partition_id: [Position.from_key(row.first)] for row in ongoing}
