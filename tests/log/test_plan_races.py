@@ -168,7 +168,7 @@ class Case:
         log.close()
 
     def read(self, log: Log) -> Rows:
-        first = {"t": {p: f"{min(l for q, l, _ in self.everything if q == p)}:1" for p in range(2)}}
+        first = {"t": {p: f"{min(x for q, x, _ in self.everything if q == p)}:1" for p in range(2)}}
         noon, soon = datetime(2020, 1, 1, tzinfo=UTC), datetime(2100, 1, 1, tzinfo=UTC)
         match self.kind:
             case "scan":

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import logging
 from collections import Counter
+from dataclasses import replace
 from datetime import UTC, datetime
 from itertools import pairwise
 from typing import Any
@@ -21,6 +22,7 @@ from tests.log.streaming import Follower, as_text, numbered, reread, stream_of, 
 from txn_source import (
     DataLossError,
     InvalidArgumentError,
+    IsolationLevel,
     Log,
     MessageId,
     OutOfRangeError,
@@ -56,6 +58,9 @@ def test_offset_is_readable_json_with_keys_in_one_order() -> None:
     newcomer = StreamOffset(places, 7, begins={(REFUNDS, 0): MessageId(8, 0)})
     assert as_text(newcomer) == text[:-1] + ', "begins": {"refunds": {"0": "8:0"}}}'
     assert reread(newcomer) == newcomer
+    whole = replace(newcomer, level=IsolationLevel.READ_COMMITTED, turn=2, subscription=3)
+    assert list(whole.to_json()) == ["epoch", "decisions", "level", "turn", "positions", "begins", "subscription"]
+    assert reread(whole) == whole
 
 
 @pytest.mark.parametrize(

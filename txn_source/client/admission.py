@@ -39,7 +39,6 @@ class Admission:
 
     def __init__(self, stub: MetadataStub, root: Path, request: ReadRequest) -> None:
         self._reader = slice_reader(stub, root, pa.schema([]), request, _ALL_DECISIONS)
-        self._turn = 0
 
     def admit(
         self,
@@ -47,20 +46,19 @@ class Admission:
         starts: Sequence[Position],
         tops: Sequence[Position],
         limits: StreamLimits,
-    ) -> list[Position]:
-        """Return an end for each partition, at or below its top.
+        turn: int,
+    ) -> tuple[list[Position], int]:
+        """Return an end for each partition, at or below its top, and the next turn.
 
         Each gets an equal share of what is left; what one doesn't use is the others'. They take turns in being first,
-        so that a small limit starves none.
+        so that a small limit starves none: ``turn`` is the place of the partition whose turn it is. The ends follow
+        from the arguments alone, so that whoever goes on from the same offset comes to the same ends.
         """
         messages = _UNLIMITED if limits.max_messages is None else limits.max_messages
         size = _UNLIMITED if limits.max_bytes is None else limits.max_bytes
         ends = list(starts)
-        waiting = [i for i in range(len(partitions)) if starts[i] < tops[i]]
-        if waiting:
-            first = self._turn % len(waiting)
-            waiting = waiting[first:] + waiting[:first]
-            self._turn += 1
+        order = [(turn + i) % len(partitions) for i in range(len(partitions))]
+        waiting = [i for i in order if starts[i] < tops[i]]
         for left, index in zip(range(len(waiting), 0, -1), waiting, strict=True):
             if messages <= 0 or size <= 0:
                 break
@@ -68,7 +66,7 @@ class Admission:
             ends[index], taken, taken_bytes = self._take(partitions[index], starts[index], tops[index], *share)
             messages -= taken
             size -= taken_bytes
-        return ends
+        return ends, (waiting[0] + 1) % len(partitions) if waiting else turn
 
     def count(
         self, partitions: Sequence[ReadPartition], starts: Sequence[Position], ends: Sequence[Position], enough: int

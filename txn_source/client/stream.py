@@ -15,6 +15,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -22,6 +23,8 @@ import pyarrow as pa
 
 from txn_source.client.admission import Admission, StreamLimits
 from txn_source.client.held_subscription import HeldSubscription, Standing
+from txn_source.client.holders import Holders
+from txn_source.client.level_change import check_change
 from txn_source.client.offsets import LATEST, Offsets
 from txn_source.client.plan import (
     ReadPartition,
@@ -46,10 +49,10 @@ from txn_source.model.isolation import IsolationLevel
 from txn_source.model.packing import Slice
 from txn_source.model.position import MessageId, Position, PositionRange
 from txn_source.model.topic_name import TopicName
-from txn_source.model.transaction import TransactionState, TxnId
 
 _log = logging.getLogger(__name__)
-_LOOK_FOR_HOLDERS_S = 10.0
+_LOOKS_MAX = 5
+"""How often a stream looks again whose topics are trimmed or deleted while it does."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,8 +93,8 @@ class TopicStream:
         self._last_batch_s = clock()
         self._known: dict[Place, int] = {}
         self._lost_before: set[str] = set()
-        self._told: set[TxnId] = set()
-        self._told_at_s = -_LOOK_FOR_HOLDERS_S
+        self._changed_at: StreamOffset | None = None
+        self._holders = Holders(stub, clock)
 
     def initial(self) -> StreamOffset:
         """Return where a new query begins.
@@ -120,6 +123,12 @@ class TopicStream:
 
     def newest(self) -> StreamOffset:
         """Return how far the log could be read now."""
+        for _ in range(_LOOKS_MAX):
+            with suppress(DataLossError, TopicNotFoundError):  # nothing is read here: look again
+                return self._newest()
+        return self._newest()
+
+    def _newest(self) -> StreamOffset:
         source = self.source()
         starts = [p.view.bounds.log_start for p in source.partitions]
         epoch = 0 if self._subscription is None else self._subscription.epoch
@@ -132,23 +141,43 @@ class TopicStream:
     def latest(self, start: StreamOffset, *, limited: bool = True) -> StreamOffset:
         """Return where the batch that begins at ``start`` ends; ``start`` itself if there is nothing to read yet.
 
+        That follows from ``start``, the limits and what there is to read alone; time only decides, with
+        ``min_messages``, if there is a batch now.
+
         Raises:
             DataLossError: what comes next was trimmed, or its topic was deleted.
+            InvalidArgumentError: the stream can't go on at another level than it had (``level_change``).
         """
+        for _ in range(0 if self._request.fail_on_data_loss else _LOOKS_MAX):
+            try:
+                return self._latest(start, limited=limited)
+            except (DataLossError, TopicNotFoundError) as error:
+                _log.info("the batch is planned again: %s", error.fact)
+        try:
+            return self._latest(start, limited=limited)
+        except TopicNotFoundError as error:
+            raise self._topic_gone(start, error) from error
+
+    def _latest(self, start: StreamOffset, *, limited: bool) -> StreamOffset:
         begin = self._beginning(start)
         source = self.source(start)
         starts = self._starts(source, begin)
+        if begin is start and start.level is not self._level and start != self._changed_at:
+            check_change(self._stub, source, start, starts, self._level)
+            self._changed_at = start  # what is decided stays so
         tops = self._tops(source, starts)
         limits = self._limits if limited else StreamLimits()
-        ends = tops
+        ends, turn = tops, begin.turn
         if limits.max_messages is not None or limits.max_bytes is not None:
-            ends = self._limit(source, starts, tops, limits)
+            ends, turn = self._limit(source, starts, tops, limits, turn)
         # That a seek was followed is told at once, also by a batch without messages.
         if begin is start and (ends == starts or self._too_few(source, starts, tops, limits)):
-            self._tell_who_holds(source)
+            if self._level is IsolationLevel.READ_COMMITTED:
+                self._holders.tell(source.partitions)
             return start
         self._last_batch_s = self._clock()
-        return self._offset(source, ends, _begins(source, starts, begin, moved=begin is not start), begin.epoch)
+        end = self._offset(source, ends, _begins(source, starts, begin, moved=begin is not start), begin.epoch)
+        return replace(end, positions={**self._not_taken(source, begin), **end.positions}, turn=turn)
 
     def commit(self, end: StreamOffset) -> None:
         """Acknowledge what lies before the end of a batch that was processed; harmless without a subscription."""
@@ -158,9 +187,13 @@ class TopicStream:
     def plan(self, start: StreamOffset, end: StreamOffset) -> ReadPlan:
         """Return the tasks of the batch between two offsets.
 
+        It is read at the level that it was planned with. One whose offset doesn't tell it has the stream's.
+
         Raises:
-            DataLossError: a part of the batch was trimmed, or its topic was deleted.
+            DataLossError: a part of the batch was trimmed, or its topic was deleted, or the query doesn't take that.
+            InvalidArgumentError: the offset doesn't tell its level, which must have been read_uncommitted.
         """
+        request = self._request if end.level is None else replace(self._request, isolation_level=end.level)
         source = self.source(end)
         by_place = {(p.topic, p.view.index): p for p in source.partitions}
         wanted, inside = [], {}
@@ -168,14 +201,16 @@ class TopicStream:
             first = end.begins.get(place) or start.next_message(place)
             partition = by_place.get(place)
             if partition is None:
-                self._gone(place, f"[{first and first.position}, {until})")
+                if first is None or first.position != until:
+                    self._unread(place, f"[{first and first.position}, {until})")
                 continue
             begin = self._kept(partition, first.position if first else partition.view.bounds.log_start, until)
+            if request.isolation_level is IsolationLevel.READ_COMMITTED:
+                until = self._decided(partition, until, end.level)
             if begin < until:
                 wanted.append((partition, PositionRange(begin, until)))
             if first is not None and first.batch_index > 0:
                 inside[partition.view.partition_id] = first
-        request = self._request if end.level is None else replace(self._request, isolation_level=end.level)
         planned = plan_ranges(self._stub, self._root, wanted, request, end.decisions)
         return replace(planned, tasks=tuple(_skipping(task, inside) for task in planned.tasks)) if inside else planned
 
@@ -194,10 +229,13 @@ class TopicStream:
                 return self._without_deleted()
             if offset is None or not offset.positions:
                 raise
-            raise DataLossError(
-                f"A topic that the query has read up to {offset.text} is gone. {error.fact}",
-                "Begin a new query with a new checkpoint, or make the pattern match other topics only.",
-            ) from error
+            raise self._topic_gone(offset, error) from error
+
+    def _topic_gone(self, offset: StreamOffset, error: TopicNotFoundError) -> DataLossError:
+        return DataLossError(
+            f"A topic that the query has read up to {offset.text} is gone. {error.fact}",
+            "Begin a new query with a new checkpoint, or make the pattern match other topics only.",
+        )
 
     def _without_deleted(self) -> Source:
         there = set(self._stub.list_topics())
@@ -248,8 +286,16 @@ class TopicStream:
 
     def _starts(self, source: Source, start: StreamOffset) -> list[Position]:
         """Return where the batch begins on each partition; one that is new begins at its start."""
+        kept = self._not_taken(source, start)
         for place in sorted(start.positions.keys() - {(p.topic, p.view.index) for p in source.partitions}):
-            self._gone(place, f"[{start.positions[place]}, ...)")
+            if place in kept:
+                self._lost(
+                    f"Partition {place[1]} of topic {place[0].short!r}",
+                    f"is at {kept[place]} and not read: the query takes other topics now, or the checkpoint is another"
+                    " query's; its place is kept",
+                )
+            else:
+                self._gone(place, f"[{start.positions[place]}, ...)")
         return [self._start(p, start.positions.get((p.topic, p.view.index))) for p in source.partitions]
 
     def _start(self, partition: ReadPartition, at: Position | None) -> Position:
@@ -276,6 +322,43 @@ class TopicStream:
             lost = PositionRange(max(begin, bounds.log_end), until)
             self._lost(_named(partition), f"has lost {lost}: it ends at {bounds.log_end}, so the log was put back")
         return max(begin, reach)
+
+    def _decided(self, partition: ReadPartition, until: Position, known: IsolationLevel | None) -> Position:
+        """Return the end of a read_committed batch, which must lie where all is decided."""
+        stable = partition.view.bounds.last_stable
+        if until <= stable:
+            return until
+        if known is None:
+            raise InvalidArgumentError(
+                f"{_named(partition)} is stable up to {stable}, and the batch ends at {until}: it was planned at"
+                " read_uncommitted.",
+                'Finish it with .option("isolationLevel", "read_uncommitted"); then change the level.',
+            )
+        self._lost(_named(partition), f"was decided up to {until} and is up to {stable} only: the log was put back")
+        return stable
+
+    def _not_taken(self, source: Source, start: StreamOffset) -> dict[Place, Position]:
+        """Return the positions in partitions that are there, and that the query had, but doesn't take now.
+
+        They stay in its offsets, so that it goes on there when it takes them again.
+        """
+        other = start.positions.keys() - {(p.topic, p.view.index) for p in source.partitions}
+        if not other:
+            return {}
+        there = set(self._stub.list_topics()) & {topic for topic, _ in other}
+        view = self._stub.get_view(sorted(there))
+        places = {(topic.topic.name, p.index) for topic in view.topics for p in topic.partitions}
+        return {place: start.positions[place] for place in sorted(other & places)}
+
+    def _unread(self, place: Place, lost: str) -> None:
+        """Refuse to leave out what was planned of a partition that is there; one that is gone is lost."""
+        if place in self._not_taken(Source((), pa.schema([]), 0), StreamOffset({place: Position(0, 0)}, 0)):
+            raise DataLossError(
+                f"Partition {place[1]} of topic {place[0].short!r} has {lost} of the batch, and the query doesn't take it"
+                " now: it was given other topics, or the checkpoint is another query's.",
+                "Start the query with the topics that it had, so that the batch is finished; then change them.",
+            )
+        self._gone(place, lost)
 
     def _gone(self, place: Place, lost: str) -> None:
         self._lost(
@@ -315,18 +398,19 @@ class TopicStream:
         return self._request.consistent_cut and self._level is IsolationLevel.READ_COMMITTED
 
     def _limit(
-        self, source: Source, starts: list[Position], tops: list[Position], limits: StreamLimits
-    ) -> list[Position]:
-        """Return ends within the limits, at a cut; behind at least one entry, or one whole transaction."""
-        ends = self._admission.admit(source.partitions, starts, tops, limits)
+        self, source: Source, starts: list[Position], tops: list[Position], limits: StreamLimits, turn: int
+    ) -> tuple[list[Position], int]:
+        """Return ends within the limits, at a cut, and the next turn; behind at least one entry, or one whole
+        transaction."""
+        ends, turn = self._admission.admit(source.partitions, starts, tops, limits, turn)
         if ends == tops or not self._cuts():
-            return ends
+            return ends, turn
         cut = self._stub.find_cut(_by_id(source, ends), _by_id(source, starts))
         lowered = [max(s, cut[p.view.partition_id]) for p, s in zip(source.partitions, starts, strict=True)]
         if lowered != starts:
-            return lowered
+            return lowered, turn
         cut = self._stub.find_cut(_by_id(source, ends), _by_id(source, starts), upward=True)
-        return [min(top, cut[p.view.partition_id]) for p, top in zip(source.partitions, tops, strict=True)]
+        return [min(top, cut[p.view.partition_id]) for p, top in zip(source.partitions, tops, strict=True)], turn
 
     def _too_few(self, source: Source, starts: list[Position], tops: list[Position], limits: StreamLimits) -> bool:
         """True if the batch has to wait for more; what a limit leaves to the next batches counts as well."""
@@ -334,33 +418,6 @@ class TopicStream:
         if fewest is None or self._frozen is not None or self._clock() - self._last_batch_s >= limits.max_delay_s:
             return False
         return self._admission.count(source.partitions, starts, tops, fewest) < fewest
-
-    def _tell_who_holds(self, source: Source) -> None:
-        """Log once for each open transaction that it keeps a read_committed stream from going on."""
-        bounds = {(p.topic, p.view.index): p.view.bounds for p in source.partitions}
-        held = {place for place, b in bounds.items() if b.last_stable < b.high_watermark}
-        now_s = self._clock()
-        if (
-            self._level is not IsolationLevel.READ_COMMITTED
-            or not held
-            or now_s - self._told_at_s < _LOOK_FOR_HOLDERS_S
-        ):
-            return
-        self._told_at_s = now_s
-        for topic in sorted({topic for topic, _ in held}):
-            for txn in self._stub.list_transactions(TransactionState.OPEN, topic):
-                here = [p for p in txn.partitions if (TopicName.parse(p.topic), p.partition) in held]
-                if here and txn.id not in self._told:
-                    self._told.add(txn.id)
-                    _log.warning(
-                        "the stream waits for transaction %s, open for %.0f s, which holds back %d messages (%d bytes)"
-                        " of %s; `txnlog transactions abort` ends it by force",
-                        txn.id,
-                        txn.age,
-                        sum(p.held_back_messages for p in here),
-                        sum(p.held_back_bytes for p in here),
-                        ", ".join(f"{TopicName.parse(p.topic).short}-partition-{p.partition}" for p in here[:8]),
-                    )
 
     def _offset(
         self,
@@ -370,9 +427,9 @@ class TopicStream:
         epoch: int = 0,
     ) -> StreamOffset:
         places = [(p.topic, p.view.index) for p in source.partitions]
-        at = StreamOffset(dict(zip(places, positions, strict=True)), source.decisions, epoch, begins or {})
-        held = self._subscription
-        return at if held is None else replace(at, subscription=held.subscription_id, level=self._level)
+        held = None if self._subscription is None else self._subscription.subscription_id
+        at = dict(zip(places, positions, strict=True))
+        return StreamOffset(at, source.decisions, epoch, begins or {}, held, self._level)
 
 
 def _begins(source: Source, starts: Sequence[Position], known: StreamOffset, *, moved: bool) -> dict[Place, MessageId]:

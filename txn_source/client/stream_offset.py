@@ -28,8 +28,11 @@ class StreamOffset:
     subscription that the query follows was moved, or because they begin inside an entry. Of a query's first offset it
     is where the first batch begins.
 
-    ``subscription`` is the id of the one that the query follows, None without; ``epoch`` its epoch, and ``level`` its
-    isolation level: an operator may change that before a batch is replayed.
+    ``level`` is the isolation level of the batch that ends here: the query's options, or an operator, may say another
+    one before it is replayed. None: the text doesn't tell it. ``turn`` is the partition that is first to get its share
+    of the next batch if that is limited, by its place among the partitions of the query.
+
+    ``subscription`` is the id of the one that the query follows, None without; ``epoch`` is its epoch.
     """
 
     positions: Mapping[Place, Position]
@@ -38,6 +41,7 @@ class StreamOffset:
     begins: Mapping[Place, MessageId] = field(default_factory=dict)
     subscription: int | None = None
     level: IsolationLevel | None = None
+    turn: int = 0
 
     def next_message(self, place: Place) -> MessageId | None:
         """Return where the next batch begins on a partition: at its position or inside the entry; None: it is new."""
@@ -47,18 +51,24 @@ class StreamOffset:
         return begin if begin is not None and begin.position == at else MessageId(at.ledger_id, at.entry_id)
 
     def to_json(self) -> dict[str, Any]:
-        """Return ``{"epoch": 0, "decisions": 7, "positions": {"orders": {"0": "12:40"}}}``, and what else there is."""
-        value = {"epoch": self.epoch, "decisions": self.decisions, "positions": _by_topic(self.positions)}
+        """Return ``{"epoch": 0, "decisions": 7, "level": "read_committed", "positions": {"orders": {"0": "12:40"}}}``,
+        and what else there is, in one order."""
+        value: dict[str, Any] = {"epoch": self.epoch, "decisions": self.decisions}
+        if self.level is not None:
+            value["level"] = self.level.value
+        if self.turn:
+            value["turn"] = self.turn
+        value["positions"] = by_topic(self.positions)
         if self.begins:
-            value["begins"] = _by_topic(self.begins)
-        if self.subscription is not None and self.level is not None:
-            value |= {"subscription": self.subscription, "level": self.level.value}
+            value["begins"] = by_topic(self.begins)
+        if self.subscription is not None:
+            value["subscription"] = self.subscription
         return value
 
     @property
     def text(self) -> str:
         """The positions as text for people."""
-        return json.dumps(_by_topic(self.positions))
+        return json.dumps(by_topic(self.positions))
 
     @classmethod
     def from_json(cls, value: Any) -> StreamOffset:
@@ -74,6 +84,7 @@ class StreamOffset:
                 begins,
                 None if subscription is None else int(subscription),
                 None if level is None else IsolationLevel.parse(level),
+                int(value.get("turn", 0)),
             )
         except (KeyError, TypeError, ValueError, AttributeError):
             raise InvalidArgumentError(
@@ -82,7 +93,8 @@ class StreamOffset:
             ) from None
 
 
-def _by_topic(places: Mapping[Place, Position] | Mapping[Place, MessageId]) -> dict[str, dict[str, str]]:
+def by_topic(places: Mapping[Place, Position] | Mapping[Place, MessageId]) -> dict[str, dict[str, str]]:
+    """Return positions as JSON has them, ``{"orders": {"0": "12:40"}}``, sorted."""
     topics: dict[str, dict[str, str]] = {}
     for (topic, index), at in sorted(places.items()):
         shown = at.position if isinstance(at, MessageId) and at.batch_index == 0 else at
