@@ -211,7 +211,9 @@ class TopicStream:
                 wanted.append((partition, PositionRange(begin, until)))
             if first is not None and first.batch_index > 0:
                 inside[partition.view.partition_id] = first
-        planned = plan_ranges(self._stub, self._root, wanted, request, end.decisions)
+        # Where a batch of read_uncommitted ended, some transactions were decided later than its decisions tell.
+        decisions = end.decisions if end.level is not None else source.decisions
+        planned = plan_ranges(self._stub, self._root, wanted, request, decisions)
         return replace(planned, tasks=tuple(_skipping(task, inside) for task in planned.tasks)) if inside else planned
 
     def source(self, offset: StreamOffset | None = None) -> Source:
@@ -354,8 +356,8 @@ class TopicStream:
         """Refuse to leave out what was planned of a partition that is there; one that is gone is lost."""
         if place in self._not_taken(Source((), pa.schema([]), 0), StreamOffset({place: Position(0, 0)}, 0)):
             raise DataLossError(
-                f"Partition {place[1]} of topic {place[0].short!r} has {lost} of the batch, and the query doesn't take it"
-                " now: it was given other topics, or the checkpoint is another query's.",
+                f"Partition {place[1]} of topic {place[0].short!r} has {lost} of the batch, and the query doesn't take"
+                " it now: it was given other topics, or the checkpoint is another query's.",
                 "Start the query with the topics that it had, so that the batch is finished; then change them.",
             )
         self._gone(place, lost)
