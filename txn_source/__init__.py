@@ -43,6 +43,7 @@ from txn_source.model.subscription import SubscriptionType
 from txn_source.model.transaction import TxnId
 
 if TYPE_CHECKING:
+    from txn_source import spark as spark
     from txn_source.client.consumer import Consumer
     from txn_source.client.consumer_options import ConsumerOptions
     from txn_source.client.log import Log, connect
@@ -115,8 +116,10 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    if name in _LAZY:
-        from importlib import import_module
+    from importlib import import_module
 
+    if name == "spark":
+        return import_module("txn_source.spark")
+    if name in _LAZY:
         return getattr(import_module(_LAZY[name]), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

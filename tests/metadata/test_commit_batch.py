@@ -12,7 +12,14 @@ import pytest
 from tests.log.meddling import meddling
 from tests.log.reading import COMMITTED, UNCOMMITTED, rows, send_each, values
 from tests.log.sites import ManualClock, Site
-from txn_source import InvalidArgumentError, Log, ProducerFencedError, TopicNotFoundError, UnavailableError
+from txn_source import (
+    BatchRepeatedError,
+    InvalidArgumentError,
+    Log,
+    ProducerFencedError,
+    TopicNotFoundError,
+    UnavailableError,
+)
 from txn_source.client.bulk_writer import BulkWriter
 from txn_source.metadata.producers import OpenedProducer
 from txn_source.metadata.sinks import Sink, TopicBatch
@@ -102,20 +109,20 @@ def test_repeated_commit_is_answered_as_the_first_time(log: Log) -> None:
 
 
 def test_batch_of_a_query_is_known_by_its_number(log: Log) -> None:
-    """Commit a query's batches again with other keys and other files: what is not newer than the last is an old one."""
+    """Commit a query's last batch again with other keys and other files: it stays as it was."""
     log.create_topic("orders")
     answers = []
-    for attempt, batch_id in enumerate([0, 0, 1, 0, 5, 1, 3, 5, 6]):
+    for attempt, batch_id in enumerate([0, 0, 1, 1, 1, 5, 5, 6]):
         batches = [written(log, [b"batch %d, attempt %d" % (batch_id, attempt)])]
         txn, repeated = log.metadata.commit_batch(query(batch_id), batches, f"key {attempt}")
         assert (txn is None) == repeated
         answers.append(repeated)
-    assert answers == [False, True, False, True, False, True, True, True, False]
+    assert answers == [False, True, False, True, True, False, True, False]
     assert values(log, "orders") == [
         b"batch 0, attempt 0",
         b"batch 1, attempt 2",
-        b"batch 5, attempt 4",
-        b"batch 6, attempt 8",
+        b"batch 5, attempt 5",
+        b"batch 6, attempt 7",
     ]
 
 
@@ -128,10 +135,12 @@ def test_queries_count_their_batches_apart(log: Log) -> None:
 
 
 def test_empty_batch_of_a_query_counts_as_committed(log: Log) -> None:
-    """Commit batch 0 without rows, then with some: a batch has one content only, so these are not registered."""
+    """Commit batch 0 without rows, then again, then with some: a batch has one content only."""
     log.create_topic("orders")
     assert log.metadata.commit_batch(query(0), [written(log, [])], "one") == (None, False)
-    assert log.metadata.commit_batch(query(0), [written(log, [b"late"])], "two") == (None, True)
+    assert log.metadata.commit_batch(query(0), [], "two") == (None, True)
+    with pytest.raises(BatchRepeatedError, match="with 0 rows, and comes again with 1"):
+        log.metadata.commit_batch(query(0), [written(log, [b"late"])], "three")
     assert values(log, "orders", UNCOMMITTED) == []
 
 

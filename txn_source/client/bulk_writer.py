@@ -18,7 +18,7 @@ import pyarrow as pa
 from txn_source.client.buffer import ENTRY_MAX_BYTES, ENTRY_MAX_ROWS, entry_sized
 from txn_source.client.routing import group, route
 from txn_source.metadata.producers import NewEntry, OpenedProducer
-from txn_source.metadata.sinks import TopicBatch
+from txn_source.metadata.sinks import CONTENT_MASK, TopicBatch
 from txn_source.metadata.stub import MetadataStub
 from txn_source.model.errors import InvalidArgumentError
 from txn_source.model.topic_name import TopicName
@@ -195,6 +195,12 @@ def join_batches(batches: Iterable[TopicBatch]) -> list[TopicBatch]:
     for batch in batches:
         found.setdefault((batch.topic, batch.topic_id), []).append(batch)
     return [
-        TopicBatch(name, topic_id, tuple(e for part in parts for e in part.entries), parts[0].owner)
+        TopicBatch(
+            name,
+            topic_id,
+            tuple(e for part in parts for e in part.entries),
+            parts[0].owner,
+            sum(part.content for part in parts) & CONTENT_MASK,
+        )
         for (name, topic_id), parts in sorted(found.items())
     ]

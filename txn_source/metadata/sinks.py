@@ -212,10 +212,11 @@ class _Content:
             )
         if self.content == committed.content:
             return []
-        return [
+        said = (
             f"{what} was committed before, and comes again with other values in as many rows: what was committed first"
             " stays. So it is with a query that isn't deterministic, and with a checkpoint that is an older copy."
-        ]
+        )
+        return [said]
 
 
 def _producer(connection: Connection, sink: Sink, batch: TopicBatch, now_us: int) -> tuple[OpenedProducer, int]:

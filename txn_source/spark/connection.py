@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import functools
+import logging
 from collections.abc import Callable
 from pathlib import Path
 from typing import ParamSpec, TypeVar
 
+from pyspark.errors import PySparkException
+
 from txn_source.client.log import Log
 from txn_source.client.target import Target
-from txn_source.model.errors import TxnLogError
+from txn_source.model.errors import InternalError, TxnLogError
 
 P = ParamSpec("P")
 R = TypeVar("R")
 _MAX_OPEN = 8
+_log = logging.getLogger(__name__)
 
 
 def open_log(target: Target) -> Log:
@@ -37,14 +41,32 @@ def _identity(target: Target) -> tuple[int, ...]:
 
 
 def readable(method: Callable[P, R]) -> Callable[P, R]:
-    """Cut our own frames off a ``TxnLogError``: in Spark only its text is of use to whoever made the mistake."""
+    """Let a method fail as Spark's users can read it (see ``shown``)."""
 
     @functools.wraps(method)
     def call(*args: P.args, **kwargs: P.kwargs) -> R:
         try:
             return method(*args, **kwargs)
-        except TxnLogError as error:
-            failure = error.with_traceback(None)
+        except Exception as error:
+            failure = shown(error)
         raise failure from None
 
     return call
+
+
+def shown(error: Exception) -> Exception:
+    """Return what Spark is to show of an error: one line, since only the text is of use to whoever made the mistake.
+
+    Our own frames are cut off a ``TxnLogError``. Anything else but Spark's own errors becomes one, and where it came
+    from stands in the log of the process.
+    """
+    if isinstance(error, TxnLogError):
+        return error.with_traceback(None)
+    if isinstance(error, PySparkException):
+        return error
+    _log.error("unexpected error", exc_info=error)
+    text = " ".join(str(error).split())
+    return InternalError(
+        f"{type(error).__name__}{': ' if text else ''}{text}.",
+        "Please report it, with what the log of Spark's Python process says.",
+    )

@@ -1,7 +1,7 @@
 """The options of ``spark.read.format("txnlog")``: which there are, and what they mean.
 
-An option that doesn't apply to a kind of query is refused, and so is an unknown one that is close to a known one.
-Others pass: Spark itself adds some.
+An option that doesn't apply to a kind of query is refused, and so is an unknown one that is close to a known one, or
+that means something to Kafka's or Pulsar's connector. Others pass: Spark itself adds some.
 """
 
 from __future__ import annotations
@@ -17,12 +17,16 @@ from txn_source.client.columns import METADATA_COLUMNS, metadata_columns
 from txn_source.client.offsets import EARLIEST, LATEST, Offsets
 from txn_source.client.plan import MAX_PARTITION_BYTES, ReadRequest, check_as_of
 from txn_source.client.target import Target
+from txn_source.metadata.sinks import AppVersion
 from txn_source.model.errors import InvalidArgumentError
 from txn_source.model.isolation import IsolationLevel
 from txn_source.model.read_priority import ReadPriority
 from txn_source.model.topic_name import TopicName
+from txn_source.spark.foreign_options import foreign_option
 
 T = TypeVar("T")
+Elsewhere = dict[str, tuple[str, ...]]
+"""Options that mean something only for what the keys say."""
 TOPIC = METADATA_COLUMNS["__topic"]
 """As a column of a write it names the topic of each row."""
 
@@ -54,15 +58,24 @@ _STREAM_ONLY = (
 )
 _BATCH_ONLY = ("endingOffsets", "endingTimestamp", "asOfTimestamp")
 _WRITE = ("path", "endpoint", "topic", "transactionalId")
+_BATCH_WRITE = ("txnAppId", "txnVersion")
+_TABLE = ("insertable",)
 _STREAM_READ = tuple(name for name in (*_BATCH_READ, *_STREAM_ONLY) if name not in _BATCH_ONLY)
 BATCH_READ, STREAM_READ, WRITE = (
     {name.lower(): name for name in names} for names in (_BATCH_READ, _STREAM_READ, _WRITE)
 )
-"""The options of each kind of query, by their lower-case names."""
-_LEAVE_OUT = {"streaming queries only": "Leave it out, or use spark.readStream."}
+"""The options of each kind of query that a table may carry, by their lower-case names."""
+_STREAMS_ONLY: Elsewhere = {"streaming queries only": _STREAM_ONLY}
+_WRITES_ONLY: Elsewhere = {"writing only": _WRITE, "batch writes only": _BATCH_WRITE}
+_TABLES_ONLY: Elsewhere = {"CREATE TABLE only": _TABLE}
+_LEAVE_OUT = {
+    "streaming queries only": "Leave it out, or use spark.readStream.",
+    "batch writes only: a stream's write is exactly once by itself": "Leave it out.",
+}
 _SIZE = re.compile(r"(\d+)\s*([kmgt]?)b?", re.IGNORECASE)
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|min|h)", re.IGNORECASE)
 _SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0}
+_VERSION_MAX = (1 << 63) - 1
 _UNITS = {"": 0, "k": 10, "m": 20, "g": 30, "t": 40}
 
 
@@ -76,19 +89,26 @@ class ColumnOptions:
     several_topics: bool
     """By the option that names them: a pattern's columns must not depend on how many topics match."""
     metadata_columns: str
+    insertable: bool
+    """Of a table: ``INSERT`` is to find its way by itself."""
 
     @classmethod
-    def parse(cls, options: Mapping[str, str]) -> ColumnOptions:
+    def parse(cls, options: Mapping[str, str], *, for_table: bool = False) -> ColumnOptions:
         """Return the options' meaning, or raise INVALID_ARGUMENT for the first that can't be."""
         given = _Given(options)
-        given.check((*_BATCH_READ, *_STREAM_ONLY, *_WRITE), {})
+        elsewhere: Elsewhere = {"batch writes only": _BATCH_WRITE}
+        if for_table:
+            given.check((*_BATCH_READ, *_STREAM_ONLY, *_WRITE, *_TABLE), elsewhere)
+        else:
+            given.check((*_BATCH_READ, *_STREAM_ONLY, *_WRITE), elsewhere | _TABLES_ONLY)
         topics, pattern = given.topics()
         # Whatever is wrong for both kinds of query is told now, and not when the query runs.
         given.request(given.side("starting", LATEST), given.side("ending", LATEST))
         given.as_of()
         given.limits()
         given.subscription()
-        return cls(given.target(), topics, pattern, given.get("topic") is None, given.metadata_columns())
+        insertable = given.flag("insertable", default=False)
+        return cls(given.target(), topics, pattern, given.get("topic") is None, given.metadata_columns(), insertable)
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +124,7 @@ class BatchReadOptions:
     def parse(cls, options: Mapping[str, str]) -> BatchReadOptions:
         """Return the options' meaning, or raise INVALID_ARGUMENT for the first that can't be."""
         given = _Given(options)
-        given.check(_BATCH_READ, {"streaming queries only": _STREAM_ONLY, "writing only": _WRITE})
+        given.check(_BATCH_READ, _STREAMS_ONLY | _WRITES_ONLY | _TABLES_ONLY)
         topics, pattern = given.topics()
         end = given.side("ending", LATEST)
         request = given.request(given.side("starting", EARLIEST), end)
@@ -133,7 +153,8 @@ class StreamReadOptions:
     def parse(cls, options: Mapping[str, str]) -> StreamReadOptions:
         """Return the options' meaning, or raise INVALID_ARGUMENT for the first that can't be."""
         given = _Given(options)
-        given.check(_STREAM_READ, {"batch queries only: a stream has no end": _BATCH_ONLY, "writing only": _WRITE})
+        no_end: Elsewhere = {"batch queries only: a stream has no end": _BATCH_ONLY}
+        given.check(_STREAM_READ, no_end | _WRITES_ONLY | _TABLES_ONLY)
         topics, pattern = given.topics()
         given.metadata_columns()
         return cls(
@@ -154,12 +175,19 @@ class WriteOptions:
     target: Target
     topic: TopicName | None
     transactional_id: str | None
+    app: AppVersion | None = None
 
     @classmethod
-    def parse(cls, options: Mapping[str, str], columns: Sequence[str]) -> WriteOptions:
+    def parse(cls, options: Mapping[str, str], columns: Sequence[str], *, stream: bool = False) -> WriteOptions:
         """Return the options' meaning for a frame with some columns, or raise INVALID_ARGUMENT."""
         given = _Given(options)
-        given.check(_WRITE, {"reading only": _BATCH_READ, "streaming reads only": _STREAM_ONLY})
+        reads: Elsewhere = {"reading only": _BATCH_READ, "streaming reads only": _STREAM_ONLY}
+        elsewhere = reads | _TABLES_ONLY
+        if stream:
+            by_itself: Elsewhere = {"batch writes only: a stream's write is exactly once by itself": _BATCH_WRITE}
+            given.check(_WRITE, elsewhere | by_itself)
+        else:
+            given.check((*_WRITE, *_BATCH_WRITE), elsewhere)
         target = given.target()
         topic = given.optional("topic", TopicName.parse)
         fans_out = TOPIC.name in columns
@@ -176,7 +204,7 @@ class WriteOptions:
                 else f"'transactionalId' belongs to one topic, and column {TOPIC.name} names many.",
                 "Give an id together with the option 'topic', or leave it out: a write is exactly once without it.",
             )  # fmt: skip
-        return cls(target, topic, transactional_id)
+        return cls(target, topic, transactional_id, given.app())
 
 
 class _Given:
@@ -186,18 +214,26 @@ class _Given:
         self._options = {name.lower(): (name, value) for name, value in options.items()}
 
     def check(self, allowed: Sequence[str], elsewhere: Mapping[str, Sequence[str]]) -> None:
-        """Refuse options that are for something else, and those that are close to one that is allowed."""
+        """Refuse options that are for something else, and those that are close to one that is allowed.
+
+        Spark hands names over in lower case; they are told as they are documented.
+        """
         known = {name.lower(): name for name in allowed}
-        others = {name.lower(): what for what, names in elsewhere.items() for name in names}
+        others = {name.lower(): (name, what) for what, names in elsewhere.items() for name in names}
         for lower, (name, _) in self._options.items():
-            if lower not in known and lower in others:
+            if lower in known:
+                continue
+            if lower in others:
+                proper, what = others[lower]
                 raise InvalidArgumentError(
-                    f"The option {name!r} is for {others[lower]}.", _LEAVE_OUT.get(others[lower], "Leave it out.")
+                    f"The option {proper!r} is for {what}.", _LEAVE_OUT.get(what, "Leave it out.")
                 )
-            if lower not in known:
-                near = difflib.get_close_matches(lower, known, n=1, cutoff=0.75)
-                if near:
-                    raise InvalidArgumentError(f"There is no option {name!r}.", f"Did you mean {known[near[0]]!r}?")
+            foreign = foreign_option(name)
+            if foreign is not None:
+                raise InvalidArgumentError(f"There is no option {foreign[0]!r} here.", foreign[1])
+            near = difflib.get_close_matches(lower, known, n=1, cutoff=0.75)
+            if near:
+                raise InvalidArgumentError(f"There is no option {name!r}.", f"Did you mean {known[near[0]]!r}?")
 
     def get(self, name: str) -> str | None:
         found = self._options.get(name.lower())
@@ -268,6 +304,17 @@ class _Given:
             )
         return name
 
+    def app(self) -> AppVersion | None:
+        """Return the version that a batch write has as one of its application's, None if it is none."""
+        app_id, version = self.get("txnAppId"), self.optional("txnVersion", _version)
+        if (app_id is None) != (version is None) or app_id == "":
+            has = "an empty 'txnAppId'" if app_id == "" else "one of 'txnAppId' and 'txnVersion'"
+            raise InvalidArgumentError(
+                f"The write has {has}, and a version belongs to an application.",
+                'Give both, such as .option("txnAppId", "orders-to-bills").option("txnVersion", batch_id).',
+            )
+        return None if app_id is None or version is None else AppVersion(app_id, version)
+
     def flag(self, name: str, *, default: bool) -> bool:
         value = self.optional(name, _boolean)
         return default if value is None else value
@@ -328,6 +375,12 @@ def _duration(text: str) -> float:
     if found and float(found[1]) > 0:
         return float(found[1]) * _SECONDS[found[2].lower()]
     raise InvalidArgumentError(f"{text!r} is not a duration.", "Use a number with ms, s, m or h, such as 15m.")
+
+
+def _version(text: str) -> int:
+    if text.strip().isascii() and text.strip().isdigit() and int(text) <= _VERSION_MAX:
+        return int(text)
+    raise InvalidArgumentError(f"{text!r} is not a version.", "Use a number from 0, such as the id of the batch.")
 
 
 def _positive(text: str) -> int:

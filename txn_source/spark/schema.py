@@ -6,10 +6,14 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
-from pyspark.sql.types import StructField, StructType
+from pyspark.sql.types import ArrayType, DataType, MapType, StructField, StructType
 
 from txn_source.client.columns import METADATA_COLUMNS, select_columns
 from txn_source.model.errors import SchemaMismatchError
+from txn_source.spark.table_options import kept_options
+
+_NEVER_NULL = ("__partition", "__ledger_id", "__entry_id", "__batch_index", "__publish_time", "__topic")
+"""Metadata columns that every message has."""
 
 
 def to_spark(schema: pa.Schema) -> StructType:
@@ -30,11 +34,14 @@ class Projection:
     def of(cls, wanted: StructType, payload: pa.Schema) -> Projection:
         """Return the projection for a schema that Spark hands over: the source's own, or ``.schema(...)``.
 
-        Names are matched as Spark matches them, ignoring case. Nullability isn't compared.
+        Names are matched as Spark matches them, ignoring case. A column without nulls may be asked for as one with
+        nulls, but not the other way round: Spark believes it, and leaves out filters for nulls.
 
         Raises:
-            SchemaMismatchError: a column that isn't there, is there twice, or has another type.
+            SchemaMismatchError: a column that isn't there, is there twice, has another type, or may have nulls where
+                none are asked for.
         """
+        again = " If a column was added to the table, make the table again." if kept_options(wanted) else ""
         available = pa.schema([*payload, *METADATA_COLUMNS.values()])
         known = {field.name.lower(): field for field in to_spark(available).fields}
         names: list[str] = []
@@ -44,7 +51,7 @@ class Projection:
                 raise SchemaMismatchError(
                     f"The schema asks for a column {field.name!r}, which isn't there.",
                     f"The payload columns are {', '.join(payload.names)}; metadata columns are"
-                    f" {', '.join(METADATA_COLUMNS)}.",
+                    f" {', '.join(METADATA_COLUMNS)}.{again}",
                 )
             if found.name in names:
                 raise SchemaMismatchError(f"The schema asks for column {field.name!r} twice.", "Name each once.")
@@ -53,6 +60,11 @@ class Projection:
                     f"Column {found.name!r} doesn't fit: the schema asks for {field.dataType.simpleString()},"
                     f" the topic has {found.dataType.simpleString()}.",
                     f"Ask for {found.dataType.simpleString()}, and cast in the query.",
+                )
+            if not _may_have_nulls(found, field):
+                raise SchemaMismatchError(
+                    f"The schema asks for column {found.name!r} without nulls, and it may have some.",
+                    "Leave out 'not null': Spark would leave out filters for nulls, and give wrong rows.",
                 )
             names.append(found.name)
         return cls(tuple(names), to_arrow_schema(wanted, timezone="UTC"))
@@ -77,6 +89,26 @@ def _fitted(column: pa.Array, field: pa.Field) -> pa.Array:
             f"A value of column {field.name!r}, which is {column.type}, doesn't fit Spark's {field.type} ({error}).",
             "Leave the column out with .schema(...), or read the topic with scan.",
         ) from None
+
+
+def _may_have_nulls(mine: StructField, wanted: StructField) -> bool:
+    """Return False if a column, or a part of it, may have nulls where the wanted one says that it has none."""
+    nullable = mine.nullable and mine.name not in _NEVER_NULL
+    return (wanted.nullable or not nullable) and _parts_may_have_nulls(mine.dataType, wanted.dataType)
+
+
+def _parts_may_have_nulls(mine: DataType, wanted: DataType) -> bool:
+    match mine, wanted:
+        case StructType(), StructType():
+            return all(_may_have_nulls(m, w) for m, w in zip(mine.fields, wanted.fields, strict=True))
+        case ArrayType(), ArrayType():
+            enough = wanted.containsNull or not mine.containsNull
+            return enough and _parts_may_have_nulls(mine.elementType, wanted.elementType)
+        case MapType(), MapType():
+            enough = wanted.valueContainsNull or not mine.valueContainsNull
+            parts = ((mine.keyType, wanted.keyType), (mine.valueType, wanted.valueType))
+            return enough and all(_parts_may_have_nulls(m, w) for m, w in parts)
+    return True
 
 
 def _same(mine: StructField, wanted: StructField) -> bool:

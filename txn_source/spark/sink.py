@@ -1,15 +1,18 @@
 """Writing from Spark, exactly once: tasks write files that nothing refers to, and the driver registers all of them.
 
 The registering call is one transaction of the log: readers see the whole batch or nothing. It is known by the query and
-the batch, so a commit that is repeated, whoever repeats it, changes nothing. What tasks that failed, or ran twice, have
-written is never registered. After a commit was tried no file is removed, whatever its answer was: it may have counted.
+the batch, or by the version that a batch job gives, so a commit that is repeated, whoever repeats it, changes nothing;
+one that can't be a repetition, or has other rows, is refused or told (``metadata/sinks.py``). What tasks have written
+that failed, or ran twice, is never registered. After a commit was tried no file is removed, whatever its answer was: it
+may have counted.
 """
 
 from __future__ import annotations
 
 import uuid
+from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -19,23 +22,27 @@ from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowW
 from txn_source.client.bulk_writer import BulkWriter, join_batches
 from txn_source.client.log import Log
 from txn_source.metadata.producers import OpenedProducer
-from txn_source.metadata.sinks import Sink, TopicBatch
-from txn_source.model.errors import InternalError, SchemaMismatchError
+from txn_source.metadata.sinks import CONTENT_MASK, Sink, TopicBatch
+from txn_source.model.errors import InternalError, InvalidArgumentError, SchemaMismatchError
 from txn_source.model.topic_name import TopicName
 from txn_source.spark.connection import open_log, readable
+from txn_source.spark.content import content_of
 from txn_source.spark.options import TOPIC, WriteOptions
 from txn_source.spark.sink_columns import SinkColumns
 from txn_source.storage.schema import deserialize_schema
 
 _QUERY_ID = "sql.streaming.queryId"
+_RUN_ID = "spark.jobGroup.id"
+_EXECUTION, _ROOT_EXECUTION = "spark.sql.execution.id", "spark.sql.execution.root.id"
 
 
 @dataclass(frozen=True)
 class TaskWrote(WriterCommitMessage):
-    """What one task wrote; ``query_id`` is the stream's."""
+    """What one task wrote; ``query_id`` and ``run_id`` are the stream's."""
 
     batches: tuple[TopicBatch, ...]
     query_id: str | None
+    run_id: str | None = None
 
 
 class _Writer:
@@ -54,16 +61,23 @@ class _Writer:
         turn = context.partitionId() if context else 0
         log = open_log(self._options.target)
         writers: dict[TopicName, BulkWriter] = {}
+        content: Counter[TopicName] = Counter()
         try:
             for batch in iterator:
                 for topic, rows in self._by_topic(batch):
                     writer = writers.get(topic)
                     if writer is None:
                         writer = writers[topic] = BulkWriter(log.metadata, log.root, topic, turn)
-                    writer.write(self._columns.fit(rows, writer.payload, topic.short))
+                    fitted = self._columns.fit(rows, writer.payload, topic.short)
+                    content[topic] += content_of(fitted)
+                    writer.write(fitted)
             return TaskWrote(
-                tuple(writers[topic].finish(self._owner()) for topic in sorted(writers)),
+                tuple(
+                    replace(writers[topic].finish(self._owner()), content=content[topic] & CONTENT_MASK)
+                    for topic in sorted(writers)
+                ),
                 context.getLocalProperty(_QUERY_ID) if context else None,
+                context.getLocalProperty(_RUN_ID) if context else None,
             )
         except BaseException:
             for writer in writers.values():
@@ -86,12 +100,12 @@ class _Writer:
         for topic in pc.unique(topics).to_pylist():
             yield TopicName.parse(topic), rest.filter(pc.equal(topics, topic))
 
-    def _commit(
-        self, messages: Sequence[WriterCommitMessage | None], query_id: str | None, batch_id: int, key: str, name: str
-    ) -> None:
+    def _commit(self, messages: Sequence[WriterCommitMessage | None], sink: Sink, key: str) -> None:
         log = open_log(self._options.target)
         batches = join_batches(batch for message in _wrote(messages) for batch in message.batches)
-        sink = Sink(query_id, batch_id, name, self._options.transactional_id)
+        if sink.app is not None and self._options.topic is not None and not batches:
+            topic = log.metadata.get_view([self._options.topic]).topics[0].topic
+            batches = [TopicBatch(topic.name, topic.topic_id, ())]  # no rows are this version's rows, too
         log.metadata.commit_batch(sink, batches, key)
 
     def abort(self, messages: list[WriterCommitMessage | None], *batch: int) -> None:
@@ -105,7 +119,8 @@ class BatchWriter(_Writer, DataSourceArrowWriter):
         super().__init__(options, columns)
         self._key = uuid.uuid4().hex
         self._producer: OpenedProducer | None = None
-        if options.transactional_id is not None and options.topic is not None:
+        # An INSERT isn't sure of its table before its rows were seen, and fences nobody: it opens when it commits.
+        if options.transactional_id is not None and options.topic is not None and columns.mark is None:
             stub = open_log(options.target).metadata
             self._producer, _ = stub.open_producer(options.topic, options.transactional_id, None)
 
@@ -113,10 +128,24 @@ class BatchWriter(_Writer, DataSourceArrowWriter):
         return self._producer
 
     @readable
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> TaskWrote:
+        """Write a task's rows to files, unless Spark is about to make a table of them that nobody can read."""
+        context = TaskContext.get()
+        if self._columns.mark is None and context is not None and _makes_a_table(context):
+            raise InvalidArgumentError(
+                "Spark makes a new table of this write (saveAsTable, writeTo with create or replace), and forgets where"
+                " the log of such a table is.",
+                'Nothing was written. Write with .mode("append").save(), and make the table apart: CREATE TABLE t USING'
+                " txnlog OPTIONS (path '...', topic '...').",
+            )
+        return super().write(iterator)
+
+    @readable
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         """Register what the tasks wrote, in one transaction."""
-        name = self._options.transactional_id or f"spark-{self._key[:12]}"
-        self._commit(messages, None, 0, self._key, name)
+        options = self._options
+        name = options.transactional_id or f"spark-{self._key[:12]}"
+        self._commit(messages, Sink(None, 0, name, options.transactional_id, app=options.app), self._key)
 
 
 class StreamWriter(_Writer, DataSourceStreamArrowWriter):
@@ -131,14 +160,25 @@ class StreamWriter(_Writer, DataSourceStreamArrowWriter):
         [query_id] = query_ids
         if query_id is None:
             raise InternalError("Spark has not told its tasks the id of the query.", "Please report it.")
+        run_id = next((message.run_id for message in _wrote(messages)), None)
         name = self._options.transactional_id or f"spark-{query_id[:12]}"
-        self._commit(messages, query_id, batchId, f"{query_id}-{batchId}-{uuid.uuid4().hex}", name)
+        sink = Sink(query_id, batchId, name, self._options.transactional_id, run_id)
+        self._commit(messages, sink, f"{query_id}-{batchId}-{uuid.uuid4().hex}")
 
 
 def _wrote(messages: Sequence[WriterCommitMessage | None]) -> Iterator[TaskWrote]:
     for message in messages:
         if isinstance(message, TaskWrote):
             yield message
+
+
+def _makes_a_table(context: TaskContext) -> bool:
+    """True if a batch job is part of another execution: so Spark carries out what makes a table and fills it.
+
+    A stream's batches, and writes in ``foreachBatch``, are part of the stream's.
+    """
+    execution, root, query = (context.getLocalProperty(name) for name in (_EXECUTION, _ROOT_EXECUTION, _QUERY_ID))
+    return query is None and None not in (execution, root) and execution != root
 
 
 def _payload(log: Log, topic: TopicName) -> pa.Schema:

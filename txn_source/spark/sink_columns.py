@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql.types import StructType
 
 from txn_source.client.bulk_writer import PARTITION
@@ -10,29 +13,37 @@ from txn_source.client.columns import METADATA_COLUMNS
 from txn_source.model.errors import SchemaMismatchError
 from txn_source.spark.options import TOPIC
 from txn_source.spark.schema import to_spark
+from txn_source.spark.table_options import MARKED, mark_of_default, no_sure_target
 from txn_source.storage.schema import EVENT_TIME, KEY, PROPERTIES, RAW_SCHEMA
 
 _OPTIONAL = {field.name: field for field in (EVENT_TIME, PROPERTIES, PARTITION, KEY, TOPIC)}
 _READ_ONLY = tuple(name for name in METADATA_COLUMNS if name not in _OPTIONAL)
-_FROM_THE_LOG = (*_READ_ONLY, TOPIC.name)
 _TEXT_OR_BYTES = ("string", "binary")
 
 
 class SinkColumns:
     """The columns of a frame that is written; names are matched as Spark matches them, ignoring case."""
 
-    def __init__(self, schema: StructType, *, of_table: bool = False) -> None:
+    def __init__(
+        self, schema: StructType, *, of_table: bool = False, mark: int | None = None, fans_out: bool = False
+    ) -> None:
         """Raise SCHEMA_MISMATCH for what no topic can take.
 
         Args:
             schema: of the frame.
-            of_table: it is a table's, with metadata columns that an INSERT leaves null.
+            of_table: its columns are a table's, with metadata columns that an INSERT leaves null.
+            mark: what each row must have in the column ``MARKED`` to be meant for the target (see ``Target``); None:
+                the write says itself where it goes.
+            fans_out: column ``__topic`` names a topic in each row.
         """
-        self._of_table = of_table
+        self.mark = mark
+        marks = (mark_of_default(field) for field in schema.fields if field.name == MARKED)
+        self._marks = {mark for mark in marks if mark is not None}
+        self._left_out = (*_READ_ONLY, *(() if fans_out else (TOPIC.name,))) if of_table else ()
         self._columns: dict[str, tuple[str, str]] = {}
         for field in schema.fields:
             name = field.name.lower()
-            if of_table and name in _FROM_THE_LOG:
+            if name in self._left_out:
                 continue
             if name in _READ_ONLY:
                 raise _read_only(field.name)
@@ -79,8 +90,7 @@ class SinkColumns:
     def fit(self, batch: pa.RecordBatch, payload: pa.Schema, topic: str) -> pa.RecordBatch:
         """Return Spark's batch with a topic's names and types."""
         self.check(payload, topic)
-        if self._of_table:
-            batch = _without_nulls_of_the_log(batch)
+        batch = self._without_columns_of_the_log(batch)
         wanted = {field.name.lower(): field for field in (*_OPTIONAL.values(), *payload)}
         columns, fields = [], []
         for column, name in zip(batch.columns, batch.schema.names, strict=True):
@@ -95,14 +105,21 @@ class SinkColumns:
             fields.append(field)
         return pa.RecordBatch.from_arrays(columns, schema=pa.schema(fields))
 
+    def _without_columns_of_the_log(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """Drop the columns that an INSERT leaves to the log; refuse a value, which nobody but the log can give."""
+        names = [name for name in batch.schema.names if name.lower() in self._left_out]
+        for name in names:
+            column = batch.column(name)
+            if name == MARKED and self.mark is not None:
+                if column.null_count or not pc.all(pc.equal(column, self.mark), min_count=0).as_py():
+                    raise no_sure_target()
+            elif column.null_count < batch.num_rows and not (name == MARKED and _only(column, self._marks)):
+                raise _read_only(name)
+        return batch.drop_columns(names) if names else batch
 
-def _without_nulls_of_the_log(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """Drop the metadata columns that an INSERT leaves null; refuse a value, which nobody but the log can give."""
-    names = [name for name in batch.schema.names if name.lower() in _FROM_THE_LOG]
-    for name in names:
-        if batch.column(name).null_count < batch.num_rows:
-            raise _read_only(name)
-    return batch.drop_columns(names)
+
+def _only(column: pa.Array, marks: Collection[int]) -> bool:
+    return set(pc.unique(column.drop_null()).to_pylist()) <= set(marks)
 
 
 def _read_only(name: str) -> SchemaMismatchError:

@@ -16,12 +16,14 @@ from txn_source.spark.sink import BatchWriter, StreamWriter
 from txn_source.spark.sink_columns import SinkColumns
 from txn_source.spark.stream import StreamReader
 from txn_source.spark.table_options import (
-    NEVER_NULL,
     is_create_table,
     keep_options,
     kept_options,
-    kept_options_of_target,
+    names_a_log,
+    no_options,
+    no_sure_target,
     options_of,
+    target_of_insert,
     without_sparks_own,
 )
 
@@ -41,10 +43,11 @@ class TxnLogDataSource(DataSource):
     @readable
     def schema(self) -> StructType:
         """Return the payload columns of the topics and the metadata columns that were asked for."""
-        options = ColumnOptions.parse(without_sparks_own(self.options))
+        for_table = is_create_table(self.options)
+        options = ColumnOptions.parse(without_sparks_own(self.options), for_table=for_table)
         source = resolve(open_log(options.target).metadata, options.topics, options.pattern)
         schema = to_spark(read_schema(source.payload, options.metadata_columns, several_topics=options.several_topics))
-        return keep_options(schema, self.options) if is_create_table(self.options) else schema
+        return keep_options(schema, self.options, insertable=options.insertable) if for_table else schema
 
     @readable
     def streamReader(self, schema: StructType) -> StreamReader:
@@ -55,31 +58,35 @@ class TxnLogDataSource(DataSource):
     def streamWriter(self, schema: StructType, overwrite: bool) -> StreamWriter:
         """Return the writer of a streaming query."""
         _refuse_overwrite(overwrite)
-        return StreamWriter(*self._sink(schema))
+        return StreamWriter(*self._sink(schema, stream=True))
 
     @readable
     def writer(self, schema: StructType, overwrite: bool) -> BatchWriter:
         """Return the writer of a batch job."""
         _refuse_overwrite(overwrite)
-        return BatchWriter(*self._sink(schema))
+        return BatchWriter(*self._sink(schema, stream=False))
 
     @readable
     def reader(self, schema: StructType) -> BatchReader:
         """Return the reader of a batch query."""
-        return BatchReader(BatchReadOptions.parse(options_of(self.options, kept_options(schema), BATCH_READ)), schema)
+        options = options_of(self.options, kept_options(schema), BATCH_READ)
+        if not names_a_log(options):
+            raise no_options("read")
+        return BatchReader(BatchReadOptions.parse(options), schema)
 
-    def _sink(self, schema: StructType) -> tuple[WriteOptions, SinkColumns]:
-        names = [name.lower() for name in schema.names]
-        target = kept_options_of_target(schema)
-        options = options_of(self.options, target, WRITE)
-        if kept_options(schema) and not target and not options:
-            raise InvalidArgumentError(
-                "Nothing tells for sure which table is written to: it has none of the columns"
-                f" {', '.join(NEVER_NULL)}, and what is written may come with another table's options.",
-                "Make the table with the default metadata columns, or write with df.write and options.",
-            )
-        of_table = bool(target) and options == options_of({}, target, WRITE)
-        return WriteOptions.parse(options, [] if of_table else names), SinkColumns(schema, of_table=of_table)
+    def _sink(self, schema: StructType, *, stream: bool) -> tuple[WriteOptions, SinkColumns]:
+        given = without_sparks_own(self.options)
+        of_table = bool(kept_options(schema))
+        mark = None
+        if not names_a_log(given):
+            target = target_of_insert(schema)
+            if target is None:
+                raise no_sure_target() if of_table else no_options("write")
+            given, mark = options_of(given, target.options, WRITE), target.mark
+        names_topic = "topic" in {name.lower() for name in given}
+        columns = [] if of_table and names_topic else [name.lower() for name in schema.names]
+        options = WriteOptions.parse(given, columns, stream=stream)
+        return options, SinkColumns(schema, of_table=of_table, mark=mark, fans_out=options.topic is None)
 
 
 def _refuse_overwrite(overwrite: bool) -> None:

@@ -6,16 +6,31 @@ columns that ``schema()`` returns is stored in the catalog, and comes back with 
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 from pyspark.sql.types import StructField, StructType
 
+from txn_source.model.errors import InvalidArgumentError
+
 _KEY = "txnlog.options"
+_DEFAULT = "CURRENT_DEFAULT"
 _COPY = "option."
-_SPARKS_OWN = ("owner", "provider", "location", "serialization.format")
-NEVER_NULL = ("__ledger_id", "__entry_id", "__batch_index", "__publish_time")
+_SPARKS_OWN = ("owner", "provider", "location", "serialization.format", "external", "comment")
+MARKED = "__ledger_id"
+"""The column whose default tells, in each row of an INSERT, which table the statement named."""
 _NAMES_A_LOG = ("path", "endpoint", "topic", "topics", "topicspattern")
+_WAYS_OUT = "INSERT INTO t WITH (path = '...', topic = '...') (id, ...) SELECT ..., or df.write"
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """The table that an INSERT names, if each row has its mark in the column ``MARKED``."""
+
+    options: Mapping[str, str]
+    mark: int
 
 
 def without_sparks_own(options: Mapping[str, str]) -> dict[str, str]:
@@ -33,18 +48,30 @@ def is_create_table(options: Mapping[str, str]) -> bool:
     return "provider" in names or any(name.startswith(_COPY) for name in names)
 
 
-def keep_options(schema: StructType, options: Mapping[str, str]) -> StructType:
-    """Return the schema with the options in the metadata of its first column, and of those that only the log gives.
+def keep_options(schema: StructType, options: Mapping[str, str], *, insertable: bool) -> StructType:
+    """Return the schema with the options in the metadata of its first column, and of the one that the mark is in.
 
-    None of them is ever a secret.
+    None of them is ever a secret. The mark is the default of that column. It is a number that no message has there, and
+    other tables have other ones. A table with a default isn't what everybody wants: copies inherit it, and Delta Lake
+    refuses to make them. So only insertable tables have it.
+
+    Raises:
+        InvalidArgumentError: the table is to be insertable, and lacks the column.
     """
+    if insertable and MARKED not in schema.names:
+        raise InvalidArgumentError(
+            f"A table that is 'insertable' needs the column {MARKED}, by which a row tells the table it is meant for.",
+            f"Let 'metadataColumns' name it, or leave 'insertable' out and write with {_WAYS_OUT}.",
+        )
     kept = json.dumps({n.lower(): v for n, v in without_sparks_own(options).items()}, sort_keys=True)
-    fields = [
-        StructField(f.name, f.dataType, f.nullable, {**(f.metadata or {}), _KEY: kept})
-        if number == 0 or f.name in NEVER_NULL
-        else f
-        for number, f in enumerate(schema.fields)
-    ]
+    fields = []
+    for number, field in enumerate(schema.fields):
+        metadata = dict(field.metadata or {})
+        if number == 0 or field.name == MARKED:
+            metadata[_KEY] = kept
+        if insertable and field.name == MARKED:
+            metadata[_DEFAULT] = f"{_mark(kept)}L"
+        fields.append(StructField(field.name, field.dataType, field.nullable, metadata))
     return StructType(fields)
 
 
@@ -53,15 +80,56 @@ def kept_options(schema: StructType) -> dict[str, str]:
     return next((_parsed(field) for field in schema.fields if _KEY in (field.metadata or {})), {})
 
 
-def kept_options_of_target(schema: StructType) -> dict[str, str]:
-    """Return the options of the table that is written to; none if nothing tells for sure.
+def target_of_insert(schema: StructType) -> Target | None:
+    """Return the table that is written to, by what Spark hands to a writer; None if nothing tells.
 
-    In ``INSERT INTO b SELECT id FROM a`` column ``id`` comes with the metadata of table *a*. A column that only the log
-    gives, and that is never null when it is read, tells: if it is null in every row, Spark has filled it in for the
-    target, with the target's metadata. Whoever uses these options must see to that.
+    Metadata alone don't: in ``INSERT INTO b SELECT * FROM a`` columns come with those of *a*, and after an outer join
+    with nulls in them. But where a statement leaves a column out, Spark fills in the target's default, and only there.
+    So each row that has the mark which the metadata promise was meant for that table. Whoever uses this must look.
     """
-    found = [_parsed(f) for f in schema.fields if f.name in NEVER_NULL and _KEY in (f.metadata or {})]
-    return found[0] if found and all(options == found[0] for options in found) else {}
+    for field in schema.fields:
+        mark = mark_of_default(field)
+        if field.name == MARKED and not field.nullable and mark is not None:
+            return Target(_parsed(field), mark)
+    return None
+
+
+def mark_of_default(field: StructField) -> int | None:
+    """Return the mark that Spark fills in for a column of an insertable table; None for any other."""
+    metadata = field.metadata or {}
+    mark = _mark(metadata[_KEY]) if _KEY in metadata else None
+    return mark if mark is not None and metadata.get(_DEFAULT) == f"{mark}L" else None
+
+
+def names_a_log(options: Mapping[str, str]) -> bool:
+    """True if somebody said, in part at least, which log and topic a query is about."""
+    return any(name.lower() in _NAMES_A_LOG for name in options)
+
+
+def no_sure_target() -> InvalidArgumentError:
+    """Return the refusal of an INSERT of which Spark doesn't tell the table."""
+    return InvalidArgumentError(
+        "Spark doesn't tell which table is written to: what comes may carry the options of one that was selected from.",
+        f"Make the table with the option insertable 'true', and name the columns: INSERT INTO t (id, ...) SELECT ...;"
+        f" or use {_WAYS_OUT}.",
+    )
+
+
+def no_options(kind: str) -> InvalidArgumentError:
+    """Return the refusal of a query to which Spark hands on no options, though somebody may have given some."""
+    return InvalidArgumentError(
+        f"Spark hands on neither a path or endpoint nor a topic to this {kind}. It forgets the options of tables that"
+        " were made with declared columns, PARTITIONED BY, AS SELECT, saveAsTable or toTable, and of a table that a"
+        " stream writes to.",
+        "Make the table with CREATE TABLE t USING txnlog OPTIONS (path '...', topic '...') and nothing more, over a"
+        " topic that is there; or give the options: SELECT ... FROM t WITH (...), .option(...) of spark.read and"
+        " df.write, writeStream.option(...).start().",
+    )
+
+
+def _mark(kept: str) -> int:
+    """Return a number below zero, of 62 bits."""
+    return -(int.from_bytes(hashlib.sha256(kept.encode()).digest()[:8]) >> 2) - 1
 
 
 def _parsed(field: StructField) -> dict[str, str]:
@@ -80,6 +148,6 @@ def options_of(options: Mapping[str, str], kept: Mapping[str, str], applicable: 
     """
     given = without_sparks_own(options)
     names = {name.lower() for name in given}
-    if names & set(_NAMES_A_LOG):
+    if names_a_log(given):
         return given
     return {n: v for n, v in kept.items() if n in applicable and n not in names} | given

@@ -11,10 +11,9 @@ from pyspark.sql.datasource import InputPartition
 
 from txn_source.client.plan import ReadRequest, slice_reader
 from txn_source.client.target import Target
-from txn_source.model.errors import TxnLogError
 from txn_source.model.isolation import IsolationLevel
 from txn_source.model.packing import Slice
-from txn_source.spark.connection import open_log
+from txn_source.spark.connection import open_log, shown
 from txn_source.spark.schema import Projection
 
 _log = logging.getLogger(__name__)
@@ -45,8 +44,8 @@ def read_task(target: Target, request: ReadRequest, partition: InputPartition) -
             yield partition.projection.apply(batch)
         level = logging.WARNING if reader.copies_read.failures else logging.INFO
         _log.log(level, "task read %s", reader.copies_read)
-    except TxnLogError as error:
-        failure = error.with_traceback(None)
+    except Exception as error:
+        failure = shown(error)
     else:
         return
     raise failure from None
