@@ -21,7 +21,7 @@ LEVELS = ("read_committed", "read_uncommitted")
 def test_first_five_minutes_run_as_written(spark: SparkSession, tmp_path: Path) -> None:
     """Run the README's blocks one after the other in one namespace, with a folder of our own for its path."""
     blocks = re.findall(r"<!-- test: (\w+) -->\n```python\n(.*?)```", README, re.DOTALL)
-    order = "first spark stream table scan operate tiers subscriptions follow"
+    order = "first spark stream table scan operate tiers foreach subscriptions follow"
     assert " ".join(name for name, _ in blocks) == order
     names: dict[str, Any] = {}
     for _, code in blocks:
@@ -31,6 +31,7 @@ def test_first_five_minutes_run_as_written(spark: SparkSession, tmp_path: Path) 
     assert names["read"]("read_uncommitted").count() == names["read"]("read_committed").count() + 1  # the aborted one
     assert log.transactions() == []
     assert len(log.scan("copy").read_all()) == 3
+    assert len(log.scan("checked").read_all()) > 0
     copies = log.copies_read(names["hot"])
     assert copies.hot_ledgers
     assert not copies.tiered_ledgers

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 import pyarrow as pa
 import pytest
-from pyspark.sql.types import IntegerType, LongType, StructField, StructType
+from pyspark.sql.types import ArrayType, IntegerType, LongType, MapType, StringType, StructField, StructType
 
 import txn_source
 
@@ -140,10 +140,59 @@ def test_column_names_are_taken_in_any_case(topics, read) -> None:
     assert [tuple(row) for row in frame.collect()] == [("typed", 0, 0)]
 
 
-def test_nullability_is_not_compared(topics, read) -> None:
-    """Ask for a column that may have nulls as one that has none, and the other way round."""
+def test_columns_without_nulls_may_be_asked_for_with_them(topics, read) -> None:
+    """Ask for a column that has no nulls as one that may have some, and for positions as what they are."""
     schema = StructType([StructField("id", LongType(), nullable=True), StructField("__entry_id", LongType(), False)])
     assert [tuple(row) for row in read(schema=schema, topic="typed").collect()] == [(0, 0)]
+
+
+def test_nulls_are_found_beside_a_schema(topics, read, refusal) -> None:
+    """Ask for a column with a null as one without: were it not refused, Spark would find no null in it."""
+    with topics.producer("typed") as producer:
+        producer.send({"id": 7, "name": None})
+    assert read(schema="name string", topic="typed").filter("name is null").count() == 1
+    strict = read(schema="name string not null", topic="typed")
+    told = refusal("SCHEMA_MISMATCH", strict.filter("name is null").count)
+    assert [text for text in ("'name'", "not null", "wrong rows") if text not in told] == [], told
+
+
+@pytest.mark.parametrize(
+    ("schema", "refused"),
+    [
+        ("id bigint not null, name string", None),
+        ("id bigint, name string not null", "name"),
+        ("id bigint, __event_time timestamp not null", "__event_time"),
+        ("__txn_id string not null", "__txn_id"),
+        ("__properties map<string,string> not null", "__properties"),
+        ("__partition int not null, __ledger_id bigint not null, __publish_time timestamp not null", None),
+        ("__batch_index int not null, __topic string not null", None),
+    ],
+)
+def test_only_columns_that_never_have_nulls_can_be_asked_for_without(spark, topics, plan, schema, refused) -> None:
+    """Plan payload and metadata columns as columns without nulls."""
+    wanted = StructType.fromDDL(schema)
+    if refused is None:
+        plan(schema=wanted, topic="typed")
+    else:
+        with pytest.raises(txn_source.SchemaMismatchError, match=f"'{refused}' without nulls"):
+            plan(schema=wanted, topic="typed")
+
+
+def test_nulls_inside_of_columns_are_compared(spark, log, plan) -> None:
+    """Ask for structs, lists and maps whose parts have no nulls, where the topic's may."""
+    inner = pa.struct([pa.field("a", pa.int32())])
+    lists, maps = pa.list_(pa.field("element", inner)), pa.map_(pa.string(), pa.int32())
+    log.create_topic("nested", schema=pa.schema([("s", inner), ("l", lists), ("m", maps)]))
+    struct = StructType([StructField("a", IntegerType(), False)])
+    for name, kind in (
+        ("s", struct),
+        ("l", ArrayType(struct)),
+        ("l", ArrayType(StructType([StructField("a", IntegerType())]), False)),
+        ("m", MapType(StringType(), IntegerType(), False)),
+    ):
+        with pytest.raises(txn_source.SchemaMismatchError, match=f"'{name}' without nulls"):
+            plan(schema=StructType([StructField(name, kind)]), topic="nested")
+    plan(schema=StructType([StructField("m", MapType(StringType(), IntegerType()))]), topic="nested")
 
 
 @pytest.mark.parametrize(

@@ -228,7 +228,7 @@ def test_output_that_is_rewritten_is_refused(log, root: Path) -> None:
 def test_option_of_reads_is_refused(log, root: Path, option: str) -> None:
     """Plan a stream with an option that only a read has."""
     log.create_topic("orders")
-    with pytest.raises(txn_source.InvalidArgumentError, match=f"'{option.lower()}' is for .*read"):
+    with pytest.raises(txn_source.InvalidArgumentError, match=f"'{option}' is for .*read"):
         stream_writer(root, topic="orders", **{option: "1"})
 
 
