@@ -118,7 +118,7 @@ class Place:
             assert {path.relative_to(self.root).as_posix() for path in objects(self.root)} == {uri for uri, _ in copies}
             assert database.execute("SELECT * FROM doomed_files").fetchall() == []
         log.collect_garbage(0)
-        assert self.operation.goes != "topic" or not [p for p in self.root.rglob("*.arrow")]
+        assert self.operation.goes != "topic" or not list(self.root.rglob("*.arrow"))
 
     def _check_rows(self, log: Log, *, done: bool) -> None:
         if self.operation.goes == "topic":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ from txn_source.model.policies import (
     SOURCES,
     EffectivePolicy,
     effective,
+    given_policies,
     parse_configuration,
     parse_policies,
     parse_policy,
@@ -28,6 +30,11 @@ GOOD: list[tuple[str, Any, Any]] = [
     ("offload_compression_level", 1, 1),
     ("offload_after_age", "0.5", 0.5),
     ("offload_after_age", 0, 0.0),
+    ("offload_after_age", timedelta(hours=2), 7200.0),
+    ("offload_deletion_lag", "1h30m", 5400.0),
+    ("retention_age", "7d", 604_800.0),
+    ("retention_bytes", "10GB", 10 << 30),
+    ("offload_after_bytes", "128m", 128 << 20),
     ("offload_after_bytes", "1000", 1000),
     ("offload_after_bytes", 0, 0),
     ("offload_deletion_lag", 1e9, 1e9),
@@ -54,7 +61,7 @@ BAD: list[tuple[str, Any, str]] = [
     *(
         (name, value, "is not a size.*bytes, 0 or more")
         for name in ("offload_after_bytes", "retention_bytes")
-        for value in (-1, 1.5, "1.5", "1k", 1 << 62, float("inf"), float("nan"), True, None)
+        for value in (-1, 1.5, "1.5", "1x", 1 << 62, float("inf"), float("nan"), True, None)
     ),
 ]
 
@@ -97,6 +104,18 @@ def test_at_sign_in_a_path_is_no_credential() -> None:
     """Use folders with an at sign in their names."""
     for uri in ("/mnt/user@host/cold", "s3://bucket/user@host", "file:///mnt/a@b"):
         assert parse_policy("offload_uri", uri) == uri
+
+
+@pytest.mark.parametrize("name", ["offload_after_age", "offload_deletion_lag", "retention_age"])
+def test_text_of_a_time_needs_a_unit_where_people_give_it(name: str) -> None:
+    """Give 7 as a text: it may mean days, and seconds would lose data. As a number it is seconds, as documented."""
+    with pytest.raises(InvalidArgumentError) as caught:
+        given_policies({name: "7"})
+    assert str(caught.value) == (
+        f"[TXNLOG_INVALID_ARGUMENT] Policy '{name}': '7' has no unit. Write 7d, 7h, 7m, 7s or 7ms."
+    )
+    assert given_policies({name: 7, "retention_bytes": "7"}) == {name: 7.0, "retention_bytes": 7}
+    assert given_policies({name: "0"}) == {name: 0.0}
 
 
 def test_unknown_policy_is_refused_with_the_names() -> None:
@@ -170,6 +189,24 @@ def test_configuration_is_read_in_its_own_units() -> None:
         "retention_bytes": 3 << 20,
     }
     assert {policy.setting for policy in POLICIES.values()} <= {part.split("=")[0].strip() for part in text.split("\n")}
+
+
+def test_configuration_takes_units_too() -> None:
+    """Give values that bring their own unit: that counts, not the one of the setting's name."""
+    text = """
+        managedLedgerOffloadThresholdInSeconds=2h
+        managedLedgerOffloadAutoTriggerSizeThresholdBytes=10g
+        managedLedgerOffloadDeletionLagMs=4h
+        defaultRetentionTimeInMinutes=7d
+        defaultRetentionSizeInMB=10GB
+    """
+    assert parse_configuration(text) == {
+        "offload_after_age": 7200.0,
+        "offload_after_bytes": 10 << 30,
+        "offload_deletion_lag": 14_400.0,
+        "retention_age": 604_800.0,
+        "retention_bytes": 10 << 30,
+    }
 
 
 @pytest.mark.parametrize("value", ["", "-1", "  "])

@@ -240,7 +240,7 @@ def check(root: Path, promises: set[Hashable]) -> None:
         before = {topic: {level: read(log, topic, level) for level in (COMMITTED, UNCOMMITTED)} for topic in topics}
         for topic, found in before.items():
             assert set(found[COMMITTED]) <= set(found[UNCOMMITTED])
-            for level, rows in found.items():
+            for rows in found.values():
                 assert len(rows) == len(set(rows)), rows
                 assert not {(topic, row) for row in rows} & gone
         for _, topic, value, level in (fact for fact in facts if fact[0] == "row"):
@@ -257,7 +257,9 @@ def check(root: Path, promises: set[Hashable]) -> None:
             with log.producer(topic, batching=BY_HAND) as producer:
                 producer.send(b"next")
                 producer.flush()
-            assert sorted(read(log, topic, UNCOMMITTED)) == sorted([*before.get(topic, {}).get(UNCOMMITTED, []), b"next"])
+            assert sorted(read(log, topic, UNCOMMITTED)) == sorted(
+                [*before.get(topic, {}).get(UNCOMMITTED, []), b"next"]
+            )
         check_no_object_is_unknown(root)
 
 

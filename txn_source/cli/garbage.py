@@ -8,7 +8,8 @@ import typer
 
 from txn_source.cli.connection import on_log
 from txn_source.cli.output import Json, print_json
-from txn_source.cli.units import format_count, format_size, parse_duration
+from txn_source.cli.units import format_count, format_size
+from txn_source.model.units import parse_duration
 
 if TYPE_CHECKING:
     from txn_source.client.log import Log

@@ -14,11 +14,12 @@ from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 import typer
 
 from txn_source.cli.output import console, print_json, table
-from txn_source.cli.units import format_duration, format_size, parse_duration, parse_size
+from txn_source.cli.units import format_duration, format_size
 from txn_source.model.errors import InvalidArgumentError
 from txn_source.model.policies import DEFAULT, POLICIES, EffectivePolicy, parse_policy
 from txn_source.model.read_priority import ReadPriority
 from txn_source.model.topic_name import parse_namespace
+from txn_source.model.units import parse_duration, parse_size
 
 if TYPE_CHECKING:
     from txn_source.client.log import Log

@@ -16,8 +16,9 @@ import typer
 
 from txn_source.cli.connection import on_log
 from txn_source.cli.output import Json, console, note, print_json
-from txn_source.cli.units import format_count, parse_duration
+from txn_source.cli.units import format_count
 from txn_source.model.errors import SchemaMismatchError, TxnLogError
+from txn_source.model.units import parse_duration
 
 if TYPE_CHECKING:
     from txn_source.client.log import Log

@@ -12,7 +12,7 @@ import typer
 
 from txn_source.cli.connection import ROOT_VARIABLE, Root, address_of
 from txn_source.cli.output import reports_errors
-from txn_source.cli.units import parse_duration
+from txn_source.model.units import parse_duration
 
 DEFAULT_HOST, DEFAULT_PORT = "127.0.0.1", 6650
 DEFAULT_INTERVAL = "60s"

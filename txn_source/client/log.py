@@ -7,6 +7,7 @@ import shutil
 import weakref
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
+from datetime import timedelta
 from pathlib import Path
 from types import TracebackType
 from typing import Any, cast
@@ -34,11 +35,12 @@ from txn_source.model.copies import Tier
 from txn_source.model.errors import InvalidArgumentError, LogNotFoundError, TopicNotFoundError
 from txn_source.model.isolation import IsolationLevel
 from txn_source.model.ledger_limits import LedgerLimits
-from txn_source.model.policies import POLICIES, EffectivePolicy, parse_policies, parse_policy
+from txn_source.model.policies import POLICIES, EffectivePolicy, given_policies
 from txn_source.model.position import Position
 from txn_source.model.read_priority import ReadPriority
 from txn_source.model.topic_name import TopicName, parse_namespace
 from txn_source.model.transaction import TransactionState, TxnId
+from txn_source.model.units import given_duration
 from txn_source.storage.object_store import check_folder
 from txn_source.storage.root import LogRoot
 from txn_source.storage.schema import check_topic_schema, deserialize_schema, serialize_schema
@@ -109,7 +111,7 @@ class Log(SubscriptionCalls):
         if schema is not None:
             schema = check_topic_schema(schema)
         limits = _limits({k: v for k, v in policies.items() if k not in POLICIES})
-        layered = parse_policies({k: v for k, v in policies.items() if k in POLICIES and v is not None})
+        layered = given_policies({k: v for k, v in policies.items() if k in POLICIES and v is not None})
         if "offload_uri" in layered:
             check_folder(layered["offload_uri"])
         self._stub.create_topic(TopicName.parse(name), partitions, serialize_schema(schema), limits, _texts(layered))
@@ -139,9 +141,9 @@ class Log(SubscriptionCalls):
             raise TopicNotFoundError(f"Topic {topic!r} has no partition {partition!r}.", "They are numbered from 0.")
         return self._stub.roll_ledger(TopicName.parse(topic), partition)
 
-    def collect_garbage(self, older_than: float = DEFAULT_AGE_S, dry_run: bool = False) -> Garbage:
+    def collect_garbage(self, older_than: float | timedelta | str = DEFAULT_AGE_S, dry_run: bool = False) -> Garbage:
         """Remove segment files that nothing refers to and that were last written so many seconds ago."""
-        return collect_garbage(self._stub, self._root, older_than, dry_run=dry_run)
+        return collect_garbage(self._stub, self._root, given_duration(older_than), dry_run=dry_run)
 
     # Tiers
 
@@ -186,7 +188,11 @@ class Log(SubscriptionCalls):
         return count
 
     def trim(
-        self, topic: str, before: Any = None, older_than: float | None = None, keep_bytes: int | None = None
+        self,
+        topic: str,
+        before: Any = None,
+        older_than: float | timedelta | str | None = None,
+        keep_bytes: int | str | None = None,
     ) -> list[Trimmed]:
         """Delete whole ledgers from the start of each partition, for any of the reasons given.
 
@@ -197,7 +203,7 @@ class Log(SubscriptionCalls):
             topic: whose.
             before: a position (if there is one partition), a mapping ``{"orders": {0: "12:40"}}``, or a datetime:
                 ledgers wholly before it go.
-            older_than: seconds since a ledger was closed.
+            older_than: seconds since a ledger was closed, a ``timedelta``, or a text such as ``7d``.
             keep_bytes: the oldest ledgers of a partition that has more go.
 
         Returns:
@@ -206,8 +212,10 @@ class Log(SubscriptionCalls):
         if before is None and older_than is None and keep_bytes is None:
             done = self._stub.trim_topic(TopicName.parse(topic), {}, None, None, apply_retention=True)
         else:
-            older_than_ms = None if older_than is None else int(parse_policy("retention_age", older_than) * 1000)
-            keep = None if keep_bytes is None else parse_policy("retention_bytes", keep_bytes)
+            limits = {"retention_age": older_than, "retention_bytes": keep_bytes}
+            parsed = given_policies({name: value for name, value in limits.items() if value is not None})
+            older_than_ms = None if older_than is None else int(parsed["retention_age"] * 1000)
+            keep = parsed.get("retention_bytes")
             positions = {} if before is None else self._positions(topic, before)
             done = self._stub.trim_topic(TopicName.parse(topic), positions, older_than_ms, keep)
         delete_doomed_files(self._stub, self._root)
@@ -233,13 +241,13 @@ class Log(SubscriptionCalls):
             namespace: ``tenant/namespace``.
             policies: ``data_read_priority``, ``offload_uri``, ``offload_compression_level``, ``offload_after_age``,
                 ``offload_after_bytes``, ``offload_deletion_lag``, ``retention_age``, ``retention_bytes``; ages and lags
-                in seconds.
+                in seconds, a ``timedelta``, or a text such as ``7d`` or ``12h``; sizes in bytes, or ``10GB``.
 
         Raises:
             InvalidArgumentError: a policy or a value that can't be. Nothing was changed.
             TopicNotFoundError, NamespaceNotFoundError: there is no such scope.
         """
-        values = parse_policies({name: value for name, value in policies.items() if value is not None})
+        values = given_policies({name: value for name, value in policies.items() if value is not None})
         if values.get("offload_uri") is not None:
             check_folder(values["offload_uri"])
         removed = [name for name, value in policies.items() if value is None]
@@ -430,11 +438,13 @@ def _reachable(target: Target, storage_uri: str) -> Path:
 
 
 def _limits(policies: dict[str, Any]) -> LedgerLimits:
-    for name, value in policies.items():
+    for name, value in list(policies.items()):
         if name not in _POLICIES:
             raise InvalidArgumentError(
                 f"{name!r} is not a policy of topics.", f"Use {', '.join((*_POLICIES, *POLICIES))}."
             )
+        if name == "ledger_max_age":
+            value = policies[name] = given_duration(value)
         if not isinstance(value, int | float) or isinstance(value, bool) or not 0 < value < 1 << 53:
             raise InvalidArgumentError(f"{name} is {value!r}.", f"Use a number above 0 and below {1 << 53}.")
     unset = LedgerLimits()

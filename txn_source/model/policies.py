@@ -13,6 +13,7 @@ from typing import Any
 
 from txn_source.model.errors import InvalidArgumentError
 from txn_source.model.read_priority import ReadPriority
+from txn_source.model.units import given_duration, parse_duration, parse_size
 
 SOURCES = ("topic", "namespace", "broker")
 """Who sets policies, the strongest first. A read's own option is stronger than all of them."""
@@ -45,19 +46,33 @@ class EffectivePolicy:
 
 def _seconds(value: Any) -> float:
     try:
-        number = float(value)
-    except (TypeError, ValueError):
+        number = float(value if _is_number(value) else given_duration(value))
+    except (TypeError, ValueError, InvalidArgumentError):
         number = math.nan
     if isinstance(value, bool) or not 0 <= number < 1e12:
-        raise InvalidArgumentError(f"{value!r} is not a time.", "Use seconds, 0 or more.")
+        raise InvalidArgumentError(
+            f"{value!r} is not a time.", "Use seconds, 0 or more, or a text such as 7d, 12h or 90s."
+        )
     return number
 
 
 def _size(value: Any) -> int:
-    number = _whole_number(value)
+    try:
+        number = parse_size(value) if isinstance(value, str) else _whole_number(value)
+    except InvalidArgumentError:
+        number = None
     if number is None or number < 0 or number >= 1 << 62:
-        raise InvalidArgumentError(f"{value!r} is not a size.", "Use bytes, 0 or more.")
+        raise InvalidArgumentError(f"{value!r} is not a size.", "Use bytes, 0 or more, or a text such as 64m or 10GB.")
     return number
+
+
+def _is_number(value: Any) -> bool:
+    """True for a number and its text, which is in the unit of the setting or, in the database, in seconds."""
+    try:
+        float(value)
+    except (TypeError, ValueError, OverflowError):
+        return False
+    return True
 
 
 def _level(value: Any) -> int:
@@ -135,6 +150,18 @@ def parse_policies(values: Mapping[str, Any]) -> dict[str, Any]:
     return {name: parse_policy(name, value) for name, value in values.items()}
 
 
+def given_policies(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return policies in their types as somebody gives them: the text of a time must have a unit there."""
+    for name, value in values.items():
+        policy = POLICIES.get(name)
+        if policy is not None and policy.parse is _seconds and isinstance(value, str) and _is_number(value):
+            try:
+                parse_duration(value)
+            except InvalidArgumentError as error:
+                raise InvalidArgumentError(f"Policy {name!r}: {error.fact}", error.remedy) from None
+    return parse_policies(values)
+
+
 def parse_policy(name: str, value: Any) -> Any:
     """Return the value of one policy from the value or its text."""
     policy = POLICIES.get(name)
@@ -162,6 +189,8 @@ def effective(layers: Mapping[str, Mapping[str, Any]]) -> dict[str, EffectivePol
 def parse_configuration(text: str) -> dict[str, Any]:
     """Return the broker's policies from a configuration file: lines ``setting=value``, ``#`` begins a comment.
 
+    A number is in the unit that the setting's name says; a text such as ``7d`` or ``10GB`` brings its own.
+
     Raises:
         InvalidArgumentError: names the line, and what is wrong with it.
     """
@@ -186,5 +215,6 @@ def parse_configuration(text: str) -> dict[str, Any]:
             raise InvalidArgumentError(
                 f"Line {number} of the configuration, {name}: {error.fact}", error.remedy
             ) from None
-        found[policy.name] = type(parsed)(parsed * policy.setting_unit) if policy.setting_unit != 1 else parsed
+        bare = policy.setting_unit != 1 and _is_number(value)  # one with a unit of its own isn't in the setting's
+        found[policy.name] = type(parsed)(parsed * policy.setting_unit) if bare else parsed
     return found
