@@ -223,7 +223,7 @@ class ConsumerLink:
         if isinstance(receipt, TxnLogError):
             raise receipt
         if receipt.HasField("error_code"):
-            raise ERROR_CLASSES[receipt.error_code](receipt.fact, receipt.remedy)
+            raise _refused(receipt)
         return receipt  # type: ignore[no-any-return]
 
     def _listen(self) -> None:
@@ -233,7 +233,7 @@ class ConsumerLink:
                 self._take(response)
         except TxnLogError as raised:
             error = raised
-        except Exception as raised:  # in the embedded service, too, a conversation ends in an answer
+        except BaseException as raised:  # in the embedded service, too, a conversation ends in an answer
             error = InternalError(
                 f"The conversation failed with {type(raised).__name__}: {raised}.", "Please report it."
             )
@@ -283,6 +283,13 @@ def _delivery(message: pb.ConsumeResponse.Delivery) -> Delivery:
         message.redeliveries,
         answers,
     )
+
+
+def _refused(receipt: pb.ConsumeResponse.Receipt) -> TxnLogError:
+    known = ERROR_CLASSES.get(receipt.error_code)
+    if known is not None:
+        return known(receipt.fact, receipt.remedy)
+    return InternalError(f"{receipt.fact} (The service's code for it, {receipt.error_code}, is newer.)", receipt.remedy)
 
 
 def _silent(timeout_s: float) -> UnavailableError:

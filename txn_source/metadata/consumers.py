@@ -9,7 +9,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import Connection, Row, bindparam, delete, insert, select, update
+from sqlalchemy import Connection, Row, bindparam, delete, insert, or_, select, update
 
 from txn_source.metadata.database import note_change
 from txn_source.metadata.tables import consumers, deliveries, subscriptions
@@ -101,6 +101,7 @@ def register(
     for row in found:  # only now: an undurable subscription goes with its last consumer
         if row.consumer_id not in kept:
             remove(connection, row.consumer_id)
+    remove_lapsed(connection, now_ms)  # of other subscriptions, too: nobody else may ever look at these
     assert key is not None
     return int(key[0]), others
 
@@ -140,14 +141,20 @@ def remove(connection: Connection, consumer_id: int) -> None:
 
 def remove_lapsed(connection: Connection, now_ms: int, subscription_id: int | None = None) -> None:
     """Disconnect the consumers whose leases are over, of one subscription or of all."""
-    query = select(consumers)
+    for consumer_id in lapsed(connection, now_ms, subscription_id):
+        remove(connection, consumer_id)
+
+
+def lapsed(connection: Connection, now_ms: int, subscription_id: int | None = None) -> list[int]:
+    """Return the consumers whose leases are over, or whose processes on this machine have ended, by id."""
+    hosts = connection.execute(select(consumers.c.host).distinct()).scalars()
+    ended = [host for host in hosts if gone(host)]
+    query = select(consumers.c.consumer_id).where(
+        or_(consumers.c.lease_until_ms <= now_ms, consumers.c.host.in_(ended))
+    )
     if subscription_id is not None:
         query = query.where(consumers.c.subscription_id == subscription_id)
-    rows = connection.execute(query).all()
-    kept = {row.consumer_id for row in alive(rows, now_ms)}
-    for row in rows:
-        if row.consumer_id not in kept:
-            remove(connection, row.consumer_id)
+    return list(connection.execute(query.order_by(consumers.c.consumer_id)).scalars())
 
 
 _OF = (

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import itertools
 import logging
+import os
 import queue
 import threading
 from collections.abc import Iterable, Iterator
@@ -37,7 +38,7 @@ from txn_source.model.errors import (
 from txn_source.model.isolation import IsolationLevel
 from txn_source.model.message_ranges import position_of
 from txn_source.model.position import Position
-from txn_source.model.subscription import SubscriptionType
+from txn_source.model.subscription import Cursor, SubscriptionType
 
 _log = logging.getLogger(__name__)
 MAX_UNACKNOWLEDGED = 50_000
@@ -70,6 +71,7 @@ class Conversation:
 
     def __init__(self, host: Host) -> None:
         self._host = host
+        self._pid = os.getpid()
         self._lock = threading.Lock()
         self._bell = threading.Event()
         self._outbox: queue.SimpleQueue[pb.ConsumeResponse] = queue.SimpleQueue()
@@ -143,7 +145,7 @@ class Conversation:
                 self._take(request)
         except TxnLogError as error:
             self.fail(error)
-        except Exception as error:
+        except BaseException as error:
             if self.consumer_id < 0:
                 _log.exception("a conversation failed")
             self.fail(InternalError(f"The conversation failed with {type(error).__name__}: {error}.", "Try again."))
@@ -172,9 +174,8 @@ class Conversation:
         if what == "acknowledge":
             ack = sub_wire.acknowledgement_from_wire(request.acknowledge)
             with self._host.write() as connection:
-                subscriptions.acknowledge(connection, ack)
+                count = subscriptions.acknowledge(connection, ack)
             if ack.epoch == self.epoch:
-                count = sum(r.messages for p in ack.partitions for r in p.ranges)
                 self.unacknowledged = max(0, self.unacknowledged - count)
             return
         if what == "seek":
@@ -201,12 +202,13 @@ class Conversation:
                     connection, row, request.token, request.consumer_name, self._host.now_ms()
                 )
                 of_topic = views.partition_views(connection, [row.topic_id])[row.topic_id]
-                self._load(connection, row)
-                self._topic, self._shared = topic, row.type == SubscriptionType.SHARED
-                self.subscription_id, self.topic_id, self.consumer_id = row.subscription_id, row.topic_id, consumer_id
-                self.active = self._shared or not others
-                self._level = subscriptions.level_of(row)
-                self._host.changes.add(self)
+                cursors = subscriptions.cursors_of(connection, row.subscription_id)
+            self._load(row, cursors)
+            self._topic, self._shared = topic, row.type == SubscriptionType.SHARED
+            self.subscription_id, self.topic_id, self.consumer_id = row.subscription_id, row.topic_id, consumer_id
+            self.active, self._durable = self._shared or not others, bool(row.durable)
+            self._level = subscriptions.level_of(row)
+            self._host.changes.add(self)  # now that it is committed; the first look comes after that
             points = [
                 sub_wire.point_to_wire(partition_id, cursor.mark)
                 for partition_id, cursor in sorted(self._cursors.items())
@@ -262,15 +264,15 @@ class Conversation:
         if row.epoch == self.epoch and active == self.active:
             return []
         self.active = active
-        self._load(connection, row)
+        self._load(row, subscriptions.cursors_of(connection, row.subscription_id))
         turn = pb.ConsumeResponse.Turn(epoch=self.epoch, active=self.active)
         return [pb.ConsumeResponse(turn=turn)]
 
-    def _load(self, connection: Connection, row: Row[Any]) -> None:
+    def _load(self, row: Row[Any], cursors: dict[int, Cursor]) -> None:
         """Begin anew where the cursor stands."""
         self.epoch = row.epoch
         self._permits = self.unacknowledged = 0
-        self._cursors = subscriptions.cursors_of(connection, row.subscription_id)
+        self._cursors = cursors
         self._positions = {partition_id: position_of(c.mark) for partition_id, c in self._cursors.items()}
         self._delivered_to = dict(self._positions)
 
@@ -285,11 +287,14 @@ class Conversation:
             if at >= view.bounds.upper(self._level):
                 continue
             since, cursor = self._delivered_to[view.partition_id], self._cursors[view.partition_id]
-            stretch, at = next_stretch(connection, view, self._level, at, cursor, self._permits, decisions, since=since)
+            stretch, at = next_stretch(
+                connection, view, self._level, at, cursor, self._permits, decisions, since=since, durable=self._durable
+            )
             self._positions[view.partition_id] = at
             if stretch is not None:
                 self._delivered_to[view.partition_id] = at
                 found.append(self.delivery(connection, stretch, decisions))
+                self.count([stretch])
                 if self._permits <= 0 or len(found) >= _DELIVERIES_AT_ONCE:
                     break
         self._turn += 1
@@ -299,10 +304,7 @@ class Conversation:
         return found
 
     def delivery(self, connection: Connection, stretch: Stretch, decisions: int) -> pb.ConsumeResponse:
-        """Return the message that hands out a stretch, and count it."""
-        self.served = next(_SERVED)
-        self._permits -= stretch.messages
-        self.unacknowledged += stretch.messages
+        """Return the message that hands out a stretch."""
         delivery = pb.ConsumeResponse.Delivery(
             epoch=self.epoch,
             partition_id=stretch.partition_id,
@@ -328,6 +330,13 @@ class Conversation:
             delivery.aborted.CopyFrom(pb.ListDecisionsResponse(transactions=wire.table_to_wire(aborted)))
         return pb.ConsumeResponse(delivery=delivery)
 
+    def count(self, stretches: Iterable[Stretch]) -> None:
+        """Take notice that stretches are handed out; only once that is committed, so that no permit gets lost."""
+        for stretch in stretches:
+            self.served = next(_SERVED)
+            self._permits -= stretch.messages
+            self.unacknowledged += stretch.messages
+
     def _spread(self) -> None:
         """Hand out what comes next to the consumers of the subscription that are connected here, in equal shares."""
         group = sorted(
@@ -349,7 +358,9 @@ class Conversation:
                 present = {r.consumer_id for r in consumers.connected(connection, self.subscription_id)}
                 turns = sorted((c for c in group if c.consumer_id in present), key=lambda c: c.served)
                 handed_out = list(Spreading(connection, row, turns).run())
-        for taker, response in handed_out:  # now that it is committed
+            for taker, stretch, _ in handed_out:  # now that it is committed
+                taker.count([stretch])
+        for taker, _, response in handed_out:
             taker.send(response)
 
     def _until_next(self, connection: Connection) -> float | None:
@@ -382,7 +393,7 @@ class Conversation:
 
     def _close(self) -> None:
         self._ended = True
-        if self.consumer_id < 0:
+        if self.consumer_id < 0 or os.getpid() != self._pid:  # a forked child must not disconnect its parent's consumer
             return
         self._host.changes.remove(self)
         try:

@@ -51,8 +51,13 @@ def next_stretch(
     decisions: int,
     end: Position | None = None,
     since: Position | None = None,
+    *,
+    durable: bool = True,
 ) -> tuple[Stretch | None, Position]:
     """Return what comes next at or above a position, and where to look after it.
+
+    What was trimmed before it was handed out is handed out by its range alone, without entries: the consumer finds
+    nothing there and says what is lost. Where nothing was lost, at the end of the last trimmed ledger, it isn't.
 
     Args:
         connection: a transaction.
@@ -65,9 +70,15 @@ def next_stretch(
         end: look no further, exclusive; None is the level's bound.
         since: where the stretch before ended, if that is below ``start``: nothing visible lies between, and whoever
             gets the next message acknowledges that with it.
+        durable: True if nothing is trimmed that the subscription shows and has not acknowledged.
     """
     bound = view.bounds.upper(level) if end is None else end
-    start = at = max(start, view.bounds.log_start)
+    low = view.bounds.log_start
+    if not durable and start < low and not view.lost_nothing(start):
+        lost = _wanted(cursor, start, low)
+        if lost:
+            return Stretch(view.partition_id, PositionRange(start, low), lost, 1, None, None), low
+    start = at = max(start, low)
     since = start if since is None else max(min(since, start), view.bounds.log_start)
     for _ in range(_LOOKS):
         if at >= bound:

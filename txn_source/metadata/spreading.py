@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any, Generic, Protocol, TypeVar
 
@@ -22,7 +22,10 @@ R_co = TypeVar("R_co", covariant=True)
 
 
 class Taker(Protocol[R_co]):
-    """A consumer that gets a share; ``delivery`` counts a stretch and returns what is sent to it."""
+    """A consumer that gets a share; ``delivery`` returns what is sent to it for a stretch.
+
+    It counts what it got when the database transaction is committed: that may fail, or be done again.
+    """
 
     consumer_id: int
 
@@ -30,6 +33,8 @@ class Taker(Protocol[R_co]):
         """Return how many messages it takes now, in an epoch."""
 
     def delivery(self, connection: Connection, stretch: Stretch, decisions: int) -> R_co: ...
+
+    def count(self, stretches: Iterable[Stretch]) -> None: ...
 
     def send(self, response: Any) -> None: ...
 
@@ -41,35 +46,43 @@ class Spreading(Generic[R]):
         self._connection = connection
         self._row = row
         self._turns = list(turns)
+        self._left = {turn.consumer_id: turn.ready(row.epoch) for turn in turns}
         self._level = subscriptions.level_of(row)
         self._decisions = views.decisions(connection)
         self._cursors = subscriptions.cursors_of(connection, row.subscription_id)
         self._views = {v.partition_id: v for v in views.partition_views(connection, [row.topic_id])[row.topic_id]}
 
-    def run(self) -> Iterator[tuple[Taker[R], R]]:
+    def run(self) -> Iterator[tuple[Taker[R], Stretch, R]]:
         """Yield deliveries, each with who gets it."""
-        subscription_id, epoch = self._row.subscription_id, self._row.epoch
+        subscription_id = self._row.subscription_id
         for consumer in self._turns:
-            ready = consumer.ready(epoch)
             for partition_id, item, redeliveries in deliveries.take_back(
-                self._connection, subscription_id, consumer.consumer_id, ready
+                self._connection, subscription_id, consumer.consumer_id, self._left[consumer.consumer_id]
             ):
                 stretch = self._again(self._views[partition_id], item, redeliveries)
                 if stretch is not None:
-                    yield consumer, consumer.delivery(self._connection, stretch, self._decisions)
+                    yield self._hand_out(consumer, stretch)
         read_to = subscriptions.read_positions(self._connection, subscription_id)
         for partition_id, view in self._views.items():
             at = since = Position.from_key(read_to[partition_id])
             while at < view.bounds.upper(self._level):
-                waiting = [c for c in self._turns if c.ready(epoch)]
+                waiting = [c for c in self._turns if self._left[c.consumer_id] > 0]
                 if not waiting:
                     break
                 consumer = waiting[0]
                 self._turns = [*(c for c in self._turns if c is not consumer), consumer]
-                share = self._share(view, at, len(waiting), consumer.ready(epoch))
+                share = self._share(view, at, len(waiting), self._left[consumer.consumer_id])
                 cursor = self._cursors[partition_id]
                 stretch, at = next_stretch(
-                    self._connection, view, self._level, at, cursor, share, self._decisions, since=since
+                    self._connection,
+                    view,
+                    self._level,
+                    at,
+                    cursor,
+                    share,
+                    self._decisions,
+                    since=since,
+                    durable=bool(self._row.durable),
                 )
                 if stretch is not None:
                     since = at
@@ -79,12 +92,16 @@ class Spreading(Generic[R]):
                         deliveries.hand_out(
                             self._connection, subscription_id, partition_id, whole, consumer.consumer_id
                         )
-                    yield consumer, consumer.delivery(self._connection, stretch, self._decisions)
+                    yield self._hand_out(consumer, stretch)
             if since < at:  # nothing of it is visible, so nobody will acknowledge it
                 self._cursors[partition_id].acknowledge([MessageRange(message_key(since), message_key(at))])
                 subscriptions.store(self._connection, subscription_id, partition_id, self._cursors[partition_id])
             if at.key != read_to[partition_id]:
                 deliveries.advance(self._connection, subscription_id, partition_id, at.key)
+
+    def _hand_out(self, consumer: Taker[R], stretch: Stretch) -> tuple[Taker[R], Stretch, R]:
+        self._left[consumer.consumer_id] -= stretch.messages
+        return consumer, stretch, consumer.delivery(self._connection, stretch, self._decisions)
 
     def _share(self, view: PartitionView, at: Position, among: int, most: int) -> int:
         there = visible_messages(self._connection, view, self._level, message_key(at))

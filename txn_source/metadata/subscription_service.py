@@ -57,6 +57,11 @@ class SubscriptionCalls:
 
     def ListSubscriptions(self: _Host, request: pb.ListSubscriptionsRequest) -> pb.ListSubscriptionsResponse:
         with self._read() as connection:
+            lapsed = consumers.lapsed(connection, self._now_ms())
+        if lapsed:  # their undurable subscriptions go with them
+            with self._write() as connection:
+                consumers.remove_lapsed(connection, self._now_ms())
+        with self._read() as connection:
             topic_id, of_topic = _topic(connection, request.topic)
             if request.HasField("name"):
                 rows = [subscriptions.find(connection, topic_id, request.name)]

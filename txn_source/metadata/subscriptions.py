@@ -234,8 +234,10 @@ def raise_epoch(connection: Connection, row: Row[Any], epoch: int | None) -> int
     return raised
 
 
-def acknowledge(connection: Connection, ack: Acknowledgement, *, strict: bool = False) -> None:
+def acknowledge(connection: Connection, ack: Acknowledgement, *, strict: bool = False) -> int:
     """Move a subscription's cursors; with an old epoch nothing happens, and it is counted.
+
+    Returns how many of the messages that its ranges name were not acknowledged before.
 
     ``strict`` is for transactions: what can't be acknowledged, or is already, raises.
 
@@ -246,7 +248,7 @@ def acknowledge(connection: Connection, ack: Acknowledgement, *, strict: bool = 
     if row is None:
         if strict:
             raise SubscriptionNotFoundError("The subscription was deleted.", "Abort the transaction.")
-        return
+        return 0
     known = consumers.connected(connection, ack.subscription_id)
     lost = ack.consumer_id not in [c.consumer_id for c in known]
     if lost and ack.epoch == row.epoch and not strict:
@@ -269,7 +271,8 @@ def acknowledge(connection: Connection, ack: Acknowledgement, *, strict: bool = 
             .where(subscriptions.c.subscription_id == row.subscription_id)
             .values(ignored_acknowledgements=ignored)
         )
-        return
+        return 0
+    new = 0
     found = {c.partition_id: c for c in _cursor_rows(connection, ack.subscription_id)}
     for part in ack.partitions:
         if part.partition_id not in found:
@@ -285,10 +288,11 @@ def acknowledge(connection: Connection, ack: Acknowledgement, *, strict: bool = 
             )
         if row.type == SubscriptionType.SHARED:
             shared.forget(connection, row.subscription_id, part.partition_id, part.ranges, cursor)
-        cursor.acknowledge(part.ranges)
+        new += cursor.acknowledge(part.ranges)
         if part.up_to is not None:
             cursor.acknowledge_up_to(part.up_to)
         store(connection, row.subscription_id, part.partition_id, cursor)
+    return new
 
 
 def redeliver_all(connection: Connection, row: Row[Any], epoch: int) -> int:
