@@ -287,6 +287,7 @@ def test_redelivery_goes_to_who_has_room(log: Log) -> None:
     send_each(producer, VALUES[1:4])
     assert take(dying, 3) == VALUES[1:4]
     third = subscribe(log, type="shared")
+    settle(third)  # the service knows its permits
     send_each(producer, [b"4"])
     assert take(third, 1) == [b"4"]
     dying.close()

@@ -8,7 +8,7 @@ from typing import Any
 
 from sqlalchemy import Connection, Row, bindparam, delete, insert, select, update
 
-from txn_source.metadata import consumers
+from txn_source.metadata import consumers, level_changes
 from txn_source.metadata import deliveries as shared
 from txn_source.metadata.backlogs import visible_messages
 from txn_source.metadata.database import note_change
@@ -166,9 +166,21 @@ def remove(connection: Connection, row: Row[Any], now_ms: int) -> None:
 def set_level(
     connection: Connection, row: Row[Any], views: Sequence[PartitionView], level: IsolationLevel, now_ms: int
 ) -> None:
-    """Change the isolation level of a subscription that no consumer is connected to; what it acknowledged stays so."""
+    """Change the isolation level of a subscription that no consumer is connected to; what it acknowledged stays so.
+
+    What a shared one had handed out and isn't acknowledged is handed out anew, as the new level sees it.
+
+    Raises:
+        InvalidArgumentError: a transaction would be torn (``metadata/level_changes.py``).
+    """
     _check_idle(connection, row, now_ms, "change its isolation level")
+    if level == level_of(row):
+        return
     found = cursors_of(connection, row.subscription_id)
+    level_changes.check(connection, row, views, found, level)
+    of_this = cursors.c.subscription_id == row.subscription_id
+    connection.execute(delete(deliveries).where(deliveries.c.subscription_id == row.subscription_id))
+    connection.execute(update(cursors).where(of_this).values(read_position=cursors.c.mark_position))
     for view in views:
         cursor = found[view.partition_id]
         counted = [replace(r, messages=_messages_in(connection, view, level, r)) for r in cursor.ranges]
