@@ -39,9 +39,18 @@ class ConsumerOptions:
                 raise InvalidArgumentError(f"{name} is {value!r}.", f"Use a number from {least} to {_MAX_NUMBER}.")
         for name in ("consumer_name", "dead_letter_topic"):
             text = getattr(self, name)
-            if text is not None and not isinstance(text, str):
+            if text is not None and not (isinstance(text, str) and is_text(text)):
                 raise InvalidArgumentError(f"{name} is {text!r:.80}.", "Use text.")
         for name in ("acknowledge_interval", "negative_acknowledge_delay", "acknowledge_timeout"):
             value = getattr(self, name)
             if value is not None and (not isinstance(value, int | float) or not 0 <= value < 1e9):
                 raise InvalidArgumentError(f"{name} is {value!r}.", "Use seconds, 0 or more.")
+
+
+def is_text(value: str) -> bool:
+    """True if a text can be sent and stored: half of a surrogate pair can't."""
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        return False
+    return True

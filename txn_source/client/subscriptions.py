@@ -6,11 +6,12 @@ import json
 import weakref
 from collections.abc import Mapping
 from datetime import datetime
+from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from txn_source.client.consumer import Consumer
-from txn_source.client.consumer_options import ConsumerOptions
+from txn_source.client.consumer_options import ConsumerOptions, is_text
 from txn_source.client.offsets import EARLIEST, LATEST, Offsets
 from txn_source.client.reader import Reader
 from txn_source.client.tiered_planning import TieredPlanning
@@ -18,7 +19,11 @@ from txn_source.client.upkeep import Upkeep
 from txn_source.metadata.stub import MetadataStub
 from txn_source.metadata.subscription_stub import Sought, SubscriptionInfo
 from txn_source.metadata.views import PartitionView
-from txn_source.model.errors import InvalidArgumentError
+from txn_source.model.errors import (
+    InvalidArgumentError,
+    SubscriptionIsolationMismatchError,
+    SubscriptionNotFoundError,
+)
 from txn_source.model.isolation import IsolationLevel
 from txn_source.model.message_ranges import message_key
 from txn_source.model.position import MessageId, Position, PositionRange
@@ -27,6 +32,11 @@ from txn_source.model.topic_name import TopicName
 
 if TYPE_CHECKING:
     from txn_source.client.log import Log
+
+
+class _Unset(Enum):
+    LEVEL = "the stored level, or read_committed for a new subscription"
+
 
 _HINT = 'Use earliest, latest, a message id such as "12:40:3", a position, a time, or {"orders": {"0": "12:40"}}.'
 
@@ -43,7 +53,7 @@ class SubscriptionCalls:
         topic: str,
         name: str,
         type: SubscriptionType | str = SubscriptionType.EXCLUSIVE,
-        isolation_level: IsolationLevel | str | None = IsolationLevel.READ_COMMITTED,
+        isolation_level: IsolationLevel | str | _Unset | None = _Unset.LEVEL,
         initial_position: Any = LATEST,
         durable: bool = True,
         *,
@@ -56,7 +66,8 @@ class SubscriptionCalls:
             topic: whose messages.
             name: the subscription's.
             type: ``exclusive`` (one consumer), ``failover`` (one at a time, others wait) or ``shared`` (all get some).
-            isolation_level: fixed by the first subscribe, and stored; None takes the one that is stored.
+            isolation_level: fixed by the first subscribe, which is ``read_committed`` unless it says otherwise, and
+                stored; later ones take the stored one, or ask for it. None never makes a subscription.
             initial_position: where a new subscription begins: whatever ``Consumer.seek`` takes.
             durable: False makes a subscription that goes with its consumers.
             options: how the consumer behaves; or give the fields of ``ConsumerOptions`` by name.
@@ -67,22 +78,23 @@ class SubscriptionCalls:
             InvalidArgumentError: it is of another type, or a value can't be.
         """
         log, topic_name = cast("Log", self), _whole(topic)
-        level = None if isolation_level is None else IsolationLevel.parse(isolation_level)
-        if options is not None and named:
-            raise InvalidArgumentError("Both options and their fields are given.", "Give one of them.")
-        try:
-            options = options or ConsumerOptions(**named)
-        except TypeError:
-            known = ", ".join(ConsumerOptions.__dataclass_fields__)
-            raise InvalidArgumentError(
-                f"One of {', '.join(named)} is not an option of consumers.", f"Use {known}."
-            ) from None
-        if not isinstance(options, ConsumerOptions):
-            raise InvalidArgumentError(f"{options!r:.80} are not options of consumers.", "Use ConsumerOptions(...).")
+        unset = isolation_level is _Unset.LEVEL
+        level = None if isolation_level is None or unset else IsolationLevel.parse(isolation_level)  # type: ignore[arg-type]
+        options = _options(options, named)
         _check_name(name)
-        where, points = placed(self._stub, self._root, topic_name, initial_position, level)
+        if not isinstance(durable, bool):
+            raise InvalidArgumentError(f"durable is {durable!r:.80}.", "Use True or False.")
         kind = SubscriptionType.parse(type)
-        consumer = Consumer(log, topic_name, name, kind, level, where or LATEST, points, options, durable=durable)
+        if unset:
+            level = _stored_level(self._stub, topic_name, name)
+        where, points = placed(self._stub, self._root, topic_name, initial_position, level)
+        try:
+            consumer = Consumer(log, topic_name, name, kind, level, where or LATEST, points, options, durable=durable)
+        except SubscriptionIsolationMismatchError:
+            if not unset:
+                raise
+            # it was made by somebody else at this moment
+            consumer = Consumer(log, topic_name, name, kind, None, where or LATEST, points, options, durable=durable)
         self._keep(consumer)
         return consumer
 
@@ -135,6 +147,7 @@ class SubscriptionCalls:
 
     def subscription(self, topic: str, name: str) -> SubscriptionInfo:
         """Return one subscription."""
+        _check_name(name)
         [found] = self._stub.list_subscriptions(_whole(topic), name)
         return found
 
@@ -159,16 +172,52 @@ class SubscriptionCalls:
         return self._stub.seek_subscription(topic_name, name, where, points, epoch)
 
     def set_subscription_isolation_level(self, topic: str, name: str, level: IsolationLevel | str) -> None:
-        """Change the isolation level of a subscription that no consumer is connected to."""
+        """Change the isolation level of a subscription that no consumer is connected to.
+
+        What it has acknowledged stays so. The change is refused where it would tear a transaction: to
+        ``read_committed`` where a part of an open or committed one is acknowledged and the rest isn't, or may still
+        come; to ``read_uncommitted`` where a part of an aborted one was passed over. Seek first, as the error says.
+
+        Raises:
+            SubscriptionBusyError: a consumer is connected.
+            InvalidArgumentError: a transaction would be torn.
+        """
+        _check_name(name)
         self._stub.set_subscription_isolation_level(_whole(topic), name, IsolationLevel.parse(level))
 
     def delete_subscription(self, topic: str, name: str) -> None:
         """Delete a subscription that no consumer is connected to; what it kept may be trimmed then."""
+        _check_name(name)
         self._stub.delete_subscription(_whole(topic), name)
 
 
+def _options(options: Any, named: Mapping[str, Any]) -> ConsumerOptions:
+    if options is None:
+        try:
+            return ConsumerOptions(**named)
+        except TypeError:
+            known = ", ".join(ConsumerOptions.__dataclass_fields__)
+            raise InvalidArgumentError(
+                f"One of {', '.join(named)} is not an option of consumers.", f"Use {known}."
+            ) from None
+    if named:
+        raise InvalidArgumentError("Both options and their fields are given.", "Give one of them.")
+    if not isinstance(options, ConsumerOptions):
+        raise InvalidArgumentError(f"{options!r:.80} are not options of consumers.", "Use ConsumerOptions(...).")
+    return options
+
+
+def _stored_level(stub: MetadataStub, topic: TopicName, name: str) -> IsolationLevel:
+    """Return the level of a subscription, or the one that it will have when it is made."""
+    try:
+        [found] = stub.list_subscriptions(topic, name, brief=True)
+    except SubscriptionNotFoundError:
+        return IsolationLevel.READ_COMMITTED
+    return found.isolation_level
+
+
 def _check_name(name: Any) -> None:
-    if not isinstance(name, str):
+    if not isinstance(name, str) or not is_text(name):
         raise InvalidArgumentError(f"{name!r:.80} can't be the name of a subscription.", "Use text.")
 
 
@@ -192,8 +241,8 @@ def placed(
     """
     if isinstance(to, str):
         to = _parsed(to.strip())
-    if to in (EARLIEST, LATEST):
-        return to, {}
+        if isinstance(to, str):
+            return to, {}
     [view] = stub.get_view([topic]).topics
     partitions = view.partitions
     match to:
