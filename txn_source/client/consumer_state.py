@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import threading
 import uuid
 from collections.abc import Mapping
@@ -97,7 +98,7 @@ class ConsumerState:
 
     def _check_open(self) -> None:
         if self._refusal is not None:
-            raise self._refusal.with_traceback(None)
+            raise copy.copy(self._refusal)  # each thread its own: a traceback belongs to one
 
     def flush(self) -> None:
         raise NotImplementedError

@@ -72,18 +72,26 @@ class Changes:
     def add(self, waiting: Waiting) -> None:
         """Wake it from now on."""
         with self._lock:
-            if not self._takes_more:
-                raise _stops()
-            if sum(map(len, self._waiting.values())) >= MAX_WAITING:
-                raise UnavailableError(
-                    f"This service has {MAX_WAITING} consumers connected, which is all it takes.",
-                    "Close some, or run another service.",
-                )
+            self._check_room()
             self._waiting[waiting.topic_id].add(waiting)
             if self._thread is None:
                 self._stop.clear()
                 self._thread = threading.Thread(target=self._watch, name="txnlog-changes", daemon=True)
                 self._thread.start()
+
+    def check_room(self) -> None:
+        """Raise UNAVAILABLE if nobody more may wait."""
+        with self._lock:
+            self._check_room()
+
+    def _check_room(self) -> None:
+        if not self._takes_more:
+            raise _stops()
+        if sum(map(len, self._waiting.values())) >= MAX_WAITING:
+            raise UnavailableError(
+                f"This service has {MAX_WAITING} consumers connected, which is all it takes.",
+                "Close some, or run another service.",
+            )
 
     def remove(self, waiting: Waiting) -> None:
         """Wake it no more."""

@@ -196,6 +196,7 @@ class Conversation:
 
     def _subscribe(self, request: pb.ConsumeRequest.Subscribe) -> None:
         with self._lock:
+            self._host.changes.check_room()
             with self._host.write() as connection:
                 topic, row, created = self._host.subscribe(connection, request)
                 consumer_id, others = consumers.register(
