@@ -47,7 +47,7 @@ FOREIGN_TO = {
 PROTOBUF_RIM = {
     f"txn_source.metadata.{name}"
     for name in (
-        *("server", "service", "stub", "tier_service", "tier_stub", "transport", "wire"),
+        *("checks", "server", "service", "stub", "tier_service", "tier_stub", "transport", "wire"),
         *("consumer_link", "conversation", "subscription_service", "subscription_stub", "subscription_wire"),
     )
 }

@@ -32,26 +32,39 @@ class StateFilter(enum.Enum):
     ALL = "all"
 
 
+class Order(enum.Enum):
+    """Which ones come first."""
+
+    OLDEST = "oldest"
+    NEWEST = "newest"
+
+
 @app.command("list")
 @on_log()
 def list_transactions(
     log: Log,
     state: Annotated[StateFilter, typer.Option(help="Only those in this state.")] = StateFilter.OPEN,
     topic: Annotated[str | None, typer.Option(help="Only those that wrote to this topic.", show_default=False)] = None,
-    limit: Annotated[int, typer.Option(min=1, max=10_000, help="At most so many, the newest ones.")] = 1000,
+    limit: Annotated[int, typer.Option(min=1, help="At most so many.")] = 1000,
+    first: Annotated[
+        Order | None, typer.Option(help="Which come first.", show_default="oldest of open ones, else newest")
+    ] = None,
     as_json: Json = False,
 ) -> None:
-    """List transactions, newest first."""
+    """List transactions. Of the open ones the oldest come first: they hold readers back the longest."""
     wanted = None if state is StateFilter.ALL else TransactionState(state.value)
-    found = log.metadata.list_transactions(wanted, None if topic is None else TopicName.parse(topic), limit)
+    order = first or (Order.OLDEST if state is StateFilter.OPEN else Order.NEWEST)
+    found, more = log.metadata.first_transactions(
+        wanted, None if topic is None else TopicName.parse(topic), limit, oldest_first=order is Order.OLDEST
+    )
     if as_json:
         print_json(found)
     elif found:
         _print_list(found)
     else:
         print("There are no transactions." if wanted is None else f"There are no {wanted} transactions.")
-    if len(found) == limit:
-        note(f"Only the newest {limit:,} are listed; --limit takes another number.")
+    if more:
+        note(f"The {order.value} {len(found):,} are listed, there are {more:,} more; --limit takes another number.")
 
 
 @app.command("show")

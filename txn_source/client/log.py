@@ -307,15 +307,23 @@ class Log(SubscriptionCalls):
         return Transaction(self._stub, self._stub.begin_transaction(max(1, round(timeout * 1000))), timeout)
 
     def transactions(
-        self, state: str | None = "open", topic: str | None = None, limit: int = 0
+        self, state: str | None = "open", topic: str | None = None, limit: int = 0, *, oldest_first: bool = False
     ) -> list[TransactionInfo]:
         """Return transactions, newest first: ``open``, ``committed``, ``aborted`` ones, or all (None).
 
-        ``limit`` is how many at most; 0 is the service's maximum, 10,000.
+        Args:
+            state: which.
+            topic: only those that wrote to it.
+            limit: how many at most; 0: all.
+            oldest_first: begin with the one that began first, which holds readers back the longest.
         """
-        return self._stub.list_transactions(
-            None if state is None else _state(state), None if topic is None else TopicName.parse(topic), limit
+        found, _ = self._stub.first_transactions(
+            None if state is None else _state(state),
+            None if topic is None else TopicName.parse(topic),
+            limit,
+            oldest_first=oldest_first,
         )
+        return found
 
     def transaction(self, id: TxnId | str) -> TransactionInfo:
         """Return one transaction."""

@@ -8,7 +8,6 @@ the other one's object is deleted.
 from __future__ import annotations
 
 import logging
-import uuid
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -36,8 +35,10 @@ from txn_source.model.packing import Slice
 from txn_source.model.position import Position, PositionRange
 from txn_source.model.read_priority import ReadPriority
 from txn_source.model.topic_name import TopicName
-from txn_source.storage.object_store import ObjectStore, is_unreachable, object_uri, reason, store_of
+from txn_source.storage.object_names import may_be_object, new_object_uri
+from txn_source.storage.object_store import ObjectStore, is_unreachable, reason, store_of
 from txn_source.storage.schema import EVENT_TIME, PROPERTIES, deserialize_schema
+from txn_source.storage.segment import SegmentName
 from txn_source.storage.tiered import (
     ABORT_MARKER,
     COMMIT_MARKER,
@@ -181,10 +182,7 @@ class Offloader:
         return OffloadReport(skipped=(ledger.ledger_id,))
 
     def _uri(self, ledger: OffloadableLedger) -> str:
-        name = self._topic.name
-        file = f"ledger-{ledger.ledger_id}-{uuid.uuid4().hex[:12]}.parquet"
-        path = f"{name.tenant}/{name.namespace}/{name.name}/{ledger.partition}/{file}"
-        return object_uri(self._folder, path if self._folder else f"tiered/{path}")
+        return new_object_uri(self._folder, self._topic.name, ledger.partition, ledger.ledger_id)
 
     def _schema(self) -> pa.Schema:
         payload = deserialize_schema(self._topic.schema)
@@ -261,6 +259,9 @@ def delete_doomed_files(stub: MetadataStub, root: Path) -> int:
     gone = []
     unreachable: set[str] = set()
     for file in stub.list_doomed_files():
+        if SegmentName.parse(file.uri) is None and not may_be_object(file.uri):
+            _log.warning("%.200r is to be deleted and is no file of this log's: it is left alone", file.uri)
+            continue  # whatever the service says, nothing else is touched
         if store_of(file.uri) in unreachable:
             continue  # each of its files would take seconds to fail
         try:

@@ -14,12 +14,13 @@ import pyarrow as pa
 from txn_source._generated.txnlog.v1 import metadata_service_pb2 as pb
 from txn_source.metadata import subscription_wire as sub_wire
 from txn_source.metadata import wire
+from txn_source.metadata.status import raised_error
 from txn_source.metadata.stub import EntryPage, MetadataStub, TopicView
 from txn_source.metadata.subscription_stub import Sought, seek_request, sought_from_wire
 from txn_source.metadata.subscriptions import Acknowledged, Acknowledgement
 from txn_source.metadata.tier_stub import CopiesOfRange, copies_of_range
 from txn_source.metadata.transport import Transport
-from txn_source.model.errors import ERROR_CLASSES, InternalError, TxnLogError, UnavailableError
+from txn_source.model.errors import InternalError, TxnLogError, UnavailableError
 from txn_source.model.isolation import IsolationLevel
 from txn_source.model.message_ranges import MessageRange
 from txn_source.model.position import Position, PositionRange
@@ -223,7 +224,7 @@ class ConsumerLink:
         if isinstance(receipt, TxnLogError):
             raise receipt
         if receipt.HasField("error_code"):
-            raise _refused(receipt)
+            raise raised_error(receipt.error_code, receipt.fact, receipt.remedy)
         return receipt  # type: ignore[no-any-return]
 
     def _listen(self) -> None:
@@ -283,13 +284,6 @@ def _delivery(message: pb.ConsumeResponse.Delivery) -> Delivery:
         message.redeliveries,
         answers,
     )
-
-
-def _refused(receipt: pb.ConsumeResponse.Receipt) -> TxnLogError:
-    known = ERROR_CLASSES.get(receipt.error_code)
-    if known is not None:
-        return known(receipt.fact, receipt.remedy)
-    return InternalError(f"{receipt.fact} (The service's code for it, {receipt.error_code}, is newer.)", receipt.remedy)
 
 
 def _silent(timeout_s: float) -> UnavailableError:

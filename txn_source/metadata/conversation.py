@@ -25,6 +25,7 @@ from txn_source._generated.txnlog.v1 import metadata_service_pb2 as pb
 from txn_source.metadata import consumers, deliveries, pages, subscriptions, views, wire
 from txn_source.metadata import subscription_wire as sub_wire
 from txn_source.metadata.changes import Changes
+from txn_source.metadata.checks import check
 from txn_source.metadata.dispatch import Stretch, next_stretch
 from txn_source.metadata.spreading import MAX_PERMITS, Spreading
 from txn_source.metadata.tables import OPEN, is_in, transaction_partitions, transactions
@@ -156,14 +157,19 @@ class Conversation:
     def _take(self, request: pb.ConsumeRequest) -> None:
         what = request.WhichOneof("what")
         if what == "subscribe":
+            check(request)
+            if self.consumer_id >= 0:
+                raise InvalidArgumentError("The conversation has a subscription already.", "Hold another one.")
             self._subscribe(request.subscribe)
         elif self.consumer_id < 0:
             raise InvalidArgumentError("The conversation doesn't begin with a subscription.", "Subscribe first.")
         elif what == "flow":
+            check(request)
             self._flow(request.flow)
         else:
             receipt = pb.ConsumeResponse.Receipt(sequence=request.sequence)
             try:
+                check(request)
                 with self._lock:
                     self._carry_out(what, request, receipt)
             except TxnLogError as error:

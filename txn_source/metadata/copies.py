@@ -12,14 +12,16 @@ deletes it and says so. So a crash between the two forgets no file.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, Row, Select, and_, delete, func, insert, or_, select, update
 
+from txn_source.metadata.checks import shown
 from txn_source.metadata.pages import PAGE_ROWS, fetch
 from txn_source.metadata.tables import (
+    DELETED,
     copies,
     doomed_files,
     entries,
@@ -128,20 +130,23 @@ def offloadable(connection: Connection, partition: Any, last_stable: Position) -
     ]
 
 
-def begin(connection: Connection, ledger_id: int, uri: str, last_stable: Position | None, now_ms: int) -> int | None:
+def begin(
+    connection: Connection, partition: Any, ledger_id: int, uri: str, is_its_own: Callable[[str], bool], now_ms: int
+) -> int | None:
     """Note an offload that begins, and return its id; None if the ledger has a tiered copy.
 
     Args:
         connection: the database transaction.
+        partition: the ledger's, as a view of it; None if there is no such one.
         ledger_id: the ledger.
         uri: where the object will be.
-        last_stable: of the ledger's partition; None if the ledger isn't there.
+        is_its_own: tells whether a URI is one that the ledger's object may have.
         now_ms: the time.
     """
     row = connection.execute(select(ledgers).where(ledgers.c.ledger_id == ledger_id)).first()
-    if row is None or last_stable is None:
+    if row is None or partition is None or row.partition_id != partition.partition_id:
         raise InvalidArgumentError(f"There is no ledger {ledger_id}.", "It was trimmed, or its topic deleted.")
-    if row.closed_at_ms is None or ledger_id >= last_stable.ledger_id:
+    if row.closed_at_ms is None or ledger_id >= partition.bounds.last_stable.ledger_id:
         why = "is still open" if row.closed_at_ms is None else "has messages of a transaction that is still open"
         raise InvalidArgumentError(
             f"Ledger {ledger_id} {why}, and only what never changes is offloaded.",
@@ -149,6 +154,11 @@ def begin(connection: Connection, ledger_id: int, uri: str, last_stable: Positio
         )
     if row.offloaded_at_ms is not None:
         return None
+    if not is_its_own(uri):
+        raise InvalidArgumentError(
+            f"{shown(uri)} is no place for the object of ledger {ledger_id}.",
+            "It lies in the topic's offload target, under a name of its own; if the target has changed, begin again.",
+        )
     doom_forgotten(connection, now_ms)
     key = connection.execute(
         insert(copies).values(ledger_id=ledger_id, uri=uri, begun_at_ms=now_ms)
@@ -166,6 +176,10 @@ def complete(connection: Connection, copy_id: int, copy: TieredCopy, now_ms: int
     ).first()
     if row is None or (row.offloaded_at_ms is not None and not row.complete):
         return False
+    if copy.uri != row.uri:
+        raise InvalidArgumentError(
+            f"Offload {copy_id} was begun for another object than {shown(copy.uri)}.", "Complete it with its own."
+        )
     if row.complete:
         return True
     values = {"size": copy.size, "footer_bytes": copy.footer_bytes, "footer_crc32c": copy.footer_crc32c}
@@ -262,7 +276,7 @@ def drop_entries(connection: Connection, partition_id: int, start: int, end: int
     """Drop the rows of the entries with keys in ``[start, end]``; their producers' sequences stay refused."""
     inside = (entries.c.partition_id == partition_id, entries.c.position.between(start, end))
     highest = connection.execute(
-        select(entries.c.producer_id, func.max(entries.c.base_sequence))
+        select(entries.c.producer_id, func.max(entries.c.base_sequence + entries.c.messages - 1))
         .where(*inside, entries.c.producer_id.is_not(None))
         .group_by(entries.c.producer_id)
     ).all()
@@ -302,7 +316,7 @@ def doom_segments(
         )
     ).all()
     for some in _portions([row.segment_id for row in rows]):
-        connection.execute(update(segments).where(segments.c.segment_id.in_(some)).values(deleted=1))
+        connection.execute(update(segments).where(segments.c.segment_id.in_(some)).values(deleted=DELETED))
     _insert_doomed(connection, [row.path for row in rows], now_ms)
 
 

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import uuid
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
-from sqlalchemy import Connection, Row, bindparam, insert, select, update
+from sqlalchemy import Connection, Row, bindparam, func, insert, select, update
 
 from txn_source.metadata import transactions
+from txn_source.metadata.checks import MAX_TOTAL
 from txn_source.metadata.ledgers import Tail
+from txn_source.metadata.segments import JOB
+from txn_source.metadata.segments import register as registered
 from txn_source.metadata.tables import (
     DATA,
     OPEN,
@@ -21,8 +25,8 @@ from txn_source.metadata.tables import (
     transaction_partitions,
     transaction_producers,
 )
-from txn_source.model.errors import InvalidArgumentError, ProducerFencedError, StaleSegmentError, TopicNotFoundError
-from txn_source.model.position import MAX_LEDGER_ID, Position
+from txn_source.model.errors import InvalidArgumentError, ProducerFencedError, TopicNotFoundError
+from txn_source.model.position import Position
 from txn_source.model.transaction import EndReason
 
 
@@ -74,28 +78,38 @@ def open_producer(
 
 
 def append(
-    connection: Connection, producer_id: int, epoch: int, txn: int | None, new: Sequence[NewEntry], now_us: int
+    connection: Connection,
+    producer_id: int,
+    epoch: int,
+    txn: int | None,
+    new: Sequence[NewEntry],
+    now_us: int,
+    *,
+    of_job: bool = False,
 ) -> list[Position]:
     """Give entries their positions, all of them or none; a repeated append returns the first one's positions.
 
-    A transaction is registered on a partition here, in the same step as its first entry.
+    A transaction is registered on a partition here, in the same step as its first entry. ``of_job``: the files are
+    those of a job, which had no producer yet when it wrote them.
     """
     producer = _check_producer(connection, producer_id, epoch)
     topic_id = int(producer.topic_id)
     if not new:
         return []
     if (stored := _stored_before(connection, producer, new)) is not None:
-        return stored
+        _check_same(connection, txn, new, stored, any_txn=of_job)  # a job's is a new one with each commit
+        return [Position.from_key(stored[entry.base_sequence].position) for entry in new]
     if txn is not None:
         transactions.check_open(connection, txn)
     by_partition: dict[int, list[int]] = defaultdict(list)
     for index, entry in enumerate(new):
         by_partition[entry.partition_id].append(index)
-    of_path = _segments(connection, topic_id, new)
+    of_path = registered(connection, topic_id, JOB if of_job else producer_id, new)
     positions: dict[int, Position] = {}
     for partition_id in sorted(by_partition):  # always in this order: no deadlocks
         indexes = by_partition[partition_id]
         tail = Tail.load(connection, partition_id, now_us, topic_id)
+        _check_room(tail, [new[i] for i in indexes])
         for index in indexes:
             entry = new[index]
             positions[index] = tail.place(
@@ -128,6 +142,10 @@ def _check_producer(connection: Connection, producer_id: int, epoch: int) -> Row
         raise TopicNotFoundError(
             "The topic that this producer writes to was deleted.", "Open a new producer on a topic that exists."
         )
+    if epoch != row.epoch:
+        raise InvalidArgumentError(
+            f"Producer {producer_id} has epoch {row.epoch}, not {epoch}.", "Use the one that it was opened with."
+        )
     if row.transactional_id is not None:
         newest = _newest(connection, row.topic_id, row.transactional_id)
         if newest is not None and epoch < newest.epoch:
@@ -145,62 +163,85 @@ def _newest(connection: Connection, topic_id: int, transactional_id: str) -> Row
     return connection.execute(query.order_by(producers.c.epoch.desc()).limit(1).with_for_update()).first()
 
 
-def _stored_before(connection: Connection, producer: Row[Any], new: Sequence[NewEntry]) -> list[Position] | None:
-    sequences = [entry.base_sequence for entry in new]
-    found = connection.execute(
-        _STORED, {"producer_id": producer.producer_id, "lowest": min(sequences), "highest": max(sequences)}
-    ).all()
-    if not found:
-        if min(sequences) <= producer.purged_sequence:
-            raise InvalidArgumentError(
-                f"The sequences {min(sequences)} to {max(sequences)} of this producer were stored so long ago that"
-                " their positions are no longer known.",
-                "Nothing is lost: don't send them again.",
-            )
-        return None
-    known: dict[int, int] = {row.base_sequence: row.position for row in found}
-    if not all(sequence in known for sequence in sequences):
+def _stored_before(
+    connection: Connection, producer: Row[Any], new: Sequence[NewEntry]
+) -> Mapping[int, Row[Any]] | None:
+    """Return what is stored under the sequences of entries, by sequence; None if nothing is.
+
+    Raises:
+        InvalidArgumentError: something is, but not under all of them, or they cut stored entries.
+    """
+    ordered = sorted(new, key=lambda entry: entry.base_sequence) if len(new) > 1 else new
+    twice = next((b for a, b in pairwise(ordered) if a.base_sequence + a.messages > b.base_sequence), None)
+    if twice is not None:
         raise InvalidArgumentError(
-            f"Only some of the sequences {min(sequences)} to {max(sequences)} of this producer are stored already.",
+            f"Sequence {twice.base_sequence} of this producer is in the append more than once.",
+            "Let each entry's sequences begin behind those of the one before.",
+        )
+    lowest, end = ordered[0].base_sequence, ordered[-1].base_sequence + ordered[-1].messages
+    of = {"producer_id": producer.producer_id, "lowest": lowest, "end": end, "most": len(new) + 2}
+    found = {row.base_sequence: row for row in connection.execute(_STORED, of)}
+    first = min(found, default=lowest)
+    if first < lowest and first + found.pop(first).messages > lowest:
+        raise InvalidArgumentError(
+            f"Sequence {lowest} of this producer lies inside a stored entry, which begins at {first}.",
             "Repeat an append with exactly the entries of the first try, or use new sequences.",
         )
-    return [Position.from_key(known[sequence]) for sequence in sequences]
-
-
-@dataclass(slots=True)
-class _Segment:
-    """A registered segment, and the ledgers that its entries lie in."""
-
-    segment_id: int
-    first_ledger_id: int
-    last_ledger_id: int
-
-    def reach(self, connection: Connection, ledger_id: int) -> None:
-        """Note that an entry lies in a ledger; a partition's ledgers only go up."""
-        if ledger_id != self.last_ledger_id:
-            self.first_ledger_id = min(self.first_ledger_id, ledger_id)
-            self.last_ledger_id = ledger_id
-            row = {"id": self.segment_id, "first": self.first_ledger_id, "last": self.last_ledger_id}
-            connection.execute(_REACH, row)
-
-
-def _segments(connection: Connection, topic_id: int, new: Sequence[NewEntry]) -> dict[str, _Segment]:
-    first_of = {entry.segment: entry for entry in reversed(new)}
-    found: dict[str, _Segment] = {}
-    for row in connection.execute(_SEGMENTS, {"paths": sorted(first_of)}):
-        if row.deleted:
-            raise StaleSegmentError(
-                f"Segment {row.path} was deleted after its ledgers had been offloaded or trimmed.",
-                "Write the messages to a new segment; none of them was registered.",
-            )
-        found[row.path] = _Segment(row.segment_id, row.first_ledger_id, row.last_ledger_id)
-    for path in sorted(first_of.keys() - found.keys()):
-        values = {"topic_id": topic_id, "path": path, "partition_id": first_of[path].partition_id}
-        values |= {"first_ledger_id": MAX_LEDGER_ID, "last_ledger_id": 0}  # until its first entry has a place
-        key = connection.execute(insert(segments).values(values)).inserted_primary_key
-        assert key is not None
-        found[path] = _Segment(int(key[0]), MAX_LEDGER_ID, 0)
+    missing = [entry.base_sequence for entry in ordered if entry.base_sequence not in found]
+    if missing and missing[0] <= producer.purged_sequence:
+        raise InvalidArgumentError(
+            f"The sequences {lowest} to {end - 1} of this producer were stored so long ago that neither their"
+            " positions nor what they were are known any more.",
+            "If this repeats an append that was stored, nothing is lost: don't send it again.",
+        )
+    if not found:
+        return None
+    if missing or len(found) != len(new):
+        raise InvalidArgumentError(
+            f"Only some of the sequences {lowest} to {end - 1} of this producer are stored already.",
+            "Repeat an append with exactly the entries of the first try, or use new sequences.",
+        )
     return found
+
+
+def _check_same(
+    connection: Connection, txn: int | None, new: Sequence[NewEntry], found: Mapping[int, Row[Any]], *, any_txn: bool
+) -> None:
+    """Raise INVALID_ARGUMENT unless entries are what is stored under their sequences."""
+    ids = {row.segment_id for row in found.values()}
+    paths = {row.segment_id: row.path for row in connection.execute(_PATHS, {"ids": list(ids)})}
+    for entry in new:
+        row = found[entry.base_sequence]
+        stored = {
+            "transaction": txn if any_txn else row.txn,
+            "partition": row.partition_id,
+            "segment": paths.get(row.segment_id),
+            "offset": row.offset,
+            "length": row.length,
+            "checksum": row.crc32c,
+            "messages": row.messages,
+        }
+        came = (txn, entry.partition_id, entry.segment, entry.offset, entry.length, entry.crc32c, entry.messages)
+        other = [name for name, value in zip(stored, came, strict=True) if stored[name] != value]
+        if other:
+            raise InvalidArgumentError(
+                f"Sequence {entry.base_sequence} of this producer is stored already, with other content: another"
+                f" {', '.join(other)}.",
+                "Repeat an append with exactly the entries of the first try, or use new sequences.",
+            )
+
+
+def _check_room(tail: Tail, new: Sequence[NewEntry]) -> None:
+    """Raise INVALID_ARGUMENT if a partition's totals would leave their bounds; no real one comes near."""
+    for name, before, more in (
+        ("bytes", tail.bytes_before + tail.bytes, sum(entry.length for entry in new)),
+        ("messages", tail.messages_before + tail.messages, sum(entry.messages for entry in new)),
+    ):
+        if before + more > MAX_TOTAL:
+            raise InvalidArgumentError(
+                f"Partition id {tail.partition_id} has {before} {name}, and {more} more are too many.",
+                f"A partition takes {MAX_TOTAL} at most.",
+            )
 
 
 def _trace(
@@ -224,15 +265,23 @@ def _join(connection: Connection, txn: int, producer_id: int) -> None:
 
 # Built once: for statements as short as these, building one costs as much as running it.
 _PRODUCER = select(producers).where(producers.c.producer_id == bindparam("producer_id"))
-_STORED = select(entries.c.base_sequence, entries.c.position).where(
-    entries.c.producer_id == bindparam("producer_id"),
-    entries.c.base_sequence.between(bindparam("lowest"), bindparam("highest")),
+_BEFORE = (
+    select(func.max(entries.c.base_sequence))
+    .where(entries.c.producer_id == bindparam("producer_id"), entries.c.base_sequence < bindparam("lowest"))
+    .scalar_subquery()
 )
-_SEGMENTS = select(segments).where(segments.c.path.in_(bindparam("paths", expanding=True)))
-_REACH = (
-    update(segments)
-    .where(segments.c.segment_id == bindparam("id"))
-    .values(first_ledger_id=bindparam("first"), last_ledger_id=bindparam("last"))
+_STORED = (  # and the one before: it may reach into them
+    select(entries)
+    .where(
+        entries.c.producer_id == bindparam("producer_id"),
+        entries.c.base_sequence >= func.coalesce(_BEFORE, bindparam("lowest")),
+        entries.c.base_sequence < bindparam("end"),
+    )
+    .order_by(entries.c.base_sequence)
+    .limit(bindparam("most"))
+)
+_PATHS = select(segments.c.segment_id, segments.c.path).where(
+    segments.c.segment_id.in_(bindparam("ids", expanding=True))
 )
 _ADD_TO_TRACE = (
     update(transaction_partitions)

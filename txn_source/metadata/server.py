@@ -11,12 +11,13 @@ from types import TracebackType
 from typing import Any, NoReturn
 
 import grpc
+from google.protobuf.message import DecodeError, Message
 
 from txn_source._generated.txnlog.v1 import metadata_service_pb2 as pb
 from txn_source.metadata.changes import MAX_WAITING
 from txn_source.metadata.service import MetadataService
 from txn_source.metadata.status import to_status
-from txn_source.metadata.transport import MAX_MESSAGE_BYTES, SERVICE_NAME
+from txn_source.metadata.transport import MAX_MESSAGE_BYTES, SERVICE_NAME, check_size
 from txn_source.model.errors import InternalError, InvalidArgumentError, TxnLogError, UnavailableError
 
 _log = logging.getLogger(__name__)
@@ -108,38 +109,56 @@ class Server:
 
 
 def _handlers(service: MetadataService) -> grpc.GenericRpcHandler:
-    methods = {}
+    methods: dict[str, Any] = {}
     calls = threading.Semaphore(_CALLS_AT_ONCE)
     for method in pb.DESCRIPTOR.services_by_name["MetadataService"].methods:
         behavior: Any = getattr(service, method.name)
+        read = _reading(getattr(pb, method.input_type.name))
         if method.client_streaming:
-            kind, behavior = grpc.stream_stream_rpc_method_handler, _converse(behavior, method.name)
+            kind, behavior = grpc.stream_stream_rpc_method_handler, _converse(behavior, read, method.name)
         else:
-            kind, behavior = grpc.unary_unary_rpc_method_handler, _answer(behavior, method.name, calls)
+            kind, behavior = grpc.unary_unary_rpc_method_handler, _answer(behavior, read, method.name, calls)
         methods[method.name] = kind(
             behavior,
-            request_deserializer=getattr(pb, method.input_type.name).FromString,
+            request_deserializer=None,  # bytes: gRPC would answer those that can't be read with a text of its own
             response_serializer=getattr(pb, method.output_type.name).SerializeToString,
         )
     return grpc.method_handlers_generic_handler(SERVICE_NAME, methods)
 
 
+def _reading(kind: type[Message]) -> Callable[[bytes], Message]:
+    """Return what reads a request of a kind, or raises INVALID_ARGUMENT."""
+
+    def read(data: bytes) -> Message:
+        try:
+            return kind.FromString(data)
+        except DecodeError as error:
+            raise InvalidArgumentError(
+                f"{len(data)} bytes are no {kind.DESCRIPTOR.name}: {error}.",
+                "Check that client and service are of the same release.",
+            ) from None
+
+    return read
+
+
 def _answer(
-    call: Callable[[Any], Any], name: str, calls: threading.Semaphore
-) -> Callable[[Any, grpc.ServicerContext], Any]:
-    def answer(request: Any, context: grpc.ServicerContext) -> Any:
+    call: Callable[[Any], Any], read: Callable[[bytes], Message], name: str, calls: threading.Semaphore
+) -> Callable[[bytes, grpc.ServicerContext], Any]:
+    def answer(request: bytes, context: grpc.ServicerContext) -> Any:
         with calls, _refusals(name, context):
-            return call(request)
+            answered = call(read(request))
+            check_size(name, "answer", answered, "Ask for less at once: fewer topics, or a smaller range or limit.")
+            return answered
 
     return answer
 
 
 def _converse(
-    hold: Callable[[Iterator[Any]], Iterator[Any]], name: str
-) -> Callable[[Iterator[Any], grpc.ServicerContext], Iterator[Any]]:
-    def converse(requests: Iterator[Any], context: grpc.ServicerContext) -> Iterator[Any]:
+    hold: Callable[[Iterator[Any]], Iterator[Any]], read: Callable[[bytes], Message], name: str
+) -> Callable[[Iterator[bytes], grpc.ServicerContext], Iterator[Any]]:
+    def converse(requests: Iterator[bytes], context: grpc.ServicerContext) -> Iterator[Any]:
         with _refusals(name, context):
-            yield from hold(requests)
+            yield from hold(map(read, requests))
 
     return converse
 

@@ -6,6 +6,8 @@ server puts gRPC before it. The service keeps no state but its database.
 
 from __future__ import annotations
 
+import functools
+import hashlib
 import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping
@@ -17,11 +19,13 @@ from sqlalchemy import Connection, Row, bindparam, insert, inspect, select
 
 from txn_source._generated.txnlog.v1 import metadata_service_pb2 as pb
 from txn_source.metadata import (
+    checks,
     copies,
     cuts,
     pages,
     policies,
     producers,
+    segments,
     sinks,
     topics,
     transactions,
@@ -40,15 +44,19 @@ from txn_source.model.position import Position, PositionRange
 from txn_source.model.topic_name import TopicName, parse_namespace
 from txn_source.model.transaction import EndReason, TransactionState
 from txn_source.storage.root import FORMAT_VERSION
+from txn_source.storage.schema import checked_schema
 
 Clock = Callable[[], int]
 """Returns the time in microseconds since the epoch (UTC)."""
 
-_KNOWN_ANSWER = select(requests.c.answer).where(requests.c.request_id == bindparam("request_id"))
+_KNOWN_ANSWER = select(requests.c.answer, requests.c.fingerprint).where(
+    requests.c.request_id == bindparam("request_id")
+)
 _MAX_LISTED = 10_000
 _STATES = [TransactionState.OPEN, TransactionState.COMMITTED, TransactionState.ABORTED]  # by the database's number
 R = TypeVar("R", bound=Message)
 T = TypeVar("T")
+S = TypeVar("S")
 
 
 def system_clock() -> int:
@@ -68,6 +76,24 @@ def create_log(database: Database) -> None:
     database.write(create)
 
 
+def _checking_requests(service: type[S]) -> type[S]:
+    """Let no call of a service begin before its request has been checked; a conversation checks each of its own."""
+
+    def checking(call: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
+        @functools.wraps(call)
+        def checked(self: Any, request: Message) -> Any:
+            checks.check(request)
+            return call(self, request)
+
+        return checked
+
+    for method in pb.DESCRIPTOR.services_by_name["MetadataService"].methods:
+        if not method.client_streaming:
+            setattr(service, method.name, checking(getattr(service, method.name)))
+    return service
+
+
+@_checking_requests
 class MetadataService(TierCalls, SubscriptionCalls):
     """All calls of the metadata service over one database.
 
@@ -117,14 +143,14 @@ class MetadataService(TierCalls, SubscriptionCalls):
     def CreateTopic(self, request: pb.CreateTopicRequest) -> pb.CreateTopicResponse:
         name = TopicName.parse(request.name)
         limits = wire.limits_from_wire(request.policies)
-        schema = request.schema if request.HasField("schema") else None
+        schema = checked_schema(request.schema) if request.HasField("schema") else None
 
         def create(connection: Connection) -> pb.CreateTopicResponse:
             row = topics.create(connection, name, request.partitions, schema, limits, self._now_ms())
             policies.set_for_new_topic(connection, row.topic_id, dict(request.layered_policies))
             return pb.CreateTopicResponse(topic=wire.topic_to_wire(wire.topic_of(row)))
 
-        return self._once(request.request_id, pb.CreateTopicResponse, create)
+        return self._once(request, pb.CreateTopicResponse, create)
 
     def ListTopics(self, request: pb.ListTopicsRequest) -> pb.ListTopicsResponse:
         namespace = parse_namespace(request.namespace) if request.HasField("namespace") else None
@@ -142,13 +168,13 @@ class MetadataService(TierCalls, SubscriptionCalls):
             note_change(connection, topic_id)
             return pb.DeleteTopicResponse(topic_id=topic_id)
 
-        return self._once(request.request_id, pb.DeleteTopicResponse, delete_topic)
+        return self._once(request, pb.DeleteTopicResponse, delete_topic)
 
     def RollLedger(self, request: pb.RollLedgerRequest) -> pb.RollLedgerResponse:
         name = TopicName.parse(request.name)
         index = request.partition if request.HasField("partition") else None
         return self._once(
-            request.request_id,
+            request,
             pb.RollLedgerResponse,
             lambda connection: pb.RollLedgerResponse(
                 closed_ledger_ids=topics.roll(connection, name, index, self._clock())
@@ -180,7 +206,7 @@ class MetadataService(TierCalls, SubscriptionCalls):
                 ],
             )
 
-        return self._once(request.request_id, pb.OpenProducerResponse, open_producer)
+        return self._once(request, pb.OpenProducerResponse, open_producer)
 
     def Append(self, request: pb.AppendRequest) -> pb.AppendResponse:
         entries = [wire.entry_from_wire(entry) for entry in request.entries]
@@ -210,7 +236,7 @@ class MetadataService(TierCalls, SubscriptionCalls):
                 answer.txn.CopyFrom(wire.txn_to_wire(transactions.id_of(done.txn)))
             return answer
 
-        return self._once(request.request_id, pb.CommitBatchResponse, commit)
+        return self._once(request, pb.CommitBatchResponse, commit)
 
     # Transactions
 
@@ -219,7 +245,7 @@ class MetadataService(TierCalls, SubscriptionCalls):
             txn = transactions.begin(connection, request.timeout_ms, self._clock() // 1000)
             return pb.BeginTransactionResponse(id=wire.txn_to_wire(transactions.id_of(txn)))
 
-        return self._once(request.request_id, pb.BeginTransactionResponse, begin)
+        return self._once(request, pb.BeginTransactionResponse, begin)
 
     def EndTransaction(self, request: pb.EndTransactionRequest) -> pb.EndTransactionResponse:
         if request.commit and request.forced:
@@ -247,12 +273,19 @@ class MetadataService(TierCalls, SubscriptionCalls):
     def ListTransactions(self, request: pb.ListTransactionsRequest) -> pb.ListTransactionsResponse:
         state = wire.state_from_wire(request.state)
         limit = min(request.limit or _MAX_LISTED, _MAX_LISTED)
+        after = transactions.number_of(txn_from_wire(request.after)) if request.HasField("after") else None
         with self._read() as connection:
             topic_id = None
             if request.HasField("topic"):
                 topic_id = topics.find(connection, TopicName.parse(request.topic)).topic_id
-            rows = transactions.listing(connection, None if state is None else _STATES.index(state), topic_id, limit)
-            return pb.ListTransactionsResponse(transactions=self._describe(connection, rows))
+            wanted = transactions.Listing(
+                None if state is None else _STATES.index(state),
+                topic_id,
+                oldest_first=request.oldest_first,
+                after=after,
+            )
+            rows, more = transactions.listing(connection, wanted, limit)
+            return pb.ListTransactionsResponse(transactions=self._describe(connection, rows), more=more)
 
     # Reading
 
@@ -350,6 +383,10 @@ class MetadataService(TierCalls, SubscriptionCalls):
             has_more=len(rows) > len(page),
         )
 
+    def CondemnSegments(self, request: pb.CondemnSegmentsRequest) -> pb.CondemnSegmentsResponse:
+        with self._write() as connection:
+            return pb.CondemnSegmentsResponse(paths=segments.condemn(connection, request.paths))
+
     # Transactions of the database
 
     @contextmanager
@@ -381,17 +418,27 @@ class MetadataService(TierCalls, SubscriptionCalls):
             transactions.end(connection, txn, commit=False, reason=EndReason.TIMEOUT, now_us=now_us)
         return looked or bool(overdue)
 
-    def _once(self, request_id: str, response: type[R], action: Callable[[Connection], R]) -> R:
-        """Carry out a change once for each request id, and answer a repetition as the first time."""
+    def _once(self, request: Any, response: type[R], action: Callable[[Connection], R]) -> R:
+        """Carry out a change once for each request id, and answer a repetition as the first time.
+
+        An id that came with anything else is refused: the answer to that is none to this.
+        """
+        request_id = request.request_id
         if not request_id:
             raise InvalidArgumentError("The call has no request id.", "Send a fresh unique one with each change.")
+        fingerprint = _fingerprint(request)
 
         def once(connection: Connection) -> R:
-            known = connection.execute(_KNOWN_ANSWER, {"request_id": request_id}).scalar()
+            known = connection.execute(_KNOWN_ANSWER, {"request_id": request_id}).first()
             if known is not None:
-                return response.FromString(known)
+                if known.fingerprint != fingerprint:
+                    raise InvalidArgumentError(
+                        f"The request id {checks.shown(request_id)} was used for another call, or with other content.",
+                        "Send a fresh unique one with each change; only a repetition has the same.",
+                    )
+                return response.FromString(known.answer)
             answer = action(connection)
-            row = {"request_id": request_id, "answer": answer.SerializeToString()}
+            row = {"request_id": request_id, "answer": answer.SerializeToString(), "fingerprint": fingerprint}
             connection.execute(insert(requests), row | {"stored_at_ms": self._timekeeping.measured_ms})
             return answer
 
@@ -428,6 +475,12 @@ class MetadataService(TierCalls, SubscriptionCalls):
                 held_back_bytes=trace.held_back_bytes if ongoing else 0,
             )
         return list(described.values())
+
+
+def _fingerprint(request: Message) -> bytes:
+    """Tell requests apart by their kind and all that is in them."""
+    kind = request.DESCRIPTOR.name.encode()
+    return hashlib.sha256(kind + b"\0" + request.SerializeToString(deterministic=True)).digest()
 
 
 def _range(request: Any) -> PositionRange:

@@ -105,7 +105,7 @@ def commit_batch(connection: Connection, sink: Sink, batches: Sequence[TopicBatc
         for entry in batch.entries:
             placed.append(replace(entry, base_sequence=sequence))
             sequence += entry.messages
-        producers.append(connection, producer.producer_id, producer.epoch, txn, placed, now_us)
+        producers.append(connection, producer.producer_id, producer.epoch, txn, placed, now_us, of_job=True)
         if sink.query_id is not None:
             connection.execute(
                 update(sink_producers)

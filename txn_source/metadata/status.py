@@ -9,7 +9,7 @@ from google.protobuf import any_pb2
 from google.rpc import code_pb2, error_details_pb2, status_pb2
 from grpc_status import rpc_status
 
-from txn_source.model.errors import ERROR_CLASSES, InternalError, TxnLogError, UnavailableError
+from txn_source.model.errors import ERROR_CLASSES, InternalError, InvalidArgumentError, TxnLogError, UnavailableError
 
 _DOMAIN = "txnlog"
 _MAX_BYTES = {"message": 500, "fact": 2000, "remedy": 1000}
@@ -51,7 +51,16 @@ def to_status(error: TxnLogError) -> grpc.Status:
     detail = any_pb2.Any()
     detail.Pack(error_details_pb2.ErrorInfo(reason=error.code, domain=_DOMAIN, metadata=texts))
     message = _cut("message", str(error))
-    return rpc_status.to_status(status_pb2.Status(code=_CODES[error.code], message=message, details=[detail]))
+    code = _CODES.get(error.code, code_pb2.UNKNOWN)
+    return rpc_status.to_status(status_pb2.Status(code=code, message=message, details=[detail]))
+
+
+def raised_error(code: str, fact: str, remedy: str) -> TxnLogError:
+    """Return the error that the service raised; one that only newer releases have is an InternalError that says so."""
+    known = ERROR_CLASSES.get(code)
+    if known is not None:
+        return known(fact, remedy)
+    return InternalError(f"{fact} (The service calls it {code!r}, an error that this release doesn't know.)", remedy)
 
 
 def _cut(what: str, text: str) -> str:
@@ -65,8 +74,8 @@ def from_rpc_error(error: grpc.RpcError, target: str, timeout_s: float) -> TxnLo
     details: Sequence[any_pb2.Any] = status.details if status is not None else ()
     for detail in details:
         info = error_details_pb2.ErrorInfo()
-        if detail.Unpack(info) and info.domain == _DOMAIN and info.reason in ERROR_CLASSES:
-            return ERROR_CLASSES[info.reason](info.metadata["fact"], info.metadata["remedy"])
+        if detail.Unpack(info) and info.domain == _DOMAIN:
+            return raised_error(info.reason, info.metadata["fact"], info.metadata["remedy"])
     code = error.code()
     if code is grpc.StatusCode.DEADLINE_EXCEEDED:
         return UnavailableError(
@@ -77,6 +86,11 @@ def from_rpc_error(error: grpc.RpcError, target: str, timeout_s: float) -> TxnLo
         return UnavailableError(
             f"The metadata service at {target} can't be reached ({error.details()}).",
             "See whether it runs there (`txnlog serve`) and the address is right, then try again.",
+        )
+    if code is grpc.StatusCode.RESOURCE_EXHAUSTED:
+        return InvalidArgumentError(
+            f"A message to or from the metadata service at {target} is too large ({error.details()}).",
+            "Ask for less, or send less, at once.",
         )
     if code is grpc.StatusCode.UNIMPLEMENTED:
         return InternalError(

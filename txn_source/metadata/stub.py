@@ -27,6 +27,7 @@ from txn_source.model.topic_name import TopicName
 from txn_source.model.transaction import TransactionState, TxnId
 
 _log = logging.getLogger(__name__)
+_TRANSACTIONS_AT_ONCE = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -257,13 +258,42 @@ class MetadataStub(TierStub, SubscriptionStub):
         return _transaction_info(self._transport.call("GetTransaction", request).transaction)
 
     def list_transactions(
-        self, state: TransactionState | None, topic: TopicName | None = None, limit: int = 0
+        self, state: TransactionState | None, topic: TopicName | None = None
     ) -> list[TransactionInfo]:
-        """Describe the newest transactions of a state (None: any), newest first; limit 0 is the service's maximum."""
+        """Describe all transactions of a state (None: any), newest first."""
+        return self.first_transactions(state, topic)[0]
+
+    def first_transactions(
+        self,
+        state: TransactionState | None,
+        topic: TopicName | None = None,
+        limit: int = 0,
+        *,
+        oldest_first: bool = False,
+    ) -> tuple[list[TransactionInfo], int]:
+        """Describe transactions of a state (None: any), and count how many more there are.
+
+        Args:
+            state: which.
+            topic: only those that wrote to it; None: to any.
+            limit: describe so many at most; 0: all.
+            oldest_first: in the order in which they began; else the newest ones first.
+        """
         request = pb.ListTransactionsRequest(
-            state=wire.state_to_wire(state), topic=None if topic is None else str(topic), limit=limit
+            state=wire.state_to_wire(state),
+            topic=None if topic is None else str(topic),
+            oldest_first=oldest_first,
         )
-        return [_transaction_info(t) for t in self._transport.call("ListTransactions", request).transactions]
+        found: list[TransactionInfo] = []
+        more = 1
+        while more and (not limit or len(found) < limit):
+            request.limit = min(limit - len(found), _TRANSACTIONS_AT_ONCE) if limit else _TRANSACTIONS_AT_ONCE
+            answer = self._transport.call("ListTransactions", request)
+            found += map(_transaction_info, answer.transactions)
+            more = answer.more if answer.transactions else 0
+            if more:
+                request.after.CopyFrom(answer.transactions[-1].id)
+        return found, more
 
     # Reading
 
@@ -373,6 +403,10 @@ class MetadataStub(TierStub, SubscriptionStub):
             answer = self._transport.call("ListSegments", pb.ListSegmentsRequest(after_segment_id=after))
             yield from answer.paths
             after, more = answer.last_segment_id, answer.has_more
+
+    def condemn_segments(self, paths: Sequence[str]) -> list[str]:
+        """Make files unregistrable that nothing was registered from; return those that may be deleted now."""
+        return list(self._transport.call("CondemnSegments", pb.CondemnSegmentsRequest(paths=paths)).paths)
 
     def _pages(
         self, method: str, request: Callable[..., Any], partition_id: int, of: PositionRange, **extra: object

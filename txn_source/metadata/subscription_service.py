@@ -37,7 +37,7 @@ class _Host(Protocol):
 
     def _read(self) -> AbstractContextManager[Connection]: ...
     def _write(self) -> AbstractContextManager[Connection]: ...
-    def _once(self, request_id: str, response: type[R], action: Callable[[Connection], R]) -> R: ...
+    def _once(self, request: Any, response: type[R], action: Callable[[Connection], R]) -> R: ...
     def _now_ms(self) -> int: ...
 
 
@@ -53,7 +53,7 @@ class SubscriptionCalls:
             subscriptions.create(connection, topic_id, of_topic, request.name, kind, level, place, self._now_ms())
             return pb.CreateSubscriptionResponse()
 
-        return self._once(request.request_id, pb.CreateSubscriptionResponse, create)
+        return self._once(request, pb.CreateSubscriptionResponse, create)
 
     def ListSubscriptions(self: _Host, request: pb.ListSubscriptionsRequest) -> pb.ListSubscriptionsResponse:
         with self._read() as connection:
@@ -77,7 +77,7 @@ class SubscriptionCalls:
             subscriptions.remove(connection, row, self._now_ms())
             return pb.DeleteSubscriptionResponse()
 
-        return self._once(request.request_id, pb.DeleteSubscriptionResponse, delete)
+        return self._once(request, pb.DeleteSubscriptionResponse, delete)
 
     def SeekSubscription(self: _Host, request: pb.SeekSubscriptionRequest) -> pb.SeekSubscriptionResponse:
         place = sub_wire.place_from_wire(request.place)
@@ -90,7 +90,7 @@ class SubscriptionCalls:
             points = [sub_wire.point_to_wire(partition_id, key) for partition_id, key in sorted(at.items())]
             return pb.SeekSubscriptionResponse(epoch=raised, points=points, moved_partition_ids=moved)
 
-        return self._once(request.request_id, pb.SeekSubscriptionResponse, seek)
+        return self._once(request, pb.SeekSubscriptionResponse, seek)
 
     def SetSubscriptionIsolationLevel(
         self: _Host, request: pb.SetSubscriptionIsolationLevelRequest
@@ -103,7 +103,7 @@ class SubscriptionCalls:
             subscriptions.set_level(connection, row, of_topic, level, self._now_ms())
             return pb.SetSubscriptionIsolationLevelResponse()
 
-        return self._once(request.request_id, pb.SetSubscriptionIsolationLevelResponse, change)
+        return self._once(request, pb.SetSubscriptionIsolationLevelResponse, change)
 
     def CountMessages(self: _Host, request: pb.CountMessagesRequest) -> pb.CountMessagesResponse:
         level, count = IsolationLevel.parse(request.isolation_level), 0

@@ -11,6 +11,7 @@ from sqlalchemy import Connection, Row, bindparam, delete, insert, select, updat
 from txn_source.metadata import consumers, level_changes
 from txn_source.metadata import deliveries as shared
 from txn_source.metadata.backlogs import visible_messages
+from txn_source.metadata.checks import MAX_TOTAL
 from txn_source.metadata.database import note_change
 from txn_source.metadata.tables import (
     cursors,
@@ -36,6 +37,8 @@ from txn_source.model.position import Position
 from txn_source.model.subscription import Cursor, SubscriptionType
 
 MAX_NAME = 200
+MAX_EPOCH_STEP = 1 << 20
+"""Epochs go up one by one, but for those of calls that came to nothing."""
 EARLIEST, LATEST = "earliest", "latest"
 
 
@@ -238,6 +241,11 @@ def raise_epoch(connection: Connection, row: Row[Any], epoch: int | None) -> int
             f"Subscription {row.name!r} has epoch {row.epoch}, and the call carries {epoch}.",
             "Another seek was faster: look where it stands, then seek again.",
         )
+    if epoch is not None and epoch > row.epoch + MAX_EPOCH_STEP:
+        raise InvalidArgumentError(
+            f"Subscription {row.name!r} has epoch {row.epoch}, and the call carries {epoch}.",
+            f"Use a larger one, by {MAX_EPOCH_STEP} at most: later seeks need the rest.",
+        )
     raised = int(row.epoch + 1 if epoch is None else epoch)
     connection.execute(
         update(subscriptions).where(subscriptions.c.subscription_id == row.subscription_id).values(epoch=raised)
@@ -277,7 +285,7 @@ def acknowledge(connection: Connection, ack: Acknowledgement, *, strict: bool = 
                 f"Messages of subscription {row.name!r} that the transaction consumed are delivered again: {what}.",
                 "Abort it, and consume them again.",
             )
-        ignored = subscriptions.c.ignored_acknowledgements + count
+        ignored = min(row.ignored_acknowledgements + count, MAX_TOTAL)
         connection.execute(
             update(subscriptions)
             .where(subscriptions.c.subscription_id == row.subscription_id)

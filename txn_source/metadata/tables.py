@@ -44,6 +44,9 @@ def is_in(state: Column[int], value: int) -> ColumnElement[bool]:
     return state == literal_column(str(value))
 
 
+DELETED, CONDEMNED = 1, 2
+"""Why nothing may be registered from a segment any more: its ledgers are gone, or it was taken for garbage."""
+
 log_info = Table(
     "log_info",
     metadata,
@@ -62,6 +65,7 @@ requests = Table(  # answers of the calls that change something, for those who a
     Column("request_id", String, primary_key=True),
     Column("answer", LargeBinary, nullable=False),
     Column("stored_at_ms", BigInteger, nullable=False, index=True),  # in measured time
+    Column("fingerprint", LargeBinary, nullable=False),  # of the call that it answers
 )
 
 topics = Table(
@@ -122,7 +126,7 @@ segments = Table(
     Column("partition_id", BigInteger, nullable=False),
     Column("first_ledger_id", BigInteger, nullable=False),  # of its entries; a producer notices late that a ledger was
     Column("last_ledger_id", BigInteger, nullable=False),  # closed, so a segment may reach into the next one
-    Column("deleted", SmallInteger, nullable=False, default=0),  # 1: nothing may be registered from it any more
+    Column("deleted", SmallInteger, nullable=False, default=0),  # DELETED, CONDEMNED, or neither
     Index("segments_by_partition", "partition_id", "last_ledger_id"),
     sqlite_autoincrement=True,
 )
@@ -227,6 +231,14 @@ entries = Table(
         unique=True,
         sqlite_where=text("producer_id IS NOT NULL"),
         postgresql_where=text("producer_id IS NOT NULL"),
+    ),
+    Index(  # no bytes of a file are two entries
+        "entries_by_segment",
+        "segment_id",
+        "offset",
+        unique=True,
+        sqlite_where=text("segment_id IS NOT NULL"),
+        postgresql_where=text("segment_id IS NOT NULL"),
     ),
     sqlite_with_rowid=False,
 )

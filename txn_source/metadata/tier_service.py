@@ -21,6 +21,7 @@ from txn_source.model.errors import InvalidArgumentError
 from txn_source.model.policies import EffectivePolicy
 from txn_source.model.position import Position, PositionRange
 from txn_source.model.topic_name import TopicName, parse_namespace
+from txn_source.storage.object_names import is_object_of
 
 R = TypeVar("R", bound=Message)
 T = TypeVar("T")
@@ -33,7 +34,7 @@ class _Host(Protocol):
 
     def _read(self) -> AbstractContextManager[Connection]: ...
     def _write(self, action: Callable[[Connection], T]) -> T: ...
-    def _once(self, request_id: str, response: type[R], action: Callable[[Connection], R]) -> R: ...
+    def _once(self, request: Any, response: type[R], action: Callable[[Connection], R]) -> R: ...
     def _now_ms(self) -> int: ...
 
 
@@ -43,11 +44,7 @@ class TierCalls:
     def ListCopies(self: _Host, request: pb.ListCopiesRequest) -> pb.ListCopiesResponse:
         of = PositionRange(Position.from_key(request.start), Position.from_key(request.end))
         with self._read() as connection:
-            topic = connection.execute(
-                select(topic_table)
-                .join(partitions, partitions.c.topic_id == topic_table.c.topic_id)
-                .where(partitions.c.partition_id == request.partition_id)
-            ).first()
+            topic = _topic_of(connection, request.partition_id)
             if topic is None:
                 return pb.ListCopiesResponse()
             found = copies.listing(connection, request.partition_id, of)
@@ -67,17 +64,21 @@ class TierCalls:
 
     def BeginOffload(self: _Host, request: pb.BeginOffloadRequest) -> pb.BeginOffloadResponse:
         def begin(connection: Connection) -> pb.BeginOffloadResponse:
-            last_stable = None
-            topic_id = connection.execute(
-                select(partitions.c.topic_id).where(partitions.c.partition_id == request.partition_id)
-            ).scalar()
-            if topic_id is not None:
-                of_topic = views.partition_views(connection, [topic_id])[topic_id]
-                [last_stable] = [p.bounds.last_stable for p in of_topic if p.partition_id == request.partition_id]
-            copy_id = copies.begin(connection, request.ledger_id, request.uri, last_stable, self._now_ms())
+            topic = _topic_of(connection, request.partition_id)
+            view = None
+            if topic is not None:
+                of_topic = views.partition_views(connection, [topic.topic_id])[topic.topic_id]
+                [view] = [p for p in of_topic if p.partition_id == request.partition_id]
+
+            def is_its_own(uri: str) -> bool:
+                assert view is not None
+                folder = _in_force(connection, topic, self._configuration)["offload_uri"].value
+                return is_object_of(uri, folder, TopicName.parse(topic.name), view.index, request.ledger_id)
+
+            copy_id = copies.begin(connection, view, request.ledger_id, request.uri, is_its_own, self._now_ms())
             return pb.BeginOffloadResponse(copy_id=copy_id)
 
-        return self._once(request.request_id, pb.BeginOffloadResponse, begin)
+        return self._once(request, pb.BeginOffloadResponse, begin)
 
     def CompleteOffload(self: _Host, request: pb.CompleteOffloadRequest) -> pb.CompleteOffloadResponse:
         copy = wire.tiered_from_wire(request.copy)
@@ -104,7 +105,7 @@ class TierCalls:
                     copies.purge(connection, partition.partition_id, now_ms)
             return pb.DeleteCopiesResponse(ledgers=count)
 
-        return self._once(request.request_id, pb.DeleteCopiesResponse, delete)
+        return self._once(request, pb.DeleteCopiesResponse, delete)
 
     def TrimTopic(self: _Host, request: pb.TrimTopicRequest) -> pb.TrimTopicResponse:
         def trim_topic(connection: Connection) -> pb.TrimTopicResponse:
@@ -131,7 +132,7 @@ class TierCalls:
                 )
             return response
 
-        return self._once(request.request_id, pb.TrimTopicResponse, trim_topic)
+        return self._once(request, pb.TrimTopicResponse, trim_topic)
 
     def ListDoomedFiles(self: _Host, request: pb.ListDoomedFilesRequest) -> pb.ListDoomedFilesResponse:
         def doomed(connection: Connection) -> Sequence[Row[Any]]:
@@ -155,7 +156,7 @@ class TierCalls:
             policies.change(connection, scope, dict(request.set), list(request.remove))
             return pb.ChangePoliciesResponse()
 
-        return self._once(request.request_id, pb.ChangePoliciesResponse, change)
+        return self._once(request, pb.ChangePoliciesResponse, change)
 
     def GetPolicies(self: _Host, request: pb.GetPoliciesRequest) -> pb.GetPoliciesResponse:
         scope = _scope(request.scope)
@@ -180,6 +181,14 @@ class TierCalls:
 def _partitions(connection: Connection, topic: str) -> list[PartitionView]:
     topic_id = topics.find(connection, TopicName.parse(topic)).topic_id
     return views.partition_views(connection, [topic_id])[topic_id]
+
+
+def _topic_of(connection: Connection, partition_id: int) -> Any:
+    return connection.execute(
+        select(topic_table)
+        .join(partitions, partitions.c.topic_id == topic_table.c.topic_id)
+        .where(partitions.c.partition_id == partition_id)
+    ).first()
 
 
 def _in_force(connection: Connection, topic: Any, configured: Mapping[str, Any]) -> dict[str, EffectivePolicy]:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Connection, Row, and_, bindparam, case, insert, select, update
+from sqlalchemy import Connection, Row, and_, bindparam, case, func, insert, select, update
 
 from txn_source.metadata.ledgers import Tail
 from txn_source.metadata.tables import (
@@ -122,19 +123,38 @@ def open_of_producer(connection: Connection, producer_id: int) -> list[int]:
     return list(connection.execute(query).scalars())
 
 
-def listing(connection: Connection, state: int | None, topic_id: int | None, limit: int) -> list[Row[Any]]:
-    """Return the newest transactions of a state (None: any), of one topic (None: any), newest first."""
-    query = select(transactions).order_by(transactions.c.txn.desc()).limit(limit)
-    if state is not None:
-        query = query.where(transactions.c.state == state)
-    if topic_id is not None:
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """Which transactions: of a state (None: any), that wrote to a topic (None: any), behind one in the order."""
+
+    state: int | None
+    topic_id: int | None
+    oldest_first: bool = False
+    after: int | None = None
+
+
+def listing(connection: Connection, wanted: Listing, limit: int) -> tuple[list[Row[Any]], int]:
+    """Return so many transactions at most, in the order in which they began or the newest first, and how many more
+    there are behind them."""
+    txn = transactions.c.txn
+    query = select(transactions)
+    if wanted.state is not None:
+        query = query.where(transactions.c.state == wanted.state)
+    if wanted.topic_id is not None:
         on_topic = (
             select(transaction_partitions.c.txn)
             .join(partitions, partitions.c.partition_id == transaction_partitions.c.partition_id)
-            .where(partitions.c.topic_id == topic_id)
+            .where(partitions.c.topic_id == wanted.topic_id)
         )
-        query = query.where(transactions.c.txn.in_(on_topic))
-    return list(connection.execute(query).all())
+        query = query.where(txn.in_(on_topic))
+    if wanted.after is not None:
+        query = query.where(txn > wanted.after if wanted.oldest_first else txn < wanted.after)
+    rows = list(connection.execute(query.order_by(txn if wanted.oldest_first else txn.desc()).limit(limit)).all())
+    if len(rows) < limit:
+        return rows, 0
+    last = rows[-1].txn
+    behind = query.where(txn > last if wanted.oldest_first else txn < last).subquery()
+    return rows, int(connection.execute(select(func.count()).select_from(behind)).scalar_one())
 
 
 def traces(connection: Connection, txns: Iterable[int]) -> list[Row[Any]]:

@@ -49,6 +49,15 @@ CHANNEL_OPTIONS = [
 _PATIENCE_S = 30.0
 
 
+def check_size(method: str, what: str, message: Message, remedy: str) -> None:
+    """Raise INVALID_ARGUMENT if a message is larger than one may be on the wire, before it goes there."""
+    size = message.ByteSize()
+    if size > MAX_MESSAGE_BYTES:
+        raise InvalidArgumentError(
+            f"The {what} of {method} has {size:,} bytes, and {MAX_MESSAGE_BYTES:,} is the most that is carried.", remedy
+        )
+
+
 class Transport(Protocol):
     """Carries one call to the service and its answer back, raising what the service raised."""
 
@@ -105,6 +114,7 @@ class GrpcTransport:
         self._channels: dict[int, tuple[grpc.Channel, dict[str, Any]]] = {}
 
     def call(self, method: str, request: Message) -> Any:
+        check_size(method, "request", request, "Send less at once: fewer entries, ids or names.")
         try:
             return self._method(method)(request, timeout=self.timeout_s)
         except grpc.RpcError as error:

@@ -127,7 +127,15 @@ def entry_to_wire(entry: NewEntry) -> pb.NewEntry:
 
 def entry_from_wire(message: pb.NewEntry) -> NewEntry:
     """Return the new entry in a message."""
-    return NewEntry(**{field.name: getattr(message, field.name) for field in dataclasses.fields(NewEntry)})
+    return NewEntry(
+        message.partition_id,
+        message.base_sequence,
+        message.messages,
+        message.segment,
+        message.offset,
+        message.length,
+        message.crc32c,
+    )
 
 
 def topic_batch_to_wire(batch: TopicBatch) -> pb.CommitBatchRequest.Topic:

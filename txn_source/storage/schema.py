@@ -82,6 +82,22 @@ def check_topic_schema(schema: pa.Schema) -> pa.Schema:
     return schema.remove_metadata()
 
 
+def checked_schema(data: bytes) -> bytes:
+    """Return a serialized schema as it is kept, or raise INVALID_ARGUMENT if a topic can't have it."""
+    try:
+        kept = serialize_schema(check_topic_schema(pa.ipc.read_schema(pa.py_buffer(data))))
+    except InvalidArgumentError:
+        raise
+    except (pa.ArrowException, OSError, ValueError, KeyError, TypeError) as error:  # Arrow raises any of them
+        reason = " ".join(str(error).split())[:200]
+        raise InvalidArgumentError(
+            f"The schema of {len(data)} bytes is not a serialized Arrow schema: {reason}.",
+            "Give what pyarrow.Schema.serialize() returns.",
+        ) from None
+    assert kept is not None
+    return kept
+
+
 def serialize_schema(schema: pa.Schema | None) -> bytes | None:
     """Return the bytes under which a topic's schema is kept; None for a raw topic."""
     return None if schema is None else bytes(schema.serialize().to_pybytes())

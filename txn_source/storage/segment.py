@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import uuid
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -30,6 +31,8 @@ from txn_source.storage.folders import make_folder, sync_folder
 
 _FOLDER = "segments"
 _SUFFIX = ".arrow"
+_NUMBER = "(0|[1-9][0-9]{0,18})"
+_PATH = re.compile(rf"{_FOLDER}/{_NUMBER}/{_NUMBER}/{_NUMBER}-{_NUMBER}-[0-9a-f]{{12}}{re.escape(_SUFFIX)}")
 _MAX_HEADER_BYTES = 16 << 20
 _CHUNK_BYTES = 256 << 10
 
@@ -47,6 +50,25 @@ def segment_path(topic_id: int, partition: int, ledger_id: int, producer_id: int
     """Return a fresh path, relative to the root, for a segment of one producer and ledger."""
     name = f"{ledger_id}-{producer_id}-{uuid.uuid4().hex[:12]}{_SUFFIX}"
     return f"{_FOLDER}/{topic_id}/{partition}/{name}"
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentName:
+    """What a segment's path says: whose it is, and the ledger that was open when it was made.
+
+    Files of jobs, which have no producer until they are committed, have producer 0.
+    """
+
+    topic_id: int
+    partition: int
+    ledger_id: int
+    producer_id: int
+
+    @classmethod
+    def parse(cls, path: str) -> SegmentName | None:
+        """Return what a path of the form that ``segment_path`` makes says; None for every other one."""
+        found = _PATH.fullmatch(path)
+        return None if found is None else cls(*map(int, found.groups()))
 
 
 def topic_folder(root: Path, topic_id: int) -> Path:

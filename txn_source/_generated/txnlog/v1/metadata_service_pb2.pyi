@@ -351,20 +351,26 @@ class GetTransactionResponse(_message.Message):
     def __init__(self, transaction: _Optional[_Union[Transaction, _Mapping]] = ...) -> None: ...
 
 class ListTransactionsRequest(_message.Message):
-    __slots__ = ("state", "topic", "limit")
+    __slots__ = ("state", "topic", "limit", "oldest_first", "after")
     STATE_FIELD_NUMBER: _ClassVar[int]
     TOPIC_FIELD_NUMBER: _ClassVar[int]
     LIMIT_FIELD_NUMBER: _ClassVar[int]
+    OLDEST_FIRST_FIELD_NUMBER: _ClassVar[int]
+    AFTER_FIELD_NUMBER: _ClassVar[int]
     state: TransactionState
     topic: str
     limit: int
-    def __init__(self, state: _Optional[_Union[TransactionState, str]] = ..., topic: _Optional[str] = ..., limit: _Optional[int] = ...) -> None: ...
+    oldest_first: bool
+    after: TxnId
+    def __init__(self, state: _Optional[_Union[TransactionState, str]] = ..., topic: _Optional[str] = ..., limit: _Optional[int] = ..., oldest_first: bool = ..., after: _Optional[_Union[TxnId, _Mapping]] = ...) -> None: ...
 
 class ListTransactionsResponse(_message.Message):
-    __slots__ = ("transactions",)
+    __slots__ = ("transactions", "more")
     TRANSACTIONS_FIELD_NUMBER: _ClassVar[int]
+    MORE_FIELD_NUMBER: _ClassVar[int]
     transactions: _containers.RepeatedCompositeFieldContainer[Transaction]
-    def __init__(self, transactions: _Optional[_Iterable[_Union[Transaction, _Mapping]]] = ...) -> None: ...
+    more: int
+    def __init__(self, transactions: _Optional[_Iterable[_Union[Transaction, _Mapping]]] = ..., more: _Optional[int] = ...) -> None: ...
 
 class GetViewRequest(_message.Message):
     __slots__ = ("topics",)
@@ -571,6 +577,18 @@ class ListSegmentsResponse(_message.Message):
     last_segment_id: int
     has_more: bool
     def __init__(self, paths: _Optional[_Iterable[str]] = ..., last_segment_id: _Optional[int] = ..., has_more: bool = ...) -> None: ...
+
+class CondemnSegmentsRequest(_message.Message):
+    __slots__ = ("paths",)
+    PATHS_FIELD_NUMBER: _ClassVar[int]
+    paths: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, paths: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class CondemnSegmentsResponse(_message.Message):
+    __slots__ = ("paths",)
+    PATHS_FIELD_NUMBER: _ClassVar[int]
+    paths: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, paths: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class TieredCopy(_message.Message):
     __slots__ = ("uri", "size", "footer_bytes", "footer_crc32c")

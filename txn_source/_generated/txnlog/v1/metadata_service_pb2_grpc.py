@@ -134,6 +134,11 @@ class MetadataServiceStub(object):
                 request_serializer=txn__source_dot___generated_dot_txnlog_dot_v1_dot_metadata__service__pb2.ListSegmentsRequest.SerializeToString,
                 response_deserializer=txn__source_dot___generated_dot_txnlog_dot_v1_dot_metadata__service__pb2.ListSegmentsResponse.FromString,
                 _registered_method=True)
+        self.CondemnSegments = channel.unary_unary(
+                '/txnlog.v1.MetadataService/CondemnSegments',
+                request_serializer=txn__source_dot___generated_dot_txnlog_dot_v1_dot_metadata__service__pb2.CondemnSegmentsRequest.SerializeToString,
+                response_deserializer=txn__source_dot___generated_dot_txnlog_dot_v1_dot_metadata__service__pb2.CondemnSegmentsResponse.FromString,
+                _registered_method=True)
         self.ListCopies = channel.unary_unary(
                 '/txnlog.v1.MetadataService/ListCopies',
                 request_serializer=txn__source_dot___generated_dot_txnlog_dot_v1_dot_metadata__service__pb2.ListCopiesRequest.SerializeToString,
@@ -352,6 +357,13 @@ class MetadataServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def CondemnSegments(self, request, context):
+        """Makes files that nothing was registered from unregistrable, before they are deleted.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def ListCopies(self, request, context):
         """Tiers. An offload is begun, the object written and checked, and the offload completed, or abandoned.
         """
@@ -566,6 +578,11 @@ def add_MetadataServiceServicer_to_server(servicer, server):
                     servicer.ListSegments,
                     request_deserializer=txn__source_dot___generated_dot_txnlog_dot_v1_dot_metadata__service__pb2.ListSegmentsRequest.FromString,
                     response_serializer=txn__source_dot___generated_dot_txnlog_dot_v1_dot_metadata__service__pb2.ListSegmentsResponse.SerializeToString,
+            ),
+            'CondemnSegments': grpc.unary_unary_rpc_method_handler(
+                    servicer.CondemnSegments,
+                    request_deserializer=txn__source_dot___generated_dot_txnlog_dot_v1_dot_metadata__service__pb2.CondemnSegmentsRequest.FromString,
+                    response_serializer=txn__source_dot___generated_dot_txnlog_dot_v1_dot_metadata__service__pb2.CondemnSegmentsResponse.SerializeToString,
             ),
             'ListCopies': grpc.unary_unary_rpc_method_handler(
                     servicer.ListCopies,
@@ -1198,6 +1215,33 @@ class MetadataService(object):
             '/txnlog.v1.MetadataService/ListSegments',
             txn__source_dot___generated_dot_txnlog_dot_v1_dot_metadata__service__pb2.ListSegmentsRequest.SerializeToString,
             txn__source_dot___generated_dot_txnlog_dot_v1_dot_metadata__service__pb2.ListSegmentsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def CondemnSegments(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/txnlog.v1.MetadataService/CondemnSegments',
+            txn__source_dot___generated_dot_txnlog_dot_v1_dot_metadata__service__pb2.CondemnSegmentsRequest.SerializeToString,
+            txn__source_dot___generated_dot_txnlog_dot_v1_dot_metadata__service__pb2.CondemnSegmentsResponse.FromString,
             options,
             channel_credentials,
             insecure,

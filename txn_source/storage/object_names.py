@@ -1,0 +1,36 @@
+"""Names of offloaded ledgers' objects, below whatever folder they are put in."""
+
+from __future__ import annotations
+
+import re
+import uuid
+
+from txn_source.model.topic_name import TopicName
+from txn_source.storage.object_store import object_uri
+
+_OWN_FOLDER = "tiered"
+_WORD = r"(?!\.{1,2}/)[A-Za-z0-9_.=:-]+"
+_PATH = re.compile(rf"(?:.*/)?{_WORD}/{_WORD}/{_WORD}/[0-9]+/ledger-[0-9]+-[0-9a-f]{{12}}\.parquet", re.DOTALL)
+
+
+def new_object_uri(folder: str | None, topic: TopicName, partition: int, ledger_id: int) -> str:
+    """Return a fresh URI for a ledger's object in a folder (None: the log's own one)."""
+    return _uri(folder, topic, partition, ledger_id, uuid.uuid4().hex[:12])
+
+
+def is_object_of(uri: str, folder: str | None, topic: TopicName, partition: int, ledger_id: int) -> bool:
+    """True if a URI is one that ``new_object_uri`` can have made from the same arguments."""
+    unique = re.findall(r"-([0-9a-f]{12})\.parquet", uri)  # folder and topic may have such parts, too
+    return any(uri == _uri(folder, topic, partition, ledger_id, part) for part in unique)
+
+
+def may_be_object(uri: str) -> bool:
+    """True if a URI has the form of an object of ours, in whatever folder; a relative one must stay in the root."""
+    path, _, _ = uri.partition("?") if "://" in uri else (uri, "", "")
+    inside = "://" in path or path.startswith("/") or ".." not in path.split("/")
+    return inside and _PATH.fullmatch(path) is not None
+
+
+def _uri(folder: str | None, topic: TopicName, partition: int, ledger_id: int, unique: str) -> str:
+    path = f"{topic.tenant}/{topic.namespace}/{topic.name}/{partition}/ledger-{ledger_id}-{unique}.parquet"
+    return object_uri(folder, path if folder else f"{_OWN_FOLDER}/{path}")
