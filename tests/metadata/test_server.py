@@ -17,6 +17,7 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from tests.log.reading import eventually
 from tests.log.sites import Site, service_over
 from txn_source import InternalError, InvalidArgumentError, LogNotFoundError, UnavailableError, connect
+from txn_source._generated.txnlog.v1 import metadata_service_pb2 as pb
 from txn_source.metadata.database import Database
 from txn_source.metadata.server import Server
 from txn_source.metadata.service import MetadataService
@@ -155,7 +156,7 @@ def test_server_over_an_empty_database_finds_no_log(tmp_path: Path) -> None:
     """Serve a database without tables."""
     service = MetadataService(Database(f"sqlite:///{tmp_path}/metadata.db"), str(tmp_path))
     with pytest.raises(LogNotFoundError, match="no log in it"):
-        service.GetLog(None)  # type: ignore[arg-type]
+        service.GetLog(pb.GetLogRequest())
     service.close()
 
 

@@ -244,7 +244,8 @@ def _message_range_forward(m: Any) -> bool:
 
 _FORWARD = _Together(_forward, "end", "one at or behind the start")
 TOGETHER: Mapping[str, _Together] = {
-    **{f"List{what}Request": _FORWARD for what in ("Ledgers", "Entries", "Decisions", "Copies")},
+    # Not of decisions: their pages go on by marker, which may lie behind the end.
+    **{f"List{what}Request": _FORWARD for what in ("Ledgers", "Entries", "Copies")},
     "SplitRangeRequest": _FORWARD,
     "MessageRange": _Together(_message_range_forward, "end_position", "one at or behind the start"),
     "TieredCopy": _Together(lambda m: m.footer_bytes <= m.size, "footer_bytes", "at most the object's size"),
