@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ParamSpec
 
 import typer
 
+from txn_source.model.door import passes, translated
 from txn_source.model.errors import InvalidArgumentError, TxnLogError
 
 if TYPE_CHECKING:
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
 P = ParamSpec("P")
 _UNFOLDED_WIDTH = 10_000
+_USAGE: type = typer.BadParameter.__mro__[2]  # ClickException, which is click's or typer's own
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON for programs instead of text for people.")]
 
@@ -132,12 +134,23 @@ def reports_errors(command: Callable[P, None]) -> Callable[P, None]:
             raise typer.Exit(0) from None
         except OSError as error:
             if error.errno != errno.ENOSPC:
-                raise
+                raise _told(error) from None
             _discard_output()
             print(f"The output can't be written: {error.strerror}.", file=sys.stderr)
             raise typer.Exit(1) from None
+        except Exception as error:
+            if isinstance(error, typer.Exit | typer.Abort | _USAGE) or passes(error):
+                raise  # how a command ends
+            raise _told(error) from None
 
     return run
+
+
+def _told(error: Exception) -> typer.Exit:
+    """Print an error that isn't the log's, in one line as the others, and return how the command ends."""
+    ours = translated(error, "The command")
+    print(" ".join(str(ours).split()), file=sys.stderr)
+    return typer.Exit(2 if isinstance(ours, InvalidArgumentError) else 1)
 
 
 def _discard_output() -> None:

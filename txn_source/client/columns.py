@@ -68,7 +68,7 @@ def select_columns(payload: pa.Schema, names: Sequence[str]) -> pa.Schema:
         raise SchemaMismatchError("No column is asked for.", "Name one at least, such as __entry_id.")
     fields = []
     for name in names:
-        index = payload.get_field_index(name)
+        index = payload.get_field_index(name) if isinstance(name, str) else -1
         if index >= 0:
             fields.append(payload.field(index))
         elif name in METADATA_COLUMNS:

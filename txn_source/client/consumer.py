@@ -35,6 +35,7 @@ from txn_source.metadata.consumer_link import (
     Delivery,
 )
 from txn_source.metadata.forks import tell_children
+from txn_source.model.door import guarded
 from txn_source.model.errors import (
     AcknowledgedElsewhereError,
     InternalError,
@@ -59,6 +60,7 @@ _parents: list[object] = []
 """Connections of the parent, in a forked child: collecting them there could wait for locks that nobody gives back."""
 
 
+@guarded(but=("receive", "__iter__"), also=("_hand_out",))
 class Consumer(Acknowledging, Connecting):
     """A consumer of one subscription; iterating yields messages as they come, without end.
 
@@ -320,7 +322,7 @@ def _closed() -> TxnLogError:
     return InvalidArgumentError("The consumer is closed.", "Subscribe again.")
 
 
-def _deadline(timeout: float) -> float:
+def _deadline(timeout: float) -> float | None:
     if not isinstance(timeout, int | float) or math.isnan(timeout):
         raise InvalidArgumentError(f"{timeout!r:.80} is not a timeout.", "Use seconds, or None to wait without end.")
-    return time.monotonic() + timeout
+    return None if timeout > threading.TIMEOUT_MAX else time.monotonic() + timeout

@@ -32,6 +32,7 @@ from txn_source.metadata.policies import Scope
 from txn_source.metadata.stub import MetadataStub, TransactionInfo
 from txn_source.metadata.trimming import Trimmed
 from txn_source.model.copies import Tier
+from txn_source.model.door import guard, guarded
 from txn_source.model.errors import InvalidArgumentError, LogNotFoundError, TopicNotFoundError
 from txn_source.model.isolation import IsolationLevel
 from txn_source.model.ledger_limits import LedgerLimits
@@ -50,6 +51,7 @@ _COPIES_READ: weakref.WeakKeyDictionary[pa.RecordBatchReader, CopiesRead] = weak
 _POLICIES = ("ledger_max_entries", "ledger_max_bytes", "ledger_max_age")
 
 
+@guarded(but=("offload",))  # its ``progress`` is the caller's
 class Log(SubscriptionCalls):
     """A log that was connected to. Thread-safe; a context manager that closes its producers.
 
@@ -410,6 +412,7 @@ class Log(SubscriptionCalls):
         return self._stub
 
 
+@guard
 def connect(
     path: str | os.PathLike[str] | None = None,
     *,

@@ -19,6 +19,7 @@ from txn_source.client.routing import route
 from txn_source.client.transaction import Transaction
 from txn_source.metadata.producers import NewEntry
 from txn_source.metadata.stub import MetadataStub
+from txn_source.model.door import guarded, translated
 from txn_source.model.errors import (
     InvalidArgumentError,
     SchemaMismatchError,
@@ -64,6 +65,7 @@ class _Group:
     """None until the bytes are safe; then only registering is left, and is repeated with these."""
 
 
+@guarded(but=("send",), also=("_drain", "_new_group", "_new_buffer"))
 class Producer:
     """Sends messages to one topic. Thread-safe; a context manager that flushes and closes.
 
@@ -153,12 +155,15 @@ class Producer:
                     partition = self._sticky
                 else:
                     partition = partition_of(as_bytes("key", key) or b"", len(self._partitions))
-            group = self._groups.get(txn)
-            if group is None:
-                group = self._new_group(txn)
-            buffer = group.buffers.get(partition)
-            if buffer is None:
-                buffer = self._new_buffer(group, partition)
+            try:
+                group = self._groups.get(txn)
+                if group is None:
+                    group = self._new_group(txn)
+                buffer = group.buffers.get(partition)
+                if buffer is None:
+                    buffer = self._new_buffer(group, partition)
+            except TypeError as error:  # neither can be a key
+                raise translated(error, "send()") from error
             size = buffer.add(value, key, properties, event_time)
             runs = group.runs
             if group is self._last and runs[-1][0] is buffer:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from txn_source.client.consumer import Consumer
 from txn_source.client.consumer_options import ConsumerOptions
 from txn_source.client.messages import Message, MessageBatch
+from txn_source.model.door import guarded
 from txn_source.model.isolation import IsolationLevel
 from txn_source.model.position import MessageId
 from txn_source.model.subscription import SubscriptionType
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from txn_source.client.log import Log
 
 
+@guarded(but=("read_next", "__iter__"))
 class Reader:
     """Reads a topic from anywhere on, each partition in order. Thread-safe; iterating yields messages without end.
 

@@ -19,6 +19,7 @@ from txn_source.client.upkeep import Upkeep
 from txn_source.metadata.stub import MetadataStub
 from txn_source.metadata.subscription_stub import Sought, SubscriptionInfo
 from txn_source.metadata.views import PartitionView
+from txn_source.model.door import guarded
 from txn_source.model.errors import (
     InvalidArgumentError,
     SubscriptionIsolationMismatchError,
@@ -41,6 +42,7 @@ class _Unset(Enum):
 _HINT = 'Use earliest, latest, a message id such as "12:40:3", a position, a time, or {"orders": {"0": "12:40"}}.'
 
 
+@guarded
 class SubscriptionCalls:
     """Part of ``Log``."""
 

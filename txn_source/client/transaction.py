@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from txn_source.client.messages import Message, MessageBatch, rows_of
 from txn_source.metadata.stub import MetadataStub
+from txn_source.model.door import guarded
 from txn_source.model.errors import TransactionEndedError, TxnLogError, UnavailableError
 from txn_source.model.transaction import TxnId
 
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from txn_source.client.producer import Producer
 
 
+@guarded
 class Transaction:
     """A transaction over any topics and partitions; a context manager that commits, or aborts if the block raises."""
 

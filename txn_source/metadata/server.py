@@ -18,7 +18,8 @@ from txn_source.metadata.changes import MAX_WAITING
 from txn_source.metadata.service import MetadataService
 from txn_source.metadata.status import to_status
 from txn_source.metadata.transport import MAX_MESSAGE_BYTES, SERVICE_NAME, check_size
-from txn_source.model.errors import InternalError, InvalidArgumentError, TxnLogError, UnavailableError
+from txn_source.model.door import translated
+from txn_source.model.errors import InvalidArgumentError, TxnLogError, UnavailableError
 
 _log = logging.getLogger(__name__)
 _CALLS_AT_ONCE = 16
@@ -172,7 +173,7 @@ def _refusals(name: str, context: grpc.ServicerContext) -> Iterator[None]:
         _refuse(context, error)
     except Exception as error:
         _log.exception("%s failed", name)
-        _refuse(context, InternalError(f"{name} failed with {type(error).__name__}: {error}.", "Please report it."))
+        _refuse(context, translated(error, name))
 
 
 def _refuse(context: grpc.ServicerContext, error: TxnLogError) -> NoReturn:

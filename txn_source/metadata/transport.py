@@ -13,6 +13,7 @@ from google.protobuf.message import Message
 from txn_source._generated.txnlog.v1 import metadata_service_pb2 as pb
 from txn_source.metadata.service import MetadataService
 from txn_source.metadata.status import from_rpc_error
+from txn_source.model.door import passes, translated
 from txn_source.model.errors import InvalidArgumentError
 
 SERVICE_NAME: str = pb.DESCRIPTOR.services_by_name["MetadataService"].full_name
@@ -87,11 +88,20 @@ class InProcessTransport:
         self._service = service
 
     def call(self, method: str, request: Message) -> Any:
-        return getattr(self._service, method)(request)
+        try:
+            return getattr(self._service, method)(request)
+        except Exception as error:
+            if passes(error):
+                raise
+            raise translated(error, method) from error
 
     def converse(self, method: str, requests: Iterator[Any]) -> Iterator[Any]:
-        answers: Iterator[Any] = getattr(self._service, method)(requests)
-        return answers
+        try:
+            yield from getattr(self._service, method)(requests)
+        except Exception as error:
+            if passes(error):
+                raise
+            raise translated(error, method) from error
 
     def close(self) -> None:
         self._service.close()
