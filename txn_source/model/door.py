@@ -9,10 +9,9 @@ from __future__ import annotations
 
 import errno
 import inspect
-import os
 import re
 from collections.abc import Callable, Iterator
-from functools import wraps
+from functools import reduce, wraps
 from typing import Any, TypeVar, cast
 
 from txn_source.model.errors import (
@@ -146,7 +145,8 @@ def _is_of(value: Any, wanted: str, names: dict[str, Any]) -> bool:
     """Return False if an annotation leaves a value out; what is in brackets isn't looked at."""
     for part in re.sub(r"\[.*?\]", "", wanted).split("|"):
         name = part.strip()
-        kind = _PLAIN.get(name) or names.get(name) or getattr(os, name.removeprefix("os."), None)
+        first, *rest = name.split(".")
+        kind = _PLAIN.get(name) or reduce(lambda found, part: getattr(found, part, None), rest, names.get(first))
         try:
             if kind is None or isinstance(value, kind):
                 return True
