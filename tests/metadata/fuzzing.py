@@ -30,10 +30,11 @@ UNARY = {m.name: getattr(pb, m.input_type.name) for m in METHODS if not m.client
 
 _EDGES = (0, 1, -1, 2, 7, 8, 1 << 20, (1 << 31) - 1, 1 << 31, 1 << 32, 1 << 40, 1 << 62, (1 << 63) - 1, -(1 << 63))
 _TEXTS = (
-    "", " ", "x", "orders", "public/default", "persistent://public/default/orders", "..", "../victim.txt", "/etc/passwd",
-    "metadata.db", "txnlog.json", "segments", "a\nb", "a\x00b", "\u202e", "é" * 300, "x" * 100_000, "exclusive",
-    "shared", "failover", "read_committed", "read_uncommitted", "earliest", "latest", "bookkeeper", "tiered",
-    "s3://b/c", "file:///etc/ledger-1-abcdefabcdef.parquet", "retention_age", "offload_uri", "1", "-1", "1e400", "nan",
+    "", " ", "x", "orders", "public/default", "persistent://public/default/orders", "..", "../victim.txt",
+    "/etc/passwd", "metadata.db", "txnlog.json", "segments", "a\nb", "a\x00b", "\u202e", "é" * 300, "x" * 100_000,
+    "exclusive", "shared", "failover", "read_committed", "read_uncommitted", "earliest", "latest", "bookkeeper",
+    "tiered", "s3://b/c", "file:///etc/ledger-1-abcdefabcdef.parquet", "retention_age",
+    "offload_uri", "1", "-1", "1e400", "nan",
 )  # fmt: skip
 
 
@@ -72,6 +73,7 @@ class Subject:
     """A log in which everything has happened once, the requests that did it, and files that nobody may touch."""
 
     def __init__(self, folder: Path) -> None:
+        folder.mkdir(exist_ok=True)
         self.root = folder / "log"
         connect(self.root).close()
         self.clock = ManualClock()

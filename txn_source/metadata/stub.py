@@ -21,6 +21,7 @@ from txn_source.metadata.tier_stub import TierStub, request_id
 from txn_source.metadata.transport import Transport
 from txn_source.metadata.views import PartitionView
 from txn_source.metadata.wire import Topic
+from txn_source.model.errors import InternalError
 from txn_source.model.ledger_limits import LedgerLimits
 from txn_source.model.position import Position, PositionRange
 from txn_source.model.topic_name import TopicName
@@ -196,7 +197,10 @@ class MetadataStub(TierStub, SubscriptionStub):
             txn=None if txn is None else wire.txn_to_wire(txn),
             entries=[wire.entry_to_wire(entry) for entry in entries],
         )
-        return [Position.from_key(key) for key in self._transport.call("Append", request).positions]
+        positions = self._transport.call("Append", request).positions
+        if len(positions) != len(entries):
+            raise _incomplete(f"{len(positions)} positions for {len(entries)} entries")
+        return [Position.from_key(key) for key in positions]
 
     def commit_batch(self, sink: Sink, batches: Sequence[TopicBatch], key: str) -> tuple[TxnId | None, bool]:
         """Register all that a job wrote and commit it; return the transaction, and if the batch is an old one.
@@ -300,6 +304,8 @@ class MetadataStub(TierStub, SubscriptionStub):
     def get_view(self, topics: Sequence[TopicName]) -> View:
         """Read the bounds of all partitions of the topics in one moment."""
         answer = self._transport.call("GetView", pb.GetViewRequest(topics=[str(t) for t in topics]))
+        if len(answer.topics) != len(topics):
+            raise _incomplete(f"{len(answer.topics)} topics where {len(topics)} were asked for")
         return View(tuple(_topic_view(t) for t in answer.topics), answer.decisions, answer.now_ms)
 
     def find_cut(
@@ -367,6 +373,8 @@ class MetadataStub(TierStub, SubscriptionStub):
             partition_id=partition_id, start=of.start.key, end=of.end.key, target_bytes=target_bytes
         )
         answer = self._transport.call("SplitRange", request)
+        if len(answer.piece_bytes) != len(answer.cuts) + 1:
+            raise _incomplete(f"{len(answer.cuts)} cuts and {len(answer.piece_bytes)} pieces")
         cuts = [of.start, *(Position.from_key(cut) for cut in answer.cuts), of.end]
         return [
             (PositionRange(start, end), size)
@@ -426,9 +434,16 @@ def _topic_view(message: pb.TopicView | pb.OpenProducerResponse) -> TopicView:
     )
 
 
+def _incomplete(what: str) -> InternalError:
+    return InternalError(
+        f"The metadata service answered with {what}.", "Check that client and service are of the same release."
+    )
+
+
 def _transaction_info(message: pb.Transaction) -> TransactionInfo:
     state = wire.state_from_wire(message.state)
-    assert state is not None
+    if state is None:
+        raise _incomplete("a transaction without a state")
     return TransactionInfo(
         id=wire.txn_from_wire(message.id),
         state=state,

@@ -18,6 +18,7 @@ from txn_source.metadata.tables import (
     deliveries,
     entries,
     ledgers,
+    partitions,
     subscriptions,
 )
 from txn_source.metadata.views import PartitionView
@@ -294,10 +295,18 @@ def acknowledge(connection: Connection, ack: Acknowledgement, *, strict: bool = 
         return 0
     new = 0
     found = {c.partition_id: c for c in _cursor_rows(connection, ack.subscription_id)}
+    ends = _ends(connection, [part.partition_id for part in ack.partitions])
     for part in ack.partitions:
         if part.partition_id not in found:
             raise InvalidArgumentError(
                 f"Subscription {row.name!r} has no partition {part.partition_id}.", "Acknowledge its own messages."
+            )
+        highest = max([part.up_to or 0, *(r.end for r in part.ranges)])
+        if highest > message_key(ends[part.partition_id]):
+            raise InvalidArgumentError(
+                f"The acknowledgement goes up to {position_of(highest)} in partition id {part.partition_id}, which ends"
+                f" at {ends[part.partition_id]}.",
+                "Acknowledge messages that were delivered.",
             )
         cursor = _cursor(found[part.partition_id])
         twice = next((r for r in part.ranges if cursor.has(r)), None) if strict else None
@@ -313,6 +322,12 @@ def acknowledge(connection: Connection, ack: Acknowledgement, *, strict: bool = 
             cursor.acknowledge_up_to(part.up_to)
         store(connection, row.subscription_id, part.partition_id, cursor)
     return new
+
+
+def _ends(connection: Connection, partition_ids: Sequence[int]) -> dict[int, Position]:
+    """Return the log ends of partitions, exclusive."""
+    rows = connection.execute(_ENDS, {"ids": partition_ids})
+    return {row.partition_id: Position(row.open_ledger_id, row.entries) for row in rows}
 
 
 def redeliver_all(connection: Connection, row: Row[Any], epoch: int) -> int:
@@ -455,4 +470,9 @@ _STORE = (
         cursors.c.subscription_id == bindparam("of_subscription"), cursors.c.partition_id == bindparam("of_partition")
     )
     .values({name: bindparam(name) for name in ("mark_position", "mark_index", "ranges")})
+)
+_ENDS = (
+    select(partitions.c.partition_id, partitions.c.open_ledger_id, ledgers.c.entries)
+    .join(ledgers, ledgers.c.ledger_id == partitions.c.open_ledger_id)
+    .where(partitions.c.partition_id.in_(bindparam("ids", expanding=True)))
 )

@@ -13,7 +13,7 @@ from txn_source.metadata.policies import Scope
 from txn_source.metadata.transport import Transport
 from txn_source.metadata.trimming import Trimmed
 from txn_source.model.copies import LedgerCopies, Tier, TieredCopy
-from txn_source.model.policies import EffectivePolicy, parse_policy
+from txn_source.model.policies import POLICIES, EffectivePolicy, parse_policy
 from txn_source.model.position import Position, PositionRange
 from txn_source.model.read_priority import ReadPriority
 from txn_source.model.topic_name import TopicName
@@ -126,7 +126,7 @@ class TierStub:
     def get_policies(self, scope: Scope) -> dict[str, object]:
         """Return the policies that are set in a scope, and no others."""
         answer = self._transport.call("GetPolicies", pb.GetPoliciesRequest(scope=_scope(scope)))
-        return {name: parse_policy(name, value) for name, value in answer.set.items()}
+        return {name: parse_policy(name, value) for name, value in answer.set.items() if name in POLICIES}
 
     def policies_in_force(self, topic: TopicName) -> dict[str, EffectivePolicy]:
         """Return every policy of a topic, and where it comes from."""
@@ -134,6 +134,7 @@ class TierStub:
         return {
             p.name: EffectivePolicy(parse_policy(p.name, p.value) if p.HasField("value") else None, p.source)
             for p in answer.effective
+            if p.name in POLICIES  # a newer service may have more
         }
 
 

@@ -212,7 +212,10 @@ def state_from_wire(number: pb.TransactionState) -> TransactionState | None:
     for state, known in _STATES.items():
         if known == number:
             return state
-    raise InternalError(f"The wire carries the unknown transaction state {number}.", "Please report it.")
+    raise InternalError(
+        f"The wire carries transaction state {number}, which this release doesn't know.",
+        "Check that client and service are of the same release.",
+    )
 
 
 def table_to_wire(table: pa.Table) -> bytes:
@@ -225,5 +228,11 @@ def table_to_wire(table: pa.Table) -> bytes:
 
 def table_from_wire(data: bytes) -> pa.Table:
     """Return the table in an Arrow IPC stream."""
-    with pa.ipc.open_stream(data) as reader:
-        return reader.read_all()
+    try:
+        with pa.ipc.open_stream(data) as reader:
+            return reader.read_all()
+    except (pa.ArrowException, OSError, ValueError) as error:
+        raise InternalError(
+            f"The metadata service answered with {len(data)} bytes that are no table: {error}.",
+            "Check that client and service are of the same release.",
+        ) from None
