@@ -146,3 +146,37 @@ def test_interrupt_aborts_the_transaction_at_hand(spawn: Any, log: txn_source.Lo
     assert errors == b"Stored before this: 2 messages in 1 transaction.\n"
     assert values(log) == [b"a", b"b"]
     assert log.transactions("open") == []
+
+
+def test_interrupt_just_after_a_commit_counts_it(
+    txnlog: Any, log: txn_source.Log, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Strike between the commit and the next line: what is told to be stored is what is stored."""
+    log.create_topic("orders")
+    commit = txn_source.Transaction.commit
+
+    def interrupted(txn: txn_source.Transaction) -> None:
+        commit(txn)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(txn_source.Transaction, "commit", interrupted)
+    result = txnlog("produce", "orders", "--txn-size", "2", input="a\nb\nc\n")
+    assert result.exit_code == 130
+    assert result.stderr == "Stored before this: 2 messages in 1 transaction.\n"
+    assert values(log) == [b"a", b"b"]
+
+
+def test_interrupt_before_anything_was_stored_says_so(
+    txnlog: Any, log: txn_source.Log, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Strike in the first transaction."""
+    log.create_topic("orders")
+
+    def interrupted(_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(txn_source.Transaction, "commit", interrupted)
+    result = txnlog("produce", "orders", "--txn-size", "2", input="a\nb\n")
+    assert result.exit_code == 130
+    assert result.stderr == "Stored before this: 0 messages.\n"
+    assert values(log) == []

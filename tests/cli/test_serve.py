@@ -61,6 +61,20 @@ def test_taken_port_is_one_readable_line(spawn: Any, root: Path) -> None:
     )
 
 
+def test_taken_port_leaves_no_log_behind(spawn: Any, root: Path, tmp_path: Path) -> None:
+    """Start a service for a root that isn't there, on a port that is taken: nothing is made; a log stays as it is."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        process = spawn("serve", "--root", root, "--port", port)
+        _, errors = process.communicate()
+        assert (process.returncode, list(tmp_path.iterdir())) == (1, [])
+        assert errors.decode().startswith(f"[TXNLOG_UNAVAILABLE] The server can't listen on 127.0.0.1:{port}")
+        txn_source.connect(root).close()
+        process = spawn("serve", "--root", root, "--port", port)
+        process.communicate()
+        assert process.returncode == 1
+
+
 def test_folder_of_something_else_is_refused(spawn: Any, root: Path) -> None:
     """A service must not make a log among other people's files: put one there and serve."""
     root.mkdir()

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from txn_source.cli.connection import on_log
-from txn_source.cli.output import Json, print_json
+from txn_source.cli.output import Json, print_json, repeatable
 from txn_source.cli.units import format_count, format_size
 from txn_source.model.units import parse_duration
 
@@ -22,8 +22,8 @@ def collect(
         str,
         typer.Option(
             metavar="AGE",
-            help="Only files last written so long ago, such as 24h or 90m. Younger ones may belong to a producer or job"
-            " that is about to register them: 0s is safe only while nobody writes.",
+            help="Only files last written so long ago, such as 24h or 90m. A younger one may belong to a producer, which"
+            " would have to write it again, or to a job, which would fail; nothing is lost.",
         ),
     ] = "24h",
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only list what would be removed.")] = False,
@@ -31,10 +31,13 @@ def collect(
 ) -> None:
     """Remove segment files that the log doesn't know: of crashed producers, failed jobs and deleted topics.
 
+    Each is marked as deleted in the log first, so that nobody can register it any more.
+
     Files of deleted copies and of trimmed ledgers are not garbage: the log has a list of them, and the command that
     deleted them, or `txnlog maintain`, removes them.
     """
-    garbage = log.collect_garbage(parse_duration(older_than), dry_run=dry_run)
+    with repeatable():
+        garbage = log.collect_garbage(parse_duration(older_than), dry_run=dry_run)
     if as_json:
         print_json(garbage)
         return

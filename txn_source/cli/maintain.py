@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from txn_source.cli.connection import on_log
-from txn_source.cli.output import Json, note, print_json
+from txn_source.cli.output import Json, note, print_json, repeatable
 from txn_source.cli.units import format_count, format_size
 
 if TYPE_CHECKING:
@@ -25,7 +25,8 @@ def maintain(log: Log, as_json: Json = False) -> None:
     from txn_source.client import maintenance
 
     logging.getLogger(maintenance.__name__).addHandler(logging.NullHandler())  # what failed is printed below
-    report = log.maintain()
+    with repeatable():
+        report = log.maintain()
     if as_json:
         print_json(report)
     else:

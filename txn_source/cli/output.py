@@ -10,7 +10,8 @@ import functools
 import json
 import os
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from datetime import date, timedelta
 from decimal import Decimal
 from typing import TYPE_CHECKING, Annotated, Any, ParamSpec
@@ -18,7 +19,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ParamSpec
 import typer
 
 from txn_source.model.door import passes, translated
-from txn_source.model.errors import InvalidArgumentError, TxnLogError
+from txn_source.model.errors import InternalError, InvalidArgumentError, TxnLogError
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
 P = ParamSpec("P")
 _UNFOLDED_WIDTH = 10_000
 _USAGE: type = typer.BadParameter.__mro__[2]  # ClickException, which is click's or typer's own
+TRACEBACK_VARIABLE = "TXNLOG_TRACEBACK"
+"""Set, an error that nobody foresaw is shown with its traceback."""
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON for programs instead of text for people.")]
 
@@ -114,11 +117,22 @@ def note(text: str) -> None:
     print(text, file=sys.stderr)
 
 
+@contextmanager
+def repeatable() -> Iterator[None]:
+    """Work of which each step stays and that may be done again: says so if Ctrl-C ends it."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        note("Interrupted. What was done stays; run the command again for the rest.")
+        raise
+
+
 def reports_errors(command: Callable[P, None]) -> Callable[P, None]:
     """Make a command end as the command line promises.
 
     What the log refuses is one line on standard error and exit status 1; a value that nobody can use is status 2,
     like any wrong usage. A reader that closed the pipe (``| head``) is no error; a full disk under the output is one.
+    What nobody foresaw is one line and status 1, too.
     """
 
     @functools.wraps(command)
@@ -132,15 +146,15 @@ def reports_errors(command: Callable[P, None]) -> Callable[P, None]:
         except BrokenPipeError:
             _discard_output()
             raise typer.Exit(0) from None
-        except OSError as error:
-            if error.errno != errno.ENOSPC:
-                raise _told(error) from None
-            _discard_output()
-            print(f"The output can't be written: {error.strerror}.", file=sys.stderr)
-            raise typer.Exit(1) from None
         except Exception as error:
             if isinstance(error, typer.Exit | typer.Abort | _USAGE) or passes(error):
                 raise  # how a command ends
+            if isinstance(error, OSError) and error.errno == errno.ENOSPC:
+                _discard_output()
+                print(f"The output can't be written: {error.strerror}.", file=sys.stderr)
+                raise typer.Exit(1) from None
+            if os.environ.get(TRACEBACK_VARIABLE):
+                raise
             raise _told(error) from None
 
     return run
@@ -149,7 +163,8 @@ def reports_errors(command: Callable[P, None]) -> Callable[P, None]:
 def _told(error: Exception) -> typer.Exit:
     """Print an error that isn't the log's, in one line as the others, and return how the command ends."""
     ours = translated(error, "The command")
-    print(" ".join(str(ours).split()), file=sys.stderr)
+    hint = f" It shows more if {TRACEBACK_VARIABLE}=1 is set." if isinstance(ours, InternalError) else ""
+    print(" ".join(str(ours).split()) + hint, file=sys.stderr)
     return typer.Exit(2 if isinstance(ours, InvalidArgumentError) else 1)
 
 

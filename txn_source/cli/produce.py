@@ -17,7 +17,8 @@ import typer
 from txn_source.cli.connection import on_log
 from txn_source.cli.output import Json, console, note, print_json
 from txn_source.cli.units import format_count
-from txn_source.model.errors import SchemaMismatchError, TxnLogError
+from txn_source.model.errors import SchemaMismatchError, TransactionEndedError, TxnLogError
+from txn_source.model.transaction import TransactionState
 from txn_source.model.units import parse_duration
 
 if TYPE_CHECKING:
@@ -92,7 +93,7 @@ def produce(
             else:
                 _send_transactions(log, producer, messages, done, txn_size, timeout_s)
     except BaseException as error:
-        if done.messages:
+        if done.messages or isinstance(error, KeyboardInterrupt):
             note(f"Stored before this: {done}.")
         if isinstance(error, SchemaMismatchError):
             raise SchemaMismatchError(f"Line {done.line:,}: {error.fact}", error.remedy) from None
@@ -141,7 +142,13 @@ def _send_transactions(
             txn.commit()
         except BaseException:
             with suppress(TxnLogError):  # it has ended, or ends at its timeout; what went wrong first is what counts
-                txn.abort()
+                try:
+                    txn.abort()
+                except TransactionEndedError:
+                    if log.transaction(txn.id).state is TransactionState.COMMITTED:  # interrupted just after it
+                        done.messages += sent
+                        done.transactions += 1
+                    raise
             raise
         producer.flush()  # only to forget the message ids
         done.messages += sent

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import signal
+import socket
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -66,6 +67,7 @@ def serve(
     signal.pthread_sigmask(signal.SIG_BLOCK, _STOP_SIGNALS)
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")  # gRPC's own report of a taken port would come before ours
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
+    logging.getLogger("txn_source.client.target").setLevel(logging.WARNING)  # the first line is that it serves
 
     _serve(path, f"[{host}]" if ":" in host and not host.startswith("[") else host, port, configuration, interval_s)
 
@@ -76,8 +78,12 @@ def _serve(path: str, host: str, port: int, configuration: dict[str, Any] | None
     from txn_source.metadata.server import Server
     from txn_source.metadata.stub import MetadataStub
     from txn_source.metadata.transport import InProcessTransport
+    from txn_source.storage.root import LogRoot
 
-    service = Target.of(path, None, create=True).service(configuration)
+    target = Target.of(path, None, create=True)
+    if not LogRoot.at(path).exists:
+        _check_port(host, port)  # before a log is made for nothing
+    service = target.service(configuration)
     log = MetadataStub(InProcessTransport(service)).get_log()
     maintenance = BackgroundMaintenance(service, Path(log.storage_uri), interval_s)
     stopped = True
@@ -94,6 +100,20 @@ def _serve(path: str, host: str, port: int, configuration: dict[str, Any] | None
         # Python would wait at its exit for libraries that the thread is inside of, for as long as an upload takes.
         logging.shutdown()
         os._exit(0)
+
+
+def _check_port(host: str, port: int) -> None:
+    """Raise UNAVAILABLE if nobody could listen there now."""
+    from txn_source.metadata.server import cannot_listen
+
+    try:
+        found = socket.getaddrinfo(host.strip("[]"), port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        with socket.socket(found[0][0], socket.SOCK_STREAM) as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            probe.bind(found[0][4])
+            probe.listen(1)
+    except OSError:
+        raise cannot_listen(f"{host}:{port}") from None
 
 
 def _root(context: typer.Context, root: str | None) -> str:

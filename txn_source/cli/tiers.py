@@ -11,7 +11,7 @@ import typer
 from txn_source.cli.arguments import Name, Yes, confirm
 from txn_source.cli.connection import on_log
 from txn_source.cli.offset_text import offsets_of
-from txn_source.cli.output import Json, console, print_json, table, to_json
+from txn_source.cli.output import Json, console, print_json, repeatable, table, to_json
 from txn_source.cli.units import format_count, format_duration, format_size
 from txn_source.model.copies import Tier
 from txn_source.model.errors import SegmentUnreadableError, StorageWriteError
@@ -39,7 +39,7 @@ def offload(log: Log, name: Name, as_json: Json = False) -> None:
     try:
         with _shown(total) as advance:
             report = log.offload(name, advance) if total else OffloadReport()
-    except (StorageWriteError, SegmentUnreadableError):
+    except (StorageWriteError, SegmentUnreadableError, KeyboardInterrupt):
         done = total - _offloadable(log, name)
         if done > 0 and not as_json:
             print(f"Offloaded {done:,} of {format_count(total, 'ledger')}. The copies made so far stay.")
@@ -67,7 +67,8 @@ def delete_offloaded(log: Log, name: Name, yes: Yes = False, as_json: Json = Fal
     found = log.stats(name)
     copies = [ledger for ledger in found.ledgers if Tier.TIERED in ledger.tiers]
     confirm(f"Delete the tiered copies of {_count(copies)} of topic {found.topic!r}?", yes=yes)
-    deleted = log.delete_offloaded(name)
+    with repeatable():
+        deleted = log.delete_offloaded(name)
     if as_json:
         print_json({"topic": found.topic, "deleted": deleted})
     else:
@@ -96,7 +97,8 @@ def delete_hot(
     both = [ledger for ledger in found.ledgers if len(ledger.tiers) > 1]
     only = f", if they were offloaded more than {format_duration(lag)} ago" if after_lag else ""
     confirm(f"Delete the hot copies of {_count(both)} of topic {found.topic!r}{only}?", yes=yes)
-    deleted = log.delete_hot(name, after_lag)
+    with repeatable():
+        deleted = log.delete_hot(name, after_lag)
     if as_json:
         print_json({"topic": found.topic, "deleted": deleted})
     else:
@@ -145,7 +147,8 @@ def trim(
     age = None if older_than is None else parse_duration(older_than)
     size = None if keep_bytes is None else parse_size(keep_bytes)
     confirm(f"Trim topic {found.topic!r}? What goes is gone for good, in all tiers.", yes=yes)
-    done = log.trim(name, start, age, size)
+    with repeatable():
+        done = log.trim(name, start, age, size)
     if as_json:
         print_json({"topic": found.topic, "partitions": done})
         return

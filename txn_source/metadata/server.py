@@ -61,10 +61,7 @@ class Server:
         except RuntimeError:
             self.port = 0
         if self.port == 0:
-            raise UnavailableError(
-                f"The server can't listen on {address}: the port is taken or the address is not this machine's.",
-                "Stop what listens there, or choose another --port.",
-            )
+            raise cannot_listen(address)
         self.address = f"{host}:{self.port}"
 
     def __enter__(self) -> Server:
@@ -107,6 +104,14 @@ class Server:
                 self._service.maintain()
             except TxnLogError as error:
                 _log.warning("maintenance failed and is tried again: %s", error)
+
+
+def cannot_listen(address: str) -> UnavailableError:
+    """Return the error of an address that a server can't have."""
+    return UnavailableError(
+        f"The server can't listen on {address}: the port is taken or the address is not this machine's.",
+        "Stop what listens there, or choose another --port.",
+    )
 
 
 def _handlers(service: MetadataService) -> grpc.GenericRpcHandler:
