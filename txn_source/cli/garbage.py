@@ -22,7 +22,7 @@ def collect(
         str,
         typer.Option(
             metavar="AGE",
-            help="Only files last written so long ago, such as 24h or 90m. A younger one may belong to a producer, which"
+            help="Only files last written so long ago, such as 24h or 90m. A younger one may be of a producer, which"
             " would have to write it again, or to a job, which would fail; nothing is lost.",
         ),
     ] = "24h",

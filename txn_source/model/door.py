@@ -65,7 +65,7 @@ def translated(error: Exception, doing: str) -> TxnLogError:
         return InvalidArgumentError(
             f"{doing} can't use what it was given ({why}).", "Give what its documentation says."
         )
-    return InternalError(f"{doing} failed with {why}.", "Please report it.")
+    return InternalError(f"{doing} failed with {why.rstrip('.: ')}.", "Please report it.")
 
 
 def guarded(cls: Any = None, *, but: tuple[str, ...] = (), also: tuple[str, ...] = ()) -> Any:
