@@ -160,7 +160,7 @@ def test_full_batch_is_written_at_once(log: Log) -> None:
         producer.send(value)
         assert values(log, producer.topic) == []
         producer.send(value)
-        assert values(log, producer.topic) == [value] * 3
+        eventually(lambda producer=producer, value=value: values(log, producer.topic) == [value] * 3)
 
 
 def test_message_is_written_after_its_linger_time(log: Log) -> None:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
+from itertools import accumulate, islice
 from typing import Any
 
 import pyarrow as pa
@@ -38,7 +39,8 @@ class Buffer:
         self._payload = payload
         self._raw = payload is RAW_SCHEMA
         self._columns = () if self._raw else _columns(payload)
-        self._batches: list[pa.RecordBatch] = []
+        self._batches: list[tuple[int, pa.RecordBatch]] = []
+        """With each: how many messages the buffer has up to it, and with it."""
         self._cells: list[Any] = []
         """Value, key, event time and properties of each message, one message after the other."""
         self._large_bytes = 0
@@ -47,7 +49,11 @@ class Buffer:
     @property
     def messages(self) -> int:
         """How many messages it has taken."""
-        return self._written + sum(int(b.num_rows) for b in self._batches) + len(self._cells) // _CELLS
+        return self._batched + len(self._cells) // _CELLS
+
+    @property
+    def _batched(self) -> int:
+        return self._batches[-1][0] if self._batches else self._written
 
     def add(self, value: Any, key: Any, properties: Any, event_time: Any) -> int:
         """Take one message and return about how many bytes it has; refuse one that doesn't fit before taking it."""
@@ -84,15 +90,21 @@ class Buffer:
 
     def add_batch(self, batch: pa.RecordBatch) -> None:
         """Take a batch that was fitted to the topic's schema."""
+        pieces = entry_sized(batch)
         self._seal_rows()
-        self._batches.extend(entry_sized(batch))
+        self._batches.extend(self._counted(pieces))
+
+    def cut_back(self, messages: int) -> None:
+        """Drop the batches that were taken after there were so many messages."""
+        while self._batches and self._batches[-1][0] > messages:
+            self._batches.pop()
 
     def entries(self) -> Iterator[pa.RecordBatch]:
         """Return the batches to be written, each of them one entry: small neighbours joined, large ones cut."""
         self._seal_rows()
         group: list[pa.RecordBatch] = []
         rows = size = 0
-        for batch in self._batches:
+        for _, batch in self._batches:
             joins = (
                 group
                 and batch.num_rows < _JOIN_BELOW_ROWS
@@ -140,7 +152,11 @@ class Buffer:
         step = ENTRY_MAX_ROWS * _CELLS  # so many small messages and a few large ones: below Arrow's 2 GiB for a column
         cells = [self._cells[start : start + step] for start in range(0, len(self._cells), step)]
         sealed = [piece for part in cells for piece in entry_sized(self._batch(part))]
-        self._batches, self._cells, self._large_bytes = [*self._batches, *sealed], [], 0
+        self._batches, self._cells, self._large_bytes = [*self._batches, *self._counted(sealed)], [], 0
+
+    def _counted(self, batches: Sequence[pa.RecordBatch]) -> list[tuple[int, pa.RecordBatch]]:
+        counts = accumulate((int(batch.num_rows) for batch in batches), initial=self._batched)
+        return list(zip(islice(counts, 1, None), batches, strict=True))
 
     def _batch(self, cells: list[Any]) -> pa.RecordBatch:
         values, keys, times, properties = (cells[cell::_CELLS] for cell in range(_CELLS))

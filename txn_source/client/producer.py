@@ -1,23 +1,35 @@
-"""Producers: messages are gathered, written to segments, synced, and only then registered."""
+"""Producers: messages are gathered, written to segments, synced, and only then registered.
+
+Whatever is raised in the middle, an interrupt on any line included, leaves a state from which the next call goes on. A
+group (``client/group.py``) leaves the queue only when it is registered, or after its loss was noted; steps are single
+assignments, and what must change together is changed under a note that says how to undo it.
+"""
 
 from __future__ import annotations
 
+import atexit
+import logging
 import threading
+import time
+import warnings
+import weakref
 from collections import deque
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 
 from txn_source.client.buffer import Buffer, as_bytes
+from txn_source.client.group import Group, Receipt
+from txn_source.client.linger import Linger
+from txn_source.client.losses import Losses
 from txn_source.client.message_ids import MessageIds
+from txn_source.client.open_segments import OpenSegments
+from txn_source.client.routed_batch import RoutedBatch
 from txn_source.client.routing import route
 from txn_source.client.transaction import Transaction
-from txn_source.metadata.producers import NewEntry
 from txn_source.metadata.stub import MetadataStub
 from txn_source.model.door import guarded, translated
 from txn_source.model.errors import (
@@ -32,11 +44,14 @@ from txn_source.model.position import Position
 from txn_source.model.routing import partition_of
 from txn_source.model.topic_name import TopicName
 from txn_source.model.transaction import TxnId
+from txn_source.storage.forks import InheritedLock, belongs_to_process
 from txn_source.storage.schema import KEY, RAW_SCHEMA, conform, deserialize_schema
-from txn_source.storage.segment import SegmentWriter, segment_path
 
-_MAX_OPEN_SEGMENTS = 128
 _MAX_REMEMBERED_IDS = 1_000_000
+_POISON = (pa.ArrowException, ValueError, TypeError, OverflowError)
+"""What Arrow raises of data that it can't write."""
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,29 +63,18 @@ class Batching:
     max_bytes: int = 4 << 20
 
 
-@dataclass(slots=True)
-class _Group:
-    """What was gathered under one transaction (None: plain), from ``send`` until it is registered.
-
-    ``runs`` are (buffer, messages, turn) in the order of sending, from which the message ids are put together; turns
-    count over all groups of the producer.
-    """
-
-    txn: TxnId | None
-    buffers: dict[int, Buffer] = field(default_factory=dict)
-    runs: list[list[Any]] = field(default_factory=list)
-    batches: list[tuple[int, int, pa.RecordBatch]] = field(default_factory=list)
-    """Partition, base sequence and messages of each entry, until it is registered."""
-    entries: list[NewEntry] | None = None
-    """None until the bytes are safe; then only registering is left, and is repeated with these."""
-
-
-@guarded(but=("send",), also=("_drain", "_new_group", "_new_buffer"))
+@guarded(but=("send",), also=("_attend", "_drain", "_new_group", "_new_buffer"))
 class Producer:
     """Sends messages to one topic. Thread-safe; a context manager that flushes and closes.
 
     A message is acknowledged when ``flush`` (or the commit of its transaction) returns. Messages with a key go to the
     partition that the key's hash names; those without stay on one partition until the next write, then move on.
+
+    A call that was interrupted can be repeated: nothing is lost or doubled. ``send`` and ``send_batch`` that were
+    interrupted have taken nothing, unless the interrupt came just as they returned; ``flush`` returns an id for each
+    message that was taken. A producer belongs to the process that opened it: in a fork its calls are refused. One that
+    is dropped lives until its messages are written; what can't be is told by a ResourceWarning, and at the program's
+    end by the log.
     """
 
     def __init__(
@@ -82,34 +86,48 @@ class Producer:
         name: str | None = None,
         batching: Batching | None = None,
     ) -> None:
+        self._closed = True  # until it is open
         self._stub = stub
-        self._root = root
-        self._batching = batching or Batching()
+        batching = batching or Batching()
+        self._linger_s, self._max_messages, self._max_bytes = (
+            batching.linger_s, batching.max_messages, batching.max_bytes,
+        )  # fmt: skip
         self._identity, view = stub.open_producer(topic, transactional_id, name)
         self.topic = topic.short
         self.name = self._identity.name
-        self._topic_id = view.topic.topic_id
-        self._partitions = view.partitions
-        self._ledgers = [p.bounds.log_end.ledger_id for p in view.partitions]
+        self._partitions = len(view.partitions)
+        self._segments = OpenSegments(root, view, self._identity.producer_id)
         self._payload = deserialize_schema(view.topic.schema)
-        self._lock = threading.RLock()
-        self._groups: dict[Any, _Group] = {}
-        self._unregistered: deque[_Group] = deque()
-        self._segments: dict[tuple[int, tuple[str, ...]], tuple[int, SegmentWriter]] = {}
-        self._failures: dict[TxnId | None, TxnLogError] = {}
-        self._lost: dict[TxnId, TxnLogError] = {}
-        self._ids: deque[tuple[MessageIds, np.ndarray[Any, np.dtype[np.int64]]]] = deque()
-        self._turn = 0
-        self._last: _Group | None = None
+        self._lock: threading.RLock | InheritedLock = threading.RLock()
+        self._queue: deque[Group] = deque()
+        """All groups that aren't registered, in the order in which they began."""
+        self._groups: dict[Any, Group] = {}
+        """Those of them that take messages, by what ``send`` was given as transaction."""
+        self._staging: Group | None = None
+        """The group that takes, or took, batches; if that was interrupted they are taken back."""
+        self._losses = Losses(self.name)
+        self._alarm = False
+        """Something is to be done before more is taken: limits are reached, or an error is to be raised."""
+        self._receipts: deque[Receipt] = deque()
         self._remembered = 0
+        self._turn = 0
+        self._last: Group | None = None
         self._sequence = 0
         self._waiting_messages = 0
         self._waiting_bytes = 0
-        self._sticky = self._identity.producer_id % len(self._partitions)
+        self._due = 0.0
+        self._sticky = self._identity.producer_id % self._partitions
+        self._inherited = False
+        self._linger = Linger(f"txnlog-{self.name}")
+        belongs_to_process(self)
+        _OPEN.add(self)
         self._closed = False
-        self._stop = threading.Event()
-        self._wake = threading.Event()
-        self._linger: threading.Thread | None = None
+
+    def __del__(self) -> None:
+        if not self._closed and not self._inherited:
+            if (unsaid := self._unsaid()) is not None:
+                warnings.warn(f"Producer {self.name!r} was dropped: {unsaid}", ResourceWarning, 2, self)
+            self._linger.stop()
 
     def __enter__(self) -> Producer:
         return self
@@ -148,13 +166,13 @@ class Producer:
             TxnLogError: what was sent earlier couldn't be stored; this message was not taken either.
         """
         with self._lock:
-            if self._failures or self._closed:
-                self._raise_failures()
+            if self._alarm:
+                self._attend()
             if partition is None:
-                if key is None or len(self._partitions) == 1:
+                if key is None or self._partitions == 1:
                     partition = self._sticky
                 else:
-                    partition = partition_of(as_bytes("key", key) or b"", len(self._partitions))
+                    partition = partition_of(as_bytes("key", key) or b"", self._partitions)
             try:
                 group = self._groups.get(txn)
                 if group is None:
@@ -164,18 +182,15 @@ class Producer:
                     buffer = self._new_buffer(group, partition)
             except TypeError as error:  # neither can be a key
                 raise translated(error, "send()") from error
-            size = buffer.add(value, key, properties, event_time)
-            runs = group.runs
-            if group is self._last and runs[-1][0] is buffer:
-                runs[-1][1] += 1
-            else:
-                self._add_run(group, buffer, 1)
+            if group is not self._last or group.runs[-1][0] is not buffer:
+                self._begin_run(group, buffer)
             if not self._waiting_messages:
                 self._start_lingering()
+            size = buffer.add(value, key, properties, event_time)  # taken; what follows may be missed
             self._waiting_messages += 1
             self._waiting_bytes += size
-            if self._waiting_messages >= self._batching.max_messages or self._waiting_bytes >= self._batching.max_bytes:
-                self._drain()
+            if self._waiting_messages >= self._max_messages or self._waiting_bytes >= self._max_bytes:
+                self._write_soon()
 
     def send_batch(
         self,
@@ -203,21 +218,23 @@ class Producer:
         routing = () if self._payload is RAW_SCHEMA else (KEY,)
         fitted = [conform(b, self._payload, routing) for b in batches if b.num_rows]
         with self._lock:
-            if self._failures or self._closed:
-                self._raise_failures()
+            if self._alarm:
+                self._attend()
             group = self._groups.get(txn) or self._new_group(txn)
-            for b in fitted:
-                self._add_batch(group, b, partition)
-                if not self._waiting_messages:
-                    self._start_lingering()
-                self._waiting_messages += b.num_rows
-                self._waiting_bytes += b.nbytes
-                if (
-                    self._waiting_messages >= self._batching.max_messages
-                    or self._waiting_bytes >= self._batching.max_bytes
-                ):
-                    self._drain()
-                    group = self._groups.get(txn) or self._new_group(txn)
+            routed = [self._routed(b, partition) for b in fitted]
+            for each in routed:
+                for target, _ in each.parts:
+                    self._buffer(group, target)
+            if not self._waiting_messages:
+                self._start_lingering()
+            self._last = None
+            self._staging = group
+            self._alarm = True
+            self._turn += group.take(routed, self._turn)
+            self._waiting_messages += sum(b.num_rows for b in fitted)
+            self._waiting_bytes += sum(b.nbytes for b in fitted)
+            if self._is_full():
+                self._write_soon()
 
     def flush(self) -> MessageIds:
         """Write and register all that was sent; return the ids of what was acknowledged since the last flush.
@@ -227,253 +244,266 @@ class Producer:
         """
         with self._lock:
             self._drain()
-            self._raise_failures()
-            ids = MessageIds.join(*zip(*self._ids, strict=True)) if self._ids else MessageIds.none()
-            self._ids.clear()
-            self._remembered = 0
+            self._losses.raise_next()
+            if self._closed:
+                raise self._closed_error()
+            parts = list(self._receipts)
+            ids = MessageIds.join(*zip(*parts, strict=True)) if parts else MessageIds.none()
+            self._receipts, self._remembered = deque(), 0
             return ids
 
     def close(self) -> None:
-        """Flush and close; harmless when it is closed."""
-        if self._closed:
+        """Flush and close; harmless when it is closed, and in a fork.
+
+        If it raises while messages still wait (the service can't be reached, or it was interrupted) the producer stays
+        open: close it again.
+        """
+        if self._inherited:
             return
-        try:
-            self.flush()
-        finally:
-            self._closed = True
-            self._stop.set()
-            self._wake.set()
-            if self._linger is not None and self._linger is not threading.current_thread():
-                self._linger.join()
-            with self._lock:
-                self._close_segments()
+        with self._lock:
+            try:
+                if not self._closed:
+                    self._drain()
+                    self._losses.raise_next()
+            finally:  # nothing is left to be done, also if what was left is lost
+                if not self._queue and not self._losses.untold:
+                    self._alarm = self._closed = True
+                    self._segments.close()
+        if self._closed:
+            self._linger.stop()
+            self._linger.join()
+
+    def inherited(self) -> None:
+        """Take notice that this is a fork of the process that opened it."""
+        self._inherited = True
+        self._lock = InheritedLock(f"Producer {self.name!r}")
 
     # For transactions
 
     def _drain_for(self, txn: TxnId) -> None:
-        """Write all, and raise what went wrong with one transaction's messages, also if ``flush`` has said so before:
-        with some of them lost it can only be aborted."""
+        """Return when all messages of a transaction are registered; else raise why not, also if ``flush`` has said so
+        before: with some of them lost it can only be aborted."""
         with self._lock:
             self._drain()
-            failure = self._failures.pop(txn, None) or self._lost.get(txn)
-            if failure is not None:
-                raise failure
+            self._losses.raise_of(txn)
+            if self._losses.unavailable is not None and any(group.txn == txn for group in self._queue):
+                raise self._losses.unavailable
 
     def _discard(self, txn: TxnId) -> None:
         """Forget what wasn't registered yet of a transaction that is going to be aborted."""
         with self._lock:
-            for key in [key for key, group in self._groups.items() if group.txn == txn]:
-                group = self._groups.pop(key)
-                self._waiting_messages -= sum(b.messages for b in group.buffers.values())
-            self._unregistered = deque(g for g in self._unregistered if g.txn != txn)
-            self._failures.pop(txn, None)
-            self._lost.pop(txn, None)
+            self._roll_back()
+            self._groups = {key: group for key, group in self._groups.items() if group.txn != txn}
+            self._queue = deque(group for group in self._queue if group.txn != txn)
+            self._losses.forget(txn)
 
     # Gathering
 
-    def _new_group(self, txn: Transaction | TxnId | str | None) -> _Group:
+    def _attend(self) -> None:
+        """Do what has to be done before anything is taken, or raise why nothing can be taken."""
+        self._roll_back()
+        if self._is_full():
+            self._drain()
+        self._losses.raise_next()
+        if self._closed:
+            raise self._closed_error()
+        self._alarm = False
+
+    def _new_group(self, txn: Transaction | TxnId | str | None) -> Group:
         if txn is None:
-            group = _Group(None)
+            group = Group(None)
         elif isinstance(txn, Transaction):
             txn._join(self)
-            group = _Group(txn.id)
+            group = Group(txn.id)
         else:
-            group = _Group(TxnId.parse(txn))
+            group = Group(TxnId.parse(txn))
+        self._queue.append(group)
         self._groups[txn] = group
         return group
 
-    def _new_buffer(self, group: _Group, partition: int) -> Buffer:
-        if not isinstance(partition, int) or not 0 <= partition < len(self._partitions):
+    def _new_buffer(self, group: Group, partition: int) -> Buffer:
+        if not isinstance(partition, int) or not 0 <= partition < self._partitions:
             raise TopicNotFoundError(
                 f"Topic {self.topic!r} has no partition {partition!r}.",
-                f"Its partitions are 0 to {len(self._partitions) - 1}.",
+                f"Its partitions are 0 to {self._partitions - 1}.",
             )
         buffer = group.buffers[partition] = Buffer(self._payload, partition)
         return buffer
 
-    def _add_batch(self, group: _Group, batch: pa.RecordBatch, partition: int | None) -> None:
+    def _begin_run(self, group: Group, buffer: Buffer) -> None:
+        self._turn += 1
+        group.runs.append((buffer, buffer.messages, self._turn))
+        self._last = group
+
+    def _routed(self, batch: pa.RecordBatch, partition: int | None) -> RoutedBatch:
         key_column = "key" if self._payload is RAW_SCHEMA else KEY.name
         keys = batch.column(key_column) if key_column in batch.schema.names else None
         if KEY.name in batch.schema.names:
             batch = batch.drop_columns([KEY.name])
-        if partition is None and keys is not None and len(self._partitions) > 1 and keys.null_count < len(keys):
-            routed = route(keys, len(self._partitions), self._sticky)
-            for target in np.unique(routed):
-                rows = pa.array(np.flatnonzero(routed == target))
-                self._buffer(group, int(target)).add_batch(batch.take(rows))
-            edges = np.flatnonzero(np.diff(routed, prepend=-1))
-            for start, end in zip(edges, [*edges[1:], len(routed)], strict=True):
-                self._add_run(group, group.buffers[int(routed[start])], int(end - start))
-            return
-        buffer = self._buffer(group, self._sticky if partition is None else partition)
-        buffer.add_batch(batch)
-        self._add_run(group, buffer, batch.num_rows)
+        if partition is None and keys is not None and self._partitions > 1 and keys.null_count < len(keys):
+            return RoutedBatch.of(batch, route(keys, self._partitions, self._sticky))
+        return RoutedBatch.whole(batch, self._sticky if partition is None else partition)
 
-    def _add_run(self, group: _Group, buffer: Buffer, messages: int) -> None:
-        group.runs.append([buffer, messages, self._turn])
-        self._turn += 1
-        self._last = group
-
-    def _buffer(self, group: _Group, partition: int) -> Buffer:
+    def _buffer(self, group: Group, partition: int) -> Buffer:
         return group.buffers.get(partition) or self._new_buffer(group, partition)
 
-    def _start_lingering(self) -> None:
-        self._wake.set()
-        if self._linger is None:
-            self._linger = threading.Thread(target=self._linger_loop, name=f"txnlog-{self.name}", daemon=True)
-            self._linger.start()
+    def _roll_back(self) -> None:
+        """Undo what an interrupted ``send_batch`` has taken."""
+        if self._staging is not None:
+            self._last = None
+            self._staging.roll_back()
+            self._staging = None
 
-    def _linger_loop(self) -> None:
-        while not self._stop.is_set():
-            self._wake.wait()
-            self._wake.clear()
-            if self._stop.wait(self._batching.linger_s):
-                return
-            with self._lock:
-                if self._waiting_messages and not self._closed:
-                    self._drain()
+    def _start_lingering(self) -> None:
+        self._due = time.monotonic() + self._linger_s
+        self._linger.wake(self)
+
+    def _is_full(self) -> bool:
+        return self._waiting_messages >= self._max_messages or self._waiting_bytes >= self._max_bytes
+
+    def _write_soon(self) -> None:
+        """Have what was gathered written by the thread, or by the next call, whichever comes first.
+
+        Not by this one: it has taken its messages, and an interrupt now would make it look as if it hadn't.
+        """
+        self._alarm = True
+        self._linger.wake(self)
+
+    def _write_if_due(self) -> float | None:
+        """Write what has waited long enough; return in how many seconds to look again, None: when woken."""
+        with self._lock:
+            if self._closed or not any(group.messages for group in self._groups.values()):
+                return None
+            left = self._due - time.monotonic()
+            if left > 0 and not self._is_full():
+                return min(left, threading.TIMEOUT_MAX)
+            try:
+                self._drain()
+            except Exception:  # no error of ours: those are kept for the next call
+                _log.warning("what producer %s has gathered waits for the next flush", self.name, exc_info=True)
+            return None
 
     # Writing
 
     def _drain(self) -> None:
-        """Write and register everything. What fails for good is dropped and remembered in ``_failures``; what
+        """Write and register everything. What fails for good is dropped and remembered in ``_losses``; what
         couldn't be registered for now stays and is registered next time."""
-        groups = [g for g in self._groups.values() if g.runs]
-        self._groups.clear()
-        self._failures = {t: e for t, e in self._failures.items() if not isinstance(e, UnavailableError)}
+        self._roll_back()
+        if any(group.messages for group in self._groups.values()):
+            self._sticky = (self._sticky + 1) % self._partitions
+        self._groups = {}  # first: what is sent from here on begins new groups
+        self._losses.unavailable = None
+        for group in list(self._queue):
+            if group.cut is None:
+                self._cut(group)
+        self._write([group for group in self._queue if group.entries is None])
+        self._register_all()
         self._waiting_messages = self._waiting_bytes = 0
-        if groups:
-            self._sticky = (self._sticky + 1) % len(self._partitions)
+
+    def _cut(self, group: Group) -> None:
+        """Give a group's messages their entries and sequences. What Arrow can't take is lost; the rest isn't."""
+        cut = []
+        sequence = self._sequence
         try:
-            self._write(groups)
-        except TxnLogError as error:
-            for group in groups:
-                self._drop(group, error)
-        while self._unregistered:
-            group = self._unregistered[0]
-            assert group.entries is not None
-            try:
-                positions = self._register(group)
-            except UnavailableError as error:
-                for waiting in self._unregistered:
-                    self._failures[waiting.txn] = error
+            for partition, buffer in group.buffers.items():
+                for batch in buffer.entries():
+                    cut.append((partition, sequence, batch))
+                    sequence += batch.num_rows
+        except MemoryError:
+            raise
+        except _POISON as error:
+            self._lose(group.txn, _unfit(error), group.messages)
+            self._queue.remove(group)
+            return
+        if not cut:
+            self._queue.remove(group)
+            return
+        self._sequence = sequence  # first: an interrupt may leave numbers out, but never give one twice
+        group.cut = cut
+        for buffer in group.buffers.values():
+            buffer.clear()
+
+    def _write(self, groups: list[Group]) -> None:
+        """Write the groups' bytes and sync them once for each segment; if that fails, find out for which."""
+        try:
+            self._segments.store(groups)
+        except MemoryError:
+            raise
+        except (TxnLogError, *_POISON) as error:
+            self._segments.close()
+            if len(groups) > 1:
+                for group in groups:
+                    self._write([group])
                 return
-            except TxnLogError as error:
-                self._drop(group, error)
-                self._unregistered.popleft()
-                continue
-            self._unregistered.popleft()
-            self._registered(group, positions)
+            self._lose(groups[0].txn, error if isinstance(error, TxnLogError) else _unfit(error), groups[0].messages)
+            self._queue.remove(groups[0])
 
-    def _drop(self, group: _Group, error: TxnLogError) -> None:
-        self._failures[group.txn] = error
-        if group.txn is not None:
-            self._lost[group.txn] = error
+    def _register_all(self) -> None:
+        while self._queue:
+            group = self._queue[0]
+            if group.receipt is None:
+                try:
+                    positions = self._register(group)
+                except UnavailableError as error:
+                    self._losses.unavailable = error
+                    self._alarm = True
+                    return
+                except TxnLogError as error:
+                    self._lose(group.txn, error, group.messages)
+                    self._queue.remove(group)
+                    continue
+                self._segments.follow(group, positions)
+                group.receipt = group.receipt_of(positions)
+            self._remember(group.receipt)
+            self._queue.popleft()
 
-    def _register(self, group: _Group) -> list[Position]:
+    def _register(self, group: Group) -> list[Position]:
         assert group.entries is not None
         try:
             return self._stub.append(self._identity, group.txn, group.entries)
         except StaleSegmentError:  # we kept a segment open while its ledgers were offloaded or trimmed
-            self._close_segments()
-            self._store([group])
-            return self._stub.append(self._identity, group.txn, group.entries)
+            group.entries = None  # none of them was registered, so other ones may be sent
+            self._segments.close()
+            self._segments.store([group])
+            return self._stub.append(self._identity, group.txn, group.entries or [])
 
-    def _write(self, groups: list[_Group]) -> None:
-        """Write the groups' bytes and sync them once for each segment; they then wait to be registered."""
-        for group in groups:
-            for partition, buffer in group.buffers.items():
-                for batch in buffer.entries():
-                    group.batches.append((partition, self._sequence, batch))
-                    self._sequence += batch.num_rows
-                buffer.clear()
-        self._store(groups)
-        self._unregistered.extend(groups)
+    def _remember(self, receipt: Receipt) -> None:
+        if self._receipts and self._receipts[-1] is receipt:
+            return  # an interrupt came before the group left the queue
+        self._receipts.append(receipt)
+        self._remembered += len(receipt[0])
+        while self._remembered > _MAX_REMEMBERED_IDS and len(self._receipts) > 1:
+            self._remembered -= len(self._receipts.popleft()[0])
 
-    def _store(self, groups: list[_Group]) -> None:
-        touched: dict[int, SegmentWriter] = {}
-        try:
-            for group in groups:
-                group.entries = []
-                for partition, sequence, batch in group.batches:
-                    segment = self._segment(partition, batch.schema)
-                    touched[id(segment)] = segment
-                    stored = segment.append(batch)
-                    group.entries.append(
-                        NewEntry(
-                            self._partitions[partition].partition_id,
-                            sequence,
-                            batch.num_rows,
-                            segment.path,
-                            stored.offset,
-                            stored.length,
-                            stored.crc32c,
-                        )
-                    )
-            for segment in touched.values():
-                if not segment.closed:
-                    segment.sync()
-        except TxnLogError:
-            self._close_segments()
-            raise
+    def _lose(self, txn: TxnId | None, error: TxnLogError, messages: int) -> None:
+        self._alarm = True
+        self._losses.note(txn, error, messages)
 
-    def _segment(self, partition: int, schema: pa.Schema) -> SegmentWriter:
-        key = (partition, tuple(schema.names))
-        ledger_id = self._ledgers[partition]
-        found = self._segments.get(key)
-        if found is not None:
-            if found[0] == ledger_id:
-                return found[1]
-            found[1].close()
-        elif len(self._segments) >= _MAX_OPEN_SEGMENTS:
-            _, oldest = self._segments.pop(next(iter(self._segments)))
-            oldest.sync()  # it may have been written to just now
-            oldest.close()
-        path = segment_path(self._topic_id, partition, ledger_id, self._identity.producer_id)
-        segment = SegmentWriter(self._root, path, schema)
-        self._segments[key] = (ledger_id, segment)
-        return segment
+    def _closed_error(self) -> InvalidArgumentError:
+        return InvalidArgumentError(f"The producer {self.name!r} is closed.", "Open a new one.")
 
-    def _registered(self, group: _Group, positions: Sequence[Position]) -> None:
-        assert group.entries is not None
-        keys = np.array([p.key for p in positions], dtype=np.int64)
-        counts = np.array([e.messages for e in group.entries], dtype=np.int64)
-        owners = np.array([e.partition_id for e in group.entries], dtype=np.int64)
-        by_partition = {}
-        for partition in group.buffers:
-            mine = owners == self._partitions[partition].partition_id
-            if not mine.any():
-                continue
-            by_partition[partition] = (np.repeat(keys[mine], counts[mine]), _indexes(counts[mine]))
-            self._ledgers[partition] = Position.from_key(int(keys[mine][-1])).ledger_id
-        sent = np.repeat([run[0].partition for run in group.runs], [run[1] for run in group.runs])
-        order = np.argsort(sent, kind="stable")
-        all_keys = np.empty(len(sent), np.int64)
-        all_indexes = np.empty(len(sent), np.int32)
-        all_keys[order] = np.concatenate([by_partition[p][0] for p in sorted(by_partition)])
-        all_indexes[order] = np.concatenate([by_partition[p][1] for p in sorted(by_partition)])
-        turns = np.repeat([run[2] for run in group.runs], [run[1] for run in group.runs])
-        self._ids.append((MessageIds(all_keys, all_indexes), turns))
-        self._remembered += len(all_keys)
-        while self._remembered > _MAX_REMEMBERED_IDS and len(self._ids) > 1:
-            self._remembered -= len(self._ids.popleft()[0])
-
-    def _raise_failures(self) -> None:
-        if self._failures:
-            failures, self._failures = list(self._failures.values()), {}
-            raise failures[0]
-        if self._closed:
-            raise InvalidArgumentError(f"The producer {self.name!r} is closed.", "Open a new one.")
-
-    def _close_segments(self) -> None:
-        for _, segment in self._segments.values():
-            segment.close()
-        self._segments.clear()
+    def _unsaid(self) -> str | None:
+        """Return what nobody will hear of if this producer goes now; None: nothing."""
+        waiting = sum(group.messages for group in list(self._queue))
+        said = [str(error) for error in list(self._losses.untold.values())]
+        if waiting:
+            said.insert(
+                0, f"{waiting:,} messages to topic {self.topic!r} were never flushed and are lost. Close it first."
+            )
+        return " ".join(said) or None
 
 
-def _indexes(counts: np.ndarray[Any, np.dtype[np.int64]]) -> np.ndarray[Any, np.dtype[np.int32]]:
-    """Return 0..count-1 for each count, one after the other."""
-    total = int(counts.sum())
-    starts = np.repeat(np.cumsum(counts) - counts, counts)
-    indexes: np.ndarray[Any, np.dtype[np.int32]] = (np.arange(total, dtype=np.int64) - starts).astype(np.int32)
-    return indexes
+def _unfit(error: Exception) -> SchemaMismatchError:
+    return SchemaMismatchError(f"Messages that were sent can't be stored: {error}.", "Send them in smaller parts.")
+
+
+_OPEN: weakref.WeakSet[Producer] = weakref.WeakSet()
+
+
+def _tell_at_exit() -> None:
+    for producer in list(_OPEN):
+        if not producer._closed and not producer._inherited and (unsaid := producer._unsaid()) is not None:
+            _log.warning("the program ends with producer %s open: %s", producer.name, unsaid)
+
+
+atexit.register(_tell_at_exit)

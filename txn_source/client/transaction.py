@@ -11,6 +11,7 @@ from txn_source.metadata.stub import MetadataStub
 from txn_source.model.door import guarded
 from txn_source.model.errors import TransactionEndedError, TxnLogError, UnavailableError
 from txn_source.model.transaction import TxnId
+from txn_source.storage.forks import belongs_to_process, inherited_error
 
 if TYPE_CHECKING:
     from txn_source.client.consumer import Consumer
@@ -19,7 +20,12 @@ if TYPE_CHECKING:
 
 @guarded
 class Transaction:
-    """A transaction over any topics and partitions; a context manager that commits, or aborts if the block raises."""
+    """A transaction over any topics and partitions; a context manager that commits, or aborts if the block raises.
+
+    It may be shared by threads. Once a commit or an abort has begun it takes no more messages, and an abort can't
+    become a commit any more: so whatever an interrupt leaves half done, the same call completes it when it is repeated.
+    It belongs to the process that began it; in a fork each call is refused.
+    """
 
     def __init__(self, stub: MetadataStub, txn: TxnId, timeout: float) -> None:
         self.id = txn
@@ -28,6 +34,12 @@ class Transaction:
         self._producers: set[Producer] = set()
         self._consumed: dict[Consumer, dict[MessageBatch, list[int]]] = {}
         self._end: str | None = None
+        self._ending: str | None = None
+        """What was begun, and perhaps never came to its end: ``committed`` or ``aborted``."""
+        self._asked = False
+        """The service was asked to commit, so it may have done so."""
+        self._mine = True
+        belongs_to_process(self)
 
     def __repr__(self) -> str:
         return f"<Transaction {self.id} {self._end or 'open'}>"
@@ -40,8 +52,13 @@ class Transaction:
     ) -> None:
         if self._end is not None:
             return
-        if kind is not None:
-            self.abort()
+        if error is not None:
+            if not self._mine:
+                return  # a fork leaves the block by exiting: the transaction goes on where it belongs
+            try:
+                self.abort()
+            except TxnLogError as failure:
+                error.add_note(f"Aborting transaction {self.id} failed too: {failure}")
             return
         try:
             self.commit()
@@ -58,7 +75,7 @@ class Transaction:
         So consuming, processing and producing in one transaction is exactly once. After an abort the messages are
         delivered again.
         """
-        self._check_open("acknowledge more messages")
+        self._check_takes("acknowledge more messages")
         batch, rows = rows_of(message)
         self._consumed.setdefault(batch.consumer, {}).setdefault(batch, []).extend(rows)
 
@@ -73,35 +90,74 @@ class Transaction:
             StaleEpochError: messages that it acknowledges are delivered again, after a seek or a lost connection.
             AcknowledgedElsewhereError: another consumer has acknowledged one of them.
         """
-        for producer in list(self._producers):
-            producer._drain_for(self.id)
-        acks = [ack for consumer, batches in self._consumed.items() for ack in consumer._consumed(batches)]
-        self._stub.end_transaction(self.id, commit=True, acknowledgements=acks)
+        self._check_mine()
+        if self._ending == "aborted" and self._end is None:
+            raise TransactionEndedError(
+                f"Transaction {self.id} is being aborted and can't be committed.", "Call abort() again to complete it."
+            )
+        self._ending = "committed"  # first: what is sent from here on would come too late
+        try:
+            for producer in list(self._producers):
+                producer._drain_for(self.id)
+            acks = [ack for consumer, batches in self._consumed.items() for ack in consumer._consumed(batches)]
+            self._asked = True
+            self._stub.end_transaction(self.id, commit=True, acknowledgements=acks)
+        except UnavailableError:
+            if not self._asked:
+                self._ending = None
+            raise
+        except TxnLogError:  # it was not committed
+            self._ending = None
+            raise
         for consumer, batches in self._consumed.items():
             consumer._committed(batches)
-        self._consumed.clear()
         self._ended("committed")
 
     def abort(self) -> None:
         """Abort: read_committed readers never see its messages. Aborting again is harmless."""
-        for producer in list(self._producers):
-            producer._discard(self.id)
+        self._check_mine()
+        if self._end is None:
+            self._ending = "aborted"  # first: from here on messages are missing
         try:
+            for producer in list(self._producers):
+                producer._discard(self.id)
             self._stub.end_transaction(self.id, commit=False)
+        except TransactionEndedError:  # by itself, or by a commit whose answer was lost: commit() may still ask
+            self._ending = None
+            raise
         finally:  # also if it had ended by itself: then nothing was acknowledged either
-            for consumer, batches in self._consumed.items():
-                consumer._not_consumed(batches)
-            self._consumed.clear()
+            self._give_back()
         self._ended("aborted")
 
+    def inherited(self) -> None:
+        """Take notice that this is a fork of the process that began it."""
+        self._mine = False
+
+    def _give_back(self) -> None:
+        while self._consumed:
+            consumer, batches = next(iter(self._consumed.items()))
+            consumer._not_consumed(batches)
+            del self._consumed[consumer]
+
     def _join(self, producer: Producer) -> None:
-        self._check_open("take more messages")
+        self._check_takes("take more messages")
         self._producers.add(producer)
 
-    def _check_open(self, wish: str) -> None:
+    def _check_takes(self, wish: str) -> None:
+        self._check_mine()
         if self._end is not None:
             raise TransactionEndedError(f"Transaction {self.id} is {self._end} and can't {wish}.", "Begin a new one.")
+        if self._ending is not None:
+            how, call = ("committed", "commit()") if self._ending == "committed" else ("aborted", "abort()")
+            raise TransactionEndedError(
+                f"Transaction {self.id} is being {how} and can't {wish}.", f"Call {call} again to complete it."
+            )
+
+    def _check_mine(self) -> None:
+        if not self._mine:
+            raise inherited_error(f"Transaction {self.id}")
 
     def _ended(self, how: str) -> None:
         self._end = how
         self._producers.clear()
+        self._consumed.clear()

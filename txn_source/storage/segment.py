@@ -10,6 +10,9 @@ Life cycle of a segment:
 1. created by its producer with a name of its own, header written;
 2. appended to and synced, then registered, again and again;
 3. closed when the producer moves to the partition's next ledger; it never changes again.
+
+A writer is broken from the beginning of each write or sync to its end. So after an interrupt or an error, wherever it
+came, it stays broken, and nothing is ever written behind an end that may not be the file's.
 """
 
 from __future__ import annotations
@@ -28,6 +31,7 @@ from crc32c import crc32c
 from txn_source.model.errors import InternalError, SegmentUnreadableError, StorageWriteError
 from txn_source.model.position import Position
 from txn_source.storage.folders import make_folder, sync_folder
+from txn_source.storage.forks import belongs_to_process
 
 _FOLDER = "segments"
 _SUFFIX = ".arrow"
@@ -77,12 +81,17 @@ def topic_folder(root: Path, topic_id: int) -> Path:
 
 
 class SegmentWriter:
-    """Appends entries to one segment file. After an error the file is left, and ``broken`` says so."""
+    """Appends entries to one segment file.
+
+    After an error or an interrupt the file is left as it is: ``broken`` says so, and it takes nothing more. It belongs
+    to the process that made it; in a fork it is broken from the start.
+    """
 
     def __init__(self, root: Path, path: str, schema: pa.Schema) -> None:
         self.path = path
         self.schema = schema
-        self.broken = False
+        self.broken = True
+        self._fd = -1
         self._file = root / path
         header = schema.serialize()
         try:
@@ -95,9 +104,15 @@ class SegmentWriter:
         try:
             self._write(header)
             self._sync_folder()
-        except StorageWriteError:
+        except BaseException:
             self.close()
             raise
+        belongs_to_process(self)
+        self._end = header.size
+        self.broken = False
+
+    def __del__(self) -> None:
+        self.close()
 
     @property
     def closed(self) -> bool:
@@ -107,33 +122,43 @@ class SegmentWriter:
     def append(self, batch: pa.RecordBatch) -> StoredEntry:
         """Write one entry behind the last one; it is safe only after ``sync``."""
         message = batch.serialize()
-        offset = self._end
+        stored = StoredEntry(self._end, message.size, crc32c(message, self._header_crc32c))
+        self._begin()
         self._write(message)
-        return StoredEntry(offset, message.size, crc32c(message, self._header_crc32c))
+        self._end += message.size
+        self.broken = False
+        return stored
 
     def sync(self) -> None:
         """Return when all that was appended would survive a power cut."""
+        self._begin()
         try:
             os.fdatasync(self._fd)
         except OSError as error:
-            self.broken = True
             raise _write_failed(self._file, error) from error
+        self.broken = False
 
     def close(self) -> None:
         """Close the file; harmless when it is closed."""
-        if self._fd >= 0:
-            os.close(self._fd)
-            self._fd = -1
+        fd, self._fd = self._fd, -1  # first: once it is closed, the number may be another file's
+        if fd >= 0:
+            os.close(fd)
+
+    def inherited(self) -> None:
+        """Take notice that this is a fork of the process that writes the file."""
+        self.broken = True
+
+    def _begin(self) -> None:
+        if self.broken and not self.closed:
+            raise InternalError(f"Segment {self._file} was written to after it was broken.", "Please report it.")
+        self.broken = True
 
     def _write(self, data: pa.Buffer) -> None:
         rest = memoryview(data)
         try:
             while rest:
-                written = os.write(self._fd, rest)
-                self._end += written
-                rest = rest[written:]
+                rest = rest[os.write(self._fd, rest) :]
         except OSError as error:
-            self.broken = True
             raise _write_failed(self._file, error) from error
 
     def _sync_folder(self) -> None:

@@ -1,0 +1,52 @@
+"""What a producer couldn't store, until whoever sent it has been told."""
+
+from __future__ import annotations
+
+from txn_source.model.errors import TxnLogError, UnavailableError
+from txn_source.model.transaction import TxnId
+
+
+class Losses:
+    """Errors that are still to be raised. None is forgotten before it was raised: an interrupt makes it come again."""
+
+    def __init__(self, producer: str) -> None:
+        self._producer = producer
+        self.untold: dict[TxnId | None, TxnLogError] = {}
+        """By transaction (None: plain messages), losses that no call has raised yet."""
+        self.unavailable: UnavailableError | None = None
+        """Why the service couldn't be reached at the last try, if no call has raised it yet; nothing is lost by it."""
+        self._of_transactions: dict[TxnId, TxnLogError] = {}
+
+    def note(self, txn: TxnId | None, error: TxnLogError, messages: int) -> None:
+        """Note that messages are lost; to be called before they go."""
+        many = f"{messages:,} message{' is' if messages == 1 else 's are'}"
+        error.add_note(f"{many} not stored because of this, of producer {self._producer!r}.")
+        if txn is not None:
+            self._of_transactions.setdefault(txn, error)
+        self.untold.setdefault(txn, error)
+
+    def raise_next(self) -> None:
+        """Raise one that was not raised yet, if there is any."""
+        if self.unavailable is not None:
+            try:
+                raise self.unavailable
+            finally:
+                self.unavailable = None
+        if self.untold:
+            txn = next(iter(self.untold))
+            try:
+                raise self.untold[txn]
+            finally:
+                del self.untold[txn]
+
+    def raise_of(self, txn: TxnId) -> None:
+        """Raise what a transaction lost, however often that was said: it can only be aborted."""
+        error = self._of_transactions.get(txn)
+        if error is not None:
+            self.untold.pop(txn, None)
+            raise error
+
+    def forget(self, txn: TxnId) -> None:
+        """Forget what a transaction lost, which is going to be aborted."""
+        self.untold.pop(txn, None)
+        self._of_transactions.pop(txn, None)
