@@ -20,8 +20,9 @@ from txn_source.client.routing import group, route
 from txn_source.metadata.producers import NewEntry, OpenedProducer
 from txn_source.metadata.sinks import CONTENT_MASK, TopicBatch
 from txn_source.metadata.stub import MetadataStub
-from txn_source.model.errors import InvalidArgumentError
+from txn_source.model.errors import InvalidArgumentError, StorageWriteError
 from txn_source.model.topic_name import TopicName
+from txn_source.storage.forks import belongs_to_process, inherited_error
 from txn_source.storage.schema import KEY, RAW_SCHEMA, conform, deserialize_schema
 from txn_source.storage.segment import SegmentWriter, segment_path
 
@@ -43,7 +44,11 @@ class _Waiting:
 
 
 class BulkWriter:
-    """Writes rows to segments of one topic. Nothing of it exists until the entries that it returns are registered."""
+    """Writes rows to segments of one topic. Nothing of it exists until the entries that it returns are registered.
+
+    A call that was interrupted may have lost rows, so none after it succeeds: ``discard`` it. It belongs to the process
+    that made it; in a fork it is refused.
+    """
 
     def __init__(self, stub: MetadataStub, root: Path, topic: TopicName, turn: int = 0) -> None:
         """Prepare to write.
@@ -63,6 +68,10 @@ class BulkWriter:
         self._segments: dict[tuple[int, tuple[str, ...]], SegmentWriter] = {}
         self._paths: list[str] = []
         self._entries: list[NewEntry] = []
+        self._whole = True
+        """All that was taken waits, or has its entry. False from the beginning of each change to its end."""
+        self._mine = True
+        belongs_to_process(self)
 
     @property
     def payload(self) -> pa.Schema:
@@ -82,35 +91,57 @@ class BulkWriter:
             SchemaMismatchError: it doesn't fit the topic.
             StorageWriteError: it can't be written.
         """
+        self._check_whole()
         routing = (PARTITION,) if self._payload is RAW_SCHEMA else (PARTITION, KEY)
         batch = conform(batch, self._payload, routing)
         targets = self._targets(batch)
         batch = batch.drop_columns([f.name for f in routing if f.name in batch.schema.names])
+        self._whole = False
         if targets is None:
             for piece in entry_sized(batch):
                 self._add(self._turn % len(self._view.partitions), piece)
-            return
-        for target, rows in group(targets):
-            for piece in entry_sized(batch.take(rows)):  # copied: a slice of few rows would keep the whole batch
-                self._add(target, piece)
+        else:
+            for target, rows in group(targets):
+                for piece in entry_sized(batch.take(rows)):  # copied: a slice of few rows would keep the whole batch
+                    self._add(target, piece)
+        self._whole = True
 
     def finish(self, owner: OpenedProducer | None = None) -> TopicBatch:
         """Write what is left, make all of it safe, and return what is to be registered."""
+        self._check_whole()
+        self._whole = False
         try:
             for key in list(self._waiting):
                 self._write(key)
         finally:
             self._close_segments()
+        self._whole = True
         return TopicBatch(self._view.topic.name, self._view.topic.topic_id, tuple(self._entries), owner)
 
     def discard(self) -> None:
-        """Remove the files again: the task failed, and nobody will ever register them."""
+        """Remove the files again: the task failed, and nobody will ever register them. Harmless in a fork."""
+        if not self._mine:
+            return
+        self._whole = False
         for segment in self._segments.values():
             segment.close()
         self._segments.clear()
         for path in self._paths:
             with suppress(OSError):  # what stays is garbage for `txnlog gc`
                 (self._root / path).unlink(missing_ok=True)
+
+    def inherited(self) -> None:
+        """Take notice that this is a fork of the process that made it."""
+        self._mine = False
+
+    def _check_whole(self) -> None:
+        if not self._mine:
+            raise inherited_error(f"A writer to topic {self._view.topic.name.short!r}")
+        if not self._whole:
+            raise StorageWriteError(
+                f"A write to topic {self._view.topic.name.short!r} was interrupted or failed; rows may be missing.",
+                "Discard this writer, and write all of the rows again with another one.",
+            )
 
     def _targets(self, batch: pa.RecordBatch) -> npt.NDArray[np.int64] | None:
         """Return the partition of each row; None: they may go anywhere together."""

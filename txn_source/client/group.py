@@ -13,6 +13,7 @@ from txn_source.client.buffer import Buffer
 from txn_source.client.message_ids import MessageIds
 from txn_source.client.routed_batch import RoutedBatch
 from txn_source.metadata.producers import NewEntry
+from txn_source.model.errors import TxnLogError
 from txn_source.model.position import Position
 from txn_source.model.transaction import TxnId
 
@@ -31,7 +32,7 @@ class Group:
     2. cut: ``cut`` has the entries with their sequences, and nothing is added any more;
     3. written: ``entries`` says where their bytes lie, which are synced. The service is sent just these until it has
        answered, since it knows a repeat by its content;
-    4. registered: ``receipt`` has the ids.
+    4. registered: ``receipt`` has the ids. Or ``failed`` says why it is lost, and it never gets any further.
     """
 
     txn: TxnId | None
@@ -43,6 +44,7 @@ class Group:
     """Partition, base sequence and messages of each entry."""
     entries: list[NewEntry] | None = None
     receipt: Receipt | None = None
+    failed: TxnLogError | None = None
     _undo: tuple[list[tuple[Buffer, int]], int] | None = None
     """While batches are being taken: how many messages the buffers had before, and how many runs there were."""
 
@@ -51,14 +53,13 @@ class Group:
         """How many messages were taken."""
         return sum(buffer.messages for buffer in self.buffers.values())
 
-    def take(self, batches: Sequence[RoutedBatch], turn: int) -> int:
-        """Take batches whose buffers are there, all of them or none; return how many turns that were.
+    def take(self, batches: Sequence[RoutedBatch], turn: int) -> None:
+        """Take batches whose buffers are there, all of them or none; their runs get the turns after ``turn``.
 
         If it is interrupted, ``roll_back`` must be called before anything else.
         """
         touched = {self.buffers[partition] for batch in batches for partition, _ in batch.parts}
         self._undo = ([(buffer, buffer.messages) for buffer in touched], len(self.runs))
-        first = turn
         for batch in batches:
             for partition, start in batch.runs:
                 turn += 1
@@ -67,7 +68,6 @@ class Group:
             for partition, rows in batch.parts:
                 self.buffers[partition].add_batch(rows)
         self._undo = None
-        return turn - first
 
     def roll_back(self) -> None:
         """Undo ``take`` if it didn't come to its end."""

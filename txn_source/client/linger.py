@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import atexit
+import logging
 import threading
 from contextlib import suppress
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING
-from weakref import ref
+from weakref import WeakSet, ref
 
 if TYPE_CHECKING:
     from txn_source.client.producer import Producer
+
+_log = logging.getLogger(__name__)
 
 
 class Linger:
@@ -56,3 +60,20 @@ def _run(calls: SimpleQueue[Producer | None]) -> None:
         wait = held._write_if_due() if held is not None else None
         if wait is None:
             del held, producer
+
+
+_OPEN: WeakSet[Producer] = WeakSet()
+
+
+def tell_at_exit(producer: Producer) -> None:
+    """Have the log say at the program's end what a producer still holds then, if it is open."""
+    _OPEN.add(producer)
+
+
+def _tell() -> None:
+    for producer in list(_OPEN):
+        if (unsaid := producer._unsaid()) is not None:
+            _log.warning("The program ends while producer %s is open: %s", producer.name, unsaid)
+
+
+atexit.register(_tell)

@@ -7,12 +7,10 @@ assignments, and what must change together is changed under a note that says how
 
 from __future__ import annotations
 
-import atexit
 import logging
 import threading
 import time
 import warnings
-import weakref
 from collections import deque
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,7 +21,7 @@ import pyarrow as pa
 
 from txn_source.client.buffer import Buffer, as_bytes
 from txn_source.client.group import Group, Receipt
-from txn_source.client.linger import Linger
+from txn_source.client.linger import Linger, tell_at_exit
 from txn_source.client.losses import Losses
 from txn_source.client.message_ids import MessageIds
 from txn_source.client.open_segments import OpenSegments
@@ -89,9 +87,9 @@ class Producer:
         self._closed = True  # until it is open
         self._stub = stub
         batching = batching or Batching()
-        self._linger_s, self._max_messages, self._max_bytes = (
-            batching.linger_s, batching.max_messages, batching.max_bytes,
-        )  # fmt: skip
+        self._linger_s = batching.linger_s
+        self._max_messages = batching.max_messages
+        self._max_bytes = batching.max_bytes
         self._identity, view = stub.open_producer(topic, transactional_id, name)
         self.topic = topic.short
         self.name = self._identity.name
@@ -120,11 +118,11 @@ class Producer:
         self._inherited = False
         self._linger = Linger(f"txnlog-{self.name}")
         belongs_to_process(self)
-        _OPEN.add(self)
+        tell_at_exit(self)
         self._closed = False
 
     def __del__(self) -> None:
-        if not self._closed and not self._inherited:
+        if not self._closed:
             if (unsaid := self._unsaid()) is not None:
                 warnings.warn(f"Producer {self.name!r} was dropped: {unsaid}", ResourceWarning, 2, self)
             self._linger.stop()
@@ -230,7 +228,9 @@ class Producer:
             self._last = None
             self._staging = group
             self._alarm = True
-            self._turn += group.take(routed, self._turn)
+            turn = self._turn
+            self._turn += sum(len(each.runs) for each in routed)
+            group.take(routed, turn)
             self._waiting_messages += sum(b.num_rows for b in fitted)
             self._waiting_bytes += sum(b.nbytes for b in fitted)
             if self._is_full():
@@ -245,8 +245,7 @@ class Producer:
         with self._lock:
             self._drain()
             self._losses.raise_next()
-            if self._closed:
-                raise self._closed_error()
+            self._check_open()
             parts = list(self._receipts)
             ids = MessageIds.join(*zip(*parts, strict=True)) if parts else MessageIds.none()
             self._receipts, self._remembered = deque(), 0
@@ -305,8 +304,7 @@ class Producer:
         if self._is_full():
             self._drain()
         self._losses.raise_next()
-        if self._closed:
-            raise self._closed_error()
+        self._check_open()
         self._alarm = False
 
     def _new_group(self, txn: Transaction | TxnId | str | None) -> Group:
@@ -372,7 +370,7 @@ class Producer:
     def _write_if_due(self) -> float | None:
         """Write what has waited long enough; return in how many seconds to look again, None: when woken."""
         with self._lock:
-            if self._closed or not any(group.messages for group in self._groups.values()):
+            if self._closed or not (self._waiting_messages or any(g.messages for g in self._groups.values())):
                 return None
             left = self._due - time.monotonic()
             if left > 0 and not self._is_full():
@@ -389,6 +387,7 @@ class Producer:
         """Write and register everything. What fails for good is dropped and remembered in ``_losses``; what
         couldn't be registered for now stays and is registered next time."""
         self._roll_back()
+        self._bury()
         if any(group.messages for group in self._groups.values()):
             self._sticky = (self._sticky + 1) % self._partitions
         self._groups = {}  # first: what is sent from here on begins new groups
@@ -412,8 +411,7 @@ class Producer:
         except MemoryError:
             raise
         except _POISON as error:
-            self._lose(group.txn, _unfit(error), group.messages)
-            self._queue.remove(group)
+            self._lose(group, _unfit(error))
             return
         if not cut:
             self._queue.remove(group)
@@ -435,8 +433,7 @@ class Producer:
                 for group in groups:
                     self._write([group])
                 return
-            self._lose(groups[0].txn, error if isinstance(error, TxnLogError) else _unfit(error), groups[0].messages)
-            self._queue.remove(groups[0])
+            self._lose(groups[0], error if isinstance(error, TxnLogError) else _unfit(error))
 
     def _register_all(self) -> None:
         while self._queue:
@@ -449,8 +446,7 @@ class Producer:
                     self._alarm = True
                     return
                 except TxnLogError as error:
-                    self._lose(group.txn, error, group.messages)
-                    self._queue.remove(group)
+                    self._lose(group, error)
                     continue
                 self._segments.follow(group, positions)
                 group.receipt = group.receipt_of(positions)
@@ -475,35 +471,33 @@ class Producer:
         while self._remembered > _MAX_REMEMBERED_IDS and len(self._receipts) > 1:
             self._remembered -= len(self._receipts.popleft()[0])
 
-    def _lose(self, txn: TxnId | None, error: TxnLogError, messages: int) -> None:
-        self._alarm = True
-        self._losses.note(txn, error, messages)
+    def _lose(self, group: Group, error: TxnLogError) -> None:
+        group.failed = error  # from here on it is lost, and is never stored by a later try
+        self._bury()
 
-    def _closed_error(self) -> InvalidArgumentError:
-        return InvalidArgumentError(f"The producer {self.name!r} is closed.", "Open a new one.")
+    def _bury(self) -> None:
+        """Note what failed groups have lost, and let go of them."""
+        for group, error in [(g, g.failed) for g in self._queue if g.failed is not None]:
+            self._alarm = True
+            self._losses.note(group.txn, error, group.messages)
+            self._queue.remove(group)
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise InvalidArgumentError(f"The producer {self.name!r} is closed.", "Open a new one.")
 
     def _unsaid(self) -> str | None:
         """Return what nobody will hear of if this producer goes now; None: nothing."""
+        if self._closed or self._inherited:
+            return None
         waiting = sum(group.messages for group in list(self._queue))
         said = [str(error) for error in list(self._losses.untold.values())]
         if waiting:
             said.insert(
-                0, f"{waiting:,} messages to topic {self.topic!r} were never flushed and are lost. Close it first."
+                0, f"{waiting:,} messages to topic {self.topic!r} were not flushed and are lost. Close it first."
             )
         return " ".join(said) or None
 
 
 def _unfit(error: Exception) -> SchemaMismatchError:
     return SchemaMismatchError(f"Messages that were sent can't be stored: {error}.", "Send them in smaller parts.")
-
-
-_OPEN: weakref.WeakSet[Producer] = weakref.WeakSet()
-
-
-def _tell_at_exit() -> None:
-    for producer in list(_OPEN):
-        if not producer._closed and not producer._inherited and (unsaid := producer._unsaid()) is not None:
-            _log.warning("the program ends with producer %s open: %s", producer.name, unsaid)
-
-
-atexit.register(_tell_at_exit)

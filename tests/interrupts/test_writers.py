@@ -1,0 +1,46 @@
+"""Producers and transactions interrupted everywhere: a call that is repeated completes, and nothing is lost or doubled."""
+
+from __future__ import annotations
+
+from functools import partial
+from types import ModuleType
+
+import pytest
+
+from tests.interrupts.injection import at_call, at_signal_point
+from tests.interrupts.writing import interrupt_everywhere
+from tests.log.sites import Site
+from txn_source.client import buffer, group, linger, losses, open_segments, producer, routed_batch, transaction
+from txn_source.storage import segment
+
+MODULES: tuple[ModuleType, ...] = (
+    buffer, group, linger, losses, open_segments, producer, routed_batch, transaction, segment,
+)  # fmt: skip
+STRIDE = 41
+
+
+def _again(number: int) -> int | None:
+    """Interrupt every other repetition, too, somewhere near its beginning."""
+    return number % 37 if number % 2 else None
+
+
+def test_interrupted_calls_to_the_outside_lose_nothing(site: Site) -> None:
+    """Raise before and after each call of the file system and of the service; no send that was interrupted counts."""
+    ledger = interrupt_everywhere(site.connect(), at_call, 3, _again)
+    assert ledger.places["taken by a send that was interrupted"] == 0
+    assert {"send", "send_batch", "flush", "commit", "close"} <= ledger.places.keys()
+
+
+def test_interrupts_between_any_two_instructions_lose_nothing(embedded_site: Site) -> None:
+    """Raise wherever Python looks for signals in the modules that write, at every so many-th place."""
+    interrupt_everywhere(embedded_site.connect(), partial(at_signal_point, modules=MODULES), STRIDE, _again)
+
+
+@pytest.mark.long
+@pytest.mark.timeout(3000)
+def test_interrupts_between_any_two_instructions_for_long(site: Site) -> None:
+    """Raise at every place, of both sorts; print how often that was in which step."""
+    ledger = interrupt_everywhere(site.connect(), at_call, 1, _again)
+    print(site.kind, "calls", dict(ledger.places))
+    ledger = interrupt_everywhere(site.connect(), partial(at_signal_point, modules=MODULES), 1, _again)
+    print(site.kind, "points", dict(ledger.places))
