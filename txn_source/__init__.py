@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from txn_source.client.consumer_options import ConsumerOptions
     from txn_source.client.log import Log, connect
     from txn_source.client.messages import Message, MessageBatch
+    from txn_source.client.offsets import Cut
     from txn_source.client.producer import Batching, Producer
     from txn_source.client.reader import Reader
     from txn_source.client.transaction import Transaction
@@ -59,6 +60,7 @@ _LAZY = {
     "Consumer": "txn_source.client.consumer",
     "ConsumerOptions": "txn_source.client.consumer_options",
     "Log": "txn_source.client.log",
+    "Cut": "txn_source.client.offsets",
     "Message": "txn_source.client.messages",
     "MessageBatch": "txn_source.client.messages",
     "Producer": "txn_source.client.producer",
@@ -74,6 +76,7 @@ __all__ = [
     "Batching",
     "Consumer",
     "ConsumerOptions",
+    "Cut",
     "DataLossError",
     "InternalError",
     "InvalidArgumentError",

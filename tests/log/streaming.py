@@ -52,7 +52,7 @@ def rows_between(log: Log, stream: TopicStream, start: StreamOffset, end: Stream
     planned = stream.plan(reread(start), reread(end))
     if not planned.tasks:
         return []
-    schema = select_columns(stream.source().payload, COLUMNS)
+    schema = select_columns(planned.payload, COLUMNS)
     reader = planned.reader(log.metadata, log.root, schema)
     found = [
         row for batch in reader.read(piece for task in planned.tasks for piece in task) for row in batch.to_pylist()

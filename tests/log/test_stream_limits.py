@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from typing import Any
 
 import pytest
 
 from tests.log.reading import BY_HAND, COMMITTED, UNCOMMITTED, send_each, values
-from tests.log.streaming import Follower, numbered, stream_of, transfer
+from tests.log.streaming import Follower, as_text, numbered, reread, stream_of, transfer
 from txn_source import Log
 from txn_source.client.admission import StreamLimits
+from txn_source.client.stream_offset import StreamOffset
 
 
 @pytest.fixture
@@ -208,3 +210,25 @@ def test_limit_cuts_no_transaction_on_one_partition(log: Log) -> None:
     send_each(producer, ["behind"])
     batches = [[row["value"] for row in rows] for rows in limited(log, max_messages=1).drain() if rows]
     assert batches == [[b"leg", b"leg", b"between", b"leg"], [b"behind"]]
+
+
+@pytest.mark.parametrize("limits", [{"max_messages": 1}, {"max_messages": 5}, {"max_bytes": 700}])
+def test_ends_follow_from_the_start_and_the_limits_alone(log: Log, limits: dict[str, int]) -> None:
+    """Go on from copies of one checkpoint with streams that have planned before and ones that haven't: the same ends,
+    also when more was appended to partitions that were read before."""
+    log.create_topic("t", partitions=3)
+    producer = log.producer("t")
+    for number in range(6):
+        transfer(log, producer, f"{number}", (number % 3, (number + 1) % 3))
+        send_each(producer, [f"plain {number}"], partition=number % 3)
+    old = limited(log, **limits)
+    for _ in range(4):
+        copied = reread(old.at)
+        fresh = stream_of(log, limits=StreamLimits(**limits))
+        assert fresh.latest(copied) == stream_of(log, limits=StreamLimits(**limits)).latest(copied)
+        ends = as_text(fresh.latest(copied))
+        for partition in range(3):
+            send_each(producer, ["later"], partition=partition)
+        assert old.next() is not None
+        later, before = reread(old.at), StreamOffset.from_json(json.loads(ends))
+        assert (later.positions, later.turn, later.level) == (before.positions, before.turn, before.level)

@@ -267,3 +267,36 @@ def test_trimming_what_was_read_to_its_end_is_no_loss(log: Log) -> None:
     assert opened.plan(at, end).tasks
     [position] = at.positions.values()
     assert log.scan("t", columns=["value"], start=position).read_all()["value"].to_pylist() == [b"b"]
+
+
+# Other topics
+
+
+def test_place_in_a_topic_that_is_left_out_is_kept(log: Log, caplog: pytest.LogCaptureFixture) -> None:
+    """Run a query with another topic, and then with the first again: refused; or it goes on where it was in each, and
+    doesn't change its topics in the middle of a batch."""
+    for topic in ("a", "b"):
+        log.create_topic(topic)
+        with log.producer(topic) as producer:
+            send_each(producer, numbered(2, topic))
+    query = Follower(log, stream_of(log, "a", fail_on_data_loss=False))
+    assert query.values() == [b"a0", b"a1"]
+    query.stream = stream_of(log, "b")
+    with pytest.raises(DataLossError, match=r"Partition 0 of topic 'a' is at 1:2 and not read"):
+        query.next()
+    for strict in (True, False):
+        with pytest.raises(DataLossError, match=r"Partition 0 of topic 'a' has \[1:0, 1:2\) of the batch"):
+            query.replay(stream_of(log, "b", fail_on_data_loss=strict))
+    query.stream = stream_of(log, "b", fail_on_data_loss=False)
+    caplog.set_level(logging.WARNING)
+    assert query.values() == [b"b0", b"b1"]
+    assert query.next() is None
+    assert len([w for w in warnings(caplog) if "its place is kept" in w]) == 1
+    with log.producer("a") as producer:
+        send_each(producer, ["a2"])
+    query.stream = stream_of(log, "a", fail_on_data_loss=False)
+    assert query.values() == [b"a2"]
+    query.stream = stream_of(log, ["a", "b"])
+    with log.producer("b") as producer:
+        send_each(producer, ["b2"])
+    assert query.values() == [b"b2"]

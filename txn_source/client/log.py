@@ -20,8 +20,8 @@ from txn_source.client.deletion import Deletion
 from txn_source.client.garbage import DEFAULT_AGE_S, Garbage, collect_garbage
 from txn_source.client.maintenance import MaintenanceReport, maintain
 from txn_source.client.offload import Offloader, OffloadReport, delete_doomed_files
-from txn_source.client.offsets import EARLIEST, LATEST, Offsets
-from txn_source.client.plan import ReadRequest, check_as_of, plan, resolve, start_positions
+from txn_source.client.offsets import EARLIEST, LATEST, Cut, Offsets
+from txn_source.client.plan import ReadRequest, check_as_of, cut_of, plan, resolve, start_positions
 from txn_source.client.producer import Batching, Producer
 from txn_source.client.stats import TopicStats, topic_stats
 from txn_source.client.subscriptions import SubscriptionCalls
@@ -355,7 +355,8 @@ class Log(SubscriptionCalls):
             isolation_level: ``read_committed`` or ``read_uncommitted``.
             columns: payload and metadata columns, in this order; None: the payload and the default metadata.
             start: first position to read, inclusive: ``earliest``, a position (if one partition is read), a mapping
-                ``{"orders": {0: "12:40"}}``, or a datetime, which stands for the first message published then or after.
+                ``{"orders": {0: "12:40"}}``, a datetime, which stands for the first message published then or after, or
+                what ``cut`` has returned.
             end: where to stop, exclusive, likewise; ``latest`` is the level's bound now.
             read_priority: which copy of a ledger to read first; None is each topic's own. ``copies_read`` tells which
                 were taken.
@@ -388,6 +389,17 @@ class Log(SubscriptionCalls):
         )
         _COPIES_READ[batches] = reader.copies_read
         return batches
+
+    def cut(
+        self, topics: str | Sequence[str], isolation_level: IsolationLevel | str = IsolationLevel.READ_COMMITTED
+    ) -> Cut:
+        """Return up to where topics could be read now, so that several reads see the same moment.
+
+        ``scan(topic, end=cut)`` reads any of the topics up to there, and Spark with ``endingOffsets`` set to
+        ``cut.json()``. Reads of several topics see each transaction in all of them, or in none.
+        """
+        names = [topics] if isinstance(topics, str) else list(topics)
+        return cut_of(self._stub, names, IsolationLevel.parse(isolation_level))
 
     def copies_read(self, scanned: pa.RecordBatchReader) -> CopiesRead:
         """Return which copies a ``scan`` has read so far: ledgers by tier, and the copies that failed, with reasons."""

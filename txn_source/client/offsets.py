@@ -9,7 +9,9 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from txn_source.client.stream_offset import by_topic
 from txn_source.model.errors import InvalidArgumentError
+from txn_source.model.isolation import IsolationLevel
 from txn_source.model.position import Position
 from txn_source.model.topic_name import TopicName
 
@@ -20,26 +22,47 @@ _HINT = 'Use earliest, latest, or JSON such as {"orders": {"0": "12:40"}}.'
 
 
 @dataclass(frozen=True, slots=True)
+class Cut:
+    """The same moment of several topics: up to where a reader of a level could read all of their partitions.
+
+    At read_committed every transaction is wholly below it or wholly above it. ``scan`` takes it as start or end, and
+    Spark takes its text as ``startingOffsets`` or ``endingOffsets``, for reads of any of its topics.
+    """
+
+    positions: Mapping[tuple[TopicName, int], Position]
+    isolation_level: IsolationLevel
+
+    def json(self) -> str:
+        """Return the cut as text, ``{"level": "read_committed", "positions": {"orders": {"0": "12:40"}}}``."""
+        return json.dumps({"level": self.isolation_level.value, "positions": by_topic(self.positions)})
+
+    def __str__(self) -> str:
+        return self.json()
+
+
+@dataclass(frozen=True, slots=True)
 class Offsets:
     """One side of a read. Partitions that ``positions`` doesn't name are at ``default``.
 
     A position is the next one to read: inclusive as a start, exclusive as an end. ``publish_time_us``, if set, stands
     for the first message published at or after it. ``bare`` is a position whose partition isn't named: allowed if
-    just one is read.
+    just one is read. ``cut`` is the level of the cut that the positions are: they may name topics that aren't read, and
+    must name all that are.
     """
 
     default: str
     positions: Mapping[tuple[TopicName, int], Position | str] = field(default_factory=dict)
     publish_time_us: int | None = None
     bare: Position | None = None
+    cut: IsolationLevel | None = None
 
     @classmethod
     def parse(cls, value: Any, default: str) -> Offsets:
         """Return the offsets that a value means.
 
         Args:
-            value: None, ``earliest``, ``latest``, a ``Position``, its text, a datetime with a time zone, or a mapping
-                (or its JSON) from topic to partition to position.
+            value: None, ``earliest``, ``latest``, a ``Position``, its text, a datetime with a time zone, a ``Cut``, or
+                a mapping (or its JSON) from topic to partition to position.
             default: what None, and partitions not named, stand for.
         """
         match value:
@@ -47,19 +70,21 @@ class Offsets:
                 return cls(default)
             case Offsets():
                 return value
+            case Cut():
+                return cls(default, positions=value.positions, cut=value.isolation_level)
             case Position():
                 return cls(default, bare=value)
             case datetime():
                 return cls(default, publish_time_us=_micros(value))
             case Mapping():
-                return cls(default, positions=_positions(value))
+                return cls(default, positions=_positions(value), cut=_level_of_cut(value))
             case str():
                 text = value.strip()
                 if text.lower() in (EARLIEST, LATEST):
                     return cls(text.lower())
                 if text.startswith("{"):
                     try:
-                        return cls(default, positions=_positions(json.loads(text, object_pairs_hook=_no_twins)))
+                        return cls.parse(json.loads(text, object_pairs_hook=_no_twins), default)
                     except json.JSONDecodeError as error:
                         raise InvalidArgumentError(
                             f"The offsets {text!r:.120} are not JSON ({error}).", _HINT
@@ -86,8 +111,8 @@ class Offsets:
 
 
 def _positions(value: Mapping[Any, Any]) -> dict[tuple[TopicName, int], Position | str]:
-    if "epoch" in value and isinstance(value.get("positions"), Mapping):
-        value = value["positions"]  # as a streaming query's progress has it
+    if ("epoch" in value or _level_of_cut(value)) and isinstance(value.get("positions"), Mapping):
+        value = value["positions"]  # as a streaming query's progress, or a cut, has it
     found: dict[tuple[TopicName, int], Position | str] = {}
     for topic, partitions in value.items():
         name = TopicName.parse(topic)
@@ -105,6 +130,10 @@ def _positions(value: Mapping[Any, Any]) -> dict[tuple[TopicName, int], Position
             else:
                 found[name, index] = Position.parse(position)
     return found
+
+
+def _level_of_cut(value: Mapping[Any, Any]) -> IsolationLevel | None:
+    return IsolationLevel.parse(value["level"]) if value.keys() == {"level", "positions"} else None
 
 
 def _no_twins(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

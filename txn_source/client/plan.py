@@ -21,7 +21,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from txn_source.client.as_of import bounds_as_of
-from txn_source.client.offsets import EARLIEST, LATEST, Offsets
+from txn_source.client.offsets import EARLIEST, LATEST, Cut, Offsets
 from txn_source.client.slice_reader import SliceReader
 from txn_source.client.tasks import tasks_of
 from txn_source.client.tiered_planning import TieredPlanning
@@ -97,6 +97,8 @@ class ReadPlan:
     tasks: tuple[tuple[Slice, ...], ...]
     request: ReadRequest
     decisions: int
+    payload: pa.Schema
+    """Of the source that was planned."""
 
     def reader(self, stub: MetadataStub, root: Path, schema: pa.Schema) -> SliceReader:
         """Return what reads the tasks' slices, as batches of a schema."""
@@ -156,8 +158,9 @@ def plan(stub: MetadataStub, root: Path, source: Source, request: ReadRequest) -
             ``fail_on_data_loss=False`` leaves it out, with a warning.
         TopicNotFoundError: a topic was deleted since then, whatever ``fail_on_data_loss`` says.
     """
-    _check_named(request.start, source)
-    _check_named(request.end, source)
+    for side in (request.start, request.end):
+        _check_named(side, source)
+        _check_cut(side, source, request.isolation_level)
     for _ in range(_LOOKS_MAX if not request.fail_on_data_loss else 0):
         try:
             return _plan(stub, root, source, request)
@@ -184,7 +187,7 @@ def _plan(stub: MetadataStub, root: Path, source: Source, request: ReadRequest) 
     if request.consistent_cut and request.isolation_level is IsolationLevel.READ_COMMITTED:
         reaches = _cut(stub, source, reaches)
     wanted = [(p, reach) for p, reach in zip(source.partitions, reaches, strict=True) if not reach.empty]
-    return plan_ranges(stub, root, wanted, request, source.decisions)
+    return plan_ranges(stub, root, source, wanted, request)
 
 
 def _look_again(stub: MetadataStub, source: Source) -> Source | None:
@@ -200,18 +203,19 @@ def _look_again(stub: MetadataStub, source: Source) -> Source | None:
 def plan_ranges(
     stub: MetadataStub,
     root: Path,
+    source: Source,
     wanted: Sequence[tuple[ReadPartition, PositionRange]],
     request: ReadRequest,
-    decisions: int,
 ) -> ReadPlan:
-    """Return the tasks that read ranges of partitions."""
-    objects = TieredPlanning(stub, root)
-    return ReadPlan(tuple(tuple(task) for task in tasks_of(stub, objects, wanted, request)), request, decisions)
+    """Return the tasks that read ranges of partitions of a source."""
+    tasks = tasks_of(stub, TieredPlanning(stub, root), wanted, request)
+    return ReadPlan(tuple(tuple(task) for task in tasks), request, source.decisions, source.payload)
 
 
 def start_positions(stub: MetadataStub, root: Path, source: Source, request: ReadRequest) -> list[Position]:
     """Return where a read of the source begins on each partition."""
     _check_named(request.start, source)
+    _check_cut(request.start, source, request.isolation_level)
     return _side(stub, TieredPlanning(stub, root), source, request.start, request)
 
 
@@ -305,7 +309,7 @@ def _different(
 
 def _check_named(offsets: Offsets, source: Source) -> None:
     known = {(p.topic, p.view.index) for p in source.partitions}
-    for topic, index in offsets.positions:
+    for topic, index in offsets.positions if offsets.cut is None else ():
         if (topic, index) not in known:
             raise InvalidArgumentError(
                 f"The offsets name partition {index} of topic {topic.short!r}, which this read doesn't take.",
@@ -316,6 +320,34 @@ def _check_named(offsets: Offsets, source: Source) -> None:
             f"Position {offsets.bare} doesn't say which of the {len(source.partitions)} partitions it belongs to.",
             'Use JSON such as {"orders": {"0": "12:40"}}.',
         )
+
+
+def _check_cut(offsets: Offsets, source: Source, level: IsolationLevel) -> None:
+    """Refuse a cut that doesn't have what is read, or that isn't one at the level of the read."""
+    if offsets.cut is None:
+        return
+    missing = [p.label for p in source.partitions if (p.topic, p.view.index) not in offsets.positions]
+    if missing:
+        raise InvalidArgumentError(
+            f"The cut has no position of {missing[0]}, which is read.", "Take a cut of all topics: log.cut([...])."
+        )
+    if offsets.cut is IsolationLevel.READ_UNCOMMITTED and level is not offsets.cut:
+        raise InvalidArgumentError(
+            f"The cut was taken at {offsets.cut}, and the read is {level}.", f"Take the cut at {level}."
+        )
+
+
+def cut_of(stub: MetadataStub, topics: Sequence[str], level: IsolationLevel) -> Cut:
+    """Return up to where topics could be read now at a level, at one moment."""
+    for left in range(_LOOKS_MAX, 0, -1):
+        source = resolve(stub, topics, columns=())
+        ends = [PositionRange(p.view.bounds.log_start, p.view.bounds.upper(level)) for p in source.partitions]
+        with suppress(*((DataLossError,) if left > 1 else ())):  # trimmed meanwhile: look again
+            if level is IsolationLevel.READ_COMMITTED:
+                ends = _cut(stub, source, ends)
+            break
+    places = [(p.topic, p.view.index) for p in source.partitions]
+    return Cut({place: reach.end for place, reach in zip(places, ends, strict=True)}, level)
 
 
 def _cut(stub: MetadataStub, source: Source, reaches: Sequence[PositionRange]) -> list[PositionRange]:

@@ -213,8 +213,9 @@ class TopicStream:
                 inside[partition.view.partition_id] = first
         # Where a batch of read_uncommitted ended, some transactions were decided later than its decisions tell.
         decisions = end.decisions if end.level is not None else source.decisions
-        planned = plan_ranges(self._stub, self._root, wanted, request, decisions)
-        return replace(planned, tasks=tuple(_skipping(task, inside) for task in planned.tasks)) if inside else planned
+        planned = plan_ranges(self._stub, self._root, source, wanted, request)
+        tasks = tuple(_skipping(task, inside) for task in planned.tasks) if inside else planned.tasks
+        return replace(planned, tasks=tasks, decisions=decisions)
 
     def source(self, offset: StreamOffset | None = None) -> Source:
         """Return the topics as they are now; ``offset`` is one that the query has reached.

@@ -85,13 +85,11 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     @readable
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
         """Return the tasks of a batch."""
-        stream, until = self._stream(), StreamOffset.from_json(end)
-        planned = stream.plan(StreamOffset.from_json(start), until)
+        planned = self._stream().plan(StreamOffset.from_json(start), StreamOffset.from_json(end))
         if not planned.tasks:
             return []
-        payload = stream.source(until).payload
-        projection = Projection.of(self._schema, payload)
-        schema = projection.read_schema(payload)
+        projection = Projection.of(self._schema, planned.payload)
+        schema = projection.read_schema(planned.payload)
         level = planned.request.isolation_level
         return [TaskPartition(task, projection, schema, planned.decisions, level) for task in planned.tasks]
 
