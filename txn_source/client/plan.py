@@ -280,6 +280,8 @@ def _common_schema(view: View, columns: Sequence[str] | None) -> pa.Schema:
     first, *others = view.topics
     schema = deserialize_schema(first.topic.schema)
     for other in others:
+        if other.topic.schema == first.topic.schema:
+            continue
         theirs = deserialize_schema(other.topic.schema)
         names = _shared(columns, [*schema.names, *theirs.names]) if columns is not None else None
         if names is None and not theirs.equals(schema):

@@ -291,7 +291,8 @@ class MetadataService(TierCalls, SubscriptionCalls):
 
     def GetView(self, request: pb.GetViewRequest) -> pb.GetViewResponse:
         with self._read() as connection:
-            found = [wire.topic_of(topics.find(connection, TopicName.parse(name))) for name in request.topics]
+            names = [TopicName.parse(name) for name in request.topics]
+            found = [wire.topic_of(row) for row in topics.find_all(connection, names)]
             by_topic = views.partition_views(connection, [topic.topic_id for topic in found])
             return pb.GetViewResponse(
                 topics=[

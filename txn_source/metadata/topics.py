@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from sqlalchemy import Connection, Row, delete, insert, select, update
@@ -14,6 +15,7 @@ from txn_source.model.position import Position
 from txn_source.model.topic_name import TopicName
 
 MAX_PARTITIONS = 10_000
+_NAMES_AT_ONCE = 1000
 
 
 def create(
@@ -48,11 +50,29 @@ def find(connection: Connection, name: TopicName) -> Row[Any]:
     """Return the topic's row, or raise TOPIC_NOT_FOUND."""
     row = connection.execute(select(topics).where(topics.c.name == str(name))).first()
     if row is None:
-        raise TopicNotFoundError(
-            f"There is no topic {name.short!r} in this log.",
-            "Check the name against `txnlog topics list`, or create it first.",
-        )
+        raise _not_found(name)
     return row
+
+
+def find_all(connection: Connection, names: Sequence[TopicName]) -> list[Row[Any]]:
+    """Return the topics' rows, in the order of the names, or raise TOPIC_NOT_FOUND; a statement for each thousand."""
+    if len(names) == 1:
+        return [find(connection, names[0])]
+    found = {}
+    for start in range(0, len(names), _NAMES_AT_ONCE):
+        some = [str(name) for name in names[start : start + _NAMES_AT_ONCE]]
+        found.update((row.name, row) for row in connection.execute(select(topics).where(topics.c.name.in_(some))))
+    for name in names:
+        if str(name) not in found:
+            raise _not_found(name)
+    return [found[str(name)] for name in names]
+
+
+def _not_found(name: TopicName) -> TopicNotFoundError:
+    return TopicNotFoundError(
+        f"There is no topic {name.short!r} in this log.",
+        "Check the name against `txnlog topics list`, or create it first.",
+    )
 
 
 def names(connection: Connection, namespace: str | None) -> list[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from functools import lru_cache
 
 from txn_source.model.errors import InvalidArgumentError
 
@@ -28,14 +29,7 @@ class TopicName:
             return text
         if not isinstance(text, str):
             raise _malformed(text)
-        parts = text.strip().removeprefix(_SCHEME).split("/")
-        if len(parts) == 1:
-            parts = ["public", "default", *parts]
-        if len(parts) != 3 or not all(_SEGMENT.fullmatch(p) and p not in (".", "..") for p in parts):
-            raise _malformed(text)
-        if len(text) > MAX_NAME_LENGTH:
-            raise InvalidArgumentError(f"The topic name has {len(text)} characters.", f"Use {MAX_NAME_LENGTH} at most.")
-        return cls(*parts)
+        return _parsed(text)
 
     def __str__(self) -> str:
         return f"{_SCHEME}{self.tenant}/{self.namespace}/{self.name}"
@@ -53,6 +47,18 @@ class TopicName:
         """Return topic and index if the name has the form of one partition's, ``orders-partition-3``."""
         found = _PARTITION.fullmatch(self.name)
         return (TopicName(self.tenant, self.namespace, found[1]), int(found[2])) if found else None
+
+
+@lru_cache(maxsize=10_000)  # a stream over hundreds of topics meets each name several times in a batch
+def _parsed(text: str) -> TopicName:
+    parts = text.strip().removeprefix(_SCHEME).split("/")
+    if len(parts) == 1:
+        parts = ["public", "default", *parts]
+    if len(parts) != 3 or not all(_SEGMENT.fullmatch(p) and p not in (".", "..") for p in parts):
+        raise _malformed(text)
+    if len(text) > MAX_NAME_LENGTH:
+        raise InvalidArgumentError(f"The topic name has {len(text)} characters.", f"Use {MAX_NAME_LENGTH} at most.")
+    return TopicName(*parts)
 
 
 def parse_namespace(text: str) -> str:
