@@ -37,10 +37,14 @@ class HotCopies:
         self._open: OrderedDict[str, SegmentReader] = OrderedDict()
 
     def close(self) -> None:
-        """Close all segments."""
-        for segment in self._open.values():
-            segment.close()
-        self._open.clear()
+        """Close all segments; closing again is harmless."""
+        while self._open:
+            self._open.popitem()[1].close()
+
+    def __del__(self) -> None:
+        """Close what is left if an interrupt came in the way of ``close``."""
+        if hasattr(self, "_open"):  # and not in the way of __init__
+            self.close()
 
     def read(
         self,

@@ -6,7 +6,7 @@ pinned number of decisions alone, so a retried task reads the same rows.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Generator, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
@@ -19,6 +19,7 @@ from txn_source.client.assembly import Assembly, EntryColumns
 from txn_source.client.copy_reader import CopiesRead, CopyReader, Part
 from txn_source.metadata.stub import MetadataStub
 from txn_source.metadata.transactions import id_of
+from txn_source.model.errors import TxnLogError, UnavailableError
 from txn_source.model.isolation import IsolationLevel
 from txn_source.model.packing import Slice
 from txn_source.model.read_priority import ReadPriority
@@ -45,7 +46,10 @@ class SliceReader:
     copies_read: CopiesRead = field(default_factory=CopiesRead)
 
     def read(self, slices: Iterable[Slice]) -> Iterator[pa.RecordBatch]:
-        """Yield what a reader of the level sees of the slices, in order."""
+        """Yield what a reader of the level sees of the slices, in order. After an exception every later call raises."""
+        return _Batches(self._read(slices))
+
+    def _read(self, slices: Iterable[Slice]) -> Generator[pa.RecordBatch]:
         assembly = Assembly(self.schema)
         with self._copies(assembly.stored) as copies:
             for piece in slices:
@@ -130,6 +134,36 @@ class SliceReader:
             [s.value for s in (TransactionState.OPEN, TransactionState.COMMITTED, TransactionState.ABORTED)]
         )
         return names.take(pa.array(codes, mask=txns == NO_TXN))
+
+
+class _Batches(Iterator[pa.RecordBatch]):
+    """Batches of a generator that say again that they have failed.
+
+    A generator has ended once an exception went through it, whatever that was: whoever asked it again would take what
+    came so far for all there is.
+    """
+
+    def __init__(self, batches: Generator[pa.RecordBatch]) -> None:
+        self._batches = batches
+        self._failure: TxnLogError | None = None
+
+    def __next__(self) -> pa.RecordBatch:
+        if self._failure is not None:
+            raise self._failure
+        try:
+            return next(self._batches)
+        except StopIteration:
+            raise
+        except BaseException as error:
+            if isinstance(error, TxnLogError):
+                self._failure = type(error)(error.fact, error.remedy)  # without the frames that the first one holds
+            else:
+                self._failure = UnavailableError(
+                    f"The read was ended by {error!r:.200} before it had come to its end.",
+                    "Read again with a new load() or scan().",
+                )
+            self._batches.close()
+            raise
 
 
 _NONE = np.empty(0, np.int64)

@@ -58,7 +58,7 @@ def find_all(connection: Connection, names: Sequence[TopicName]) -> list[Row[Any
     """Return the topics' rows, in the order of the names, or raise TOPIC_NOT_FOUND; a statement for each thousand."""
     if len(names) == 1:
         return [find(connection, names[0])]
-    found = {}
+    found: dict[str, Row[Any]] = {}
     for start in range(0, len(names), _NAMES_AT_ONCE):
         some = [str(name) for name in names[start : start + _NAMES_AT_ONCE]]
         found.update((row.name, row) for row in connection.execute(select(topics).where(topics.c.name.in_(some))))
