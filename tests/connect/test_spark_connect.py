@@ -102,7 +102,8 @@ def test_options_of_a_read_arrive(spark, orders, root: Path) -> None:
 def test_sql_table_keeps_its_options_and_with_overrides_them(spark, log, root: Path) -> None:
     """Make a table, insert into it, leave a transaction open, select with and without an option, and stream it."""
     log.create_topic("bills", schema=pa.schema([("id", pa.int64())]))
-    spark.sql(f"CREATE TABLE bills USING txnlog OPTIONS (path '{root}', topic 'bills', startingOffsets 'earliest')")
+    options = f"path '{root}', topic 'bills', startingOffsets 'earliest', insertable 'true'"
+    spark.sql(f"CREATE TABLE bills USING txnlog OPTIONS ({options})")
     try:
         spark.sql("INSERT INTO bills (id) VALUES (1), (2)")
         producer = log.producer("bills")

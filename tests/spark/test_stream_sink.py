@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
+import sqlite3
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -139,6 +141,40 @@ def test_batch_that_spark_repeats_is_registered_once(pipeline, log, root: Path) 
     assert values(log) == pipeline.expected()
     assert by_transaction(log, "orders") == [pipeline.expected(file) for file in range(3)]
     assert len(log.collect_garbage(older_than=0).paths) == 3
+    assert values(log) == pipeline.expected()
+
+
+def test_checkpoint_that_is_an_older_copy_is_noticed(pipeline, log, root: Path, tmp_path: Path) -> None:
+    """Copy a checkpoint, go on from the original, and then from the copy, over files that the original has not seen:
+    the copy is refused, its rows aren't dropped in silence, and the original goes on. Spark tells the runs apart."""
+    log.create_topic("orders")
+    pipeline.put()
+    pipeline.run(topic="orders")
+    copy = tmp_path / "copy"
+    shutil.copytree(pipeline.checkpoint, copy)
+    for _ in range(2):
+        pipeline.put()
+    pipeline.run(topic="orders")
+    original, pipeline.checkpoint = pipeline.checkpoint, copy
+    told = refused("BATCH_REPEATED", lambda: pipeline.run(topic="orders"))
+    assert [text for text in ("batch 1", "batch 2", "older", "newest checkpoint") if text not in told] == [], told
+    pipeline.checkpoint = original
+    pipeline.put()
+    pipeline.run(topic="orders")
+    assert values(log) == pipeline.expected()
+    with sqlite3.connect(root / "metadata.db") as database:
+        [(runs,)] = database.execute("SELECT runs FROM sinks").fetchall()
+    assert len(set(runs.split())) == 3, "the refused one changed nothing"
+
+
+def test_repeated_batch_with_other_rows_is_noticed(pipeline, log) -> None:
+    """Change a file before its batch is repeated, so that it has more rows: the repetition is refused."""
+    log.create_topic("orders")
+    pipeline.put()
+    pipeline.run(topic="orders")
+    pipeline.forget_last_commit()
+    told = refused("BATCH_REPEATED", lambda: pipeline.run("explode(array(value, value)) AS value", topic="orders"))
+    assert "5 rows" in told
     assert values(log) == pipeline.expected()
 
 
