@@ -7,10 +7,16 @@ import socket
 from pathlib import Path
 
 import pytest
+from pyspark.errors import PySparkValueError
 
 import txn_source
+from txn_source import InternalError
 from txn_source.client.target import Target
 from txn_source.metadata.server import Server
+from txn_source.spark.connection import readable
+from txn_source.spark.options import BatchReadOptions
+from txn_source.spark.schema import Projection
+from txn_source.spark.tasks import read_task
 
 
 @pytest.fixture
@@ -142,3 +148,47 @@ def test_log_deleted_after_planning_is_an_error(segment, log, root: Path, read, 
     root.rename(root.with_name("moved"))
     assert str(root) in refusal("LOG_NOT_FOUND", frame.collect)
     root.with_name("moved").rename(root)
+
+
+# Unexpected errors, without Spark
+
+
+def test_unexpected_error_is_one_line_of_ours(caplog: pytest.LogCaptureFixture) -> None:
+    """Raise what isn't ours behind a method that Spark calls: Spark gets a code, and the log where it came from."""
+
+    @readable
+    def fails() -> None:
+        raise OSError("first line\n  second line")
+
+    with pytest.raises(InternalError) as caught:
+        fails()
+    assert str(caught.value).startswith("[TXNLOG_INTERNAL] OSError: first line second line. Please report it")
+    assert caught.value.__cause__ is None
+    assert caught.value.__suppress_context__
+    assert "in fails" in caplog.text
+
+
+def test_errors_of_spark_and_interrupts_pass_unchanged() -> None:
+    """Raise an error of Spark's own, and an interrupt."""
+    for error in (PySparkValueError("mine"), KeyboardInterrupt()):
+
+        @readable
+        def fails(error: BaseException = error) -> None:
+            raise error
+
+        with pytest.raises(type(error)) as caught:
+            fails()
+        assert caught.value is error
+
+
+def test_unexpected_error_of_a_read_is_one_of_ours(segment, root: Path, plan, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let a task fail while it reads."""
+    [task] = plan(topic="orders")
+
+    def fail(*_: object) -> None:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(Projection, "apply", fail)
+    request = BatchReadOptions.parse({"path": str(root), "topic": "orders"}).request
+    with pytest.raises(InternalError, match=r"^\[TXNLOG_INTERNAL\] ZeroDivisionError\. "):
+        list(read_task(Target.of(root, None), request, task))

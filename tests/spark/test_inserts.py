@@ -19,6 +19,7 @@ from pyspark.sql.types import LongType, StructField, StructType
 
 import txn_source
 from txn_source.model.errors import InvalidArgumentError
+from txn_source.spark.sink_columns import SinkColumns
 from txn_source.spark.table_options import MARKED, keep_options, kept_options, target_of_insert
 
 SCHEMA = pa.schema([("id", pa.int64()), ("name", pa.string())])
@@ -238,3 +239,24 @@ def test_table_without_the_marked_column_is_not_insertable() -> None:
     """Ask for it."""
     with pytest.raises(InvalidArgumentError, match=r"needs the column __ledger_id.*metadataColumns"):
         keep_options(StructType([StructField("id", LongType())]), {"topic": "a"}, insertable=True)
+
+
+@pytest.mark.parametrize("ledgers", [[None], [1], [-1], ["mark", None], ["mark", 1]])
+def test_each_row_of_an_insert_is_looked_at(ledgers: list[Any]) -> None:
+    """Hand rows to a task that haven't the mark, though the schema promises it: no row of the batch is written."""
+    schema = StructType([StructField("id", LongType()), StructField(MARKED, LongType())])
+    kept = keep_options(schema, {"path": "/log", "topic": "a"}, insertable=True)
+    handed = StructType([StructField(f.name, f.dataType, False, f.metadata) for f in kept])
+    target = target_of_insert(handed)
+    assert target is not None
+    columns = SinkColumns(handed, of_table=True, mark=target.mark)
+    payload = pa.schema([("id", pa.int64())])
+
+    def fit(values: list[Any]) -> pa.RecordBatch:
+        marked = pa.array([target.mark if value == "mark" else value for value in values], pa.int64())
+        return columns.fit(pa.record_batch({"id": pa.array(range(len(values))), MARKED: marked}), payload, "a")
+
+    assert fit(["mark", "mark"]).to_pydict() == {"id": [0, 1]}
+    assert fit([]).num_rows == 0
+    with pytest.raises(InvalidArgumentError, match="doesn't tell which table"):
+        fit(ledgers)

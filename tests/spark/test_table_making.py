@@ -84,6 +84,10 @@ def test_tables_without_options_say_so(spark: SparkSession, orders, root: Path, 
         ] == []
         told = refusal("INVALID_ARGUMENT", partial(spark.sql, f"INSERT INTO {table} VALUES (1, 'one')"))
         assert "forgets the options" in told
+    stream = spark.readStream.table("declared").writeStream.format("noop")
+    query = stream.option("checkpointLocation", str(tmp_path / "stream")).start()
+    with pytest.raises(StreamingQueryException, match=r"hands on neither a path .* to this stream"):
+        query.awaitTermination(60)
     assert orders.stats("orders").messages == 0
     given = f"WITH (path = '{root}', topic = 'orders')"
     spark.sql(f"INSERT INTO declared {given} VALUES (1, 'one')")

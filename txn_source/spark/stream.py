@@ -24,7 +24,7 @@ from txn_source.model.topic_name import TopicName
 from txn_source.spark.connection import open_log, readable
 from txn_source.spark.options import STREAM_READ, StreamReadOptions
 from txn_source.spark.schema import Projection
-from txn_source.spark.table_options import kept_options, options_of
+from txn_source.spark.table_options import kept_options, names_a_log, no_options, options_of
 from txn_source.spark.tasks import TaskPartition, read_task
 
 
@@ -41,6 +41,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     @property
     def _options(self) -> StreamReadOptions:
+        if not names_a_log(self._given):
+            raise no_options("stream")
         return StreamReadOptions.parse(self._given)
 
     def __getstate__(self) -> dict[str, Any]:
