@@ -41,6 +41,18 @@ def test_first_five_minutes_run_as_written(spark: SparkSession, tmp_path: Path) 
     log.close()
 
 
+def test_slow_reader_can_go_on(tmp_path: Path) -> None:
+    """Let the open transaction of the first block time out before the block about it is run: it runs all the same."""
+    blocks = dict(re.findall(r"<!-- test: (\w+) -->\n```python\n(.*?)```", README, re.DOTALL))
+    names: dict[str, Any] = {}
+    exec(blocks["first"].replace("/tmp/bank", str(tmp_path / "bank")), names)
+    with names["log"] as log:
+        assert log.transactions()
+        for txn in log.transactions():
+            log.abort_transaction(txn.id)
+        exec(blocks["operate"], names)
+
+
 def test_table_of_policies_is_complete() -> None:
     """Compare the table's policies, and the broker's settings beside them, with those that there are."""
     section = README.split("## Tiers")[1].split("\n## ")[0]

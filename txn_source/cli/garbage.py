@@ -22,8 +22,8 @@ def collect(
         str,
         typer.Option(
             metavar="AGE",
-            help="Only files last written so long ago, such as 24h or 90m. A younger one may be of a producer, which"
-            " would have to write it again, or to a job, which would fail; nothing is lost.",
+            help="Only files last written so long ago, such as 24h or 90m. A younger one may be a producer's, which"
+            " would have to write it again, or a job's, which would fail; nothing is lost.",
         ),
     ] = "24h",
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only list what would be removed.")] = False,
