@@ -117,6 +117,9 @@ FIELDS: Mapping[str, Mapping[str, Rule | _Part | _Pairs]] = {
         "producer_name": _NAME,
         "transactional_id": _NAME,
         "topics": _Part(items=10_000),
+        "run_id": _NAME,
+        "app_id": _NAME,
+        "version": _numbers(0, MAX_INT),
     },
     "CommitBatchRequest.Topic": {
         "name": _NAME,
@@ -124,6 +127,7 @@ FIELDS: Mapping[str, Mapping[str, Rule | _Part | _Pairs]] = {
         "entries": _Part(items=MAX_ENTRIES),
         "producer_id": _ID,
         "epoch": _EPOCH,
+        "content": _numbers(-MAX_INT, MAX_INT),
     },
     "TxnId": {"most_sig_bits": _ANY, "least_sig_bits": _ANY},
     "BeginTransactionRequest": {"request_id": _NAME, "timeout_ms": _ANY},
