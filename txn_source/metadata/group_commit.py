@@ -94,7 +94,7 @@ class GroupCommit:
         self._transact = transact
         self._before = before
         self._after = after
-        self._turn = threading.Lock()
+        self._turn = threading.RLock()  # which knows whose it is
         self._queue: deque[_Waiting[Any]] = deque()
 
     def run(self, action: Callable[[Connection], T]) -> T:
@@ -103,16 +103,17 @@ class GroupCommit:
         It may be carried out more than once, and by another thread, and counts once.
         """
         mine = _Waiting(action)
-        self._queue.append(mine)
         try:
-            while not mine.settled:
-                if self._turn.locked():
+            try:
+                self._queue.append(mine)
+                while not mine.settled:
+                    if self._turn.acquire(blocking=False):
+                        return mine.result() if mine.settled else self._lead(mine)
                     mine.bell.acquire(timeout=_LOOK_S)
-                    continue
-                with self._turn:
-                    if not mine.settled:
-                        return self._lead(mine)
-        finally:
+            finally:
+                self._give_up_turn()
+        finally:  # once more: an interrupt may have fallen on the line above
+            self._give_up_turn()
             self._leave(mine)
         return mine.result()
 
@@ -120,15 +121,16 @@ class GroupCommit:
     def alone(self) -> Any:
         """Hold the turn, for a transaction that is made another way."""
         try:
-            with self._turn:
-                yield
+            self._turn.acquire()
+            yield
         finally:
+            self._give_up_turn()
             self._wake_next()
 
     def _lead(self, mine: _Waiting[T]) -> T:
         """Carry out an action, and what waits in the queue meanwhile; this thread has the turn."""
         outcome = Outcome()
-        mine.outcome = outcome
+        mine.error, mine.outcome = None, outcome
         with contextlib.suppress(ValueError):
             self._queue.remove(mine)
         taken: list[_Waiting[Any]] = []
@@ -158,6 +160,10 @@ class GroupCommit:
                 waiting.ring()
         self._after(last[0])
         return mine.result()
+
+    def _give_up_turn(self) -> None:
+        with contextlib.suppress(RuntimeError):  # raised unless this thread has it
+            self._turn.release()
 
     def _leave(self, mine: _Waiting[Any]) -> None:
         """Forget an action that its caller doesn't wait for any more, and let the next one lead."""

@@ -1,0 +1,192 @@
+"""An interrupt at any moment of an embedded call leaves nothing locked or half done, and it can be repeated."""
+
+from __future__ import annotations
+
+import itertools
+import sqlite3
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from google.protobuf.message import Message
+
+from tests.log.sites import ManualClock, Site
+from tests.metadata.interrupting import HARNESSES, Interrupt
+from txn_source import Log
+from txn_source._generated.txnlog.v1 import metadata_service_pb2 as pb
+from txn_source.metadata.database import Database
+from txn_source.metadata.service import MetadataService
+from txn_source.metadata.tables import metadata
+from txn_source.storage.root import LogRoot
+
+_POLICIES = pb.TopicPolicies(ledger_max_entries=100_000, ledger_max_bytes=1 << 30, ledger_max_age_ms=1 << 40)
+
+
+@dataclass
+class World:
+    """A log whose service is called by hand, and another connection to its database."""
+
+    service: MetadataService
+    other: sqlite3.Connection
+    producer: pb.OpenProducerResponse
+    numbers: Iterator[int]
+
+    def __post_init__(self) -> None:
+        self.partition_id = self.producer.partitions[0].partition_id
+
+    def append(self, number: int, txn: pb.TxnId | None = None) -> pb.AppendRequest:
+        folder = f"segments/{self.producer.topic.topic_id}/0"
+        path = f"{folder}/{self.producer.partitions[0].log_end >> 32}-0-{number:08x}.arrow"
+        entry = pb.NewEntry(
+            partition_id=self.partition_id,
+            base_sequence=number,
+            messages=1,
+            segment=path,
+            offset=8,
+            length=64,
+            crc32c=1,
+        )
+        return pb.AppendRequest(
+            producer_id=self.producer.producer_id, epoch=self.producer.epoch, entries=[entry], txn=txn
+        )
+
+    def begin(self, number: int) -> pb.TxnId:
+        request = pb.BeginTransactionRequest(request_id=f"for {number}", timeout_ms=600_000)
+        return self.service.BeginTransaction(request).id
+
+    def rows(self) -> list[int]:
+        """Return how many rows each table has, and how far the counters are."""
+        counts = [self.other.execute(f"SELECT count(*) FROM {name}").fetchone()[0] for name in metadata.tables]
+        return [
+            *counts,
+            *self.other.execute("SELECT decisions, transactions FROM log_info").fetchone(),
+            *self.other.execute(
+                "SELECT total(entries), total(messages), total(closed_at_ms > 0) FROM ledgers"
+            ).fetchone(),
+        ]
+
+
+def _end(world: World, number: int) -> tuple[str, Message]:
+    txn = world.begin(number)
+    world.service.Append(world.append(number, txn))
+    return "EndTransaction", pb.EndTransactionRequest(id=txn, commit=True)
+
+
+def _roll(world: World, number: int) -> tuple[str, Message]:
+    world.service.Append(world.append(number))
+    return "RollLedger", pb.RollLedgerRequest(request_id=f"roll {number}", name="orders")
+
+
+def _trim(world: World, number: int) -> tuple[str, Message]:
+    _, request = _roll(world, number)
+    world.service.RollLedger(request)
+    view = world.service.GetView(pb.GetViewRequest(topics=["orders"])).topics[0].partitions[0]
+    return "TrimTopic", pb.TrimTopicRequest(request_id=f"trim {number}", topic="orders", before={0: view.log_end})
+
+
+def _expired(world: World, number: int) -> tuple[str, Message]:
+    """A read that finds a transaction past its deadline, and aborts it."""
+    request = pb.BeginTransactionRequest(request_id=f"late {number}", timeout_ms=1)
+    world.service.Append(world.append(number, world.service.BeginTransaction(request).id))
+    world.service._clock.advance(0.002)  # type: ignore[attr-defined]
+    return "GetView", pb.GetViewRequest(topics=["orders"])
+
+
+CALLS: dict[str, Callable[[World, int], tuple[str, Message]]] = {
+    "append": lambda world, n: ("Append", world.append(n)),
+    "append in a transaction": lambda world, n: ("Append", world.append(n, world.begin(n))),
+    "begin": lambda _, n: ("BeginTransaction", pb.BeginTransactionRequest(request_id=f"begin {n}", timeout_ms=600_000)),
+    "end": _end,
+    "create a topic": lambda _, n: (
+        "CreateTopic",
+        pb.CreateTopicRequest(request_id=f"create {n}", name=f"topic{n}", partitions=2, policies=_POLICIES),
+    ),
+    "open a producer": lambda _, n: (
+        "OpenProducer",
+        pb.OpenProducerRequest(request_id=f"open {n}", topic="orders", transactional_id="teller"),
+    ),
+    "roll": _roll,
+    "trim": _trim,
+    "subscribe": lambda _, n: (
+        "CreateSubscription",
+        pb.CreateSubscriptionRequest(
+            request_id=f"subscribe {n}",
+            topic="orders",
+            name=f"s{n}",
+            type="exclusive",
+            isolation_level="read_committed",
+            place=pb.SubscriptionPlace(where="earliest"),
+        ),
+    ),
+    "look": lambda *_: ("GetView", pb.GetViewRequest(topics=["orders"])),
+    "look past a deadline": _expired,
+}
+
+
+@pytest.fixture
+def world(tmp_path: Path, clock: ManualClock) -> Iterator[World]:
+    with Site("embedded", tmp_path / "log", clock) as site:
+        log: Log = site.connect()
+        log.create_topic("orders")
+        url = LogRoot.at(site.root).database_url
+        service = MetadataService(Database(url), str(site.root), clock)
+        opened = service.OpenProducer(pb.OpenProducerRequest(request_id="first", topic="orders"))
+        other = sqlite3.connect(url.removeprefix("sqlite:///"), timeout=0, isolation_level=None)
+        yield World(service, other, opened, itertools.count(1))
+        other.close()
+        service.close()
+
+
+def _interrupt_everywhere(world: World, harness: Any, prepare: Any, step: int) -> int:
+    """Interrupt a call at one moment after the other until none is left; return how many there were."""
+    kept: list[BaseException] = []  # with their tracebacks, and what those refer to, as an interactive session does
+
+    def change_of(call: Callable[[str, Message], None]) -> list[int]:
+        method, request = prepare(world, next(world.numbers))
+        before = world.rows()
+        call(method, request)
+        return [after - b for after, b in zip(world.rows(), before, strict=True)]
+
+    def undisturbed(method: str, request: Message) -> None:
+        getattr(world.service, method)(request)
+
+    change_of(undisturbed)
+    expected = change_of(undisturbed)
+    for at in itertools.count(1, step):
+        ended = False
+
+        def interrupted(method: str, request: Message, at: int = at) -> None:
+            nonlocal ended
+            try:
+                with harness(at) as moments:
+                    getattr(world.service, method)(request)
+            except Interrupt as interrupt:
+                kept.append(interrupt)
+            ended = moments.count < at
+            world.other.execute("BEGIN IMMEDIATE")  # at once, with no time to wait
+            world.other.execute("ROLLBACK")
+            first, again = (getattr(world.service, method)(request) for _ in range(2))
+            assert first == again
+
+        assert change_of(interrupted) == expected, f"moment {at}"
+        if ended:
+            return at - 1
+    raise AssertionError
+
+
+@pytest.mark.parametrize("harness", HARNESSES)
+@pytest.mark.parametrize("kind", CALLS)
+def test_interrupted_call_leaves_nothing_locked_or_half_done(world: World, harness: str, kind: str) -> None:
+    """Interrupt each kind of call at every seventh moment, keep the traceback, write from outside, and repeat it."""
+    assert _interrupt_everywhere(world, HARNESSES[harness], CALLS[kind], step=7) > 3
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("harness", HARNESSES)
+@pytest.mark.parametrize("kind", CALLS)
+def test_call_interrupted_at_every_moment(world: World, harness: str, kind: str) -> None:
+    """The same at each moment."""
+    moments = _interrupt_everywhere(world, HARNESSES[harness], CALLS[kind], step=1)
+    print(f"{kind}, {harness}: {moments} interrupts")
