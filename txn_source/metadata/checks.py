@@ -79,7 +79,8 @@ _POLICIES = _Pairs(_WORD, _URI, 100)
 _POSITIONS = _Pairs(_ID, _POSITION, 100_000)
 _RANGE = {"partition_id": _ID, "start": _POSITION, "end": _POSITION}
 _OF_TOPIC = {"request_id": _NAME, "topic": _NAME}
-_OF_SUBSCRIPTION = {**_OF_TOPIC, "name": _NAME}
+_SUBSCRIPTION = Rule(lambda t: len(t) <= 400, "at most 200 printable characters")  # who makes one looks closer
+_OF_SUBSCRIPTION = {**_OF_TOPIC, "name": _SUBSCRIPTION}
 
 FIELDS: Mapping[str, Mapping[str, Rule | _Part | _Pairs]] = {
     "GetLogRequest": {},
@@ -200,7 +201,7 @@ FIELDS: Mapping[str, Mapping[str, Rule | _Part | _Pairs]] = {
     },
     "SubscriptionPlace": {"where": _WORD, "points": _Part(items=100_000)},
     "CreateSubscriptionRequest": {**_OF_SUBSCRIPTION, "type": _WORD, "isolation_level": _WORD, "place": _Part()},
-    "ListSubscriptionsRequest": {"topic": _NAME, "name": _NAME, "brief": _ANY},
+    "ListSubscriptionsRequest": {"topic": _NAME, "name": _SUBSCRIPTION, "brief": _ANY},
     "DeleteSubscriptionRequest": _OF_SUBSCRIPTION,
     "SeekSubscriptionRequest": {**_OF_SUBSCRIPTION, "place": _Part(), "epoch": _EPOCH},
     "SetSubscriptionIsolationLevelRequest": {**_OF_SUBSCRIPTION, "isolation_level": _WORD},
@@ -215,7 +216,7 @@ FIELDS: Mapping[str, Mapping[str, Rule | _Part | _Pairs]] = {
     },
     "ConsumeRequest.Subscribe": {
         "topic": _NAME,
-        "name": _NAME,
+        "name": _SUBSCRIPTION,
         "type": _WORD,
         "isolation_level": _WORD,
         "durable": _ANY,
