@@ -66,7 +66,7 @@ def _seed(path: Path, count: int) -> None:
             (
                 {"partition_id": seed.partition_id, "position": Position(first + i, 0).key, "kind": 0, "messages": 1,
                  "messages_before": i, "bytes_before": i * size, "producer_id": 1, "base_sequence": i,
-                 "publish_time_us": 1, "segment_id": 1, "offset": 0, "length": size, "crc32c": 0}
+                 "publish_time_us": 1, "segment_id": 1, "offset": i * size, "length": size, "crc32c": 0}
                 for i in range(count)
             ),
         )  # fmt: skip

@@ -9,7 +9,7 @@ import pytest
 
 import txn_source
 
-STRAY = "segments/1/0/1-1-stray.arrow"
+STRAY = "segments/1/0/1-1-0123456789ab.arrow"
 
 
 @pytest.fixture

@@ -267,7 +267,7 @@ def check(request: Message) -> None:
     Raises:
         InvalidArgumentError: names the field, its value and what is allowed.
     """
-    if _fits(request):
+    if _fits(request.DESCRIPTOR)(request):
         return
     for name, value, allowed in _broken(request):
         text = value if value in ("missing", "too long") else shown(value)
@@ -295,29 +295,40 @@ def _fields(described: Descriptor) -> tuple[_Field, ...]:
     """Return a message's fields but for those that take anything."""
     rules = FIELDS[described.full_name.removeprefix(f"{described.file.package}.")]
     return tuple(
-        _Field(field.name, rule, field.has_presence, _asked(rule))
+        _Field(field.name, rule, field.has_presence, _asked(rule, field.message_type))
         for field in described.fields
         if (rule := rules[field.name]) is not _ANY
     )
 
 
-def _asked(rule: Rule | _Part | _Pairs) -> Callable[[Any], bool]:
+def _asked(rule: Rule | _Part | _Pairs, described: Descriptor | None) -> Callable[[Any], bool]:
+    """Return what tells whether a field's value is allowed; ``described`` is the message that it is, if it is one."""
     if isinstance(rule, _Pairs):
         keys, values, most = rule.keys.fits, rule.values.fits, rule.items
         return lambda found: len(found) <= most and all(keys(k) and values(v) for k, v in found.items())
-    one, items = _fits if isinstance(rule, _Part) else rule.fits, rule.items
+    one, items = _fits(described) if isinstance(rule, _Part) else rule.fits, rule.items
     return (lambda found: len(found) <= items and all(map(one, found))) if items else one
 
 
-def _fits(message: Any) -> bool:
-    for field in _fields(message.DESCRIPTOR):
-        if field.can_be_absent and not message.HasField(field.name):
-            if isinstance(field.rule, _Part) and field.rule.needed:
+@cache
+def _fits(described: Any) -> Callable[[Any], bool]:
+    """Return what tells whether all is allowed that is in a message of a kind."""
+    fields = [
+        (field.name, field.can_be_absent, isinstance(field.rule, _Part) and field.rule.needed, field.fits)
+        for field in _fields(described)
+    ]
+    together = TOGETHER.get(described.name)
+
+    def fits(message: Any) -> bool:
+        for name, can_be_absent, needed, allowed in fields:
+            if can_be_absent and not message.HasField(name):
+                if needed:
+                    return False
+            elif not allowed(getattr(message, name)):
                 return False
-        elif not field.fits(getattr(message, field.name)):
-            return False
-    together = TOGETHER.get(message.DESCRIPTOR.name)
-    return together is None or together.fits(message)
+        return together is None or together.fits(message)
+
+    return fits
 
 
 def _broken(message: Any) -> Iterator[tuple[str, Any, str]]:
