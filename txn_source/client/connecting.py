@@ -152,12 +152,12 @@ class Connecting(Seeking):
             return
         try:
             with self._lock:
-                link = self._upkeep.link
-                if self._astray:
-                    self._upkeep.link = None
-            if self._astray and link is not None:
+                astray, link = self._astray, self._upkeep.link
+                if astray:
+                    self._upkeep.link = self._ear = None
+            if astray and link is not None:
                 link.close()
-            if link is None or self._astray:
+            if astray or link is None:
                 self._connect_again()
             else:
                 self._send_what_is_due()

@@ -128,9 +128,9 @@ class Inbox:
         reading = self._reading
         if reading is None or self._failed:
             left = delivery
-            if self._failed:  # the answers that came with it may be out of date
+            if self._failed:
                 wanted = (replace(r, start=max(r.start, self._reached)) for r in delivery.wanted)
-                left = replace(delivery, wanted=tuple(r for r in wanted if r.start < r.end), answers=None)
+                left = replace(delivery, wanted=tuple(r for r in wanted if r.start < r.end))
             if not left.wanted:
                 return None
             reading = self._reading = read(left)
@@ -160,7 +160,7 @@ class Inbox:
         """Have rows read again, right after the delivery that is being read."""
         batch, first, last = piece
         wanted = tuple(batch.ranges(range(first, last)))
-        again = replace(batch.delivery, wanted=wanted, messages=0, answers=None)
+        again = replace(batch.delivery, wanted=wanted, messages=0)
         rest = [d for d in self._queue if d is not self._done]
         place = 1 if rest and rest[0] is self._delivery else 0
         queue = deque([*rest[:place], again, *rest[place:]])

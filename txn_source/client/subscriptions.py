@@ -126,8 +126,12 @@ class SubscriptionCalls:
 
     def _keep(self, consumer: Consumer) -> None:
         """Have a consumer closed with the log; one that was forgotten before then has its end waited for."""
-        self._consumers.add(consumer)
-        self._consumers.add(consumer._upkeep)
+        try:
+            self._consumers.add(consumer)
+            self._consumers.add(consumer._upkeep)
+        except BaseException:
+            consumer._upkeep.leave()
+            raise
 
     def create_subscription(
         self,
