@@ -1,8 +1,8 @@
 """A bank over two topics: whatever happens to the log and to the query, every batch holds whole transfers.
 
-A state machine writes transfers (commit, abort, time out, hang), moves ledgers through their life, and follows the log
-with a query that is restarted with other limits. After every batch the balances add up to nothing; in the end all
-batches together are what a read_committed scan gives.
+A state machine writes transfers (commit, abort, time out, hang), moves ledgers through their life, trims what was read,
+and follows the log with a query that is restarted with other limits, and for a while at read_uncommitted. After every
+batch the balances add up to nothing; in the end all batches together are what a read_committed scan gives.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import json
 import shutil
 import tempfile
 from collections import defaultdict
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -29,9 +30,10 @@ from hypothesis.stateful import (
 from tests.log.reading import BY_HAND, send_each
 from tests.log.reading import rows as scan_rows
 from tests.log.sites import ManualClock, Site
-from tests.log.streaming import Follower, Row, stream_of
-from txn_source import Log, Producer, Transaction
+from tests.log.streaming import Follower, Row, reread, rows_between, stream_of
+from txn_source import InvalidArgumentError, IsolationLevel, Log, Producer, Transaction
 from txn_source.client.admission import StreamLimits
+from txn_source.model.topic_name import TopicName
 
 TOPICS = ("debits", "credits")
 TIMEOUT_S = 60
@@ -166,6 +168,14 @@ class StreamMachine(RuleBasedStateMachine):
         if what != "offload":
             self.log.delete_hot(topic)
 
+    @rule(where=st.integers(0, 7))
+    def trim_what_was_read(self, where: int) -> None:
+        """Trim the ledgers of a partition that the query has behind it."""
+        topic, partition = self.places[where % len(self.places)]
+        at = self.query.at.positions[TopicName.parse(topic), partition]
+        self.log.trim(topic, before={topic: {partition: f"{at.ledger_id}:0"}})
+        self.query.batches.clear()
+
     # What the query does
 
     @rule()
@@ -185,10 +195,31 @@ class StreamMachine(RuleBasedStateMachine):
             self.query.stream = stream_of(self.log, TOPICS, limits=of)
 
     @precondition(lambda self: self.query.batches)
-    @rule()
-    def read_the_last_batch_again(self) -> None:
+    @rule(level=st.sampled_from(["read_committed", "read_uncommitted"]))
+    def read_the_last_batch_again(self, level: str) -> None:
+        """Whatever level the options say now."""
         self.query.batches = self.query.batches[-3:]
-        self.query.replay(stream_of(self.log, TOPICS))
+        self.query.replay(stream_of(self.log, TOPICS, level=level))
+
+    @rule(of=limits, batches=st.integers(1, 3))
+    def read_uncommitted_for_a_while(self, of: StreamLimits, batches: int) -> None:
+        """Go on at read_uncommitted, and back: if that is taken, what was passed by holds whole transfers, and none
+        that is open. Else the query goes on from where it was."""
+        start = at = reread(self.query.at)
+        dirty = stream_of(self.log, TOPICS, level="read_uncommitted", limits=of)
+        for _ in range(batches):
+            at = reread(dirty.latest(at))
+        try:
+            stream_of(self.log, TOPICS).latest(at)
+        except InvalidArgumentError:
+            return
+        passed = rows_between(
+            self.log, self.query.stream, start,
+            replace(at, level=IsolationLevel.READ_COMMITTED, decisions=dirty.newest().decisions),
+        )  # fmt: skip
+        if passed:
+            self.bank.take(passed)
+        self.query.at = at
 
     # What always holds
 
@@ -208,7 +239,13 @@ class StreamMachine(RuleBasedStateMachine):
         expected = defaultdict(list)
         for row in scan_rows(self.log, TOPICS, columns=["__topic", "__partition", "value"]):
             expected[row["__topic"], row["__partition"]].append(row["value"])
-        assert {a: [value for _, value in rows] for a, rows in self.bank.seen.items() if rows} == expected
+        starts = {
+            (topic, number): (p.log_start.ledger_id, p.log_start.entry_id, 0)
+            for topic in TOPICS
+            for number, p in enumerate(self.log.stats(topic).partitions)
+        }
+        left = {a: [value for at, value in rows if at >= starts[a]] for a, rows in self.bank.seen.items()}
+        assert {a: values for a, values in left.items() if values} == expected
 
 
 def run(kind: str, examples: int, steps: int) -> None:
