@@ -105,7 +105,7 @@ def test_half_of_a_transaction_is_not_followed_by_the_other_half(orders, query: 
         producer.send("half", partition=1, txn=transaction)
     transaction.commit()
     query.batches.clear()
-    with pytest.raises(StreamingQueryException, match="TXNLOG_INVALID_ARGUMENT.*others would come now"):
+    with pytest.raises(StreamingQueryException, match=r"TXNLOG_INVALID_ARGUMENT.*others would come now"):
         query.run(stream(topic="orders"))
     assert query.values() == []
     query.run(stream(topic="orders", isolationLevel="read_uncommitted"))
