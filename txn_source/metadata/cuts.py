@@ -100,9 +100,11 @@ def _check_there(found: Sequence[Row[Any]], bounds: Mapping[int, int]) -> None:
             "Plan the read again with a new load() or scan().",
         )
     for row in found:
-        bound = Position.from_key(bounds[row.partition_id])
-        if bound.key < row.log_start and not lost_nothing(Position.from_key(row.trimmed_end), bound):
-            lost = PositionRange(bound, Position.from_key(row.log_start))
+        if bounds[row.partition_id] >= row.log_start:
+            continue
+        bound, log_start = Position.from_key(bounds[row.partition_id]), Position.from_key(row.log_start)
+        if not lost_nothing(Position.from_key(row.trimmed_end), bound):
+            lost = PositionRange(bound, log_start)
             raise DataLossError(
                 f"Partition {row.partition_index} of topic {TopicName.parse(row.name).short!r} has lost {lost}: it was"
                 " trimmed while the read was planned.",
