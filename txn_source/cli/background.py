@@ -65,8 +65,8 @@ class BackgroundMaintenance:
                 _log.info("maintenance: %s", done)
 
 
-class _Stopped(Exception):
-    """Maintenance is to end; not one of the log's errors, which it would take for a topic's failure."""
+class _Stopped(BaseException):
+    """Maintenance is to end; no ``Exception``, which it would take for a topic's failure."""
 
 
 class _Stoppable:

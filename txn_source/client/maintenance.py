@@ -69,6 +69,10 @@ def maintain(stub: MetadataStub, root: Path) -> MaintenanceReport:
         except TxnLogError as error:
             _log.warning("maintenance of topic %s failed and is tried again: %s", topic.short, error)
             failures.append((topic.short, str(error)))
+        except Exception as error:  # our bug, or a disk's, but no reason to leave the other topics alone
+            what = f"{type(error).__name__}: {error}"
+            _log.warning("maintenance of topic %s failed and is tried again: %s", topic.short, what, exc_info=True)
+            failures.append((topic.short, what))
     return MaintenanceReport(offloaded, deleted, trimmed, delete_doomed_files(stub, root), tuple(failures))
 
 
