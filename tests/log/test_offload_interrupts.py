@@ -306,7 +306,7 @@ def test_background_maintenance_that_is_stopped_leaves_nothing(folder: Path) -> 
 def test_topic_that_fails_with_any_error_keeps_no_other_from_its_turn(
     tmp_path: Path, error: Exception, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Let the offload of one of two topics fail in a way that isn't ours: it is told, and the other one is offloaded."""
+    """Let the offload of one of two topics fail in a way that isn't ours: that is told, and the other has its turn."""
     offload_one = offload.Offloader.offload_one
 
     def failing(self: Any, ledger: Any) -> Any:
