@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import logging
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.log.reading import send_each, values
-from txn_source import InvalidArgumentError, Log, LogNotFoundError, LogVersionError, connect
+from txn_source import InvalidArgumentError, Log, LogNotFoundError, LogVersionError, TxnLogError, connect
+from txn_source.storage.root import LogRoot
 
 
 def test_new_folder_becomes_a_log_that_is_there_next_time(tmp_path: Path) -> None:
@@ -82,3 +85,67 @@ def test_closed_log_opens_what_it_needs_again(log: Log) -> None:
     log.close()
     log.close()
     assert log.topics() == ["orders"]
+
+
+@pytest.mark.parametrize("create", [True, False])
+@pytest.mark.parametrize(
+    "path",
+    [
+        "localhost:6650",
+        "127.0.0.1:6650",
+        "s3://bucket/log",
+        "no\0good",
+        "~no-such-user/log",
+        "missing/log",
+        "notes.txt",
+        "notes.txt/log",
+        "x" * 256,
+        "x/" * 3000,
+        "",
+        5,
+    ],
+    ids=lambda path: repr(path)[:20] if not isinstance(path, bool) else str(path),
+)
+def test_odd_path_is_refused_in_our_words(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, path: Any, create: bool
+) -> None:
+    """Connect to what is no folder, or one that a slip made: one of the log's errors, and nothing is made."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "notes.txt").write_text("mine")
+    with pytest.raises(TxnLogError) as caught:
+        connect(path, create=create)
+    assert caught.value.code in ("INVALID_ARGUMENT", "LOG_NOT_FOUND", "STORAGE_WRITE_FAILED")
+    assert [found.name for found in tmp_path.iterdir()] == ["notes.txt"]
+
+
+def test_address_instead_of_an_endpoint_says_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Connect to an address as if it were a path."""
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(InvalidArgumentError, match=r"Use endpoint='localhost:6650'"):
+        connect("localhost:6650")
+
+
+def test_new_log_is_told(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Make a log, and open it again: whoever looks at what is logged sees where one was made by mistake."""
+    with caplog.at_level(logging.INFO, "txn_source"):
+        connect(tmp_path / "log").close()
+        connect(tmp_path / "log").close()
+    assert [record.getMessage() for record in caplog.records] == [f"made a new log at {tmp_path / 'log'}"]
+
+
+def test_log_is_finished_after_a_crash_in_its_creation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Interrupt the creation between each of its steps; whoever comes next makes one log of it."""
+    steps = ("make_folder", "finish", "settle", "check")
+    for step in steps:
+        root = tmp_path / step
+
+        def crash(_: LogRoot) -> None:
+            raise KeyboardInterrupt
+
+        with monkeypatch.context() as patch:
+            patch.setattr(LogRoot, step, crash)
+            with pytest.raises(KeyboardInterrupt):
+                connect(root)
+        with connect(root) as log:
+            log.create_topic("orders")
+        assert sorted(p.name for p in root.iterdir() if not p.name.startswith("metadata.db")) == ["txnlog.json"]
