@@ -55,6 +55,72 @@ def test_only_serve_and_create_make_a_log(command: tuple[str, ...], txnlog: Any,
     assert not root.exists()
 
 
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("topics", "set-policies", "orders", "--retention-age", "7"),
+        ("topics", "set-policies", "orders", "--offload-after-age", "7"),
+        ("topics", "set-policies", "orders", "--offload-deletion-lag", "7"),
+        ("topics", "create", "others", "--retention-age", "7"),
+        ("topics", "create", "others", "--ledger-max-age", "7"),
+        ("namespaces", "set-policies", "public/default", "--retention-age", "7"),
+        ("brokers", "set-policies", "--retention-age", "7"),
+        ("topics", "trim", "orders", "--older-than", "7", "--yes"),
+        ("gc", "--older-than", "7"),
+        ("produce", "orders", "--txn-timeout", "7"),
+    ],
+    ids=" ".join,
+)
+def test_duration_without_a_unit_is_wrong_usage(
+    command: tuple[str, ...], txnlog: Any, log: txn_source.Log, root: Path
+) -> None:
+    """Write 7 where 7 days are meant: the error shows the units, and nothing is changed."""
+    log.create_topic("orders")
+    result = txnlog(*command)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert "'7' has no unit. Write 7d, 7h, 7m, 7s or 7ms." in result.stderr
+    assert log.topics() == ["orders"]
+    assert log.policies("orders")["retention_age"].value is None
+
+
+def test_address_given_as_a_root_is_wrong_usage(bare: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Give --root a service's address: the error says which option it belongs to."""
+    monkeypatch.chdir(tmp_path)
+    result = bare("--root", "localhost:6650", "topics", "create", "orders")
+    assert result.exit_code == 2
+    assert "Use endpoint='localhost:6650' (--endpoint localhost:6650)" in result.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("command", "call"),
+    [
+        (("maintain",), "maintain"),
+        (("gc",), "collect_garbage"),
+        (("topics", "trim", "orders", "--keep-bytes", "0", "--yes"), "trim"),
+        (("topics", "delete-hot", "orders", "--yes"), "delete_hot"),
+        (("topics", "delete-offloaded", "orders", "--yes"), "delete_offloaded"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_interrupted_command_says_that_it_can_be_repeated(
+    command: tuple[str, ...], call: str, txnlog: Any, log: txn_source.Log, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Press Ctrl-C in a command that works step by step: one line, the shell's status, and the log isn't locked."""
+    log.create_topic("orders")
+
+    def interrupted(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(txn_source.Log, call, interrupted)
+        result = txnlog(*command)
+    assert result.exit_code == 130
+    assert "Interrupted. What was done stays; run the command again for the rest.\n" in result.stderr
+    assert "Traceback" not in result.stderr
+    assert txnlog(*command).exit_code == 0
+
+
 def test_refusal_is_one_line_without_traceback(txnlog: Any, log: txn_source.Log) -> None:
     """What the log refuses is for people to read: create a topic twice and count lines."""
     log.create_topic("orders")
@@ -156,43 +222,6 @@ def test_help_answers_without_the_heavy_libraries() -> None:
     assert "--txn-size" in result.stdout
 
 
-@pytest.mark.parametrize(
-    "command",
-    [
-        ("topics", "set-policies", "orders", "--retention-age", "7"),
-        ("topics", "set-policies", "orders", "--offload-after-age", "7"),
-        ("topics", "set-policies", "orders", "--offload-deletion-lag", "7"),
-        ("topics", "create", "others", "--retention-age", "7"),
-        ("topics", "create", "others", "--ledger-max-age", "7"),
-        ("namespaces", "set-policies", "public/default", "--retention-age", "7"),
-        ("brokers", "set-policies", "--retention-age", "7"),
-        ("topics", "trim", "orders", "--older-than", "7", "--yes"),
-        ("gc", "--older-than", "7"),
-        ("produce", "orders", "--txn-timeout", "7"),
-    ],
-    ids=" ".join,
-)
-def test_duration_without_a_unit_is_wrong_usage(
-    command: tuple[str, ...], txnlog: Any, log: txn_source.Log, root: Path
-) -> None:
-    """Write 7 where 7 days are meant: the error shows the units, and nothing is changed."""
-    log.create_topic("orders")
-    result = txnlog(*command)
-    assert (result.exit_code, result.stdout) == (2, "")
-    assert "'7' has no unit. Write 7d, 7h, 7m, 7s or 7ms." in result.stderr
-    assert log.topics() == ["orders"]
-    assert log.policies("orders")["retention_age"].value is None
-
-
-def test_address_given_as_a_root_is_wrong_usage(bare: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Give --root a service's address: the error says which option it belongs to."""
-    monkeypatch.chdir(tmp_path)
-    result = bare("--root", "localhost:6650", "topics", "create", "orders")
-    assert result.exit_code == 2
-    assert "Use endpoint='localhost:6650' (--endpoint localhost:6650)" in result.stderr
-    assert list(tmp_path.iterdir()) == []
-
-
 def test_error_that_nobody_foresaw_is_one_line(
     txnlog: Any, log: txn_source.Log, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -211,32 +240,3 @@ def test_error_that_nobody_foresaw_is_one_line(
     monkeypatch.setenv("TXNLOG_TRACEBACK", "1")
     with pytest.raises(ValueError, match="a\nb"):
         txnlog("maintain")
-
-
-@pytest.mark.parametrize(
-    ("command", "call"),
-    [
-        (("maintain",), "maintain"),
-        (("gc",), "collect_garbage"),
-        (("topics", "trim", "orders", "--keep-bytes", "0", "--yes"), "trim"),
-        (("topics", "delete-hot", "orders", "--yes"), "delete_hot"),
-        (("topics", "delete-offloaded", "orders", "--yes"), "delete_offloaded"),
-    ],
-    ids=lambda value: value if isinstance(value, str) else "",
-)
-def test_interrupted_command_says_that_it_can_be_repeated(
-    command: tuple[str, ...], call: str, txnlog: Any, log: txn_source.Log, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Press Ctrl-C in a command that works step by step: one line, the shell's status, and the log isn't locked."""
-    log.create_topic("orders")
-
-    def interrupted(*_: object, **__: object) -> None:
-        raise KeyboardInterrupt
-
-    with monkeypatch.context() as patch:
-        patch.setattr(txn_source.Log, call, interrupted)
-        result = txnlog(*command)
-    assert result.exit_code == 130
-    assert "Interrupted. What was done stays; run the command again for the rest.\n" in result.stderr
-    assert "Traceback" not in result.stderr
-    assert txnlog(*command).exit_code == 0

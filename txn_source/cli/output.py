@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import date, timedelta
 from decimal import Decimal
-from typing import TYPE_CHECKING, Annotated, Any, ParamSpec, cast
+from typing import TYPE_CHECKING, Annotated, Any, ParamSpec
 
 import typer
 
@@ -132,7 +132,6 @@ def reports_errors(command: Callable[P, None]) -> Callable[P, None]:
 
     What the log refuses is one line on standard error and exit status 1; a value that nobody can use is status 2,
     like any wrong usage. A reader that closed the pipe (``| head``) is no error; a full disk under the output is one.
-    What nobody foresaw is one line and status 1, too.
     """
 
     @functools.wraps(command)

@@ -106,14 +106,6 @@ class Server:
                 _log.warning("maintenance failed and is tried again: %s", error)
 
 
-def cannot_listen(address: str) -> UnavailableError:
-    """Return the error of an address that a server can't have."""
-    return UnavailableError(
-        f"The server can't listen on {address}: the port is taken or the address is not this machine's.",
-        "Stop what listens there, or choose another --port.",
-    )
-
-
 def _handlers(service: MetadataService) -> grpc.GenericRpcHandler:
     methods: dict[str, Any] = {}
     calls = threading.Semaphore(_CALLS_AT_ONCE)
@@ -184,3 +176,11 @@ def _refusals(name: str, context: grpc.ServicerContext) -> Iterator[None]:
 def _refuse(context: grpc.ServicerContext, error: TxnLogError) -> NoReturn:
     context.abort_with_status(to_status(error))
     raise AssertionError("abort_with_status raises")
+
+
+def cannot_listen(address: str) -> UnavailableError:
+    """Return the error of an address that a server can't have."""
+    return UnavailableError(
+        f"The server can't listen on {address}: the port is taken or the address is not this machine's.",
+        "Stop what listens there, or choose another --port.",
+    )
