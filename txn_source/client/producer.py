@@ -19,7 +19,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from txn_source.client.buffer import Buffer, as_bytes
+from txn_source.client.buffer import Buffer, as_bytes, entry_sized
 from txn_source.client.group import Group, Receipt
 from txn_source.client.linger import Linger, tell_at_exit
 from txn_source.client.losses import Losses
@@ -199,7 +199,8 @@ class Producer:
         """Take many messages, a row each, without copying where the types are the topic's.
 
         The columns are the topic's, in any order; optional are ``__event_time``, ``__properties`` and, for a typed
-        topic, ``__key`` (binary or text, routes the row). Rows without a key go to one partition together. A batch
+        topic, ``__key`` (binary or text, routes the row). Rows without a key go to one partition together, those of
+        a batch that is larger than an entry (65,536 rows or 16 MiB) entry by entry to one after the other. A batch
         that doesn't fit is refused whole.
 
         Raises:
@@ -340,6 +341,8 @@ class Producer:
             batch = batch.drop_columns([KEY.name])
         if partition is None and keys is not None and self._partitions > 1 and keys.null_count < len(keys):
             return RoutedBatch.of(batch, route(keys, self._partitions, self._sticky))
+        if partition is None and self._partitions > 1:
+            return RoutedBatch.spread(entry_sized(batch), self._sticky, self._partitions)
         return RoutedBatch.whole(batch, self._sticky if partition is None else partition)
 
     def _buffer(self, group: Group, partition: int) -> Buffer:

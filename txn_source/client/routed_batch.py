@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -23,6 +25,18 @@ class RoutedBatch:
     def whole(cls, batch: pa.RecordBatch, partition: int) -> RoutedBatch:
         """Return a batch that goes to one partition."""
         return cls([(partition, batch)], [(partition, 0)])
+
+    @classmethod
+    def spread(cls, pieces: Sequence[pa.RecordBatch], first: int, partitions: int) -> RoutedBatch:
+        """Return a batch whose pieces go to one partition after the other, beginning with the first one."""
+        parts, runs = [], []
+        before: Counter[int] = Counter()
+        for number, piece in enumerate(pieces):
+            partition = (first + number) % partitions
+            parts.append((partition, piece))
+            runs.append((partition, before[partition]))
+            before[partition] += piece.num_rows
+        return cls(parts, runs)
 
     @classmethod
     def of(cls, batch: pa.RecordBatch, targets: npt.NDArray[np.int64]) -> RoutedBatch:

@@ -124,7 +124,7 @@ def _check(given: Any, came: pa.Scalar, t: pa.DataType) -> None:
     elif types.is_date(t):
         _expect(came.value == given if isinstance(given, int) else came.as_py() == given)
     elif types.is_timestamp(t) or types.is_duration(t):
-        _expect(abs(came.value) * _NANOS[t.unit] <= _MAX_NANOS)
+        _expect(t.unit in ("us", "ns") or abs(came.value) * _NANOS[t.unit] <= _MAX_NANOS)
         if isinstance(given, datetime):
             _expect((given.tzinfo is None) == (t.tz is None))
             since = given.replace(tzinfo=UTC) - _EPOCH if given.tzinfo is None else given - _EPOCH

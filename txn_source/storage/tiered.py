@@ -237,13 +237,13 @@ class TieredReader:
         if stored:
             try:
                 parquet = self._open()
-                metadata, names = self.footer.metadata, {f.name for f in stored}
+                metadata, names = self.footer.metadata, [f.name for f in stored]
                 assert self._source is not None
                 self._source.load(
                     [
                         _chunk(metadata, number, column)
                         for column in range(metadata.num_columns)
-                        if metadata.schema.column(column).path.split(".")[0] in names
+                        if _is_asked_for(metadata.schema.column(column).path, names)
                     ]
                 )
                 table = parquet.read_row_group(number, columns=[f.name for f in stored], use_threads=False)
@@ -385,6 +385,11 @@ def _dictionary_columns(schema: pa.Schema) -> list[str]:
     """Return the columns that are worth a dictionary: raw bytes hardly ever repeat, the text of typed topics does."""
     typed = () if schema.names[:2] == RAW_SCHEMA.names else (f.name for f in schema if pa.types.is_string(f.type))
     return [name for name in dict.fromkeys((*typed, *_REPEATING)) if name in schema.names]
+
+
+def _is_asked_for(path: str, names: Sequence[str]) -> bool:
+    """Return whether Parquet reads a column for these names: a name may have dots, as the paths of parts have."""
+    return any(path == name or path.startswith(f"{name}.") for name in names)
 
 
 def _typed(column: pa.ChunkedArray, wanted: pa.DataType) -> pa.ChunkedArray:
