@@ -77,8 +77,8 @@ def values(t: pa.DataType) -> st.SearchStrategy[Any]:
     if types.is_date32(t):
         return edges(32)
     if types.is_timestamp(t) or types.is_duration(t):
-        # The smallest of all is what numpy says for "no time", and Arrow takes it for one in Python's values.
-        return st.integers(-(1 << 41), 1 << 41) | edges(64).map(lambda n: max(n, 1 - (1 << 63)))
+        # Of the very first second Arrow makes a value of Python's that it doesn't take back.
+        return st.integers(-(1 << 41), 1 << 41) | edges(64).map(lambda n: max(n, 2_000_000 - (1 << 63)))
     if types.is_decimal128(t):
         most = 10**t.precision - 1
         return st.integers(-most, most).map(lambda n: Decimal(n).scaleb(-t.scale, CONTEXT))
