@@ -3,6 +3,7 @@ from __future__ import annotations
 import json
 import re
 import signal
+from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -73,6 +74,20 @@ def test_typed_topic_takes_json_objects(txnlog: Any, log: txn_source.Log) -> Non
         (1, "2026-01-31T12:00:00+00:00"),
         (2, None),
     ]
+
+
+def test_times_are_taken_in_any_unit(txnlog: Any, log: txn_source.Log) -> None:
+    """Produce a day and times of several units, and what a unit can't hold: it is refused, not cut off."""
+    units = {unit: pa.timestamp(unit, tz="UTC") for unit in ("s", "ms", "us", "ns")}
+    log.create_topic("times", schema=pa.schema([("day", pa.date32()), *units.items()]))
+    moments = ", ".join(f'"{unit}": "2026-01-31T12:00:00Z"' for unit in units)
+    assert txnlog("produce", "times", input=f'{{"day": "2026-01-31", {moments}}}\n').exit_code == 0
+    [row] = log.scan("times", columns=["day", *units]).read_all().to_pylist()
+    assert row.pop("day") == date(2026, 1, 31)
+    assert {moment.isoformat() for moment in row.values()} == {"2026-01-31T12:00:00+00:00"}
+    result = txnlog("produce", "times", input='{"s": "2026-01-31T12:00:00.5Z"}\n')
+    assert result.exit_code == 1
+    assert "Column 's' doesn't fit" in result.stderr
 
 
 @pytest.mark.parametrize(

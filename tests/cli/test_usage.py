@@ -6,8 +6,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import typer
 
 import txn_source
+from txn_source.cli.output import reports_errors
 
 READING = [
     ("topics", "list"),
@@ -240,3 +242,31 @@ def test_error_that_nobody_foresaw_is_one_line(
     monkeypatch.setenv("TXNLOG_TRACEBACK", "1")
     with pytest.raises(ValueError, match="a\nb"):
         txnlog("maintain")
+
+
+@pytest.mark.parametrize("root", ["x" * 300, "damaged"], ids=["name too long", "damaged database"])
+def test_error_of_another_kind_is_one_line_too(bare: Any, tmp_path: Path, root: str) -> None:
+    """List the topics of a root whose name no file system takes, and of one whose database isn't one."""
+    path = tmp_path / root
+    if root == "damaged":
+        txn_source.connect(path).close()
+        for file in path.glob("metadata.db*"):
+            file.write_bytes(b"no database" * 1000)
+    result = bare("--root", path, "topics", "list")
+    assert result.exit_code == 1
+    [line] = result.stderr.splitlines()
+    assert line.startswith("[TXNLOG_")
+
+
+def test_error_of_a_command_is_told_in_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    """Let a command fail with errors that nobody expected."""
+    for error, status in ((KeyError("x"), 1), (PermissionError(13, "Permission denied", "/f"), 1)):
+
+        @reports_errors
+        def command(error: Exception = error) -> None:
+            raise error
+
+        with pytest.raises(typer.Exit) as caught:
+            command()
+        assert caught.value.exit_code == status
+        assert len(capsys.readouterr().err.splitlines()) == 1

@@ -246,6 +246,18 @@ def test_parts_of_one_name_are_refused() -> None:
             check_topic_schema(pa.schema([("n", type_)]))
 
 
+@pytest.mark.parametrize("wrong", [[("a", None)], [("a", "b"), ("c", "d"), ("a", "e")]], ids=["no text", "twice"])
+@pytest.mark.parametrize("start", [0, 1, 2])
+def test_properties_that_are_no_dict_are_refused(wrong: Any, start: int) -> None:
+    """Fit properties of which one has no text, or a name comes twice, behind good ones of the same names."""
+    column = pa.array([[("a", "b"), ("c", "d")], None, [("a", "b")], [], wrong], PROPERTIES.type).slice(start)
+    batch = pa.record_batch([pa.nulls(5 - start, pa.int64()), column], ["n", "__properties"])
+    topic = pa.schema([("n", pa.int64())])
+    assert conform(batch.slice(0, 4 - start), topic).num_rows == 4 - start
+    with pytest.raises(SchemaMismatchError, match=rf"row {4 - start} has a name twice, or one of no text\. Give each"):
+        conform(batch, topic)
+
+
 def test_properties_are_text() -> None:
     """Fit good properties, for the checks above to mean something."""
     batch = pa.record_batch([pa.nulls(1, pa.int64()), pa.array([[("a", "b")]], PROPERTIES.type)], ["n", "__properties"])

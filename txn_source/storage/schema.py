@@ -13,7 +13,13 @@ import pyarrow as pa
 import pyarrow.types as types
 
 from txn_source.model.errors import InvalidArgumentError, SchemaMismatchError
-from txn_source.storage.soundness import check_event_times, check_memory, check_values, unknown_zone
+from txn_source.storage.soundness import (
+    check_event_times,
+    check_memory,
+    check_properties,
+    check_values,
+    unknown_zone,
+)
 
 RESERVED_PREFIX = "__"
 RAW_SCHEMA = pa.schema([pa.field("key", pa.binary()), pa.field("value", pa.binary())])
@@ -192,6 +198,8 @@ def _fit(column: pa.Array, field: pa.Field) -> pa.Array:
     check_values(column, field)
     if field.name == EVENT_TIME.name:
         check_event_times(column)
+    elif field.name == PROPERTIES.name:
+        check_properties(column)
     return column
 
 

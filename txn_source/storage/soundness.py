@@ -11,6 +11,7 @@ import re
 import zoneinfo
 from collections.abc import Callable, Iterator
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as types
@@ -73,8 +74,22 @@ def check_event_times(column: pa.Array) -> None:
     if _outside(column, FIRST_MICROS, LAST_MICROS):
         row = _first(column, lambda part: _outside(part, FIRST_MICROS, LAST_MICROS))
         raise SchemaMismatchError(
-            f"Column {'__event_time'!r} doesn't fit: row {row} is outside of the years 1 to 9999.",
+            f"Column '__event_time' doesn't fit: row {row} is outside of the years 1 to 9999.",
             "Mend the value, or leave it null.",
+        )
+
+
+def check_properties(column: pa.Array) -> None:
+    """Refuse properties without a text, and those that have one name twice: a message's properties are a dict.
+
+    Raises:
+        SchemaMismatchError: names the first such row.
+    """
+    if _no_dict(column):
+        row = _first(column, _no_dict)
+        raise SchemaMismatchError(
+            f"Column '__properties' doesn't fit: row {row} has a name twice, or one of no text.",
+            "Give each name once, with a text.",
         )
 
 
@@ -130,6 +145,17 @@ def _fields(t: pa.DataType) -> list[pa.Field]:
     if types.is_map(t):
         return [t.key_field.with_nullable(True), t.item_field]  # Arrow itself lets no key be null
     return [t.field(at) for at in range(t.num_fields)]
+
+
+def _no_dict(column: pa.Array) -> bool:
+    names, texts = (part for _, part in _parts(column))
+    if texts.null_count:
+        return True
+    valid = column.drop_null() if column.null_count else column
+    rows = np.repeat(np.arange(len(valid)), np.diff(valid.offsets.to_numpy()))
+    coded = names.dictionary_encode()
+    pairs = rows * (len(coded.dictionary) + 1) + coded.indices.to_numpy()
+    return len(np.unique(pairs)) < len(pairs)
 
 
 def _outside(times: pa.Array, first: int, last: int) -> bool:
