@@ -10,6 +10,7 @@ from typing import Any
 
 import hypothesis.strategies as st
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings
@@ -349,6 +350,14 @@ BAD_RAW: dict[str, tuple[dict[str, Any], str]] = {
     "event time beyond all time": (
         {"event_time": 1 << 53},
         "INVALID_ARGUMENT] The event time 9007199254740992 is outside",
+    ),
+    "event time finer than a microsecond": (
+        {"event_time": pd.Timestamp(1, tz="UTC")},
+        "INVALID_ARGUMENT] The event time Timestamp('1970-01-01 00:00:00.000000001+0000', tz='UTC') is finer than",
+    ),
+    "event time before all years": (
+        {"event_time": datetime(1, 1, 1, tzinfo=timezone(timedelta(hours=1)))},
+        "INVALID_ARGUMENT] The event time datetime.datetime(1, 1, 1, 0, 0, tzinfo=",
     ),
     "pairs": ({"properties": [("a", "b")]}, f"INVALID_ARGUMENT] [('a', 'b')] {NO_PROPERTIES}"),
     "property of a number": ({"properties": {"a": 1}}, f"INVALID_ARGUMENT] {{'a': 1}} {NO_PROPERTIES}"),

@@ -124,6 +124,26 @@ def test_metadata_of_a_schema_is_not_kept() -> None:
     assert schema.metadata == {b"pandas": b"{}"}
 
 
+@pytest.mark.parametrize("type_", ALLOWED, ids=str)
+def test_notes_in_fields_do_not_change_a_type(type_: pa.DataType) -> None:
+    """Note an extension's name in a field, and in parts of it: what is kept is the type that was given."""
+    notes = {"ARROW:extension:name": "arrow.json", "ARROW:extension:metadata": ""}
+    part = pa.field("part", type_, metadata=notes)
+    fields = [
+        pa.field("a", type_, metadata=notes),
+        pa.field("s", pa.struct([part]), metadata=notes),
+        pa.field("l", pa.list_(part)),
+        pa.field("g", pa.large_list(part)),
+        pa.field("m", pa.map_(pa.string(), part)),
+    ]
+    kept = deserialize_schema(serialize_schema(check_topic_schema(pa.schema(fields))))
+    plain = pa.field("part", type_)
+    assert [field.type for field in kept] == [
+        type_, pa.struct([plain]), pa.list_(plain), pa.large_list(plain), pa.map_(pa.string(), plain),
+    ]  # fmt: skip
+    assert "extension" not in kept.to_string(show_field_metadata=True)
+
+
 def test_raw_topic_has_no_schema_of_its_own() -> None:
     """Keep and restore the raw schema: it is known by identity."""
     assert serialize_schema(None) is None

@@ -206,6 +206,10 @@ def as_micros(event_time: Any) -> int:
             f"{event_time!r:.80} is not an event time.",
             "Use a datetime with a time zone, or milliseconds since the epoch.",
         )
+    if getattr(event_time, "nanosecond", 0):  # pandas has them
+        raise InvalidArgumentError(
+            f"The event time {event_time!r:.80} is finer than a microsecond.", "Round it before you send it."
+        )
     if not FIRST_MICROS <= micros <= LAST_MICROS:
         raise InvalidArgumentError(
             f"The event time {event_time!r:.80} is outside of the years 1 to 9999 (UTC).",

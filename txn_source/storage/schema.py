@@ -48,7 +48,7 @@ _SIMPLE = (
 
 
 def check_topic_schema(schema: pa.Schema) -> pa.Schema:
-    """Return the schema without metadata, or raise INVALID_ARGUMENT if a topic can't have it."""
+    """Return the schema without any metadata, or raise INVALID_ARGUMENT if a topic can't have it."""
     if not isinstance(schema, pa.Schema):
         raise InvalidArgumentError(
             f"The schema is a {type(schema).__name__}.", "Give a pyarrow.Schema, or None for a raw topic."
@@ -85,7 +85,7 @@ def check_topic_schema(schema: pa.Schema) -> pa.Schema:
                 f"Column {field.name!r} has the time zone {zone!r}, which nobody knows.",
                 "Use a name of the tz database, such as Europe/Berlin, or an offset such as +07:30.",
             )
-    return schema.remove_metadata()
+    return pa.schema([_bare(field) for field in schema])
 
 
 def checked_schema(data: bytes) -> bytes:
@@ -209,7 +209,9 @@ def _converted(column: pa.Array, field: pa.Field) -> pa.Array:
     check_memory(column, field.name)
     try:
         return column.cast(field.type)
-    except pa.ArrowInvalid as error:
+    except MemoryError:  # Arrow's is one, too
+        raise
+    except pa.ArrowException as error:
         raise SchemaMismatchError(
             f"Column {field.name!r} doesn't fit: {len(column)} rows of {column.type} can't be {field.type} ({error}).",
             "Send them in smaller batches.",
@@ -244,6 +246,20 @@ def _readable_by_spark(t: pa.DataType) -> bool:
     if types.is_decimal128(t):
         return bool(0 <= t.scale <= t.precision)
     return any(is_type(t) for is_type in _SIMPLE)
+
+
+def _bare(field: pa.Field) -> pa.Field:
+    """Return a field without metadata, at any depth: in a file it could turn a type into an extension's."""
+    t = field.type
+    if types.is_struct(t):
+        t = pa.struct([_bare(t.field(at)) for at in range(t.num_fields)])
+    elif types.is_map(t):
+        t = pa.map_(_bare(t.key_field), _bare(t.item_field), keys_sorted=t.keys_sorted)
+    elif types.is_large_list(t):
+        t = pa.large_list(_bare(t.value_field))
+    elif types.is_list(t):
+        t = pa.list_(_bare(t.value_field))
+    return pa.field(field.name, t, field.nullable)
 
 
 def _twins(t: pa.DataType) -> tuple[str, str] | None:
