@@ -1,9 +1,9 @@
 """Raising at a chosen place of a running call, in the thread that asks for it, once.
 
 ``at_call(n)`` raises before or after the n-th call that reaches the outside: a file-system function, or the service.
-``at_signal_point(n, modules)`` raises at the n-th place in these modules where Python looks for signals: after each call,
-at the start of each function, and where loops jump back. Between two such places no signal can come, so all of them are
-all that Ctrl-C can do. Both count from 0, and yield an ``Injection`` that tells whether there were so many.
+``at_signal_point(n, modules)`` raises at the n-th place in these modules where Python looks for signals: after each
+call, at the start of each function, and where loops jump back. Between two such places no signal can come, so all of
+them are all that Ctrl-C can do. Both count from 0, and yield an ``Injection`` that tells whether there were so many.
 """
 
 from __future__ import annotations
@@ -69,8 +69,8 @@ def at_call(number: int) -> Iterator[Injection]:
         return call
 
     patches = [patch.object(os, name, disturbed(getattr(os, name), name)) for name in _FILES]
-    for transport in (InProcessTransport, GrpcTransport):
-        patches.append(patch.object(transport, "call", disturbed(transport.call, "service")))
+    ways = (InProcessTransport, GrpcTransport)
+    patches += [patch.object(way, "call", disturbed(way.call, "service")) for way in ways]
     try:
         for each in patches:
             each.start()

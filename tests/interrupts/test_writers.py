@@ -1,4 +1,4 @@
-"""Producers and transactions interrupted everywhere: a call that is repeated completes, and nothing is lost or doubled."""
+"""Writers that are interrupted everywhere: a call that is repeated completes, and nothing is lost or doubled."""
 
 from __future__ import annotations
 

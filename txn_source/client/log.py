@@ -42,6 +42,7 @@ from txn_source.model.read_priority import ReadPriority
 from txn_source.model.topic_name import TopicName, parse_namespace
 from txn_source.model.transaction import TransactionState, TxnId
 from txn_source.model.units import given_duration
+from txn_source.storage.forks import belongs_to_process, keep_for_ever
 from txn_source.storage.object_store import check_folder
 from txn_source.storage.root import LogRoot
 from txn_source.storage.schema import check_topic_schema, deserialize_schema, serialize_schema
@@ -68,6 +69,11 @@ class Log(SubscriptionCalls):
             raise
         self._producers: weakref.WeakSet[Producer] = weakref.WeakSet()
         self._consumers = weakref.WeakSet()
+        belongs_to_process(self)
+
+    def inherited(self) -> None:
+        """Take notice that this is a fork: the log is used by both, what it has open isn't."""
+        keep_for_ever(self._stub)
 
     def __reduce__(self) -> tuple[type[Log], tuple[Target]]:
         return Log, (self._target,)

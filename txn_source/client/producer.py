@@ -221,9 +221,8 @@ class Producer:
                 self._attend()
             group = self._groups.get(txn) or self._new_group(txn)
             routed = [self._routed(b, partition) for b in fitted]
-            for each in routed:
-                for target, _ in each.parts:
-                    self._buffer(group, target)
+            for target in {target for each in routed for target, _ in each.parts}:
+                group.buffers.get(target) or self._new_buffer(group, target)
             if not self._waiting_messages:
                 self._start_lingering()
             self._last = None
@@ -345,9 +344,6 @@ class Producer:
             return RoutedBatch.spread(entry_sized(batch), self._sticky, self._partitions)
         return RoutedBatch.whole(batch, self._sticky if partition is None else partition)
 
-    def _buffer(self, group: Group, partition: int) -> Buffer:
-        return group.buffers.get(partition) or self._new_buffer(group, partition)
-
     def _roll_back(self) -> None:
         """Undo what an interrupted ``send_batch`` has taken."""
         if self._staging is not None:
@@ -387,8 +383,8 @@ class Producer:
     # Writing
 
     def _drain(self) -> None:
-        """Write and register everything. What fails for good is dropped and remembered in ``_losses``; what
-        couldn't be registered for now stays and is registered next time."""
+        """Write and register everything. What fails for good is noted in ``_losses``; what couldn't be registered for
+        now stays, and is registered next time."""
         self._roll_back()
         self._bury()
         if any(group.messages for group in self._groups.values()):

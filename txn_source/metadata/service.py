@@ -121,6 +121,15 @@ class MetadataService(TierCalls, SubscriptionCalls):
         self.changes.close()
         self._database.close()
 
+    def close_database(self) -> None:
+        """Close the database's connections that nobody uses; the next call opens what it needs."""
+        self._database.close()
+
+    @property
+    def storage_uri(self) -> str:
+        """The root of the log."""
+        return self._storage_uri
+
     def maintain(self) -> None:
         """Do now what would otherwise be done when somebody looks: abort transactions past their deadline."""
         with self._read():

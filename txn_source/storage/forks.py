@@ -1,14 +1,28 @@
-"""Forks: objects that write, or hold a position, belong to the process that made them.
+"""Forks: what is used by both processes afterwards, what by one, and what must not be under way meanwhile.
+
+Objects that write, or hold a position, belong to the process that made them.
 
 Two processes that write one segment, or count one sequence, overwrite each other's work. So each such object is told in
 a forked child, once and before any code there runs, that it was inherited; it then refuses to be used. Asking for the
 process at each call would cost more than the call.
+
+SQLite keeps what it knows of a file's locks in memory, and a fork copies that: the child believes to hold what only the
+parent holds. So once the parent closed the file as its last user, the child would go on writing to a write-ahead log
+that is deleted; and a lock that was held at the fork would stay taken in the child for ever. Therefore a fork waits for
+the calls that use a database, closes it, and only then happens (``Undivided``); a child that inherited it open all the
+same may not use it.
 """
 
 from __future__ import annotations
 
+import ctypes
 import os
+import threading
+import time
 import weakref
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
 from types import TracebackType
 from typing import NoReturn, Protocol
 
@@ -22,12 +36,85 @@ class Owned(Protocol):
         """Take notice that this is a fork of that process. No lock may be taken: a thread that is gone may hold it."""
 
 
+class Undivided(Protocol):
+    """What must not be in use, nor open, while the process forks."""
+
+    def before_fork(self) -> None:
+        """Close what is open. No call is under way, and none begins before the fork is over."""
+
+
+_FORK_PATIENCE_S = 10.0
+"""So long a fork waits for calls that are under way; then it happens, and the child can't use what was open."""
+_UNDIVIDED: weakref.WeakSet[Undivided] = weakref.WeakSet()
+_CALLS: dict[object, int] = {}
+"""Calls under way, and the thread of each."""
+_over = threading.Event()
+"""No fork is under way."""
+_over.set()
+_forking: int | None = None
+"""The thread that forks."""
+_turn = threading.Lock()
+"""Held by the thread that forks."""
+_INHERITED: set[tuple[int, int]] = set()
+"""Files that this process inherited open, by device and inode."""
 _OWNED: weakref.WeakSet[Owned] = weakref.WeakSet()
 
 
 def belongs_to_process(owned: Owned) -> None:
     """Have an object told in each process that is forked from this one."""
     _OWNED.add(owned)
+
+
+def close_before_forks(undivided: Undivided) -> None:
+    """Have something closed before each fork of this process."""
+    _UNDIVIDED.add(undivided)
+
+
+@contextmanager
+def no_fork() -> Iterator[None]:
+    """A block that no fork comes into, of whichever thread."""
+    call, thread = object(), threading.get_ident()
+    try:
+        while True:
+            _CALLS[call] = thread  # first, so that a fork that begins now sees it
+            if _over.is_set() or _forking == thread:
+                break
+            del _CALLS[call]
+            _over.wait()
+        yield
+    finally:
+        _CALLS.pop(call, None)
+
+
+def note_inherited(file: Path) -> None:
+    """Note that this is a fork, if it inherited the file open."""
+    with suppress(OSError):
+        wanted = _identity(os.stat(file))
+        for fd in os.listdir("/dev/fd"):
+            with suppress(OSError):
+                if _identity(os.fstat(int(fd))) == wanted:
+                    _INHERITED.add(wanted)
+
+
+def was_inherited(file: Path) -> bool:
+    """Return whether this process inherited a file open, or one that it was forked from did."""
+    try:
+        return _identity(os.stat(file)) in _INHERITED
+    except OSError:
+        return False
+
+
+def _identity(found: os.stat_result) -> tuple[int, int]:
+    return found.st_dev, found.st_ino
+
+
+def keep_for_ever(inherited: object) -> None:
+    """Keep an inherited object, and all that it holds, from being destroyed here, at the end of the process too.
+
+    Closing an inherited SQLite connection reaches into memory that it shares with the parent, and closing an inherited
+    gRPC channel waits for threads that aren't there.
+    """
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(inherited))
 
 
 def inherited_error(what: str) -> InvalidArgumentError:
@@ -53,9 +140,35 @@ class InheritedLock:
         """Do nothing: it was never taken."""
 
 
-def _tell() -> None:
+def _before() -> None:
+    global _forking
+    _turn.acquire()
+    if not _UNDIVIDED:
+        return
+    _forking = threading.get_ident()
+    _over.clear()
+    until = time.monotonic() + _FORK_PATIENCE_S
+    while any(thread != _forking for thread in list(_CALLS.values())) and time.monotonic() < until:
+        time.sleep(0.0005)
+    for undivided in list(_UNDIVIDED):
+        undivided.before_fork()
+
+
+def _in_parent() -> None:
+    global _forking
+    _forking = None
+    _over.set()
+    _turn.release()
+
+
+def _in_child() -> None:
+    global _forking, _over, _turn
+    _forking = None
+    _CALLS.clear()
+    _over, _turn = threading.Event(), threading.Lock()  # other threads may have held what is inside of the old ones
+    _over.set()
     for owned in list(_OWNED):
         owned.inherited()
 
 
-os.register_at_fork(after_in_child=_tell)
+os.register_at_fork(before=_before, after_in_parent=_in_parent, after_in_child=_in_child)

@@ -72,6 +72,11 @@ class LogRoot:
         return cls(Path(expanded).absolute())
 
     @property
+    def database(self) -> Path:
+        """The file of the metadata database."""
+        return self.path / _DATABASE
+
+    @property
     def database_url(self) -> str:
         """The URL of the metadata database."""
         return f"sqlite:///{self.path / _DATABASE}"
