@@ -55,7 +55,7 @@ def test_inherited_consumer_is_refused(site: Site, held: bool) -> None:
             lambda: consumer.redeliver(),
             lambda: consumer.unsubscribe(),
         ):
-            with pytest.raises(InvalidArgumentError, match="belongs to the process that this one was forked from"):
+            with pytest.raises(InvalidArgumentError, match="and this process was forked from that one"):
                 call()
         consumer.close()
 

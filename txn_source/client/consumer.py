@@ -34,7 +34,6 @@ from txn_source.metadata.consumer_link import (
     AnsweredStub,
     Delivery,
 )
-from txn_source.metadata.forks import tell_children
 from txn_source.model.door import guarded
 from txn_source.model.errors import (
     AcknowledgedElsewhereError,
@@ -48,6 +47,7 @@ from txn_source.model.message_ranges import MessageRange
 from txn_source.model.packing import Slice
 from txn_source.model.subscription import SubscriptionType
 from txn_source.model.topic_name import TopicName
+from txn_source.storage.forks import belongs_to_process, inherited_error, keep_for_ever
 
 if TYPE_CHECKING:
     from txn_source.client.log import Log
@@ -56,8 +56,6 @@ _log = logging.getLogger(__name__)
 _MAX_BACKOFF_S = 2.0
 _SEEK_TRIES = 20
 _QUEUE_IN_ORDER, _QUEUE_SHARED = 100_000, 1_000
-_parents: list[object] = []
-"""Connections of the parent, in a forked child: collecting them there could wait for locks that nobody gives back."""
 
 
 @guarded(but=("receive", "__iter__"), also=("_hand_out",))
@@ -85,7 +83,7 @@ class Consumer(Acknowledging, Connecting):
         """Subscribe; ``Log.subscribe`` has the arguments' meaning."""
         super().__init__(log, topic, name, kind, level, where, points, options, durable=durable)
         self._upkeep.begin(self)
-        tell_children(self)
+        belongs_to_process(self)
         try:
             self._open()
         except BaseException:
@@ -305,17 +303,14 @@ class Consumer(Acknowledging, Connecting):
             self._inbox.drop()
         self._upkeep.end()
 
-    def disown(self) -> None:
+    def inherited(self) -> None:
         """Refuse everything, in a child that was forked; the parent's consumer goes on."""
-        _parents.append((self._upkeep, self._inbox))
+        keep_for_ever((self._upkeep, self._inbox))  # collecting them could wait for locks that nobody gives back
         self._inherited = True
         self._upkeep = Upkeep(self._upkeep.name)
         self._lock, self._pending = self._upkeep.lock, self._upkeep.pending
         self._inbox, self._news, self._seeking = Inbox(), News(), threading.Lock()
-        self._refusal = InvalidArgumentError(
-            f"Consumer {self._request.consumer_name!r} belongs to the process that this one was forked from.",
-            "Subscribe, or open a reader, in this process.",
-        )
+        self._refusal = inherited_error(f"Consumer {self._request.consumer_name!r}")
 
 
 def _closed() -> TxnLogError:

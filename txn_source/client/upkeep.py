@@ -17,9 +17,9 @@ from typing import Protocol
 
 from txn_source.client.acknowledgements import PendingAcknowledgements
 from txn_source.metadata.consumer_link import ConsumerLink
-from txn_source.metadata.forks import tell_children
 from txn_source.metadata.subscriptions import Acknowledgement
 from txn_source.model.errors import InternalError, TxnLogError, UnavailableError
+from txn_source.storage.forks import belongs_to_process
 
 _log = logging.getLogger(__name__)
 _LONGEST_S = 3600.0
@@ -59,7 +59,7 @@ class Upkeep:
 
     def begin(self, consumer: Keeper) -> None:
         """Start the thread, which ends with the consumer."""
-        tell_children(self)
+        belongs_to_process(self)
         weakref.finalize(consumer, self.leave).atexit = False
         self._running.acquire()  # until the thread ends
         threading.Thread(target=self._run, args=(weakref.ref(consumer),), name="txnlog-due", daemon=True).start()
@@ -96,7 +96,7 @@ class Upkeep:
         if error is not None:
             raise error
 
-    def disown(self) -> None:
+    def inherited(self) -> None:
         """Wait for nothing, in a child that was forked."""
         self._running, self.hopeless = threading.Lock(), True
 

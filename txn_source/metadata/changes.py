@@ -17,9 +17,9 @@ from sqlalchemy import func, literal, select
 
 from txn_source.metadata.consumers import RENEW_MS, renew
 from txn_source.metadata.database import Change, Database
-from txn_source.metadata.forks import tell_children
 from txn_source.metadata.tables import consumers, deliveries, ledgers, partitions, subscriptions
 from txn_source.model.errors import TxnLogError, UnavailableError
+from txn_source.storage.forks import belongs_to_process
 
 _log = logging.getLogger(__name__)
 _TICK_S = 0.02
@@ -58,9 +58,9 @@ class Changes:
         self._stop = threading.Event()
         self._takes_more = True
         database.on_change = self.tell
-        tell_children(self)
+        belongs_to_process(self)
 
-    def disown(self) -> None:
+    def inherited(self) -> None:
         """Wake nobody in a child that was forked until one of its own consumers waits: the others are the parent's."""
         self._lock, self._waiting, self._thread, self._stop = (
             threading.Lock(),
