@@ -56,6 +56,16 @@ def test_list_says_when_it_leaves_some_out(txnlog: Any, ended: dict[str, str]) -
     assert "newest 1" in result.stderr
 
 
+def test_list_begins_with_the_oldest_open_one(txnlog: Any, log: txn_source.Log, ended: dict[str, str]) -> None:
+    """Open more, and list fewer than there are: who holds back the longest is among them, the rest is counted."""
+    newest = [str(log.begin_transaction().id) for _ in range(3)]
+    result = txnlog("transactions", "list", "--limit", "2", "--json")
+    assert listed(result) == [(ended["open"], "open"), (newest[0], "open")]
+    assert "oldest 2 are listed, there are 2 more" in result.stderr
+    result = txnlog("transactions", "list", "--limit", "2", "--json", "--first", "newest")
+    assert listed(result) == [(newest[2], "open"), (newest[1], "open")]
+
+
 def test_show_tells_where_it_wrote(txnlog: Any, log: txn_source.Log, ended: dict[str, str]) -> None:
     """Show a committed transaction by each form of its id, and compare the JSON with the API."""
     for form in ("(0,0)", "0,0", "0:0"):

@@ -9,6 +9,7 @@ from typing import Any
 import grpc
 import pytest
 
+from tests.log.reading import eventually
 from tests.log.sites import Site, service_over
 from txn_source import InternalError, InvalidArgumentError, Log, TxnLogError, connect
 from txn_source._generated.txnlog.v1 import metadata_service_pb2 as pb
@@ -176,3 +177,26 @@ def test_all_open_transactions_can_be_listed_oldest_first(site: Site) -> None:
         assert [t.id for t in log.transactions(limit=3, oldest_first=True)] == wanted[:3]
         found, more = log.metadata.first_transactions(TransactionState.OPEN, limit=3)
         assert ([t.id for t in found], more) == (wanted[:2:-1], 3)
+    with pytest.raises(InvalidArgumentError, match="-1 is not a number of transactions"):
+        log.transactions(limit=-1)
+
+
+def test_bug_in_the_embedded_service_is_an_error_of_ours(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let a call fail as nobody foresaw: embedded as remote it is an InternalError that names it."""
+    monkeypatch.setattr("txn_source.metadata.topics.names", lambda *_: 1 // 0)
+    with pytest.raises(InternalError, match="ListTopics failed with ZeroDivisionError"):
+        log.topics()
+
+
+def test_server_goes_on_maintaining_after_a_bug(remote_site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let maintenance fail in another way than with an error of ours: it is tried again."""
+    tries: list[int] = []
+
+    def fail(*_: Any) -> Any:
+        tries.append(1)
+        raise ZeroDivisionError
+
+    monkeypatch.setattr("txn_source.metadata.server._MAINTENANCE_INTERVAL_S", 0.01)
+    assert remote_site.server is not None
+    monkeypatch.setattr(remote_site.server._service, "maintain", fail)
+    eventually(lambda: len(tries) > 2)

@@ -325,6 +325,8 @@ class Log(SubscriptionCalls):
             limit: how many at most; 0: all.
             oldest_first: begin with the one that began first, which holds readers back the longest.
         """
+        if not isinstance(limit, int) or limit < 0:
+            raise InvalidArgumentError(f"{limit!r} is not a number of transactions.", "Use 1 or more, or 0 for all.")
         found, _ = self._stub.first_transactions(
             None if state is None else _state(state),
             None if topic is None else TopicName.parse(topic),

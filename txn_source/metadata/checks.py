@@ -76,7 +76,7 @@ _NAME = _text(400)
 _WORD = _text(100)
 _URI = _text(4000)
 _POLICIES = _Pairs(_WORD, _URI, 100)
-_POSITIONS = _Pairs(_ID, _POSITION, 100_000)
+_POSITIONS = _Pairs(_ID, _POSITION, MAX_ENTRIES)
 _RANGE = {"partition_id": _ID, "start": _POSITION, "end": _POSITION}
 _OF_TOPIC = {"request_id": _NAME, "topic": _NAME}
 _SUBSCRIPTION = Rule(lambda t: len(t) <= 400, "at most 200 printable characters")  # who makes one looks closer
@@ -146,9 +146,9 @@ FIELDS: Mapping[str, Mapping[str, Rule | _Part | _Pairs]] = {
         "oldest_first": _ANY,
         "after": _Part(),
     },
-    "GetViewRequest": {"topics": _text(400, items=100_000)},
+    "GetViewRequest": {"topics": _text(400, items=MAX_ENTRIES)},
     "FindCutRequest": {"bounds": _POSITIONS, "starts": _POSITIONS, "upward": _ANY},
-    "FindPositionRequest": {"partition_ids": _numbers(1, MAX_INT, items=100_000), "publish_time_us": _TIME},
+    "FindPositionRequest": {"partition_ids": _numbers(1, MAX_INT, items=MAX_ENTRIES), "publish_time_us": _TIME},
     "ListLedgersRequest": _RANGE,
     "SplitRangeRequest": {**_RANGE, "target_bytes": _COUNT},
     "ListEntriesRequest": _RANGE,
@@ -169,7 +169,7 @@ FIELDS: Mapping[str, Mapping[str, Rule | _Part | _Pairs]] = {
     "DeleteCopiesRequest": {**_OF_TOPIC, "tier": _WORD, "ledger_ids": _numbers(1, MAX_INT, items=MAX_ENTRIES)},
     "TrimTopicRequest": {
         **_OF_TOPIC,
-        "before": _Pairs(_numbers(0, (1 << 31) - 1), _POSITION, 100_000),
+        "before": _Pairs(_numbers(0, (1 << 31) - 1), _POSITION, MAX_ENTRIES),
         "older_than_ms": _COUNT,
         "keep_bytes": _COUNT,
         "apply_retention": _ANY,
@@ -192,20 +192,20 @@ FIELDS: Mapping[str, Mapping[str, Rule | _Part | _Pairs]] = {
         "end_index": _INDEX,
         "messages": _numbers(0, 1 << 40),
     },
-    "Acknowledgements": {"partition_id": _ID, "ranges": _Part(items=100_000), "up_to": _Part()},
+    "Acknowledgements": {"partition_id": _ID, "ranges": _Part(items=MAX_ENTRIES), "up_to": _Part()},
     "SubscriptionAcknowledgements": {
         "subscription_id": _ID,
         "consumer_id": _ID,
         "epoch": _EPOCH,
         "partitions": _Part(items=10_000),
     },
-    "SubscriptionPlace": {"where": _WORD, "points": _Part(items=100_000)},
+    "SubscriptionPlace": {"where": _WORD, "points": _Part(items=MAX_ENTRIES)},
     "CreateSubscriptionRequest": {**_OF_SUBSCRIPTION, "type": _WORD, "isolation_level": _WORD, "place": _Part()},
     "ListSubscriptionsRequest": {"topic": _NAME, "name": _SUBSCRIPTION, "brief": _ANY},
     "DeleteSubscriptionRequest": _OF_SUBSCRIPTION,
     "SeekSubscriptionRequest": {**_OF_SUBSCRIPTION, "place": _Part(), "epoch": _EPOCH},
     "SetSubscriptionIsolationLevelRequest": {**_OF_SUBSCRIPTION, "isolation_level": _WORD},
-    "CountMessagesRequest": {"isolation_level": _WORD, "points": _Part(items=100_000)},
+    "CountMessagesRequest": {"isolation_level": _WORD, "points": _Part(items=MAX_ENTRIES)},
     "ConsumeRequest": {
         "sequence": _numbers(0, MAX_INT),
         "subscribe": _Part(),

@@ -104,6 +104,8 @@ class Server:
                 self._service.maintain()
             except TxnLogError as error:
                 _log.warning("maintenance failed and is tried again: %s", error)
+            except Exception:  # without it no transaction would time out any more
+                _log.exception("maintenance failed and is tried again")
 
 
 def _handlers(service: MetadataService) -> grpc.GenericRpcHandler:
