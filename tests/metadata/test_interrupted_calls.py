@@ -21,6 +21,8 @@ from txn_source.metadata.service import MetadataService
 from txn_source.metadata.tables import metadata
 from txn_source.storage.root import LogRoot
 
+# A connection that was dropped is closed by the garbage collector, where Python only mentions an interrupt.
+pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 _POLICIES = pb.TopicPolicies(ledger_max_entries=100_000, ledger_max_bytes=1 << 30, ledger_max_age_ms=1 << 40)
 
 

@@ -16,6 +16,7 @@ from typing import TypeVar, overload
 from sqlalchemy import Connection
 
 from txn_source.metadata.group_commit import GroupCommit
+from txn_source.metadata.read_only import read_brought_up_to_date
 from txn_source.metadata.sqlite_file import SqliteFile, path_of
 from txn_source.model.errors import InvalidArgumentError
 
@@ -46,10 +47,19 @@ class Database:
         self.before_write: Callable[[Connection], bool] = lambda _: False
         """Is called first in each write transaction, and returns True if it changed anything. That stays, also if what
         comes after it is refused."""
+        self.is_due: Callable[[Connection], bool] = lambda _: False
+        """Tells if ``before_write`` would change what a reader sees. Where nothing can be written, readers are shown a
+        copy in memory in which it has."""
+
+    @property
+    def read_only(self) -> bool:
+        """True if this process can't write the database."""
+        return self._here()[0].read_only
 
     def read(self) -> AbstractContextManager[Connection]:
         """A transaction that sees one moment of the database."""
-        return self._here()[0].read()
+        file, _ = self._here()
+        return read_brought_up_to_date(file, self.is_due, self.before_write) if file.read_only else file.read()
 
     @overload
     def write(self) -> AbstractContextManager[Connection]: ...

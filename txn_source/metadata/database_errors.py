@@ -41,6 +41,14 @@ def locked(place: str, wait_s: float) -> UnavailableError:
     )
 
 
+def read_only(place: str) -> StorageWriteError:
+    """Return the error of a write where there can be none."""
+    return StorageWriteError(
+        f"The metadata database {place} can only be read here.",
+        "Write through an account and a mount that may, or through `txnlog serve` there.",
+    )
+
+
 def _of_sqlite(error: sqlite3.Error, text: str, place: str) -> TxnLogError:
     if isinstance(error, sqlite3.IntegrityError):
         return InternalError(f"The metadata database {place} refused a change: {text}.", "Please report it.")
@@ -54,10 +62,7 @@ def _of_sqlite(error: sqlite3.Error, text: str, place: str) -> TxnLogError:
             f"The metadata database {place} is locked: {text}.", "Find the process that holds it, then try again."
         )
     if "readonly" in text:
-        return StorageWriteError(
-            f"The metadata database {place} can only be read here: {text}.",
-            "Write through an account and a mount that may, or through `txnlog serve` there.",
-        )
+        return read_only(place)
     if "full" in text or "disk I/O" in text:
         return StorageWriteError(
             f"The metadata database {place} can't be written: {text}.", "Free some space, then try again."

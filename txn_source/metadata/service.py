@@ -114,6 +114,7 @@ class MetadataService(TierCalls, SubscriptionCalls):
         self._configuration = dict(configuration or {})
         self._timekeeping = Timekeeping()
         database.before_write = self._do_what_is_due
+        database.is_due = lambda connection: bool(transactions.due(connection, self._now_ms()))
         self.changes = Changes(database, self._now_ms)
 
     def close(self) -> None:
@@ -403,7 +404,7 @@ class MetadataService(TierCalls, SubscriptionCalls):
     def _read(self) -> Iterator[Connection]:
         """A read that never sees an open transaction past its deadline: the first to look aborts it."""
         with self._database.read() as connection:
-            if not self._timekeeping.is_due(connection, self._now_ms()):
+            if self._database.read_only or not self._timekeeping.is_due(connection, self._now_ms()):
                 yield connection
                 return
         self._write(lambda _: None)

@@ -6,6 +6,10 @@ The file is in WAL mode, so that readers never wait, and a commit is synced befo
 interrupt falls between its end and the ROLLBACK. SQLAlchemy, which would close a connection under an interrupt and
 leave its lock to whatever still refers to it, is kept from doing so. A connection on which something was interrupted is
 not used again, because a statement that nobody has read to its end would hold an old moment of the database.
+
+**A file that can't be written here can be read.** While somebody writes it elsewhere, SQLite's own files beside it say
+how. When nobody does and they can't be made, the file is taken for one that doesn't change, and each read looks before
+and after whether that was so. What lies beside it and isn't merged yet can't be read without writing.
 """
 
 from __future__ import annotations
@@ -18,12 +22,13 @@ import weakref
 from collections import deque
 from collections.abc import Callable, Iterator
 from types import TracebackType
+from urllib.parse import quote
 
 from sqlalchemy import Connection, create_engine, event
 from sqlalchemy.engine import ExceptionContext
 from sqlalchemy.pool import NullPool
 
-from txn_source.metadata.database_errors import translated
+from txn_source.metadata.database_errors import read_only, translated
 from txn_source.metadata.group_commit import Outcome
 from txn_source.metadata.write_turn import LOCK_WAIT_S, StaleSnapshotError, WriteTurn
 from txn_source.model.errors import TxnLogError, UnavailableError
@@ -33,6 +38,9 @@ MAX_READERS = 32
 _KEPT_READERS = 8
 _READER_WAIT_S = 30.0
 _PRAGMAS = ("journal_mode = WAL", "synchronous = FULL", "foreign_keys = ON", "cache_size = -16000")
+
+
+_READ_ONLY_PRAGMAS = ("schema_version", "cache_size = -16000")  # the first one reads the file
 
 
 class _Raw(sqlite3.Connection):
@@ -65,12 +73,21 @@ class SqliteFile:
     def __init__(self, path: str) -> None:
         self._path = path
         self._closed = False
+        self._read_only: bool | None = None
+        self._fixed: tuple[int, ...] | None = None  # what the file looked like when it was taken for unchanging
         self._engine = create_engine("sqlite://", creator=self._connect, poolclass=NullPool, pool_reset_on_return=None)
         event.listen(self._engine, "handle_error", self._on_error, retval=True)
         self._idle: deque[Session] = deque()
         self._readers: weakref.WeakSet[Session] = weakref.WeakSet()  # idle or not; one that was forgotten is no more
         self._writer: Session | None = None
         self._write_turn: WriteTurn | None = None
+
+    @property
+    def read_only(self) -> bool:
+        """True if the file is there and can't be written by this process."""
+        if self._read_only is None and os.path.exists(self._path):
+            self._read_only = not (_writable(self._path) and _writable(os.path.dirname(self._path)))
+        return bool(self._read_only)
 
     # Reading
 
@@ -101,6 +118,17 @@ class SqliteFile:
                     "Try again, with fewer readers and consumers at once.",
                 )
             time.sleep(0.002)
+
+    def check_unchanged(self) -> None:
+        """Raise UNAVAILABLE if the file was taken for one that doesn't change, and has changed."""
+        if self._fixed is not None and self._fixed != self._look():
+            self._fixed = None
+            while self._idle:
+                self._idle.pop().close()
+            raise UnavailableError(
+                f"The metadata database {self._path}, which can only be read here, changed while it was read.",
+                "Try again.",
+            )
 
     def give_back(self, session: Session) -> None:
         """Take a connection back that is in no transaction."""
@@ -167,6 +195,8 @@ class SqliteFile:
             turn = self._write_turn = WriteTurn(self._path, f"{self._path}-turn")
         session = self._writer
         if session is None:
+            if self.read_only:
+                raise read_only(self._path)
             session = self._open()
             session.raw.execute("PRAGMA busy_timeout = 0")  # the turn waits by itself
             self._writer = session
@@ -201,18 +231,32 @@ class SqliteFile:
         return Session(self._engine.connect())
 
     def _connect(self) -> sqlite3.Connection:
-        raw: sqlite3.Connection | None = None
         try:
-            raw = sqlite3.connect(
-                self._path, timeout=LOCK_WAIT_S, isolation_level=None, check_same_thread=False, factory=_Raw
-            )
-            for pragma in _PRAGMAS:
-                raw.execute(f"PRAGMA {pragma}")
+            if not self.read_only:
+                return _opened(self._path, _PRAGMAS)
+            uri = f"file:{quote(self._path)}?mode=ro"
+            try:
+                return _opened(uri, _READ_ONLY_PRAGMAS)
+            except sqlite3.OperationalError as error:
+                if error.sqlite_errorcode & 0xFF not in (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY):
+                    raise
+            fixed = self._look()
+            if fixed[-1]:
+                raise UnavailableError(
+                    f"The metadata database {self._path} can only be read here, and its last changes lie beside it in"
+                    f" {self._path}-wal, which SQLite can't read without writing.",
+                    "Open the log once where it can be written, or read a copy of it.",
+                )
+            self._fixed = fixed
+            return _opened(f"{uri}&immutable=1", _READ_ONLY_PRAGMAS)
         except sqlite3.Error as error:
-            if raw is not None:
-                raw.close()
             raise translated(error, self._path) or error from error
-        return raw
+
+    def _look(self) -> tuple[int, ...]:
+        """Return what differs after a change of the file, and last how much lies in the file beside it."""
+        found = os.stat(self._path)
+        beside = f"{self._path}-wal"
+        return found.st_ino, found.st_size, found.st_mtime_ns, os.path.getsize(beside) if os.path.exists(beside) else 0
 
     def _on_error(self, context: ExceptionContext) -> BaseException | None:
         context.is_disconnect = False  # else SQLAlchemy would close the connection in the middle of its transaction
@@ -228,6 +272,7 @@ class _Reading:
         self._file = file
 
     def __enter__(self) -> Connection:
+        self._file.check_unchanged()
         session = self._session = self._file.take()
         session.raw.execute("BEGIN")
         return session.connection
@@ -239,8 +284,31 @@ class _Reading:
         session.raw.rollback()
         if kind is None:
             self._file.give_back(session)
+            self._file.check_unchanged()
         else:
             session.close()
+
+
+def _opened(path: str, pragmas: tuple[str, ...]) -> sqlite3.Connection:
+    raw = sqlite3.connect(
+        path,
+        timeout=LOCK_WAIT_S,
+        isolation_level=None,
+        check_same_thread=False,
+        factory=_Raw,
+        uri=pragmas is _READ_ONLY_PRAGMAS,
+    )
+    try:
+        for pragma in pragmas:
+            raw.execute(f"PRAGMA {pragma}").fetchall()
+    except BaseException:
+        raw.close()
+        raise
+    return raw
+
+
+def _writable(path: str) -> bool:
+    return os.access(path, os.W_OK, effective_ids=os.access in os.supports_effective_ids)
 
 
 def path_of(url: str) -> str | None:
