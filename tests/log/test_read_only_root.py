@@ -118,9 +118,8 @@ def test_file_that_changes_after_all_is_noticed(root: Path) -> None:
     with unwritable(root):
         with file.read() as connection:
             connection.exec_driver_sql("SELECT * FROM topics").all()
-        with pytest.raises(UnavailableError, match="changed while it was read"), file.read():
-            with rights(root):
-                os.utime(root / "metadata.db", (1, 1))
+        with pytest.raises(UnavailableError, match="changed while it was read"), file.read(), rights(root):
+            os.utime(root / "metadata.db", (1, 1))
         with file.read() as connection:
             assert len(connection.exec_driver_sql("SELECT * FROM topics").all()) == 1
     file.close()
