@@ -44,9 +44,11 @@ class LogRoot:
         """
         try:
             text = os.fsdecode(path)
-            os.fsencode(text)
+            os.path.abspath(text).encode()  # the database and the service take no others
         except (TypeError, ValueError):
-            raise InvalidArgumentError(f"{path!r} is not a path.", "Name the folder that holds the log.") from None
+            raise InvalidArgumentError(
+                f"{path!r} is not a path in UTF-8.", "Name the folder that holds the log."
+            ) from None
         if not text:
             raise InvalidArgumentError("The path of the log is empty.", "Name the folder that holds it.")
         if "\0" in text:
