@@ -14,12 +14,15 @@ from collections.abc import Callable, Hashable, Iterator
 from contextlib import ExitStack, closing, suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from unittest import mock
 
 import pytest
 
 from tests.log.reading import BY_HAND, COMMITTED, UNCOMMITTED
 from tests.power_cuts.forgetful_disk import CrashState, ForgetfulDisk
 from txn_source import Log, OnlyCopyError, Producer, connect
+from txn_source.storage.folders import make_folder
+from txn_source.storage.root import LogRoot
 
 LOG = "log"
 """The promise that the log is there; others are tuples of a word and what it is about."""
@@ -138,7 +141,24 @@ def deletion(disk: ForgetfulDisk, root: Path) -> None:
         disk.promise("collected")
 
 
-SCENARIOS = (first_flush, flushes, transactions, offload, offload_elsewhere, offload_again, deletion)
+def after_a_kill(disk: ForgetfulDisk, root: Path) -> None:
+    """Find a log, and folders for its segments and objects, of a process that was killed before it synced them."""
+    with mock.patch.object(LogRoot, "settle"), connect(root) as log:
+        log.create_topic("orders")
+    with connect(root, create=False) as log:
+        disk.promise(LOG, ("topic", "orders"))
+        for folder in ("segments/1/0", "tiered/public/default/orders/0"):
+            (root / folder).mkdir(parents=True)
+        with log.producer("orders", batching=BY_HAND) as producer:
+            send(disk, producer, "orders", b"1")
+        log.roll_ledger("orders")
+        log.offload("orders")
+        log.delete_hot("orders")
+        disk.promise("deleted hot")
+    assert sorted(path.name for path in (root / "segments").iterdir()) == ["1"]
+
+
+SCENARIOS = (first_flush, flushes, transactions, offload, offload_elsewhere, offload_again, deletion, after_a_kill)
 
 
 @pytest.fixture
@@ -233,7 +253,20 @@ def only_make(folder: Path, below: Path | None = None) -> None:
     folder.mkdir(parents=True, exist_ok=True)
 
 
+def sync_what_is_new(folder: Path, below: Path | None = None) -> None:
+    """Sync only the folders that weren't there."""
+    if not folder.is_dir():
+        make_folder(folder, below)
+
+
 LEFT_OUT = {
+    "a segment's folders, of another process": (
+        after_a_kill, "txn_source.storage.segment.make_folder", sync_what_is_new,
+    ),
+    "an object's folders, of another process": (
+        after_a_kill, "txn_source.storage.object_store.make_folder", sync_what_is_new,
+    ),
+    "another process's root": (after_a_kill, "txn_source.storage.root.LogRoot.settle", nothing),
     "a segment's bytes": (flushes, "txn_source.storage.segment.SegmentWriter.sync", nothing),
     "a segment's name": (flushes, "txn_source.storage.segment.sync_folder", nothing),
     "a segment's folders": (first_flush, "txn_source.storage.segment.make_folder", only_make),
@@ -242,7 +275,7 @@ LEFT_OUT = {
     "an object": (offload, "txn_source.storage.object_store.sync_file", nothing),
     "an object's folders": (offload_elsewhere, "txn_source.storage.object_store.make_folder", only_make),
     "deleted objects": (offload_again, "txn_source.storage.object_store.ObjectStore.sync_deleted", nothing),
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("left_out", LEFT_OUT)
