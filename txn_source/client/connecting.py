@@ -16,6 +16,7 @@ from txn_source.client.upkeep import not_connected
 from txn_source.metadata.consumer_link import ConsumerLink, Delivery, Subscribed
 from txn_source.model.errors import (
     InternalError,
+    InvalidArgumentError,
     SubscriptionIsolationMismatchError,
     SubscriptionNotFoundError,
     TxnLogError,
@@ -23,6 +24,7 @@ from txn_source.model.errors import (
 )
 from txn_source.model.message_ranges import MessageRange, index_of, message_key, position_of
 from txn_source.model.position import PositionRange
+from txn_source.model.topic_name import TopicName
 from txn_source.storage.schema import deserialize_schema
 
 if TYPE_CHECKING:
@@ -89,6 +91,11 @@ class Connecting(Seeking):
                     self._retry_s, self._astray = 0.0, False
                     self._news.tell()
                     return
+        except InvalidArgumentError:
+            link.close()
+            if again and self._topic_now() != self._topic_id:  # whose partitions have other ids
+                raise self._made_anew() from None
+            raise
         except BaseException:
             link.close()
             raise
@@ -113,17 +120,24 @@ class Connecting(Seeking):
         durable, name = self._request.durable, self.subscription
         other = durable and subscribed.subscription_id != self._origin.subscription_id
         if other or subscribed.topic.topic.topic_id != self._topic_id:
-            raise SubscriptionNotFoundError(
-                f"Subscription {name!r} of topic {self.topic!r}, or the topic, was deleted and made anew while the"
-                " connection was lost.",
-                "Subscribe anew if that was meant.",
-            )
+            raise self._made_anew()
         if subscribed.isolation_level != self._level:
             raise SubscriptionIsolationMismatchError(
                 f"Subscription {name!r} was changed to {subscribed.isolation_level} while the connection was lost;"
                 f" the consumer has read it as {self._level}.",
                 "Subscribe anew if that was meant.",
             )
+
+    def _made_anew(self) -> SubscriptionNotFoundError:
+        return SubscriptionNotFoundError(
+            f"Subscription {self.subscription!r} of topic {self.topic!r}, or the topic, was deleted and made anew while"
+            " the connection was lost.",
+            "Subscribe anew if that was meant.",
+        )
+
+    def _topic_now(self) -> int:
+        [view] = self._stub.get_view([TopicName.parse(self._request.topic)]).topics
+        return view.topic.topic_id
 
     def _note_losses(self, subscribed: Subscribed, wanted: Mapping[int, int], *, again: bool) -> None:
         """Have told what was trimmed before it could be read; only the consumer itself knows how far it had got.

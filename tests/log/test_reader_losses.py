@@ -1,0 +1,174 @@
+"""Readers and consumers whose next messages are gone: they say so once, with the range, and go on behind it."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import pytest
+
+from tests.log.consuming import WAIT_S, conversation, numbered, read, subscribe, take
+from tests.log.reading import eventually, send_each
+from tests.log.sites import Site
+from txn_source import DataLossError, Log, MessageId, SubscriptionNotFoundError
+
+VALUES = [b"%d" % number for number in range(10)]
+
+
+def trim_all(log: Log) -> MessageId:
+    """Trim all that is there, and return where the topic begins now."""
+    log.roll_ledger("t")
+    [trimmed] = log.trim("t", keep_bytes=0)
+    assert trimmed.ledgers == 1
+    return MessageId(trimmed.log_start.ledger_id, 0, 0)
+
+
+@pytest.mark.parametrize("queue_size", [1, 100])
+def test_reader_says_what_was_trimmed(site: Site, queue_size: int) -> None:
+    """Trim while a reader is in the middle, with and without references in its queue: the exact range, once."""
+    log = site.connect()
+    producer, ids = numbered(log)
+    reader = log.reader("t", queue_size=queue_size)
+    assert read(reader, 3) == VALUES[:3]
+    start = trim_all(log)
+    send_each(producer, [b"new"])
+    lost, found = [], [b""]
+    while found[-1] != b"new":
+        try:
+            message = reader.read_next(WAIT_S)
+        except DataLossError as error:
+            lost.append(error.lost)
+        else:
+            assert message is not None
+            found.append(message.value)
+    came = found[1:-1]  # what had been read ahead
+    assert came == VALUES[3 : 3 + len(came)]
+    assert all(any(at.position in of for of in lost) for at in ids[3 + len(came) :])
+    assert not any(at.position in of for of in lost for at in ids[: 3 + len(came)])
+    assert not lost or lost[-1].end == start.position
+    assert all(a.end <= b.start for a, b in pairwise(lost))
+    assert lost or queue_size == 100
+    send_each(producer, [b"newer"])
+    assert read(reader, 1) == [b"newer"]
+
+
+def test_reader_says_what_was_trimmed_while_it_was_not_connected(remote_site: Site) -> None:
+    """Trim while the service can't be reached, over a restart."""
+    log = remote_site.connect()
+    producer, ids = numbered(log)
+    reader = log.reader("t", queue_size=1)
+    assert read(reader, 3) == VALUES[:3]
+    port = int(remote_site.endpoint.rsplit(":", 1)[1])
+    remote_site.stop_server()
+    with Site("embedded", remote_site.root) as beside:
+        other = beside.connect()
+        start = trim_all(other)
+    remote_site.start_server(port)
+    send_each(producer, [b"new"])
+    with pytest.raises(DataLossError) as error:
+        read(reader, 9)
+    assert error.value.lost.start <= ids[4].position
+    assert error.value.lost.end == start.position
+    while (message := reader.read_next(WAIT_S)) is None or message.value != b"new":
+        pass
+
+
+def test_what_was_read_before_it_was_trimmed_is_no_loss(site: Site) -> None:
+    """Read all, trim it, and write more; seek to the earliest message; subscribe anew: nobody misses anything."""
+    log = site.connect()
+    producer, _ = numbered(log)
+    reader = log.reader("t")
+    assert read(reader, 10) == VALUES
+    trim_all(log)
+    send_each(producer, [b"a"])
+    assert read(reader, 1) == [b"a"]
+    reader.seek("earliest")
+    assert read(reader, 1) == [b"a"]
+    assert take(subscribe(log), 1) == [b"a"]
+
+
+def test_durable_subscription_keeps_what_it_has_not_acknowledged(site: Site) -> None:
+    """Trim under a subscription whose last acknowledged message is followed by aborted ones: it misses nothing."""
+    log = site.connect()
+    producer, _ = numbered(log)
+    consumer = subscribe(log)
+    take(consumer, 9, acknowledge=True)
+    log.roll_ledger("t")
+    assert [t.ledgers for t in log.trim("t", keep_bytes=0)] == [0]
+    take(consumer, 1, acknowledge=True)
+    consumer.close()
+    transaction = log.begin_transaction()
+    send_each(producer, [b"x"], txn=transaction)
+    transaction.abort()
+    log.roll_ledger("t")
+    assert [t.ledgers for t in log.trim("t", keep_bytes=0)] == [2]
+    send_each(producer, [b"new"])
+    assert take(subscribe(log), 1) == [b"new"]
+
+
+def test_topic_made_anew_is_another_one(site: Site) -> None:
+    """Delete the topic and make it again under a reader and a consumer: both end with an error, and read no other."""
+    log = site.connect()
+    numbered(log)
+    reader, consumer = log.reader("t", queue_size=1), subscribe(log, queue_size=1)
+    assert read(reader, 1) == VALUES[:1]
+    assert take(consumer, 1) == VALUES[:1]
+    log.delete_topic("t")
+    log.create_topic("t")
+    send_each(log.producer("t"), [b"other"])
+    for call in (lambda: reader.read_next(WAIT_S), lambda: consumer.receive(WAIT_S)):
+        with pytest.raises(SubscriptionNotFoundError):
+            _until_it_says_so(call)
+
+
+def test_topic_made_anew_while_the_connection_was_lost_is_another_one(remote_site: Site) -> None:
+    """Delete and make the topic again while the service is away: nothing of the new one is read, and none is made."""
+    log = remote_site.connect()
+    numbered(log)
+    reader, consumer = log.reader("t", queue_size=1), subscribe(log, queue_size=1)
+    port = int(remote_site.endpoint.rsplit(":", 1)[1])
+    remote_site.stop_server()
+    with Site("embedded", remote_site.root) as beside:
+        other = beside.connect()
+        other.delete_topic("t")
+        other.create_topic("t")
+        send_each(other.producer("t"), [b"other"])
+    remote_site.start_server(port)
+    for call in (lambda: consumer.receive(WAIT_S), lambda: reader.read_next(WAIT_S)):
+        with pytest.raises(SubscriptionNotFoundError):
+            _until_it_says_so(call)
+    eventually(lambda: log.subscriptions("t") == [])
+
+
+def _until_it_says_so(call: object) -> None:
+    while True:
+        try:
+            message = call()  # type: ignore[operator]
+        except DataLossError:
+            continue
+        assert message is None or message.value != b"other"
+
+
+def test_permits_are_given_back_if_handing_out_fails(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the commit of a shared hand-out fail for one of two consumers: the other one gets all, with its permits."""
+    log = site.connect()
+    producer, _ = numbered(log, 0)
+    first = subscribe(log, type="shared", queue_size=4)
+    second = subscribe(log, type="shared", queue_size=4)
+    mine, other = (conversation(site, log, c) for c in (first, second))
+    eventually(lambda: mine._permits == other._permits == 4)
+    import txn_source.metadata.conversation as conversations
+
+    class Failing(conversations.Spreading):  # type: ignore[type-arg]
+        def run(self):  # type: ignore[no-untyped-def]
+            yield from super().run()
+            if not failed:
+                failed.append(True)
+                raise DataLossError("The database transaction failed.", "Try again.")
+
+    failed: list[bool] = []
+    monkeypatch.setattr(conversations, "Spreading", Failing)
+    send_each(producer, [b"x"])
+    eventually(lambda: bool(failed))
+    eventually(lambda: mine._permits + other._permits >= 4)
+    survivors = [c for c in (mine, other) if c._failure is None]
+    assert [c._permits + c.unacknowledged for c in survivors] == [4] * len(survivors)
