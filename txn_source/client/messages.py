@@ -61,7 +61,7 @@ class MessageBatch:
     __properties, __txn_id``. It is acknowledged as a message is.
     """
 
-    __slots__ = ("_cover", "_damaged", "_hidden", "_values", "data", "delivery", "origin", "partition")
+    __slots__ = ("_cover", "_damaged", "_hidden", "_unsound", "_values", "data", "delivery", "origin", "partition")
 
     def __init__(self, origin: Origin, delivery: Delivery, partition: int, data: pa.RecordBatch, cover: _Cover) -> None:
         self.origin = origin
@@ -71,6 +71,7 @@ class MessageBatch:
         self._cover = cover
         self._values: list[Any] | None = None
         self._damaged: dict[int, str] | None = None
+        self._unsound: dict[int, str] | None = None
         self._hidden: dict[int, str] = {}
 
     def __len__(self) -> int:
@@ -122,15 +123,22 @@ class MessageBatch:
         return self._values[: min((row for row in bad if row >= start), default=len(self))] if bad else self._values
 
     def damaged(self) -> dict[int, str]:
-        """Return the rows whose buffers are malformed, with the reason: they point beyond what was stored."""
+        """Return the rows whose values have malformed buffers, with the reason: they point beyond what was stored."""
         if self._damaged is None:
-            stored = [*self.origin.payload.names, "__properties"]
-            self._damaged = _damaged(self.data.select([name for name in stored if name in self.data.schema.names]))
+            self._damaged = _damaged(self.data.select(self.origin.payload.names))
         return self._damaged
 
+    def unsound(self) -> dict[int, str]:
+        """Return the rows that Arrow can't have: those that are damaged, and those with malformed properties."""
+        if self._unsound is None:
+            properties = self.data.select(["__properties"])
+            none = properties.column(0).null_count == len(self)
+            self._unsound = self.damaged() if none else self.damaged() | _damaged(properties)
+        return self._unsound
+
     def sound(self, start: int) -> int:
-        """Return the first row from a row on whose buffers are malformed, or how many rows there are."""
-        bad = self.damaged()
+        """Return the first row from a row on that Arrow can't have, or how many rows there are."""
+        bad = self.unsound()
         return min((row for row in bad if row >= start), default=len(self)) if bad else len(self)
 
     def unreadable(self, row: int) -> MessageUnreadableError:
@@ -243,8 +251,8 @@ class Message:
     def _cell(self, column: str) -> Any:
         batch, row = self._batch, self._row
         try:
-            if column == "__properties" and row in batch.damaged():
-                raise self._unreadable(f"Its {column} are malformed: {batch.damaged()[row]}.")
+            if column == "__properties":
+                batch.data.column(column).slice(row, 1).validate(full=True)
             return batch.data.column(column)[row].as_py()
         except (ValueError, OverflowError, LookupError, pa.ArrowException) as error:
             raise self._unreadable(f"Its {column} can't be shown: {_reason(error)}.") from error
@@ -285,8 +293,8 @@ class UnreadableMessage(Message):
     def error(self) -> MessageUnreadableError:
         """Return the error that says why."""
         self._batch.shown()
-        why = self._batch.damaged().get(self._row) or self._batch._hidden.get(self._row, "it is damaged")
-        return self._unreadable(f"Its value is malformed: {why}.")
+        why = self._batch._hidden.get(self._row) or self._batch.unsound().get(self._row, "it is damaged")
+        return self._unreadable(f"It is malformed: {why}.")
 
 
 def _shown(data: pa.Array | pa.RecordBatch, damaged: dict[int, str]) -> tuple[list[Any], dict[int, str]]:
