@@ -252,7 +252,7 @@ class Message:
         batch, row = self._batch, self._row
         try:
             if column == "__properties":
-                batch.data.column(column).slice(row, 1).validate(full=True)
+                _check_memory(batch.data.column(column).slice(row, 1))
             return batch.data.column(column)[row].as_py()
         except (ValueError, OverflowError, LookupError, pa.ArrowException) as error:
             raise self._unreadable(f"Its {column} can't be shown: {_reason(error)}.") from error
@@ -323,14 +323,13 @@ def _damaged(data: pa.RecordBatch) -> dict[int, str]:
     """
     found: dict[int, str] = {}
     for name, column in zip(data.schema.names, data.columns, strict=True):
-        column = _as_bytes(column)
         try:
-            column.validate(full=True)
+            _check_memory(column)
         except pa.ArrowException as whole:
             before = len(found)
             for row in range(len(column)):
                 try:
-                    column.slice(row, 1).validate(full=True)
+                    _check_memory(column.slice(row, 1))
                 except pa.ArrowException as error:
                     found.setdefault(row, f"column {name}: {_reason(error)}")
             if len(found) == before:  # the damage is in none of them alone
@@ -338,10 +337,23 @@ def _damaged(data: pa.RecordBatch) -> dict[int, str]:
     return found
 
 
-def _as_bytes(column: pa.Array) -> pa.Array:
-    if pa.types.is_string(column.type):
-        return column.view(pa.binary())
-    return column.view(pa.large_binary()) if pa.types.is_large_string(column.type) else column
+def _check_memory(column: pa.Array) -> None:
+    """Raise pyarrow's error if a column, which may be a slice, points beyond its data; other rows don't matter."""
+    kind = column.type
+    if pa.types.is_struct(kind):
+        for number in range(kind.num_fields):
+            _check_memory(column.field(number))
+    elif pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_map(kind):
+        column.validate()
+        offsets = column.offsets.to_numpy()
+        parts = [column.keys, column.items] if pa.types.is_map(kind) else [column.values]
+        if len(offsets) and (offsets[0] < 0 or offsets[-1] > len(parts[0]) or (np.diff(offsets) < 0).any()):
+            raise pa.ArrowInvalid("offsets out of bounds")
+        for part in parts if len(offsets) else ():
+            _check_memory(part.slice(int(offsets[0]), int(offsets[-1] - offsets[0])))
+    else:
+        text, large = pa.types.is_string(kind), pa.types.is_large_string(kind)
+        (column.view(pa.binary() if text else pa.large_binary()) if text or large else column).validate(full=True)
 
 
 def _reason(error: Exception) -> str:
