@@ -339,21 +339,31 @@ def _damaged(data: pa.RecordBatch) -> dict[int, str]:
 
 def _check_memory(column: pa.Array) -> None:
     """Raise pyarrow's error if a column, which may be a slice, points beyond its data; other rows don't matter."""
+    column.validate()
     kind = column.type
+    if column.null_count == len(column):
+        return
     if pa.types.is_struct(kind):
         for number in range(kind.num_fields):
             _check_memory(column.field(number))
     elif pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_map(kind):
-        column.validate()
         offsets = column.offsets.to_numpy()
         parts = [column.keys, column.items] if pa.types.is_map(kind) else [column.values]
-        if len(offsets) and (offsets[0] < 0 or offsets[-1] > len(parts[0]) or (np.diff(offsets) < 0).any()):
-            raise pa.ArrowInvalid("offsets out of bounds")
-        for part in parts if len(offsets) else ():
+        _check_offsets(offsets, len(parts[0]))
+        for part in parts:
             _check_memory(part.slice(int(offsets[0]), int(offsets[-1] - offsets[0])))
-    else:
-        text, large = pa.types.is_string(kind), pa.types.is_large_string(kind)
-        (column.view(pa.binary() if text else pa.large_binary()) if text or large else column).validate(full=True)
+    elif kind in _WITH_OFFSETS:
+        _, ends, data = column.buffers()
+        offsets = np.frombuffer(ends, _WITH_OFFSETS[kind])[column.offset : column.offset + len(column) + 1]
+        _check_offsets(offsets, 0 if data is None else data.size)
+
+
+def _check_offsets(offsets: npt.NDArray[np.signedinteger[Any]], size: int) -> None:
+    if offsets[0] < 0 or offsets[-1] > size or (offsets[1:] < offsets[:-1]).any():
+        raise pa.ArrowInvalid(f"an offset lies beyond its data, which ends at {size}")
+
+
+_WITH_OFFSETS = {pa.binary(): np.int32, pa.string(): np.int32, pa.large_binary(): np.int64, pa.large_string(): np.int64}
 
 
 def _reason(error: Exception) -> str:

@@ -22,9 +22,11 @@ if TYPE_CHECKING:
 
 @guarded(but=("read_next", "__iter__"))
 class Reader:
-    """Reads a topic from anywhere on, each partition in order. Thread-safe; iterating yields messages without end.
+    """Reads a topic from anywhere on, each partition in order; iterating yields messages without end.
 
-    Nothing is acknowledged: the reader itself knows how far it is, and goes on there after a lost connection.
+    Nothing is acknowledged: the reader itself knows how far it is, and goes on there after a lost connection. Nor is
+    anything kept for it: what was trimmed before it was read is ``DATA_LOSS``, once, and the next call goes on behind.
+    Many threads may use it, but not a process that was forked. One that its program forgets goes by itself.
     """
 
     def __init__(
