@@ -17,6 +17,7 @@ from tests.log.sites import Site
 from txn_source import Log, TxnLogError
 from txn_source.model.door import guard, guarded, translated
 from txn_source.model.errors import InternalError, InvalidArgumentError, StorageWriteError, UnavailableError
+from txn_source.storage.segment import SegmentReader
 
 
 class Unlikely:
@@ -202,6 +203,20 @@ def test_damaged_database_is_an_error_of_ours(embedded_site: Site) -> None:
     with pytest.raises(TxnLogError) as caught:
         txn_source.connect(embedded_site.root).topics()
     assert caught.value.__cause__ is not None
+
+
+def test_error_while_a_scan_or_consumer_reads_is_ours(busy: Log, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let reading a segment fail as nobody expected, once ``scan`` has returned, and under a consumer."""
+
+    def broken(*_: Any) -> None:
+        raise KeyError("segment")
+
+    scanned = busy.scan("orders")
+    monkeypatch.setattr(SegmentReader, "read", broken)
+    with pytest.raises(InternalError, match="KeyError"):
+        scanned.read_all()
+    with busy.reader("orders") as reader, pytest.raises(InternalError, match="KeyError"):
+        reader.read_next(timeout=30)
 
 
 # The door itself

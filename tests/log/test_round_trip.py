@@ -187,7 +187,7 @@ def check_round_trip(log: Log, schema: pa.Schema, batch: pa.RecordBatch) -> bool
 
 
 @given(batches())
-@settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck), phases=PHASES)
+@settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck), phases=PHASES)
 def test_what_is_sent_comes_back_from_each_copy(log: Log, example: tuple[pa.Schema, pa.RecordBatch]) -> None:
     """Send batches of random schemas, names and values, extremes included: hot, received and tiered they are equal."""
     check_round_trip(log, *example)
@@ -227,7 +227,7 @@ def check_two_shapes(schema: pa.Schema, batch: pa.RecordBatch) -> str:
 
 
 @given(batches())
-@settings(max_examples=300, deadline=None, suppress_health_check=list(HealthCheck), phases=PHASES)
+@settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck), phases=PHASES)
 def test_row_means_what_the_same_row_in_a_batch_means(example: tuple[pa.Schema, pa.RecordBatch]) -> None:
     """Take random rows in both shapes: both are refused, or both stored alike."""
     check_two_shapes(*example)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import weakref
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from datetime import timedelta
 from pathlib import Path
@@ -393,7 +393,7 @@ class Log(SubscriptionCalls):
         planned = plan(self._stub, self._root, source, request)
         reader = planned.reader(self._stub, self._root, schema)
         batches = pa.RecordBatchReader.from_batches(
-            schema, reader.read(piece for task in planned.tasks for piece in task)
+            schema, _read(reader.read(piece for task in planned.tasks for piece in task))
         )
         _COPIES_READ[batches] = reader.copies_read
         return batches
@@ -453,6 +453,12 @@ def connect(
         UnavailableError: the service didn't answer.
     """
     return Log(Target.of(path, endpoint, create=create, timeout_s=timeout))
+
+
+@guard
+def _read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Yield what is read; errors come where the caller reads, long after ``scan`` has returned."""
+    yield from batches
 
 
 def _reachable(target: Target, storage_uri: str) -> Path:
