@@ -13,6 +13,7 @@ from google.protobuf.message import Message
 from txn_source._generated.txnlog.v1 import metadata_service_pb2 as pb
 from txn_source.metadata.service import MetadataService
 from txn_source.metadata.status import from_rpc_error
+from txn_source.metadata.unsignalled import unsignalled
 from txn_source.model.door import passes, translated
 from txn_source.model.errors import InvalidArgumentError
 from txn_source.storage.forks import (
@@ -162,6 +163,9 @@ class GrpcTransport:
 
     def call(self, method: str, request: Message) -> Any:
         check_size(method, "request", request, "Send less at once: fewer entries, ids or names.")
+        return unsignalled(lambda: self._call(method, request))
+
+    def _call(self, method: str, request: Message) -> Any:
         try:
             return self._method(method)(request, timeout=self.timeout_s)
         except grpc.RpcError as error:
@@ -179,7 +183,7 @@ class GrpcTransport:
     def close(self) -> None:
         found = self._channels.pop(os.getpid(), None)
         if found is not None:
-            found[0].close()
+            unsignalled(found[0].close)
 
     def _method(self, name: str) -> Any:
         found = self._channels.get(os.getpid())
