@@ -1,0 +1,218 @@
+"""Producers that are disturbed: by threads, by a value that Arrow can't take, by a service that goes, by Ctrl-C."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from tests.log.reading import BY_HAND, UNCOMMITTED, by_id, by_partition, eventually, values
+from tests.log.sites import Site
+from tests.log.test_refused_writes import unwritable
+from txn_source import (
+    Batching,
+    InvalidArgumentError,
+    Log,
+    SchemaMismatchError,
+    StorageWriteError,
+    TransactionEndedError,
+    UnavailableError,
+)
+from txn_source.client import buffer
+from txn_source.metadata.stub import MetadataStub
+
+THREADS, ROUNDS = 6, 4
+
+
+def test_threads_share_a_producer_with_a_transaction_each(log: Log) -> None:
+    """Send, send batches, flush, commit and abort over one producer in many threads at once."""
+    log.create_topic("orders", partitions=2)
+    producer = log.producer("orders", batching=Batching(linger_s=0.001, max_messages=5))
+    failed: list[BaseException] = []
+
+    def write(thread: int) -> None:
+        try:
+            for number in range(ROUNDS):
+                name = b"%d-%d" % (thread, number)
+                transaction = log.begin_transaction()
+                producer.send(name + b" first", txn=transaction, partition=0)
+                producer.send(name + b" plain", partition=thread % 2)
+                producer.send_batch(pa.record_batch({"value": [name + b" b0", name + b" b1"]}), txn=transaction)
+                if number % 2:
+                    producer.flush()
+                producer.send(name + b" last", txn=transaction, partition=1)
+                if number == ROUNDS - 1:
+                    transaction.abort()
+                else:
+                    transaction.commit()
+        except BaseException as error:
+            failed.append(error)
+
+    threads = [threading.Thread(target=write, args=(each,)) for each in range(THREADS)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not failed
+    producer.close()
+    whole = [
+        b"%d-%d %s" % (thread, number, what)
+        for thread in range(THREADS)
+        for number in range(ROUNDS)
+        for what in ((b"plain",) if number == ROUNDS - 1 else (b"plain", b"first", b"b0", b"b1", b"last"))
+    ]
+    assert sorted(values(log, "orders")) == sorted(whole)
+    for found in by_partition(log, "orders").values():
+        for thread in range(THREADS):
+            plain = [value for value in found if value.endswith(b"plain") and value.startswith(b"%d-" % thread)]
+            assert plain == sorted(plain)
+
+
+@pytest.fixture
+def poison(monkeypatch: pytest.MonkeyPatch) -> bytes:
+    """A value that Arrow can't take, as one of 2 GiB is."""
+    inner = buffer._binary
+
+    def binary(rows: list[Any]) -> pa.Array:
+        if b"poison" in rows:
+            raise pa.ArrowCapacityError("array cannot contain more than 2147483646 bytes")
+        return inner(rows)
+
+    monkeypatch.setattr(buffer, "_binary", binary)
+    return b"poison"
+
+
+def test_poisonous_value_takes_no_other_with_it(log: Log, poison: bytes) -> None:
+    """Send it among others, plainly and in one of two transactions: it alone is lost, and told."""
+    log.create_topic("orders", partitions=2)
+    producer = log.producer("orders", batching=BY_HAND)
+    poisoned, sound = log.begin_transaction(), log.begin_transaction()
+    sent = [b"a", b"b", poison, b"c", b"d"]
+    for index, value in enumerate(sent):
+        producer.send(value, partition=index % 2)
+        producer.send(b"sound " + value, txn=sound, partition=0)
+        producer.send(value, txn=poisoned, partition=0)
+    for _ in range(2):  # what is lost of plain messages, and of the transaction
+        with pytest.raises(SchemaMismatchError, match="can't be stored: array cannot contain more") as told:
+            producer.flush()
+        assert told.value.__notes__ == [f"1 message is not stored because of this, of producer {producer.name!r}."]
+    ids = producer.flush()
+    sound.commit()
+    for _ in range(2):
+        with pytest.raises(SchemaMismatchError):
+            poisoned.commit()
+    poisoned.abort()
+    expected = [b"a", b"b", b"c", b"d", *(b"sound " + value for value in sent)]
+    assert sorted(values(log, "orders")) == sorted(expected)
+    stored = by_id(log, "orders")
+    in_order = [stored[each] for each in ids]
+    assert [value for value in in_order if len(value) == 1] == [b"a", b"a", b"b", b"b", b"c", b"c", b"d", b"d"]
+    assert [value for value in in_order if value.startswith(b"sound")] == [b"sound " + value for value in sent]
+
+
+def test_each_loss_is_told(log: Log) -> None:
+    """Lose plain messages and those of a transaction in one flush: two calls say so, and each names how many."""
+    log.create_topic("orders")
+    producer = log.producer("orders", batching=BY_HAND)
+    transaction = log.begin_transaction()
+    with unwritable(log):
+        producer.send(b"a")
+        producer.send(b"b")
+        producer.send(b"c", txn=transaction)
+        with pytest.raises(StorageWriteError) as first:
+            producer.flush()
+    with pytest.raises(StorageWriteError) as second:
+        producer.flush()
+    assert [told.value.__notes__[0].split(",")[0] for told in (first, second)] == [
+        "2 messages are not stored because of this",
+        "1 message is not stored because of this",
+    ]
+    with pytest.raises(StorageWriteError):
+        transaction.commit()
+    assert producer.flush() == []
+
+
+def test_unreadable_segment_folder_takes_only_what_went_there(log: Log) -> None:
+    """Put a file where one partition's segments would go: messages of a transaction on the other one are stored."""
+    log.create_topic("orders", partitions=2)
+    producer = log.producer("orders", batching=BY_HAND)
+    folder = log.root / "segments" / str(producer._segments._topic_id)
+    folder.mkdir(parents=True)
+    (folder / "1").touch()
+    transaction = log.begin_transaction()
+    producer.send(b"whole", txn=transaction, partition=0)
+    producer.send(b"lost", partition=1)
+    with pytest.raises(StorageWriteError):
+        producer.flush()
+    transaction.commit()
+    assert values(log, "orders") == [b"whole"]
+
+
+def test_close_is_repeated_until_the_service_is_back(remote_site: Site) -> None:
+    """Close in vain, twice; then bring the service back: the producer still takes messages, and closing stores them."""
+    log = remote_site.connect(timeout=5.0)
+    log.create_topic("orders")
+    producer = log.producer("orders", batching=BY_HAND)
+    producer.send(b"a")
+    assert remote_site.server is not None
+    port = remote_site.server.port
+    remote_site.stop_server()
+    for _ in range(2):
+        with pytest.raises(UnavailableError):
+            producer.close()
+    remote_site.start_server(port)
+    eventually(lambda: _closes(producer))
+    assert values(log, "orders", UNCOMMITTED) == [b"a"]
+    with pytest.raises(InvalidArgumentError, match="closed"):
+        producer.flush()
+
+
+def _closes(producer: Any) -> bool:
+    try:
+        producer.close()
+    except UnavailableError:
+        return False
+    return True
+
+
+def test_interrupted_abort_never_becomes_a_commit(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Interrupt an abort when it has forgotten what wasn't written: neither commit nor more messages are taken."""
+    log.create_topic("orders")
+    producer = log.producer("orders", batching=BY_HAND)
+    transaction = log.begin_transaction()
+    producer.send(b"debit", txn=transaction)
+    producer.flush()
+    producer.send(b"credit", txn=transaction)
+
+    def interrupted(*_: Any, **__: Any) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(MetadataStub, "end_transaction", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            transaction.abort()
+    for refused in (transaction.commit, lambda: producer.send(b"more", txn=transaction)):
+        with pytest.raises(TransactionEndedError, match=r"is being aborted .*Call abort\(\) again"):
+            refused()
+    transaction.abort()
+    assert values(log, "orders") == []
+    assert log.transactions() == []
+
+
+def test_error_of_a_block_is_what_its_caller_sees(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Raise inside of a transaction whose abort fails, too: the first error comes, with a note of the second."""
+
+    def interrupted_block() -> None:
+        with monkeypatch.context() as patch, log.begin_transaction():
+            patch.setattr(MetadataStub, "end_transaction", _unavailable)
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt) as told:
+        interrupted_block()
+    assert "failed too: [TXNLOG_UNAVAILABLE]" in told.value.__notes__[0]
+
+
+def _unavailable(*_: Any, **__: Any) -> None:
+    raise UnavailableError("It is gone.", "Wait.")
