@@ -262,3 +262,31 @@ def test_missing_segment_is_unreadable(tmp_path: Path) -> None:
         " directory). Restore the file from a backup; the other entries of the topic can still be read by position."
     )
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("where", ["write", "fdatasync"])
+def test_interrupted_segment_is_never_written_to_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, where: str
+) -> None:
+    """Interrupt just after the system call: what was written before is read back, and nothing more is taken."""
+    writer = SegmentWriter(tmp_path, PATH, RAW_SCHEMA)
+    first = writer.append(raw(b"a"))
+    inner = getattr(os, where)
+
+    def interrupted(*arguments: object) -> None:
+        inner(*arguments)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, where, interrupted)
+        if where == "fdatasync":
+            writer.append(raw(b"b"))
+        with pytest.raises(KeyboardInterrupt):
+            writer.sync() if where == "fdatasync" else writer.append(raw(b"b"))
+    assert writer.broken
+    for call in (lambda: writer.append(raw(b"c")), writer.sync):
+        with pytest.raises(InternalError, match="after it was broken"):
+            call()
+    writer.close()
+    with SegmentReader(tmp_path, PATH) as reader:
+        assert [batch.column("value").to_pylist() for batch in read(reader, [first])] == [[b"a"]]
