@@ -30,6 +30,12 @@ def stored(log: Log) -> Any:
 
 
 @pytest.fixture
+def log(embedded_site: Site) -> Log:
+    """One kind is enough for most: the service checks, whichever way a request comes to it."""
+    return embedded_site.connect()
+
+
+@pytest.fixture
 def writer(log: Log) -> Writer:
     """A producer taken apart, of a topic that has a message, beside another topic."""
     for topic in ("orders", "bills"):
