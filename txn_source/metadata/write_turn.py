@@ -25,7 +25,10 @@ except ImportError:  # pragma: no cover: not on Windows
 
 LOCK_WAIT_S = 30.0
 PATIENCE_S = 0.15
-_PAUSES_S = (0.001, 0.004)  # the shortest and the longest one between two looks: an interrupt gets through meanwhile
+_PAUSES_S = (0.001, 0.01)  # between two looks: an interrupt gets through meanwhile
+_PAUSE_OF_WAITED = 0.05
+"""Who has waited longer looks less often, up to a point: many that look all the time would slow down the one they wait
+for."""
 _DISTRUST_S = 10.0
 """How long the lane is left alone after somebody stood in it who didn't write."""
 _PRIMARY = 0xFF
@@ -70,7 +73,8 @@ class WriteTurn:
                         return
                 if waited >= LOCK_WAIT_S:
                     raise locked(self._place, LOCK_WAIT_S)
-                time.sleep(random.uniform(*_PAUSES_S))
+                shortest, longest = _PAUSES_S
+                time.sleep(random.uniform(0.5, 1.5) * min(longest, max(shortest, waited * _PAUSE_OF_WAITED)))
         finally:
             self._leave()
 
