@@ -223,7 +223,7 @@ def interrupt_calls(place: Place, step: int) -> int:
         calls = way.calls
     done = 0
     for number in range(0, 2 * calls, step):
-        kind = KINDS[number % len(KINDS)]
+        kind = KINDS[done % len(KINDS)]
         with place.opened(number // 2, after=bool(number % 2), kind=kind) as (log, way):
             way.counting = True
             with suppress(kind):  # maintenance takes an error that nobody foresaw for that of a topic
@@ -242,14 +242,12 @@ def interrupt_lines(place: Place, times: int | None) -> int:
     step = 1 if times is None else max(1, lines.count // times)
     done = 0
     for number in range(step // 2, lines.count, step):
-        kind = KINDS[number % len(KINDS)]
+        kind = KINDS[done % len(KINDS)]
         with place.opened() as (log, _):
-            try:
-                with Lines(number, kind):
-                    place.operation.run(log)
-            except kind:
-                done += 1
+            with suppress(kind), Lines(number, kind):
+                place.operation.run(log)
             place.check(log)
+            done += 1
     return done
 
 
