@@ -44,7 +44,6 @@ from txn_source.model.subscription import SubscriptionType
 from txn_source.model.transaction import TxnId
 
 if TYPE_CHECKING:
-    from txn_source import spark as spark
     from txn_source.client.consumer import Consumer
     from txn_source.client.consumer_options import ConsumerOptions
     from txn_source.client.log import Log, connect

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -104,3 +106,13 @@ def test_reading_leaves_nothing_in_the_root(orders: txn_source.Log, root: Path, 
     with pytest.raises(Exception, match="TOPIC_NOT_FOUND"):
         read(topic="order")
     assert content() == before
+
+
+def test_jobs_are_reached_without_an_import_of_their_own() -> None:
+    """Import the package alone: it has ``spark.create_tables``, and loads PySpark only when that is used."""
+    code = (
+        "import sys, txn_source; assert 'pyspark' not in sys.modules;"
+        " print(callable(txn_source.spark.create_tables), 'pyspark' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["True", "True"]
