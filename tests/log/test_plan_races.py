@@ -287,7 +287,6 @@ def test_read_gives_what_it_promised_or_says_that_it_is_lost(
     make(tmp_path / "log", held=held)
     acts = ["trim all" if held else "trim the first ledgers", "delete and make anew"]
     found = attack(Case(tmp_path / "log", tmp_path, COMMITTED, kind, lossy=False), acts)
-    assert found["rows"]
     assert found.total() > found["rows"]
 
 
