@@ -278,14 +278,25 @@ def small_pages(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(views, "PAGE_ROWS", 1)
 
 
-@pytest.mark.parametrize("held", [False, True], ids=["", "held"])
-@pytest.mark.parametrize("kind", READS)
+@pytest.mark.parametrize(
+    ("kind", "held", "acts"),
+    [
+        ("scan", False, ["trim the first ledgers", "delete and make anew"]),
+        ("scan", True, ["trim all"]),
+        ("scan by position", False, ["delete and make anew"]),
+        ("scan by time", False, ["trim the first ledgers"]),
+        ("scan as of", False, ["trim the first ledgers"]),
+        ("stream", False, ["delete and make anew"]),
+        ("stream", True, ["trim all"]),
+        ("limited stream", False, ["trim the first ledgers"]),
+        ("replay", False, ["trim the first ledgers"]),
+    ],
+)
 def test_read_gives_what_it_promised_or_says_that_it_is_lost(
-    tmp_path: Path, small_pages: None, kind: str, held: bool
+    tmp_path: Path, small_pages: None, kind: str, held: bool, acts: list[str]
 ) -> None:
     """Do what takes messages away before each call of a read_committed read."""
     make(tmp_path / "log", held=held)
-    acts = ["trim all" if held else "trim the first ledgers", "delete and make anew"]
     found = attack(Case(tmp_path / "log", tmp_path, COMMITTED, kind, lossy=False), acts)
     assert found.total() > found["rows"]
 
