@@ -112,22 +112,6 @@ def test_to_read_uncommitted(log: Log, seen: set[bytes], how: str, taken: bool, 
         assert found >= left - {b"t2"}
 
 
-def test_aborted_transaction_that_was_passed_over_in_part_is_not_shown_in_part(log: Log) -> None:
-    """Acknowledge up to the middle of an aborted transaction: its rest isn't shown as read_uncommitted."""
-    written(log).abort()
-    consumer = subscribe(log)
-    assert take(consumer, 2) == [b"a", b"b"]
-    consumer.seek("earliest")
-    ids = [receive(consumer).message_id for _ in range(2)]
-    consumer.seek(ids[1])  # the mark is behind t1 and before t2
-    consumer.close()
-    with pytest.raises(InvalidArgumentError, match=r"a part of the aborted transaction .* was passed over"):
-        log.set_subscription_isolation_level("t", "s", UNCOMMITTED)
-    log.seek("t", "s", "earliest")
-    log.set_subscription_isolation_level("t", "s", UNCOMMITTED)
-    assert take(subscribe(log), 5) == [b"a", b"t1", b"b", b"t2", b"c"]
-
-
 def test_what_a_shared_subscription_handed_out_is_handed_out_anew(log: Log) -> None:
     """Hand out an open transaction's messages as read_uncommitted, raise the level: they wait until it has ended."""
     transaction = written(log)

@@ -180,9 +180,9 @@ class SubscriptionCalls:
     def set_subscription_isolation_level(self, topic: str, name: str, level: IsolationLevel | str) -> None:
         """Change the isolation level of a subscription that no consumer is connected to.
 
-        What it has acknowledged stays so. The change is refused where it would tear a transaction: to
-        ``read_committed`` where a part of an open or committed one is acknowledged and the rest isn't, or may still
-        come; to ``read_uncommitted`` where a part of an aborted one was passed over. Seek first, as the error says.
+        What it has acknowledged stays so. A change to ``read_committed`` is refused where it would tear a transaction:
+        where a part of an open or committed one is acknowledged and the rest isn't, or may still come. Seek first, as
+        the error says.
 
         Raises:
             SubscriptionBusyError: a consumer is connected.

@@ -6,8 +6,8 @@ a change the messages that are not passed are shown at the new level.
 1. To ``read_committed``: no open or committed transaction may have passed messages and others, and no open one any that
    are passed: it may write more, and commit. Its first part was seen as ``read_uncommitted``, maybe undecided, and the
    rest would follow as if it were whole.
-2. To ``read_uncommitted``: no aborted transaction may have passed messages and others. Its first part was hidden, the
-   rest would be shown. (A committed one was shown before the change too.)
+2. To ``read_uncommitted``: always. That level promises neither whole transactions nor decided ones; what was hidden
+   below what is acknowledged stays passed.
 
 All partitions of the topic count together.
 """
@@ -21,7 +21,6 @@ from typing import Any
 from sqlalchemy import Connection, Row, and_, func, or_, select
 
 from txn_source.metadata.tables import (
-    ABORTED,
     COMMITTED,
     DATA,
     OPEN,
@@ -37,8 +36,6 @@ from txn_source.model.message_ranges import MessageRange, message_key
 from txn_source.model.position import Position
 from txn_source.model.subscription import Cursor
 
-_STATES = {OPEN: "open", COMMITTED: "committed", ABORTED: "aborted"}
-
 
 def check(
     connection: Connection,
@@ -48,16 +45,16 @@ def check(
     level: IsolationLevel,
 ) -> None:
     """Raise INVALID_ARGUMENT if a subscription can't change to a level where it stands; it names a transaction."""
-    to_committed = level is IsolationLevel.READ_COMMITTED
-    states = [OPEN, COMMITTED] if to_committed else [ABORTED]
-    for txn in _candidates(connection, subscription.subscription_id, states):
+    if level is not IsolationLevel.READ_COMMITTED:
+        return
+    for txn in _candidates(connection, subscription.subscription_id):
         parts = [
             _part(connection, trace, acknowledged[trace.partition_id]) for trace in _traces(connection, txn, views)
         ]
         passed, left = any(p.passed for p in parts), any(p.left for p in parts)
         state = parts[0].state
         if passed and (left or state == OPEN):
-            raise _refused(subscription, views, txn, parts, level)
+            raise _refused(subscription, views, txn, parts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +68,7 @@ class _Part:
     left: bool
 
 
-def _candidates(connection: Connection, subscription_id: int, states: Sequence[int]) -> list[int]:
+def _candidates(connection: Connection, subscription_id: int) -> list[int]:
     """Return the transactions that may lie on both sides, or are open, the oldest first."""
     t, c = transaction_partitions.c, cursors.c
     traces = transaction_partitions.join(
@@ -79,7 +76,7 @@ def _candidates(connection: Connection, subscription_id: int, states: Sequence[i
     )
     some_passed = or_(t.first_position <= c.mark_position, func.length(c.ranges) > 0)
     some_left = or_(t.last_position >= c.mark_position, t.state == OPEN)
-    of_states = t.state.in_(states)
+    of_states = t.state.in_([OPEN, COMMITTED])
     left = select(t.txn).select_from(traces).where(of_states, some_left)
     found = select(t.txn).select_from(traces).where(of_states, some_passed, t.txn.in_(left)).distinct()
     return list(connection.execute(found.order_by(t.txn)).scalars())
@@ -114,18 +111,16 @@ def _part(connection: Connection, trace: Row[Any], cursor: Cursor) -> _Part:
 
 
 def _refused(
-    subscription: Row[Any], views: Sequence[PartitionView], txn: int, parts: Sequence[_Part], level: IsolationLevel
+    subscription: Row[Any], views: Sequence[PartitionView], txn: int, parts: Sequence[_Part]
 ) -> InvalidArgumentError:
-    state = parts[0].state
+    is_open = parts[0].state == OPEN
     index_of = {view.partition_id: view.index for view in views}
     starts = ", ".join(f'"{index_of[p.partition_id]}": "{p.first}"' for p in parts if p.passed)
-    seen = "passed over" if state == ABORTED else "seen and acknowledged"
-    rest = "the rest of it would be shown" if any(p.left for p in parts) else "more of it may come, and be shown"
-    wait = ", or wait until it has ended" if state == OPEN else ""
-    onward = "" if state == OPEN else ", or first acknowledge the rest of it"
+    rest = "the rest of it" if any(p.left for p in parts) else "more of it may come, which"
+    onward = ", or wait until it has ended" if is_open else ", or first acknowledge the rest of it"
     return InvalidArgumentError(
-        f"Subscription {subscription.name!r} can't change from {subscription.isolation_level} to {level} where it"
-        f" stands: a part of the {_STATES[state]} transaction {id_of(txn)} was {seen}, and {rest} as {level}.",
-        f"Seek first, to where it begins (by partition: {{{starts}}}) or earlier{onward}{wait};"
-        " or use another subscription.",
+        f"Subscription {subscription.name!r} can't change from {subscription.isolation_level} to read_committed where it"
+        f" stands: a part of the {'open' if is_open else 'committed'} transaction {id_of(txn)} was seen and"
+        f" acknowledged, and {rest} would be shown without that part.",
+        f"Seek first, to where it begins (by partition: {{{starts}}}) or earlier{onward}; or use another subscription.",
     )
