@@ -119,8 +119,8 @@ def _refused(
     rest = "the rest of it" if any(p.left for p in parts) else "more of it may come, which"
     onward = ", or wait until it has ended" if is_open else ", or first acknowledge the rest of it"
     return InvalidArgumentError(
-        f"Subscription {subscription.name!r} can't change from {subscription.isolation_level} to read_committed where it"
-        f" stands: a part of the {'open' if is_open else 'committed'} transaction {id_of(txn)} was seen and"
+        f"Subscription {subscription.name!r} can't change from {subscription.isolation_level} to read_committed where"
+        f" it stands: a part of the {'open' if is_open else 'committed'} transaction {id_of(txn)} was seen and"
         f" acknowledged, and {rest} would be shown without that part.",
         f"Seek first, to where it begins (by partition: {{{starts}}}) or earlier{onward}; or use another subscription.",
     )
