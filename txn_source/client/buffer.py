@@ -161,7 +161,7 @@ class Buffer:
     def _batch(self, cells: list[Any]) -> pa.RecordBatch:
         values, keys, times, properties = (cells[cell::_CELLS] for cell in range(_CELLS))
         if self._raw:
-            columns = [pa.array(keys, pa.binary()), pa.array(values, pa.binary())]
+            columns = [_binary(keys), _binary(values)]
         else:
             columns = [c.array(list(cells)) for c, cells in zip(self._columns, zip(*values, strict=True), strict=True)]
         has_time, has_properties = (column.count(None) < len(column) for column in (times, properties))
@@ -233,6 +233,10 @@ def _encodes(text: str) -> bool:
     except UnicodeEncodeError:  # a lone surrogate
         return False
     return True
+
+
+def _binary(values: list[Any]) -> pa.Array:
+    return pa.array(values, pa.binary())
 
 
 def entry_sized(batch: pa.RecordBatch) -> list[pa.RecordBatch]:
