@@ -75,6 +75,8 @@ class Producer:
     end by the log.
     """
 
+    _closed = True  # of the class: until it is open, however early that was interrupted
+
     def __init__(
         self,
         stub: MetadataStub,
@@ -84,7 +86,6 @@ class Producer:
         name: str | None = None,
         batching: Batching | None = None,
     ) -> None:
-        self._closed = True  # until it is open
         self._stub = stub
         batching = batching or Batching()
         self._linger_s = batching.linger_s
@@ -230,9 +231,9 @@ class Producer:
             self._alarm = True
             turn = self._turn
             self._turn += sum(len(each.runs) for each in routed)
-            group.take(routed, turn)
             self._waiting_messages += sum(b.num_rows for b in fitted)
             self._waiting_bytes += sum(b.nbytes for b in fitted)
+            group.take(routed, turn)
             if self._is_full():
                 self._write_soon()
 

@@ -87,11 +87,12 @@ class SegmentWriter:
     to the process that made it; in a fork it is broken from the start.
     """
 
+    _fd = -1  # of the class: the destructor finds it however early the constructor was interrupted
+
     def __init__(self, root: Path, path: str, schema: pa.Schema) -> None:
         self.path = path
         self.schema = schema
         self.broken = True
-        self._fd = -1
         self._file = root / path
         header = schema.serialize()
         try:
