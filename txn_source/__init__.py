@@ -44,19 +44,20 @@ from txn_source.model.subscription import SubscriptionType
 from txn_source.model.transaction import TxnId
 
 if TYPE_CHECKING:
+    from txn_source.client.batching import Batching
     from txn_source.client.consumer import Consumer
     from txn_source.client.consumer_options import ConsumerOptions
     from txn_source.client.log import Log, connect
     from txn_source.client.messages import Message, MessageBatch
     from txn_source.client.offsets import Cut
-    from txn_source.client.producer import Batching, Producer
+    from txn_source.client.producer import Producer
     from txn_source.client.reader import Reader
     from txn_source.client.transaction import Transaction
 
 __version__ = "0.1.0"
 
 _LAZY = {
-    "Batching": "txn_source.client.producer",
+    "Batching": "txn_source.client.batching",
     "Consumer": "txn_source.client.consumer",
     "ConsumerOptions": "txn_source.client.consumer_options",
     "Log": "txn_source.client.log",

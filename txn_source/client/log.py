@@ -14,6 +14,7 @@ from typing import Any, cast
 
 import pyarrow as pa
 
+from txn_source.client.batching import Batching
 from txn_source.client.columns import read_schema, select_columns
 from txn_source.client.copy_reader import CopiesRead
 from txn_source.client.deletion import Deletion
@@ -22,7 +23,7 @@ from txn_source.client.maintenance import MaintenanceReport, maintain
 from txn_source.client.offload import Offloader, OffloadReport, delete_doomed_files
 from txn_source.client.offsets import EARLIEST, LATEST, Cut, Offsets
 from txn_source.client.plan import ReadRequest, check_as_of, cut_of, plan, resolve, start_positions
-from txn_source.client.producer import Batching, Producer
+from txn_source.client.producer import Producer
 from txn_source.client.stats import TopicStats, topic_stats
 from txn_source.client.subscriptions import SubscriptionCalls
 from txn_source.client.target import Target
@@ -33,7 +34,7 @@ from txn_source.metadata.stub import MetadataStub, TransactionInfo
 from txn_source.metadata.trimming import Trimmed
 from txn_source.model.copies import Tier
 from txn_source.model.door import guard, guarded
-from txn_source.model.errors import InvalidArgumentError, LogNotFoundError, TopicNotFoundError
+from txn_source.model.errors import InvalidArgumentError, TopicNotFoundError
 from txn_source.model.isolation import IsolationLevel
 from txn_source.model.ledger_limits import LedgerLimits
 from txn_source.model.policies import POLICIES, EffectivePolicy, given_policies
@@ -44,12 +45,10 @@ from txn_source.model.transaction import TransactionState, TxnId
 from txn_source.model.units import given_duration
 from txn_source.storage.forks import belongs_to_process, keep_for_ever
 from txn_source.storage.object_store import check_folder
-from txn_source.storage.root import LogRoot
 from txn_source.storage.schema import check_topic_schema, deserialize_schema, serialize_schema
 from txn_source.storage.segment import topic_folder
 
 _COPIES_READ: weakref.WeakKeyDictionary[pa.RecordBatchReader, CopiesRead] = weakref.WeakKeyDictionary()
-_POLICIES = ("ledger_max_entries", "ledger_max_bytes", "ledger_max_age")
 
 
 @guarded(but=("offload",))  # its ``progress`` is the caller's
@@ -63,7 +62,7 @@ class Log(SubscriptionCalls):
         self._target = target
         self._stub, storage_uri = target.open()
         try:
-            self._root = _reachable(target, storage_uri)
+            self._root = target.reachable(storage_uri)
         except BaseException:
             self._stub.close()
             raise
@@ -118,7 +117,7 @@ class Log(SubscriptionCalls):
             raise InvalidArgumentError(f"{partitions!r} is not a number of partitions.", "Use 1 or more.")
         if schema is not None:
             schema = check_topic_schema(schema)
-        limits = _limits({k: v for k, v in policies.items() if k not in POLICIES})
+        limits = LedgerLimits.of({k: v for k, v in policies.items() if k not in POLICIES})
         layered = given_policies({k: v for k, v in policies.items() if k in POLICIES and v is not None})
         if "offload_uri" in layered:
             check_folder(layered["offload_uri"])
@@ -459,37 +458,6 @@ def connect(
 def _read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Yield what is read; errors come where the caller reads, long after ``scan`` has returned."""
     yield from batches
-
-
-def _reachable(target: Target, storage_uri: str) -> Path:
-    """Return the folder of the segments; clients of a service must reach it by the same path as the service."""
-    root = LogRoot.at(storage_uri)
-    try:
-        root.check()
-    except LogNotFoundError as error:
-        raise LogNotFoundError(
-            f"The log of the service at {target} lies at {storage_uri}, which this machine doesn't have.",
-            "Mount the service's root at the same path here: clients read and write segments themselves.",
-        ) from error
-    return root.path
-
-
-def _limits(policies: dict[str, Any]) -> LedgerLimits:
-    for name, value in list(policies.items()):
-        if name not in _POLICIES:
-            raise InvalidArgumentError(
-                f"{name!r} is not a policy of topics.", f"Use {', '.join((*_POLICIES, *POLICIES))}."
-            )
-        if name == "ledger_max_age":
-            value = policies[name] = given_duration(value)
-        if not isinstance(value, int | float) or isinstance(value, bool) or not 0 < value < 1 << 53:
-            raise InvalidArgumentError(f"{name} is {value!r}.", f"Use a number above 0 and below {1 << 53}.")
-    unset = LedgerLimits()
-    return LedgerLimits(
-        int(policies.get("ledger_max_entries", unset.max_entries)),
-        int(policies.get("ledger_max_bytes", unset.max_bytes)),
-        int(policies["ledger_max_age"] * 1000) if "ledger_max_age" in policies else unset.max_age_ms,
-    )
 
 
 def _as_of(value: Any, level: IsolationLevel, end: Any) -> int | None:

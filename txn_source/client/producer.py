@@ -12,13 +12,13 @@ import threading
 import time
 import warnings
 from collections import deque
-from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
 import pyarrow as pa
 
+from txn_source.client.batching import Batching
 from txn_source.client.buffer import Buffer, as_bytes, entry_sized
 from txn_source.client.group import Group, Receipt
 from txn_source.client.linger import Linger, tell_at_exit
@@ -50,15 +50,6 @@ _POISON = (pa.ArrowException, ValueError, TypeError, OverflowError)
 """What Arrow raises of data that it can't write."""
 
 _log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class Batching:
-    """When a producer writes what it has gathered: so long after the first message, or so much of it."""
-
-    linger_s: float = 0.01
-    max_messages: int = 10_000
-    max_bytes: int = 4 << 20
 
 
 @guarded(but=("send",), also=("_attend", "_drain", "_new_group", "_new_buffer"))

@@ -14,7 +14,7 @@ from txn_source.metadata.database import Database
 from txn_source.metadata.service import MetadataService, create_log
 from txn_source.metadata.stub import MetadataStub
 from txn_source.metadata.transport import GrpcTransport, InProcessTransport
-from txn_source.model.errors import InvalidArgumentError, StorageWriteError
+from txn_source.model.errors import InvalidArgumentError, LogNotFoundError, StorageWriteError
 from txn_source.model.policies import parse_configuration
 from txn_source.storage.root import LogRoot
 
@@ -81,6 +81,18 @@ class Target:
         if configuration is None:
             configuration = read_configuration(root.configuration) if root.configuration.exists() else {}
         return MetadataService(database, str(root.path), configuration=configuration)
+
+    def reachable(self, storage_uri: str) -> Path:
+        """Return the folder of the segments; clients of a service must reach it by the same path as the service."""
+        root = LogRoot.at(storage_uri)
+        try:
+            root.check()
+        except LogNotFoundError as error:
+            raise LogNotFoundError(
+                f"The log of the service at {self} lies at {storage_uri}, which this machine doesn't have.",
+                "Mount the service's root at the same path here: clients read and write segments themselves.",
+            ) from error
+        return root.path
 
 
 def read_configuration(path: Path) -> dict[str, Any]:

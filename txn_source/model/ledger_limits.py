@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from txn_source.model.errors import InvalidArgumentError
+from txn_source.model.policies import POLICIES
+from txn_source.model.units import given_duration
+
+NAMES = ("ledger_max_entries", "ledger_max_bytes", "ledger_max_age")
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,3 +31,27 @@ class LedgerLimits:
         if entries == 0:
             return False
         return entries >= self.max_entries or size_bytes >= self.max_bytes or age_ms >= self.max_age_ms
+
+    @classmethod
+    def of(cls, policies: Mapping[str, Any]) -> LedgerLimits:
+        """Return the limits that policies set: ``ledger_max_entries``, ``ledger_max_bytes``, ``ledger_max_age``.
+
+        Raises:
+            InvalidArgumentError: another name, or a value that can't be.
+        """
+        given = dict(policies)
+        for name, value in policies.items():
+            if name not in NAMES:
+                raise InvalidArgumentError(
+                    f"{name!r} is not a policy of topics.", f"Use {', '.join((*NAMES, *POLICIES))}."
+                )
+            if name == "ledger_max_age":
+                value = given[name] = given_duration(value)
+            if not isinstance(value, int | float) or isinstance(value, bool) or not 0 < value < 1 << 53:
+                raise InvalidArgumentError(f"{name} is {value!r}.", f"Use a number above 0 and below {1 << 53}.")
+        unset = cls()
+        return cls(
+            int(given.get("ledger_max_entries", unset.max_entries)),
+            int(given.get("ledger_max_bytes", unset.max_bytes)),
+            int(given["ledger_max_age"] * 1000) if "ledger_max_age" in given else unset.max_age_ms,
+        )
