@@ -17,6 +17,7 @@ from __future__ import annotations
 import contextlib
 import os
 import sqlite3
+import threading
 import time
 import weakref
 from collections import deque
@@ -79,6 +80,7 @@ class SqliteFile:
         event.listen(self._engine, "handle_error", self._on_error, retval=True)
         self._idle: deque[Session] = deque()
         self._readers: weakref.WeakSet[Session] = weakref.WeakSet()  # idle or not; one that was forgotten is no more
+        self._opening = threading.Lock()
         self._writer: Session | None = None
         self._write_turn: WriteTurn | None = None
 
@@ -105,10 +107,11 @@ class SqliteFile:
         while True:
             with contextlib.suppress(IndexError):
                 return self._idle.pop()
-            if len(self._readers) < MAX_READERS:
-                session = self._open()
-                self._readers.add(session)
-                return session
+            with self._opening:
+                if len(self._readers) < MAX_READERS:
+                    session = self._open()
+                    self._readers.add(session)
+                    return session
             now = time.monotonic()
             until = until or now + _READER_WAIT_S
             if now >= until:
