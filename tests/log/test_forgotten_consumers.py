@@ -13,8 +13,7 @@ from tests.log.consuming import WAIT_S, numbered, receive, subscribe, take
 from tests.log.reading import eventually
 from tests.log.sites import ManualClock, Site
 from txn_source import InternalError, InvalidArgumentError
-from txn_source._generated.txnlog.v1 import metadata_service_pb2 as pb
-from txn_source.metadata.consumer_link import _refused
+from txn_source.metadata.status import raised_error
 
 VALUES = [b"%d" % number for number in range(10)]
 _READ_AND_EXIT = """
@@ -105,7 +104,7 @@ def test_iterating_over_a_consumer_keeps_it(site: Site) -> None:
 
 def test_code_of_a_newer_service_is_told() -> None:
     """Answer with a code that this release doesn't know: the error names it."""
-    error = _refused(pb.ConsumeResponse.Receipt(error_code="FROM_THE_FUTURE", fact="It is so.", remedy="Do it."))
+    error = raised_error("FROM_THE_FUTURE", "It is so.", "Do it.")
     assert isinstance(error, InternalError)
     assert "It is so." in str(error)
     assert "FROM_THE_FUTURE" in str(error)
