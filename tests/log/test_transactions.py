@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -317,3 +318,16 @@ def test_undecided_transactions_hide_what_lies_behind_the_first(log: Log) -> Non
     assert values(log, "orders") == [b"2"]
     third.commit()
     assert values(log, "orders") == [b"2", b"3", b"plain"]
+
+
+@pytest.mark.parametrize("spell", [TxnId.parse, str], ids=["id", "text"])
+def test_commit_waits_for_messages_that_were_sent_by_its_id(log: Log, spell: Callable[[TxnId], TxnId | str]) -> None:
+    """Send under a transaction's id, not its handle, and commit at once, before anything was flushed."""
+    log.create_topic("orders")
+    producer = log.producer("orders", batching=BY_HAND)
+    with log.begin_transaction() as txn:
+        producer.send(b"debit", txn=txn)
+        producer.send(b"credit", txn=spell(txn.id))
+    assert sorted(values(log, "orders")) == [b"credit", b"debit"]
+    with pytest.raises(TransactionEndedError):
+        producer.send(b"late", txn=spell(txn.id))

@@ -27,7 +27,7 @@ from txn_source.client.message_ids import MessageIds
 from txn_source.client.open_segments import OpenSegments
 from txn_source.client.routed_batch import RoutedBatch
 from txn_source.client.routing import route
-from txn_source.client.transaction import Transaction
+from txn_source.client.transaction import Transaction, handle_of
 from txn_source.metadata.stub import MetadataStub
 from txn_source.model.door import guarded, translated
 from txn_source.model.errors import (
@@ -300,13 +300,12 @@ class Producer:
         self._alarm = False
 
     def _new_group(self, txn: Transaction | TxnId | str | None) -> Group:
-        if txn is None:
-            group = Group(None)
-        elif isinstance(txn, Transaction):
-            txn._join(self)
-            group = Group(txn.id)
-        else:
-            group = Group(TxnId.parse(txn))
+        group = Group(None)
+        if txn is not None:
+            group = Group(txn.id if isinstance(txn, Transaction) else TxnId.parse(txn))
+            handle = txn if isinstance(txn, Transaction) else handle_of(self._stub, TxnId.parse(txn))
+            if handle is not None:
+                handle._join(self)  # its commit waits for what is sent here
         self._queue.append(group)
         self._groups[txn] = group
         return group

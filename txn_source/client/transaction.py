@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from contextlib import suppress
 from types import TracebackType
 from typing import TYPE_CHECKING
@@ -40,6 +41,7 @@ class Transaction:
         """The service was asked to commit, so it may have done so."""
         self._mine = True
         belongs_to_process(self)
+        _HANDLES[stub, txn] = self
 
     def __repr__(self) -> str:
         return f"<Transaction {self.id} {self._end or 'open'}>"
@@ -161,3 +163,11 @@ class Transaction:
         self._end = how
         self._producers.clear()
         self._consumed.clear()
+
+
+_HANDLES: weakref.WeakValueDictionary[tuple[MetadataStub, TxnId], Transaction] = weakref.WeakValueDictionary()
+
+
+def handle_of(stub: MetadataStub, txn: TxnId) -> Transaction | None:
+    """Return the transaction of that id, if it was begun with the same log in this process and somebody has it."""
+    return _HANDLES.get((stub, txn))
