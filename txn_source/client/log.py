@@ -26,7 +26,7 @@ from txn_source.client.plan import ReadRequest, check_as_of, cut_of, plan, resol
 from txn_source.client.producer import Producer
 from txn_source.client.stats import TopicStats, topic_stats
 from txn_source.client.subscriptions import SubscriptionCalls
-from txn_source.client.target import Target
+from txn_source.client.target import Target, reachable
 from txn_source.client.transaction import Transaction
 from txn_source.metadata.copies import OffloadableLedger
 from txn_source.metadata.policies import Scope
@@ -62,7 +62,7 @@ class Log(SubscriptionCalls):
         self._target = target
         self._stub, storage_uri = target.open()
         try:
-            self._root = target.reachable(storage_uri)
+            self._root = reachable(target, storage_uri)
         except BaseException:
             self._stub.close()
             raise

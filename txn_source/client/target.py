@@ -82,17 +82,18 @@ class Target:
             configuration = read_configuration(root.configuration) if root.configuration.exists() else {}
         return MetadataService(database, str(root.path), configuration=configuration)
 
-    def reachable(self, storage_uri: str) -> Path:
-        """Return the folder of the segments; clients of a service must reach it by the same path as the service."""
-        root = LogRoot.at(storage_uri)
-        try:
-            root.check()
-        except LogNotFoundError as error:
-            raise LogNotFoundError(
-                f"The log of the service at {self} lies at {storage_uri}, which this machine doesn't have.",
-                "Mount the service's root at the same path here: clients read and write segments themselves.",
-            ) from error
-        return root.path
+
+def reachable(target: object, storage_uri: str) -> Path:
+    """Return the folder of the segments; clients of a service must reach it by the same path as the service."""
+    root = LogRoot.at(storage_uri)
+    try:
+        root.check()
+    except LogNotFoundError as error:
+        raise LogNotFoundError(
+            f"The log of the service at {target} lies at {storage_uri}, which this machine doesn't have.",
+            "Mount the service's root at the same path here: clients read and write segments themselves.",
+        ) from error
+    return root.path
 
 
 def read_configuration(path: Path) -> dict[str, Any]:

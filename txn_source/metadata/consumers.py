@@ -9,7 +9,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import Connection, Row, bindparam, delete, insert, or_, select, update
+from sqlalchemy import Connection, Row, and_, bindparam, delete, insert, or_, select, update
 
 from txn_source.metadata.database import note_change
 from txn_source.metadata.tables import consumers, deliveries, subscriptions
@@ -145,16 +145,36 @@ def remove_lapsed(connection: Connection, now_ms: int, subscription_id: int | No
         remove(connection, consumer_id)
 
 
+def remove_forgotten(connection: Connection, now_ms: int) -> None:
+    """Disconnect the consumers that nobody will miss; undurable subscriptions go with them."""
+    for consumer_id in forgotten(connection, now_ms):
+        remove(connection, consumer_id)
+
+
 def lapsed(connection: Connection, now_ms: int, subscription_id: int | None = None) -> list[int]:
     """Return the consumers whose leases are over, or whose processes on this machine have ended, by id."""
-    hosts = connection.execute(select(consumers.c.host).distinct()).scalars()
-    ended = [host for host in hosts if gone(host)]
     query = select(consumers.c.consumer_id).where(
-        or_(consumers.c.lease_until_ms <= now_ms, consumers.c.host.in_(ended))
+        or_(consumers.c.lease_until_ms <= now_ms, consumers.c.host.in_(_ended(connection)))
     )
     if subscription_id is not None:
         query = query.where(consumers.c.subscription_id == subscription_id)
     return list(connection.execute(query.order_by(consumers.c.consumer_id)).scalars())
+
+
+def forgotten(connection: Connection, now_ms: int) -> list[int]:
+    """Return the lapsed consumers, by id, but for those of durable subscriptions whose process may go on.
+
+    Such a one connects again as soon as it hears that it was removed, and would take the place of who was to follow it.
+    """
+    undurable = select(subscriptions.c.subscription_id).where(subscriptions.c.durable == 0)
+    over = and_(consumers.c.lease_until_ms <= now_ms, consumers.c.subscription_id.in_(undurable))
+    query = select(consumers.c.consumer_id).where(or_(over, consumers.c.host.in_(_ended(connection))))
+    return list(connection.execute(query.order_by(consumers.c.consumer_id)).scalars())
+
+
+def _ended(connection: Connection) -> list[str]:
+    hosts = connection.execute(select(consumers.c.host).distinct()).scalars()
+    return [host for host in hosts if gone(host)]
 
 
 _OF = (

@@ -57,10 +57,10 @@ class SubscriptionCalls:
 
     def ListSubscriptions(self: _Host, request: pb.ListSubscriptionsRequest) -> pb.ListSubscriptionsResponse:
         with self._read() as connection:
-            lapsed = consumers.lapsed(connection, self._now_ms())
-        if lapsed:  # their undurable subscriptions go with them
+            forgotten = consumers.forgotten(connection, self._now_ms())
+        if forgotten:
             with self._write() as connection:
-                consumers.remove_lapsed(connection, self._now_ms())
+                consumers.remove_forgotten(connection, self._now_ms())
         with self._read() as connection:
             topic_id, of_topic = _topic(connection, request.topic)
             if request.HasField("name"):
