@@ -146,7 +146,7 @@ CLAIMS: dict[str, Callable[[Log, str], bool]] = {
     "sees messages of a committed transaction": _sees_committed,
     "sees transaction markers": _sees_markers,
     "waits behind an open transaction, also with plain messages": _waits,
-    "sees half of a transaction, on one partition or over several": _sees_half,
+    "sees half of a transaction over several partitions or topics": _sees_half,
     "reads other rows when the same plan is read again": _rereads_other_rows,
 }
 
