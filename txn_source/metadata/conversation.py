@@ -15,9 +15,9 @@ import logging
 import os
 import queue
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 from sqlalchemy import Connection, Row, func, select
 
@@ -27,7 +27,7 @@ from txn_source.metadata import subscription_wire as sub_wire
 from txn_source.metadata.changes import Changes
 from txn_source.metadata.checks import check
 from txn_source.metadata.dispatch import Stretch, next_stretch
-from txn_source.metadata.spreading import MAX_PERMITS, Spreading
+from txn_source.metadata.spreading import MAX_PERMITS, Spreading, Taker
 from txn_source.metadata.tables import OPEN, is_in, transaction_partitions, transactions
 from txn_source.model.errors import (
     InternalError,
@@ -46,6 +46,7 @@ MAX_UNACKNOWLEDGED = 50_000
 """A consumer of a shared subscription that has so many messages gets no more until it acknowledges some."""
 _DELIVERIES_AT_ONCE = 64
 _SERVED = itertools.count(1)
+T = TypeVar("T")
 
 
 class Host(Protocol):
@@ -54,13 +55,25 @@ class Host(Protocol):
     @property
     def changes(self) -> Changes: ...
     def read(self) -> Any: ...
-    def write(self) -> Any: ...
+    def write(self, action: Callable[[Connection], T]) -> T: ...
     def now_ms(self) -> int: ...
     def subscribe(
         self, connection: Connection, request: pb.ConsumeRequest.Subscribe
     ) -> tuple[Row[Any], Row[Any], bool]: ...
     def seek(self, request: pb.SeekSubscriptionRequest) -> pb.SeekSubscriptionResponse: ...
     def first_copies(self, connection: Connection, topic: Row[Any], stretch: Stretch) -> pb.ListCopiesResponse: ...
+
+
+class _Connected(NamedTuple):
+    """What came of connecting a consumer."""
+
+    topic: Row[Any]
+    subscription: Row[Any]
+    created: bool
+    consumer_id: int
+    others: bool
+    of_topic: list[views.PartitionView]
+    cursors: dict[int, Cursor]
 
 
 class Conversation:
@@ -179,8 +192,7 @@ class Conversation:
     def _carry_out(self, what: str | None, request: pb.ConsumeRequest, receipt: pb.ConsumeResponse.Receipt) -> None:
         if what == "acknowledge":
             ack = sub_wire.acknowledgement_from_wire(request.acknowledge)
-            with self._host.write() as connection:
-                count = subscriptions.acknowledge(connection, ack)
+            count = self._host.write(lambda connection: subscriptions.acknowledge(connection, ack))
             if ack.epoch == self.epoch:
                 self.unacknowledged = max(0, self.unacknowledged - count)
             return
@@ -189,27 +201,39 @@ class Conversation:
             return
         if what != "redeliver":
             raise InvalidArgumentError(f"{what!r} is not a request.", "Use those of this release.")
-        with self._host.write() as connection:
+        asked = request.redeliver
+        if not self._shared:
+            receipt.sought.epoch = self._host.write(
+                lambda connection: subscriptions.redeliver_all(connection, self._row(connection), asked.epoch)
+            )
+            return
+        parts = [(p.partition_id, sub_wire.ranges_from_wire(p.ranges)) for p in asked.ranges]
+
+        def redeliver(connection: Connection) -> bool:
             row = self._row(connection)
-            if self._shared:
-                parts = [(p.partition_id, sub_wire.ranges_from_wire(p.ranges)) for p in request.redeliver.ranges]
-                if request.redeliver.epoch == row.epoch:
-                    deliveries.redeliver(connection, row, self.consumer_id, parts)
-                    count = sum(r.messages for _, ranges in parts for r in ranges)
-                    self.unacknowledged = max(0, self.unacknowledged - count)
-            else:
-                receipt.sought.epoch = subscriptions.redeliver_all(connection, row, request.redeliver.epoch)
+            if asked.epoch != row.epoch:
+                return False
+            deliveries.redeliver(connection, row, self.consumer_id, parts)
+            return True
+
+        if self._host.write(redeliver):
+            count = sum(r.messages for _, ranges in parts for r in ranges)
+            self.unacknowledged = max(0, self.unacknowledged - count)
 
     def _subscribe(self, request: pb.ConsumeRequest.Subscribe) -> None:
         with self._lock:
             self._host.changes.check_room()
-            with self._host.write() as connection:
+
+            def connect(connection: Connection) -> _Connected:
                 topic, row, created = self._host.subscribe(connection, request)
                 consumer_id, others = consumers.register(
                     connection, row, request.token, request.consumer_name, self._host.now_ms()
                 )
                 of_topic = views.partition_views(connection, [row.topic_id])[row.topic_id]
                 cursors = subscriptions.cursors_of(connection, row.subscription_id)
+                return _Connected(topic, row, created, consumer_id, bool(others), of_topic, cursors)
+
+            topic, row, created, consumer_id, others, of_topic, cursors = self._host.write(connect)
             self._load(row, cursors)
             self._topic, self._shared = topic, row.type == SubscriptionType.SHARED
             self.subscription_id, self.topic_id, self.consumer_id = row.subscription_id, row.topic_id, consumer_id
@@ -359,16 +383,20 @@ class Conversation:
                 locks.enter_context(consumer._lock)
             if not any(c.ready(self.epoch) for c in group):
                 return
-            with self._host.write() as connection:
-                row = self._row(connection)
-                consumers.remove_lapsed(connection, self._host.now_ms(), self.subscription_id)
-                present = {r.consumer_id for r in consumers.connected(connection, self.subscription_id)}
-                turns = sorted((c for c in group if c.consumer_id in present), key=lambda c: c.served)
-                handed_out = list(Spreading(connection, row, turns).run())
+            handed_out = self._host.write(lambda connection: self._handed_out(connection, group))
             for taker, stretch, _ in handed_out:  # now that it is committed
                 taker.count([stretch])
         for taker, _, response in handed_out:
             taker.send(response)
+
+    def _handed_out(
+        self, connection: Connection, group: Sequence[Conversation]
+    ) -> list[tuple[Taker[pb.ConsumeResponse], Stretch, pb.ConsumeResponse]]:
+        row = self._row(connection)
+        consumers.remove_lapsed(connection, self._host.now_ms(), self.subscription_id)
+        present = {r.consumer_id for r in consumers.connected(connection, self.subscription_id)}
+        turns = sorted((c for c in group if c.consumer_id in present), key=lambda c: c.served)
+        return list(Spreading(connection, row, turns).run())
 
     def _until_next(self, connection: Connection) -> float | None:
         """Return the seconds until something may change without anybody writing: a deadline, or a lease."""
@@ -404,7 +432,6 @@ class Conversation:
             return
         self._host.changes.remove(self)
         try:
-            with self._host.write() as connection:
-                consumers.remove(connection, self.consumer_id)
+            self._host.write(lambda connection: consumers.remove(connection, self.consumer_id))
         except TxnLogError as error:
             _log.warning("consumer %d stays connected until its lease ends: %s", self.consumer_id, error)

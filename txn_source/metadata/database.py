@@ -11,7 +11,7 @@ import logging
 import os
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
-from typing import TypeVar, overload
+from typing import TypeVar
 
 from sqlalchemy import Connection
 
@@ -61,20 +61,12 @@ class Database:
         file, _ = self._here()
         return read_brought_up_to_date(file, self.is_due, self.before_write) if file.read_only else file.read()
 
-    @overload
-    def write(self) -> AbstractContextManager[Connection]: ...
-    @overload
-    def write(self, action: Callable[[Connection], T]) -> T: ...
-    def write(self, action: Callable[[Connection], T] | None = None) -> T | AbstractContextManager[Connection]:
+    def write(self, action: Callable[[Connection], T]) -> T:
         """Carry out an action in a write transaction; all that it does is durable when this returns, or nothing.
 
         It may be carried out more than once, and by another thread, together with actions of others; so it changes
         nothing outside the database, and takes no lock that its caller holds. If it raises, its error comes back.
-
-        Without an action, a transaction as the block of a ``with``, which shares none with others.
         """
-        if action is None:
-            return self._writing()
         return self._here()[1].run(action)
 
     @contextmanager
@@ -88,16 +80,6 @@ class Database:
         found = self._of_process.pop(os.getpid(), None)
         if found is not None:
             found[0].close()
-
-    @contextmanager
-    def _writing(self) -> Iterator[Connection]:
-        file, commits = self._here()
-        commits.run(lambda _: None)  # what comes before each write
-        with commits.alone():
-            with file.writing() as connection:
-                connection.info.pop(_CHANGED, None)  # of one that was rolled back
-                yield connection
-            self._after(connection)
 
     def _here(self) -> tuple[SqliteFile, GroupCommit]:
         pid = os.getpid()

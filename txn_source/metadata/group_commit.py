@@ -117,16 +117,6 @@ class GroupCommit:
             self._leave(mine)
         return mine.result()
 
-    @contextlib.contextmanager
-    def alone(self) -> Any:
-        """Hold the turn, for a transaction that is made another way."""
-        try:
-            self._turn.acquire()
-            yield
-        finally:
-            self._give_up_turn()
-            self._wake_next()
-
     def _lead(self, mine: _Waiting[T]) -> T:
         """Carry out an action, and what waits in the queue meanwhile; this thread has the turn."""
         outcome = Outcome()

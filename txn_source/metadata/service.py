@@ -11,8 +11,8 @@ import hashlib
 import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
-from typing import Any, TypeVar, overload
+from contextlib import contextmanager
+from typing import Any, TypeVar
 
 from google.protobuf.message import Message
 from sqlalchemy import Connection, Row, bindparam, insert, inspect, select
@@ -395,8 +395,8 @@ class MetadataService(TierCalls, SubscriptionCalls):
         )
 
     def CondemnSegments(self, request: pb.CondemnSegmentsRequest) -> pb.CondemnSegmentsResponse:
-        with self._write() as connection:
-            return pb.CondemnSegmentsResponse(paths=segments.condemn(connection, request.paths))
+        condemned = self._write(lambda connection: segments.condemn(connection, request.paths))
+        return pb.CondemnSegmentsResponse(paths=condemned)
 
     # Transactions of the database
 
@@ -411,14 +411,10 @@ class MetadataService(TierCalls, SubscriptionCalls):
         with self._database.read() as connection:
             yield connection
 
-    @overload
-    def _write(self) -> AbstractContextManager[Connection]: ...
-    @overload
-    def _write(self, action: Callable[[Connection], T]) -> T: ...
-    def _write(self, action: Callable[[Connection], T] | None = None) -> T | AbstractContextManager[Connection]:
+    def _write(self, action: Callable[[Connection], T]) -> T:
         """Change something, see ``Database.write``. Transactions past their deadline are aborted first, and stay so
         even if the change is refused."""
-        return self._database.write() if action is None else self._database.write(action)
+        return self._database.write(action)
 
     def _do_what_is_due(self, connection: Connection) -> bool:
         """Do what time asks for, before anything else is written; return True if that changed anything."""

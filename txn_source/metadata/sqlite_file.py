@@ -163,22 +163,6 @@ class SqliteFile:
                 raise
         raise UnavailableError(f"The metadata database {self._path} is busy.", "Try again.")
 
-    @contextlib.contextmanager
-    def writing(self) -> Iterator[Connection]:
-        """A block that may change things; all of it is durable when the block is left, or nothing."""
-        session, turn = self._to_write()
-        raw = session.raw
-        try:
-            with raw, raw:
-                turn.begin(raw)
-                yield session.connection
-                self._commit(raw, Outcome())
-        except TxnLogError:
-            raise
-        except BaseException:
-            self._writer = None
-            raise
-
     def _commit(self, raw: sqlite3.Connection, outcome: Outcome) -> None:
         failed = False
         try:

@@ -25,6 +25,7 @@ from txn_source.model.subscription import SubscriptionType
 from txn_source.model.topic_name import TopicName
 
 R = TypeVar("R", bound=Message)
+T = TypeVar("T")
 
 
 class _Host(Protocol):
@@ -36,7 +37,7 @@ class _Host(Protocol):
     def _configuration(self) -> Mapping[str, Any]: ...
 
     def _read(self) -> AbstractContextManager[Connection]: ...
-    def _write(self) -> AbstractContextManager[Connection]: ...
+    def _write(self, action: Callable[[Connection], T]) -> T: ...
     def _once(self, request: Any, response: type[R], action: Callable[[Connection], R]) -> R: ...
     def _now_ms(self) -> int: ...
 
@@ -59,8 +60,7 @@ class SubscriptionCalls:
         with self._read() as connection:
             forgotten = consumers.forgotten(connection, self._now_ms())
         if forgotten:
-            with self._write() as connection:
-                consumers.remove_forgotten(connection, self._now_ms())
+            self._write(lambda connection: consumers.remove_forgotten(connection, self._now_ms()))
         with self._read() as connection:
             topic_id, of_topic = _topic(connection, request.topic)
             if request.HasField("name"):
@@ -143,8 +143,8 @@ class _Conversations:
     def read(self) -> Any:
         return self.service._read()
 
-    def write(self) -> Any:
-        return self.service._write()
+    def write(self, action: Callable[[Connection], T]) -> T:
+        return self.service._write(action)  # type: ignore[no-any-return]
 
     def now_ms(self) -> int:
         return int(self.service._now_ms())
