@@ -40,7 +40,7 @@ class World:
 
     def append(self, number: int, txn: pb.TxnId | None = None) -> pb.AppendRequest:
         folder = f"segments/{self.producer.topic.topic_id}/0"
-        path = f"{folder}/{self.producer.partitions[0].log_end >> 32}-0-{number:08x}.arrow"
+        path = f"{folder}/{self.producer.partitions[0].log_end >> 32}-{self.producer.producer_id}-{number:012x}.arrow"
         entry = pb.NewEntry(
             partition_id=self.partition_id,
             base_sequence=number,
