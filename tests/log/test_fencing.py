@@ -80,10 +80,11 @@ def test_delayed_commit_does_not_end_the_next_transaction(site: Site) -> None:
     assert values(new_log, "orders") == [b"new 1", b"new 2"]
 
 
-def test_fenced_producer_can_not_write_into_its_successors_transaction(log: Log) -> None:
-    """Give the older producer the id of the newer one's transaction."""
+def test_fenced_producer_can_not_write_into_its_successors_transaction(site: Site) -> None:
+    """Give the older producer, on another connection, the id of the newer one's transaction."""
+    log = site.connect()
     log.create_topic("orders")
-    older = log.producer("orders", transactional_id="tellers")
+    older = site.connect().producer("orders", transactional_id="tellers")
     newer = log.producer("orders", transactional_id="tellers")
     with log.begin_transaction() as transaction:
         send_each(newer, [b"a"], txn=transaction)
