@@ -47,7 +47,7 @@ def test_damaged_file(root: Path) -> None:
 def test_number_and_text_that_no_database_takes(tmp_path: Path) -> None:
     database = Database(f"sqlite:///{tmp_path}/metadata.db")
     create_log(database)
-    row = {"request_id": "x", "answer": b"", "stored_at_ms": 0}
+    row = {"request_id": "x", "answer": b"", "stored_at_ms": 0, "fingerprint": b""}
     for wrong in ({"stored_at_ms": 1 << 64}, {"request_id": "\ud800"}):
         with pytest.raises(InvalidArgumentError):
             database.write(lambda connection, wrong=wrong: connection.execute(insert(requests), row | wrong))
@@ -88,7 +88,7 @@ def test_reader_that_failed_sees_the_present_afterwards(tmp_path: Path) -> None:
     database = Database(f"sqlite:///{tmp_path}/metadata.db")
     create_log(database)
     for number in range(3):
-        row = {"request_id": str(number), "answer": b"", "stored_at_ms": 0}
+        row = {"request_id": str(number), "answer": b"", "stored_at_ms": 0, "fingerprint": b""}
         database.write(lambda connection, row=row: connection.execute(insert(requests), row))
     kept = []
     for _ in range(3):

@@ -78,7 +78,7 @@ class Store:
 
 def store_name(name: str) -> Action:
     def action(connection: Connection) -> str:
-        connection.execute(insert(requests), {"request_id": name, "answer": b"", "stored_at_ms": 0})
+        connection.execute(insert(requests), {"request_id": name, "answer": b"", "stored_at_ms": 0, "fingerprint": b""})
         return f"stored {name}"
 
     return action
