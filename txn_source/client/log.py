@@ -392,7 +392,7 @@ class Log(SubscriptionCalls):
         planned = plan(self._stub, self._root, source, request)
         reader = planned.reader(self._stub, self._root, schema)
         batches = pa.RecordBatchReader.from_batches(
-            schema, _read(reader.read(piece for task in planned.tasks for piece in task))
+            schema, _Batches(reader.read(piece for task in planned.tasks for piece in task))
         )
         _COPIES_READ[batches] = reader.copies_read
         return batches
@@ -454,10 +454,18 @@ def connect(
     return Log(Target.of(path, endpoint, create=create, timeout_s=timeout))
 
 
-@guard
-def _read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Yield what is read; errors come where the caller reads, long after ``scan`` has returned."""
-    yield from batches
+@guarded
+class _Batches:
+    """What is read. Errors come where the caller reads, after ``scan`` has returned, and again at each later try."""
+
+    def __init__(self, batches: Iterator[pa.RecordBatch]) -> None:
+        self._batches = batches
+
+    def __iter__(self) -> _Batches:
+        return self
+
+    def __next__(self) -> pa.RecordBatch:
+        return next(self._batches)
 
 
 def _as_of(value: Any, level: IsolationLevel, end: Any) -> int | None:
