@@ -106,9 +106,23 @@ def test_child_that_forgets_and_closes_takes_nothing_away(site: Site) -> None:
     assert message.value == b"0"
 
 
-def test_child_opens_its_own(site: Site) -> None:
+def test_embedded_log_of_a_connected_consumer_is_refused_in_a_child(embedded_site: Site) -> None:
+    """Use the log in a child while a consumer of the parent is connected: SQLite can't be used on both sides."""
+    log = embedded_site.connect()
+    numbered(log)
+    consumer = subscribe(log)
+
+    def child() -> None:
+        with pytest.raises(InvalidArgumentError, match="was in use when this process was forked"):
+            log.topics()
+
+    in_child(child)
+    assert take(consumer, 10) == VALUES
+
+
+def test_child_opens_its_own(remote_site: Site) -> None:
     """Open a reader and a consumer in the child, over the log that it inherited, beside the parent's."""
-    log = site.connect()
+    log = remote_site.connect()
     producer, _ = numbered(log)
     consumer = subscribe(log)
     assert take(consumer, 1) == VALUES[:1]

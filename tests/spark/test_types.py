@@ -108,11 +108,11 @@ def test_values_mean_the_same_inside_spark(typed: pa.Table, read) -> None:
 
 @pytest.mark.parametrize(
     ("arrow", "value"),
-    [(pa.timestamp("ns"), 1_000_000_001), (pa.duration("ns"), 1), (pa.timestamp("s", "UTC"), 2**62)],
-    ids=["a nanosecond", "a duration of one", "the year 146 billion"],
+    [(pa.timestamp("ns"), 1_000_000_001), (pa.duration("ns"), 1)],
+    ids=["a nanosecond", "a duration of one"],
 )
 def test_value_that_spark_has_no_room_for_is_refused(log, read, refusal, arrow, value) -> None:
-    """Read times finer or farther than 64 bits of microseconds: none is rounded silently, and the rest is readable."""
+    """Read times finer than microseconds: none is rounded silently, and the rest is readable."""
     log.create_topic("fine", schema=pa.schema([("id", pa.int32()), ("t", arrow)]))
     with log.producer("fine") as producer:
         producer.send_batch(pa.table({"id": pa.array([1], pa.int32()), "t": pa.array([value], arrow)}))

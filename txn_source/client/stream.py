@@ -205,7 +205,7 @@ class TopicStream:
                     self._unread(place, f"[{first and first.position}, {until})")
                 continue
             begin = self._kept(partition, first.position if first else partition.view.bounds.log_start, until)
-            if request.isolation_level is IsolationLevel.READ_COMMITTED:
+            if begin < until and request.isolation_level is IsolationLevel.READ_COMMITTED:  # a start may lie above
                 until = self._decided(partition, until, end.level)
             if begin < until:
                 wanted.append((partition, PositionRange(begin, until)))
