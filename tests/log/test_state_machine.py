@@ -66,9 +66,9 @@ class LogMachine(RuleBasedStateMachine):
         self._open_producers()
 
     def teardown(self) -> None:
-        for producer in self.dropped:  # end the threads that wait for a linger time; nothing else is left of them
-            producer._stop.set()
-            producer._wake.set()
+        for producer in self.dropped:  # as a crash leaves them: what they hold is never said to be lost
+            producer._closed = True
+            producer._linger.stop()
         self.stack.close()
 
     def _open_log(self) -> None:
