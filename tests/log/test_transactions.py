@@ -329,5 +329,6 @@ def test_commit_waits_for_messages_that_were_sent_by_its_id(log: Log, spell: Cal
         producer.send(b"debit", txn=txn)
         producer.send(b"credit", txn=spell(txn.id))
     assert sorted(values(log, "orders")) == [b"credit", b"debit"]
+    producer.send(b"late", txn=spell(txn.id))
     with pytest.raises(TransactionEndedError):
-        producer.send(b"late", txn=spell(txn.id))
+        producer.flush()

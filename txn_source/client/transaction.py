@@ -169,5 +169,9 @@ _HANDLES: weakref.WeakValueDictionary[tuple[MetadataStub, TxnId], Transaction] =
 
 
 def handle_of(stub: MetadataStub, txn: TxnId) -> Transaction | None:
-    """Return the transaction of that id, if it was begun with the same log in this process and somebody has it."""
-    return _HANDLES.get((stub, txn))
+    """Return the transaction of that id, if it was begun with the same log in this process and takes messages.
+
+    One that has ended is the service's to refuse.
+    """
+    found = _HANDLES.get((stub, txn))
+    return found if found is not None and found._ending is None else None
