@@ -186,7 +186,7 @@ class LogMachine(RuleBasedStateMachine):
         self._plan(level, tasks)
 
     def _plan(self, level: str, tasks: int) -> None:
-        request = ReadRequest(IsolationLevel.parse(level), min_partitions=tasks)
+        request = ReadRequest(IsolationLevel.parse(level), consistent_cut=False, min_partitions=tasks)
         pinned = plan(self.log.metadata, self.log.root, resolve(self.log.metadata, ["t"]), request)
         expected: list[Any] = []
         for each in range(PARTITIONS):
@@ -209,7 +209,7 @@ class LogMachine(RuleBasedStateMachine):
 
     def _scan(self, level: str, columns: list[str]) -> list[list[tuple[Any, ...]]]:
         found: list[list[tuple[Any, ...]]] = [[] for _ in range(PARTITIONS)]
-        for row in self.log.scan("t", level, ["__partition", *columns]).read_all().to_pylist():
+        for row in self.log.scan("t", level, ["__partition", *columns], consistent_cut=False).read_all().to_pylist():
             found[row.pop("__partition")].append(tuple(row.values()))
         return found
 

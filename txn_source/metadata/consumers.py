@@ -166,9 +166,12 @@ def forgotten(connection: Connection, now_ms: int) -> list[int]:
 
     Such a one connects again as soon as it hears that it was removed, and would take the place of who was to follow it.
     """
-    undurable = select(subscriptions.c.subscription_id).where(subscriptions.c.durable == 0)
-    over = and_(consumers.c.lease_until_ms <= now_ms, consumers.c.subscription_id.in_(undurable))
-    query = select(consumers.c.consumer_id).where(or_(over, consumers.c.host.in_(_ended(connection))))
+    over = and_(consumers.c.lease_until_ms <= now_ms, subscriptions.c.durable == 0)
+    query = (
+        select(consumers.c.consumer_id)
+        .join(subscriptions, subscriptions.c.subscription_id == consumers.c.subscription_id)
+        .where(or_(over, consumers.c.host.in_(_ended(connection))))
+    )
     return list(connection.execute(query.order_by(consumers.c.consumer_id)).scalars())
 
 
