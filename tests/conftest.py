@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import shutil
 import sys
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,12 +17,23 @@ from txn_source import Log
 os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
 
 
+_MEMORY = Path("/dev/shm")
+_ENOUGH = 4 << 30
+
+
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--long", action="store_true", help="run the tests marked long, too")
 
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "long: takes minutes; left out unless --long is given")
+    if "TMPDIR" not in os.environ and _has_room(_MEMORY):
+        os.environ["TMPDIR"] = tempfile.tempdir = str(_MEMORY)  # of the workers and all children, too
+
+
+def _has_room(folder: Path) -> bool:
+    """True if a folder is there that can hold what tests write: in memory no test waits for the disk."""
+    return os.access(folder, os.W_OK) and shutil.disk_usage(folder).free > _ENOUGH
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

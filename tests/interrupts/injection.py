@@ -1,9 +1,10 @@
 """Raising at a chosen place of a running call, in the thread that asks for it, once.
 
 ``at_call(n)`` raises before or after the n-th call that reaches the outside: a file-system function, or the service.
-``at_signal_point(n, modules)`` raises at the n-th place in these modules where Python looks for signals: after each
+``at_driver_call(n)`` does so around the calls of SQLite's driver.
+``at_signal_point(n, where)`` raises at the n-th place in these modules where Python looks for signals: after each
 call, at the start of each function, and where loops jump back. Between two such places no signal can come, so all of
-them are all that Ctrl-C can do. Both count from 0, and yield an ``Injection`` that tells whether there were so many.
+them are all that Ctrl-C can do. All count from 0, and yield an ``Injection`` that tells whether there were so many.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import dis
 import os
+import sqlite3
 import sys
 import threading
 from collections.abc import Callable, Iterator
@@ -31,8 +33,11 @@ class Interrupt(BaseException):
 KINDS: tuple[type[BaseException], ...] = (
     KeyboardInterrupt, MemoryError, Interrupt, GeneratorExit, asyncio.CancelledError,
 )  # fmt: skip
-"""What is raised, in turn."""
+"""What is raised, in turn, unless a test says what."""
 
+Kind = type[BaseException]
+
+_DRIVER = (sqlite3.Connection, sqlite3.Cursor)
 _FILES = ("open", "write", "fdatasync", "fsync", "close")
 
 
@@ -81,15 +86,35 @@ def at_call(number: int) -> Iterator[Injection]:
 
 
 @contextmanager
-def at_signal_point(number: int, modules: tuple[ModuleType, ...]) -> Iterator[Injection]:
-    """Raise at the n-th place in the modules where Python looks for signals."""
+def at_driver_call(number: int, kind: Kind | None = None) -> Iterator[Injection]:
+    """Raise before or after a call of the driver's ``execute``, ``commit`` and so on."""
     injection = Injection()
-    kind = KINDS[number % len(KINDS)]
-    files = {module.__file__ for module in modules}
+    kind = kind or KINDS[number % len(KINDS)]
+
+    def profile(_frame: FrameType, event: str, function: Any) -> None:
+        if event in ("c_call", "c_return") and isinstance(getattr(function, "__self__", None), _DRIVER):
+            injection.seen += 1
+            if injection.seen == number + 1:
+                injection.place = f"{event} {function.__name__}"
+                raise kind
+
+    sys.setprofile(profile)
+    try:
+        yield injection
+    finally:
+        sys.setprofile(None)
+
+
+@contextmanager
+def at_signal_point(number: int, where: tuple[ModuleType, ...], kind: Kind | None = None) -> Iterator[Injection]:
+    """Raise at the n-th place in the modules and packages where Python looks for signals."""
+    injection = Injection()
+    kind = kind or KINDS[number % len(KINDS)]
+    files = tuple(_prefix(module) for module in where)
 
     def trace(frame: FrameType, event: str, _: Any) -> Any:
         if event == "call":
-            if frame.f_code.co_filename not in files:
+            if not frame.f_code.co_filename.startswith(files):
                 return None
             frame.f_trace_opcodes, frame.f_trace_lines = True, False
         elif event == "opcode" and frame.f_lasti in _signal_points(frame.f_code):
@@ -107,15 +132,31 @@ def at_signal_point(number: int, modules: tuple[ModuleType, ...]) -> Iterator[In
         sys.settrace(before)
 
 
+def _prefix(module: ModuleType) -> str:
+    file = module.__file__
+    assert file is not None
+    return file.removesuffix("__init__.py")
+
+
 @cache
 def _signal_points(code: CodeType) -> frozenset[int]:
-    """Return the offsets of the instructions before which Python has looked for signals."""
+    """Return the offsets of the instructions before which Python has looked for signals.
+
+    Python counts what it finds as raised by the instruction before. Where that has another handler, at the end of a
+    ``try``, nothing can be raised here as it would be there, so such places are left out.
+    """
     found: set[int] = set()
-    looked = False
-    for instruction in dis.get_instructions(code):
-        if looked:
+    bytecode = dis.Bytecode(code)
+
+    def handler(offset: int) -> object:
+        return next((entry.target for entry in bytecode.exception_entries if entry.start <= offset < entry.end), None)
+
+    before = None
+    for instruction in bytecode:
+        if before is not None and handler(before) == handler(instruction.offset):
             found.add(instruction.offset)
         looked = instruction.opname in ("CALL", "CALL_FUNCTION_EX", "RESUME")
+        before = instruction.offset if looked else None
         if instruction.opname.startswith("JUMP_BACKWARD"):
             found.add(instruction.argval)
     return frozenset(found)

@@ -33,7 +33,7 @@ def test_interrupted_calls_to_the_outside_lose_nothing(site: Site) -> None:
 
 def test_interrupts_between_any_two_instructions_lose_nothing(embedded_site: Site) -> None:
     """Raise wherever Python looks for signals in the modules that write, at every so many-th place."""
-    interrupt_everywhere(embedded_site.connect(), partial(at_signal_point, modules=MODULES), STRIDE, _again)
+    interrupt_everywhere(embedded_site.connect(), partial(at_signal_point, where=MODULES), STRIDE, _again)
 
 
 @pytest.mark.long
@@ -42,5 +42,5 @@ def test_interrupts_between_any_two_instructions_for_long(site: Site) -> None:
     """Raise at every place, of both sorts; print how often that was in which step."""
     ledger = interrupt_everywhere(site.connect(), at_call, 1, _again)
     print(site.kind, "calls", dict(ledger.places))
-    ledger = interrupt_everywhere(site.connect(), partial(at_signal_point, modules=MODULES), 1, _again)
+    ledger = interrupt_everywhere(site.connect(), partial(at_signal_point, where=MODULES), 1, _again)
     print(site.kind, "points", dict(ledger.places))

@@ -1,22 +1,19 @@
-"""Striking a call with an exception at its k-th line, or with signals at any time."""
+"""Striking a call with an exception at its k-th signal point, or with signals at any time."""
 
 from __future__ import annotations
 
-import dis
+import random
 import signal
 import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import cache
-from pathlib import Path
-from types import CodeType, FrameType
 from typing import Any, TypeVar
 
-import txn_source
+from tests.interrupts.injection import at_signal_point
+from txn_source import client
+from txn_source.metadata import consumer_link
 
-_CLIENT = str(Path(txn_source.__file__).parent / "client")
-_LINK = str(Path(txn_source.__file__).parent / "metadata" / "consumer_link.py")
 R = TypeVar("R")
 
 
@@ -25,37 +22,26 @@ class Struck(BaseException):
 
 
 class Striker:
-    """Calls functions and raises at the k-th line, or function's beginning, that the client runs in this thread."""
+    """Calls functions and raises at the k-th signal point that the client passes in this thread."""
 
-    def __init__(self) -> None:
+    def __init__(self, step: int = 1) -> None:
+        """``step``: strike each call at every so many-th point only, at others from one call to the next."""
         self.strikes = 0
+        self._step = step
+        self._calls = 0
 
     def at(self, k: int, call: Callable[[], R]) -> R:
-        """Call, and strike at the k-th line; it returns if it has fewer."""
-        left = k
+        """Call, and strike at the k-th point, from 0; it returns if it has fewer."""
+        with at_signal_point(k, (client, consumer_link), Struck) as injection:
+            try:
+                return call()
+            finally:
+                self.strikes += injection.place is not None
 
-        def trace(frame: FrameType, event: str, _: Any) -> Any:
-            nonlocal left
-            code = frame.f_code
-            if not code.co_filename.startswith((_CLIENT, _LINK)):
-                return trace if event == "call" else None
-            if event == "call" or (event == "line" and frame.f_lasti not in _ends_of_with(code)):
-                left -= 1
-                if left == 0:
-                    self.strikes += 1
-                    raise Struck
-            return trace
-
-        before = sys.gettrace()
-        sys.settrace(trace)
-        try:
-            return call()
-        finally:
-            sys.settrace(before)
-
-    def until_it_passes(self, call: Callable[[], R], after: Callable[[], None] = lambda: None, *, step: int = 1) -> R:
-        """Strike at the first line, then further on, until the call gets through; do something after each strike."""
-        for k in range(1, 1_000_000, step):
+    def until_it_passes(self, call: Callable[[], R], after: Callable[[], None] = lambda: None) -> R:
+        """Strike at the first points, then further on, until the call gets through; do something after each strike."""
+        self._calls += 1
+        for k in range(self._calls % self._step, 1_000_000, self._step):
             try:
                 return self.at(k, call)
             except Struck:
@@ -63,39 +49,36 @@ class Striker:
         raise AssertionError("it never ended")
 
 
-@cache
-def _ends_of_with(code: CodeType) -> frozenset[int]:
-    """Return where blocks of ``with`` are left: CPython runs a line there, but takes no notice of signals."""
-    instructions = list(dis.get_instructions(code))
-    return frozenset(
-        one.offset
-        for one, two, three in zip(instructions, instructions[1:], instructions[2:], strict=False)
-        if [i.opname for i in (one, two, three)] == ["LOAD_CONST"] * 3
-        and one.argval is two.argval is three.argval is None
-    )
-
-
 @contextmanager
-def storm(every_s: float) -> Iterator[list[bool]]:
-    """Raise again and again in the main thread, while the list that the block gets says True."""
-    armed = [False]
+def storm(mean_s: float) -> Iterator[list[bool]]:
+    """Raise again and again in the main thread, while the list that the block gets says True.
+
+    Some pauses are long: where a call takes longer than the mean pause, it gets through nevertheless.
+    """
+    armed, rng = [False], random.Random(1)
 
     def strike(*_: object) -> None:
+        _set_timer(rng.expovariate(1 / mean_s) * rng.choice((0.5, 0.5, 0.5, 2.0, 20.0)))
         if armed[0]:
             raise Struck
 
     before, hook = signal.signal(signal.SIGALRM, strike), sys.unraisablehook
-    ignored: list[Any] = []
+    ignored: list[Any] = []  # what was struck in a destructor, and files that closed themselves
     sys.unraisablehook = ignored.append  # of strikes on destructors; pytest's own would be struck in its turn
-    signal.setitimer(signal.ITIMER_REAL, every_s, every_s)
+    _set_timer(mean_s)
     try:
         yield armed
     finally:
         armed[0] = False
+        signal.signal(signal.SIGALRM, signal.SIG_IGN)
         signal.setitimer(signal.ITIMER_REAL, 0.0)
         signal.signal(signal.SIGALRM, before)
         sys.unraisablehook = hook
-    assert [each for each in ignored if not issubclass(each.exc_type, Struck)] == []
+    assert [each for each in ignored if not issubclass(each.exc_type, (Struck, ResourceWarning))] == []
+
+
+def _set_timer(pause_s: float) -> None:
+    signal.setitimer(signal.ITIMER_REAL, max(pause_s, 1e-4))
 
 
 def free(*locks: Any) -> bool:

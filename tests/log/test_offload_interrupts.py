@@ -1,4 +1,4 @@
-"""Offload, deletion, trimming and maintenance that are interrupted at any line or call, as by Ctrl-C.
+"""Offload, deletion, trimming and maintenance that are interrupted at any point or call, as by Ctrl-C.
 
 After it every row is readable and none doubled, the call can be repeated and completes, and no object stays for ever
 that the log doesn't know.
@@ -15,12 +15,12 @@ from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from types import FrameType
 from typing import Any
 
 import pyarrow as pa
 import pytest
 
+from tests.interrupts.injection import at_signal_point
 from tests.log.reading import UNCOMMITTED, eventually
 from tests.log.sites import ClockedTarget, ManualClock, service_over
 from tests.log.tiers import objects, write_ledgers
@@ -33,7 +33,7 @@ from txn_source.metadata.transport import InProcessTransport
 from txn_source.storage import object_store, tiered
 
 LEASE_S = 3600
-FILES = frozenset(module.__file__ for module in (offload, deletion, maintenance, object_store, tiered))
+MODULES = (offload, deletion, maintenance, object_store, tiered)
 KINDS = (KeyboardInterrupt, MemoryError, SystemExit)
 LEVEL = UNCOMMITTED
 
@@ -170,32 +170,6 @@ class Way:
         self.inner.close()
 
 
-class Lines:
-    """Counts the lines that are run in the modules concerned; raises at one of them. A context manager."""
-
-    def __init__(self, at: int = -1, kind: type[BaseException] = KeyboardInterrupt) -> None:
-        self.count = 0
-        self._at = at
-        self._kind = kind
-
-    def __enter__(self) -> Lines:
-        sys.settrace(self._enter)
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        sys.settrace(None)
-
-    def _enter(self, frame: FrameType, _event: str, _arg: object) -> Any:
-        return self._line if frame.f_code.co_filename in FILES else None
-
-    def _line(self, frame: FrameType, event: str, _arg: object) -> Any:
-        if event == "line":
-            self.count += 1
-            if self.count - 1 == self._at:
-                raise self._kind(f"{Path(frame.f_code.co_filename).name}:{frame.f_lineno}")
-        return self._line
-
-
 def rows(log: Log) -> pa.Table:
     """Return all rows of the topic with their places; no copy of them may be unreadable."""
     reader = log.scan("orders", LEVEL, ["__ledger_id", "__entry_id", "__batch_index", "value"])
@@ -235,16 +209,16 @@ def interrupt_calls(place: Place, step: int) -> int:
     return done
 
 
-def interrupt_lines(place: Place, times: int | None) -> int:
-    """Interrupt at every line, or at so many of them, evenly; return how often."""
-    with place.opened() as (log, _), Lines() as lines:
+def interrupt_points(place: Place, times: int | None) -> int:
+    """Interrupt at every signal point, or at so many of them, evenly; return how often."""
+    with place.opened() as (log, _), at_signal_point(sys.maxsize, MODULES) as all_points:
         place.operation.run(log)
-    step = 1 if times is None else max(1, lines.count // times)
+    step = 1 if times is None else max(1, all_points.seen // times)
     done = 0
-    for number in range(step // 2, lines.count, step):
+    for number in range(step // 2, all_points.seen, step):
         kind = KINDS[done % len(KINDS)]
         with place.opened() as (log, _):
-            with suppress(kind), Lines(number, kind):
+            with suppress(kind), at_signal_point(number, MODULES, kind):
                 place.operation.run(log)
             place.check(log)
             done += 1
@@ -253,10 +227,10 @@ def interrupt_lines(place: Place, times: int | None) -> int:
 
 @pytest.mark.parametrize("name", OPERATIONS)
 def test_interrupted_call_loses_and_doubles_nothing(folder: Path, name: str) -> None:
-    """Interrupt at some calls of the service and at some lines."""
+    """Interrupt at some calls of the service and at some points."""
     place = Place(folder, OPERATIONS[name])
     assert interrupt_calls(place, 3) > 0
-    assert interrupt_lines(place, 6) > 0
+    assert interrupt_points(place, 6) > 0
 
 
 class Counted:
@@ -328,6 +302,6 @@ def test_topic_that_fails_with_any_error_keeps_no_other_from_its_turn(
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # a Parquet writer that never began
 @pytest.mark.parametrize("name", OPERATIONS)
 def test_call_that_is_interrupted_anywhere_loses_and_doubles_nothing(folder: Path, name: str) -> None:
-    """Interrupt at every call, before and after it, and at every line; prints how often."""
+    """Interrupt at every call, before and after it, and at every point; prints how often."""
     place = Place(folder, OPERATIONS[name])
-    print(f"{name}: {interrupt_calls(place, 1)} calls, {interrupt_lines(place, None)} lines")
+    print(f"{name}: {interrupt_calls(place, 1)} calls, {interrupt_points(place, None)} points")

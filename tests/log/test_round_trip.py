@@ -227,7 +227,7 @@ def check_two_shapes(schema: pa.Schema, batch: pa.RecordBatch) -> str:
 
 
 @given(batches())
-@settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck), phases=PHASES)
+@settings(max_examples=80, deadline=None, suppress_health_check=list(HealthCheck), phases=PHASES)
 def test_row_means_what_the_same_row_in_a_batch_means(example: tuple[pa.Schema, pa.RecordBatch]) -> None:
     """Take random rows in both shapes: both are refused, or both stored alike."""
     check_two_shapes(*example)

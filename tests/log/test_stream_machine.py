@@ -261,7 +261,7 @@ def run(kind: str, examples: int, steps: int) -> None:
 
 def test_every_batch_holds_whole_transfers() -> None:
     """Run the machine over the embedded log."""
-    run("embedded", 15, 30)
+    run("embedded", 8, 30)
 
 
 @pytest.mark.long

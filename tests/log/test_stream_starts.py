@@ -33,7 +33,7 @@ def is_whole(places: list[Place], starts: dict[int, Position], trimmed: dict[int
     st.sampled_from([None, 1, 2, 5]),
     st.sampled_from([0, 256]),
 )
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 def test_what_lies_above_any_start_is_whole_in_one_batch(
     tmp_path_factory: Any,
     before: Any,

@@ -395,12 +395,12 @@ class SubscriptionMachine(RuleBasedStateMachine):
 
 def test_embedded_subscriptions_behave_as_the_model() -> None:
     """Run the machine over the embedded log."""
-    run("embedded", 12, 30, SubscriptionMachine)
+    run("embedded", 6, 30, SubscriptionMachine)
 
 
 def test_remote_subscriptions_behave_as_the_model() -> None:
     """Run it over a remote log."""
-    run("remote", 6, 30, SubscriptionMachine)
+    run("remote", 3, 30, SubscriptionMachine)
 
 
 @pytest.mark.long

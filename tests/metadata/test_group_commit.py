@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from sqlalchemy import Connection, insert
 
-from tests.metadata.interrupting import Interrupt, at_lines
+from tests.interrupts.injection import Interrupt, at_signal_point
 from txn_source import TxnLogError
 from txn_source.metadata import database as database_module
 from txn_source.metadata import group_commit, sqlite_file
@@ -168,7 +168,7 @@ def test_duplicate_is_an_error_of_ours(store: Store) -> None:
 
 
 def _interrupted_leader(store: Store, at: int) -> bool:
-    """Interrupt the leader of three at one moment; return False if that comes after its end."""
+    """Interrupt the leader of three at one place; return False if that comes after its end."""
     names = [f"{at:04} {name}" for name in ("first", "a", "b")]
     modules = (database_module, group_commit, sqlite_file)
     reached = []
@@ -182,13 +182,13 @@ def _interrupted_leader(store: Store, at: int) -> bool:
         return store_name(first)(connection)
 
     def run() -> None:
-        with at_lines(at, modules) as moments:
+        with at_signal_point(at, modules, Interrupt) as injection:
             try:
                 store.results[first] = store.database.write(lead)
             except Interrupt as error:
                 store.results[first] = error
                 entered.set()
-        reached.append(moments.count >= at)
+            reached.append(injection.place is not None)
 
     leader = threading.Thread(target=run)
     leader.start()
@@ -196,31 +196,31 @@ def _interrupted_leader(store: Store, at: int) -> bool:
     others = [store.start(name, store_name(name)) for name in names[1:]]
     for thread in (leader, *others):
         thread.join(20)
-        assert not thread.is_alive(), f"moment {at} leaves somebody waiting"
+        assert not thread.is_alive(), f"place {at} leaves somebody waiting"
     store.other.execute("BEGIN IMMEDIATE")
     store.other.execute("ROLLBACK")
     found = [name for name in store.names() if name.startswith(f"{at:04}")]
-    assert [store.results[name] for name in names[1:]] == [f"stored {name}" for name in names[1:]], f"moment {at}"
-    assert set(names[1:]) <= set(found), f"moment {at}"
+    assert [store.results[name] for name in names[1:]] == [f"stored {name}" for name in names[1:]], f"place {at}"
+    assert set(names[1:]) <= set(found), f"place {at}"
     if not isinstance(store.results[first], Interrupt):
         assert first in found
     return reached[0]
 
 
 def _at_every(store: Store, step: int) -> int:
-    for at in count(1, step):
+    for at in count(0, step):
         if not _interrupted_leader(store, at):
-            return at - 1
+            return at
     raise AssertionError
 
 
 def test_interrupted_leader_leaves_nobody_waiting(store: Store) -> None:
-    """Interrupt the leader at every fifth line: what the others write is stored once, and they are told so."""
+    """Interrupt the leader at every fifth place: what the others write is stored once, and they are told so."""
     assert _at_every(store, 5) > 40
 
 
 @pytest.mark.long
-def test_leader_interrupted_at_every_line(store: Store) -> None:
+def test_leader_interrupted_at_every_place(store: Store) -> None:
     print(f"{_at_every(store, 1)} interrupts of a leader")
 
 

@@ -5,17 +5,20 @@ from __future__ import annotations
 import itertools
 import sqlite3
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 from google.protobuf.message import Message
 
+from tests.interrupts.injection import Injection, Interrupt, at_driver_call, at_signal_point
 from tests.log.sites import ManualClock, Site
-from tests.metadata.interrupting import HARNESSES, Interrupt
 from txn_source import Log
 from txn_source._generated.txnlog.v1 import metadata_service_pb2 as pb
+from txn_source.metadata import database, group_commit, service, sqlite_file, timekeeping, write_turn
 from txn_source.metadata.database import Database
 from txn_source.metadata.service import MetadataService
 from txn_source.metadata.tables import metadata
@@ -23,6 +26,12 @@ from txn_source.storage.root import LogRoot
 
 # A connection that was dropped is closed by the garbage collector, where Python only mentions an interrupt.
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+MODULES = (database, group_commit, service, sqlite_file, timekeeping, write_turn)
+Inject = Callable[[int], AbstractContextManager[Injection]]
+INJECTIONS: dict[str, Inject] = {
+    "driver": partial(at_driver_call, kind=Interrupt),
+    "points": partial(at_signal_point, where=MODULES, kind=Interrupt),
+}
 _POLICIES = pb.TopicPolicies(ledger_max_entries=100_000, ledger_max_bytes=1 << 30, ledger_max_age_ms=1 << 40)
 
 
@@ -141,8 +150,8 @@ def world(tmp_path: Path, clock: ManualClock) -> Iterator[World]:
         service.close()
 
 
-def _interrupt_everywhere(world: World, harness: Any, prepare: Any, step: int) -> int:
-    """Interrupt a call at one moment after the other until none is left; return how many there were."""
+def _interrupt_everywhere(world: World, inject: Inject, prepare: Any, step: int) -> int:
+    """Interrupt a call at one place after the other until none is left; return how many there were."""
     kept: list[BaseException] = []  # with their tracebacks, and what those refer to, as an interactive session does
 
     def change_of(call: Callable[[str, Message], None]) -> list[int]:
@@ -156,39 +165,39 @@ def _interrupt_everywhere(world: World, harness: Any, prepare: Any, step: int) -
 
     change_of(undisturbed)
     expected = change_of(undisturbed)
-    for at in itertools.count(1, step):
+    for at in itertools.count(0, step):
         ended = False
 
         def interrupted(method: str, request: Message, at: int = at) -> None:
             nonlocal ended
             try:
-                with harness(at) as moments:
+                with inject(at) as injection:
                     getattr(world.service, method)(request)
             except Interrupt as interrupt:
                 kept.append(interrupt)
-            ended = moments.count < at
+            ended = injection.place is None
             world.other.execute("BEGIN IMMEDIATE")  # at once, with no time to wait
             world.other.execute("ROLLBACK")
             first, again = (getattr(world.service, method)(request) for _ in range(2))
             assert first == again
 
-        assert change_of(interrupted) == expected, f"moment {at}"
+        assert change_of(interrupted) == expected, f"place {at}"
         if ended:
-            return at - 1
+            return at
     raise AssertionError
 
 
-@pytest.mark.parametrize("harness", HARNESSES)
+@pytest.mark.parametrize("inject", INJECTIONS)
 @pytest.mark.parametrize("kind", CALLS)
-def test_interrupted_call_leaves_nothing_locked_or_half_done(world: World, harness: str, kind: str) -> None:
-    """Interrupt each kind of call at every seventh moment, keep the traceback, write from outside, and repeat it."""
-    assert _interrupt_everywhere(world, HARNESSES[harness], CALLS[kind], step=7) > 3
+def test_interrupted_call_leaves_nothing_locked_or_half_done(world: World, inject: str, kind: str) -> None:
+    """Interrupt each kind of call at every seventh place, keep the traceback, write from outside, and repeat it."""
+    assert _interrupt_everywhere(world, INJECTIONS[inject], CALLS[kind], step=7) > 3
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("harness", HARNESSES)
+@pytest.mark.parametrize("inject", INJECTIONS)
 @pytest.mark.parametrize("kind", CALLS)
-def test_call_interrupted_at_every_moment(world: World, harness: str, kind: str) -> None:
-    """The same at each moment."""
-    moments = _interrupt_everywhere(world, HARNESSES[harness], CALLS[kind], step=1)
-    print(f"{kind}, {harness}: {moments} interrupts")
+def test_call_interrupted_at_every_place(world: World, inject: str, kind: str) -> None:
+    """The same at each place."""
+    places = _interrupt_everywhere(world, INJECTIONS[inject], CALLS[kind], step=1)
+    print(f"{kind}, {inject}: {places} interrupts")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import weakref
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from datetime import timedelta
 from pathlib import Path
@@ -392,7 +392,7 @@ class Log(SubscriptionCalls):
         planned = plan(self._stub, self._root, source, request)
         reader = planned.reader(self._stub, self._root, schema)
         batches = pa.RecordBatchReader.from_batches(
-            schema, _Batches(reader.read(piece for task in planned.tasks for piece in task))
+            schema, reader.read(piece for task in planned.tasks for piece in task)
         )
         _COPIES_READ[batches] = reader.copies_read
         return batches
@@ -452,20 +452,6 @@ def connect(
         UnavailableError: the service didn't answer.
     """
     return Log(Target.of(path, endpoint, create=create, timeout_s=timeout))
-
-
-@guarded
-class _Batches:
-    """What is read. Errors come where the caller reads, after ``scan`` has returned, and again at each later try."""
-
-    def __init__(self, batches: Iterator[pa.RecordBatch]) -> None:
-        self._batches = batches
-
-    def __iter__(self) -> _Batches:
-        return self
-
-    def __next__(self) -> pa.RecordBatch:
-        return next(self._batches)
 
 
 def _as_of(value: Any, level: IsolationLevel, end: Any) -> int | None:

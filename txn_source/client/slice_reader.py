@@ -19,6 +19,7 @@ from txn_source.client.assembly import Assembly, EntryColumns
 from txn_source.client.copy_reader import CopiesRead, CopyReader, Part
 from txn_source.metadata.stub import MetadataStub
 from txn_source.metadata.transactions import id_of
+from txn_source.model.door import passes, translated
 from txn_source.model.errors import TxnLogError, UnavailableError
 from txn_source.model.isolation import IsolationLevel
 from txn_source.model.packing import Slice
@@ -151,19 +152,23 @@ class _Batches(Iterator[pa.RecordBatch]):
         if self._failure is not None:
             raise self._failure
         try:
-            return next(self._batches)
+            batch = next(self._batches)
         except StopIteration:
             raise
         except BaseException as error:
-            if isinstance(error, TxnLogError):
-                self._failure = type(error)(error.fact, error.remedy)  # without the frames that the first one holds
+            raised = translated(error, "read()") if isinstance(error, Exception) and not passes(error) else error
+            if isinstance(raised, TxnLogError):
+                self._failure = type(raised)(raised.fact, raised.remedy)  # without the frames that the first one holds
             else:
                 self._failure = UnavailableError(
                     f"The read was ended by {error!r:.200} before it had come to its end.",
                     "Read again with a new load() or scan().",
                 )
             self._batches.close()
-            raise
+            if raised is error:
+                raise
+            raise raised from error
+        return batch
 
 
 _NONE = np.empty(0, np.int64)

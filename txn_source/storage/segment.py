@@ -18,6 +18,7 @@ came, it stays broken, and nothing is ever written behind an end that may not be
 from __future__ import annotations
 
 import errno
+import io
 import os
 import re
 import uuid
@@ -176,10 +177,11 @@ class SegmentReader:
         self.path = path
         self._file = root / path
         try:
-            self._fd = os.open(self._file, os.O_RDONLY | os.O_CLOEXEC)
+            self._opened = io.FileIO(self._file)  # an object: should an interrupt take it, it closes itself
         except OSError as error:
             raise self._unreadable(f"it can't be opened ({error.strerror})") from error
         try:
+            self._fd = self._opened.fileno()
             self._size = os.fstat(self._fd).st_size
             self.schema = self._read_schema()
         except BaseException:
@@ -194,9 +196,7 @@ class SegmentReader:
 
     def close(self) -> None:
         """Close the file; batches that were read stay valid."""
-        if self._fd >= 0:
-            os.close(self._fd)
-            self._fd = -1
+        self._opened.close()
 
     def read(
         self, starts: Sequence[int], ends: Sequence[int], checksums: Sequence[int], positions: Sequence[int]
