@@ -44,10 +44,10 @@ class Connecting(Seeking):
                 self._inbox.put(delivery)
                 self._news.tell()
 
-    def on_turn(self, epoch: int) -> None:
-        """Begin anew in an epoch, which a seek here or elsewhere has begun."""
+    def on_turn(self, ear: object, epoch: int) -> None:
+        """Begin anew in an epoch, which a seek here or elsewhere has begun, unless an older connection says so."""
         with self._lock:
-            if epoch < self._epoch or self._upkeep.link is None:
+            if epoch < self._epoch or ear is not self._ear or self._upkeep.link is None:
                 return
             self._redeliver_nothing_older(epoch)
             self._inbox.drop()
@@ -69,10 +69,14 @@ class Connecting(Seeking):
         """Connect, and begin in the subscription's current epoch where it stands."""
         ear = _Ear(weakref.ref(cast("Consumer", self)))
         link = ConsumerLink(self._stub.transport, ear, self._stub.transport.timeout_s)
-        request, stand = self._request, self._inbox.stand()
+        request = self._request
         again = self._topic_id >= 0
-        if not request.durable and stand:
-            request = replace(request, points=stand)
+        if not request.durable:
+            with self._lock:
+                if again:
+                    self._settle()
+                self._inbox.drop()  # what were taken from now on would come again
+                request = replace(request, points=self._inbox.stand() or request.points)
         if request.durable and again:
             request = replace(request, isolation_level=None)  # one that was deleted isn't made again
         try:
@@ -108,8 +112,9 @@ class Connecting(Seeking):
         self._schema = message_schema(payload)
         self._partitions = {view.partition_id: view.index for view in topic.partitions}
         self._level = subscribed.isolation_level
-        itself = weakref.ref(cast("Consumer", self))
-        self._origin = Origin(itself, self.topic, payload, subscribed.subscription_id, subscribed.consumer_id)
+        if self._request.durable or self._upkeep.consumer_id < 0:
+            itself = weakref.ref(cast("Consumer", self))
+            self._origin = Origin(itself, self.topic, payload, subscribed.subscription_id, subscribed.consumer_id)
         self._upkeep.subscription_id, self._upkeep.consumer_id = subscribed.subscription_id, subscribed.consumer_id
         self._plain = self._options.acknowledge_timeout is None and self._options.max_redeliveries is None
         self._epoch = subscribed.epoch
@@ -229,7 +234,7 @@ class _Ear:
 
     def on_turn(self, epoch: int, active: bool) -> None:
         if (consumer := self._consumer()) is not None:
-            consumer.on_turn(epoch)
+            consumer.on_turn(self, epoch)
 
     def on_end(self, link: ConsumerLink, error: TxnLogError) -> None:
         if (consumer := self._consumer()) is not None:

@@ -204,7 +204,7 @@ class Consumer(Acknowledging, Connecting):
         """Return the current batch, or make the next one that; None if nothing has come. The lock is held."""
         inbox = self._inbox
         if inbox.returned:
-            inbox.settle(self._epoch, self._origin)
+            self._settle()
         if inbox.batch is not None and inbox.row < len(inbox.batch):
             return inbox.batch
         while True:
@@ -275,6 +275,7 @@ class Consumer(Acknowledging, Connecting):
         """Return how many messages the level shows behind the last one that the caller got."""
         self._check_open()
         with self._lock:
+            self._settle()
             stand = self._inbox.stand()
         return self._stub.count_messages(self._level, stand)
 

@@ -96,6 +96,10 @@ class ConsumerState:
             self._upkeep.hopeless = self._upkeep.hopeless or hopeless
             self._news.tell()
 
+    def _settle(self) -> None:
+        """Put what interrupted calls had taken where it comes next. The lock is held."""
+        self._inbox.settle(self._epoch if self._request.durable else None, self._origin)
+
     def _check_open(self) -> None:
         if self._refusal is not None:
             raise copy.copy(self._refusal)  # each thread its own: a traceback belongs to one

@@ -93,14 +93,14 @@ class Inbox:
         """Take notice that a range in which nothing is visible was acknowledged."""
         self._failed = False
 
-    def settle(self, epoch: int, origin: Origin) -> None:
-        """Put what calls returned where it comes next; what was delivered before an epoch, or elsewhere, goes."""
+    def settle(self, epoch: int | None, origin: Origin) -> None:
+        """Put what calls returned where it comes next; what was delivered in another epoch (None: in any), or elsewhere, goes."""
         while self.returned:
             piece = batch, first, last = self.returned[0]
             if piece is not self._settled:
                 if batch is self.batch and last == self.row:
                     self.row, self._settled = first, piece
-                elif batch.epoch == epoch and batch.origin is origin:
+                elif batch.origin is origin and epoch in (None, batch.epoch):
                     self._insert(piece)
             self.returned.popleft()
 

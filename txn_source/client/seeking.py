@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any
 
 from txn_source.client.consumer_state import ConsumerState
@@ -47,6 +48,7 @@ class Seeking(ConsumerState):
                 self.flush()
             if not where and not self._request.durable:  # whose stand only the consumer knows
                 with self._lock:
+                    self._settle()
                     points = self._inbox.stand() | points
             sought = self._begin_epoch(lambda link, epoch: link.seek(topic, name, where, points, epoch))
             for partition_id in sought.moved:
@@ -81,6 +83,7 @@ class Seeking(ConsumerState):
             for _ in range(_SEEK_TRIES):
                 with self._lock:
                     self._check_open()
+                    self._settle()
                     self._epoch += 1
                     epoch, link = self._epoch, self._upkeep.link
                     self._inbox.drop()
@@ -89,8 +92,11 @@ class Seeking(ConsumerState):
                         raise not_connected()
                     sought = ask(link, epoch)
                     with self._lock:
+                        if self._upkeep.link is not link:  # the next one may begin where this one stood, in its epoch
+                            raise not_connected()
                         self._redeliver_nothing_older(sought.epoch)
                         self._inbox.begin_at(sought.points)
+                        self._origin = replace(self._origin)
                         self._astray = False
                     return sought
                 except StaleEpochError:
