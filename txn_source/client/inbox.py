@@ -94,7 +94,10 @@ class Inbox:
         self._failed = False
 
     def settle(self, epoch: int | None, origin: Origin) -> None:
-        """Put what calls returned where it comes next; what was delivered in another epoch (None: in any), or elsewhere, goes."""
+        """Put what calls returned where it comes next; what was delivered elsewhere, or in another epoch, goes.
+
+        ``epoch`` None: none is another one.
+        """
         while self.returned:
             piece = batch, first, last = self.returned[0]
             if piece is not self._settled:

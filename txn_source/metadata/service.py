@@ -35,7 +35,7 @@ from txn_source.metadata import (
 from txn_source.metadata.changes import Changes
 from txn_source.metadata.database import Database, note_change
 from txn_source.metadata.subscription_service import SubscriptionCalls
-from txn_source.metadata.tables import OPEN, log_info, metadata, requests
+from txn_source.metadata.tables import OPEN, log_info, make_tables, requests
 from txn_source.metadata.tier_service import TierCalls
 from txn_source.metadata.timekeeping import Timekeeping
 from txn_source.metadata.wire import txn_from_wire
@@ -68,7 +68,7 @@ def create_log(database: Database) -> None:
     """Make the tables of a new log; harmless where they are there, also when two processes do it at once."""
 
     def create(connection: Connection) -> None:
-        metadata.create_all(connection)
+        make_tables(connection)
         if connection.execute(select(log_info)).first() is None:
             values = {"log_id": uuid.uuid4().hex, "format_version": FORMAT_VERSION, "decisions": 0, "transactions": 0}
             connection.execute(insert(log_info).values(values))

@@ -23,6 +23,7 @@ import weakref
 from collections import deque
 from collections.abc import Callable, Iterator
 from types import TracebackType
+from typing import cast
 from urllib.parse import quote
 
 from sqlalchemy import Connection, create_engine, event
@@ -76,8 +77,6 @@ class SqliteFile:
         self._closed = False
         self._read_only: bool | None = None
         self._fixed: tuple[int, ...] | None = None  # what the file looked like when it was taken for unchanging
-        self._engine = create_engine("sqlite://", creator=self._connect, poolclass=NullPool, pool_reset_on_return=None)
-        event.listen(self._engine, "handle_error", self._on_error, retval=True)
         self._idle: deque[Session] = deque()
         self._readers: weakref.WeakSet[Session] = weakref.WeakSet()  # idle or not; one that was forgotten is no more
         self._opening = threading.Lock()
@@ -194,7 +193,7 @@ class SqliteFile:
     @contextlib.contextmanager
     def version(self) -> Iterator[Callable[[], object]]:
         """A function whose answer differs after other connections have changed the database."""
-        raw = self._connect()
+        raw = self.connect()
         try:
             yield lambda: raw.execute("PRAGMA data_version").fetchone()
         except sqlite3.Error as error:
@@ -215,9 +214,16 @@ class SqliteFile:
             turn.close()
 
     def _open(self) -> Session:
-        return Session(self._engine.connect())
+        _opening.file = self
+        try:
+            connection = _ENGINE.connect()
+        finally:
+            del _opening.file
+        connection.info[_PATH] = self._path
+        return Session(connection)
 
-    def _connect(self) -> sqlite3.Connection:
+    def connect(self) -> sqlite3.Connection:
+        """Return a new connection of the driver."""
         try:
             if not self.read_only:
                 return _opened(self._path, _PRAGMAS)
@@ -245,10 +251,6 @@ class SqliteFile:
         beside = f"{self._path}-wal"
         return found.st_ino, found.st_size, found.st_mtime_ns, os.path.getsize(beside) if os.path.exists(beside) else 0
 
-    def _on_error(self, context: ExceptionContext) -> BaseException | None:
-        context.is_disconnect = False  # else SQLAlchemy would close the connection in the middle of its transaction
-        return translated(context.original_exception, self._path)
-
 
 class _Reading:
     """A transaction that reads."""
@@ -274,6 +276,23 @@ class _Reading:
             self._file.check_unchanged()
         else:
             session.close()
+
+
+def _connect() -> sqlite3.Connection:
+    return cast("SqliteFile", _opening.file).connect()
+
+
+_opening = threading.local()
+_PATH = "path"
+_ENGINE = create_engine("sqlite://", creator=_connect, poolclass=NullPool, pool_reset_on_return=None)
+"""One for all files, so that a process compiles each statement once."""
+
+
+@event.listens_for(_ENGINE, "handle_error", retval=True)
+def _on_error(context: ExceptionContext) -> BaseException | None:
+    context.is_disconnect = False  # else SQLAlchemy would close the connection in the middle of its transaction
+    assert context.connection is not None
+    return translated(context.original_exception, context.connection.info[_PATH])
 
 
 def _opened(path: str, pragmas: tuple[str, ...]) -> sqlite3.Connection:

@@ -6,10 +6,14 @@ between two positions" one subtraction; they count from the partition's beginnin
 
 from __future__ import annotations
 
+from functools import cache
+
 from sqlalchemy import (
+    URL,
     BigInteger,
     Column,
     ColumnElement,
+    Connection,
     ForeignKey,
     Index,
     Integer,
@@ -19,10 +23,12 @@ from sqlalchemy import (
     String,
     Table,
     UniqueConstraint,
+    inspect,
     literal_column,
     select,
     text,
 )
+from sqlalchemy.schema import CreateIndex, CreateTable, DDLElement
 
 metadata = MetaData()
 
@@ -412,3 +418,20 @@ deliveries = Table(  # of shared subscriptions: what was handed out and is not a
     Index("deliveries_by_consumer", "subscription_id", "consumer_id"),
     sqlite_autoincrement=True,
 )
+
+
+def make_tables(connection: Connection) -> None:
+    """Make all tables, in a transaction, unless they are there."""
+    if not inspect(connection).has_table(log_info.name):
+        for statement in _statements(connection.dialect.name):
+            connection.exec_driver_sql(statement)
+
+
+@cache
+def _statements(dialect: str) -> tuple[str, ...]:
+    """Return what makes the tables; that takes some time."""
+    of = URL.create(dialect).get_dialect()()
+    indexes = [index for table in metadata.sorted_tables for index in table.indexes]
+    made: list[DDLElement] = [CreateTable(table) for table in metadata.sorted_tables]
+    made += [CreateIndex(index) for index in sorted(indexes, key=lambda index: str(index.name))]
+    return tuple(str(each.compile(dialect=of)) for each in made)
