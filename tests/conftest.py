@@ -15,6 +15,8 @@ from tests.log.sites import KINDS, ManualClock, Site
 from txn_source import Log
 
 os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:-UsePerfData")
+"""Of every Java that tests start: none lives long enough for its best compiler to pay."""
 
 
 _MEMORY = Path("/dev/shm")

@@ -52,6 +52,7 @@ def test_bank_checks_its_queries_and_draws_its_picture(tmp_path: Path, environme
     assert {path.name for path in tmp_path.iterdir()} == {"temp", "out"}
 
 
+@pytest.mark.long
 def test_interrupted_bank_cleans_up(tmp_path: Path, environment: dict[str, str]) -> None:
     """Press Ctrl-C while clients write and queries run: nothing runs on, no file stays, and no trace is printed."""
     command = [sys.executable, "-u", str(EXAMPLES / "bank.py"), "--seconds", "600"]

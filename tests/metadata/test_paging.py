@@ -76,6 +76,6 @@ def test_ledgers_sealed_in_pages_are_read_from_any_place(log: Log, monkeypatch: 
         if index == 6:
             log.roll_ledger("orders")
     for start in range(12):
-        for end in range(start, 12):
+        for end in range(start, 12, 3):
             found = values(log, "orders", start=ids[start].position, end=ids[end].position)
             assert found == [b"%d" % index for index in visible if start <= index < end]

@@ -43,7 +43,6 @@ if __name__ == "__main__":
     os.environ["PYSPARK_PYTHON"] = sys.executable
     builder = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false")
     builder = builder.config("spark.driver.host", "127.0.0.1").config("spark.ui.showConsoleProgress", "false")
-    builder = builder.config("spark.driver.extraJavaOptions", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")  # starts soon
     spark = builder.config("spark.driver.bindAddress", "127.0.0.1").getOrCreate()
     spark.sparkContext.setLogLevel("OFF")
     for _ in range(RESTARTS_MAX):

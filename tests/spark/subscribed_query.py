@@ -16,7 +16,6 @@ if __name__ == "__main__":
     *targets, checkpoints = sys.argv[1:]
     builder = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false")
     builder = builder.config("spark.driver.host", "127.0.0.1").config("spark.ui.showConsoleProgress", "false")
-    builder = builder.config("spark.driver.extraJavaOptions", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")  # starts soon
     spark = builder.config("spark.driver.bindAddress", "127.0.0.1").getOrCreate()
     spark.sparkContext.setLogLevel("OFF")
     for kind, target in zip(("path", "endpoint"), targets, strict=True):

@@ -114,7 +114,6 @@ def drive(folder: Path) -> None:
         SparkSession.builder.master("local[2,3]")
         .config("spark.driver.host", "127.0.0.1")
         .config("spark.driver.bindAddress", "127.0.0.1")
-        .config("spark.driver.extraJavaOptions", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:-UsePerfData")
         .config("spark.local.dir", str(folder / "scratch"))
         .config("spark.ui.enabled", "false")
         .config("spark.sql.warehouse.dir", str(folder / "warehouse"))

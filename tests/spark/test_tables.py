@@ -155,6 +155,7 @@ spark.stop()
 """
 
 
+@pytest.mark.long
 def test_tables_outlive_the_session_in_a_hive_metastore(log: txn_source.Log, tmp_path: Path) -> None:
     """Make a table in one session with a metastore on disk; another session selects from it and inserts into it."""
     log.create_topic("a", schema=SCHEMA)
