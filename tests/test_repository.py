@@ -1,6 +1,6 @@
 """Keeps the repository tidy: generated code is current, layers hold, files are small and name no machine.
 
-Everything is judged from the sources (their text, or their syntax tree), so nothing of the package is imported.
+Everything is judged from the sources (their text, or their syntax tree), but for what an import or a read loads.
 """
 
 from __future__ import annotations
@@ -10,10 +10,12 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import pytest
+
+from tests.log.sites import Site
 
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "txn_source"
@@ -47,11 +49,23 @@ FOREIGN_TO = {
 PROTOBUF_RIM = {
     f"txn_source.metadata.{name}"
     for name in (
-        *("checks", "server", "service", "stub", "tier_service", "tier_stub", "transport", "wire"),
+        *("checks", "grpc_transport", "server", "service", "stub", "tier_service", "tier_stub", "transport", "wire"),
         *("consumer_link", "conversation", "subscription_service", "subscription_stub", "subscription_wire"),
     )
 }
 """The only modules that see generated code; the rest sees model values."""
+
+CLIENTS_RIM = tuple(
+    f"txn_source.metadata.{name}"
+    for name in (
+        *("checks", "grpc_transport", "in_process", "status", "transport", "unsignalled"),
+        *("consumer_link", "stub", "subscription_stub", "subscription_wire", "tier_stub", "wire"),
+    )
+)
+"""The modules of ``metadata`` that clients share with the service, or have for themselves: they need no database."""
+
+OF_THE_SERVICE = (*_SQL, "txn_source.metadata.service")
+"""What a client that isn't embedded never loads: it costs every one of Spark's processes more than all the rest."""
 
 LINES_MAX = 500
 
@@ -67,15 +81,20 @@ def layer_sources(layer: str) -> list[Path]:
     return [path for path in (PACKAGE / f"{layer}.py", *sorted((PACKAGE / layer).rglob("*.py"))) if path.is_file()]
 
 
-def imported_modules(path: Path) -> Iterator[tuple[int, str]]:
+def imported_modules(path: Path, *, when_imported: bool = False) -> Iterator[tuple[int, str]]:
     """Yield line and absolute name of all that a file imports, those inside functions and conditions included.
 
     ``from a import b`` yields ``a.b``, because ``b`` may be a module; whoever asks looks at the first parts only.
+
+    Args:
+        path: the file.
+        when_imported: leave out what isn't loaded with the file itself: imports in functions, and for type checkers.
     """
     package = module_name(path).split(".")
     if path.name != "__init__.py":
         package.pop()
-    for node in ast.walk(ast.parse(path.read_bytes(), str(path))):
+    tree = ast.parse(path.read_bytes(), str(path))
+    for node in _run_when_imported(tree) if when_imported else ast.walk(tree):
         if isinstance(node, ast.Import):
             for alias in node.names:
                 yield node.lineno, alias.name
@@ -84,6 +103,41 @@ def imported_modules(path: Path) -> Iterator[tuple[int, str]]:
             prefix = ".".join([*base, node.module] if node.module else base)
             for alias in node.names:
                 yield node.lineno, f"{prefix}.{alias.name}"
+
+
+def _run_when_imported(tree: ast.AST) -> Iterator[ast.AST]:
+    """Yield the nodes of a module without the bodies of functions and of ``if TYPE_CHECKING``."""
+    for node in ast.iter_child_nodes(tree):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
+            continue
+        if isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING":
+            yield from _run_when_imported(ast.Module(node.orelse, []))
+        else:
+            yield node
+            yield from _run_when_imported(node)
+
+
+def way_to(foreign: Iterable[str], module: str, imports: dict[str, list[str]]) -> list[str] | None:
+    """Return the modules by which importing one loads a foreign one, from the first to the last; None if it doesn't.
+
+    Args:
+        foreign: names of modules and packages.
+        module: where to begin.
+        imports: of each module of ours, what it imports when it is imported; ``a.b`` may be a name in a module ``a``.
+    """
+    ways = [[module]]
+    seen = {module}
+    while ways:
+        way = ways.pop(0)
+        for name in imports.get(way[-1], ()):
+            if any(is_within(name, other) for other in foreign):
+                return [*way, name]
+            parts = name.split(".")
+            for loaded in (".".join(parts[:count]) for count in range(1, len(parts) + 1)):  # packages run first
+                if loaded in imports and loaded not in seen:
+                    seen.add(loaded)
+                    ways.append([*way, loaded])
+    return None
 
 
 def is_within(module: str, parent: str) -> bool:
@@ -161,12 +215,71 @@ def test_every_folder_of_the_package_is_a_layer() -> None:
     assert folders == {*LAYERS_ABOVE, GENERATED.name}
 
 
+@pytest.mark.parametrize("part", ["client", "spark", "cli", "rim"])
+def test_clients_load_no_service_with_their_modules(part: str) -> None:
+    """Follow what modules import when they are imported: none may come to SQLAlchemy or to the service.
+
+    An embedded log has both. What opens it imports them then, inside a function.
+    """
+    files = {module_name(path): path for path in PACKAGE.rglob("*.py")}
+    imports = {
+        name: [module for _, module in imported_modules(path, when_imported=True)] for name, path in files.items()
+    }
+    modules = CLIENTS_RIM if part == "rim" else [module_name(path) for path in layer_sources(part)]
+    assert modules
+    assert set(modules) <= files.keys()
+    ways = [way_to(OF_THE_SERVICE, module, imports) for module in modules]
+    assert [" -> ".join(way) for way in ways if way is not None] == []
+    assert way_to(OF_THE_SERVICE, "txn_source.metadata.server", imports) is not None  # the question can be answered so
+
+
+def loaded_by(code: str, *arguments: str) -> list[str]:
+    """Run a program in a new process, and return the modules that it has loaded by its end."""
+    program = f"{code}\nimport sys\nprint(*sys.modules)"
+    run = subprocess.run([sys.executable, "-c", program, *arguments], capture_output=True, text=True)
+    assert run.returncode == 0, run.stderr
+    return run.stdout.split()
+
+
+def among(loaded: list[str], unwanted: Iterable[str]) -> list[str]:
+    return [module for module in loaded if any(is_within(module, name) for name in unwanted)]
+
+
 def test_importing_the_package_needs_neither_spark_nor_command_line() -> None:
     """Import txn_source in a new process, and look at what was loaded: a reader without Spark must not load it."""
-    heavy = ("pyspark", "typer", "txn_source.spark", "txn_source.cli")
-    code = "import sys, txn_source; print(*sys.modules)"
-    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
-    assert [module for module in loaded.split() if any(is_within(module, name) for name in heavy)] == []
+    loaded = loaded_by("import txn_source")
+    assert among(loaded, ("pyspark", "typer", "txn_source.spark", "txn_source.cli")) == []
+
+
+def test_importing_the_source_loads_neither_service_nor_grpc() -> None:
+    """Import the Spark source in a new process, as Spark does often for a query, and look at what was loaded."""
+    loaded = loaded_by("import txn_source, txn_source.spark.source")
+    assert among(loaded, (*OF_THE_SERVICE, "grpc", "grpc_status", "rich", "txn_source.cli", "typer")) == []
+
+
+_READING = """
+import sys
+import txn_source
+from txn_source.spark.source import TxnLogDataSource
+
+with txn_source.connect(endpoint=sys.argv[1]) as log:
+    assert log.scan("orders").read_all()["value"].to_pylist() == [b"a", b"b"]
+source = TxnLogDataSource({"endpoint": sys.argv[1], "topic": "orders"})
+reader = source.reader(source.schema())
+assert sum(batch.num_rows for task in reader.partitions() for batch in reader.read(task)) == 2
+"""
+
+
+def test_reading_from_a_service_loads_none(remote_site: Site) -> None:
+    """Scan a log behind a server in a new process, then plan and read it as Spark's processes do."""
+    log = remote_site.connect()
+    log.create_topic("orders")
+    with log.producer("orders") as producer:
+        for value in (b"a", b"b"):
+            producer.send(value)
+    loaded = loaded_by(_READING, remote_site.endpoint)
+    assert "grpc" in loaded
+    assert among(loaded, OF_THE_SERVICE) == []
 
 
 def test_generated_code_is_seen_at_the_rim_only() -> None:

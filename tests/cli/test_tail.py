@@ -6,8 +6,9 @@ import pytest
 
 import txn_source
 from txn_source.cli.tail import Tail
-from txn_source.client.offsets import EARLIEST, LATEST, Offsets
+from txn_source.client.offsets import Offsets
 from txn_source.model.isolation import IsolationLevel
+from txn_source.model.position import EARLIEST, LATEST
 
 
 def tail(log: txn_source.Log, level: IsolationLevel, start: str = EARLIEST) -> Tail:

@@ -23,9 +23,9 @@ from tests.log.reading import rows
 from txn_source import Log
 from txn_source.client import buffer, bulk_writer
 from txn_source.client.bulk_writer import BulkWriter, join_batches
-from txn_source.metadata.sinks import Sink, TopicBatch
 from txn_source.model.errors import InvalidArgumentError, SchemaMismatchError, StorageWriteError
 from txn_source.model.routing import partition_of
+from txn_source.model.spark_commit import Sink, TopicBatch
 from txn_source.model.topic_name import TopicName
 from txn_source.storage import segment
 from txn_source.storage.schema import EVENT_TIME, PROPERTIES

@@ -10,9 +10,9 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis import given
 
-from txn_source.client.offsets import EARLIEST, LATEST, Offsets
+from txn_source.client.offsets import Offsets
 from txn_source.model.errors import InvalidArgumentError
-from txn_source.model.position import Position
+from txn_source.model.position import EARLIEST, LATEST, Position
 from txn_source.model.topic_name import TopicName
 
 ORDERS, OTHER = TopicName.parse("orders"), TopicName.parse("acme/shop/other")

@@ -23,7 +23,8 @@ from types import CodeType, FrameType, ModuleType
 from typing import Any
 from unittest.mock import patch
 
-from txn_source.metadata.transport import GrpcTransport, InProcessTransport
+from txn_source.metadata.grpc_transport import GrpcTransport
+from txn_source.metadata.in_process import InProcessTransport
 
 
 class Interrupt(BaseException):

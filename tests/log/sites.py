@@ -9,10 +9,12 @@ from pathlib import Path
 
 from txn_source import Log, connect
 from txn_source.metadata.database import Database
+from txn_source.metadata.grpc_transport import GrpcTransport
+from txn_source.metadata.in_process import InProcessTransport
 from txn_source.metadata.server import Server
 from txn_source.metadata.service import Clock, MetadataService, system_clock
 from txn_source.metadata.stub import MetadataStub
-from txn_source.metadata.transport import GrpcTransport, InProcessTransport, Transport
+from txn_source.metadata.transport import Transport
 from txn_source.storage.root import LogRoot
 
 KINDS = ("embedded", "remote")

@@ -9,10 +9,11 @@ from typing import Any
 from txn_source import IsolationLevel, Log, Producer
 from txn_source.client.admission import StreamLimits
 from txn_source.client.columns import select_columns
-from txn_source.client.offsets import LATEST, Offsets
+from txn_source.client.offsets import Offsets
 from txn_source.client.plan import ReadRequest
 from txn_source.client.stream import StreamedTopics, TopicStream
 from txn_source.client.stream_offset import StreamOffset
+from txn_source.model.position import LATEST
 
 Row = dict[str, Any]
 COLUMNS = ("__topic", "__partition", "__ledger_id", "__entry_id", "__batch_index", "__txn_id", "__txn_status", "value")

@@ -13,8 +13,8 @@ from tests.log.history import PARTITIONS, STEPS, History, Place
 from tests.log.reading import COMMITTED, UNCOMMITTED, by_partition, send_each, values
 from txn_source import Log, Position, Producer, Transaction, connect
 from txn_source.client.plan import resolve
-from txn_source.metadata.views import PartitionView
 from txn_source.model import cut
+from txn_source.model.topic import PartitionView
 
 
 def transfer(producer: Producer, log: Log, name: str, partitions: tuple[int, ...] = (0, 1)) -> None:

@@ -27,9 +27,9 @@ from tests.log.tiers import objects, write_ledgers
 from txn_source import Log, TopicNotFoundError, connect
 from txn_source.cli.background import BackgroundMaintenance
 from txn_source.client import deletion, maintenance, offload
+from txn_source.metadata.in_process import InProcessTransport
 from txn_source.metadata.service import MetadataService
 from txn_source.metadata.stub import MetadataStub
-from txn_source.metadata.transport import InProcessTransport
 from txn_source.storage import object_store, tiered
 
 LEASE_S = 3600

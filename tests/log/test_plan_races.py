@@ -24,11 +24,12 @@ from tests.log.streaming import COLUMNS, Follower, reread, rows_between, stream_
 from txn_source import DataLossError, IsolationLevel, Log, OutOfRangeError, TopicNotFoundError, connect
 from txn_source.client.admission import StreamLimits
 from txn_source.client.columns import select_columns
-from txn_source.client.offsets import EARLIEST, LATEST, Offsets
+from txn_source.client.offsets import Offsets
 from txn_source.client.plan import ReadRequest, plan, resolve
 from txn_source.client.stream_offset import StreamOffset
 from txn_source.metadata import views
-from txn_source.metadata.transport import InProcessTransport
+from txn_source.metadata.in_process import InProcessTransport
+from txn_source.model.position import EARLIEST, LATEST
 
 Place = tuple[int, int, int]
 """Partition, ledger and entry."""

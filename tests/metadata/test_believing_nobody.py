@@ -16,9 +16,9 @@ from txn_source import InvalidArgumentError, Log
 from txn_source._generated.txnlog.v1 import metadata_service_pb2 as pb
 from txn_source.client.bulk_writer import BulkWriter
 from txn_source.client.offload import delete_doomed_files
-from txn_source.metadata.sinks import Sink
 from txn_source.metadata.stub import MetadataStub
 from txn_source.metadata.tier_stub import DoomedFile
+from txn_source.model.spark_commit import Sink
 from txn_source.model.topic_name import TopicName
 
 _HEX = "0123456789ab"

@@ -21,8 +21,8 @@ from txn_source import (
     UnavailableError,
 )
 from txn_source.client.bulk_writer import BulkWriter
-from txn_source.metadata.producers import OpenedProducer
-from txn_source.metadata.sinks import Sink, TopicBatch
+from txn_source.model.entry import OpenedProducer
+from txn_source.model.spark_commit import Sink, TopicBatch
 from txn_source.model.topic_name import TopicName
 
 JOB = Sink(None, 0, "spark-job", None)

@@ -12,7 +12,7 @@ from tests.log.reading import UNCOMMITTED, values
 from tests.log.sites import Site
 from tests.metadata.test_commit_batch import query, state, written
 from txn_source import BatchRepeatedError, InvalidArgumentError, Log, TopicNotFoundError
-from txn_source.metadata.sinks import AppVersion, Sink
+from txn_source.model.spark_commit import AppVersion, Sink
 from txn_source.spark.content import content_of
 
 

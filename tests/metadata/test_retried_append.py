@@ -9,7 +9,7 @@ import pytest
 
 from tests.log.reading import UNCOMMITTED, values
 from txn_source import InvalidArgumentError, Log, Position, TransactionEndedError, TxnId
-from txn_source.metadata.producers import NewEntry
+from txn_source.model.entry import NewEntry
 from txn_source.model.topic_name import TopicName
 from txn_source.storage.schema import RAW_SCHEMA
 from txn_source.storage.segment import SegmentWriter, segment_path

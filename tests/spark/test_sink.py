@@ -21,8 +21,8 @@ from tests.log.meddling import Crash, Meddling
 from txn_source import ProducerFencedError, TopicNotFoundError, UnavailableError
 from txn_source.client import bulk_writer
 from txn_source.client.target import Target
+from txn_source.metadata.in_process import InProcessTransport
 from txn_source.metadata.server import Server
-from txn_source.metadata.transport import InProcessTransport
 from txn_source.spark import sink
 from txn_source.spark.connection import open_log
 from txn_source.spark.sink import BatchWriter

@@ -22,19 +22,11 @@ from hypothesis import HealthCheck, given, settings
 
 from txn_source.model.copies import TieredCopy
 from txn_source.model.errors import SegmentUnreadableError, StorageWriteError
+from txn_source.model.kinds import ABORT_MARKER, COMMIT_MARKER, DATA
 from txn_source.storage import tiered
 from txn_source.storage.object_store import ObjectStore
 from txn_source.storage.schema import EVENT_TIME, PROPERTIES, RAW_SCHEMA
-from txn_source.storage.tiered import (
-    ABORT_MARKER,
-    COMMIT_MARKER,
-    DATA,
-    INDEX_SCHEMA,
-    LedgerSummary,
-    TieredReader,
-    row_group_edges,
-    write_tiered,
-)
+from txn_source.storage.tiered import INDEX_SCHEMA, LedgerSummary, TieredReader, row_group_edges, write_tiered
 
 NOON = datetime(2026, 1, 31, 12, tzinfo=UTC)
 POOLS: dict[pa.Field, list[Any]] = {

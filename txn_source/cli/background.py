@@ -6,16 +6,18 @@ import logging
 import threading
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from google.protobuf.message import Message
 
 from txn_source.cli.maintain import describe
 from txn_source.client.maintenance import maintain
-from txn_source.metadata.service import MetadataService
+from txn_source.metadata.in_process import InProcessTransport
 from txn_source.metadata.stub import MetadataStub
-from txn_source.metadata.transport import InProcessTransport
 from txn_source.model.errors import TxnLogError
+
+if TYPE_CHECKING:
+    from txn_source.metadata.service import MetadataService
 
 _ENDING = ("CompleteOffload", "AbandonOffload")
 """Calls that end what was begun, so that a server that stops leaves less behind."""

@@ -139,7 +139,7 @@ def consume(
             return
         _refuse("--subscription-type", subscription_type, "It is for --subscription.")
         from txn_source.cli.tail import Tail
-        from txn_source.client.offsets import EARLIEST, LATEST
+        from txn_source.model.position import EARLIEST, LATEST
 
         columns, render = _format(log, topic, format, key_separator)
         begin, stop = offsets_of(start, EARLIEST), offsets_of(end, LATEST)

@@ -206,7 +206,7 @@ def origin(policy: EffectivePolicy) -> str:
 
 
 def _set_for(log: Log, namespace: str | None) -> Mapping[str, Any]:
-    from txn_source.metadata.policies import Scope
+    from txn_source.model.policies import Scope
 
     return log.metadata.get_policies(Scope(namespace=None if namespace is None else parse_namespace(namespace)))
 

@@ -13,9 +13,9 @@ import typer
 
 from txn_source.cli.output import write
 from txn_source.cli.subscription_stats import backlog
-from txn_source.client.offsets import EARLIEST
 from txn_source.model.errors import SubscriptionNotFoundError, UnavailableError
 from txn_source.model.isolation import IsolationLevel
+from txn_source.model.position import EARLIEST
 from txn_source.model.subscription import SubscriptionType
 
 if TYPE_CHECKING:

@@ -75,9 +75,9 @@ def serve(
 def _serve(path: str, host: str, port: int, configuration: dict[str, Any] | None, interval_s: float) -> None:
     from txn_source.cli.background import BackgroundMaintenance
     from txn_source.client.target import Target
+    from txn_source.metadata.in_process import InProcessTransport
     from txn_source.metadata.server import Server
     from txn_source.metadata.stub import MetadataStub
-    from txn_source.metadata.transport import InProcessTransport
     from txn_source.storage.root import LogRoot
 
     target = Target.of(path, None, create=True)

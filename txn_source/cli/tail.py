@@ -8,10 +8,10 @@ import pyarrow as pa
 
 from txn_source.client.columns import select_columns
 from txn_source.client.log import Log
-from txn_source.client.offsets import EARLIEST, LATEST, Offsets
+from txn_source.client.offsets import Offsets
 from txn_source.client.plan import ReadPartition, ReadPlan, ReadRequest, plan, resolve
 from txn_source.model.isolation import IsolationLevel
-from txn_source.model.position import Position
+from txn_source.model.position import EARLIEST, LATEST, Position
 from txn_source.model.read_priority import ReadPriority
 from txn_source.model.topic_name import TopicName
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from txn_source.client.log import Log
     from txn_source.client.offload import OffloadReport
     from txn_source.client.stats import LedgerStats, TopicStats
-    from txn_source.metadata.trimming import Trimmed
+    from txn_source.model.retention import Trimmed
 
 _LISTED = 10
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from txn_source.client.messages import MessageBatch
-from txn_source.metadata.subscriptions import Acknowledged, Acknowledgement
+from txn_source.model.acknowledgement import Acknowledged, Acknowledgement
 from txn_source.model.message_ranges import MessageRange
 
 _Key = tuple[int, int]

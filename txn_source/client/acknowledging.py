@@ -9,7 +9,7 @@ from txn_source.client.acknowledgements import consumed
 from txn_source.client.consumer_state import ConsumerState
 from txn_source.client.messages import Message, MessageBatch, rows_of
 from txn_source.metadata.consumer_link import Delivery
-from txn_source.metadata.subscriptions import Acknowledgement
+from txn_source.model.acknowledgement import Acknowledgement
 from txn_source.model.door import guarded
 from txn_source.model.errors import InvalidArgumentError
 from txn_source.model.message_ranges import MessageRange

@@ -13,9 +13,9 @@ import numpy as np
 
 from txn_source.client.tiered_planning import TieredPlanning
 from txn_source.metadata.stub import MetadataStub
-from txn_source.metadata.transactions import MAX_TIMEOUT_MS
-from txn_source.metadata.views import PartitionView
 from txn_source.model.position import Position, PositionRange
+from txn_source.model.topic import PartitionView
+from txn_source.model.transaction import MAX_TIMEOUT_MS
 
 _ALL_DECISIONS = (1 << 62) - 1
 

@@ -17,10 +17,10 @@ import pyarrow as pa
 
 from txn_source.client.buffer import ENTRY_MAX_BYTES, ENTRY_MAX_ROWS, entry_sized
 from txn_source.client.routing import group, route
-from txn_source.metadata.producers import NewEntry, OpenedProducer
-from txn_source.metadata.sinks import CONTENT_MASK, TopicBatch
 from txn_source.metadata.stub import MetadataStub
+from txn_source.model.entry import NewEntry, OpenedProducer
 from txn_source.model.errors import InvalidArgumentError, StorageWriteError
+from txn_source.model.spark_commit import CONTENT_MASK, TopicBatch
 from txn_source.model.topic_name import TopicName
 from txn_source.storage.forks import belongs_to_process, inherited_error
 from txn_source.storage.schema import KEY, RAW_SCHEMA, conform, deserialize_schema

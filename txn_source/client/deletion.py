@@ -12,12 +12,13 @@ from pathlib import Path
 
 import numpy as np
 
-from txn_source.metadata.stub import MetadataStub, TopicView
+from txn_source.metadata.stub import MetadataStub
 from txn_source.model.copies import LedgerCopies, Tier
 from txn_source.model.errors import OnlyCopyError, SegmentUnreadableError
 from txn_source.model.message_ranges import position_of
 from txn_source.model.position import MAX_ENTRY_ID, MAX_LEDGER_ID, Position, PositionRange
 from txn_source.model.read_priority import ReadPriority
+from txn_source.model.topic import TopicView
 from txn_source.model.topic_name import TopicName
 from txn_source.storage.tiered import check_object
 

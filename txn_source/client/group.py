@@ -12,7 +12,7 @@ import pyarrow as pa
 from txn_source.client.buffer import Buffer
 from txn_source.client.message_ids import MessageIds
 from txn_source.client.routed_batch import RoutedBatch
-from txn_source.metadata.producers import NewEntry
+from txn_source.model.entry import NewEntry
 from txn_source.model.errors import TxnLogError
 from txn_source.model.position import Position
 from txn_source.model.transaction import TxnId

@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 from txn_source.metadata.consumer_link import ConsumerLink, Delivery, Subscribed, SubscribeRequest
 from txn_source.metadata.stub import MetadataStub
 from txn_source.metadata.subscription_stub import SubscriptionInfo
-from txn_source.metadata.subscriptions import LATEST, Acknowledged, Acknowledgement
+from txn_source.model.acknowledgement import Acknowledged, Acknowledgement
 from txn_source.model.errors import (
     InvalidArgumentError,
     SubscriptionNotFoundError,
@@ -28,7 +28,7 @@ from txn_source.model.errors import (
 )
 from txn_source.model.isolation import IsolationLevel
 from txn_source.model.message_ranges import message_id_of, message_key
-from txn_source.model.position import MessageId, Position
+from txn_source.model.position import LATEST, MessageId, Position
 from txn_source.model.subscription import SubscriptionType
 from txn_source.model.topic_name import TopicName
 

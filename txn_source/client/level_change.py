@@ -24,13 +24,13 @@ from txn_source.client.stream_offset import StreamOffset, by_topic
 from txn_source.metadata.stub import MetadataStub
 from txn_source.model.errors import InvalidArgumentError
 from txn_source.model.isolation import IsolationLevel
+from txn_source.model.kinds import COMMITTED
 from txn_source.model.position import MAX_ENTRY_ID, MAX_LEDGER_ID, Position, PositionRange
 
 if TYPE_CHECKING:
     from txn_source.client.plan import Source
 
 _log = logging.getLogger(__name__)
-_COMMITTED = 1
 _BEYOND = Position(MAX_LEDGER_ID, MAX_ENTRY_ID)
 
 
@@ -99,7 +99,7 @@ def _why_not(stub: MetadataStub, source: Source, start: StreamOffset, starts: Se
         found = stub.list_decisions(
             partition.view.partition_id, above, aborted_only=False, decisions=start.decisions
         )  # fmt: skip
-        if (found["state"].to_numpy() == _COMMITTED).any():
+        if (found["state"].to_numpy() == COMMITTED).any():
             return (
                 f"transactions that were committed before lie above it, on {partition.label}, and what they wrote below"
                 " it may have been trimmed"

@@ -21,25 +21,23 @@ from txn_source.client.deletion import Deletion
 from txn_source.client.garbage import DEFAULT_AGE_S, Garbage, collect_garbage
 from txn_source.client.maintenance import MaintenanceReport, maintain
 from txn_source.client.offload import Offloader, OffloadReport, delete_doomed_files
-from txn_source.client.offsets import EARLIEST, LATEST, Cut, Offsets
+from txn_source.client.offsets import Cut, Offsets
 from txn_source.client.plan import ReadRequest, check_as_of, cut_of, plan, resolve, start_positions
 from txn_source.client.producer import Producer
 from txn_source.client.stats import TopicStats, topic_stats
 from txn_source.client.subscriptions import SubscriptionCalls
 from txn_source.client.target import Target, reachable
 from txn_source.client.transaction import Transaction
-from txn_source.metadata.copies import OffloadableLedger
-from txn_source.metadata.policies import Scope
 from txn_source.metadata.stub import MetadataStub, TransactionInfo
-from txn_source.metadata.trimming import Trimmed
-from txn_source.model.copies import Tier
+from txn_source.model.copies import OffloadableLedger, Tier
 from txn_source.model.door import guard, guarded
 from txn_source.model.errors import InvalidArgumentError, TopicNotFoundError
 from txn_source.model.isolation import IsolationLevel
 from txn_source.model.ledger_limits import LedgerLimits
-from txn_source.model.policies import POLICIES, EffectivePolicy, given_policies
-from txn_source.model.position import Position
+from txn_source.model.policies import POLICIES, EffectivePolicy, Scope, given_policies
+from txn_source.model.position import EARLIEST, LATEST, Position
 from txn_source.model.read_priority import ReadPriority
+from txn_source.model.retention import Trimmed
 from txn_source.model.topic_name import TopicName, parse_namespace
 from txn_source.model.transaction import TransactionState, TxnId
 from txn_source.model.units import given_duration

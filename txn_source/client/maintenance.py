@@ -17,9 +17,8 @@ from pathlib import Path
 
 from txn_source.client.deletion import Deletion
 from txn_source.client.offload import Offloader, OffloadReport, delete_doomed_files
-from txn_source.metadata.copies import OffloadableLedger
 from txn_source.metadata.stub import MetadataStub
-from txn_source.model.copies import Tier
+from txn_source.model.copies import OffloadableLedger, Tier
 from txn_source.model.errors import OnlyCopyError, TopicNotFoundError, TxnLogError
 from txn_source.model.position import PositionRange
 from txn_source.model.topic_name import TopicName

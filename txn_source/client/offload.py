@@ -19,9 +19,8 @@ import pyarrow.compute as pc
 
 from txn_source.client.columns import METADATA_COLUMNS
 from txn_source.client.slice_reader import SliceReader
-from txn_source.metadata.copies import OffloadableLedger
 from txn_source.metadata.stub import MetadataStub
-from txn_source.metadata.wire import Topic
+from txn_source.model.copies import OffloadableLedger
 from txn_source.model.errors import (
     DataLossError,
     InternalError,
@@ -31,27 +30,20 @@ from txn_source.model.errors import (
     TxnLogError,
 )
 from txn_source.model.isolation import IsolationLevel
+from txn_source.model.kinds import ABORT_MARKER, ABORTED, COMMIT_MARKER, DATA
 from txn_source.model.packing import Slice
 from txn_source.model.position import Position, PositionRange
 from txn_source.model.read_priority import ReadPriority
+from txn_source.model.topic import Topic
 from txn_source.model.topic_name import TopicName
 from txn_source.storage.object_names import may_be_object, new_object_uri
 from txn_source.storage.object_store import ObjectStore, is_unreachable, reason, store_of
 from txn_source.storage.schema import EVENT_TIME, PROPERTIES, deserialize_schema
 from txn_source.storage.segment import SegmentName
-from txn_source.storage.tiered import (
-    ABORT_MARKER,
-    COMMIT_MARKER,
-    DATA,
-    INDEX_SCHEMA,
-    LedgerSummary,
-    row_group_edges,
-    write_tiered,
-)
+from txn_source.storage.tiered import INDEX_SCHEMA, LedgerSummary, row_group_edges, write_tiered
 
 _log = logging.getLogger(__name__)
 _ALL_DECISIONS = (1 << 62) - 1
-_ABORTED = 2
 _OBJECT_COLUMNS = (
     "__partition",
     "__ledger_id",
@@ -209,7 +201,7 @@ class Offloader:
         decided = self._stub.list_decisions(ledger.partition_id, of, aborted_only=False, decisions=_ALL_DECISIONS)
         markers = decided["marker_position"].to_numpy()
         decided = decided.filter(pa.array(markers < of.end.key))
-        kinds = np.where(decided["state"].to_numpy() == _ABORTED, ABORT_MARKER, COMMIT_MARKER).astype(np.int8)
+        kinds = np.where(decided["state"].to_numpy() == ABORTED, ABORT_MARKER, COMMIT_MARKER).astype(np.int8)
         none = np.zeros(decided.num_rows, np.int64)
         ids = decided["marker_position"].to_numpy() - of.start.key
         tables.append(_index_table(ids, kinds, none, none, decided["txn"], none, none, none))

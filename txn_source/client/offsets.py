@@ -12,10 +12,9 @@ from typing import Any
 from txn_source.client.stream_offset import by_topic
 from txn_source.model.errors import InvalidArgumentError
 from txn_source.model.isolation import IsolationLevel
-from txn_source.model.position import Position
+from txn_source.model.position import EARLIEST, LATEST, Position
 from txn_source.model.topic_name import TopicName
 
-EARLIEST, LATEST = "earliest", "latest"
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MILLIS = re.compile(r"-?[0-9]{1,15}")
 _HINT = 'Use earliest, latest, or JSON such as {"orders": {"0": "12:40"}}.'

@@ -8,9 +8,9 @@ from pathlib import Path
 import pyarrow as pa
 
 from txn_source.client.group import Group
-from txn_source.metadata.producers import NewEntry
-from txn_source.metadata.stub import TopicView
+from txn_source.model.entry import NewEntry
 from txn_source.model.position import Position
+from txn_source.model.topic import TopicView
 from txn_source.storage.segment import SegmentWriter, segment_path
 
 _MAX_OPEN = 128

@@ -21,12 +21,11 @@ from pathlib import Path
 import pyarrow as pa
 
 from txn_source.client.as_of import bounds_as_of
-from txn_source.client.offsets import EARLIEST, LATEST, Cut, Offsets
+from txn_source.client.offsets import Cut, Offsets
 from txn_source.client.slice_reader import SliceReader
 from txn_source.client.tasks import tasks_of
 from txn_source.client.tiered_planning import TieredPlanning
-from txn_source.metadata.stub import MetadataStub, TopicView, View
-from txn_source.metadata.views import PartitionView
+from txn_source.metadata.stub import MetadataStub
 from txn_source.model.bounds import Bounds
 from txn_source.model.errors import (
     DataLossError,
@@ -38,8 +37,9 @@ from txn_source.model.errors import (
 )
 from txn_source.model.isolation import IsolationLevel
 from txn_source.model.packing import Slice
-from txn_source.model.position import Position, PositionRange
+from txn_source.model.position import EARLIEST, LATEST, Position, PositionRange
 from txn_source.model.read_priority import ReadPriority
+from txn_source.model.topic import PartitionView, TopicView, View
 from txn_source.model.topic_name import TopicName
 from txn_source.storage.schema import deserialize_schema
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from txn_source.client.messages import MessageBatch
-from txn_source.metadata.subscriptions import Acknowledged
+from txn_source.model.acknowledgement import Acknowledged
 
 _Row = tuple[MessageBatch, int]
 

@@ -18,16 +18,14 @@ import pyarrow as pa
 from txn_source.client.assembly import Assembly, EntryColumns
 from txn_source.client.copy_reader import CopiesRead, CopyReader, Part
 from txn_source.metadata.stub import MetadataStub
-from txn_source.metadata.transactions import id_of
 from txn_source.model.door import passes, translated
 from txn_source.model.errors import TxnLogError, UnavailableError
 from txn_source.model.isolation import IsolationLevel
+from txn_source.model.kinds import ABORTED, COMMITTED, OPEN, STATES
 from txn_source.model.packing import Slice
 from txn_source.model.read_priority import ReadPriority
-from txn_source.model.transaction import TransactionState
+from txn_source.model.transaction import id_of
 from txn_source.model.visibility import NO_TXN, visible
-
-_COMMITTED = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +88,7 @@ class SliceReader:
             piece.partition_id, piece.range, aborted_only=not status, decisions=self.decisions
         )
         txns, states = table["txn"].to_numpy(), table["state"].to_numpy()
-        return _Decided(txns[states != _COMMITTED], txns[states == _COMMITTED])
+        return _Decided(txns[states != COMMITTED], txns[states == COMMITTED])
 
     def _add(self, piece: Slice, part: Part, decided: _Decided, assembly: Assembly) -> Iterator[pa.RecordBatch]:
         columns = part.columns
@@ -130,10 +128,10 @@ class SliceReader:
     def _statuses(self, txns: npt.NDArray[np.int64], decided: _Decided) -> pa.Array | None:
         if "__txn_status" not in self.schema.names:
             return None
-        codes = np.where(np.isin(txns, decided.aborted), 2, np.where(np.isin(txns, decided.committed), 1, 0))
-        names = pa.array(
-            [s.value for s in (TransactionState.OPEN, TransactionState.COMMITTED, TransactionState.ABORTED)]
+        codes = np.where(
+            np.isin(txns, decided.aborted), ABORTED, np.where(np.isin(txns, decided.committed), COMMITTED, OPEN)
         )
+        names = pa.array([state.value for state in STATES])
         return names.take(pa.array(codes, mask=txns == NO_TXN))
 
 

@@ -25,7 +25,7 @@ from txn_source.client.admission import Admission, StreamLimits
 from txn_source.client.held_subscription import HeldSubscription, Standing
 from txn_source.client.holders import Holders
 from txn_source.client.level_change import check_change
-from txn_source.client.offsets import LATEST, Offsets
+from txn_source.client.offsets import Offsets
 from txn_source.client.plan import (
     ReadPartition,
     ReadPlan,
@@ -47,7 +47,7 @@ from txn_source.model.errors import (
 )
 from txn_source.model.isolation import IsolationLevel
 from txn_source.model.packing import Slice
-from txn_source.model.position import MessageId, Position, PositionRange
+from txn_source.model.position import LATEST, MessageId, Position, PositionRange
 from txn_source.model.topic_name import TopicName
 
 _log = logging.getLogger(__name__)

@@ -12,13 +12,12 @@ from typing import TYPE_CHECKING, Any, cast
 
 from txn_source.client.consumer import Consumer
 from txn_source.client.consumer_options import ConsumerOptions, is_text
-from txn_source.client.offsets import EARLIEST, LATEST, Offsets
+from txn_source.client.offsets import Offsets
 from txn_source.client.reader import Reader
 from txn_source.client.tiered_planning import TieredPlanning
 from txn_source.client.upkeep import Upkeep
 from txn_source.metadata.stub import MetadataStub
 from txn_source.metadata.subscription_stub import Sought, SubscriptionInfo
-from txn_source.metadata.views import PartitionView
 from txn_source.model.door import guarded
 from txn_source.model.errors import (
     InvalidArgumentError,
@@ -27,8 +26,9 @@ from txn_source.model.errors import (
 )
 from txn_source.model.isolation import IsolationLevel
 from txn_source.model.message_ranges import message_key
-from txn_source.model.position import MessageId, Position, PositionRange
+from txn_source.model.position import EARLIEST, LATEST, MessageId, Position, PositionRange
 from txn_source.model.subscription import SubscriptionType
+from txn_source.model.topic import PartitionView
 from txn_source.model.topic_name import TopicName
 
 if TYPE_CHECKING:

@@ -8,15 +8,16 @@ from collections.abc import Mapping
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from txn_source.metadata.database import Database
-from txn_source.metadata.service import MetadataService, create_log
 from txn_source.metadata.stub import MetadataStub
-from txn_source.metadata.transport import GrpcTransport, InProcessTransport
 from txn_source.model.errors import InvalidArgumentError, LogNotFoundError, StorageWriteError
 from txn_source.model.policies import parse_configuration
 from txn_source.storage.root import LogRoot
+
+if TYPE_CHECKING:
+    from txn_source.metadata.service import MetadataService
+    from txn_source.metadata.transport import Transport
 
 DEFAULT_TIMEOUT_S = 30.0
 _log = logging.getLogger(__name__)
@@ -51,21 +52,32 @@ class Target:
 
     def open(self) -> tuple[MetadataStub, str]:
         """Connect, making a new log if that is wanted; return the service's calls and where the segments lie."""
-        if self.endpoint is not None:
-            stub = MetadataStub(GrpcTransport(self.endpoint, self.timeout_s))
-        else:
-            stub = MetadataStub(InProcessTransport(self.service()))
+        stub = MetadataStub(self._transport())
         try:
             return stub, stub.get_log().storage_uri
         except BaseException:
             stub.close()
             raise
 
+    def _transport(self) -> Transport:
+        # Imported here, as in ``service``: a client has either gRPC, or SQLAlchemy and the whole service, which take
+        # longer to load than all the rest. Spark starts processes that only read for every query.
+        if self.endpoint is not None:
+            from txn_source.metadata.grpc_transport import GrpcTransport
+
+            return GrpcTransport(self.endpoint, self.timeout_s)
+        from txn_source.metadata.in_process import InProcessTransport
+
+        return InProcessTransport(self.service())
+
     def service(self, configuration: Mapping[str, Any] | None = None) -> MetadataService:
         """Return the service over an embedded log's root.
 
         ``configuration`` are the broker's policies; None takes those in ``broker.conf`` in the root, if it is there.
         """
+        from txn_source.metadata.database import Database
+        from txn_source.metadata.service import MetadataService, create_log
+
         assert self.path is not None
         root = LogRoot.at(self.path)
         database = Database(root.database_url)

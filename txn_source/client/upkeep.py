@@ -17,7 +17,7 @@ from typing import Protocol
 
 from txn_source.client.acknowledgements import PendingAcknowledgements
 from txn_source.metadata.consumer_link import ConsumerLink
-from txn_source.metadata.subscriptions import Acknowledgement
+from txn_source.model.acknowledgement import Acknowledgement
 from txn_source.model.errors import InternalError, TxnLogError, UnavailableError
 from txn_source.storage.forks import belongs_to_process
 

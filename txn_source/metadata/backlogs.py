@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from sqlalchemy import Connection, func, select
 
-from txn_source.metadata.tables import ABORTED, DATA, entries, is_in, ledgers, transaction_partitions, transactions
-from txn_source.metadata.views import PartitionView
+from txn_source.metadata.tables import entries, is_in, ledgers, transaction_partitions, transactions
 from txn_source.model.isolation import IsolationLevel
+from txn_source.model.kinds import ABORTED, DATA
 from txn_source.model.message_ranges import index_of, message_key, position_of
 from txn_source.model.position import Position
 from txn_source.model.subscription import Cursor
+from txn_source.model.topic import PartitionView
 
 
 def backlog(connection: Connection, view: PartitionView, level: IsolationLevel, cursor: Cursor) -> int:

@@ -14,17 +14,18 @@ import pyarrow as pa
 from txn_source._generated.txnlog.v1 import metadata_service_pb2 as pb
 from txn_source.metadata import subscription_wire as sub_wire
 from txn_source.metadata import wire
-from txn_source.metadata.status import raised_error
-from txn_source.metadata.stub import EntryPage, MetadataStub, TopicView
+from txn_source.metadata.stub import EntryPage, MetadataStub
 from txn_source.metadata.subscription_stub import Sought, seek_request, sought_from_wire
-from txn_source.metadata.subscriptions import Acknowledged, Acknowledgement
 from txn_source.metadata.tier_stub import CopiesOfRange, copies_of_range
 from txn_source.metadata.transport import Transport
+from txn_source.metadata.wire import raised_error
+from txn_source.model.acknowledgement import Acknowledged, Acknowledgement
 from txn_source.model.errors import InternalError, TxnLogError, UnavailableError
 from txn_source.model.isolation import IsolationLevel
 from txn_source.model.message_ranges import MessageRange
 from txn_source.model.position import Position, PositionRange
 from txn_source.model.subscription import SubscriptionType
+from txn_source.model.topic import TopicView
 
 _JOIN_S = 10.0
 

@@ -22,13 +22,13 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 from sqlalchemy import Connection, Row, func, select
 
 from txn_source._generated.txnlog.v1 import metadata_service_pb2 as pb
-from txn_source.metadata import consumers, deliveries, pages, subscriptions, views, wire
+from txn_source.metadata import consumers, deliveries, pages, subscriptions, topics, views, wire
 from txn_source.metadata import subscription_wire as sub_wire
 from txn_source.metadata.changes import Changes
 from txn_source.metadata.checks import check
 from txn_source.metadata.dispatch import Stretch, next_stretch
 from txn_source.metadata.spreading import MAX_PERMITS, Spreading, Taker
-from txn_source.metadata.tables import OPEN, is_in, transaction_partitions, transactions
+from txn_source.metadata.tables import is_in, transaction_partitions, transactions
 from txn_source.model.errors import (
     InternalError,
     InvalidArgumentError,
@@ -37,9 +37,11 @@ from txn_source.model.errors import (
     UnavailableError,
 )
 from txn_source.model.isolation import IsolationLevel
+from txn_source.model.kinds import OPEN
 from txn_source.model.message_ranges import position_of
 from txn_source.model.position import Position
 from txn_source.model.subscription import Cursor, SubscriptionType
+from txn_source.model.topic import PartitionView
 
 _log = logging.getLogger(__name__)
 MAX_UNACKNOWLEDGED = 50_000
@@ -72,7 +74,7 @@ class _Connected(NamedTuple):
     created: bool
     consumer_id: int
     others: bool
-    of_topic: list[views.PartitionView]
+    of_topic: list[PartitionView]
     cursors: dict[int, Cursor]
 
 
@@ -253,7 +255,7 @@ class Conversation:
                         active=self.active,
                         isolation_level=row.isolation_level,
                         topic=pb.TopicView(
-                            topic=wire.topic_to_wire(wire.topic_of(topic)),
+                            topic=wire.topic_to_wire(topics.topic_of(topic)),
                             partitions=[wire.partition_to_wire(p) for p in of_topic],
                         ),
                         points=points,

@@ -13,7 +13,6 @@ deletes it and says so. So a crash between the two forgets no file.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, Row, Select, and_, delete, func, insert, or_, select, update
@@ -32,7 +31,7 @@ from txn_source.metadata.tables import (
     producers,
     segments,
 )
-from txn_source.model.copies import LedgerCopies, TieredCopy
+from txn_source.model.copies import LedgerCopies, OffloadableLedger, TieredCopy
 from txn_source.model.errors import InvalidArgumentError
 from txn_source.model.position import MAX_ENTRY_ID, Position, PositionRange
 
@@ -40,20 +39,6 @@ LEASE_MS = 3600 * 1000
 """An offload that was begun so long ago has failed."""
 _PURGE_AFTER_MS = 3600 * 1000
 """Rows of entries are kept so long after their ledger was closed: a retried append is answered from them."""
-
-
-@dataclass(frozen=True, slots=True)
-class OffloadableLedger:
-    """A closed ledger below its partition's last stable position, and its hot copy alone."""
-
-    partition: int
-    partition_id: int
-    ledger_id: int
-    entries: int
-    messages: int
-    bytes: int
-    created_at_ms: int
-    closed_at_ms: int
 
 
 def listing(connection: Connection, partition_id: int, of: PositionRange) -> list[LedgerCopies]:

@@ -16,10 +16,10 @@ from typing import Any
 
 from sqlalchemy import Connection, Row, TextClause, text
 
-from txn_source.metadata.tables import COMMITTED
 from txn_source.model import cut
 from txn_source.model.cut import Ranges
 from txn_source.model.errors import DataLossError, TopicNotFoundError
+from txn_source.model.kinds import COMMITTED
 from txn_source.model.position import Position, PositionRange, lost_nothing
 from txn_source.model.topic_name import TopicName
 

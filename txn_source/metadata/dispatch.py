@@ -10,12 +10,13 @@ from sqlalchemy import Connection, select
 
 from txn_source.metadata import copies, pages
 from txn_source.metadata.pages import Page
-from txn_source.metadata.tables import ABORTED, ledgers
-from txn_source.metadata.views import PartitionView
+from txn_source.metadata.tables import ledgers
 from txn_source.model.isolation import IsolationLevel
+from txn_source.model.kinds import ABORTED
 from txn_source.model.message_ranges import MessageRange, message_key
 from txn_source.model.position import Position, PositionRange
 from txn_source.model.subscription import Cursor
+from txn_source.model.topic import PartitionView
 from txn_source.model.visibility import visible
 
 STRETCH_BYTES = 64 << 20

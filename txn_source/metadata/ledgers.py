@@ -9,8 +9,9 @@ from sqlalchemy import Connection, Row, bindparam, insert, select, update
 
 from txn_source.metadata.database import note_change
 from txn_source.metadata.pages import seal
-from txn_source.metadata.tables import DATA, entries, ledgers, partitions, topics
+from txn_source.metadata.tables import entries, ledgers, partitions, topics
 from txn_source.model.errors import InvalidArgumentError
+from txn_source.model.kinds import DATA
 from txn_source.model.ledger_limits import LedgerLimits
 from txn_source.model.position import Position
 

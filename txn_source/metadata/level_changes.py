@@ -20,21 +20,15 @@ from typing import Any
 
 from sqlalchemy import Connection, Row, and_, func, or_, select
 
-from txn_source.metadata.tables import (
-    COMMITTED,
-    DATA,
-    OPEN,
-    cursors,
-    entries,
-    transaction_partitions,
-)
-from txn_source.metadata.transactions import id_of
-from txn_source.metadata.views import PartitionView
+from txn_source.metadata.tables import cursors, entries, transaction_partitions
 from txn_source.model.errors import InvalidArgumentError
 from txn_source.model.isolation import IsolationLevel
+from txn_source.model.kinds import COMMITTED, DATA, OPEN
 from txn_source.model.message_ranges import MessageRange, message_key
 from txn_source.model.position import Position
 from txn_source.model.subscription import Cursor
+from txn_source.model.topic import PartitionView
+from txn_source.model.transaction import id_of
 
 
 def check(

@@ -16,16 +16,8 @@ import numpy as np
 import pyarrow as pa
 from sqlalchemy import Connection, Select, bindparam, func, insert, literal_column, select, update
 
-from txn_source.metadata.tables import (
-    ABORTED,
-    DATA,
-    decision_pages,
-    entries,
-    entry_pages,
-    producers,
-    segments,
-    transaction_partitions,
-)
+from txn_source.metadata.tables import decision_pages, entries, entry_pages, producers, segments, transaction_partitions
+from txn_source.model.kinds import ABORTED, DATA
 from txn_source.model.position import MAX_ENTRY_ID, Position, PositionRange
 from txn_source.model.visibility import NO_TXN
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from sqlalchemy import Connection, delete, insert, select
@@ -12,18 +11,10 @@ from txn_source.metadata import topics
 from txn_source.metadata.tables import policies
 from txn_source.metadata.tables import topics as topic_table
 from txn_source.model.errors import NamespaceNotFoundError
-from txn_source.model.policies import POLICIES, EffectivePolicy, effective, parse_policies, parse_policy
+from txn_source.model.policies import POLICIES, EffectivePolicy, Scope, effective, parse_policies, parse_policy
 from txn_source.model.topic_name import TopicName
 
 DEFAULT_NAMESPACE = "public/default"
-
-
-@dataclass(frozen=True, slots=True)
-class Scope:
-    """What policies are set for: a topic, or a namespace, or (both None) the broker."""
-
-    topic: TopicName | None = None
-    namespace: str | None = None
 
 
 def change(connection: Connection, scope: Scope, values: Mapping[str, str], removed: Sequence[str]) -> None:

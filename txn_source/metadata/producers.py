@@ -5,7 +5,6 @@ from __future__ import annotations
 import uuid
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
@@ -16,40 +15,12 @@ from txn_source.metadata.checks import MAX_TOTAL
 from txn_source.metadata.ledgers import Tail
 from txn_source.metadata.segments import JOB
 from txn_source.metadata.segments import register as registered
-from txn_source.metadata.tables import (
-    DATA,
-    OPEN,
-    entries,
-    producers,
-    segments,
-    transaction_partitions,
-    transaction_producers,
-)
+from txn_source.metadata.tables import entries, producers, segments, transaction_partitions, transaction_producers
+from txn_source.model.entry import NewEntry, OpenedProducer
 from txn_source.model.errors import InvalidArgumentError, ProducerFencedError, TopicNotFoundError
+from txn_source.model.kinds import DATA, OPEN
 from txn_source.model.position import Position
 from txn_source.model.transaction import EndReason
-
-
-@dataclass(frozen=True, slots=True)
-class NewEntry:
-    """An entry whose bytes are written and synced, and that has no position yet."""
-
-    partition_id: int
-    base_sequence: int
-    messages: int
-    segment: str
-    offset: int
-    length: int
-    crc32c: int
-
-
-@dataclass(frozen=True, slots=True)
-class OpenedProducer:
-    """A producer's identity: the epoch tells it from an older one of the same transactional id."""
-
-    producer_id: int
-    epoch: int
-    name: str
 
 
 def open_producer(

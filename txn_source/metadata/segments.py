@@ -10,18 +10,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from sqlalchemy import Connection, Row, bindparam, insert, or_, select, update
 
 from txn_source.metadata.checks import shown
 from txn_source.metadata.tables import CONDEMNED, entries, partitions, producers, segments
+from txn_source.model.entry import NewEntry
 from txn_source.model.errors import InvalidArgumentError, StaleSegmentError, TxnLogError
 from txn_source.model.position import MAX_LEDGER_ID
 from txn_source.storage.segment import SegmentName
-
-if TYPE_CHECKING:
-    from txn_source.metadata.producers import NewEntry
 
 JOB = 0
 """In the place of a producer's id: files of jobs, each of which is registered once and whole."""

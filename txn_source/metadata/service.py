@@ -35,14 +35,16 @@ from txn_source.metadata import (
 from txn_source.metadata.changes import Changes
 from txn_source.metadata.database import Database, note_change
 from txn_source.metadata.subscription_service import SubscriptionCalls
-from txn_source.metadata.tables import OPEN, log_info, make_tables, requests
+from txn_source.metadata.tables import log_info, make_tables, requests
 from txn_source.metadata.tier_service import TierCalls
 from txn_source.metadata.timekeeping import Timekeeping
 from txn_source.metadata.wire import txn_from_wire
 from txn_source.model.errors import InvalidArgumentError, LogNotFoundError, LogVersionError
+from txn_source.model.kinds import OPEN, STATES
 from txn_source.model.position import Position, PositionRange
+from txn_source.model.spark_commit import AppVersion, Sink
 from txn_source.model.topic_name import TopicName, parse_namespace
-from txn_source.model.transaction import EndReason, TransactionState
+from txn_source.model.transaction import EndReason, id_of
 from txn_source.storage.root import FORMAT_VERSION
 from txn_source.storage.schema import checked_schema
 
@@ -53,7 +55,6 @@ _KNOWN_ANSWER = select(requests.c.answer, requests.c.fingerprint).where(
     requests.c.request_id == bindparam("request_id")
 )
 _MAX_LISTED = 10_000
-_STATES = [TransactionState.OPEN, TransactionState.COMMITTED, TransactionState.ABORTED]  # by the database's number
 R = TypeVar("R", bound=Message)
 T = TypeVar("T")
 S = TypeVar("S")
@@ -158,7 +159,7 @@ class MetadataService(TierCalls, SubscriptionCalls):
         def create(connection: Connection) -> pb.CreateTopicResponse:
             row = topics.create(connection, name, request.partitions, schema, limits, self._now_ms())
             policies.set_for_new_topic(connection, row.topic_id, dict(request.layered_policies))
-            return pb.CreateTopicResponse(topic=wire.topic_to_wire(wire.topic_of(row)))
+            return pb.CreateTopicResponse(topic=wire.topic_to_wire(topics.topic_of(row)))
 
         return self._once(request, pb.CreateTopicResponse, create)
 
@@ -197,7 +198,7 @@ class MetadataService(TierCalls, SubscriptionCalls):
         name = TopicName.parse(request.topic)
 
         def open_producer(connection: Connection) -> pb.OpenProducerResponse:
-            topic = wire.topic_of(topics.find(connection, name))
+            topic = topics.topic_of(topics.find(connection, name))
             opened = producers.open_producer(
                 connection,
                 topic.topic_id,
@@ -229,13 +230,13 @@ class MetadataService(TierCalls, SubscriptionCalls):
         return pb.AppendResponse(positions=[p.key for p in placed])
 
     def CommitBatch(self, request: pb.CommitBatchRequest) -> pb.CommitBatchResponse:
-        sink = sinks.Sink(
+        sink = Sink(
             request.query_id if request.HasField("query_id") else None,
             request.batch_id,
             request.producer_name,
             request.transactional_id if request.HasField("transactional_id") else None,
             request.run_id if request.HasField("run_id") else None,
-            sinks.AppVersion(request.app_id, request.version) if request.HasField("app_id") else None,
+            AppVersion(request.app_id, request.version) if request.HasField("app_id") else None,
         )
         batches = [wire.topic_batch_from_wire(topic, request.producer_name) for topic in request.topics]
 
@@ -243,7 +244,7 @@ class MetadataService(TierCalls, SubscriptionCalls):
             done = sinks.commit_batch(connection, sink, batches, self._clock())
             answer = pb.CommitBatchResponse(repeated_batch=done.repeated, warnings=done.warnings)
             if done.txn is not None:
-                answer.txn.CopyFrom(wire.txn_to_wire(transactions.id_of(done.txn)))
+                answer.txn.CopyFrom(wire.txn_to_wire(id_of(done.txn)))
             return answer
 
         return self._once(request, pb.CommitBatchResponse, commit)
@@ -253,7 +254,7 @@ class MetadataService(TierCalls, SubscriptionCalls):
     def BeginTransaction(self, request: pb.BeginTransactionRequest) -> pb.BeginTransactionResponse:
         def begin(connection: Connection) -> pb.BeginTransactionResponse:
             txn = transactions.begin(connection, request.timeout_ms, self._clock() // 1000)
-            return pb.BeginTransactionResponse(id=wire.txn_to_wire(transactions.id_of(txn)))
+            return pb.BeginTransactionResponse(id=wire.txn_to_wire(id_of(txn)))
 
         return self._once(request, pb.BeginTransactionResponse, begin)
 
@@ -289,7 +290,7 @@ class MetadataService(TierCalls, SubscriptionCalls):
             if request.HasField("topic"):
                 topic_id = topics.find(connection, TopicName.parse(request.topic)).topic_id
             wanted = transactions.Listing(
-                None if state is None else _STATES.index(state),
+                None if state is None else STATES.index(state),
                 topic_id,
                 oldest_first=request.oldest_first,
                 after=after,
@@ -302,7 +303,7 @@ class MetadataService(TierCalls, SubscriptionCalls):
     def GetView(self, request: pb.GetViewRequest) -> pb.GetViewResponse:
         with self._read() as connection:
             names = [TopicName.parse(name) for name in request.topics]
-            found = [wire.topic_of(row) for row in topics.find_all(connection, names)]
+            found = [topics.topic_of(row) for row in topics.find_all(connection, names)]
             by_topic = views.partition_views(connection, [topic.topic_id for topic in found])
             return pb.GetViewResponse(
                 topics=[
@@ -459,8 +460,8 @@ class MetadataService(TierCalls, SubscriptionCalls):
         described = {}
         for row in rows:
             described[row.txn] = pb.Transaction(
-                id=wire.txn_to_wire(transactions.id_of(row.txn)),
-                state=wire.state_to_wire(_STATES[row.state]),
+                id=wire.txn_to_wire(id_of(row.txn)),
+                state=wire.state_to_wire(STATES[row.state]),
                 created_at_ms=row.created_at_ms,
                 timeout_ms=row.timeout_ms,
                 ended_at_ms=row.ended_at_ms,

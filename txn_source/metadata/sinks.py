@@ -13,51 +13,18 @@ from dataclasses import dataclass, replace
 from sqlalchemy import Connection, insert, select, update
 
 from txn_source.metadata import producers, topics, transactions
-from txn_source.metadata.producers import NewEntry, OpenedProducer
 from txn_source.metadata.tables import app_versions, sink_producers, sinks
 from txn_source.metadata.tables import producers as producer_rows
+from txn_source.model.entry import OpenedProducer
 from txn_source.model.errors import BatchRepeatedError, InvalidArgumentError, TopicNotFoundError
-from txn_source.model.topic_name import TopicName
+from txn_source.model.spark_commit import CONTENT_MASK, AppVersion, Sink, TopicBatch
 from txn_source.model.transaction import EndReason
 
-CONTENT_MASK = (1 << 63) - 1
 _TIMEOUT_MS = 60_000  # of a transaction that ends where it began
 _RUNS_KEPT = 16
 _NEWEST_CHECKPOINT = (
     "Go on with the newest checkpoint; if there is none, begin a new one behind the rows that are there."
 )
-
-
-@dataclass(frozen=True, slots=True)
-class TopicBatch:
-    """What a job wrote to one topic; ``owner`` is the producer that a batch job with a transactional id began as."""
-
-    topic: TopicName
-    topic_id: int
-    entries: tuple[NewEntry, ...]
-    owner: OpenedProducer | None = None
-    content: int = 0
-    """A sum over the rows, below 2^63, that doesn't depend on their order, nor on how they lie in files."""
-
-
-@dataclass(frozen=True, slots=True)
-class AppVersion:
-    """A batch job's own number, from 0, for what it writes; a topic takes none at or below its last one."""
-
-    app_id: str
-    version: int
-
-
-@dataclass(frozen=True, slots=True)
-class Sink:
-    """Who writes: ``query_id`` is a stream's, None for a batch job; ``run_id`` changes with each start of a query."""
-
-    query_id: str | None
-    batch_id: int
-    producer_name: str
-    transactional_id: str | None
-    run_id: str | None = None
-    app: AppVersion | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,10 +11,10 @@ from sqlalchemy import Connection, Row
 from txn_source.metadata import deliveries, subscriptions, views
 from txn_source.metadata.backlogs import visible_messages
 from txn_source.metadata.dispatch import Stretch, next_stretch
-from txn_source.metadata.views import PartitionView
 from txn_source.model.message_ranges import MessageRange, message_key, position_of
 from txn_source.model.position import Position, PositionRange
 from txn_source.model.subscription import Cursor
+from txn_source.model.topic import PartitionView
 
 MAX_PERMITS = 1_000_000
 R = TypeVar("R")

@@ -9,7 +9,8 @@ from google.protobuf import any_pb2
 from google.rpc import code_pb2, error_details_pb2, status_pb2
 from grpc_status import rpc_status
 
-from txn_source.model.errors import ERROR_CLASSES, InternalError, InvalidArgumentError, TxnLogError, UnavailableError
+from txn_source.metadata.wire import raised_error
+from txn_source.model.errors import InternalError, InvalidArgumentError, TxnLogError, UnavailableError
 
 _DOMAIN = "txnlog"
 _MAX_BYTES = {"message": 500, "fact": 2000, "remedy": 1000}
@@ -53,14 +54,6 @@ def to_status(error: TxnLogError) -> grpc.Status:
     message = _cut("message", str(error))
     code = _CODES.get(error.code, code_pb2.UNKNOWN)
     return rpc_status.to_status(status_pb2.Status(code=code, message=message, details=[detail]))
-
-
-def raised_error(code: str, fact: str, remedy: str) -> TxnLogError:
-    """Return the error that the service raised; one that only newer releases have is an InternalError that says so."""
-    known = ERROR_CLASSES.get(code)
-    if known is not None:
-        return known(fact, remedy)
-    return InternalError(f"{fact} (The service calls it {code!r}, an error that this release doesn't know.)", remedy)
 
 
 def _cut(what: str, text: str) -> str:

@@ -12,18 +12,17 @@ import pyarrow as pa
 
 from txn_source._generated.txnlog.v1 import metadata_service_pb2 as pb
 from txn_source.metadata import wire
-from txn_source.metadata.producers import NewEntry, OpenedProducer
-from txn_source.metadata.sinks import Sink, TopicBatch
 from txn_source.metadata.subscription_stub import SubscriptionStub
 from txn_source.metadata.subscription_wire import acknowledgement_to_wire
-from txn_source.metadata.subscriptions import Acknowledgement
 from txn_source.metadata.tier_stub import TierStub, request_id
 from txn_source.metadata.transport import Transport
-from txn_source.metadata.views import PartitionView
-from txn_source.metadata.wire import Topic
+from txn_source.model.acknowledgement import Acknowledgement
+from txn_source.model.entry import NewEntry, OpenedProducer
 from txn_source.model.errors import InternalError
 from txn_source.model.ledger_limits import LedgerLimits
 from txn_source.model.position import Position, PositionRange
+from txn_source.model.spark_commit import Sink, TopicBatch
+from txn_source.model.topic import Topic, TopicView, View
 from txn_source.model.topic_name import TopicName
 from txn_source.model.transaction import TransactionState, TxnId
 
@@ -37,24 +36,6 @@ class LogInfo:
 
     log_id: str
     storage_uri: str
-
-
-@dataclass(frozen=True, slots=True)
-class TopicView:
-    """A topic and its partitions."""
-
-    topic: Topic
-    partitions: tuple[PartitionView, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class View:
-    """Topics with all their bounds, read in one moment, at which ``decisions`` transactions had ended."""
-
-    topics: tuple[TopicView, ...]
-    decisions: int
-    now_ms: int
-    """The service's clock."""
 
 
 @dataclass(frozen=True, slots=True)

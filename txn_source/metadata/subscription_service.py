@@ -11,18 +11,20 @@ from google.protobuf.message import Message
 from sqlalchemy import Connection, Row, func, select
 
 from txn_source._generated.txnlog.v1 import metadata_service_pb2 as pb
-from txn_source.metadata import backlogs, consumers, copies, policies, subscriptions, topics, transactions, views, wire
+from txn_source.metadata import backlogs, consumers, copies, policies, subscriptions, topics, views, wire
 from txn_source.metadata import subscription_wire as sub_wire
 from txn_source.metadata.changes import Changes
 from txn_source.metadata.conversation import Conversation
 from txn_source.metadata.dispatch import Stretch
-from txn_source.metadata.tables import OPEN, deliveries, is_in, transaction_partitions
-from txn_source.metadata.views import PartitionView
+from txn_source.metadata.tables import deliveries, is_in, transaction_partitions
 from txn_source.model.errors import SubscriptionNotFoundError
 from txn_source.model.isolation import IsolationLevel
+from txn_source.model.kinds import OPEN
 from txn_source.model.message_ranges import message_key, position_of
 from txn_source.model.subscription import SubscriptionType
+from txn_source.model.topic import PartitionView
 from txn_source.model.topic_name import TopicName
+from txn_source.model.transaction import id_of
 
 R = TypeVar("R", bound=Message)
 T = TypeVar("T")
@@ -237,7 +239,7 @@ class _Description:
             if position_of(cursor.mark) < view.bounds.high_watermark > view.bounds.last_stable:
                 behind.append(partition_id)
         if level is IsolationLevel.READ_COMMITTED and behind and not self._brief:
-            message.held_by.extend(wire.txn_to_wire(transactions.id_of(txn)) for txn in self._holding(behind))
+            message.held_by.extend(wire.txn_to_wire(id_of(txn)) for txn in self._holding(behind))
         self._add_consumers(row, message)
         return message
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from txn_source._generated.txnlog.v1 import metadata_service_pb2 as pb
-from txn_source.metadata.subscriptions import Acknowledged, Acknowledgement, Place
+from txn_source.model.acknowledgement import Acknowledged, Acknowledgement
 from txn_source.model.message_ranges import MessageRange, index_of, message_key, position_of
 from txn_source.model.position import Position
+from txn_source.model.subscription import Place
 
 
 def point_to_wire(partition_id: int, key: int) -> pb.MessagePoint:

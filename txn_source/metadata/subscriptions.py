@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from sqlalchemy import Connection, Row, bindparam, delete, insert, select, update
@@ -21,7 +21,7 @@ from txn_source.metadata.tables import (
     partitions,
     subscriptions,
 )
-from txn_source.metadata.views import PartitionView
+from txn_source.model.acknowledgement import Acknowledgement
 from txn_source.model.errors import (
     AcknowledgedElsewhereError,
     InvalidArgumentError,
@@ -34,43 +34,13 @@ from txn_source.model.errors import (
 )
 from txn_source.model.isolation import IsolationLevel
 from txn_source.model.message_ranges import MessageRange, MessageRanges, index_of, message_key, position_of
-from txn_source.model.position import Position
-from txn_source.model.subscription import Cursor, SubscriptionType
+from txn_source.model.position import EARLIEST, LATEST, Position
+from txn_source.model.subscription import Cursor, Place, SubscriptionType
+from txn_source.model.topic import PartitionView
 
 MAX_NAME = 200
 MAX_EPOCH_STEP = 1 << 20
 """Epochs go up one by one, but for those of calls that came to nothing."""
-EARLIEST, LATEST = "earliest", "latest"
-
-
-@dataclass(frozen=True, slots=True)
-class Place:
-    """Where a subscription is to stand.
-
-    ``points`` are places (``message_key``) by partition id; the others are at ``where``, or stay where they are.
-    """
-
-    where: str = ""
-    points: Mapping[int, int] | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Acknowledged:
-    """What a consumer acknowledges of one partition: ranges, and everything below a place, if that is given."""
-
-    partition_id: int
-    ranges: tuple[MessageRange, ...]
-    up_to: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Acknowledgement:
-    """What a consumer acknowledges in one call, with the epoch in which the messages were delivered."""
-
-    subscription_id: int
-    consumer_id: int
-    epoch: int
-    partitions: tuple[Acknowledged, ...]
 
 
 def level_of(row: Row[Any]) -> IsolationLevel:

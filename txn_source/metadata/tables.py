@@ -35,12 +35,6 @@ metadata = MetaData()
 _Id = BigInteger().with_variant(Integer, "sqlite")
 """SQLite counts rows by itself only in a column declared INTEGER."""
 
-DATA, COMMIT_MARKER, ABORT_MARKER = 0, 1, 2
-"""Kinds of entries."""
-
-OPEN, COMMITTED, ABORTED = 0, 1, 2
-"""States of transactions."""
-
 
 def is_in(state: Column[int], value: int) -> ColumnElement[bool]:
     """Return the condition that a row is in a state, as the indexes of the rows of that state have it.

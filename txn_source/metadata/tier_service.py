@@ -11,15 +11,14 @@ from sqlalchemy import Connection, Row, select
 
 from txn_source._generated.txnlog.v1 import metadata_service_pb2 as pb
 from txn_source.metadata import copies, policies, topics, views, wire
-from txn_source.metadata.policies import Scope
 from txn_source.metadata.tables import partitions
 from txn_source.metadata.tables import topics as topic_table
 from txn_source.metadata.trimming import TrimLimits, trim
-from txn_source.metadata.views import PartitionView
 from txn_source.model.copies import Tier
 from txn_source.model.errors import InvalidArgumentError
-from txn_source.model.policies import EffectivePolicy
+from txn_source.model.policies import EffectivePolicy, Scope
 from txn_source.model.position import Position, PositionRange
+from txn_source.model.topic import PartitionView
 from txn_source.model.topic_name import TopicName, parse_namespace
 from txn_source.storage.object_names import is_object_of
 

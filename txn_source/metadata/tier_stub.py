@@ -8,14 +8,12 @@ from dataclasses import dataclass
 
 from txn_source._generated.txnlog.v1 import metadata_service_pb2 as pb
 from txn_source.metadata import wire
-from txn_source.metadata.copies import OffloadableLedger
-from txn_source.metadata.policies import Scope
 from txn_source.metadata.transport import Transport
-from txn_source.metadata.trimming import Trimmed
-from txn_source.model.copies import LedgerCopies, Tier, TieredCopy
-from txn_source.model.policies import POLICIES, EffectivePolicy, parse_policy
+from txn_source.model.copies import LedgerCopies, OffloadableLedger, Tier, TieredCopy
+from txn_source.model.policies import POLICIES, EffectivePolicy, Scope, parse_policy
 from txn_source.model.position import Position, PositionRange
 from txn_source.model.read_priority import ReadPriority
+from txn_source.model.retention import Trimmed
 from txn_source.model.topic_name import TopicName
 
 

@@ -18,8 +18,9 @@ from txn_source.metadata import transactions
 from txn_source.metadata.consumers import LEASE_MS
 from txn_source.metadata.copies import LEASE_MS as OFFLOAD_LEASE_MS
 from txn_source.metadata.ledgers import Tail
-from txn_source.metadata.tables import OPEN, consumers, copies, doomed_files, ledgers, log_info, partitions, requests
+from txn_source.metadata.tables import consumers, copies, doomed_files, ledgers, log_info, partitions, requests
 from txn_source.metadata.tables import transactions as transaction_table
+from txn_source.model.kinds import OPEN
 
 LOOK_EVERY_MS = 10_000
 REQUEST_LIFETIME_MS = 3600 * 1000

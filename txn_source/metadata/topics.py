@@ -7,11 +7,12 @@ from typing import Any
 
 from sqlalchemy import Connection, Row, delete, insert, select, update
 
-from txn_source.metadata.ledgers import Tail, open_ledger
+from txn_source.metadata.ledgers import Tail, limits_of, open_ledger
 from txn_source.metadata.tables import partitions, topics
 from txn_source.model.errors import InvalidArgumentError, TopicExistsError, TopicNotFoundError
 from txn_source.model.ledger_limits import LedgerLimits
 from txn_source.model.position import Position
+from txn_source.model.topic import Topic
 from txn_source.model.topic_name import TopicName
 
 MAX_PARTITIONS = 10_000
@@ -44,6 +45,11 @@ def create(
     for index in range(count):
         _create_partition(connection, int(key[0]), index, now_ms)
     return find(connection, name)
+
+
+def topic_of(row: Row[Any]) -> Topic:
+    """Return the topic in a row of the database."""
+    return Topic(row.topic_id, TopicName.parse(row.name), row.schema, limits_of(row), row.created_at_ms)
 
 
 def find(connection: Connection, name: TopicName) -> Row[Any]:

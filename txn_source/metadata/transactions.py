@@ -10,11 +10,6 @@ from sqlalchemy import Connection, Row, and_, bindparam, case, func, insert, sel
 
 from txn_source.metadata.ledgers import Tail
 from txn_source.metadata.tables import (
-    ABORT_MARKER,
-    ABORTED,
-    COMMIT_MARKER,
-    COMMITTED,
-    OPEN,
     entries,
     is_in,
     ledgers,
@@ -34,17 +29,8 @@ from txn_source.model.errors import (
     TransactionTimedOutError,
     TxnLogError,
 )
-from txn_source.model.transaction import EndReason, TxnId
-
-MAX_TIMEOUT_MS = 15 * 60 * 1000
-"""The service's maximum, as Kafka's ``transaction.max.timeout.ms``."""
-COORDINATOR = 0
-"""The high half of every id; a second coordinator would take another one."""
-
-
-def id_of(txn: int) -> TxnId:
-    """Return the public id of the transaction of that number."""
-    return TxnId(COORDINATOR, txn)
+from txn_source.model.kinds import ABORT_MARKER, ABORTED, COMMIT_MARKER, COMMITTED, OPEN
+from txn_source.model.transaction import COORDINATOR, MAX_TIMEOUT_MS, EndReason, TxnId, id_of
 
 
 def number_of(txn: TxnId) -> int:

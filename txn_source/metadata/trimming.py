@@ -10,7 +10,6 @@ from sqlalchemy import Connection, delete, select, update
 from txn_source.metadata.copies import doom_segments, doom_tiered_before, drop_entries
 from txn_source.metadata.subscriptions import keeper
 from txn_source.metadata.tables import (
-    OPEN,
     decision_pages,
     ledgers,
     partitions,
@@ -18,8 +17,10 @@ from txn_source.metadata.tables import (
     transaction_producers,
     transactions,
 )
-from txn_source.metadata.views import PartitionView
+from txn_source.model.kinds import OPEN
 from txn_source.model.position import Position
+from txn_source.model.retention import Trimmed
+from txn_source.model.topic import PartitionView
 
 _KEEP_ENDS_MS = 24 * 3600 * 1000
 """How long the end of a transaction is known after its last trace was trimmed."""
@@ -33,18 +34,6 @@ class TrimLimits:
     before: Position | None = None
     closed_before_ms: int | None = None
     keep_bytes: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Trimmed:
-    """What went from one partition; ``held_by`` is the subscription that more was kept for, if there is one."""
-
-    partition: int
-    ledgers: int
-    messages: int
-    bytes: int
-    log_start: Position
-    held_by: str | None = None
 
 
 def trim(connection: Connection, view: PartitionView, limits: TrimLimits, now_ms: int) -> Trimmed:

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from sqlalchemy import Connection, Row, func, select
 
 from txn_source.metadata.pages import PAGE_ROWS, Page, fetch, to_table
 from txn_source.metadata.tables import (
-    DATA,
-    OPEN,
     entries,
     is_in,
     ledgers,
@@ -23,7 +20,9 @@ from txn_source.metadata.tables import (
     transactions,
 )
 from txn_source.model.bounds import Bounds
-from txn_source.model.position import Position, PositionRange, lost_nothing
+from txn_source.model.kinds import DATA, OPEN
+from txn_source.model.position import Position, PositionRange
+from txn_source.model.topic import PartitionView
 
 LEDGER_COLUMNS = (
     "ledger_id",
@@ -37,23 +36,6 @@ LEDGER_COLUMNS = (
     "purged",
 )
 """Of a page of ledgers; a time that has not come is -1."""
-
-
-@dataclass(frozen=True, slots=True)
-class PartitionView:
-    """A partition at the moment of a view."""
-
-    partition_id: int
-    index: int
-    bounds: Bounds
-    messages: int
-    bytes: int
-    trimmed_end: Position
-    """The end of the last ledger that was trimmed, exclusive; 0:0 if none was."""
-
-    def lost_nothing(self, at: Position) -> bool:
-        """True if all that was trimmed lies before a position: it is at the end of the last ledger that was."""
-        return lost_nothing(self.trimmed_end, at)
 
 
 def partition_views(connection: Connection, topic_ids: Sequence[int]) -> dict[int, list[PartitionView]]:

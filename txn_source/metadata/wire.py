@@ -3,41 +3,20 @@
 from __future__ import annotations
 
 import dataclasses
-from dataclasses import dataclass
-from typing import Any
 
 import pyarrow as pa
-from sqlalchemy import Row
 
 from txn_source._generated.txnlog.v1 import metadata_service_pb2 as pb
-from txn_source.metadata.copies import OffloadableLedger
-from txn_source.metadata.ledgers import limits_of
-from txn_source.metadata.producers import NewEntry, OpenedProducer
-from txn_source.metadata.sinks import TopicBatch
-from txn_source.metadata.views import PartitionView
 from txn_source.model.bounds import Bounds
-from txn_source.model.copies import LedgerCopies, TieredCopy
-from txn_source.model.errors import InternalError
+from txn_source.model.copies import LedgerCopies, OffloadableLedger, TieredCopy
+from txn_source.model.entry import NewEntry, OpenedProducer
+from txn_source.model.errors import ERROR_CLASSES, InternalError, TxnLogError
 from txn_source.model.ledger_limits import LedgerLimits
 from txn_source.model.position import Position
+from txn_source.model.spark_commit import TopicBatch
+from txn_source.model.topic import PartitionView, Topic
 from txn_source.model.topic_name import TopicName
 from txn_source.model.transaction import TransactionState, TxnId
-
-
-@dataclass(frozen=True, slots=True)
-class Topic:
-    """A topic as the service describes it; ``schema`` is a serialized Arrow schema, None for a raw topic."""
-
-    topic_id: int
-    name: TopicName
-    schema: bytes | None
-    limits: LedgerLimits
-    created_at_ms: int
-
-
-def topic_of(row: Row[Any]) -> Topic:
-    """Return the topic in a row of the database."""
-    return Topic(row.topic_id, TopicName.parse(row.name), row.schema, limits_of(row), row.created_at_ms)
 
 
 def topic_to_wire(topic: Topic) -> pb.Topic:
@@ -216,6 +195,14 @@ def state_from_wire(number: pb.TransactionState) -> TransactionState | None:
         f"The wire carries transaction state {number}, which this release doesn't know.",
         "Check that client and service are of the same release.",
     )
+
+
+def raised_error(code: str, fact: str, remedy: str) -> TxnLogError:
+    """Return the error that the service raised; one that only newer releases have is an InternalError that says so."""
+    known = ERROR_CLASSES.get(code)
+    if known is not None:
+        return known(fact, remedy)
+    return InternalError(f"{fact} (The service calls it {code!r}, an error that this release doesn't know.)", remedy)
 
 
 def table_to_wire(table: pa.Table) -> bytes:

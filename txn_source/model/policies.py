@@ -13,6 +13,7 @@ from typing import Any
 
 from txn_source.model.errors import InvalidArgumentError
 from txn_source.model.read_priority import ReadPriority
+from txn_source.model.topic_name import TopicName
 from txn_source.model.units import given_duration, parse_duration, parse_size
 
 SOURCES = ("topic", "namespace", "broker")
@@ -34,6 +35,14 @@ class Policy:
     default: Any
     meaning: str
     setting_unit: float = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """What policies are set for: a topic, or a namespace, or (both None) the broker."""
+
+    topic: TopicName | None = None
+    namespace: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

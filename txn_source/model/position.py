@@ -7,6 +7,8 @@ from dataclasses import dataclass
 
 from txn_source.model.errors import InvalidArgumentError
 
+EARLIEST, LATEST = "earliest", "latest"
+"""Where each partition begins, and where it ends now: places that need no position."""
 MAX_LEDGER_ID = (1 << 31) - 1
 MAX_ENTRY_ID = (1 << 32) - 1
 _ENTRY_BITS = 32

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from enum import StrEnum
 
 from txn_source.model.errors import InvalidArgumentError
@@ -30,6 +31,17 @@ class SubscriptionType(StrEnum):
     def in_order(self) -> bool:
         """True if one consumer at a time gets all messages, each partition's in order."""
         return self is not SubscriptionType.SHARED
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a subscription is to stand.
+
+    ``points`` are places (``message_key``) by partition id; the others are at ``where``, or stay where they are.
+    """
+
+    where: str = ""
+    points: Mapping[int, int] | None = None
 
 
 class Cursor:

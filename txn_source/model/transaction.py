@@ -15,6 +15,10 @@ from dataclasses import dataclass
 from txn_source.model.errors import InvalidArgumentError
 from txn_source.model.position import Position
 
+MAX_TIMEOUT_MS = 15 * 60 * 1000
+"""The service's maximum, as Kafka's ``transaction.max.timeout.ms``."""
+COORDINATOR = 0
+"""The high half of every id; a second coordinator would take another one."""
 _TXN_ID = re.compile(r"\(?([0-9]{1,20})[,:]\s*([0-9]{1,20})\)?")
 _MAX_BITS = (1 << 64) - 1
 
@@ -45,6 +49,11 @@ class TxnId:
         if found is None:
             raise InvalidArgumentError(f"{value!r} is not a transaction id.", 'Write it as "(0,7)".')
         return cls(int(found[1]), int(found[2]))
+
+
+def id_of(txn: int) -> TxnId:
+    """Return the public id of the transaction of that number."""
+    return TxnId(COORDINATOR, txn)
 
 
 class TransactionState(enum.Enum):

@@ -11,7 +11,7 @@ import zlib
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from txn_source.metadata.sinks import CONTENT_MASK
+from txn_source.model.spark_commit import CONTENT_MASK
 
 _NULL = 0x9E3779B1
 _WIDTHS = {8: pa.int8(), 16: pa.int16(), 32: pa.int32(), 64: pa.int64()}

@@ -14,13 +14,14 @@ from typing import TypeVar
 
 from txn_source.client.admission import DEFAULT_DELAY_S, StreamLimits
 from txn_source.client.columns import METADATA_COLUMNS, metadata_columns
-from txn_source.client.offsets import EARLIEST, LATEST, Offsets
+from txn_source.client.offsets import Offsets
 from txn_source.client.plan import MAX_PARTITION_BYTES, ReadRequest, check_as_of
 from txn_source.client.target import Target
-from txn_source.metadata.sinks import AppVersion
 from txn_source.model.errors import InvalidArgumentError
 from txn_source.model.isolation import IsolationLevel
+from txn_source.model.position import EARLIEST, LATEST
 from txn_source.model.read_priority import ReadPriority
+from txn_source.model.spark_commit import AppVersion
 from txn_source.model.topic_name import TopicName
 from txn_source.spark.foreign_options import foreign_option
 

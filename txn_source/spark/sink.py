@@ -21,9 +21,9 @@ from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowW
 
 from txn_source.client.bulk_writer import BulkWriter, join_batches
 from txn_source.client.log import Log
-from txn_source.metadata.producers import OpenedProducer
-from txn_source.metadata.sinks import CONTENT_MASK, Sink, TopicBatch
+from txn_source.model.entry import OpenedProducer
 from txn_source.model.errors import InternalError, InvalidArgumentError, SchemaMismatchError
+from txn_source.model.spark_commit import CONTENT_MASK, Sink, TopicBatch
 from txn_source.model.topic_name import TopicName
 from txn_source.spark.connection import open_log, readable
 from txn_source.spark.content import content_of

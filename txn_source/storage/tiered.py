@@ -33,6 +33,7 @@ from crc32c import crc32c
 
 from txn_source.model.copies import TieredCopy
 from txn_source.model.errors import SegmentUnreadableError, StorageWriteError
+from txn_source.model.kinds import DATA
 from txn_source.storage.checked_file import CheckedSource, ChecksummingSink, Runs
 from txn_source.storage.object_store import ObjectStore, reason
 from txn_source.storage.schema import EVENT_TIME, PROPERTIES, RAW_SCHEMA
@@ -45,7 +46,6 @@ _CHECKSUMS_SCHEMA = pa.schema([pa.field("bytes", pa.int64()), pa.field("crc32c",
 _TAIL_BYTES = 8
 _CACHED_FOOTERS_BYTES = 64 << 20
 
-DATA, COMMIT_MARKER, ABORT_MARKER = 0, 1, 2
 INDEX_SCHEMA = pa.schema(
     [
         pa.field("entry_id", pa.int64()),

@@ -1,0 +1,14 @@
+"""Numbers for kinds of entries and states of transactions, as they are stored and sent."""
+
+from __future__ import annotations
+
+from txn_source.model.transaction import TransactionState
+
+DATA, COMMIT_MARKER, ABORT_MARKER = 0, 1, 2
+"""Kinds of entries."""
+
+OPEN, COMMITTED, ABORTED = 0, 1, 2
+"""States of transactions."""
+
+STATES = (TransactionState.OPEN, TransactionState.COMMITTED, TransactionState.ABORTED)
+"""States by their numbers."""
