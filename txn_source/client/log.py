@@ -14,6 +14,7 @@ from typing import Any, cast
 
 import pyarrow as pa
 
+from txn_source.client.access import Access
 from txn_source.client.batching import Batching
 from txn_source.client.columns import read_schema, select_columns
 from txn_source.client.copy_reader import CopiesRead
@@ -26,7 +27,7 @@ from txn_source.client.plan import ReadRequest, check_as_of, cut_of, plan, resol
 from txn_source.client.producer import Producer
 from txn_source.client.stats import TopicStats, topic_stats
 from txn_source.client.subscriptions import SubscriptionCalls
-from txn_source.client.target import Target, reachable
+from txn_source.client.target import Target
 from txn_source.client.transaction import Transaction
 from txn_source.metadata.stub import MetadataStub, TransactionInfo
 from txn_source.model.copies import OffloadableLedger, Tier
@@ -41,7 +42,6 @@ from txn_source.model.retention import Trimmed
 from txn_source.model.topic_name import TopicName, parse_namespace
 from txn_source.model.transaction import TransactionState, TxnId
 from txn_source.model.units import given_duration
-from txn_source.storage.forks import belongs_to_process, keep_for_ever
 from txn_source.storage.object_store import check_folder
 from txn_source.storage.schema import check_topic_schema, deserialize_schema, serialize_schema
 from txn_source.storage.segment import topic_folder
@@ -58,19 +58,10 @@ class Log(SubscriptionCalls):
 
     def __init__(self, target: Target) -> None:
         self._target = target
-        self._stub, storage_uri = target.open()
-        try:
-            self._root = reachable(target, storage_uri)
-        except BaseException:
-            self._stub.close()
-            raise
+        self._access = Access(target)
+        self._stub, self._root = self._access.metadata, self._access.root
         self._producers: weakref.WeakSet[Producer] = weakref.WeakSet()
         self._consumers = weakref.WeakSet()
-        belongs_to_process(self)
-
-    def inherited(self) -> None:
-        """Take notice that this is a fork: the log is used by both, what it has open isn't."""
-        keep_for_ever(self._stub)
 
     def __reduce__(self) -> tuple[type[Log], tuple[Target]]:
         return Log, (self._target,)
@@ -89,7 +80,7 @@ class Log(SubscriptionCalls):
     def close(self) -> None:
         """Close the producers and consumers that are still open, which flushes them, and the connection."""
         with ExitStack() as stack:  # one that fails keeps no other from being flushed
-            stack.callback(self._stub.close)
+            stack.callback(self._access.close)
             for producer in list(self._producers):
                 stack.callback(producer.close)
             for consumer in list(self._consumers):

@@ -10,8 +10,9 @@ from typing import ParamSpec, TypeVar
 
 from pyspark.errors import PySparkException
 
-from txn_source.client.log import Log
+from txn_source.client.access import Access
 from txn_source.client.target import Target
+from txn_source.model.door import passes, translated
 from txn_source.model.errors import InternalError, TxnLogError
 
 P = ParamSpec("P")
@@ -20,14 +21,19 @@ _MAX_OPEN = 8
 _log = logging.getLogger(__name__)
 
 
-def open_log(target: Target) -> Log:
-    """Return the log, opened once in a worker that runs many tasks; a log made anew at a path is opened anew."""
+def open_log(target: Target) -> Access:
+    """Return a log, opened once in a worker that runs many tasks; one that was made anew at a path is opened anew."""
     return _opened(target, _identity(target))
 
 
 @functools.lru_cache(_MAX_OPEN)
-def _opened(target: Target, identity: tuple[int, ...]) -> Log:
-    return Log(target)
+def _opened(target: Target, identity: tuple[int, ...]) -> Access:
+    try:
+        return Access(target)
+    except Exception as error:
+        if passes(error):
+            raise
+        raise translated(error, "Log()") from error
 
 
 def _identity(target: Target) -> tuple[int, ...]:

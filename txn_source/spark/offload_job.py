@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
-from txn_source.client.log import Log
 from txn_source.client.offload import Offloader, OffloadReport, delete_doomed_files
 from txn_source.client.target import Target
 from txn_source.model.copies import OffloadableLedger
 from txn_source.model.errors import ERROR_CLASSES, TxnLogError
 from txn_source.model.topic_name import TopicName
 from txn_source.spark.connection import open_log
+
+if TYPE_CHECKING:
+    from txn_source.client.log import Log
 
 _TASK_BYTES = 128 << 20
 _MIN_TASKS = 8

@@ -19,8 +19,8 @@ import pyarrow.compute as pc
 from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 
+from txn_source.client.access import Access
 from txn_source.client.bulk_writer import BulkWriter, join_batches
-from txn_source.client.log import Log
 from txn_source.model.entry import OpenedProducer
 from txn_source.model.errors import InternalError, InvalidArgumentError, SchemaMismatchError
 from txn_source.model.spark_commit import CONTENT_MASK, Sink, TopicBatch
@@ -181,6 +181,6 @@ def _makes_a_table(context: TaskContext) -> bool:
     return query is None and None not in (execution, root) and execution != root
 
 
-def _payload(log: Log, topic: TopicName) -> pa.Schema:
+def _payload(log: Access, topic: TopicName) -> pa.Schema:
     [view] = log.metadata.get_view([topic]).topics
     return deserialize_schema(view.topic.schema)

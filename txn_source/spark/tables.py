@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 from pyspark.sql import SparkSession
 
-from txn_source.client.log import Log
 from txn_source.model.errors import InvalidArgumentError
 from txn_source.model.topic_name import TopicName
 from txn_source.spark.table_options import kept_options
+
+if TYPE_CHECKING:
+    from txn_source.client.log import Log
 
 _MADE_BY_US = "table-of-topic"
 """An option that no query takes notice of; it tells these tables from those that were made by hand."""
