@@ -8,8 +8,10 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+from xdist.scheduler import LoadFileScheduling
 
 from tests.log.sites import KINDS, ManualClock, Site
 from txn_source import Log
@@ -21,6 +23,8 @@ os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSeri
 
 _MEMORY = Path("/dev/shm")
 _ENOUGH = 4 << 30
+_OWN_SPARK = ("tests/spark/test_pipeline_kills.py", "tests/spark/test_sink_crashes.py")
+"""Their Spark runs in processes that are killed."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -39,11 +43,27 @@ def _has_room(folder: Path) -> bool:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    items.sort(key=lambda item: not _shares_spark(item.nodeid))  # the longest stretch of one process comes first
     if not config.getoption("--long"):
         long = [item for item in items if item.get_closest_marker("long")]
         if long:
             config.hook.pytest_deselected(items=long)
             items[:] = [item for item in items if item not in long]
+
+
+class _OneSparkSession(LoadFileScheduling):  # type: ignore[misc]
+    """Gives each process a file at a time, but all that share a Spark session to one: others need none."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        return "spark" if _shares_spark(nodeid) else super()._split_scope(nodeid)
+
+
+def _shares_spark(nodeid: str) -> bool:
+    return nodeid.startswith("tests/spark/") and not nodeid.startswith(_OWN_SPARK)
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    return _OneSparkSession(config, log) if config.getvalue("dist") == "loadfile" else None
 
 
 # Logs

@@ -75,7 +75,7 @@ _STEPS = st.lists(
 
 
 @given(_STEPS)
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 def test_as_of_a_moment_is_what_was_seen_at_it(tmp_path_factory: Any, steps: list[tuple[str, int, int]]) -> None:
     """Note what read_committed sees after each step; at the end, ask again as of each of these moments."""
     clock = ManualClock()

@@ -21,7 +21,7 @@ from txn_source import UnavailableError, connect
 
 PRODUCER = Path(__file__).with_name("numbered_producer.py")
 SEED = 20260131
-ROUNDS, LONG_ROUNDS = 8, 100
+ROUNDS, LONG_ROUNDS = 4, 100
 DEADLINE_S = 60.0
 
 

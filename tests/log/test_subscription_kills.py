@@ -23,7 +23,7 @@ from txn_source import Log, TransactionEndedError, connect
 
 CHILD = Path(__file__).with_name("two_ways.py")
 SEED = 20260131
-ROUNDS, LONG_ROUNDS = 4, 50
+ROUNDS, LONG_ROUNDS = 2, 50
 
 
 def drain(log: Log, source: random.Random) -> list[list[Any]]:
