@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import weakref
 from contextlib import suppress
 from types import TracebackType
@@ -25,6 +26,7 @@ class Transaction:
 
     It may be shared by threads. Once a commit or an abort has begun it takes no more messages, and an abort can't
     become a commit any more: so whatever an interrupt leaves half done, the same call completes it when it is repeated.
+    What is taken, and how it is to end, changes under one lock: so a commit has all that was taken, or is refused.
     It belongs to the process that began it; in a fork each call is refused.
     """
 
@@ -39,6 +41,7 @@ class Transaction:
         """What was begun, and perhaps never came to its end: ``committed`` or ``aborted``."""
         self._asked = False
         """The service was asked to commit, so it may have done so."""
+        self._lock = threading.Lock()
         self._mine = True
         belongs_to_process(self)
         _HANDLES[stub, txn] = self
@@ -79,7 +82,10 @@ class Transaction:
         """
         self._check_takes("acknowledge more messages")
         batch, rows = rows_of(message)
-        self._consumed.setdefault(batch.consumer, {}).setdefault(batch, []).extend(rows)
+        consumer = batch.consumer
+        with self._lock:
+            self._check_takes("acknowledge more messages")
+            self._consumed.setdefault(consumer, {}).setdefault(batch, []).extend(rows)
 
     def commit(self) -> None:
         """Write what producers still hold, then commit; readers see all of it at once, or none.
@@ -93,39 +99,40 @@ class Transaction:
             AcknowledgedElsewhereError: another consumer has acknowledged one of them.
         """
         self._check_mine()
-        if self._ending == "aborted" and self._end is None:
-            raise TransactionEndedError(
-                f"Transaction {self.id} is being aborted and can't be committed.", "Call abort() again to complete it."
-            )
-        self._ending = "committed"  # first: what is sent from here on would come too late
+        with self._lock:
+            self._check_not_aborting()
+            self._ending = "committed"  # first: what is sent from here on would come too late
         try:
             for producer in list(self._producers):
                 producer._drain_for(self.id)
-            acks = [ack for consumer, batches in self._consumed.items() for ack in consumer._consumed(batches)]
-            self._asked = True
+            with self._lock:
+                self._check_not_aborting()  # by another thread, which drops what wasn't registered yet
+                acks = [ack for consumer, batches in self._consumed.items() for ack in consumer._consumed(batches)]
+                self._asked = True
             self._stub.end_transaction(self.id, commit=True, acknowledgements=acks)
         except UnavailableError:
             if not self._asked:
-                self._ending = None
+                self._reopen("committed")
             raise
         except TxnLogError:  # it was not committed
-            self._ending = None
+            self._reopen("committed")
             raise
-        for consumer, batches in self._consumed.items():
+        for consumer, batches in list(self._consumed.items()):
             consumer._committed(batches)
         self._ended("committed")
 
     def abort(self) -> None:
         """Abort: read_committed readers never see its messages. Aborting again is harmless."""
         self._check_mine()
-        if self._end is None:
-            self._ending = "aborted"  # first: from here on messages are missing
+        with self._lock:
+            if self._end is None:
+                self._ending = "aborted"  # first: from here on messages are missing
         try:
             for producer in list(self._producers):
                 producer._discard(self.id)
             self._stub.end_transaction(self.id, commit=False)
         except TransactionEndedError:  # by itself, or by a commit whose answer was lost: commit() may still ask
-            self._ending = None
+            self._reopen("aborted")
             raise
         finally:  # also if it had ended by itself: then nothing was acknowledged either
             self._give_back()
@@ -139,11 +146,25 @@ class Transaction:
         while self._consumed:
             consumer, batches = next(iter(self._consumed.items()))
             consumer._not_consumed(batches)
-            del self._consumed[consumer]
+            self._consumed.pop(consumer, None)  # another thread may have aborted, too
 
     def _join(self, producer: Producer) -> None:
-        self._check_takes("take more messages")
-        self._producers.add(producer)
+        self._check_mine()
+        with self._lock:
+            self._check_takes("take more messages")
+            self._producers.add(producer)
+
+    def _reopen(self, ending: str) -> None:
+        """Forget an end that came to nothing, unless another thread has begun the other one."""
+        with self._lock:
+            if self._ending == ending:
+                self._ending = None
+
+    def _check_not_aborting(self) -> None:
+        if self._ending == "aborted" and self._end is None:
+            raise TransactionEndedError(
+                f"Transaction {self.id} is being aborted and can't be committed.", "Call abort() again to complete it."
+            )
 
     def _check_takes(self, wish: str) -> None:
         self._check_mine()

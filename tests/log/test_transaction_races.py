@@ -1,0 +1,75 @@
+"""Threads that share a transaction: what one of them adds, or ends, while another one ends it."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+from unittest.mock import patch
+
+import pytest
+
+from tests.log.consuming import WAIT_S, mark, meanwhile, numbered, receive, subscribe
+from tests.log.reading import BY_HAND, values
+from txn_source import Log, TransactionEndedError
+from txn_source.client import transaction as transactions
+from txn_source.client.producer import Producer
+from txn_source.metadata.stub import MetadataStub
+
+
+def test_acknowledgement_during_a_commit_is_refused_or_counts(log: Log) -> None:
+    """Commit between the moment when an acknowledgement is found allowed and the one when it is taken."""
+    _, ids = numbered(log)
+    consumer = subscribe(log)
+    message = receive(consumer)
+    txn = log.begin_transaction()
+    inner, ended = transactions.rows_of, []
+
+    def rows_of(of: Any) -> Any:
+        if not ended:
+            ended.append(of)
+            with meanwhile(txn.commit):
+                pass
+        return inner(of)
+
+    with patch.object(transactions, "rows_of", rows_of), pytest.raises(TransactionEndedError):
+        txn.acknowledge(message)
+    assert ended
+    assert mark(log) == ids[0]
+
+
+def test_commit_that_an_abort_overtakes_commits_nothing(log: Log) -> None:
+    """Abort when a commit has begun: what the abort has dropped is missing, so the commit must not succeed."""
+    log.create_topic("t")
+    producer = log.producer("t", batching=BY_HAND)
+    txn = log.begin_transaction()
+    producer.send(b"debit", txn=txn)
+    drain, end = Producer._drain_for, MetadataStub.end_transaction
+    began, dropped, over = threading.Event(), threading.Event(), threading.Event()
+
+    def end_transaction(stub: MetadataStub, *arguments: Any, commit: bool, **more: Any) -> None:
+        if not commit:
+            dropped.set()
+            assert over.wait(WAIT_S)
+        end(stub, *arguments, commit=commit, **more)
+
+    def drain_for(of: Producer, *arguments: Any) -> None:
+        began.set()
+        assert dropped.wait(WAIT_S)
+        drain(of, *arguments)
+
+    def commit() -> None:
+        try:
+            txn.commit()
+        finally:
+            over.set()
+
+    with (
+        patch.object(MetadataStub, "end_transaction", end_transaction),
+        patch.object(Producer, "_drain_for", drain_for),
+        meanwhile(lambda: began.wait(WAIT_S) and txn.abort()),
+        pytest.raises(TransactionEndedError),
+    ):
+        commit()
+    assert values(log, "t", "read_uncommitted") == []
+    with pytest.raises(TransactionEndedError):
+        txn.commit()
