@@ -51,6 +51,7 @@ class Connecting(Seeking):
                 return
             self._redeliver_nothing_older(epoch)
             self._inbox.drop()
+            self._origin = replace(self._origin)  # what calls return that were struck before is dropped, too
             self._upkeep.link.flow(epoch, self._queue_size)
 
     def on_end(self, link: ConsumerLink, error: TxnLogError) -> None:

@@ -46,11 +46,12 @@ class Seeking(ConsumerState):
             topic, name = self._request.topic, self.subscription
             with suppress(UnavailableError):  # they count in the partitions that stay where they are
                 self.flush()
-            if not where and not self._request.durable:  # whose stand only the consumer knows
-                with self._lock:
-                    self._settle()
-                    points = self._inbox.stand() | points
-            sought = self._begin_epoch(lambda link, epoch: link.seek(topic, name, where, points, epoch))
+
+            def ask(link: ConsumerLink, epoch: int) -> Sought:
+                stand = {} if where or self._request.durable else self._stand()
+                return link.seek(topic, name, where, stand | points, epoch)
+
+            sought = self._begin_epoch(ask)
             for partition_id in sought.moved:
                 at = sought.points[partition_id]
                 _log.warning(
@@ -73,6 +74,11 @@ class Seeking(ConsumerState):
             if link is not None:
                 link.close()
 
+    def _stand(self) -> dict[int, int]:
+        """Return the place that only a reader knows; nothing more is taken of what was delivered before its seek."""
+        with self._lock:
+            return self._inbox.stand()
+
     def _redeliver_in(self, link: ConsumerLink, epoch: int) -> Sought:
         return Sought(link.redeliver(epoch), {}, frozenset())
 
@@ -85,7 +91,7 @@ class Seeking(ConsumerState):
                     self._check_open()
                     self._settle()
                     self._epoch += 1
-                    epoch, link = self._epoch, self._upkeep.link
+                    epoch, link, origin = self._epoch, self._upkeep.link, self._origin
                     self._inbox.drop()
                 try:
                     if link is None:
@@ -96,7 +102,8 @@ class Seeking(ConsumerState):
                             raise not_connected()
                         self._redeliver_nothing_older(sought.epoch)
                         self._inbox.begin_at(sought.points)
-                        self._origin = replace(self._origin)
+                        if self._origin is origin:  # else what it moved to was delivered before its answer
+                            self._origin = replace(origin)
                         self._astray = False
                     return sought
                 except StaleEpochError:
