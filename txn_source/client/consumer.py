@@ -40,6 +40,7 @@ from txn_source.model.errors import (
     InternalError,
     InvalidArgumentError,
     MessageUnreadableError,
+    StaleEpochError,
     TxnLogError,
 )
 from txn_source.model.isolation import IsolationLevel
@@ -242,7 +243,6 @@ class Consumer(Acknowledging, Connecting):
             message.redelivery_count = self._redeliveries.count_of(batch, row)
         limit = options.max_redeliveries
         if limit is not None and message.redelivery_count > limit and self._bury(message):
-            self._redeliveries.buried(batch, row)
             return False
         if options.acknowledge_timeout is not None:
             due = time.monotonic() + options.acknowledge_timeout
@@ -251,16 +251,20 @@ class Consumer(Acknowledging, Connecting):
         return True
 
     def _bury(self, message: Message) -> bool:
+        """Move a message to the dead-letter topic; return False for one that has to be handed out instead."""
         options = self._options
         try:
             bury(self._log, message, options.dead_letter_topic or f"{self.topic}-{self.subscription}-DLQ")
         except AcknowledgedElsewhereError:
             pass  # by an earlier call that was interrupted behind its commit
+        except StaleEpochError:
+            return True  # it comes again, after a seek or a lost connection, and goes there then
         except MessageUnreadableError as error:
             _log.warning(
                 "message %s can't go to a dead-letter topic and is received again: %s", error.message_id, error
             )
             return False
+        self._redeliveries.buried(message._batch, message._row)
         return True
 
     def _unreadable(self, batch: MessageBatch, row: int) -> MessageUnreadableError:
