@@ -56,6 +56,7 @@ class Changes:
         self._waiting: dict[int, set[Waiting]] = defaultdict(set)
         self._thread: threading.Thread | None = None
         self._stop = threading.Event()
+        """Has the thread end; each has its own."""
         self._takes_more = True
         database.on_change = self.tell
         belongs_to_process(self)
@@ -75,8 +76,8 @@ class Changes:
             self._check_room()
             self._waiting[waiting.topic_id].add(waiting)
             if self._thread is None:
-                self._stop.clear()
-                self._thread = threading.Thread(target=self._watch, name="txnlog-changes", daemon=True)
+                stop = self._stop = threading.Event()
+                self._thread = threading.Thread(target=self._watch, args=(stop,), name="txnlog-changes", daemon=True)
                 self._thread.start()
 
     def check_room(self) -> None:
@@ -129,27 +130,27 @@ class Changes:
     def close(self) -> None:
         """End all that wait; they may come back, here or elsewhere."""
         with self._lock:
-            thread, self._thread = self._thread, None
+            thread, self._thread, stop = self._thread, None, self._stop
         for waiting in self.connected().values():
             waiting.fail(_stops())
-        self._stop.set()
+        stop.set()
         if thread is not None and thread is not threading.current_thread():
             thread.join()
 
-    def _watch(self) -> None:
-        while not self._stop.is_set():
+    def _watch(self, stop: threading.Event) -> None:
+        while not stop.is_set():
             try:
                 with self._database.changes() as version:
-                    self._watch_with(version)
+                    self._watch_with(version, stop)
             except Exception as error:  # whatever it is, nobody else would wake those that wait
                 _log.warning("looking for changes failed and is tried again: %s", error)
-                self._stop.wait(1.0)
+                stop.wait(1.0)
 
-    def _watch_with(self, version: Callable[[], object]) -> None:
+    def _watch_with(self, version: Callable[[], object], stop: threading.Event) -> None:
         seen, states, rest_s = version(), self._states(), _TICK_S
         self.tell(states)  # they may have looked before the first version was taken
         renewed = time.monotonic()
-        while not self._stop.wait(rest_s):
+        while not stop.wait(rest_s):
             rest_s = _TICK_S
             if (time.monotonic() - renewed) * 1000 >= RENEW_MS:
                 renewed = time.monotonic()
