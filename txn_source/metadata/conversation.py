@@ -281,6 +281,9 @@ class Conversation:
             found += self._follow(connection)
             if self.active and self._permits > 0 and not self._shared:
                 found += self._deliver(connection)
+            if self._shared and self._permits > 0 and self.unacknowledged >= MAX_UNACKNOWLEDGED:
+                # What was handed out may have been fewer, and acknowledged where nobody tells: count before it waits.
+                self.unacknowledged = deliveries.unacknowledged(connection, self.subscription_id, self.consumer_id)
             self._wait_s = self._until_next(connection)
         if self._shared:
             self._spread()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from sqlalchemy import Connection, Row, delete, insert, select, update
+from sqlalchemy import Connection, Row, delete, func, insert, select, update
 
 from txn_source.metadata.database import note_change
 from txn_source.metadata.tables import cursors, deliveries
@@ -47,6 +47,14 @@ def take_back(
         connection.execute(update(deliveries).where(d.delivery_id == row.delivery_id).values(consumer_id=consumer_id))
         taken.append((row.partition_id, _range(row), row.redeliveries))
     return taken
+
+
+def unacknowledged(connection: Connection, subscription_id: int, consumer_id: int) -> int:
+    """Return how many messages a consumer of a shared subscription has that nobody has acknowledged."""
+    d = deliveries.c
+    query = select(func.coalesce(func.sum(d.messages), 0))
+    mine = query.where(d.subscription_id == subscription_id, d.consumer_id == consumer_id)
+    return int(connection.execute(mine).scalar_one())
 
 
 def advance(connection: Connection, subscription_id: int, partition_id: int, read_position: int) -> None:
