@@ -22,6 +22,8 @@ from txn_source.model.errors import InvalidArgumentError
 
 _log = logging.getLogger(__name__)
 _CHANGED = "txnlog_changes"
+_CLOSE_WAIT_S = 10.0
+"""So long the end of a write is waited for; whoever writes closes its connection then."""
 T = TypeVar("T")
 
 Change = tuple[int, int]
@@ -79,7 +81,9 @@ class Database:
         """Close this process's connections."""
         found = self._of_process.pop(os.getpid(), None)
         if found is not None:
-            found[0].close()
+            file, commits = found
+            file.close()
+            commits.while_nobody_writes(file.close_writer, _CLOSE_WAIT_S)
 
     def _here(self) -> tuple[SqliteFile, GroupCommit]:
         pid = os.getpid()

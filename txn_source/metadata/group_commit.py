@@ -117,6 +117,18 @@ class GroupCommit:
             self._leave(mine)
         return mine.result()
 
+    def while_nobody_writes(self, action: Callable[[], None], wait_s: float) -> None:
+        """Do something between two transactions; leave it if there is no such moment for so long."""
+        try:
+            try:
+                if self._turn.acquire(timeout=wait_s):
+                    action()
+            finally:
+                self._give_up_turn()
+        finally:  # once more, as above
+            self._give_up_turn()
+            self._wake_next()
+
     def _lead(self, mine: _Waiting[T]) -> T:
         """Carry out an action, and what waits in the queue meanwhile; this thread has the turn."""
         outcome = Outcome()

@@ -144,6 +144,22 @@ class SqliteFile:
 
     def transact(self, body: Callable[[Connection], None], outcome: Outcome) -> None:
         """Carry out a body in one write transaction, and commit it."""
+        try:
+            self._transact(body, outcome)
+        finally:
+            if self._closed:
+                self.close_writer()
+
+    def close_writer(self) -> None:
+        """Close the connection that writes."""
+        writer, self._writer = self._writer, None
+        if writer is not None:
+            writer.close()
+        turn, self._write_turn = self._write_turn, None
+        if turn is not None:
+            turn.close()
+
+    def _transact(self, body: Callable[[Connection], None], outcome: Outcome) -> None:
         for _ in range(2):
             session, turn = self._to_write()
             raw = session.raw
@@ -202,16 +218,10 @@ class SqliteFile:
             raw.close()
 
     def close(self) -> None:
-        """Close the connections that nobody uses; the others are closed after their use."""
+        """Close the connections to read with that nobody uses; all others are closed after their use."""
         self._closed = True
         while self._idle:
             self._idle.pop().close()
-        writer, self._writer = self._writer, None
-        if writer is not None:
-            writer.close()
-        turn, self._write_turn = self._write_turn, None
-        if turn is not None:
-            turn.close()
 
     def _open(self) -> Session:
         _opening.file = self
