@@ -21,6 +21,7 @@ from txn_source.metadata.stub import MetadataStub
 from txn_source.metadata.subscription_stub import SubscriptionInfo
 from txn_source.model.acknowledgement import Acknowledged, Acknowledgement
 from txn_source.model.errors import (
+    InternalError,
     InvalidArgumentError,
     SubscriptionNotFoundError,
     TxnLogError,
@@ -173,6 +174,10 @@ class HeldSubscription:
                 backoff_s = min(_MAX_BACKOFF_S, 2 * backoff_s)
             except TxnLogError as refused:
                 self._fail(refused)
+                return
+            except BaseException as failed:  # the stream must hear of it: nobody else connects again
+                what = f"Connecting again failed with {type(failed).__name__}: {failed}."
+                self._fail(InternalError(what, "Please report it, and start the query again."))
                 return
             else:
                 return

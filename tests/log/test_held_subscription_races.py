@@ -1,0 +1,40 @@
+"""A stream's connection that can't be made again for a reason of its own process."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+from unittest.mock import patch
+
+import pytest
+
+from tests.log.consuming import WAIT_S, numbered, service_of
+from tests.log.reading import eventually
+from tests.log.sites import Site
+from txn_source import InternalError
+from txn_source.client.held_subscription import HeldSubscription
+from txn_source.metadata.consumer_link import ConsumerLink
+from txn_source.model.isolation import IsolationLevel
+from txn_source.model.subscription import SubscriptionType
+from txn_source.model.topic_name import TopicName
+
+
+def test_stream_that_cannot_connect_again_says_why(site: Site) -> None:
+    """Have the process run out of threads when the connection was lost: the stream hears of that, and waits no more."""
+    log = site.connect()
+    numbered(log)
+    log.create_subscription("t", "s", SubscriptionType.EXCLUSIVE)
+    held = HeldSubscription(log.metadata, TopicName.parse("t"), "s", IsolationLevel.READ_COMMITTED)
+    tried = threading.Event()
+
+    def connect(link: ConsumerLink, request: Any) -> Any:
+        tried.set()
+        raise RuntimeError("can't start new thread")
+
+    with patch.object(ConsumerLink, "open", connect):
+        service_of(site, log).changes.close()
+        assert tried.wait(WAIT_S)
+        eventually(lambda: held._failure is not None)
+    with pytest.raises(InternalError, match="can't start new thread"):
+        held.standing()
+    held.close()
