@@ -418,8 +418,9 @@ class Conversation:
             if deadline is not None:
                 waits.append(max(1, deadline - self._host.now_ms() + 1))
         if self._shared or not self.active:
-            here = consumers.here()
-            if any(c.host != here for c in consumers.connected(connection, self.subscription_id)):
+            # Of others nobody says here that they have gone, also if that couldn't be written down.
+            here = {waiting.consumer_id for waiting in self._host.changes.of_topic(self.topic_id)}
+            if any(c.consumer_id not in here for c in consumers.connected(connection, self.subscription_id)):
                 waits.append(consumers.RENEW_MS)
         return min(waits) / 1000 if waits else None
 
