@@ -31,7 +31,7 @@ isolation: check-java $(STAMP) ## An example of two subscriptions at two isolati
 	$(PY) examples/isolation.py
 
 test: check-java $(STAMP) ## Run all tests but those over Spark Connect
-	$(PY) -m pytest -n 2 --dist loadfile
+	$(PY) -m pytest -n 3 --dist loadfile
 
 test-connect: check-java $(STAMP) ## Run the tests over Spark Connect, which need a process of their own
 	$(PY) -m pytest tests/connect

@@ -23,6 +23,7 @@ def in_child(work: Callable[[], None], within_s: int = 30) -> None:
     """Fork, do the work in the child, and have it succeed in time."""
     pid = os.fork()
     if not pid:
+        signal.signal(signal.SIGALRM, signal.SIG_DFL)
         signal.alarm(within_s)  # a child that hangs is killed
         try:
             work()

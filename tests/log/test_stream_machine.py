@@ -168,6 +168,7 @@ class StreamMachine(RuleBasedStateMachine):
         if what != "offload":
             self.log.delete_hot(topic)
 
+    @precondition(lambda self: self.query.at.level is not IsolationLevel.READ_UNCOMMITTED)  # or no way back is left
     @rule(where=st.integers(0, 7))
     def trim_what_was_read(self, where: int) -> None:
         """Trim the ledgers of a partition that the query has behind it."""

@@ -23,7 +23,7 @@ import weakref
 from collections import deque
 from collections.abc import Callable, Iterator
 from types import TracebackType
-from typing import cast
+from typing import Any, cast
 from urllib.parse import quote
 
 from sqlalchemy import Connection, create_engine, event
@@ -34,6 +34,7 @@ from txn_source.metadata.database_errors import read_only, translated
 from txn_source.metadata.group_commit import Outcome
 from txn_source.metadata.write_turn import LOCK_WAIT_S, StaleSnapshotError, WriteTurn
 from txn_source.model.errors import TxnLogError, UnavailableError
+from txn_source.storage.forks import keep_for_ever
 
 MAX_READERS = 32
 """So many threads may read at once; others wait their turn."""
@@ -46,9 +47,23 @@ _READ_ONLY_PRAGMAS = ("schema_version", "cache_size = -16000")  # the first one 
 
 
 class _Raw(sqlite3.Connection):
-    """The driver's connection; whoever closes it, its transaction ends."""
+    """The driver's connection; whoever closes it, its transaction ends.
+
+    In a process that was forked it is left alone, whoever closes or forgets it: SQLite's locks may be held there, by
+    threads that are gone.
+    """
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        self._pid = os.getpid()
+        super().__init__(*arguments, **options)
+
+    def __del__(self) -> None:
+        if self._pid != os.getpid():
+            keep_for_ever(self)
 
     def close(self) -> None:
+        if self._pid != os.getpid():
+            return
         with contextlib.suppress(sqlite3.Error):
             self.rollback()
         super().close()
