@@ -19,6 +19,7 @@ from txn_source import Log
 os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
 os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:-UsePerfData")
 """Of every Java that tests start: none lives long enough for its best compiler to pay."""
+os.environ["PYTHONPATH"] = str(Path(__file__).with_name("start"))  # see there
 
 
 _MEMORY = Path("/dev/shm")

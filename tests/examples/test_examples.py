@@ -81,6 +81,7 @@ def test_interrupted_bank_cleans_up(tmp_path: Path, environment: dict[str, str])
     assert {path.name for path in tmp_path.iterdir()} == {"temp"}
 
 
+@pytest.mark.long
 def test_flights_answers_agree_with_the_file(tmp_path: Path, environment: dict[str, str]) -> None:
     """Ask about one month: every answer is checked at both levels, and January's known numbers are shown."""
     lines = run("flights.py", "--quick", cwd=tmp_path, environment=environment)

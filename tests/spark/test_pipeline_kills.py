@@ -25,9 +25,9 @@ from tests.log.test_kills import FragileServer, insist
 from txn_source import Log, connect
 
 PIPELINE = Path(__file__).with_name("copying_pipeline.py")
-SEED, LONG_SEEDS = 20260131, (20260131, 20260601, 20261120)
+SEEDS = (20260131, 20260601, 20261120)
 LIMIT = 12
-LONG_KILLS = 50
+KILLS = 50
 
 
 class Source:
@@ -168,16 +168,11 @@ def kill_all(root: Path, folder: Path, rounds: int, seed: int) -> Counter[str]:
     return met + Counter({"batches": pipeline.last("commits") + 1, "transactions copied": copied})
 
 
-def test_copy_equals_the_source_whatever_is_killed(tmp_path: Path) -> None:
-    """Kill the service, the pipeline, and the service again: a pipeline takes many seconds to start."""
-    kill_all(tmp_path / "log", tmp_path, 1, SEED)
-
-
 @pytest.mark.long
 @pytest.mark.timeout(3000)
-@pytest.mark.parametrize("seed", LONG_SEEDS)
-def test_copy_equals_the_source_whatever_is_killed_for_long(tmp_path: Path, seed: int) -> None:
+@pytest.mark.parametrize("seed", SEEDS)
+def test_copy_equals_the_source_whatever_is_killed(tmp_path: Path, seed: int) -> None:
     """Kill the pipeline fifty times; some kills fall between a batch's commit and Spark's note of it."""
-    met = kill_all(tmp_path / "log", tmp_path, LONG_KILLS, seed)
+    met = kill_all(tmp_path / "log", tmp_path, KILLS, seed)
     print(f"seed {seed}:", *(f"{count} {what}," for what, count in sorted(met.items())))
     assert met["batches cut off after their commit"], "else a repeated batch wasn't met"
