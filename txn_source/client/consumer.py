@@ -54,9 +54,6 @@ if TYPE_CHECKING:
     from txn_source.client.log import Log
 
 _log = logging.getLogger(__name__)
-_MAX_BACKOFF_S = 2.0
-_SEEK_TRIES = 20
-_QUEUE_IN_ORDER, _QUEUE_SHARED = 100_000, 1_000
 
 
 @guarded(but=("receive", "__iter__"), also=("_hand_out",))
