@@ -113,6 +113,7 @@ class Connecting(Seeking):
         self._schema = message_schema(payload)
         self._partitions = {view.partition_id: view.index for view in topic.partitions}
         self._level = subscribed.isolation_level
+        # A reader's stays the same until it seeks: what a struck call returns after this still belongs where it stands.
         if self._request.durable or self._upkeep.consumer_id < 0:
             itself = weakref.ref(cast("Consumer", self))
             self._origin = Origin(itself, self.topic, payload, subscribed.subscription_id, subscribed.consumer_id)
