@@ -10,7 +10,7 @@ import pyarrow as pa
 import txn_source
 from benchmarks.harness import Bench, Result, best_of
 from benchmarks.seed import Seeder
-from txn_source.metadata.tables import entries, log_info, transaction_partitions, transactions
+from txn_source.metadata.store.tables import entries, log_info, transaction_partitions, transactions
 from txn_source.model.kinds import ABORT_MARKER, ABORTED, DATA
 from txn_source.model.position import Position
 

@@ -170,7 +170,7 @@ def _server(root: Path) -> Iterator[tuple[str, int]]:
     code = (
         "import sys\n"
         "from txn_source.client.target import Target\n"
-        "from txn_source.metadata.server import Server\n"
+        "from txn_source.metadata.service.server import Server\n"
         "with Server(Target.of(sys.argv[1], None).service(), '127.0.0.1', 0) as server:\n"
         "    print(server.address, flush=True)\n"
         "    server.wait()\n"

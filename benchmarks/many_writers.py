@@ -19,7 +19,7 @@ import txn_source
 from benchmarks.harness import Bench, Result
 from txn_source.client.log import Log
 from txn_source.client.target import Target
-from txn_source.metadata.server import Server
+from txn_source.metadata.service.server import Server
 
 WRITERS = 40
 LONGEST_S = 5.0

@@ -10,7 +10,7 @@ from pathlib import Path
 import txn_source
 from benchmarks.harness import PEAK_MEGABYTES, Bench, Result
 from benchmarks.seed import Seeder
-from txn_source.metadata.tables import entries, ledgers, partitions
+from txn_source.metadata.store.tables import entries, ledgers, partitions
 from txn_source.model.position import Position
 
 _CHILD = (
@@ -18,7 +18,7 @@ _CHILD = (
     + """
 import sys, time
 import txn_source
-from txn_source.client.plan import ReadRequest, plan, resolve
+from txn_source.client.reading.plan import ReadRequest, plan, resolve
 log = txn_source.connect(sys.argv[1], create=False)
 start = time.perf_counter()
 source = resolve(log.metadata, ["t"])

@@ -16,9 +16,9 @@ from crc32c import crc32c
 from sqlalchemy import Connection, Table, insert, update
 
 from txn_source.client.log import Log
-from txn_source.metadata.database import Database
-from txn_source.metadata.pages import seal
-from txn_source.metadata.tables import ledgers, partitions, segments
+from txn_source.metadata.store.database import Database
+from txn_source.metadata.store.pages import seal
+from txn_source.metadata.store.tables import ledgers, partitions, segments
 from txn_source.model.position import MAX_LEDGER_ID
 from txn_source.storage.root import LogRoot
 from txn_source.storage.segment import segment_path

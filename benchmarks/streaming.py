@@ -17,14 +17,14 @@ from pyspark.sql.types import BinaryType, StructType
 from benchmarks.harness import Bench, Result, best_of, spark_session
 from benchmarks.prepared import ROWS, prepared_batch, prepared_frame
 from benchmarks.scan import drain, messages
-from txn_source.client.admission import StreamLimits
 from txn_source.client.log import Log, connect
-from txn_source.client.offsets import Offsets
-from txn_source.client.plan import ReadRequest, plan, resolve
-from txn_source.client.producer import Producer
-from txn_source.client.stream import StreamedTopics, TopicStream
-from txn_source.client.stream_offset import StreamOffset
+from txn_source.client.reading.offsets import Offsets
+from txn_source.client.reading.plan import ReadRequest, plan, resolve
+from txn_source.client.streaming.batch_limits import StreamLimits
+from txn_source.client.streaming.stream import StreamedTopics, TopicStream
+from txn_source.client.streaming.stream_offset import StreamOffset
 from txn_source.client.transaction import Transaction
+from txn_source.client.writing.producer import Producer
 from txn_source.model.position import EARLIEST, LATEST
 
 _VALUE_BYTES = 120

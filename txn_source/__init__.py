@@ -44,28 +44,28 @@ from txn_source.model.subscription import SubscriptionType
 from txn_source.model.transaction import TxnId
 
 if TYPE_CHECKING:
-    from txn_source.client.batching import Batching
-    from txn_source.client.consumer import Consumer
-    from txn_source.client.consumer_options import ConsumerOptions
+    from txn_source.client.consuming.consumer import Consumer
+    from txn_source.client.consuming.messages import Message, MessageBatch
+    from txn_source.client.consuming.options import ConsumerOptions
+    from txn_source.client.consuming.reader import Reader
     from txn_source.client.log import Log, connect
-    from txn_source.client.messages import Message, MessageBatch
-    from txn_source.client.offsets import Cut
-    from txn_source.client.producer import Producer
-    from txn_source.client.reader import Reader
+    from txn_source.client.reading.offsets import Cut
     from txn_source.client.transaction import Transaction
+    from txn_source.client.writing.batching import Batching
+    from txn_source.client.writing.producer import Producer
 
 __version__ = "0.1.0"
 
 _LAZY = {
-    "Batching": "txn_source.client.batching",
-    "Consumer": "txn_source.client.consumer",
-    "ConsumerOptions": "txn_source.client.consumer_options",
+    "Batching": "txn_source.client.writing.batching",
+    "Consumer": "txn_source.client.consuming.consumer",
+    "ConsumerOptions": "txn_source.client.consuming.options",
     "Log": "txn_source.client.log",
-    "Cut": "txn_source.client.offsets",
-    "Message": "txn_source.client.messages",
-    "MessageBatch": "txn_source.client.messages",
-    "Producer": "txn_source.client.producer",
-    "Reader": "txn_source.client.reader",
+    "Cut": "txn_source.client.reading.offsets",
+    "Message": "txn_source.client.consuming.messages",
+    "MessageBatch": "txn_source.client.consuming.messages",
+    "Producer": "txn_source.client.writing.producer",
+    "Reader": "txn_source.client.consuming.reader",
     "Transaction": "txn_source.client.transaction",
     "connect": "txn_source.client.log",
 }

@@ -12,7 +12,7 @@ import txn_source
 from tests.log.reading import eventually
 from tests.log.sites import service_over
 from txn_source.cli.background import BackgroundMaintenance
-from txn_source.metadata.service import MetadataService
+from txn_source.metadata.service.service import MetadataService
 from txn_source.model.copies import Tier
 
 LONG_S, SHORT_S = 3600.0, 0.01

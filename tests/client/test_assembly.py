@@ -13,8 +13,15 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 
-from txn_source.client.assembly import TARGET_BYTES, TARGET_ROWS, Assembly, EntryBatches, EntryColumns, JoinedEntries
-from txn_source.client.columns import METADATA_COLUMNS, select_columns
+from txn_source.client.reading.batch_assembly import (
+    TARGET_BYTES,
+    TARGET_ROWS,
+    Assembly,
+    EntryBatches,
+    EntryColumns,
+    JoinedEntries,
+)
+from txn_source.client.reading.columns import METADATA_COLUMNS, select_columns
 from txn_source.model.position import Position
 from txn_source.storage.schema import EVENT_TIME, PROPERTIES
 

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 
-from txn_source.client.buffer import ENTRY_MAX_BYTES, ENTRY_MAX_ROWS, Buffer, as_micros
+from txn_source.client.writing.batch_buffer import ENTRY_MAX_BYTES, ENTRY_MAX_ROWS, Buffer, as_micros
 from txn_source.model.errors import InvalidArgumentError, SchemaMismatchError, TxnLogError
 from txn_source.storage.schema import EVENT_TIME, PROPERTIES, RAW_SCHEMA
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import pyarrow as pa
 import pytest
 
-from txn_source.client.columns import METADATA_COLUMNS, metadata_columns, read_schema, select_columns
+from txn_source.client.reading.columns import METADATA_COLUMNS, metadata_columns, read_schema, select_columns
 from txn_source.model.errors import InvalidArgumentError, SchemaMismatchError
 
 PAYLOAD = pa.schema([pa.field("id", pa.int64(), nullable=False), ("value", pa.binary())])

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from txn_source import connect
-from txn_source.client.buffer import Buffer
+from txn_source.client.writing.batch_buffer import Buffer
 from txn_source.model.errors import SchemaMismatchError
 
 SCHEMA = pa.schema(

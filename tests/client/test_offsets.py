@@ -10,7 +10,7 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis import given
 
-from txn_source.client.offsets import Offsets
+from txn_source.client.reading.offsets import Offsets
 from txn_source.model.errors import InvalidArgumentError
 from txn_source.model.position import EARLIEST, LATEST, Position
 from txn_source.model.topic_name import TopicName

@@ -12,8 +12,8 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 
-from txn_source.client import buffer as buffer_module
-from txn_source.client.buffer import Buffer
+from txn_source.client.writing import batch_buffer as buffer_module
+from txn_source.client.writing.batch_buffer import Buffer
 from txn_source.model.errors import SchemaMismatchError, TxnLogError
 from txn_source.storage import schema as schema_module
 from txn_source.storage.schema import RAW_SCHEMA

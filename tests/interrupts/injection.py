@@ -23,8 +23,8 @@ from types import CodeType, FrameType, ModuleType
 from typing import Any
 from unittest.mock import patch
 
-from txn_source.metadata.grpc_transport import GrpcTransport
-from txn_source.metadata.in_process import InProcessTransport
+from txn_source.metadata.service.in_process import InProcessTransport
+from txn_source.metadata.stub.grpc_transport import GrpcTransport
 
 
 class Interrupt(BaseException):

@@ -10,11 +10,12 @@ import pytest
 from tests.interrupts.injection import at_call, at_signal_point
 from tests.interrupts.writing import interrupt_everywhere
 from tests.log.sites import Site
-from txn_source.client import buffer, group, linger, losses, open_segments, producer, routed_batch, transaction
+from txn_source.client import transaction
+from txn_source.client.writing import batch_buffer, group, linger, losses, open_segments, producer, routed_batch
 from txn_source.storage import segment
 
 MODULES: tuple[ModuleType, ...] = (
-    buffer, group, linger, losses, open_segments, producer, routed_batch, transaction, segment,
+    batch_buffer, group, linger, losses, open_segments, producer, routed_batch, transaction, segment,
 )  # fmt: skip
 STRIDE = 41
 

@@ -14,7 +14,7 @@ import pyarrow as pa
 from tests.interrupts.injection import KINDS, Injection
 from tests.log.reading import COMMITTED, UNCOMMITTED, by_id, values
 from txn_source import Batching, Log, MessageId
-from txn_source.client.linger import Linger
+from txn_source.client.writing.linger import Linger
 
 TOPICS = ("left", "right")
 PARTITIONS = 2

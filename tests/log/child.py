@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from txn_source import Batching, Log, StorageWriteError, connect
-from txn_source.client.held_subscription import HeldSubscription
+from txn_source.client.streaming.stream_subscription import HeldSubscription
 from txn_source.model.topic_name import TopicName
 
 

@@ -10,9 +10,9 @@ from typing import Any
 from tests.log.reading import BY_HAND, send_each
 from tests.log.sites import Site
 from txn_source import Consumer, Log, Message, MessageId, Producer, Reader
-from txn_source.metadata.conversation import Conversation
-from txn_source.metadata.in_process import InProcessTransport
-from txn_source.metadata.service import MetadataService
+from txn_source.metadata.delivery.consumer_session import Conversation
+from txn_source.metadata.service.in_process import InProcessTransport
+from txn_source.metadata.service.service import MetadataService
 from txn_source.model.message_ranges import index_of, position_of
 
 WAIT_S = 30.0

@@ -16,7 +16,7 @@ import pyarrow as pa
 from tests.log.child import opened
 from tests.log.reading import BY_HAND
 from txn_source import Log, TxnLogError
-from txn_source.client.bulk_writer import BulkWriter
+from txn_source.client.writing.task_writer import BulkWriter
 from txn_source.model.topic_name import TopicName
 
 _BATCH = pa.record_batch({"value": [b"of the child"]})

@@ -16,8 +16,8 @@ from typing import Any
 from tests.log.reading import eventually
 from tests.log.sites import Site
 from txn_source import Consumer, Log, UnavailableError
-from txn_source.metadata.stub import MetadataStub
-from txn_source.metadata.transport import Transport
+from txn_source.metadata.stub.metadata_stub import MetadataStub
+from txn_source.metadata.stub.transport import Transport
 
 _TIMEOUT_S = 30.0
 _END = object()

@@ -8,8 +8,8 @@ from typing import Any
 
 from tests.log.sites import Site
 from txn_source import Log
-from txn_source.metadata.stub import MetadataStub
-from txn_source.metadata.transport import Transport
+from txn_source.metadata.stub.metadata_stub import MetadataStub
+from txn_source.metadata.stub.transport import Transport
 
 
 class Crash(BaseException):

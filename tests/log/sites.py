@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from txn_source import Log, connect
-from txn_source.metadata.database import Database
-from txn_source.metadata.grpc_transport import GrpcTransport
-from txn_source.metadata.in_process import InProcessTransport
-from txn_source.metadata.server import Server
-from txn_source.metadata.service import Clock, MetadataService, system_clock
-from txn_source.metadata.stub import MetadataStub
-from txn_source.metadata.transport import Transport
+from txn_source.metadata.service.in_process import InProcessTransport
+from txn_source.metadata.service.server import Server
+from txn_source.metadata.service.service import Clock, MetadataService, system_clock
+from txn_source.metadata.store.database import Database
+from txn_source.metadata.stub.grpc_transport import GrpcTransport
+from txn_source.metadata.stub.metadata_stub import MetadataStub
+from txn_source.metadata.stub.transport import Transport
 from txn_source.storage.root import LogRoot
 
 KINDS = ("embedded", "remote")

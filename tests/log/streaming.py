@@ -7,12 +7,12 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from txn_source import IsolationLevel, Log, Producer
-from txn_source.client.admission import StreamLimits
-from txn_source.client.columns import select_columns
-from txn_source.client.offsets import Offsets
-from txn_source.client.plan import ReadRequest
-from txn_source.client.stream import StreamedTopics, TopicStream
-from txn_source.client.stream_offset import StreamOffset
+from txn_source.client.reading.columns import select_columns
+from txn_source.client.reading.offsets import Offsets
+from txn_source.client.reading.plan import ReadRequest
+from txn_source.client.streaming.batch_limits import StreamLimits
+from txn_source.client.streaming.stream import StreamedTopics, TopicStream
+from txn_source.client.streaming.stream_offset import StreamOffset
 from txn_source.model.position import LATEST
 
 Row = dict[str, Any]

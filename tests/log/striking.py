@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 from tests.interrupts.injection import at_signal_point
 from txn_source import client
-from txn_source.metadata import consumer_link
+from txn_source.metadata.stub import consumer_stream
 
 R = TypeVar("R")
 
@@ -32,7 +32,7 @@ class Striker:
 
     def at(self, k: int, call: Callable[[], R]) -> R:
         """Call, and strike at the k-th point, from 0; it returns if it has fewer."""
-        with at_signal_point(k, (client, consumer_link), Struck) as injection:
+        with at_signal_point(k, (client, consumer_stream), Struck) as injection:
             try:
                 return call()
             finally:

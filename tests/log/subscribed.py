@@ -10,12 +10,12 @@ from txn_source import (
     Log,
     MessageId,
 )
-from txn_source.client.admission import StreamLimits
-from txn_source.client.held_subscription import HeldSubscription
-from txn_source.client.offsets import Offsets
-from txn_source.client.plan import ReadRequest
-from txn_source.client.stream import StreamedTopics, TopicStream
-from txn_source.client.stream_offset import StreamOffset
+from txn_source.client.reading.offsets import Offsets
+from txn_source.client.reading.plan import ReadRequest
+from txn_source.client.streaming.batch_limits import StreamLimits
+from txn_source.client.streaming.stream import StreamedTopics, TopicStream
+from txn_source.client.streaming.stream_offset import StreamOffset
+from txn_source.client.streaming.stream_subscription import HeldSubscription
 from txn_source.model.message_ranges import index_of, position_of
 from txn_source.model.position import LATEST
 from txn_source.model.topic_name import TopicName

@@ -29,8 +29,8 @@ from txn_source import (
     SubscriptionNotFoundError,
     UnavailableError,
 )
-from txn_source.metadata import changes
-from txn_source.metadata import conversation as conversations
+from txn_source.metadata.delivery import consumer_session as conversations
+from txn_source.metadata.delivery import wakeups
 
 VALUES = [b"%d" % number for number in range(10)]
 
@@ -195,7 +195,7 @@ def test_unacknowledged_messages_of_a_shared_subscription_are_limited(
 
 def test_service_takes_so_many_consumers(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     """Connect one more than it takes: it is refused and leaves no trace; when one goes, there is room."""
-    monkeypatch.setattr(changes, "MAX_WAITING", 2)
+    monkeypatch.setattr(wakeups, "MAX_WAITING", 2)
     log = site.connect()
     numbered(log)
     first, _ = (subscribe(log, type="shared") for _ in range(2))

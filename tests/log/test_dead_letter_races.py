@@ -11,8 +11,8 @@ from tests.log.consuming import numbered, receive, subscribe
 from tests.log.reading import eventually, values
 from tests.log.sites import Site
 from tests.log.test_reconnect_races import VALUES
-from txn_source.client import consumer as consumers
-from txn_source.client.dead_letters import bury as inner
+from txn_source.client.consuming import consumer as consumers
+from txn_source.client.consuming.dead_letters import bury as inner
 
 
 @pytest.mark.parametrize("kind", ["exclusive", "shared"])

@@ -20,7 +20,7 @@ from txn_source import (
     TransactionEndedError,
     UnavailableError,
 )
-from txn_source.metadata.stub import MetadataStub
+from txn_source.metadata.stub.metadata_stub import MetadataStub
 from txn_source.storage import schema
 
 THREADS, ROUNDS = 6, 4

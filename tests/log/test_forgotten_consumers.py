@@ -14,7 +14,7 @@ from tests.log.reading import eventually
 from tests.log.sites import ManualClock, Site
 from txn_source import InternalError, InvalidArgumentError
 from txn_source._generated.txnlog.v1 import metadata_service_pb2 as pb
-from txn_source.metadata.wire import raised_error
+from txn_source.metadata.protocol.convert import raised_error
 
 VALUES = [b"%d" % number for number in range(10)]
 _READ_AND_EXIT = """

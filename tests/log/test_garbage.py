@@ -15,7 +15,7 @@ import pytest
 from tests.log.reading import BY_HAND, UNCOMMITTED, send_each, values
 from tests.log.sites import Site
 from txn_source import InternalError, InvalidArgumentError, Log, TopicNotFoundError
-from txn_source.client.bulk_writer import BulkWriter
+from txn_source.client.writing.task_writer import BulkWriter
 from txn_source.model.errors import StaleSegmentError
 from txn_source.model.spark_commit import Sink, TopicBatch
 from txn_source.model.topic_name import TopicName

@@ -12,8 +12,8 @@ from tests.log.consuming import WAIT_S, numbered, service_of
 from tests.log.reading import eventually
 from tests.log.sites import Site
 from txn_source import InternalError
-from txn_source.client.held_subscription import HeldSubscription
-from txn_source.metadata.consumer_link import ConsumerLink
+from txn_source.client.streaming.stream_subscription import HeldSubscription
+from txn_source.metadata.stub.consumer_stream import ConsumerLink
 from txn_source.model.isolation import IsolationLevel
 from txn_source.model.subscription import SubscriptionType
 from txn_source.model.topic_name import TopicName

@@ -12,7 +12,7 @@ from tests.log.reading import send_each
 from tests.log.sites import Site
 from tests.log.streaming import numbered
 from txn_source import DataLossError, Log, UnavailableError, client
-from txn_source.client import assembly
+from txn_source.client.reading import batch_assembly
 
 
 def read(log: Log, k: int) -> tuple[list[bytes], bool, int]:
@@ -38,7 +38,7 @@ def read(log: Log, k: int) -> tuple[list[bytes], bool, int]:
 def test_interrupted_scan_never_looks_complete(embedded_site: Site, monkeypatch: pytest.MonkeyPatch, tier: str) -> None:
     """Interrupt a scan of several batches at points all over the reading modules, and ask it for more: either it gives
     all rows, or it says that it was ended, with the first rows and no row twice. No file stays open."""
-    monkeypatch.setattr(assembly, "TARGET_ROWS", 2)
+    monkeypatch.setattr(batch_assembly, "TARGET_ROWS", 2)
     log = embedded_site.connect()
     log.create_topic("t", ledger_max_entries=3)
     with log.producer("t") as producer:

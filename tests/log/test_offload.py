@@ -23,7 +23,7 @@ from tests.log.sites import ManualClock, Site
 from tests.log.test_pinned_plans import planned, read
 from tests.log.tiers import closed_ledgers, everything, tiers_of
 from txn_source import Log, Position, SegmentUnreadableError
-from txn_source.client.plan import resolve
+from txn_source.client.reading.plan import resolve
 from txn_source.model.copies import Tier
 from txn_source.model.position import PositionRange
 from txn_source.storage import tiered
@@ -305,7 +305,7 @@ def test_other_tools_read_the_same_rows_from_the_objects(
     files = [pq.ParquetFile(path) for path in tiers.objects(log.root)]
     assert [set(file.read()["__ledger_id"].to_pylist()) for file in files] == [{ledger_id} for ledger_id in ids]
     found = pa.concat_tables([file.read() for file in files])
-    found = found.rename_columns({"__index": "__batch_index"})  # see client/offload.py
+    found = found.rename_columns({"__index": "__batch_index"})  # see client/tiering/offload.py
     assert found.select([*names, *more]).to_pylist() == expected.select([*names, *more]).to_pylist()
     for file in files:
         assert file.num_row_groups > 2

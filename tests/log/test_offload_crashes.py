@@ -26,7 +26,7 @@ from txn_source import (
     StorageWriteError,
     UnavailableError,
 )
-from txn_source.client.offload import OffloadReport
+from txn_source.client.tiering.offload import OffloadReport
 from txn_source.model.copies import Tier
 
 LEASE_S = 3600

@@ -26,14 +26,14 @@ from tests.log.sites import ClockedTarget, ManualClock, service_over
 from tests.log.tiers import objects, write_ledgers
 from txn_source import Log, TopicNotFoundError, connect
 from txn_source.cli.background import BackgroundMaintenance
-from txn_source.client import deletion, maintenance, offload
-from txn_source.metadata.in_process import InProcessTransport
-from txn_source.metadata.service import MetadataService
-from txn_source.metadata.stub import MetadataStub
+from txn_source.client.tiering import copy_deletion, maintenance, offload
+from txn_source.metadata.service.in_process import InProcessTransport
+from txn_source.metadata.service.service import MetadataService
+from txn_source.metadata.stub.metadata_stub import MetadataStub
 from txn_source.storage import object_store, tiered
 
 LEASE_S = 3600
-MODULES = (offload, deletion, maintenance, object_store, tiered)
+MODULES = (offload, copy_deletion, maintenance, object_store, tiered)
 KINDS = (KeyboardInterrupt, MemoryError, SystemExit)
 LEVEL = UNCOMMITTED
 

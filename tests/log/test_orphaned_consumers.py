@@ -12,8 +12,8 @@ from tests.log.holding import settle
 from tests.log.reading import eventually
 from tests.log.sites import ManualClock, Site
 from txn_source import UnavailableError
-from txn_source.metadata import consumers
-from txn_source.metadata.changes import Changes
+from txn_source.metadata.delivery.wakeups import Changes
+from txn_source.metadata.store import consumers
 
 VALUES = [b"%d" % number for number in range(10)]
 

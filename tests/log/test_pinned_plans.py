@@ -10,8 +10,8 @@ import pytest
 from tests.log.reading import BY_HAND, COMMITTED, UNCOMMITTED, send_each, values
 from tests.log.sites import ManualClock
 from txn_source import DataLossError, IsolationLevel, Log, Transaction
-from txn_source.client.columns import select_columns
-from txn_source.client.plan import ReadPlan, ReadRequest, plan, resolve
+from txn_source.client.reading.columns import select_columns
+from txn_source.client.reading.plan import ReadPlan, ReadRequest, plan, resolve
 
 _COLUMNS = ["value", "__partition", "__ledger_id", "__entry_id", "__producer_name", "__txn_id", "__txn_status"]
 

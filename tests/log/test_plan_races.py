@@ -22,13 +22,13 @@ from tests.log.reading import BY_HAND, COMMITTED, UNCOMMITTED, send_each
 from tests.log.sites import service_over
 from tests.log.streaming import COLUMNS, Follower, reread, rows_between, stream_of
 from txn_source import DataLossError, IsolationLevel, Log, OutOfRangeError, TopicNotFoundError, connect
-from txn_source.client.admission import StreamLimits
-from txn_source.client.columns import select_columns
-from txn_source.client.offsets import Offsets
-from txn_source.client.plan import ReadRequest, plan, resolve
-from txn_source.client.stream_offset import StreamOffset
-from txn_source.metadata import views
-from txn_source.metadata.in_process import InProcessTransport
+from txn_source.client.reading.columns import select_columns
+from txn_source.client.reading.offsets import Offsets
+from txn_source.client.reading.plan import ReadRequest, plan, resolve
+from txn_source.client.streaming.batch_limits import StreamLimits
+from txn_source.client.streaming.stream_offset import StreamOffset
+from txn_source.metadata.service.in_process import InProcessTransport
+from txn_source.metadata.store import views
 from txn_source.model.position import EARLIEST, LATEST
 
 Place = tuple[int, int, int]

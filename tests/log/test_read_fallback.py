@@ -15,9 +15,9 @@ from tests.log.reading import COMMITTED, UNCOMMITTED, values
 from tests.log.sites import Site
 from tests.log.tiers import Damage, everything
 from txn_source import InvalidArgumentError, Log, ReadPriority, SegmentUnreadableError, connect
-from txn_source.client import assembly, hot_copies
-from txn_source.client.copy_reader import CopiesRead
-from txn_source.metadata import copies, pages
+from txn_source.client.reading import batch_assembly, segment_entries
+from txn_source.client.reading.copy_fallback import CopiesRead
+from txn_source.metadata.store import copies, pages
 from txn_source.model.copies import Tier
 from txn_source.storage import tiered
 
@@ -53,8 +53,8 @@ IDS = [f"{tier}-{damage.__name__}-{number}" for number, (tier, damage, _) in enu
 def _small_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     """Make row groups, reads of segments and batches a few rows each, so that copies fail after some were read."""
     monkeypatch.setattr(tiered, "ROW_GROUP_ROWS", 5)
-    monkeypatch.setattr(hot_copies, "_GROUP_BYTES", 1000)
-    monkeypatch.setattr(assembly, "TARGET_ROWS", 4)
+    monkeypatch.setattr(segment_entries, "_GROUP_BYTES", 1000)
+    monkeypatch.setattr(batch_assembly, "TARGET_ROWS", 4)
 
 
 class Filled:

@@ -14,7 +14,7 @@ import pytest
 from tests.log.reading import UNCOMMITTED, send_each, values
 from tests.log.sites import ClockedTarget, ManualClock
 from txn_source import Log, StorageWriteError, UnavailableError, connect
-from txn_source.metadata.sqlite_file import SqliteFile
+from txn_source.metadata.store.sqlite_file import SqliteFile
 
 _NOBODY = 65534
 

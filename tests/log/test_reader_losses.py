@@ -156,7 +156,7 @@ def test_permits_are_given_back_if_handing_out_fails(site: Site, monkeypatch: py
     second = subscribe(log, type="shared", queue_size=4)
     mine, other = (conversation(site, log, c) for c in (first, second))
     eventually(lambda: mine._permits == other._permits == 4)
-    import txn_source.metadata.conversation as conversations
+    import txn_source.metadata.delivery.consumer_session as conversations
 
     class Failing(conversations.Spreading):  # type: ignore[type-arg]
         def run(self):  # type: ignore[no-untyped-def]

@@ -14,7 +14,7 @@ from tests.log.reading import BY_HAND, eventually, send_each
 from tests.log.sites import Site
 from tests.log.test_reconnect_races import VALUES, reconnect
 from txn_source import Consumer, Log, Reader
-from txn_source.metadata.consumer_link import ConsumerLink
+from txn_source.metadata.stub.consumer_stream import ConsumerLink
 
 
 def two_partitions(log: Log) -> None:

@@ -11,7 +11,7 @@ from tests.log.consuming import WAIT_S, numbered, receive, subscribe, take
 from tests.log.reading import eventually
 from tests.log.sites import Site
 from txn_source import Consumer
-from txn_source.metadata.consumer_link import ConsumerLink, SubscribeRequest
+from txn_source.metadata.stub.consumer_stream import ConsumerLink, SubscribeRequest
 
 VALUES = [b"%d" % i for i in range(10)]
 

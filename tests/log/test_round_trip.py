@@ -17,7 +17,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 
 from tests.log.reading import BY_HAND
 from txn_source import Log, SchemaMismatchError, TxnLogError, connect
-from txn_source.client.buffer import Buffer
+from txn_source.client.writing.batch_buffer import Buffer
 from txn_source.storage.schema import conform
 
 CONTEXT = Context(prec=50)

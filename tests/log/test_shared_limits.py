@@ -8,7 +8,7 @@ import pytest
 
 from tests.log.consuming import receive, subscribe
 from tests.log.sites import ManualClock, Site
-from txn_source.metadata import conversation as conversations
+from txn_source.metadata.delivery import consumer_session as conversations
 
 
 def test_what_was_aborted_in_tiered_ledgers_uses_up_no_limit(

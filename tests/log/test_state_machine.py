@@ -26,10 +26,10 @@ from txn_source import (
     TransactionTimedOutError,
     TxnId,
 )
-from txn_source.client.columns import select_columns
-from txn_source.client.plan import ReadPlan, ReadRequest, plan, resolve
-from txn_source.client.stats import PartitionStats
-from txn_source.metadata import pages, views
+from txn_source.client.reading.columns import select_columns
+from txn_source.client.reading.plan import ReadPlan, ReadRequest, plan, resolve
+from txn_source.client.topic_stats import PartitionStats
+from txn_source.metadata.store import pages, views
 
 PARTITIONS, LEDGER_MAX_ENTRIES = 2, 5
 _RAW = pa.schema([("value", pa.binary())])

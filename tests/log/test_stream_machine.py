@@ -32,7 +32,7 @@ from tests.log.reading import rows as scan_rows
 from tests.log.sites import ManualClock, Site
 from tests.log.streaming import Follower, Row, reread, rows_between, stream_of
 from txn_source import InvalidArgumentError, IsolationLevel, Log, Producer, Transaction
-from txn_source.client.admission import StreamLimits
+from txn_source.client.streaming.batch_limits import StreamLimits
 from txn_source.model.topic_name import TopicName
 
 TOPICS = ("debits", "credits")

@@ -14,7 +14,7 @@ from tests.log.reading import COMMITTED, UNCOMMITTED, send_each
 from tests.log.sites import Site
 from tests.log.streaming import Follower, as_text, numbered, rows_between, stream_of, transfer
 from txn_source import DataLossError, Log
-from txn_source.client.admission import StreamLimits
+from txn_source.client.streaming.batch_limits import StreamLimits
 
 
 def warnings(caplog: pytest.LogCaptureFixture) -> list[str]:

@@ -16,7 +16,7 @@ from tests.log.history import PARTITIONS, STEPS, History, Place
 from tests.log.reading import BY_HAND, rows, send_each
 from tests.log.streaming import Follower, stream_of
 from txn_source import Log, Position, connect
-from txn_source.client.admission import StreamLimits
+from txn_source.client.streaming.batch_limits import StreamLimits
 from txn_source.model import cut
 
 

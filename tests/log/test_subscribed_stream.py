@@ -24,7 +24,7 @@ from txn_source import (
     SubscriptionIsolationMismatchError,
     SubscriptionNotFoundError,
 )
-from txn_source.client.admission import StreamLimits
+from txn_source.client.streaming.batch_limits import StreamLimits
 from txn_source.model.topic_name import TopicName
 
 

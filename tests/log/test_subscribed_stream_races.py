@@ -25,8 +25,8 @@ from txn_source import (
     MessageId,
     SubscriptionBusyError,
 )
-from txn_source.client.admission import StreamLimits
-from txn_source.client.stream import TopicStream
+from txn_source.client.streaming.batch_limits import StreamLimits
+from txn_source.client.streaming.stream import TopicStream
 
 CHILD = Path(__file__).with_name("child.py")
 SEED = 20260131

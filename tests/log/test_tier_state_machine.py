@@ -17,9 +17,9 @@ from tests.log import test_state_machine, tiers
 from tests.log.reading import COMMITTED, UNCOMMITTED
 from tests.log.test_state_machine import PARTITIONS, LogMachine, partition
 from txn_source import DataLossError, IsolationLevel, OnlyCopyError, Position, ReadPriority, SegmentUnreadableError
-from txn_source.client.columns import select_columns
-from txn_source.client.plan import ReadPlan, ReadRequest, plan, resolve
-from txn_source.metadata import copies, pages, views
+from txn_source.client.reading.columns import select_columns
+from txn_source.client.reading.plan import ReadPlan, ReadRequest, plan, resolve
+from txn_source.metadata.store import copies, pages, views
 from txn_source.model.copies import Tier
 from txn_source.model.position import PositionRange
 from txn_source.storage import tiered

@@ -12,8 +12,8 @@ from tests.log.consuming import WAIT_S, mark, meanwhile, numbered, receive, subs
 from tests.log.reading import BY_HAND, values
 from txn_source import Log, TransactionEndedError
 from txn_source.client import transaction as transactions
-from txn_source.client.producer import Producer
-from txn_source.metadata.stub import MetadataStub
+from txn_source.client.writing.producer import Producer
+from txn_source.metadata.stub.metadata_stub import MetadataStub
 
 
 def test_acknowledgement_during_a_commit_is_refused_or_counts(log: Log) -> None:

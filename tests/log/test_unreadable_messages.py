@@ -173,7 +173,7 @@ def test_properties_that_are_no_text_fail_when_they_are_asked_for(log: Log, monk
 def test_unknown_zone_fails_message_by_message(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
     """Let every time of a column have a zone that nobody knows: each message says so, and the consumer goes on."""
     write(log, TEXTS)
-    from txn_source.client import messages
+    from txn_source.client.consuming import messages
 
     def nowhere(data: Any) -> Any:
         raise KeyError("Nowhere/Land")

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 
 from tests.log.reading import BY_HAND
 from txn_source import Log
-from txn_source.client.columns import METADATA_COLUMNS
+from txn_source.client.reading.columns import METADATA_COLUMNS
 from txn_source.model.copies import Tier
 
 NOON = datetime(2026, 1, 31, 12, tzinfo=UTC)

@@ -19,9 +19,9 @@ from google.protobuf.message import Message
 from tests.log.sites import ManualClock, service_over
 from txn_source import Log, connect
 from txn_source._generated.txnlog.v1 import metadata_service_pb2 as pb
-from txn_source.client.bulk_writer import BulkWriter
-from txn_source.metadata.service import MetadataService
-from txn_source.metadata.stub import MetadataStub
+from txn_source.client.writing.task_writer import BulkWriter
+from txn_source.metadata.service.service import MetadataService
+from txn_source.metadata.stub.metadata_stub import MetadataStub
 from txn_source.model.spark_commit import Sink
 from txn_source.model.topic_name import TopicName
 

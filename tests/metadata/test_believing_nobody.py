@@ -14,10 +14,10 @@ from tests.log.sites import ManualClock, Site
 from tests.metadata.test_retried_append import Writer
 from txn_source import InvalidArgumentError, Log
 from txn_source._generated.txnlog.v1 import metadata_service_pb2 as pb
-from txn_source.client.bulk_writer import BulkWriter
-from txn_source.client.offload import delete_doomed_files
-from txn_source.metadata.stub import MetadataStub
-from txn_source.metadata.tier_stub import DoomedFile
+from txn_source.client.tiering.offload import delete_doomed_files
+from txn_source.client.writing.task_writer import BulkWriter
+from txn_source.metadata.stub.metadata_stub import MetadataStub
+from txn_source.metadata.stub.tiers import DoomedFile
 from txn_source.model.spark_commit import Sink
 from txn_source.model.topic_name import TopicName
 
@@ -197,7 +197,7 @@ def test_numbers_that_can_not_be_are_refused(log: Log, writer: Writer, bent: dic
 
 def test_totals_stay_within_their_bounds(log: Log, writer: Writer, monkeypatch: pytest.MonkeyPatch) -> None:
     """Claim the largest lengths until the partition has as much as it takes: the log still works."""
-    monkeypatch.setattr("txn_source.metadata.producers.MAX_TOTAL", 3 << 36)
+    monkeypatch.setattr("txn_source.metadata.store.producers.MAX_TOTAL", 3 << 36)
     claimed = replace(writer.write(0, b"x"), length=1 << 36)
     for number in range(2):
         path = claimed.segment.replace(claimed.segment[-18:], f"{number:012x}.arrow")

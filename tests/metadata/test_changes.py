@@ -8,7 +8,7 @@ from pathlib import Path
 from tests.log.reading import eventually
 from tests.log.sites import service_over
 from txn_source import TxnLogError, connect
-from txn_source.metadata.changes import Changes
+from txn_source.metadata.delivery.wakeups import Changes
 from txn_source.model.topic_name import TopicName
 
 

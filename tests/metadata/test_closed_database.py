@@ -11,11 +11,11 @@ from unittest.mock import patch
 from sqlalchemy import Connection, insert
 
 from tests.log.consuming import WAIT_S, meanwhile
-from txn_source.metadata import sqlite_file
-from txn_source.metadata.database import Database
-from txn_source.metadata.group_commit import GroupCommit
-from txn_source.metadata.service import create_log
-from txn_source.metadata.tables import requests
+from txn_source.metadata.service.service import create_log
+from txn_source.metadata.store import sqlite_file
+from txn_source.metadata.store.database import Database
+from txn_source.metadata.store.group_commit import GroupCommit
+from txn_source.metadata.store.tables import requests
 
 
 def test_write_during_a_close_counts_wholly_or_not_at_all(tmp_path: Path) -> None:

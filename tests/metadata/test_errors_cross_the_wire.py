@@ -10,7 +10,7 @@ import pytest
 
 from tests.log.sites import service_over
 from txn_source import InternalError, Log, TxnLogError, connect
-from txn_source.metadata.server import Server
+from txn_source.metadata.service.server import Server
 from txn_source.model.errors import ERROR_CLASSES
 
 

@@ -24,9 +24,9 @@ from tests.log.sites import service_over
 from tests.metadata.fuzzing import METHODS, Bending, Subject, every_message
 from txn_source import TxnLogError
 from txn_source._generated.txnlog.v1 import metadata_service_pb2 as pb
-from txn_source.metadata.checks import FIELDS
-from txn_source.metadata.server import Server
-from txn_source.metadata.transport import SERVICE_NAME
+from txn_source.metadata.protocol.checks import FIELDS
+from txn_source.metadata.service.server import Server
+from txn_source.metadata.stub.transport import SERVICE_NAME
 from txn_source.model.errors import ERROR_CLASSES
 
 _RANDOMS = st.randoms(use_true_random=False)

@@ -15,11 +15,11 @@ from sqlalchemy import Connection, insert
 
 from tests.interrupts.injection import Interrupt, at_signal_point
 from txn_source import TxnLogError
-from txn_source.metadata import database as database_module
-from txn_source.metadata import group_commit, sqlite_file
-from txn_source.metadata.database import Database
-from txn_source.metadata.service import create_log
-from txn_source.metadata.tables import requests
+from txn_source.metadata.service.service import create_log
+from txn_source.metadata.store import database as database_module
+from txn_source.metadata.store import group_commit, sqlite_file
+from txn_source.metadata.store.database import Database
+from txn_source.metadata.store.tables import requests
 from txn_source.model.errors import InternalError, InvalidArgumentError, StorageWriteError
 
 Action = Callable[[Connection], str]

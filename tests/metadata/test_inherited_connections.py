@@ -17,9 +17,9 @@ import pytest
 from sqlalchemy import Connection
 
 from tests.log.consuming import WAIT_S
-from txn_source.metadata import sqlite_file
-from txn_source.metadata.database import Database
-from txn_source.metadata.service import create_log
+from txn_source.metadata.service.service import create_log
+from txn_source.metadata.store import sqlite_file
+from txn_source.metadata.store.database import Database
 
 ENDLESS = "WITH RECURSIVE n(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n) SELECT count(*) FROM n"
 

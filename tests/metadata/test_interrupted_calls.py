@@ -18,10 +18,11 @@ from tests.interrupts.injection import Injection, Interrupt, at_driver_call, at_
 from tests.log.sites import ManualClock, Site
 from txn_source import Log
 from txn_source._generated.txnlog.v1 import metadata_service_pb2 as pb
-from txn_source.metadata import database, group_commit, service, sqlite_file, timekeeping, write_turn
-from txn_source.metadata.database import Database
-from txn_source.metadata.service import MetadataService
-from txn_source.metadata.tables import metadata
+from txn_source.metadata.service import service
+from txn_source.metadata.service.service import MetadataService
+from txn_source.metadata.store import database, group_commit, sqlite_file, timekeeping, write_turn
+from txn_source.metadata.store.database import Database
+from txn_source.metadata.store.tables import metadata
 from txn_source.storage.root import LogRoot
 
 # A connection that was dropped is closed by the garbage collector, where Python only mentions an interrupt.

@@ -8,7 +8,7 @@ import pytest
 
 from tests.log.reading import COMMITTED, UNCOMMITTED, rows, send_each, values
 from txn_source import Log
-from txn_source.metadata import pages, views
+from txn_source.metadata.store import pages, views
 
 _COLUMNS = ["value", "__ledger_id", "__entry_id", "__producer_name", "__txn_id", "__txn_status"]
 

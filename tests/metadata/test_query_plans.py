@@ -12,7 +12,7 @@ import pytest
 from sqlalchemy import Engine, event
 
 from tests.log.sites import ManualClock, Site
-from txn_source.metadata.tables import metadata
+from txn_source.metadata.store.tables import metadata
 from txn_source.storage.root import LogRoot
 
 SMALL = {

@@ -12,9 +12,9 @@ from sqlalchemy import select
 
 import txn_source
 from txn_source.client.log import Log
-from txn_source.metadata import pages
-from txn_source.metadata.database import Database
-from txn_source.metadata.tables import entries, entry_pages, transaction_partitions
+from txn_source.metadata.store import pages
+from txn_source.metadata.store.database import Database
+from txn_source.metadata.store.tables import entries, entry_pages, transaction_partitions
 from txn_source.model.kinds import ABORTED, DATA, OPEN
 from txn_source.model.position import Position, PositionRange
 from txn_source.storage.root import LogRoot

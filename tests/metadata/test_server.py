@@ -18,10 +18,10 @@ from tests.log.reading import eventually
 from tests.log.sites import Site, service_over
 from txn_source import InternalError, InvalidArgumentError, LogNotFoundError, UnavailableError, connect
 from txn_source._generated.txnlog.v1 import metadata_service_pb2 as pb
-from txn_source.metadata.database import Database
-from txn_source.metadata.server import Server
-from txn_source.metadata.service import MetadataService
-from txn_source.metadata.transport import SERVICE_NAME
+from txn_source.metadata.service.server import Server
+from txn_source.metadata.service.service import MetadataService
+from txn_source.metadata.store.database import Database
+from txn_source.metadata.stub.transport import SERVICE_NAME
 from txn_source.storage.root import LogRoot
 
 

@@ -13,9 +13,9 @@ from tests.log.reading import eventually
 from tests.log.sites import Site, service_over
 from txn_source import InternalError, InvalidArgumentError, Log, TxnLogError, connect
 from txn_source._generated.txnlog.v1 import metadata_service_pb2 as pb
-from txn_source.metadata import transport
-from txn_source.metadata.server import Server
-from txn_source.metadata.stub import MetadataStub
+from txn_source.metadata.service.server import Server
+from txn_source.metadata.stub import transport
+from txn_source.metadata.stub.metadata_stub import MetadataStub
 from txn_source.model.position import Position, PositionRange
 from txn_source.model.topic_name import TopicName
 from txn_source.model.transaction import TransactionState
@@ -171,7 +171,7 @@ def test_all_open_transactions_can_be_listed_oldest_first(site: Site) -> None:
     log.abort_transaction(ids[2])
     wanted = [id for id in ids if id != ids[2]]
     with pytest.MonkeyPatch.context() as small:
-        small.setattr("txn_source.metadata.stub._TRANSACTIONS_AT_ONCE", 2)
+        small.setattr("txn_source.metadata.stub.metadata_stub._TRANSACTIONS_AT_ONCE", 2)
         assert [t.id for t in log.transactions(oldest_first=True)] == wanted
         assert [t.id for t in log.transactions()] == wanted[::-1]
         assert [t.id for t in log.transactions(limit=3, oldest_first=True)] == wanted[:3]
@@ -183,7 +183,7 @@ def test_all_open_transactions_can_be_listed_oldest_first(site: Site) -> None:
 
 def test_bug_in_the_embedded_service_is_an_error_of_ours(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
     """Let a call fail as nobody foresaw: embedded as remote it is an InternalError that names it."""
-    monkeypatch.setattr("txn_source.metadata.topics.names", lambda *_: 1 // 0)
+    monkeypatch.setattr("txn_source.metadata.store.topics.names", lambda *_: 1 // 0)
     with pytest.raises(InternalError, match="ListTopics failed with ZeroDivisionError"):
         log.topics()
 
@@ -196,7 +196,7 @@ def test_server_goes_on_maintaining_after_a_bug(remote_site: Site, monkeypatch: 
         tries.append(1)
         raise ZeroDivisionError
 
-    monkeypatch.setattr("txn_source.metadata.server._MAINTENANCE_INTERVAL_S", 0.01)
+    monkeypatch.setattr("txn_source.metadata.service.server._MAINTENANCE_INTERVAL_S", 0.01)
     assert remote_site.server is not None
     monkeypatch.setattr(remote_site.server._service, "maintain", fail)
     eventually(lambda: len(tries) > 2)

@@ -16,8 +16,8 @@ from pathlib import Path
 
 import pytest
 
-from txn_source.metadata import write_turn
-from txn_source.metadata.write_turn import StaleSnapshotError, WriteTurn
+from txn_source.metadata.store import write_turn
+from txn_source.metadata.store.write_turn import StaleSnapshotError, WriteTurn
 from txn_source.model.errors import UnavailableError
 
 

@@ -16,7 +16,7 @@ from pyspark.sql.types import StructType
 
 import txn_source
 from txn_source.client.target import Target
-from txn_source.metadata.server import Server
+from txn_source.metadata.service.server import Server
 from txn_source.spark.connection import open_log
 from txn_source.spark.source import TxnLogDataSource
 

@@ -12,7 +12,7 @@ from pyspark.errors import PySparkValueError
 import txn_source
 from txn_source import InternalError
 from txn_source.client.target import Target
-from txn_source.metadata.server import Server
+from txn_source.metadata.service.server import Server
 from txn_source.spark.connection import readable
 from txn_source.spark.options import BatchReadOptions
 from txn_source.spark.schema import Projection

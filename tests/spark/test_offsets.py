@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 import txn_source
-from txn_source.metadata.database import Database
-from txn_source.metadata.server import Server
-from txn_source.metadata.service import MetadataService
+from txn_source.metadata.service.server import Server
+from txn_source.metadata.service.service import MetadataService
+from txn_source.metadata.store.database import Database
 from txn_source.model.position import Position
 from txn_source.storage.root import LogRoot
 

@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql.datasource import CaseInsensitiveDict
 
 import txn_source
-from txn_source.metadata.server import Server
+from txn_source.metadata.service.server import Server
 from txn_source.spark.source import TxnLogDataSource
 
 MEGABYTE = 1 << 20

@@ -11,7 +11,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 import txn_source
-from txn_source.metadata.server import Server
+from txn_source.metadata.service.server import Server
 from txn_source.spark.source import TxnLogDataSource
 
 

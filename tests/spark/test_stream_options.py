@@ -16,7 +16,7 @@ from pyspark.sql.datasource import CaseInsensitiveDict
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxBytes, ReadMaxRows, ReadMinRows
 
 import txn_source
-from txn_source.client.admission import DEFAULT_DELAY_S, StreamLimits
+from txn_source.client.streaming.batch_limits import DEFAULT_DELAY_S, StreamLimits
 from txn_source.client.target import Target
 from txn_source.spark.connection import open_log
 from txn_source.spark.options import StreamReadOptions

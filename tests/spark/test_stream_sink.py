@@ -20,7 +20,7 @@ from pyspark.sql.types import StringType, StructField, StructType
 
 import txn_source
 from txn_source import ProducerFencedError
-from txn_source.metadata.server import Server
+from txn_source.metadata.service.server import Server
 from txn_source.spark.sink import StreamWriter, TaskWrote
 from txn_source.spark.source import TxnLogDataSource
 

@@ -18,7 +18,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 import txn_source
-from txn_source.metadata.server import Server
+from txn_source.metadata.service.server import Server
 
 DEADLINE_S = 120
 Stream = Callable[..., DataFrame]

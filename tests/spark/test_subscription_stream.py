@@ -24,7 +24,7 @@ from typer.testing import CliRunner
 import txn_source
 from tests.log.reading import BY_HAND, eventually
 from txn_source.cli.app import app
-from txn_source.metadata.server import Server
+from txn_source.metadata.service.server import Server
 from txn_source.model.message_ranges import position_of
 from txn_source.model.position import MessageId, Position
 

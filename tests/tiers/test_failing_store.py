@@ -17,7 +17,7 @@ from tests.log.tiers import everything, flip_in_middle, segments, tiers_of, writ
 from tests.tiers.proxy import Fault, Proxy, Request, on_byte
 from tests.tiers.stores import Bucket
 from txn_source import Log, Position, SegmentUnreadableError, StorageWriteError
-from txn_source.client import hot_copies
+from txn_source.client.reading import segment_entries
 from txn_source.model.copies import Tier
 from txn_source.storage import tiered
 
@@ -54,7 +54,7 @@ class Spoilable:
 @pytest.fixture(autouse=True)
 def _small_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tiered, "ROW_GROUP_ROWS", 5)
-    monkeypatch.setattr(hot_copies, "_GROUP_BYTES", 1000)
+    monkeypatch.setattr(segment_entries, "_GROUP_BYTES", 1000)
 
 
 @pytest.fixture

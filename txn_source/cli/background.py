@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any
 from google.protobuf.message import Message
 
 from txn_source.cli.maintain import describe
-from txn_source.client.maintenance import maintain
-from txn_source.metadata.in_process import InProcessTransport
-from txn_source.metadata.stub import MetadataStub
+from txn_source.client.tiering.maintenance import maintain
+from txn_source.metadata.service.in_process import InProcessTransport
+from txn_source.metadata.stub.metadata_stub import MetadataStub
 from txn_source.model.errors import TxnLogError
 
 if TYPE_CHECKING:
-    from txn_source.metadata.service import MetadataService
+    from txn_source.metadata.service.service import MetadataService
 
 _ENDING = ("CompleteOffload", "AbandonOffload")
 """Calls that end what was begun, so that a server that stops leaves less behind."""

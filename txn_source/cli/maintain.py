@@ -13,7 +13,7 @@ from txn_source.cli.units import format_count, format_size
 
 if TYPE_CHECKING:
     from txn_source.client.log import Log
-    from txn_source.client.maintenance import MaintenanceReport
+    from txn_source.client.tiering.maintenance import MaintenanceReport
 
 
 @on_log()
@@ -22,7 +22,7 @@ def maintain(log: Log, as_json: Json = False) -> None:
 
     `txnlog serve` does it every minute. Exit status 1 if it failed for a topic; the others had their turn.
     """
-    from txn_source.client import maintenance
+    from txn_source.client.tiering import maintenance
 
     logging.getLogger(maintenance.__name__).addHandler(logging.NullHandler())  # what failed is printed below
     with repeatable():

@@ -23,7 +23,7 @@ from txn_source.model.units import parse_duration
 
 if TYPE_CHECKING:
     from txn_source.client.log import Log
-    from txn_source.client.producer import Producer
+    from txn_source.client.writing.producer import Producer
 
 _FLUSH_LINES = 10_000
 _PROGRESS_INTERVAL_S = 0.1

@@ -19,9 +19,9 @@ from txn_source.model.position import EARLIEST
 from txn_source.model.subscription import SubscriptionType
 
 if TYPE_CHECKING:
-    from txn_source.client.consumer import Consumer
+    from txn_source.client.consuming.consumer import Consumer
+    from txn_source.client.consuming.messages import MessageBatch
     from txn_source.client.log import Log
-    from txn_source.client.messages import MessageBatch
 
 _PAUSE_S = 0.2
 COLUMNS_LEFT_OUT = ("__producer_name", "__sequence_id", "__txn_status")

@@ -75,9 +75,9 @@ def serve(
 def _serve(path: str, host: str, port: int, configuration: dict[str, Any] | None, interval_s: float) -> None:
     from txn_source.cli.background import BackgroundMaintenance
     from txn_source.client.target import Target
-    from txn_source.metadata.in_process import InProcessTransport
-    from txn_source.metadata.server import Server
-    from txn_source.metadata.stub import MetadataStub
+    from txn_source.metadata.service.in_process import InProcessTransport
+    from txn_source.metadata.service.server import Server
+    from txn_source.metadata.stub.metadata_stub import MetadataStub
     from txn_source.storage.root import LogRoot
 
     target = Target.of(path, None, create=True)
@@ -104,7 +104,7 @@ def _serve(path: str, host: str, port: int, configuration: dict[str, Any] | None
 
 def _check_port(host: str, port: int) -> None:
     """Raise UNAVAILABLE if nobody could listen there now."""
-    from txn_source.metadata.server import cannot_listen
+    from txn_source.metadata.service.server import cannot_listen
 
     try:
         found = socket.getaddrinfo(host.strip("[]"), port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)

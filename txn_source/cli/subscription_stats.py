@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from txn_source.client.log import Log
-    from txn_source.metadata.stub import TransactionInfo
-    from txn_source.metadata.subscription_stub import SubscriptionInfo
+    from txn_source.metadata.stub.metadata_stub import TransactionInfo
+    from txn_source.metadata.stub.subscriptions import SubscriptionInfo
 
 
 def place_text(key: int) -> str:

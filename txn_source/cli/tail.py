@@ -6,10 +6,10 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import pyarrow as pa
 
-from txn_source.client.columns import select_columns
 from txn_source.client.log import Log
-from txn_source.client.offsets import Offsets
-from txn_source.client.plan import ReadPartition, ReadPlan, ReadRequest, plan, resolve
+from txn_source.client.reading.columns import select_columns
+from txn_source.client.reading.offsets import Offsets
+from txn_source.client.reading.plan import ReadPartition, ReadPlan, ReadRequest, plan, resolve
 from txn_source.model.isolation import IsolationLevel
 from txn_source.model.position import EARLIEST, LATEST, Position
 from txn_source.model.read_priority import ReadPriority

@@ -20,8 +20,8 @@ from txn_source.model.units import parse_duration, parse_size
 
 if TYPE_CHECKING:
     from txn_source.client.log import Log
-    from txn_source.client.offload import OffloadReport
-    from txn_source.client.stats import LedgerStats, TopicStats
+    from txn_source.client.tiering.offload import OffloadReport
+    from txn_source.client.topic_stats import LedgerStats, TopicStats
     from txn_source.model.retention import Trimmed
 
 _LISTED = 10
@@ -33,7 +33,7 @@ def offload(log: Log, name: Name, as_json: Json = False) -> None:
 
     Where to: the policy offload_uri. Ledgers that have a copy there are left alone, so it can be repeated.
     """
-    from txn_source.client.offload import OffloadReport
+    from txn_source.client.tiering.offload import OffloadReport
 
     total = _offloadable(log, name)
     try:

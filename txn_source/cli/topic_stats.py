@@ -14,7 +14,7 @@ from txn_source.model.copies import Tier
 
 if TYPE_CHECKING:
     from txn_source.client.log import Log
-    from txn_source.client.stats import LedgerStats, TopicStats
+    from txn_source.client.topic_stats import LedgerStats, TopicStats
 
 _SHOWN_LEDGERS = 10
 

@@ -16,7 +16,7 @@ from txn_source.model.transaction import TransactionState
 
 if TYPE_CHECKING:
     from txn_source.client.log import Log
-    from txn_source.metadata.stub import TransactionInfo
+    from txn_source.metadata.stub.metadata_stub import TransactionInfo
 
 app = typer.Typer(no_args_is_help=True, help="List, show and abort transactions.")
 

@@ -15,21 +15,21 @@ from typing import Any, cast
 import pyarrow as pa
 
 from txn_source.client.access import Access
-from txn_source.client.batching import Batching
-from txn_source.client.columns import read_schema, select_columns
-from txn_source.client.copy_reader import CopiesRead
-from txn_source.client.deletion import Deletion
-from txn_source.client.garbage import DEFAULT_AGE_S, Garbage, collect_garbage
-from txn_source.client.maintenance import MaintenanceReport, maintain
-from txn_source.client.offload import Offloader, OffloadReport, delete_doomed_files
-from txn_source.client.offsets import Cut, Offsets
-from txn_source.client.plan import ReadRequest, check_as_of, cut_of, plan, resolve, start_positions
-from txn_source.client.producer import Producer
-from txn_source.client.stats import TopicStats, topic_stats
-from txn_source.client.subscriptions import SubscriptionCalls
+from txn_source.client.consuming.admin import SubscriptionCalls
+from txn_source.client.reading.columns import read_schema, select_columns
+from txn_source.client.reading.copy_fallback import CopiesRead
+from txn_source.client.reading.offsets import Cut, Offsets
+from txn_source.client.reading.plan import ReadRequest, check_as_of, cut_of, plan, resolve, start_positions
 from txn_source.client.target import Target
+from txn_source.client.tiering.copy_deletion import Deletion
+from txn_source.client.tiering.maintenance import MaintenanceReport, maintain
+from txn_source.client.tiering.offload import Offloader, OffloadReport, delete_doomed_files
+from txn_source.client.tiering.segment_garbage import DEFAULT_AGE_S, Garbage, collect_garbage
+from txn_source.client.topic_stats import TopicStats, topic_stats
 from txn_source.client.transaction import Transaction
-from txn_source.metadata.stub import MetadataStub, TransactionInfo
+from txn_source.client.writing.batching import Batching
+from txn_source.client.writing.producer import Producer
+from txn_source.metadata.stub.metadata_stub import MetadataStub, TransactionInfo
 from txn_source.model.copies import OffloadableLedger, Tier
 from txn_source.model.door import guard, guarded
 from txn_source.model.errors import InvalidArgumentError, TopicNotFoundError

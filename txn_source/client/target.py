@@ -10,14 +10,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from txn_source.metadata.stub import MetadataStub
+from txn_source.metadata.stub.metadata_stub import MetadataStub
 from txn_source.model.errors import InvalidArgumentError, LogNotFoundError, StorageWriteError
 from txn_source.model.policies import parse_configuration
 from txn_source.storage.root import LogRoot
 
 if TYPE_CHECKING:
-    from txn_source.metadata.service import MetadataService
-    from txn_source.metadata.transport import Transport
+    from txn_source.metadata.service.service import MetadataService
+    from txn_source.metadata.stub.transport import Transport
 
 DEFAULT_TIMEOUT_S = 30.0
 _log = logging.getLogger(__name__)
@@ -63,10 +63,10 @@ class Target:
         # Imported here, as in ``service``: a client has either gRPC, or SQLAlchemy and the whole service, which take
         # longer to load than all the rest. Spark starts processes that only read for every query.
         if self.endpoint is not None:
-            from txn_source.metadata.grpc_transport import GrpcTransport
+            from txn_source.metadata.stub.grpc_transport import GrpcTransport
 
             return GrpcTransport(self.endpoint, self.timeout_s)
-        from txn_source.metadata.in_process import InProcessTransport
+        from txn_source.metadata.service.in_process import InProcessTransport
 
         return InProcessTransport(self.service())
 
@@ -75,8 +75,8 @@ class Target:
 
         ``configuration`` are the broker's policies; None takes those in ``broker.conf`` in the root, if it is there.
         """
-        from txn_source.metadata.database import Database
-        from txn_source.metadata.service import MetadataService, create_log
+        from txn_source.metadata.service.service import MetadataService, create_log
+        from txn_source.metadata.store.database import Database
 
         assert self.path is not None
         root = LogRoot.at(self.path)

@@ -8,16 +8,16 @@ from contextlib import suppress
 from types import TracebackType
 from typing import TYPE_CHECKING
 
-from txn_source.client.messages import Message, MessageBatch, rows_of
-from txn_source.metadata.stub import MetadataStub
+from txn_source.client.consuming.messages import Message, MessageBatch, rows_of
+from txn_source.metadata.stub.metadata_stub import MetadataStub
 from txn_source.model.door import guarded
 from txn_source.model.errors import TransactionEndedError, TxnLogError, UnavailableError
 from txn_source.model.transaction import TxnId
 from txn_source.storage.forks import belongs_to_process, inherited_error
 
 if TYPE_CHECKING:
-    from txn_source.client.consumer import Consumer
-    from txn_source.client.producer import Producer
+    from txn_source.client.consuming.consumer import Consumer
+    from txn_source.client.writing.producer import Producer
 
 
 @guarded

@@ -217,6 +217,15 @@ class InternalError(TxnLogError):
     code = "INTERNAL"
 
 
+_MAX_SHOWN = 80
+
+
+def shown(value: Any) -> str:
+    """Return a caller's value for a message, shortened to 80 characters."""
+    text = repr(value[: _MAX_SHOWN + 1] if isinstance(value, str | bytes) else value)
+    return text if len(text) <= _MAX_SHOWN else f"{text[:_MAX_SHOWN]}..."
+
+
 def _tree(root: type[TxnLogError]) -> list[type[TxnLogError]]:
     return [c for child in root.__subclasses__() for c in (child, *_tree(child))]
 

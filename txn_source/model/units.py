@@ -14,6 +14,8 @@ _DURATION_PART = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d)", re.ASCII)
 _BARE = re.compile(r"\d+(?:\.\d+)?", re.ASCII)
 _SIZE = re.compile(r"(\d+)\s*([kmgt]?)(?:i?b)?", re.ASCII)
 _SIZE_LETTERS = "kmgt"
+MAX_TOTAL = 1 << 62
+"""Of running totals and epochs: so much that nothing real gets there, and sums of two of them still fit."""
 
 
 def parse_duration(text: str) -> float:

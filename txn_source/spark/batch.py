@@ -8,7 +8,7 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
-from txn_source.client.plan import plan, resolve
+from txn_source.client.reading.plan import plan, resolve
 from txn_source.spark.connection import open_log, readable
 from txn_source.spark.options import BatchReadOptions
 from txn_source.spark.schema import Projection

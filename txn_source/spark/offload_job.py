@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
-from txn_source.client.offload import Offloader, OffloadReport, delete_doomed_files
 from txn_source.client.target import Target
+from txn_source.client.tiering.offload import Offloader, OffloadReport, delete_doomed_files
 from txn_source.model.copies import OffloadableLedger
 from txn_source.model.errors import ERROR_CLASSES, TxnLogError
 from txn_source.model.topic_name import TopicName

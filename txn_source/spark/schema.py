@@ -8,7 +8,7 @@ import pyarrow as pa
 from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 from pyspark.sql.types import ArrayType, DataType, MapType, StructField, StructType
 
-from txn_source.client.columns import METADATA_COLUMNS, select_columns
+from txn_source.client.reading.columns import METADATA_COLUMNS, select_columns
 from txn_source.model.errors import SchemaMismatchError
 from txn_source.spark.table_options import kept_options
 

@@ -2,9 +2,9 @@
 
 The registering call is one transaction of the log: readers see the whole batch or nothing. It is known by the query and
 the batch, or by the version that a batch job gives, so a commit that is repeated, whoever repeats it, changes nothing;
-one that can't be a repetition, or has other rows, is refused or told (``metadata/sinks.py``). What tasks have written
-that failed, or ran twice, is never registered. After a commit was tried no file is removed, whatever its answer was: it
-may have counted.
+one that can't be a repetition, or has other rows, is refused or told (``metadata/store/spark_commits.py``). What tasks
+have written that failed, or ran twice, is never registered. After a commit was tried no file is removed, whatever its
+answer was: it may have counted.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 
 from txn_source.client.access import Access
-from txn_source.client.bulk_writer import BulkWriter, join_batches
+from txn_source.client.writing.task_writer import BulkWriter, join_batches
 from txn_source.model.entry import OpenedProducer
 from txn_source.model.errors import InternalError, InvalidArgumentError, SchemaMismatchError
 from txn_source.model.spark_commit import CONTENT_MASK, Sink, TopicBatch

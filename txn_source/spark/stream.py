@@ -1,4 +1,4 @@
-"""Streaming reads: thin over ``client/stream.py``. One long-lived process asks for offsets, others read."""
+"""Streaming reads: thin over ``client/streaming/stream.py``. One long-lived process asks for offsets, others read."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from pyspark.sql.streaming.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from txn_source.client.held_subscription import HeldSubscription
-from txn_source.client.stream import StreamedTopics, TopicStream
-from txn_source.client.stream_offset import StreamOffset
+from txn_source.client.streaming.stream import StreamedTopics, TopicStream
+from txn_source.client.streaming.stream_offset import StreamOffset
+from txn_source.client.streaming.stream_subscription import HeldSubscription
 from txn_source.model.topic_name import TopicName
 from txn_source.spark.connection import open_log, readable
 from txn_source.spark.options import STREAM_READ, StreamReadOptions

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 import pyarrow as pa
 from pyspark.sql.datasource import InputPartition
 
-from txn_source.client.plan import ReadRequest, slice_reader
+from txn_source.client.reading.plan import ReadRequest, slice_reader
 from txn_source.client.target import Target
 from txn_source.model.isolation import IsolationLevel
 from txn_source.model.packing import Slice

@@ -1,0 +1,1 @@
+"""Consumers and readers of subscriptions, and the calls for operators."""

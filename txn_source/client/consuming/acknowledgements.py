@@ -1,0 +1,103 @@
+"""Acknowledgements that wait to be sent, joined to ranges when they are."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from txn_source.client.consuming.messages import MessageBatch
+from txn_source.model.acknowledgement import Acknowledged, Acknowledgement
+from txn_source.model.message_ranges import MessageRange
+
+_Key = tuple[int, int]
+"""Epoch and partition id."""
+
+
+@dataclass(slots=True)
+class _Gathered:
+    """What was acknowledged since the last time that it was sent."""
+
+    rows: dict[MessageBatch, list[int]] = field(default_factory=dict)
+    ranges: dict[_Key, list[MessageRange]] = field(default_factory=dict)
+    up_to: dict[_Key, int] = field(default_factory=dict)
+
+    def by_epoch(self) -> list[Unsent]:
+        """Return all of it, the oldest epoch first; rows that are neighbours in one range."""
+        ranges = {key: list(items) for key, items in self.ranges.items()}
+        for batch, taken in self.rows.items():
+            ranges.setdefault((batch.epoch, batch.delivery.partition_id), []).extend(batch.ranges(taken))
+        found: dict[int, list[Acknowledged]] = {}
+        for epoch, partition_id in sorted(ranges.keys() | self.up_to.keys()):
+            items = tuple(ranges.get((epoch, partition_id), ()))
+            found.setdefault(epoch, []).append(Acknowledged(partition_id, items, self.up_to.get((epoch, partition_id))))
+        return [Unsent(epoch, tuple(parts)) for epoch, parts in found.items()]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Unsent:
+    """Acknowledgements of one epoch that are sent together."""
+
+    epoch: int
+    parts: tuple[Acknowledged, ...]
+
+
+class PendingAcknowledgements:
+    """What a consumer has acknowledged and the service hasn't stored yet. Its owner locks.
+
+    It is kept until the service has answered. Sending twice is harmless, so nothing is lost by an exception in between.
+    """
+
+    def __init__(self) -> None:
+        self._gathered = _Gathered()
+        self._unsent: tuple[Unsent, ...] = ()
+        self.count = 0
+        """So many single messages were gathered since the last ``unsent``."""
+
+    def add_row(self, batch: MessageBatch, row: int) -> None:
+        """Take one message."""
+        rows = self._gathered.rows.get(batch)
+        if rows is None:
+            self._gathered.rows[batch] = [row]
+        else:
+            rows.append(row)
+        self.count += 1
+
+    def add_range(self, epoch: int, partition_id: int, item: MessageRange) -> None:
+        """Take a range."""
+        self._gathered.ranges.setdefault((epoch, partition_id), []).append(item)
+
+    def add_up_to(self, epoch: int, partition_id: int, end: int) -> None:
+        """Take everything below a place."""
+        up_to, key = self._gathered.up_to, (epoch, partition_id)
+        up_to[key] = max(end, up_to.get(key, 0))
+
+    def unsent(self) -> tuple[Unsent, ...]:
+        """Return all that is to be sent, in order; it stays until ``sent``."""
+        found = self._gathered.by_epoch()
+        if found:
+            self._unsent, self._gathered, self.count = (*self._unsent, *found), _Gathered(), 0
+        return self._unsent
+
+    def sent(self, item: Unsent) -> None:
+        """Forget what the service has stored."""
+        self._unsent = tuple(other for other in self._unsent if other is not item)
+
+
+def consumed(subscription_id: int, batches: Mapping[MessageBatch, Sequence[int]]) -> list[Acknowledgement]:
+    """Return what a transaction acknowledges of a subscription: rows of batches.
+
+    Each carries the consumer and the epoch of the delivery: after a reconnect or a seek it is refused.
+    """
+    found: dict[_Key, dict[int, list[MessageRange]]] = {}
+    for batch, rows in batches.items():
+        of = found.setdefault((batch.origin.consumer_id, batch.epoch), {})
+        of.setdefault(batch.delivery.partition_id, []).extend(batch.ranges(rows))
+    return [
+        Acknowledgement(
+            subscription_id,
+            consumer_id,
+            epoch,
+            tuple(Acknowledged(partition_id, tuple(items)) for partition_id, items in sorted(parts.items())),
+        )
+        for (consumer_id, epoch), parts in found.items()
+    ]

@@ -1,0 +1,170 @@
+"""What was delivered to a consumer and waits to be taken, and how far its caller has got.
+
+An exception may strike between any two lines (Ctrl-C, a signal, out of memory). So what belongs together is assigned in
+one statement, a delivery stays at the head of the queue until it is done with, and an iterator that failed is never
+asked again: what is left of its delivery is read anew.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from txn_source.client.consuming.messages import MessageBatch, Origin
+from txn_source.metadata.stub.consumer_stream import Delivery
+from txn_source.model.errors import DataLossError
+from txn_source.model.message_ranges import MessageRange, message_key
+
+Read = Callable[[Delivery], Iterator[MessageBatch | MessageRange]]
+Piece = tuple[MessageBatch, int, int]
+"""Rows ``[first, last)`` of a batch."""
+
+
+class Inbox:
+    """Deliveries in the order in which they came. Bytes are read when the caller gets there. Its owner locks."""
+
+    def __init__(self) -> None:
+        self._queue: deque[Delivery] = deque()
+        self._delivery: Delivery | None = None  # the queue's head, while it is read
+        self._done: Delivery | None = None  # one that was read; it goes when it is found at the queue's head
+        self._reading: Iterator[MessageBatch | MessageRange] | None = None
+        self._failed = False  # True while the iterator works, so that it stays so if that is interrupted
+        self._reached = 0  # up to here the delivery was read, ``message_key``
+        self._points: dict[int, int] = {}
+        self._last: dict[int, MessageBatch] = {}
+        self._again: list[Delivery] = []
+        self._settled: Piece | None = None
+        self.batch: MessageBatch | None = None
+        """The current one, of which the rows before ``row`` were taken."""
+        self.row = 0
+        self.values: Sequence[Any] = ()
+        """The values of the current batch's first rows; those of the others are not known yet, or can't be shown."""
+        self.returned: deque[Piece] = deque()
+        """What was taken by a call that was interrupted, and so never reached its caller."""
+        self.taken = 0
+        """Permits of the deliveries that are done with, until the owner asks for as many more."""
+
+    def put(self, delivery: Delivery) -> None:
+        """Take a delivery."""
+        self._queue.append(delivery)
+
+    def drop(self, points: Mapping[int, int] | None = None) -> None:
+        """Forget what was delivered; the caller goes on at places (``message_key`` by partition id), or where it is."""
+        found = self.stand() | dict(points or {})
+        (
+            self.values, self.batch, self._points, self._last, self._queue, self._again, self.returned,
+            self._delivery, self._reading, self._done, self.row, self.taken, self._failed,
+        ) = (), None, found, {}, deque(), [], deque(), None, None, None, 0, 0, False  # fmt: skip
+
+    def begin_at(self, points: Mapping[int, int]) -> None:
+        """Note where the subscription stands (``message_key`` by partition id) until something is taken."""
+        self._points.update(points)
+
+    def advance(self, read: Read) -> tuple[Delivery, MessageRange] | bool:
+        """Make the next batch the current one and return True; return False if nothing is left.
+
+        Of a wanted range in which nothing is visible the delivery and the range are returned instead: nobody will
+        acknowledge its messages. The owner does, and calls ``passed``.
+
+        Raises:
+            DataLossError: messages were trimmed before they were read; the next call goes on behind them.
+            TxnLogError: what comes next can't be read now; the next call tries again.
+        """
+        while True:
+            if self._queue and self._queue[0] is self._done:
+                self._queue.popleft()
+                continue
+            if self._delivery is None:
+                if not self._queue:
+                    return False
+                self._delivery, self._reading, self._reached, self._failed = self._queue[0], None, 0, False
+            delivery = self._delivery
+            found = self._next(delivery, read)
+            if isinstance(found, MessageBatch):
+                self._install(delivery, found)
+                return True
+            if found is not None:
+                return delivery, found
+            self._finish(delivery)
+
+    def passed(self) -> None:
+        """Take notice that a range in which nothing is visible was acknowledged."""
+        self._failed = False
+
+    def settle(self, epoch: int | None, origin: Origin) -> None:
+        """Put what calls returned where it comes next; what was delivered elsewhere, or in another epoch, goes.
+
+        ``epoch`` None: none is another one.
+        """
+        while self.returned:
+            piece = batch, first, last = self.returned[0]
+            if piece is not self._settled:
+                if batch is self.batch and last == self.row:
+                    self.row, self._settled = first, piece
+                elif batch.origin is origin and epoch in (None, batch.epoch):
+                    self._insert(piece)
+            self.returned.popleft()
+
+    def held_back(self, partition_id: int, epoch: int) -> list[MessageRange]:
+        """Return what was delivered, and returned by interrupted calls: the caller doesn't have it, ascending."""
+        pieces = [(batch, range(first, last)) for batch, first, last in self.returned]
+        found = [r for batch, rows in pieces if batch.delivery.partition_id == partition_id for r in batch.ranges(rows)]
+        found += [r for d in self._again if (d.partition_id, d.epoch) == (partition_id, epoch) for r in d.wanted]
+        return sorted(found)
+
+    def stand(self) -> dict[int, int]:
+        """Return the place behind the last message that was taken, by partition id."""
+        found = dict(self._points)
+        for partition_id, batch in self._last.items():
+            found[partition_id] = batch.end(len(batch) - 1)
+        left = [(d.partition_id, d.wanted[0].start) for d in self._again if d is not self._delivery]
+        left += [(batch.delivery.partition_id, batch.start(first)) for batch, first, _ in self.returned]
+        if self.batch is not None and self.row < len(self.batch):
+            left.append((self.batch.delivery.partition_id, self.batch.start(self.row)))
+        for partition_id, start in left:
+            found[partition_id] = min(start, found.get(partition_id, start))
+        return found
+
+    def _next(self, delivery: Delivery, read: Read) -> MessageBatch | MessageRange | None:
+        reading = self._reading
+        if reading is None or self._failed:
+            left = delivery
+            if self._failed:
+                wanted = (replace(r, start=max(r.start, self._reached)) for r in delivery.wanted)
+                left = replace(delivery, wanted=tuple(r for r in wanted if r.start < r.end))
+            if not left.wanted:
+                return None
+            reading = self._reading = read(left)
+        self._failed = True
+        try:
+            return next(reading, None)
+        except DataLossError as error:
+            if error.lost is not None:
+                self._reached = max(self._reached, message_key(error.lost.end))
+            raise
+
+    def _install(self, delivery: Delivery, batch: MessageBatch) -> None:
+        again = any(d is delivery for d in self._again)  # of which it is known already what comes behind it
+        last = {} if again else self._last
+        end = batch.end(len(batch) - 1)
+        self.batch, self.row, self.values, self._reached, self._failed, last[delivery.partition_id] = (
+            batch, 0, (), end, False, batch
+        )  # fmt: skip
+
+    def _finish(self, delivery: Delivery) -> None:
+        again = [d for d in self._again if d is not delivery] if self._again else self._again
+        self.taken, self._done, self._delivery, self._reading, self.batch, self.values, self._failed, self._again = (
+            self.taken + delivery.messages, delivery, None, None, None, (), False, again
+        )  # fmt: skip
+
+    def _insert(self, piece: Piece) -> None:
+        """Have rows read again, right after the delivery that is being read."""
+        batch, first, last = piece
+        wanted = tuple(batch.ranges(range(first, last)))
+        again = replace(batch.delivery, wanted=wanted, messages=0)
+        rest = [d for d in self._queue if d is not self._done]
+        place = 1 if rest and rest[0] is self._delivery else 0
+        queue = deque([*rest[:place], again, *rest[place:]])
+        self._queue, self._again, self._settled = queue, [*self._again, again], piece

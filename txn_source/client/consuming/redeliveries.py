@@ -1,0 +1,80 @@
+"""Messages that are to be delivered again: what was refused, and what nobody acknowledged in time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from txn_source.client.consuming.messages import MessageBatch
+from txn_source.model.acknowledgement import Acknowledged
+
+_Row = tuple[MessageBatch, int]
+
+
+class Redeliveries:
+    """What becomes due for a redelivery, and when (monotonic seconds). Its owner locks."""
+
+    def __init__(self) -> None:
+        self._refused: list[tuple[float, MessageBatch, int]] = []
+        self._handed_out: dict[_Row, float] = {}
+        self._counts: dict[tuple[int, int], int] = {}
+
+    @property
+    def next_due(self) -> float | None:
+        """When the next one is due; None if none is."""
+        return min([due for due, _, _ in self._refused] + list(self._handed_out.values())[:1], default=None)
+
+    def refuse(self, batch: MessageBatch, row: int, due: float) -> None:
+        """Take a message that is to be delivered again."""
+        self._handed_out.pop((batch, row), None)
+        self._refused.append((due, batch, row))
+
+    def hand_out(self, batch: MessageBatch, row: int, due: float) -> None:
+        """Take a message that has to be acknowledged in time."""
+        self._handed_out[batch, row] = due
+
+    def acknowledged(self, batch: MessageBatch, row: int) -> None:
+        """Forget a message that was acknowledged."""
+        self._handed_out.pop((batch, row), None)
+        if self._counts:
+            self.buried(batch, row)
+
+    def acknowledged_up_to(self, partition_id: int, end: int) -> None:
+        """Forget the messages of a partition that end at or below a place."""
+        for batch, row in list(self._handed_out):
+            if batch.delivery.partition_id == partition_id and batch.end(row) <= end:
+                del self._handed_out[batch, row]
+        for of_partition, place in list(self._counts):
+            if of_partition == partition_id and place < end:
+                del self._counts[of_partition, place]
+
+    def take_due(self, now: float, epoch: int) -> list[_Row]:
+        """Return those that are due, and forget them; of older epochs all are forgotten."""
+        found = [(batch, row) for due, batch, row in self._refused if due <= now and batch.epoch == epoch]
+        self._refused = [item for item in self._refused if item[0] > now and item[1].epoch == epoch]
+        late = [key for key, due in self._handed_out.items() if due <= now]
+        for key in late:
+            del self._handed_out[key]
+        return found + [key for key in late if key[0].epoch == epoch]
+
+    def forget_before(self, epoch: int) -> None:
+        """Forget what was delivered in older epochs: it comes again anyway."""
+        self._refused = [item for item in self._refused if item[1].epoch >= epoch]
+        self._handed_out = {key: due for key, due in self._handed_out.items() if key[0].epoch >= epoch}
+
+    def count(self, rows: Iterable[_Row]) -> None:
+        """Count one more redelivery of each; the service counts for shared subscriptions only."""
+        for place in {(batch.delivery.partition_id, batch.place(row)) for batch, row in rows}:
+            self._counts[place] = self._counts.get(place, 0) + 1
+
+    def count_of(self, batch: MessageBatch, row: int) -> int:
+        """Return how often a message was delivered again."""
+        return self._counts.get((batch.delivery.partition_id, batch.place(row)), 0) if self._counts else 0
+
+    def buried(self, batch: MessageBatch, row: int) -> None:
+        """Forget the count of a message that doesn't come again."""
+        self._counts.pop((batch.delivery.partition_id, batch.place(row)), None)
+
+
+def parts_of(rows: Sequence[_Row]) -> list[Acknowledged]:
+    """Return messages by partition, each a range of its own."""
+    return [Acknowledged(batch.delivery.partition_id, tuple(batch.ranges([row]))) for batch, row in rows]

@@ -1,0 +1,1 @@
+"""Planning a read, and reading its slices from whichever copy there is."""

@@ -1,0 +1,49 @@
+"""Time travel: where read_committed would have ended at a moment, by when transactions were committed.
+
+A partition's bound at that moment was the end of what had been published by then, or the first message of a transaction
+that was still open. A transaction lives as long as its timeout at most, so those that can have been open have their
+messages in the time before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from txn_source.client.reading.footers import TieredPlanning
+from txn_source.metadata.stub.metadata_stub import MetadataStub
+from txn_source.model.position import Position, PositionRange
+from txn_source.model.topic import PartitionView
+from txn_source.model.transaction import MAX_TIMEOUT_MS
+
+_ALL_DECISIONS = (1 << 62) - 1
+
+
+def bounds_as_of(
+    stub: MetadataStub, objects: TieredPlanning, partitions: Sequence[PartitionView], time_us: int
+) -> list[Position]:
+    """Return, for each partition, the exclusive bound that read_committed had at a time (microseconds, UTC)."""
+    ids = [p.partition_id for p in partitions]
+    ends = objects.find_positions(ids, time_us + 1)
+    firsts = objects.find_positions(ids, time_us - MAX_TIMEOUT_MS * 1000)
+    decided = stub.decisions_at(time_us)
+    found = []
+    for partition in partitions:
+        end = ends[partition.partition_id] or partition.bounds.log_end
+        first = firsts[partition.partition_id]
+        bound = min(end, partition.bounds.last_stable)
+        if first is not None and first < end:
+            bound = min([bound, *_open_then(stub, partition.partition_id, PositionRange(first, end), decided)])
+        found.append(max(bound, partition.bounds.log_start))
+    return found
+
+
+def _open_then(stub: MetadataStub, partition_id: int, of: PositionRange, decided: int) -> list[Position]:
+    """Return the first positions of the transactions that have ended since, but not among the first so many."""
+    now, then = (
+        stub.list_decisions(partition_id, of, aborted_only=False, decisions=count)
+        for count in (_ALL_DECISIONS, decided)
+    )
+    since = ~np.isin(now["txn"].to_numpy(), then["txn"].to_numpy())
+    return [Position.from_key(key) for key in now["first_position"].to_numpy()[since].tolist()]

@@ -1,0 +1,70 @@
+"""Planning over ledgers whose entries only their tiered objects know: footers take the database's part."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+
+from txn_source.metadata.stub.metadata_stub import MetadataStub
+from txn_source.model.errors import SegmentUnreadableError
+from txn_source.model.position import Position, PositionRange
+from txn_source.storage.tiered import Footer, read_footer
+
+
+class TieredPlanning:
+    """Finds and splits positions in tiered objects.
+
+    A ledger whose footer can't be read isn't split; whoever reads it learns what is wrong with it.
+    """
+
+    def __init__(self, stub: MetadataStub, root: Path) -> None:
+        self._stub = stub
+        self._root = root
+
+    def find_positions(self, partition_ids: Sequence[int], publish_time_us: int) -> dict[int, Position | None]:
+        """Return, by partition id, the first message published at or after a time; None if there is none.
+
+        Raises:
+            SegmentUnreadableError: it is in an object whose footer can't be read.
+        """
+        found: dict[int, Position | None] = {}
+        for partition_id, at in self._stub.find_positions(partition_ids, publish_time_us).items():
+            found[partition_id] = None if at is None else at.position
+            if at is not None and at.ledger_only:
+                footer = self._footer(partition_id, at.position)
+                if footer is not None:
+                    index = int(np.searchsorted(footer.entries["publish_time_us"], publish_time_us))
+                    found[partition_id] = at.position.plus(int(footer.entries["entry_id"][index]))
+        return found
+
+    def split_range(self, partition_id: int, of: PositionRange, target_bytes: int) -> list[tuple[PositionRange, int]]:
+        """Cut a range of one ledger at row groups into pieces of about so many bytes; return each with its bytes."""
+        try:
+            footer = self._footer(partition_id, of.start)
+        except SegmentUnreadableError:
+            footer = None
+        if footer is None:
+            return [(of, target_bytes)]
+        ids, sizes = footer.entries["entry_id"], footer.entries["bytes"]
+        low, high = int(np.searchsorted(ids, of.start.entry_id)), len(ids)  # no ids if it has markers only
+        if of.end.ledger_id == of.start.ledger_id:
+            high = int(np.searchsorted(ids, of.end.entry_id))
+        bytes_to = np.concatenate(([0], np.cumsum(sizes)))
+        cuts = [low]
+        for edge in footer.row_group_entries.tolist():
+            if low < edge < high and bytes_to[edge] - bytes_to[cuts[-1]] >= target_bytes:
+                cuts.append(edge)
+        starts = [of.start, *(Position(of.start.ledger_id, int(ids[cut])) for cut in cuts[1:]), of.end]
+        return [
+            (PositionRange(start, end), int(bytes_to[b] - bytes_to[a]))
+            for (start, end), (a, b) in zip(pairwise(starts), pairwise([*cuts, high]), strict=True)
+        ]
+
+    def _footer(self, partition_id: int, at: Position) -> Footer | None:
+        listed = self._stub.list_copies(partition_id, PositionRange(at, at)).ledgers
+        if not listed or listed[0].ledger_id != at.ledger_id or listed[0].tiered is None:
+            return None  # trimmed meanwhile; reading will say so
+        return read_footer(self._root, listed[0].tiered)

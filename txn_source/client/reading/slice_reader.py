@@ -1,0 +1,178 @@
+"""Reading slices: filtered, joined and given their metadata columns, whichever copy the entries come from.
+
+``scan`` and Spark's tasks run this same code. What a slice yields depends on the slice, the isolation level and the
+pinned number of decisions alone, so a retried task reads the same rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from txn_source.client.reading.batch_assembly import Assembly, EntryColumns
+from txn_source.client.reading.copy_fallback import CopiesRead, CopyReader, Part
+from txn_source.metadata.stub.metadata_stub import MetadataStub
+from txn_source.model.door import passes, translated
+from txn_source.model.errors import TxnLogError, UnavailableError
+from txn_source.model.isolation import IsolationLevel
+from txn_source.model.kinds import ABORTED, COMMITTED, OPEN, STATES
+from txn_source.model.packing import Slice
+from txn_source.model.read_priority import ReadPriority
+from txn_source.model.transaction import id_of
+from txn_source.model.visibility import NO_TXN, visible
+
+
+@dataclass(frozen=True, slots=True)
+class SliceReader:
+    """Reads slices as record batches of ``schema`` (payload and metadata columns) with about 64k rows each.
+
+    ``read_priority`` is the read's own, None for each topic's. ``copies_read`` tells which copies were taken.
+    """
+
+    stub: MetadataStub
+    root: Path
+    schema: pa.Schema
+    isolation_level: IsolationLevel
+    decisions: int
+    read_priority: ReadPriority | None = None
+    fail_on_data_loss: bool = True
+    copies_read: CopiesRead = field(default_factory=CopiesRead)
+
+    def read(self, slices: Iterable[Slice]) -> Iterator[pa.RecordBatch]:
+        """Yield what a reader of the level sees of the slices, in order. After an exception every later call raises."""
+        return _Batches(self._read(slices))
+
+    def _read(self, slices: Iterable[Slice]) -> Generator[pa.RecordBatch]:
+        assembly = Assembly(self.schema)
+        with self._copies(assembly.stored) as copies:
+            for piece in slices:
+                decided = self._decided(piece)
+                for part in copies.read(piece, lambda c, p=piece, d=decided: self._seen(c, p, d)):  # type: ignore[misc]
+                    yield from self._add(piece, part, decided, assembly)
+        yield from assembly.finish()
+
+    def visible_entries(self, piece: Slice) -> Iterator[Part]:
+        """Yield the entries that a reader of the level sees of a slice, without their messages."""
+        decided = self._decided(piece)
+        with self._copies(pa.schema([])) as copies:
+            yield from copies.read(piece, lambda columns: self._seen(columns, piece, decided))
+
+    def _copies(self, stored: pa.Schema) -> CopyReader:
+        return CopyReader(
+            self.stub,
+            self.root,
+            stored,
+            self.read_priority,
+            fail_on_data_loss=self.fail_on_data_loss,
+            report=self.copies_read,
+        )
+
+    def _seen(
+        self, columns: Mapping[str, npt.NDArray[np.int64]], piece: Slice, decided: _Decided
+    ) -> npt.NDArray[np.bool_]:
+        markers = np.zeros(len(columns["position"]), dtype=np.bool_)  # both kinds of copies leave markers out
+        return visible(columns["position"], columns["txn"], markers, piece.range, self.isolation_level, decided.aborted)
+
+    def _decided(self, piece: Slice) -> _Decided:
+        status = "__txn_status" in self.schema.names
+        committed_only = self.isolation_level is IsolationLevel.READ_COMMITTED
+        if not committed_only and not status:
+            return _Decided(_NONE, _NONE)
+        table = self.stub.list_decisions(
+            piece.partition_id, piece.range, aborted_only=not status, decisions=self.decisions
+        )
+        txns, states = table["txn"].to_numpy(), table["state"].to_numpy()
+        return _Decided(txns[states != COMMITTED], txns[states == COMMITTED])
+
+    def _add(self, piece: Slice, part: Part, decided: _Decided, assembly: Assembly) -> Iterator[pa.RecordBatch]:
+        columns = part.columns
+        assembly.start_page(
+            EntryColumns(
+                topic=piece.topic,
+                partition=piece.partition,
+                positions=columns["position"],
+                publish_times=columns["publish_time_us"],
+                base_sequences=columns["base_sequence"],
+                producers=self._producers(columns["producer_id"], part.producers),
+                txn_ids=self._txn_ids(columns["txn"]),
+                txn_statuses=self._statuses(columns["txn"], decided),
+            )
+        )
+        messages, sizes = columns["messages"], columns["length"]
+        at_start = part.entries > 0 and columns["position"][0] == piece.range.start.key
+        skip = piece.skip if at_start else 0
+        if not part.stored:
+            yield from assembly.add(0, None, messages, np.zeros_like(messages), skip)
+        firsts = [first for first, _ in part.stored]
+        for (_, stored), (first, last) in zip(part.stored, pairwise([*firsts, part.entries]), strict=True):
+            yield from assembly.add(first, stored, messages[first:last], sizes[first:last], skip if first == 0 else 0)
+        yield from assembly.end_page()
+
+    def _producers(self, ids: npt.NDArray[np.int64], names: Mapping[int, str]) -> pa.Array | None:
+        if "__producer_name" not in self.schema.names:
+            return None
+        known = np.array(sorted(names), np.int64)
+        return pa.array([names[int(i)] for i in known], pa.string()).take(pa.array(np.searchsorted(known, ids)))
+
+    def _txn_ids(self, txns: npt.NDArray[np.int64]) -> pa.Array | None:
+        if "__txn_id" not in self.schema.names:
+            return None
+        return pa.array([None if txn == NO_TXN else str(id_of(txn)) for txn in txns.tolist()], pa.string())
+
+    def _statuses(self, txns: npt.NDArray[np.int64], decided: _Decided) -> pa.Array | None:
+        if "__txn_status" not in self.schema.names:
+            return None
+        codes = np.where(
+            np.isin(txns, decided.aborted), ABORTED, np.where(np.isin(txns, decided.committed), COMMITTED, OPEN)
+        )
+        names = pa.array([state.value for state in STATES])
+        return names.take(pa.array(codes, mask=txns == NO_TXN))
+
+
+class _Batches(Iterator[pa.RecordBatch]):
+    """Batches of a generator that say again that they have failed.
+
+    A generator has ended once an exception went through it, whatever that was: whoever asked it again would take what
+    came so far for all there is.
+    """
+
+    def __init__(self, batches: Generator[pa.RecordBatch]) -> None:
+        self._batches = batches
+        self._failure: TxnLogError | None = None
+
+    def __next__(self) -> pa.RecordBatch:
+        if self._failure is not None:
+            raise self._failure
+        try:
+            batch = next(self._batches)
+        except StopIteration:
+            raise
+        except BaseException as error:
+            raised = translated(error, "read()") if isinstance(error, Exception) and not passes(error) else error
+            if isinstance(raised, TxnLogError):
+                self._failure = type(raised)(raised.fact, raised.remedy)  # without the frames that the first one holds
+            else:
+                self._failure = UnavailableError(
+                    f"The read was ended by {error!r:.200} before it had come to its end.",
+                    "Read again with a new load() or scan().",
+                )
+            self._batches.close()
+            if raised is error:
+                raise
+            raise raised from error
+        return batch
+
+
+_NONE = np.empty(0, np.int64)
+
+
+@dataclass(frozen=True, slots=True)
+class _Decided:
+    aborted: npt.NDArray[np.int64]
+    committed: npt.NDArray[np.int64]

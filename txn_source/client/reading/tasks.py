@@ -1,0 +1,119 @@
+"""Dividing ranges of partitions into tasks: by ledger, large ledgers at entries, packed by bytes.
+
+The ranges were found a moment ago. What was trimmed since then, or deleted with its topic, is noticed here, where the
+ledgers are listed: a range whose first ledger is gone has lost messages, unless it begins behind all of them. Trimming
+takes ledgers from the start, so what goes later is noticed by whoever reads the first ledger that is gone.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from txn_source.client.reading.footers import TieredPlanning
+from txn_source.metadata.stub.metadata_stub import MetadataStub
+from txn_source.model.errors import DataLossError, TopicNotFoundError
+from txn_source.model.packing import OPENING_COST_BYTES, Slice, pack
+from txn_source.model.position import Position, PositionRange
+from txn_source.model.visibility import IntArray
+
+if TYPE_CHECKING:
+    from txn_source.client.reading.plan import ReadPartition, ReadRequest
+
+_log = logging.getLogger(__name__)
+_SMALLEST_TASK_BYTES = 8 << 20
+"""A task costs 25-50 ms of a core whatever it reads; less than this isn't worth one."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Ledgers:
+    """The range of each ledger of a read, the bytes of the part of it that is read, and 1 where the database doesn't
+    know its entries any more."""
+
+    partition: ReadPartition
+    ranges: list[PositionRange]
+    sizes: IntArray
+    purged: IntArray
+
+
+def tasks_of(
+    stub: MetadataStub,
+    objects: TieredPlanning,
+    wanted: Sequence[tuple[ReadPartition, PositionRange]],
+    request: ReadRequest,
+) -> list[list[Slice]]:
+    """Return the tasks that read ranges of partitions, each a list of slices in order.
+
+    Raises:
+        DataLossError: a part of a range is gone. ``fail_on_data_loss=False`` leaves it out, with a warning.
+    """
+    ledgers = [_ledgers(stub, partition, reach, request) for partition, reach in wanted]
+    # Who asks for a number of tasks gets it, however small the data; else opening a file has its price.
+    opening = 0 if request.min_partitions else OPENING_COST_BYTES
+    total = sum(int(found.sizes.sum()) + opening * len(found.sizes) for found in ledgers)
+    tasks = request.min_partitions or (os.cpu_count() or 1)
+    smallest = 1 if request.min_partitions else _SMALLEST_TASK_BYTES
+    target = max(1, min(request.max_partition_bytes, max(smallest, -(-total // tasks))))
+    slices: list[Slice] = []
+    for found in ledgers:
+        topic, view = found.partition.topic.short, found.partition.view
+        for piece, size, in_object in zip(found.ranges, found.sizes.tolist(), found.purged.tolist(), strict=True):
+            parts = [(piece, size)]
+            if size + opening > target * 3 // 2:
+                split = objects.split_range if in_object else stub.split_range
+                parts = split(view.partition_id, piece, target)
+            slices.extend(Slice(topic, view.index, view.partition_id, part, cost + opening) for part, cost in parts)
+    return pack(slices, target)
+
+
+def _ledgers(stub: MetadataStub, partition: ReadPartition, reach: PositionRange, request: ReadRequest) -> _Ledgers:
+    reach, table = _listed(stub, partition, reach, request)
+    ids, entries, sizes = (table[name].to_numpy() for name in ("ledger_id", "entries", "bytes"))
+    first = np.where(ids == reach.start.ledger_id, reach.start.entry_id, 0)
+    last = np.where(ids == reach.end.ledger_id, np.minimum(reach.end.entry_id, entries), entries)
+    part = np.maximum(last - first, 0)
+    costs = (sizes * (part / np.maximum(entries, 1))).astype(np.int64)
+    edges = [reach.start, *(Position(int(i), 0) for i in ids[1:]), reach.end][: len(ids) + 1]
+    kept = part > 0
+    ranges = [PositionRange(a, b) for (a, b), k in zip(pairwise(edges), kept, strict=True) if k]
+    return _Ledgers(partition, ranges, costs[kept], table["purged"].to_numpy()[kept])
+
+
+def _listed(
+    stub: MetadataStub, partition: ReadPartition, reach: PositionRange, request: ReadRequest
+) -> tuple[PositionRange, pa.Table]:
+    """Return what is there of a range, and the ledgers that it touches."""
+    table = stub.list_ledgers(partition.view.partition_id, reach)
+    first = table["ledger_id"][0].as_py() if len(table) else None
+    if first == reach.start.ledger_id:
+        return reach, table
+    until = reach.end if first is None else min(reach.end, Position(first, 0))
+    lost, why = PositionRange(reach.start, until), _why_lost(stub, partition, reach.start)
+    if why is not None:
+        what = f"Partition {partition.view.index} of topic {partition.topic.short!r} has lost {lost}"
+        if request.fail_on_data_loss:
+            raise DataLossError(
+                f"{what}, which was to be read: {why} while the read was planned.",
+                "Plan the read again with a new load() or scan(); failOnDataLoss=false leaves out what is gone.",
+            )
+        _log.warning("%s: %s while the read was planned (failOnDataLoss=false)", what, why)
+    return PositionRange(until, reach.end), table
+
+
+def _why_lost(stub: MetadataStub, partition: ReadPartition, start: Position) -> str | None:
+    """Return what happened to the messages from a position on; None if what was trimmed lies before it."""
+    try:
+        [topic] = stub.get_view([partition.topic]).topics
+    except TopicNotFoundError:
+        return "the topic was deleted"
+    for view in topic.partitions:
+        if view.partition_id == partition.view.partition_id:
+            return None if view.lost_nothing(start) else "it was trimmed"
+    return "the topic was deleted and made anew"

@@ -1,0 +1,1 @@
+"""Reading topics batch by batch, without Spark."""

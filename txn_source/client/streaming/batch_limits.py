@@ -1,0 +1,104 @@
+"""How much one batch of a stream takes: limits by messages, as a reader of the level sees them, and by bytes.
+
+All limits are soft: they end a batch behind an entry, and one entry is always taken.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+
+from txn_source.client.reading.plan import ReadPartition, ReadRequest, slice_reader
+from txn_source.metadata.stub.metadata_stub import MetadataStub
+from txn_source.model.packing import Slice
+from txn_source.model.position import Position, PositionRange
+
+_ALL_DECISIONS = (1 << 62) - 1
+_UNLIMITED = 1 << 62
+DEFAULT_DELAY_S = 15 * 60.0
+"""As Kafka's ``maxTriggerDelay``."""
+
+
+@dataclass(frozen=True, slots=True)
+class StreamLimits:
+    """Of one batch: at most so many messages and bytes; at least so many messages, unless ``max_delay_s`` have passed
+    since the last batch. None: no limit."""
+
+    max_messages: int | None = None
+    max_bytes: int | None = None
+    min_messages: int | None = None
+    max_delay_s: float = DEFAULT_DELAY_S
+
+
+class Admission:
+    """Counts what a reader would see between positions, without reading messages."""
+
+    def __init__(self, stub: MetadataStub, root: Path, request: ReadRequest) -> None:
+        self._reader = slice_reader(stub, root, pa.schema([]), request, _ALL_DECISIONS)
+
+    def admit(
+        self,
+        partitions: Sequence[ReadPartition],
+        starts: Sequence[Position],
+        tops: Sequence[Position],
+        limits: StreamLimits,
+        turn: int,
+    ) -> tuple[list[Position], int]:
+        """Return an end for each partition, at or below its top, and the next turn.
+
+        Each gets an equal share of what is left; what one doesn't use is the others'. They take turns in being first,
+        so that a small limit starves none: ``turn`` is the place of the partition whose turn it is. The ends follow
+        from the arguments alone, so that whoever goes on from the same offset comes to the same ends.
+        """
+        messages = _UNLIMITED if limits.max_messages is None else limits.max_messages
+        size = _UNLIMITED if limits.max_bytes is None else limits.max_bytes
+        ends = list(starts)
+        order = [(turn + i) % len(partitions) for i in range(len(partitions))]
+        waiting = [i for i in order if starts[i] < tops[i]]
+        for left, index in zip(range(len(waiting), 0, -1), waiting, strict=True):
+            if messages <= 0 or size <= 0:
+                break
+            share = max(1, messages // left), max(1, size // left)
+            ends[index], taken, taken_bytes = self._take(partitions[index], starts[index], tops[index], *share)
+            messages -= taken
+            size -= taken_bytes
+        return ends, (waiting[0] + 1) % len(partitions) if waiting else turn
+
+    def count(
+        self, partitions: Sequence[ReadPartition], starts: Sequence[Position], ends: Sequence[Position], enough: int
+    ) -> int:
+        """Return how many messages a reader sees between positions; the count stops at ``enough``."""
+        found = 0
+        for partition, start, end in zip(partitions, starts, ends, strict=True):
+            if found < enough and start < end:
+                found += self._take(partition, start, end, enough - found, _UNLIMITED)[1]
+        return found
+
+    def _take(
+        self, partition: ReadPartition, start: Position, top: Position, messages: int, size: int
+    ) -> tuple[Position, int, int]:
+        """Return the end at which one of the limits is reached, and what lies before it.
+
+        That is the next entry that is seen, not the position behind the last one: so nothing is left over that would
+        be a batch without messages, and the end doesn't lie in a ledger that is no longer needed and may be trimmed.
+        """
+        piece = Slice(
+            partition.topic.short, partition.view.index, partition.view.partition_id, PositionRange(start, top), 0
+        )
+        taken, taken_bytes, full = 0, 0, False
+        for part in self._reader.visible_entries(piece):
+            positions, beyond = part.columns["position"], 0
+            if not full:
+                rows_to = taken + np.cumsum(part.columns["messages"])
+                bytes_to = taken_bytes + np.cumsum(part.columns["length"])
+                reached = (rows_to >= messages) | (bytes_to >= size)
+                full = bool(reached.any())
+                beyond = int(np.argmax(reached)) + 1 if full else len(positions)
+                taken, taken_bytes = int(rows_to[beyond - 1]), int(bytes_to[beyond - 1])
+            if beyond < len(positions):
+                return Position.from_key(int(positions[beyond])), taken, taken_bytes
+        return top, taken, taken_bytes

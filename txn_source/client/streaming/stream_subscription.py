@@ -1,0 +1,256 @@
+"""A subscription that a stream holds: where it stands, and acknowledging what the stream has processed.
+
+The stream is the subscription's one consumer, but nothing is delivered to it: it gives no permits, and reads by plans.
+Its connection keeps others out. One that is lost is made again at once, by the thread that has lost it, so that a
+restart of the service lets nobody in between.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import socket
+import threading
+import time
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from txn_source.metadata.stub.consumer_stream import ConsumerLink, Delivery, Subscribed, SubscribeRequest
+from txn_source.metadata.stub.metadata_stub import MetadataStub
+from txn_source.metadata.stub.subscriptions import SubscriptionInfo
+from txn_source.model.acknowledgement import Acknowledged, Acknowledgement
+from txn_source.model.errors import (
+    InternalError,
+    InvalidArgumentError,
+    SubscriptionNotFoundError,
+    TxnLogError,
+    UnavailableError,
+)
+from txn_source.model.isolation import IsolationLevel
+from txn_source.model.message_ranges import message_id_of, message_key
+from txn_source.model.position import LATEST, MessageId, Position
+from txn_source.model.subscription import SubscriptionType
+from txn_source.model.topic_name import TopicName
+
+_log = logging.getLogger(__name__)
+_BACKOFF_S, _MAX_BACKOFF_S = 0.1, 2.0
+_LOOK_AGAIN_S = 0.05
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """Where a subscription stands: the first message of each partition, by its index, that is not acknowledged.
+
+    What is acknowledged one by one above it isn't told: a stream reads on from there without gaps.
+    """
+
+    subscription_id: int
+    epoch: int
+    marks: Mapping[int, MessageId]
+
+
+class HeldSubscription:
+    """An exclusive subscription of one topic, held until ``close``. Thread-safe."""
+
+    def __init__(self, stub: MetadataStub, topic: TopicName, name: str, level: IsolationLevel | None) -> None:
+        """Take hold of the subscription if it is there; ``level`` None is its own, and else must be that.
+
+        Raises:
+            SubscriptionBusyError: it has a consumer.
+            SubscriptionIsolationMismatchError: it has the other level.
+            InvalidArgumentError: it isn't exclusive.
+        """
+        consumer = f"stream-{socket.gethostname()}-{os.getpid()}"
+        self._stub = stub
+        self.topic = topic
+        self._request = SubscribeRequest(
+            str(topic), name, SubscriptionType.EXCLUSIVE, level, True, LATEST, {}, consumer, uuid.uuid4().hex
+        )
+        self._condition = threading.Condition()
+        self._closed = threading.Event()
+        self._link: ConsumerLink | None = None
+        self._failure: TxnLogError | None = None
+        self.subscription_id = self._consumer_id = -1
+        self._acknowledged: tuple[int, Mapping[int, Position]] | None = None
+        self.name = name
+        self.epoch = 0
+        """The newest epoch that is known; ``standing`` asks the service."""
+        self.isolation_level = level or IsolationLevel.READ_COMMITTED
+        found = next((s for s in stub.list_subscriptions(topic, brief=True) if s.name == name), None)
+        self.is_there = False
+        if found is not None:
+            self._take_hold(found)
+
+    def create(self, starts: Mapping[int, Position]) -> None:
+        """Make the subscription, which stands at positions of the partitions, by index; and take hold of it."""
+        [view] = self._stub.get_view([self.topic]).topics
+        points = {p.partition_id: message_key(starts[p.index]) for p in view.partitions}
+        kind = SubscriptionType.EXCLUSIVE
+        self._stub.create_subscription(self.topic, self.name, kind, self.isolation_level, LATEST, points)
+        _log.info("subscription %r of topic %r was made for the stream", self.name, self.topic.short)
+        self._take_hold(self._describe())
+
+    def standing(self) -> Standing:
+        """Return where the subscription stands now, while it is held for sure.
+
+        Raises:
+            TxnLogError: it is gone, or another consumer has taken it.
+            UnavailableError: the service can't be reached.
+        """
+        if not self.is_there:
+            self._take_hold(self._describe())
+        deadline = time.monotonic() + self._stub.transport.timeout_s
+        while True:
+            consumer_id = self._held(deadline)
+            info = self._describe()
+            if info.subscription_id != self.subscription_id:
+                raise self._another()
+            if any(consumer.consumer_id == consumer_id for consumer in info.consumers):
+                break
+            # This process slept past its lease: the connection learns soon whether somebody else has taken over.
+            self._closed.wait(_LOOK_AGAIN_S)
+            if time.monotonic() >= deadline:
+                raise self._not_held()
+        marks = {p.partition: message_id_of(p.mark) for p in info.partitions}
+        self._partition_ids = {p.partition: p.partition_id for p in info.partitions}
+        self.epoch = info.epoch
+        return Standing(info.subscription_id, info.epoch, marks)
+
+    def acknowledge(self, epoch: int, ends: Mapping[int, Position]) -> None:
+        """Acknowledge all that lies below positions of the partitions, by index, and that was read in an epoch.
+
+        The service ignores it, and counts it, if a seek has begun a newer epoch. Without a connection nothing happens:
+        the stream's own checkpoint knows how far it has come, and what it reads next is acknowledged with this.
+        """
+        known_epoch, known = self._acknowledged or (epoch, {})
+        moved = {i: at for i, at in ends.items() if known_epoch != epoch or known.get(i) != at}
+        with self._condition:
+            link, consumer_id = self._link, self._consumer_id
+        if not moved or link is None:
+            return
+        ids = self._partition_ids
+        parts = tuple(Acknowledged(ids[i], (), message_key(at)) for i, at in moved.items() if i in ids)
+        try:
+            link.acknowledge(Acknowledgement(self.subscription_id, consumer_id, epoch, parts))
+        except UnavailableError as error:
+            _log.info("stream of subscription %r acknowledges later: %s", self.name, error)
+            return
+        self._acknowledged = epoch, dict(ends)
+
+    def close(self) -> None:
+        """Let go of the subscription; closing again is harmless."""
+        self._closed.set()
+        with self._condition:
+            link, self._link = self._link, None
+            self._condition.notify_all()
+        if link is not None:
+            link.close()
+
+    # The connection
+
+    def on_delivery(self, delivery: Delivery) -> None:
+        """Nothing is delivered without permits."""
+
+    def on_turn(self, epoch: int, active: bool) -> None:
+        """Note the epoch that a seek has begun."""
+        self.epoch = max(self.epoch, epoch)
+
+    def on_end(self, link: ConsumerLink, error: TxnLogError) -> None:
+        """Connect again, until it is done, closed or refused; this is the thread of the link that has ended."""
+        with self._condition:
+            if link is not self._link:
+                return
+            self._link = None
+        if not isinstance(error, UnavailableError):
+            self._fail(error)
+            return
+        _log.warning("stream of subscription %r lost its connection and connects again: %s", self.name, error)
+        backoff_s = _BACKOFF_S
+        while not self._closed.wait(backoff_s):  # first, too: a service that stops isn't asked again while it does
+            try:
+                self._connect(replace(self._request, isolation_level=None))
+            except UnavailableError:
+                backoff_s = min(_MAX_BACKOFF_S, 2 * backoff_s)
+            except TxnLogError as refused:
+                self._fail(refused)
+                return
+            except BaseException as failed:  # the stream must hear of it: nobody else connects again
+                what = f"Connecting again failed with {type(failed).__name__}: {failed}."
+                self._fail(InternalError(what, "Please report it, and start the query again."))
+                return
+            else:
+                return
+
+    def _take_hold(self, info: SubscriptionInfo) -> None:
+        if info.type is not SubscriptionType.EXCLUSIVE:
+            raise InvalidArgumentError(
+                f"Subscription {self.name!r} is {info.type}, and a stream holds its subscription alone.",
+                "Use an exclusive subscription, one for each query.",
+            )
+        self.subscription_id = info.subscription_id
+        self._partition_ids = {p.partition: p.partition_id for p in info.partitions}
+        self._connect(self._request)
+        self.is_there = True
+
+    def _connect(self, request: SubscribeRequest) -> None:
+        link = ConsumerLink(self._stub.transport, self, self._stub.transport.timeout_s)
+        subscribed = link.open(request)
+        try:
+            self._adopt(subscribed)
+        except TxnLogError:
+            link.close()
+            raise
+        with self._condition:
+            if not self._closed.is_set():
+                self._link = link
+            self._condition.notify_all()
+        link.release()
+        if self._closed.is_set():
+            link.close()
+
+    def _adopt(self, subscribed: Subscribed) -> None:
+        """Take the service's answer; after a lost connection it must be that of the same subscription."""
+        known = self._consumer_id >= 0
+        other_level = known and subscribed.isolation_level is not self.isolation_level
+        if subscribed.subscription_id != self.subscription_id or other_level:
+            raise self._another()
+        with self._condition:
+            self._consumer_id = subscribed.consumer_id
+        self.isolation_level = subscribed.isolation_level
+        self.epoch = max(self.epoch, subscribed.epoch)
+
+    def _describe(self) -> SubscriptionInfo:
+        [info] = self._stub.list_subscriptions(self.topic, self.name, brief=True)
+        return info
+
+    def _held(self, deadline: float) -> int:
+        """Wait for the connection, and return the consumer's id in it."""
+        with self._condition:
+            while self._failure is None and self._link is None and not self._closed.is_set():
+                left = deadline - time.monotonic()
+                if left <= 0:
+                    raise self._not_held()
+                self._condition.wait(left)
+            if self._failure is not None:
+                raise self._failure
+            if self._closed.is_set():
+                raise InvalidArgumentError("The stream is stopped.", "Start it again.")
+            return self._consumer_id
+
+    def _fail(self, error: TxnLogError) -> None:
+        with self._condition:
+            self._failure = error
+            self._condition.notify_all()
+
+    def _another(self) -> TxnLogError:
+        return SubscriptionNotFoundError(
+            f"Subscription {self.name!r} of topic {self.topic.short!r} was deleted and made anew, or changed its"
+            " isolation level, while the stream had lost its connection.",
+            "Start the query again; of one that was made anew, with a new checkpoint.",
+        )
+
+    def _not_held(self) -> UnavailableError:
+        return UnavailableError(
+            f"The stream can't reach the service to hold subscription {self.name!r}.", "Try again when it is back."
+        )

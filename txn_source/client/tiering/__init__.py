@@ -1,0 +1,1 @@
+"""What moves and removes copies: offloading, deletion, trimming, garbage."""

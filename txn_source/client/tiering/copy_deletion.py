@@ -1,0 +1,130 @@
+"""Deleting copies: never the last one that can be read.
+
+Before the copy of a tier goes, the other one is looked at: an object's size and footer, a segment's length. That an
+offload was complete once is not enough; objects get lost.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+
+from txn_source.metadata.stub.metadata_stub import MetadataStub
+from txn_source.model.copies import LedgerCopies, Tier
+from txn_source.model.errors import OnlyCopyError, SegmentUnreadableError
+from txn_source.model.message_ranges import position_of
+from txn_source.model.position import MAX_ENTRY_ID, MAX_LEDGER_ID, Position, PositionRange
+from txn_source.model.read_priority import ReadPriority
+from txn_source.model.topic import TopicView
+from txn_source.model.topic_name import TopicName
+from txn_source.storage.tiered import check_object
+
+
+class Deletion:
+    """Deletes copies of one topic's offloaded ledgers in one tier."""
+
+    def __init__(self, stub: MetadataStub, root: Path, topic: TopicName, tier: Tier) -> None:
+        self._stub = stub
+        self._root = root
+        self._topic = topic
+        self._tier = tier
+
+    def delete_all(self) -> int:
+        """Delete them all and return how many.
+
+        Raises:
+            OnlyCopyError: one of them is the only copy that can be read. None is deleted then.
+        """
+        ids, refused = self._checked(after_lag=False)
+        if refused:
+            ledger_id, why = refused[0]
+            raise OnlyCopyError(
+                f"The {self._tier} copy is the only one of {len(refused)} of the {len(ids) + len(refused)} offloaded"
+                f" ledgers that can be read (the first is ledger {ledger_id}: {why}): deleting it would lose messages.",
+                "Trim the topic instead if they are no longer wanted, or mend the other copy first.",
+            )
+        return self._stub.delete_copies(self._topic, self._tier, ids)
+
+    def delete_due(self) -> tuple[int, list[tuple[int, str]]]:
+        """Delete the hot copies whose deletion lag has passed; return how many, and the ledgers whose hot copy had to
+        be kept because the object can't be read, with the reason."""
+        ids, refused = self._checked(after_lag=True)
+        # Also without any: rows of entries that were kept for retried appends may be due.
+        return self._stub.delete_copies(self._topic, self._tier, ids), refused
+
+    def _checked(self, *, after_lag: bool) -> tuple[list[int], list[tuple[int, str]]]:
+        good: list[int] = []
+        refused: list[tuple[int, str]] = []
+        for partition_id, copies in self._offloaded(after_lag=after_lag):
+            if self._tier is Tier.BOOKKEEPER and not copies.hot:
+                continue
+            try:
+                if self._tier is Tier.BOOKKEEPER:
+                    assert copies.tiered is not None
+                    check_object(self._root, copies.tiered)
+                else:
+                    self._check_hot(partition_id, copies)
+            except SegmentUnreadableError as error:
+                refused.append((copies.ledger_id, error.fact))
+            else:
+                good.append(copies.ledger_id)
+        return good, refused
+
+    def _offloaded(self, *, after_lag: bool) -> Iterator[tuple[int, LedgerCopies]]:
+        policies = self._stub.policies_in_force(self._topic) if after_lag else {}
+        lag = policies["offload_deletion_lag"].value if after_lag else None
+        if after_lag and lag is None:
+            return
+        first_kept: dict[int, int] = {}
+        if after_lag and policies["data_read_priority"].value is ReadPriority.BOOKKEEPER_FIRST:
+            first_kept = self._ledgers_of_subscriptions()
+        view = self._stub.get_view([self._topic])
+        [topic] = view.topics
+        for partition_id, whole in _ranges(topic):
+            table = self._stub.list_ledgers(partition_id, whole)
+            offloaded = table["offloaded_at_ms"].to_numpy()
+            wanted = offloaded >= 0
+            if lag is not None:
+                wanted &= view.now_ms - offloaded > lag * 1000
+                wanted &= table["ledger_id"].to_numpy() < first_kept.get(partition_id, MAX_LEDGER_ID + 1)
+            ids = set(table["ledger_id"].to_numpy()[wanted].tolist())
+            at = whole.start
+            while ids and at < whole.end:
+                listed = self._stub.list_copies(partition_id, PositionRange(at, whole.end)).ledgers
+                if not listed:
+                    break
+                for copies in listed:
+                    if copies.ledger_id in ids and copies.tiered is not None:
+                        yield partition_id, copies
+                at = Position(listed[-1].ledger_id + 1, 0)
+
+    def _ledgers_of_subscriptions(self) -> dict[int, int]:
+        """Return, by partition, the first ledger that a durable subscription still reads."""
+        found: dict[int, int] = {}
+        for subscription in self._stub.list_subscriptions(self._topic, brief=True):
+            for partition in subscription.partitions if subscription.durable else ():
+                ledger_id = position_of(partition.mark).ledger_id
+                found[partition.partition_id] = min(ledger_id, found.get(partition.partition_id, ledger_id))
+        return found
+
+    def _check_hot(self, partition_id: int, copies: LedgerCopies) -> None:
+        if not copies.hot:
+            raise SegmentUnreadableError("the hot copy was deleted.", "Keep the object.")
+        of = PositionRange(Position(copies.ledger_id, 0), Position(copies.ledger_id, MAX_ENTRY_ID))
+        for page in self._stub.list_entries(partition_id, of):
+            ids = page.entries["segment_id"].to_numpy()
+            ends = page.entries["offset"].to_numpy() + page.entries["length"].to_numpy()
+            for segment_id in np.unique(ids).tolist():
+                path = self._root / page.segments[segment_id]
+                size = path.stat().st_size if os.path.isfile(path) else -1
+                if size < ends[ids == segment_id].max():
+                    why = "missing" if size < 0 else "truncated"
+                    raise SegmentUnreadableError(f"segment {path} is {why}.", "Keep the object.")
+
+
+def _ranges(topic: TopicView) -> Iterator[tuple[int, PositionRange]]:
+    for partition in topic.partitions:
+        yield partition.partition_id, PositionRange(partition.bounds.log_start, partition.bounds.log_end)

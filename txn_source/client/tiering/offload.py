@@ -1,0 +1,285 @@
+"""Offloading: a closed ledger becomes one object, which is written, checked and only then registered.
+
+Whoever is interrupted leaves an object that nobody knows of but the list of offloads under way; it is deleted when
+another offload of the ledger is complete, or after an hour. Two at once do no harm: the first to complete wins, and
+the other one's object is deleted.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from txn_source.client.reading.columns import METADATA_COLUMNS
+from txn_source.client.reading.slice_reader import SliceReader
+from txn_source.metadata.stub.metadata_stub import MetadataStub
+from txn_source.model.copies import OffloadableLedger
+from txn_source.model.errors import (
+    DataLossError,
+    InternalError,
+    InvalidArgumentError,
+    SegmentUnreadableError,
+    StorageWriteError,
+    TxnLogError,
+)
+from txn_source.model.isolation import IsolationLevel
+from txn_source.model.kinds import ABORT_MARKER, ABORTED, COMMIT_MARKER, DATA
+from txn_source.model.packing import Slice
+from txn_source.model.position import Position, PositionRange
+from txn_source.model.read_priority import ReadPriority
+from txn_source.model.topic import Topic
+from txn_source.model.topic_name import TopicName
+from txn_source.storage.object_names import may_be_object, new_object_uri
+from txn_source.storage.object_store import ObjectStore, is_unreachable, reason, store_of
+from txn_source.storage.schema import EVENT_TIME, PROPERTIES, deserialize_schema
+from txn_source.storage.segment import SegmentName
+from txn_source.storage.tiered import INDEX_SCHEMA, LedgerSummary, row_group_edges, write_tiered
+
+_log = logging.getLogger(__name__)
+_ALL_DECISIONS = (1 << 62) - 1
+_OBJECT_COLUMNS = (
+    "__partition",
+    "__ledger_id",
+    "__entry_id",
+    "__batch_index",
+    "__publish_time",
+    "__producer_name",
+    "__sequence_id",
+    "__txn_id",
+    "__txn_status",
+)
+_STORED_AS = {"__batch_index": "__index"}
+"""Names that differ in objects: pyarrow's datasets have a column ``__batch_index`` and refuse files with one."""
+
+
+@dataclass(frozen=True, slots=True)
+class OffloadReport:
+    """What an offload did: the ledgers that have a tiered copy now, and the bytes of their messages and of the objects.
+
+    ``skipped`` were offloaded by somebody else meanwhile, or trimmed.
+    """
+
+    ledger_ids: tuple[int, ...] = ()
+    skipped: tuple[int, ...] = ()
+    messages: int = 0
+    hot_bytes: int = 0
+    tiered_bytes: int = 0
+
+    def __add__(self, other: OffloadReport) -> OffloadReport:
+        return OffloadReport(
+            self.ledger_ids + other.ledger_ids,
+            self.skipped + other.skipped,
+            self.messages + other.messages,
+            self.hot_bytes + other.hot_bytes,
+            self.tiered_bytes + other.tiered_bytes,
+        )
+
+
+class Offloader:
+    """Offloads ledgers of one topic to where its policies say."""
+
+    def __init__(self, stub: MetadataStub, root: Path, topic: TopicName) -> None:
+        self._stub = stub
+        self._root = root
+        self._store = ObjectStore(root)
+        [view] = stub.get_view([topic]).topics
+        self._topic: Topic = view.topic
+        self._log_id = stub.get_log().log_id
+        policies = stub.policies_in_force(topic)
+        self._folder: str | None = policies["offload_uri"].value
+        self._level: int = policies["offload_compression_level"].value
+
+    def offload(
+        self, ledgers: Sequence[OffloadableLedger], progress: Callable[[OffloadableLedger], object] | None = None
+    ) -> OffloadReport:
+        """Offload ledgers, one after the other; what was done stays done if one fails.
+
+        Args:
+            ledgers: which, as ``list_offloadable`` gave them.
+            progress: is told of each ledger that was offloaded, or skipped.
+
+        Raises:
+            SegmentUnreadableError: a hot copy can't be read; the ledgers behind it were offloaded all the same.
+            StorageWriteError: the target can't be written; the ledgers behind were not tried.
+        """
+        report = OffloadReport()
+        unreadable: SegmentUnreadableError | None = None
+        for ledger in ledgers:
+            try:
+                report += self.offload_one(ledger)
+            except SegmentUnreadableError as error:
+                unreadable = unreadable or error
+            if progress is not None:
+                progress(ledger)
+        if unreadable is not None:
+            raise unreadable
+        return report
+
+    def offload_one(self, ledger: OffloadableLedger) -> OffloadReport:
+        """Offload one ledger.
+
+        Raises:
+            StorageWriteError: the target can't be written. Nothing was registered.
+            SegmentUnreadableError: the hot copy can't be read. Nothing was registered.
+        """
+        uri = self._uri(ledger)
+        try:
+            copy_id = self._stub.begin_offload(ledger.partition_id, ledger.ledger_id, uri)
+        except InvalidArgumentError:
+            if not self._is_gone(ledger):
+                raise
+            copy_id = None
+        if copy_id is None:
+            return OffloadReport(skipped=(ledger.ledger_id,))
+        try:
+            index, producers = self._index(ledger)
+            if (pc.sum(index["messages"]).as_py() or 0) != ledger.messages:
+                return self._gone_meanwhile(ledger, copy_id)
+            copy = write_tiered(
+                self._store, uri, self._object_schema(), self._row_groups(ledger, index), index,
+                self._summary(ledger, producers), self._level,
+            )  # fmt: skip
+            accepted = self._stub.complete_offload(copy_id, copy)
+        except BaseException as error:
+            with suppress(TxnLogError):
+                self._stub.abandon_offload(copy_id)
+            if isinstance(error, StorageWriteError | SegmentUnreadableError | DataLossError) and self._is_gone(ledger):
+                return OffloadReport(skipped=(ledger.ledger_id,))  # who did it deleted our files under our hands
+            raise
+        if not accepted:
+            with suppress(OSError, pa.ArrowException):
+                self._store.delete(uri)
+            return OffloadReport(skipped=(ledger.ledger_id,))
+        return OffloadReport((ledger.ledger_id,), (), ledger.messages, ledger.bytes, copy.size)
+
+    def _is_gone(self, ledger: OffloadableLedger) -> bool:
+        """Tell whether somebody else has offloaded the ledger, or trimmed it."""
+        copies = self._stub.list_copies(ledger.partition_id, _range(ledger)).ledgers
+        return not copies or copies[0].ledger_id != ledger.ledger_id or copies[0].tiered is not None
+
+    def _gone_meanwhile(self, ledger: OffloadableLedger, copy_id: int) -> OffloadReport:
+        copies = self._stub.list_copies(ledger.partition_id, _range(ledger)).ledgers
+        if copies and copies[0].ledger_id == ledger.ledger_id and copies[0].hot:
+            raise InternalError(
+                f"Ledger {ledger.ledger_id} has other entries than its {ledger.messages} messages.", "Please report it."
+            )
+        self._stub.abandon_offload(copy_id)  # somebody offloaded it and deleted the hot copy, or trimmed it
+        return OffloadReport(skipped=(ledger.ledger_id,))
+
+    def _uri(self, ledger: OffloadableLedger) -> str:
+        return new_object_uri(self._folder, self._topic.name, ledger.partition, ledger.ledger_id)
+
+    def _schema(self) -> pa.Schema:
+        payload = deserialize_schema(self._topic.schema)
+        return pa.schema([*payload, EVENT_TIME, PROPERTIES, *(METADATA_COLUMNS[name] for name in _OBJECT_COLUMNS)])
+
+    def _object_schema(self) -> pa.Schema:
+        return pa.schema([field.with_name(_STORED_AS.get(field.name, field.name)) for field in self._schema()])
+
+    def _index(self, ledger: OffloadableLedger) -> tuple[pa.Table, dict[int, str]]:
+        """Return the ledger's entries, markers among them, and its producers' names."""
+        of = _range(ledger)
+        producers: dict[int, str] = {}
+        tables = []
+        for page in self._stub.list_entries(ledger.partition_id, of):
+            producers |= page.producers
+            rows = page.entries
+            tables.append(
+                _index_table(
+                    rows["position"].to_numpy() - of.start.key, np.full(rows.num_rows, DATA, np.int8),
+                    rows["messages"], rows["length"], rows["txn"], rows["producer_id"], rows["base_sequence"],
+                    rows["publish_time_us"],
+                )
+            )  # fmt: skip
+        decided = self._stub.list_decisions(ledger.partition_id, of, aborted_only=False, decisions=_ALL_DECISIONS)
+        markers = decided["marker_position"].to_numpy()
+        decided = decided.filter(pa.array(markers < of.end.key))
+        kinds = np.where(decided["state"].to_numpy() == ABORTED, ABORT_MARKER, COMMIT_MARKER).astype(np.int8)
+        none = np.zeros(decided.num_rows, np.int64)
+        ids = decided["marker_position"].to_numpy() - of.start.key
+        tables.append(_index_table(ids, kinds, none, none, decided["txn"], none, none, none))
+        return pa.concat_tables(tables).sort_by("entry_id"), producers
+
+    def _row_groups(self, ledger: OffloadableLedger, index: pa.Table) -> Iterator[pa.Table]:
+        """Yield the ledger's rows, those of aborted transactions among them, cut where row groups end."""
+        data = index.filter(pa.array(index["kind"].to_numpy() == DATA))
+        messages = data["messages"].to_numpy()
+        rows_to = np.concatenate(([0], np.cumsum(messages)))
+        sizes = iter(np.diff(rows_to[row_group_edges(messages, data["bytes"].to_numpy())]).tolist())
+        piece = Slice(self._topic.name.short, ledger.partition, ledger.partition_id, _range(ledger), ledger.bytes)
+        reader = SliceReader(
+            self._stub, self._root, self._schema(), IsolationLevel.READ_UNCOMMITTED, _ALL_DECISIONS,
+            ReadPriority.BOOKKEEPER_FIRST,
+        )  # fmt: skip
+        waiting: list[pa.RecordBatch] = []
+        missing = next(sizes, 0)
+        for batch in reader.read([piece]):
+            rest = batch
+            while missing and rest.num_rows >= missing:
+                table = pa.Table.from_batches([*waiting, rest.slice(0, missing)])
+                yield table.rename_columns(self._object_schema().names)
+                rest, waiting, missing = rest.slice(missing), [], next(sizes, 0)
+            if rest.num_rows:
+                waiting.append(rest)
+                missing -= rest.num_rows
+
+    def _summary(self, ledger: OffloadableLedger, producers: dict[int, str]) -> LedgerSummary:
+        return LedgerSummary(
+            log_id=self._log_id,
+            topic=str(self._topic.name),
+            partition=ledger.partition,
+            ledger_id=ledger.ledger_id,
+            entries=ledger.entries,
+            messages=ledger.messages,
+            bytes=ledger.bytes,
+            created_at_ms=ledger.created_at_ms,
+            closed_at_ms=ledger.closed_at_ms,
+            producers=producers,
+        )
+
+
+def delete_doomed_files(stub: MetadataStub, root: Path) -> int:
+    """Delete the files that nothing refers to any more; return how many. One that can't be deleted is kept in mind."""
+    store = ObjectStore(root)
+    gone = []
+    unreachable: set[str] = set()
+    for file in stub.list_doomed_files():
+        if SegmentName.parse(file.uri) is None and not may_be_object(file.uri):
+            _log.warning("%.200r is to be deleted and is no file of this log's: it is left alone", file.uri)
+            continue  # whatever the service says, nothing else is touched
+        if store_of(file.uri) in unreachable:
+            continue  # each of its files would take seconds to fail
+        try:
+            store.delete(file.uri)
+        except (OSError, TxnLogError, pa.ArrowException) as error:
+            _log.warning("%s can't be deleted and is tried again later: %s", file.uri.partition("?")[0], reason(error))
+            if is_unreachable(error):
+                unreachable.add(store_of(file.uri))
+        else:
+            gone.append(file.doomed_id)
+    try:
+        store.sync_deleted()
+    except OSError as error:  # after a power cut one of them may be there again, and nobody else would know of it
+        _log.warning("what was deleted isn't safe yet and is deleted again later: %s", reason(error))
+        return 0
+    stub.forget_doomed_files(gone)
+    return len(gone)
+
+
+def _range(ledger: OffloadableLedger) -> PositionRange:
+    return PositionRange(Position(ledger.ledger_id, 0), Position(ledger.ledger_id, ledger.entries))
+
+
+def _index_table(*columns: object) -> pa.Table:
+    arrays = [
+        c.combine_chunks().cast(f.type) if isinstance(c, pa.ChunkedArray) else pa.array(c, f.type)
+        for c, f in zip(columns, INDEX_SCHEMA, strict=True)
+    ]
+    return pa.table(arrays, schema=INDEX_SCHEMA)

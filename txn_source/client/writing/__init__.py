@@ -1,0 +1,1 @@
+"""Producers: what was sent is gathered, written to segments, synced, and then registered."""

@@ -1,0 +1,110 @@
+"""Groups: what a producer gathered under one transaction, from ``send`` until the service has registered it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+
+from txn_source.client.writing.batch_buffer import Buffer
+from txn_source.client.writing.routed_batch import RoutedBatch
+from txn_source.client.writing.sent_ids import MessageIds
+from txn_source.model.entry import NewEntry
+from txn_source.model.errors import TxnLogError
+from txn_source.model.position import Position
+from txn_source.model.transaction import TxnId
+
+Receipt: TypeAlias = "tuple[MessageIds, np.ndarray[Any, np.dtype[np.int64]]]"
+"""The ids of messages that were registered, and the turn of each, by which the order of sending is found again."""
+
+
+@dataclass(slots=True, eq=False)
+class Group:
+    """What was gathered under one transaction (None: plain), until it is registered.
+
+    Its life goes in steps. Each is one assignment, so an interrupt comes before it or after it, and whoever comes next
+    goes on from there:
+
+    1. gathered: messages are added to ``buffers``, and to ``runs`` when the buffer changes;
+    2. cut: ``cut`` has the entries with their sequences, and nothing is added any more;
+    3. written: ``entries`` says where their bytes lie, which are synced. The service is sent just these until it has
+       answered, since it knows a repeat by its content;
+    4. registered: ``receipt`` has the ids. Or ``failed`` says why it is lost, and it never gets any further.
+    """
+
+    txn: TxnId | None
+    buffers: dict[int, Buffer] = field(default_factory=dict)
+    runs: list[tuple[Buffer, int, int]] = field(default_factory=list)
+    """Messages in a row for one buffer: the buffer, how many it had before, and the turn, which counts over all groups
+    of the producer. A run ends where the next one of its buffer begins."""
+    cut: list[tuple[int, int, pa.RecordBatch]] | None = None
+    """Partition, base sequence and messages of each entry."""
+    entries: list[NewEntry] | None = None
+    receipt: Receipt | None = None
+    failed: TxnLogError | None = None
+    _undo: tuple[list[tuple[Buffer, int]], int] | None = None
+    """While batches are being taken: how many messages the buffers had before, and how many runs there were."""
+
+    @property
+    def messages(self) -> int:
+        """How many messages were taken."""
+        return sum(buffer.messages for buffer in self.buffers.values())
+
+    def take(self, batches: Sequence[RoutedBatch], turn: int) -> None:
+        """Take batches whose buffers are there, all of them or none; their runs get the turns after ``turn``.
+
+        If it is interrupted, ``roll_back`` must be called before anything else.
+        """
+        touched = {self.buffers[partition] for batch in batches for partition, _ in batch.parts}
+        self._undo = ([(buffer, buffer.messages) for buffer in touched], len(self.runs))
+        for batch in batches:
+            for partition, start in batch.runs:
+                turn += 1
+                buffer = self.buffers[partition]
+                self.runs.append((buffer, buffer.messages + start, turn))
+            for partition, rows in batch.parts:
+                self.buffers[partition].add_batch(rows)
+        self._undo = None
+
+    def roll_back(self) -> None:
+        """Undo ``take`` if it didn't come to its end."""
+        if self._undo is not None:
+            counts, runs = self._undo
+            for buffer, messages in counts:
+                buffer.cut_back(messages)
+            del self.runs[runs:]
+            self._undo = None
+
+    def receipt_of(self, positions: Sequence[Position]) -> Receipt:
+        """Return the receipt for entries that got these positions."""
+        assert self.cut is not None
+        owners = np.array([partition for partition, _, _ in self.cut], dtype=np.int64)
+        in_order = np.argsort(owners, kind="stable")
+        counts = np.array([batch.num_rows for _, _, batch in self.cut], dtype=np.int64)[in_order]
+        keys = np.array([position.key for position in positions], dtype=np.int64)[in_order]
+        return MessageIds(np.repeat(keys, counts), _indexes(counts)), self._turns()
+
+    def _turns(self) -> np.ndarray[Any, np.dtype[np.int64]]:
+        """Return the turn of each message that has an entry, partition after partition."""
+        owners = np.array([buffer.partition for buffer, _, _ in self.runs], dtype=np.int64)
+        in_order = np.argsort(owners, kind="stable")
+        starts = np.array([start for _, start, _ in self.runs], dtype=np.int64)[in_order]
+        turns = np.array([turn for _, _, turn in self.runs], dtype=np.int64)[in_order]
+        partitions = sorted(self.buffers)
+        totals = np.array([self.buffers[partition].messages for partition in partitions], dtype=np.int64)
+        owners = owners[in_order]
+        lasts = np.append(owners[1:] != owners[:-1], True)
+        ends = np.append(starts[1:], 0)
+        ends[lasts] = totals[np.searchsorted(partitions, owners[lasts])]
+        return np.repeat(turns, ends - starts)
+
+
+def _indexes(counts: np.ndarray[Any, np.dtype[np.int64]]) -> np.ndarray[Any, np.dtype[np.int32]]:
+    """Return 0..count-1 for each count, one after the other."""
+    total = int(counts.sum())
+    starts = np.repeat(np.cumsum(counts) - counts, counts)
+    indexes: np.ndarray[Any, np.dtype[np.int32]] = (np.arange(total, dtype=np.int64) - starts).astype(np.int32)
+    return indexes

@@ -1,0 +1,237 @@
+"""Writing files that nothing refers to yet: what a task of a job does. The job's driver registers them in one call.
+
+A key picks the partition as it does for a producer, so that jobs and producers agree. Rows without one go to one
+partition for each entry, and the next one goes to the next.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from txn_source.client.writing.batch_buffer import ENTRY_MAX_BYTES, ENTRY_MAX_ROWS, entry_sized
+from txn_source.client.writing.key_routing import group, route
+from txn_source.metadata.stub.metadata_stub import MetadataStub
+from txn_source.model.entry import NewEntry, OpenedProducer
+from txn_source.model.errors import InvalidArgumentError, StorageWriteError
+from txn_source.model.spark_commit import CONTENT_MASK, TopicBatch
+from txn_source.model.topic_name import TopicName
+from txn_source.storage.forks import belongs_to_process, inherited_error
+from txn_source.storage.schema import KEY, RAW_SCHEMA, conform, deserialize_schema
+from txn_source.storage.segment import SegmentWriter, segment_path
+
+PARTITION = pa.field("__partition", pa.int32())
+"""Picks a row's partition itself, if it isn't null."""
+_MAX_OPEN_SEGMENTS = 64
+_MAX_WAITING_BYTES = 256 << 20
+"""Of rows that wait for their entry to be full, over all partitions: a task's memory must not grow with these."""
+_NO_PRODUCER = 0
+
+
+@dataclass(slots=True)
+class _Waiting:
+    """Rows of one partition and schema that will be one entry."""
+
+    batches: list[pa.RecordBatch] = field(default_factory=list)
+    rows: int = 0
+    bytes: int = 0
+
+
+class BulkWriter:
+    """Writes rows to segments of one topic. Nothing of it exists until the entries that it returns are registered.
+
+    A call that was interrupted may have lost rows, so none after it succeeds: ``discard`` it. It belongs to the process
+    that made it; in a fork it is refused.
+    """
+
+    def __init__(self, stub: MetadataStub, root: Path, topic: TopicName, turn: int = 0) -> None:
+        """Prepare to write.
+
+        Args:
+            stub: the service.
+            root: the folder of the log.
+            topic: its name.
+            turn: where rows without a key begin, so that not all tasks begin with the same partition.
+        """
+        [self._view] = stub.get_view([topic]).topics
+        self._root = root
+        self._payload = deserialize_schema(self._view.topic.schema)
+        self._turn = turn
+        self._waiting: dict[tuple[int, tuple[str, ...]], _Waiting] = {}
+        self._waiting_bytes = 0
+        self._segments: dict[tuple[int, tuple[str, ...]], SegmentWriter] = {}
+        self._paths: list[str] = []
+        self._entries: list[NewEntry] = []
+        self._whole = True
+        """All that was taken waits, or has its entry. False from the beginning of each change to its end."""
+        self._mine = True
+        belongs_to_process(self)
+
+    @property
+    def payload(self) -> pa.Schema:
+        """The topic's payload columns."""
+        return self._payload
+
+    @property
+    def waiting_bytes(self) -> int:
+        """How much is held in memory until an entry is full."""
+        return self._waiting_bytes
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        """Take a batch: the topic's columns, and ``__event_time``, ``__properties``, ``__partition`` and, for a typed
+        topic, ``__key`` where they are wanted.
+
+        Raises:
+            SchemaMismatchError: it doesn't fit the topic.
+            StorageWriteError: it can't be written.
+        """
+        self._check_whole()
+        routing = (PARTITION,) if self._payload is RAW_SCHEMA else (PARTITION, KEY)
+        batch = conform(batch, self._payload, routing)
+        targets = self._targets(batch)
+        batch = batch.drop_columns([f.name for f in routing if f.name in batch.schema.names])
+        self._whole = False
+        if targets is None:
+            for piece in entry_sized(batch):
+                self._add(self._turn % len(self._view.partitions), piece)
+        else:
+            for target, rows in group(targets):
+                for piece in entry_sized(batch.take(rows)):  # copied: a slice of few rows would keep the whole batch
+                    self._add(target, piece)
+        self._whole = True
+
+    def finish(self, owner: OpenedProducer | None = None) -> TopicBatch:
+        """Write what is left, make all of it safe, and return what is to be registered."""
+        self._check_whole()
+        self._whole = False
+        try:
+            for key in list(self._waiting):
+                self._write(key)
+        finally:
+            self._close_segments()
+        self._whole = True
+        return TopicBatch(self._view.topic.name, self._view.topic.topic_id, tuple(self._entries), owner)
+
+    def discard(self) -> None:
+        """Remove the files again: the task failed, and nobody will ever register them. Harmless in a fork."""
+        if not self._mine:
+            return
+        self._whole = False
+        for segment in self._segments.values():
+            segment.close()
+        self._segments.clear()
+        for path in self._paths:
+            with suppress(OSError):  # what stays is garbage for `txnlog gc`
+                (self._root / path).unlink(missing_ok=True)
+
+    def inherited(self) -> None:
+        """Take notice that this is a fork of the process that made it."""
+        self._mine = False
+
+    def _check_whole(self) -> None:
+        if not self._mine:
+            raise inherited_error(f"A writer to topic {self._view.topic.name.short!r}")
+        if not self._whole:
+            raise StorageWriteError(
+                f"A write to topic {self._view.topic.name.short!r} was interrupted or failed; rows may be missing.",
+                "Discard this writer, and write all of the rows again with another one.",
+            )
+
+    def _targets(self, batch: pa.RecordBatch) -> npt.NDArray[np.int64] | None:
+        """Return the partition of each row; None: they may go anywhere together."""
+        count = len(self._view.partitions)
+        key_name = "key" if self._payload is RAW_SCHEMA else KEY.name
+        keys = batch.column(key_name) if key_name in batch.schema.names else None
+        targets = None
+        if count > 1 and keys is not None and keys.null_count < len(keys):
+            targets = route(keys, count, self._turn % count)
+        if PARTITION.name in batch.schema.names and batch.column(PARTITION.name).null_count < len(batch):
+            rest = targets if targets is not None else np.full(len(batch), self._turn % count)
+            targets = self._chosen(batch.column(PARTITION.name), rest)
+        return targets
+
+    def _chosen(self, column: pa.Array, rest: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+        """Return the partitions that a column asks for, and those of ``rest`` where it is null."""
+        count = len(self._view.partitions)
+        given = column.is_valid().to_numpy(zero_copy_only=False)
+        chosen = column.fill_null(0).to_numpy(zero_copy_only=False).astype(np.int64)
+        wrong = chosen[given & ((chosen < 0) | (chosen >= count))]
+        if len(wrong):
+            raise InvalidArgumentError(
+                f"Column __partition asks for {wrong[0]}, and topic {self._view.topic.name.short!r} has no such one.",
+                f"Its partitions are 0 to {count - 1}; drop the column to leave the choice to the key.",
+            )
+        return np.where(given, chosen, rest)
+
+    def _add(self, partition: int, batch: pa.RecordBatch) -> None:
+        key = (partition, tuple(batch.schema.names))
+        waiting = self._waiting.setdefault(key, _Waiting())
+        if waiting.rows + batch.num_rows > ENTRY_MAX_ROWS or waiting.bytes + batch.nbytes > ENTRY_MAX_BYTES:
+            self._write(key)
+            waiting = self._waiting[key] = _Waiting()
+        waiting.batches.append(batch)
+        waiting.rows += batch.num_rows
+        waiting.bytes += batch.nbytes
+        self._waiting_bytes += batch.nbytes
+        while self._waiting_bytes > _MAX_WAITING_BYTES:
+            self._write(max(self._waiting, key=lambda key: self._waiting[key].bytes))
+
+    def _write(self, key: tuple[int, tuple[str, ...]]) -> None:
+        waiting = self._waiting.pop(key)
+        self._waiting_bytes -= waiting.bytes
+        if not waiting.rows:
+            return
+        batch = waiting.batches[0] if len(waiting.batches) == 1 else pa.concat_batches(waiting.batches)
+        segment = self._segment(key, batch.schema)
+        stored = segment.append(batch)
+        partition_id = self._view.partitions[key[0]].partition_id
+        self._entries.append(
+            NewEntry(partition_id, 0, batch.num_rows, segment.path, stored.offset, stored.length, stored.crc32c)
+        )
+        self._turn += 1
+
+    def _segment(self, key: tuple[int, tuple[str, ...]], schema: pa.Schema) -> SegmentWriter:
+        if key not in self._segments:
+            if len(self._segments) >= _MAX_OPEN_SEGMENTS:
+                oldest = self._segments.pop(next(iter(self._segments)))
+                try:
+                    oldest.sync()
+                finally:
+                    oldest.close()
+            ledger_id = self._view.partitions[key[0]].bounds.log_end.ledger_id
+            path = segment_path(self._view.topic.topic_id, key[0], ledger_id, _NO_PRODUCER)
+            self._paths.append(path)
+            self._segments[key] = SegmentWriter(self._root, path, schema)
+        return self._segments[key]
+
+    def _close_segments(self) -> None:
+        try:
+            for segment in self._segments.values():
+                segment.sync()
+        finally:
+            for segment in self._segments.values():
+                segment.close()
+            self._segments.clear()
+
+
+def join_batches(batches: Iterable[TopicBatch]) -> list[TopicBatch]:
+    """Return what tasks wrote, a batch for each topic."""
+    found: dict[tuple[TopicName, int], list[TopicBatch]] = {}
+    for batch in batches:
+        found.setdefault((batch.topic, batch.topic_id), []).append(batch)
+    return [
+        TopicBatch(
+            name,
+            topic_id,
+            tuple(e for part in parts for e in part.entries),
+            parts[0].owner,
+            sum(part.content for part in parts) & CONTENT_MASK,
+        )
+        for (name, topic_id), parts in sorted(found.items())
+    ]

@@ -1,0 +1,1 @@
+"""What consumers get: sessions, who is woken, and what comes next."""

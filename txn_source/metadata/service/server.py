@@ -1,0 +1,188 @@
+"""The gRPC server: the service on a port, with health checks, graceful stop and a maintenance thread."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Iterator
+from concurrent import futures
+from contextlib import contextmanager
+from types import TracebackType
+from typing import Any, NoReturn
+
+import grpc
+from google.protobuf.message import DecodeError, Message
+
+from txn_source._generated.txnlog.v1 import metadata_service_pb2 as pb
+from txn_source.metadata.delivery.wakeups import MAX_WAITING
+from txn_source.metadata.protocol.errors import to_status
+from txn_source.metadata.service.service import MetadataService
+from txn_source.metadata.stub.transport import MAX_MESSAGE_BYTES, SERVICE_NAME, check_size
+from txn_source.model.door import translated
+from txn_source.model.errors import InvalidArgumentError, TxnLogError, UnavailableError
+
+_log = logging.getLogger(__name__)
+_CALLS_AT_ONCE = 16
+_MAINTENANCE_INTERVAL_S = 1.0
+
+
+class Server:
+    """A running server; a context manager that stops it gracefully."""
+
+    def __init__(self, service: MetadataService, host: str, port: int) -> None:
+        """Bind to the port; 0 takes a free one, see ``port``."""
+        try:
+            from grpc_health.v1 import health, health_pb2, health_pb2_grpc
+        except ImportError:
+            raise InvalidArgumentError(
+                "The server needs the package grpcio-health-checking.", "Install txn-source[server]."
+            ) from None
+        self._service = service
+        self._serving = health_pb2.HealthCheckResponse.SERVING
+        self._health = health.HealthServicer()
+        self._stopping = threading.Event()
+        self._maintenance = threading.Thread(target=self._maintain, name="txnlog-maintenance", daemon=True)
+        self._grpc = grpc.server(
+            # A conversation keeps a thread for as long as it lasts; calls take one of so many more.
+            futures.ThreadPoolExecutor(MAX_WAITING + _CALLS_AT_ONCE, thread_name_prefix="txnlog"),
+            options=[
+                ("grpc.max_receive_message_length", MAX_MESSAGE_BYTES),
+                ("grpc.max_send_message_length", MAX_MESSAGE_BYTES),
+                ("grpc.so_reuseport", 0),  # else a second server could share the port unnoticed
+                ("grpc.http2.min_recv_ping_interval_without_data_ms", 10_000),
+                ("grpc.keepalive_permit_without_calls", 1),
+            ],
+        )
+        self._grpc.add_generic_rpc_handlers((_handlers(service),))
+        health_pb2_grpc.add_HealthServicer_to_server(self._health, self._grpc)
+        address = f"{host}:{port}"
+        try:
+            self.port = self._grpc.add_insecure_port(address)
+        except RuntimeError:
+            self.port = 0
+        if self.port == 0:
+            raise cannot_listen(address)
+        self.address = f"{host}:{self.port}"
+
+    def __enter__(self) -> Server:
+        return self.start()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    def start(self) -> Server:
+        """Begin to serve."""
+        self._service.maintain()
+        self._grpc.start()
+        self._maintenance.start()
+        for name in ("", SERVICE_NAME):
+            self._health.set(name, self._serving)
+        return self
+
+    def stop(self, grace_s: float = 5.0) -> None:
+        """Refuse new calls, let those under way finish within the grace, then stop."""
+        if self._stopping.is_set():
+            return
+        self._stopping.set()
+        self._health.enter_graceful_shutdown()
+        stopped = self._grpc.stop(grace_s)  # takes no new calls: consumers that are sent away can't come back
+        self._service.changes.stop()
+        stopped.wait()
+        if self._maintenance.ident is not None:  # it was started
+            self._maintenance.join()
+        self._service.close()
+
+    def wait(self) -> None:
+        """Block until the server has stopped."""
+        self._grpc.wait_for_termination()
+
+    def _maintain(self) -> None:
+        while not self._stopping.wait(_MAINTENANCE_INTERVAL_S):
+            try:
+                self._service.maintain()
+            except TxnLogError as error:
+                _log.warning("maintenance failed and is tried again: %s", error)
+            except Exception:  # without it no transaction would time out any more
+                _log.exception("maintenance failed and is tried again")
+
+
+def _handlers(service: MetadataService) -> grpc.GenericRpcHandler:
+    methods: dict[str, Any] = {}
+    calls = threading.Semaphore(_CALLS_AT_ONCE)
+    for method in pb.DESCRIPTOR.services_by_name["MetadataService"].methods:
+        behavior: Any = getattr(service, method.name)
+        read = _reading(getattr(pb, method.input_type.name))
+        if method.client_streaming:
+            kind, behavior = grpc.stream_stream_rpc_method_handler, _converse(behavior, read, method.name)
+        else:
+            kind, behavior = grpc.unary_unary_rpc_method_handler, _answer(behavior, read, method.name, calls)
+        methods[method.name] = kind(
+            behavior,
+            request_deserializer=None,  # bytes: gRPC would answer those that can't be read with a text of its own
+            response_serializer=getattr(pb, method.output_type.name).SerializeToString,
+        )
+    return grpc.method_handlers_generic_handler(SERVICE_NAME, methods)
+
+
+def _reading(kind: type[Message]) -> Callable[[bytes], Message]:
+    """Return what reads a request of a kind, or raises INVALID_ARGUMENT."""
+
+    def read(data: bytes) -> Message:
+        try:
+            return kind.FromString(data)
+        except DecodeError as error:
+            raise InvalidArgumentError(
+                f"{len(data)} bytes are no {kind.DESCRIPTOR.name}: {error}.",
+                "Check that client and service are of the same release.",
+            ) from None
+
+    return read
+
+
+def _answer(
+    call: Callable[[Any], Any], read: Callable[[bytes], Message], name: str, calls: threading.Semaphore
+) -> Callable[[bytes, grpc.ServicerContext], Any]:
+    def answer(request: bytes, context: grpc.ServicerContext) -> Any:
+        with calls, _refusals(name, context):
+            answered = call(read(request))
+            check_size(name, "answer", answered, "Ask for less at once: fewer topics, or a smaller range or limit.")
+            return answered
+
+    return answer
+
+
+def _converse(
+    hold: Callable[[Iterator[Any]], Iterator[Any]], read: Callable[[bytes], Message], name: str
+) -> Callable[[Iterator[bytes], grpc.ServicerContext], Iterator[Any]]:
+    def converse(requests: Iterator[bytes], context: grpc.ServicerContext) -> Iterator[Any]:
+        with _refusals(name, context):
+            yield from hold(map(read, requests))
+
+    return converse
+
+
+@contextmanager
+def _refusals(name: str, context: grpc.ServicerContext) -> Iterator[None]:
+    """Give the caller the errors of a call."""
+    try:
+        yield
+    except TxnLogError as error:
+        _refuse(context, error)
+    except Exception as error:
+        _log.exception("%s failed", name)
+        _refuse(context, translated(error, name))
+
+
+def _refuse(context: grpc.ServicerContext, error: TxnLogError) -> NoReturn:
+    context.abort_with_status(to_status(error))
+    raise AssertionError("abort_with_status raises")
+
+
+def cannot_listen(address: str) -> UnavailableError:
+    """Return the error of an address that a server can't have."""
+    return UnavailableError(
+        f"The server can't listen on {address}: the port is taken or the address is not this machine's.",
+        "Stop what listens there, or choose another --port.",
+    )

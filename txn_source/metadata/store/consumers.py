@@ -1,0 +1,188 @@
+"""Consumers that are connected to subscriptions, each with a lease that ends soon after its service does."""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Iterable, Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import Connection, Row, and_, bindparam, delete, insert, or_, select, update
+
+from txn_source.metadata.store.database import note_change
+from txn_source.metadata.store.tables import consumers, deliveries, subscriptions
+from txn_source.model.errors import SubscriptionBusyError
+from txn_source.model.subscription import SubscriptionType
+
+LEASE_MS = 15_000
+RENEW_MS = LEASE_MS // 3
+_IDS_AT_ONCE = 1000
+
+
+@cache
+def _machine() -> str:
+    """Name what two processes must share to see each other's process ids."""
+    parts = [socket.gethostname()]
+    for path in ("/proc/sys/kernel/random/boot_id", "/proc/self/ns/pid"):
+        try:
+            parts.append(os.readlink(path) if path.endswith("pid") else Path(path).read_text().strip())
+        except OSError:
+            parts.append("")
+    return "/".join(parts)
+
+
+def here() -> str:
+    """Name this process to those that look at its leases."""
+    return f"{_machine()}|{os.getpid()}"
+
+
+def gone(host: str) -> bool:
+    """True if it is sure that the process has ended. One whose id was given anew is taken for alive: its lease ends."""
+    machine, _, pid = host.rpartition("|")
+    if machine != _machine() or int(pid) == os.getpid():
+        return False
+    try:
+        os.kill(int(pid), 0)
+    except ProcessLookupError:
+        return True
+    except OSError:
+        return False
+    return _is_zombie(int(pid))
+
+
+def _is_zombie(pid: int) -> bool:
+    """True if a process has ended and its parent hasn't taken notice, for which some containers take long."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+    except (OSError, IndexError):
+        return False
+
+
+def connected(connection: Connection, subscription_id: int) -> list[Row[Any]]:
+    """Return the rows of a subscription's consumers, in the order in which they came; the lease may be over."""
+    return list(
+        connection.execute(_OF, {"subscription_id": subscription_id}).all(),
+    )
+
+
+def alive(rows: Iterable[Row[Any]], now_ms: int) -> list[Row[Any]]:
+    """Return those whose lease still runs."""
+    return [row for row in rows if row.lease_until_ms > now_ms and not gone(row.host)]
+
+
+def register(
+    connection: Connection, subscription: Row[Any], token: str, name: str, now_ms: int
+) -> tuple[int, list[Row[Any]]]:
+    """Connect a consumer; return its id, and the others that are connected.
+
+    Raises:
+        SubscriptionBusyError: an exclusive subscription has a consumer.
+    """
+    found = connected(connection, subscription.subscription_id)
+    others = [row for row in alive(found, now_ms) if row.token != token]
+    if others and subscription.type == SubscriptionType.EXCLUSIVE:
+        raise SubscriptionBusyError(
+            f"Subscription {subscription.name!r} is exclusive, and consumer {others[0].name!r} is connected to it.",
+            "Close that consumer (after a crash it goes by itself within 15 s), or use another subscription.",
+        )
+    key = connection.execute(
+        insert(consumers).values(
+            subscription_id=subscription.subscription_id,
+            token=token,
+            name=name,
+            host=here(),
+            connected_at_ms=now_ms,
+            lease_until_ms=now_ms + LEASE_MS,
+        )
+    ).inserted_primary_key
+    kept = {row.consumer_id for row in others}
+    for row in found:  # only now: an undurable subscription goes with its last consumer
+        if row.consumer_id not in kept:
+            remove(connection, row.consumer_id)
+    remove_lapsed(connection, now_ms)  # of other subscriptions, too: nobody else may ever look at these
+    assert key is not None
+    return int(key[0]), others
+
+
+def renew(connection: Connection, unacknowledged: Mapping[int, int], now_ms: int) -> None:
+    """Lengthen the leases of consumers, by id, and note how many messages each has not acknowledged."""
+    ids = sorted(unacknowledged)
+    for start in range(0, len(ids), _IDS_AT_ONCE):
+        some = ids[start : start + _IDS_AT_ONCE]
+        of_these = consumers.c.consumer_id.in_(some)
+        connection.execute(update(consumers).where(of_these).values(lease_until_ms=now_ms + LEASE_MS))
+        known = connection.execute(select(consumers.c.consumer_id, consumers.c.unacknowledged).where(of_these))
+        changed = [{"id": i, "messages": unacknowledged[i]} for i, messages in known if messages != unacknowledged[i]]
+        if changed:
+            connection.execute(_NOTE, changed)
+
+
+def remove(connection: Connection, consumer_id: int) -> None:
+    """Disconnect a consumer: what was handed out to it is handed out again; an undurable subscription goes with it."""
+    row = connection.execute(
+        select(consumers.c.subscription_id, subscriptions.c.topic_id, subscriptions.c.durable)
+        .join(subscriptions, subscriptions.c.subscription_id == consumers.c.subscription_id)
+        .where(consumers.c.consumer_id == consumer_id)
+    ).first()
+    if row is None:
+        return
+    connection.execute(delete(consumers).where(consumers.c.consumer_id == consumer_id))
+    connection.execute(
+        update(deliveries)
+        .where(deliveries.c.subscription_id == row.subscription_id, deliveries.c.consumer_id == consumer_id)
+        .values(consumer_id=None, redeliveries=deliveries.c.redeliveries + 1)
+    )
+    note_change(connection, row.topic_id, row.subscription_id)
+    if not row.durable and not connected(connection, row.subscription_id):
+        connection.execute(delete(subscriptions).where(subscriptions.c.subscription_id == row.subscription_id))
+
+
+def remove_lapsed(connection: Connection, now_ms: int, subscription_id: int | None = None) -> None:
+    """Disconnect the consumers whose leases are over, of one subscription or of all."""
+    for consumer_id in lapsed(connection, now_ms, subscription_id):
+        remove(connection, consumer_id)
+
+
+def remove_forgotten(connection: Connection, now_ms: int) -> None:
+    """Disconnect the consumers that nobody will miss; undurable subscriptions go with them."""
+    for consumer_id in forgotten(connection, now_ms):
+        remove(connection, consumer_id)
+
+
+def lapsed(connection: Connection, now_ms: int, subscription_id: int | None = None) -> list[int]:
+    """Return the consumers whose leases are over, or whose processes on this machine have ended, by id."""
+    query = select(consumers.c.consumer_id).where(
+        or_(consumers.c.lease_until_ms <= now_ms, consumers.c.host.in_(_ended(connection)))
+    )
+    if subscription_id is not None:
+        query = query.where(consumers.c.subscription_id == subscription_id)
+    return list(connection.execute(query.order_by(consumers.c.consumer_id)).scalars())
+
+
+def forgotten(connection: Connection, now_ms: int) -> list[int]:
+    """Return the lapsed consumers, by id, but for those of durable subscriptions whose process may go on.
+
+    Such a one connects again as soon as it hears that it was removed, and would take the place of who was to follow it.
+    """
+    over = and_(consumers.c.lease_until_ms <= now_ms, subscriptions.c.durable == 0)
+    query = (
+        select(consumers.c.consumer_id)
+        .join(subscriptions, subscriptions.c.subscription_id == consumers.c.subscription_id)
+        .where(or_(over, consumers.c.host.in_(_ended(connection))))
+    )
+    return list(connection.execute(query.order_by(consumers.c.consumer_id)).scalars())
+
+
+def _ended(connection: Connection) -> list[str]:
+    hosts = connection.execute(select(consumers.c.host).distinct()).scalars()
+    return [host for host in hosts if gone(host)]
+
+
+_OF = (
+    select(consumers)
+    .where(consumers.c.subscription_id == bindparam("subscription_id"))
+    .order_by(consumers.c.consumer_id)
+)
+_NOTE = update(consumers).where(consumers.c.consumer_id == bindparam("id")).values(unacknowledged=bindparam("messages"))

@@ -1,0 +1,142 @@
+"""What shared subscriptions have handed out, to whom, and what is to be handed out again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from sqlalchemy import Connection, Row, delete, func, insert, select, update
+
+from txn_source.metadata.store.database import note_change
+from txn_source.metadata.store.tables import cursors, deliveries
+from txn_source.model.message_ranges import MessageRange, MessageRanges, index_of, message_key, position_of
+from txn_source.model.position import Position
+from txn_source.model.subscription import Cursor
+
+
+def hand_out(
+    connection: Connection, subscription_id: int, partition_id: int, item: MessageRange, consumer_id: int
+) -> None:
+    """Note that a shared subscription handed a range out to a consumer for the first time."""
+    values = _columns(item) | {"consumer_id": consumer_id, "redeliveries": 0}
+    values |= {"subscription_id": subscription_id, "partition_id": partition_id}
+    connection.execute(insert(deliveries), values)
+
+
+def take_back(
+    connection: Connection, subscription_id: int, consumer_id: int, most: int
+) -> list[tuple[int, MessageRange, int]]:
+    """Hand out to a consumer what is to be handed out again; return (partition id, range, redeliveries) of each.
+
+    ``most`` messages, softly: one range is handed out, however many it has, unless ``most`` is 0.
+    """
+    if most <= 0:
+        return []
+    d = deliveries.c
+    query = (
+        select(deliveries)
+        .where(d.subscription_id == subscription_id, d.consumer_id.is_(None))
+        .order_by(d.partition_id, d.start_position, d.start_index)
+        .limit(100)
+    )
+    taken, count = [], 0
+    for row in connection.execute(query).all():
+        if count and count + row.messages > most:
+            break
+        count += row.messages
+        connection.execute(update(deliveries).where(d.delivery_id == row.delivery_id).values(consumer_id=consumer_id))
+        taken.append((row.partition_id, _range(row), row.redeliveries))
+    return taken
+
+
+def unacknowledged(connection: Connection, subscription_id: int, consumer_id: int) -> int:
+    """Return how many messages a consumer of a shared subscription has that nobody has acknowledged."""
+    d = deliveries.c
+    query = select(func.coalesce(func.sum(d.messages), 0))
+    mine = query.where(d.subscription_id == subscription_id, d.consumer_id == consumer_id)
+    return int(connection.execute(mine).scalar_one())
+
+
+def advance(connection: Connection, subscription_id: int, partition_id: int, read_position: int) -> None:
+    """Note up to where a shared subscription has handed out entries, ``Position.key``."""
+    connection.execute(
+        update(cursors)
+        .where(cursors.c.subscription_id == subscription_id, cursors.c.partition_id == partition_id)
+        .values(read_position=read_position)
+    )
+
+
+def redeliver(
+    connection: Connection, row: Row[Any], consumer_id: int, parts: Iterable[tuple[int, Iterable[MessageRange]]]
+) -> None:
+    """Let ranges that a shared subscription handed out to a consumer be handed out again, to anyone."""
+    for partition_id, items in parts:
+        for item in items:
+            for delivered in _delivered(connection, row.subscription_id, partition_id, consumer_id):
+                _split(connection, delivered, item)
+    note_change(connection, row.topic_id, row.subscription_id)
+
+
+def _delivered(
+    connection: Connection, subscription_id: int, partition_id: int, consumer_id: int | None = None
+) -> Sequence[Row[Any]]:
+    d = deliveries.c
+    query = select(deliveries).where(d.subscription_id == subscription_id, d.partition_id == partition_id)
+    if consumer_id is not None:
+        query = query.where(d.consumer_id == consumer_id)
+    return connection.execute(query.order_by(d.start_position, d.start_index)).all()
+
+
+def _split(connection: Connection, row: Row[Any], item: MessageRange) -> None:
+    """Cut what is to be delivered again out of a delivery."""
+    whole = _range(row)
+    start, end = max(whole.start, item.start), min(whole.end, item.end)
+    if start >= end:
+        return
+    count = min(item.messages, whole.messages)
+    rest = whole.messages - count
+    connection.execute(delete(deliveries).where(deliveries.c.delivery_id == row.delivery_id))
+    keys = {"subscription_id": row.subscription_id, "partition_id": row.partition_id}
+    again = _columns(MessageRange(start, end, count)) | keys
+    connection.execute(insert(deliveries), again | {"consumer_id": None, "redeliveries": row.redeliveries + 1})
+    for part in (MessageRange(whole.start, start), MessageRange(end, whole.end)):
+        if part.start < part.end:
+            kept = MessageRange(part.start, part.end, rest if part.start == end or end == whole.end else 0)
+            values = _columns(kept) | keys | {"consumer_id": row.consumer_id, "redeliveries": row.redeliveries}
+            connection.execute(insert(deliveries), values)
+
+
+def forget(
+    connection: Connection, subscription_id: int, partition_id: int, ranges: Sequence[MessageRange], before: Cursor
+) -> None:
+    """Drop the deliveries that are acknowledged wholly, and count down the others."""
+    after = Cursor(before.mark, MessageRanges(before.ranges))
+    after.acknowledge(ranges)
+    for row in _delivered(connection, subscription_id, partition_id):
+        whole = _range(row)
+        new = sum(r.messages for r in ranges if whole.start <= r.start < whole.end)
+        if not after.wanted(whole.start, whole.end):
+            connection.execute(delete(deliveries).where(deliveries.c.delivery_id == row.delivery_id))
+        elif new:
+            left = max(0, row.messages - new)
+            connection.execute(
+                update(deliveries).where(deliveries.c.delivery_id == row.delivery_id).values(messages=left)
+            )
+
+
+def _range(row: Row[Any]) -> MessageRange:
+    return MessageRange(
+        message_key(Position.from_key(row.start_position), row.start_index),
+        message_key(Position.from_key(row.end_position), row.end_index),
+        row.messages,
+    )
+
+
+def _columns(item: MessageRange) -> dict[str, int]:
+    return {
+        "start_position": position_of(item.start).key,
+        "start_index": index_of(item.start),
+        "end_position": position_of(item.end).key,
+        "end_index": index_of(item.end),
+        "messages": item.messages,
+    }

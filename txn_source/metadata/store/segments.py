@@ -1,0 +1,214 @@
+"""Segment files in the database: whose may be registered from, and which may be deleted.
+
+What was written to a file counts once it is registered, and a file may only be deleted once that is impossible. So a
+file that nothing was registered from is condemned before it is deleted, in a write transaction: whoever comes later to
+register from it is refused and writes its data again. No clock has a say in that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+from sqlalchemy import Connection, Row, bindparam, insert, or_, select, update
+
+from txn_source.metadata.store.tables import CONDEMNED, entries, partitions, producers, segments
+from txn_source.model.entry import NewEntry
+from txn_source.model.errors import InvalidArgumentError, StaleSegmentError, TxnLogError, shown
+from txn_source.model.position import MAX_LEDGER_ID
+from txn_source.storage.segment import SegmentName
+
+JOB = 0
+"""In the place of a producer's id: files of jobs, each of which is registered once and whole."""
+_PORTION = 1000
+
+
+@dataclass(slots=True)
+class Segment:
+    """A registered segment, and the ledgers that its entries lie in."""
+
+    segment_id: int
+    first_ledger_id: int
+    last_ledger_id: int
+
+    def reach(self, connection: Connection, ledger_id: int) -> None:
+        """Note that an entry lies in a ledger; a partition's ledgers only go up."""
+        if ledger_id != self.last_ledger_id:
+            self.first_ledger_id = min(self.first_ledger_id, ledger_id)
+            self.last_ledger_id = ledger_id
+            row = {"id": self.segment_id, "first": self.first_ledger_id, "last": self.last_ledger_id}
+            connection.execute(_REACH, row)
+
+
+def register(connection: Connection, topic_id: int, owner: int, new: Sequence[NewEntry]) -> dict[str, Segment]:
+    """Return the segments that new entries lie in, by path; those that aren't known yet are registered.
+
+    Args:
+        connection: a write transaction.
+        topic_id: whose entries they are.
+        owner: the producer whose files they must be, or ``JOB``.
+        new: the entries.
+
+    Raises:
+        StaleSegmentError: one of the files was deleted, or is going to be.
+        InvalidArgumentError: a path that isn't the producer's, or bytes that are an entry already.
+    """
+    by_path: dict[str, list[NewEntry]] = {}
+    for entry in new:
+        by_path.setdefault(entry.segment, []).append(entry)
+    known = {row.path: row for row in connection.execute(_SEGMENTS, {"paths": sorted(by_path)})}
+    for path, row in known.items():
+        if row.deleted:
+            raise _stale(row, owner)
+        if owner == JOB:
+            raise InvalidArgumentError(
+                f"The job's file {path} has been registered before.", "Commit what a job wrote once; write it anew."
+            )
+        if (row.topic_id, {row.partition_id}) != (topic_id, {entry.partition_id for entry in by_path[path]}):
+            raise _not_its_own(path)
+    indexes = _partition_indexes(connection, topic_id, new) if by_path.keys() - known.keys() else {}
+    found = {}
+    for path, of_path in by_path.items():
+        name, before = SegmentName.parse(path), known.get(path)
+        if name is None or name.producer_id != owner or name.topic_id != topic_id:
+            raise _not_its_own(path)
+        _check_bytes(connection, path, of_path, before)
+        if before is None:
+            if {name.partition} != {indexes[entry.partition_id] for entry in of_path}:
+                raise _not_its_own(path)
+            found[path] = Segment(_insert(connection, topic_id, of_path[0].partition_id, path), MAX_LEDGER_ID, 0)
+        else:
+            found[path] = Segment(before.segment_id, before.first_ledger_id, before.last_ledger_id)
+    return found
+
+
+def condemn(connection: Connection, paths: Iterable[str]) -> list[str]:
+    """Make files unregistrable that nothing was registered from; return those that may be deleted now.
+
+    What has no form of ours is left alone. Of a topic that is gone, and of producers that can't register any more,
+    nothing need be kept in mind; of others a row is, as long as the topic lives.
+    """
+    names = {path: name for path in paths if (name := SegmentName.parse(path)) is not None}
+    free = []
+    todo = sorted(names)
+    for start in range(0, len(todo), _PORTION):
+        some = todo[start : start + _PORTION]
+        known = {row.path: row for row in connection.execute(_SEGMENTS, {"paths": some})}
+        places = _places(connection, [names[path].topic_id for path in some])
+        writing = _writing(connection, [names[path].producer_id for path in some])
+        rows = []
+        for path in some:
+            name, row = names[path], known.get(path)
+            partition_id = places.get((name.topic_id, name.partition))
+            if row is not None and not row.deleted:
+                continue  # it has been registered from
+            free.append(path)
+            if row is None and partition_id is not None and name.producer_id in writing:
+                of = {"topic_id": name.topic_id, "path": path, "partition_id": partition_id, "deleted": CONDEMNED}
+                rows.append(of | {"first_ledger_id": 0, "last_ledger_id": 0})  # in no ledger
+        if rows:
+            connection.execute(insert(segments), rows)
+    return free
+
+
+def _check_bytes(connection: Connection, path: str, new: list[NewEntry], row: Row[Any] | None) -> None:
+    """Raise INVALID_ARGUMENT if any of a segment's bytes would be two entries."""
+    ordered = sorted(new, key=lambda entry: entry.offset) if len(new) > 1 else new
+    clash = next((b for a, b in pairwise(ordered) if a.offset + a.length > b.offset), None)
+    if clash is None and row is not None and row.end is not None and ordered[0].offset < row.end:
+        clash = next((e for e in ordered if _is_stored(connection, row.segment_id, e.offset, e.length)), None)
+    if clash is not None:
+        raise InvalidArgumentError(
+            f"Bytes {clash.offset} to {clash.offset + clash.length} of {path} are another entry already.",
+            "Register each entry once; a repetition has the same sequence.",
+        )
+
+
+def _is_stored(connection: Connection, segment_id: int, offset: int, length: int) -> bool:
+    """True if an entry of the segment has some of these bytes."""
+    before = connection.execute(_LAST_BEFORE, {"segment_id": segment_id, "end": offset + length}).first()
+    return before is not None and before.offset + before.length > offset
+
+
+def _insert(connection: Connection, topic_id: int, partition_id: int, path: str) -> int:
+    values = {"topic_id": topic_id, "path": path, "partition_id": partition_id}
+    values |= {"first_ledger_id": MAX_LEDGER_ID, "last_ledger_id": 0}  # until its first entry has a place
+    key = connection.execute(insert(segments).values(values)).inserted_primary_key
+    assert key is not None
+    return int(key[0])
+
+
+def _partition_indexes(connection: Connection, topic_id: int, new: Sequence[NewEntry]) -> dict[int, int]:
+    query = select(partitions.c.partition_id, partitions.c.partition_index).where(partitions.c.topic_id == topic_id)
+    found = {row.partition_id: row.partition_index for row in connection.execute(query)}
+    foreign = next((entry.partition_id for entry in new if entry.partition_id not in found), None)
+    if foreign is not None:
+        raise InvalidArgumentError(
+            f"Partition id {foreign} is not one of the topic's.", "Use a partition of the producer's own topic."
+        )
+    return found
+
+
+def _places(connection: Connection, topic_ids: Iterable[int]) -> dict[tuple[int, int], int]:
+    query = select(partitions.c.topic_id, partitions.c.partition_index, partitions.c.partition_id)
+    rows = connection.execute(query.where(partitions.c.topic_id.in_(set(topic_ids))))
+    return {(row.topic_id, row.partition_index): row.partition_id for row in rows}
+
+
+def _writing(connection: Connection, producer_ids: Iterable[int]) -> set[int]:
+    """Return those of some producers that may still register: they exist, and were not fenced. Jobs always may."""
+    newer = producers.alias("newer")
+    fenced = select(newer.c.producer_id).where(
+        newer.c.topic_id == producers.c.topic_id,
+        newer.c.transactional_id == producers.c.transactional_id,
+        newer.c.epoch > producers.c.epoch,
+    )
+    query = select(producers.c.producer_id).where(
+        producers.c.producer_id.in_(set(producer_ids)),
+        or_(producers.c.transactional_id.is_(None), ~fenced.exists()),
+    )
+    return {JOB, *connection.execute(query).scalars()}
+
+
+def _stale(row: Row[Any], owner: int) -> TxnLogError:
+    if row.deleted == CONDEMNED:
+        fact = f"The file {row.path} was taken for garbage, since nothing had been registered from it, and is deleted."
+    else:
+        fact = f"Segment {row.path} was deleted after its ledgers had been offloaded or trimmed."
+    if owner == JOB:
+        remedy = "Run the job again: nothing of it was registered. Let `txnlog gc` wait longer than jobs take."
+    else:
+        remedy = "Write the messages to a new segment; none of them was registered."
+    return StaleSegmentError(fact, remedy)
+
+
+def _not_its_own(path: str) -> TxnLogError:
+    return InvalidArgumentError(
+        f"{shown(path)} is no file that this producer may register on these partitions.",
+        "Use segments/<topic id>/<partition>/<ledger id>-<producer id>-<12 hexadecimal digits>.arrow of its own.",
+    )
+
+
+# Built once: for statements as short as these, building one costs as much as running it.
+_END = (
+    select(entries.c.offset + entries.c.length)
+    .where(entries.c.segment_id == segments.c.segment_id)
+    .order_by(entries.c.offset.desc())
+    .limit(1)
+    .scalar_subquery()
+    .label("end")
+)
+_SEGMENTS = select(segments, _END).where(segments.c.path.in_(bindparam("paths", expanding=True)))
+_LAST_BEFORE = (
+    select(entries.c.offset, entries.c.length)
+    .where(entries.c.segment_id == bindparam("segment_id"), entries.c.offset < bindparam("end"))
+    .order_by(entries.c.offset.desc())
+    .limit(1)
+)
+_REACH = (
+    update(segments)
+    .where(segments.c.segment_id == bindparam("id"))
+    .values(first_ledger_id=bindparam("first"), last_ledger_id=bindparam("last"))
+)

@@ -1,0 +1,448 @@
+"""Subscriptions in the database: making, finding, acknowledging, seeking, and their backlogs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from sqlalchemy import Connection, Row, bindparam, delete, insert, select, update
+
+from txn_source.metadata.store import consumers, level_changes
+from txn_source.metadata.store import deliveries as shared
+from txn_source.metadata.store.backlogs import visible_messages
+from txn_source.metadata.store.database import note_change
+from txn_source.metadata.store.tables import (
+    cursors,
+    deliveries,
+    entries,
+    ledgers,
+    partitions,
+    subscriptions,
+)
+from txn_source.model.acknowledgement import Acknowledgement
+from txn_source.model.errors import (
+    AcknowledgedElsewhereError,
+    InvalidArgumentError,
+    StaleEpochError,
+    SubscriptionBusyError,
+    SubscriptionExistsError,
+    SubscriptionIsolationMismatchError,
+    SubscriptionNotFoundError,
+    UnavailableError,
+)
+from txn_source.model.isolation import IsolationLevel
+from txn_source.model.message_ranges import MessageRange, MessageRanges, index_of, message_key, position_of
+from txn_source.model.position import EARLIEST, LATEST, Position
+from txn_source.model.subscription import Cursor, Place, SubscriptionType
+from txn_source.model.topic import PartitionView
+from txn_source.model.units import MAX_TOTAL
+
+MAX_NAME = 200
+MAX_EPOCH_STEP = 1 << 20
+"""Epochs go up one by one, but for those of calls that came to nothing."""
+
+
+def level_of(row: Row[Any]) -> IsolationLevel:
+    """Return the isolation level of a subscription's row."""
+    return IsolationLevel.parse(row.isolation_level)
+
+
+def find(connection: Connection, topic_id: int, name: str) -> Row[Any]:
+    """Return a subscription's row, or raise SUBSCRIPTION_NOT_FOUND."""
+    query = select(subscriptions).where(subscriptions.c.topic_id == topic_id, subscriptions.c.name == name)
+    row = connection.execute(query).first()
+    if row is None:
+        raise SubscriptionNotFoundError(
+            f"The topic has no subscription {name!r}.",
+            "Check the name against `txnlog subscriptions list`, or create it first.",
+        )
+    return row
+
+
+def by_id(connection: Connection, subscription_id: int) -> Row[Any] | None:
+    """Return a subscription's row; None if it is gone."""
+    return connection.execute(_BY_ID, {"subscription_id": subscription_id}).first()
+
+
+def of_topic(connection: Connection, topic_id: int) -> Sequence[Row[Any]]:
+    """Return the rows of a topic's subscriptions, by name."""
+    query = select(subscriptions).where(subscriptions.c.topic_id == topic_id).order_by(subscriptions.c.name)
+    return connection.execute(query).all()
+
+
+def create(
+    connection: Connection,
+    topic_id: int,
+    views: Sequence[PartitionView],
+    name: str,
+    kind: SubscriptionType,
+    level: IsolationLevel,
+    place: Place,
+    now_ms: int,
+    *,
+    durable: bool = True,
+) -> Row[Any]:
+    """Insert a subscription that stands at a place, and return its row.
+
+    Raises:
+        SubscriptionExistsError: there is one of that name.
+        InvalidArgumentError: the name is empty or too long, or the place is none.
+    """
+    if not name or len(name) > MAX_NAME or name != name.strip() or not name.isprintable():
+        raise InvalidArgumentError(
+            f"{name!r:.80} can't be the name of a subscription.", f"Use 1 to {MAX_NAME} printable characters."
+        )
+    if any(row.name == name for row in of_topic(connection, topic_id)):
+        raise SubscriptionExistsError(
+            f"Subscription {name!r} already exists.", "Use it, or choose another name; `subscriptions seek` moves it."
+        )
+    if place.where not in (EARLIEST, LATEST):
+        raise InvalidArgumentError(f"{place.where!r} is not where a subscription can begin.", "Use earliest or latest.")
+    key = connection.execute(
+        insert(subscriptions).values(
+            topic_id=topic_id,
+            name=name,
+            type=kind.value,
+            isolation_level=level.value,
+            durable=int(durable),
+            created_at_ms=now_ms,
+        )
+    ).inserted_primary_key
+    assert key is not None
+    at, _ = _places(connection, views, level, place, {})
+    _set_cursors(connection, int(key[0]), at)
+    return find(connection, topic_id, name)
+
+
+def check_same(row: Row[Any], kind: SubscriptionType, level: IsolationLevel | None) -> None:
+    """Raise the error that says how a subscription differs from what a consumer asks for."""
+    if level is not None and level != level_of(row):
+        raise SubscriptionIsolationMismatchError(
+            f"Subscription {row.name!r} is {row.isolation_level}, and the consumer asks for {level}.",
+            f"Ask for {row.isolation_level}, use another subscription, or change this one while no consumer is"
+            " connected (`txnlog subscriptions set-isolation-level`).",
+        )
+    if kind != row.type:
+        raise InvalidArgumentError(
+            f"Subscription {row.name!r} is {row.type}, and the consumer asks for {kind}.",
+            f"Ask for {row.type}, or use another subscription.",
+        )
+
+
+def remove(connection: Connection, row: Row[Any], now_ms: int) -> None:
+    """Delete a subscription that no consumer is connected to."""
+    _check_idle(connection, row, now_ms, "be deleted")
+    connection.execute(delete(subscriptions).where(subscriptions.c.subscription_id == row.subscription_id))
+    note_change(connection, row.topic_id, row.subscription_id)
+
+
+def set_level(
+    connection: Connection, row: Row[Any], views: Sequence[PartitionView], level: IsolationLevel, now_ms: int
+) -> None:
+    """Change the isolation level of a subscription that no consumer is connected to; what it acknowledged stays so.
+
+    What a shared one had handed out and isn't acknowledged is handed out anew, as the new level sees it.
+
+    Raises:
+        InvalidArgumentError: a transaction would be torn (``metadata/store/level_changes.py``).
+    """
+    _check_idle(connection, row, now_ms, "change its isolation level")
+    if level == level_of(row):
+        return
+    found = cursors_of(connection, row.subscription_id)
+    level_changes.check(connection, row, views, found, level)
+    of_this = cursors.c.subscription_id == row.subscription_id
+    connection.execute(delete(deliveries).where(deliveries.c.subscription_id == row.subscription_id))
+    connection.execute(update(cursors).where(of_this).values(read_position=cursors.c.mark_position))
+    for view in views:
+        cursor = found[view.partition_id]
+        counted = [replace(r, messages=_messages_in(connection, view, level, r)) for r in cursor.ranges]
+        store(connection, row.subscription_id, view.partition_id, Cursor(cursor.mark, MessageRanges(counted)))
+    connection.execute(
+        update(subscriptions)
+        .where(subscriptions.c.subscription_id == row.subscription_id)
+        .values(isolation_level=level.value)
+    )
+
+
+def cursors_of(connection: Connection, subscription_id: int) -> dict[int, Cursor]:
+    """Return what a subscription has acknowledged, by partition id."""
+    return {row.partition_id: _cursor(row) for row in _cursor_rows(connection, subscription_id)}
+
+
+def read_positions(connection: Connection, subscription_id: int) -> dict[int, int]:
+    """Return the next entry that a shared subscription hands out, ``Position.key`` by partition id."""
+    return {row.partition_id: row.read_position for row in _cursor_rows(connection, subscription_id)}
+
+
+def seek(
+    connection: Connection, row: Row[Any], views: Sequence[PartitionView], place: Place, epoch: int | None
+) -> tuple[int, dict[int, int], list[int]]:
+    """Move a subscription and raise its epoch, in one step.
+
+    Args:
+        connection: a write transaction.
+        row: the subscription.
+        views: the topic's partitions.
+        place: where to; partitions that it doesn't name go back to what they have not acknowledged.
+        epoch: the new one; None is the next.
+
+    Returns:
+        The new epoch, where it stands (``message_key`` by partition id), and the partitions whose place lay before the
+        start or beyond the end of what a reader of its level can stand at: these are at the nearest place.
+    """
+    raised = raise_epoch(connection, row, epoch)
+    before = cursors_of(connection, row.subscription_id)
+    marks = {partition_id: cursor.mark for partition_id, cursor in before.items()}
+    at, moved = _places(connection, views, level_of(row), place, marks)
+    connection.execute(delete(cursors).where(cursors.c.subscription_id == row.subscription_id))
+    connection.execute(delete(deliveries).where(deliveries.c.subscription_id == row.subscription_id))
+    _set_cursors(connection, row.subscription_id, at)
+    for partition_id, cursor in before.items():
+        if not place.where and partition_id not in (place.points or {}) and len(cursor.ranges):
+            store(connection, row.subscription_id, partition_id, cursor)
+    return raised, at, moved
+
+
+def raise_epoch(connection: Connection, row: Row[Any], epoch: int | None) -> int:
+    """Raise a subscription's epoch to a larger one, None to the next; return it, or raise STALE_EPOCH."""
+    if epoch is not None and epoch <= row.epoch:
+        raise StaleEpochError(
+            f"Subscription {row.name!r} has epoch {row.epoch}, and the call carries {epoch}.",
+            "Another seek was faster: look where it stands, then seek again.",
+        )
+    if epoch is not None and epoch > row.epoch + MAX_EPOCH_STEP:
+        raise InvalidArgumentError(
+            f"Subscription {row.name!r} has epoch {row.epoch}, and the call carries {epoch}.",
+            f"Use a larger one, by {MAX_EPOCH_STEP} at most: later seeks need the rest.",
+        )
+    raised = int(row.epoch + 1 if epoch is None else epoch)
+    connection.execute(
+        update(subscriptions).where(subscriptions.c.subscription_id == row.subscription_id).values(epoch=raised)
+    )
+    note_change(connection, row.topic_id, row.subscription_id)
+    return raised
+
+
+def acknowledge(connection: Connection, ack: Acknowledgement, *, strict: bool = False) -> int:
+    """Move a subscription's cursors; with an old epoch nothing happens, and it is counted.
+
+    Returns how many of the messages that its ranges name were not acknowledged before.
+
+    ``strict`` is for transactions: what can't be acknowledged, or is already, raises.
+
+    Raises:
+        UnavailableError: the consumer isn't connected any more; it acknowledges when it is again.
+    """
+    row = by_id(connection, ack.subscription_id)
+    if row is None:
+        if strict:
+            raise SubscriptionNotFoundError("The subscription was deleted.", "Abort the transaction.")
+        return 0
+    known = consumers.connected(connection, ack.subscription_id)
+    lost = ack.consumer_id not in [c.consumer_id for c in known]
+    if lost and ack.epoch == row.epoch and not strict:
+        raise UnavailableError(
+            "The consumer has lost its lease.", "It connects again by itself, and acknowledges then."
+        )
+    if ack.epoch < row.epoch or lost:
+        count = sum(r.messages for p in ack.partitions for r in p.ranges) + sum(
+            p.up_to is not None for p in ack.partitions
+        )
+        if strict:
+            what = "its consumer has lost its connection" if lost else f"its epoch is {row.epoch}, theirs {ack.epoch}"
+            raise StaleEpochError(
+                f"Messages of subscription {row.name!r} that the transaction consumed are delivered again: {what}.",
+                "Abort it, and consume them again.",
+            )
+        ignored = min(row.ignored_acknowledgements + count, MAX_TOTAL)
+        connection.execute(
+            update(subscriptions)
+            .where(subscriptions.c.subscription_id == row.subscription_id)
+            .values(ignored_acknowledgements=ignored)
+        )
+        return 0
+    new = 0
+    found = {c.partition_id: c for c in _cursor_rows(connection, ack.subscription_id)}
+    ends = _ends(connection, [part.partition_id for part in ack.partitions])
+    for part in ack.partitions:
+        if part.partition_id not in found:
+            raise InvalidArgumentError(
+                f"Subscription {row.name!r} has no partition {part.partition_id}.", "Acknowledge its own messages."
+            )
+        highest = max([part.up_to or 0, *(r.end for r in part.ranges)])
+        if highest > message_key(ends[part.partition_id]):
+            raise InvalidArgumentError(
+                f"The acknowledgement goes up to {position_of(highest)} in partition id {part.partition_id}, which ends"
+                f" at {ends[part.partition_id]}.",
+                "Acknowledge messages that were delivered.",
+            )
+        cursor = _cursor(found[part.partition_id])
+        twice = next((r for r in part.ranges if cursor.has(r)), None) if strict else None
+        if twice is not None:
+            raise AcknowledgedElsewhereError(
+                f"Messages {twice} of subscription {row.name!r}, which it consumed, are acknowledged already.",
+                "Another consumer has processed them: abort the transaction.",
+            )
+        if row.type == SubscriptionType.SHARED:
+            shared.forget(connection, row.subscription_id, part.partition_id, part.ranges, cursor)
+        new += cursor.acknowledge(part.ranges)
+        if part.up_to is not None:
+            cursor.acknowledge_up_to(part.up_to)
+        store(connection, row.subscription_id, part.partition_id, cursor)
+    return new
+
+
+def _ends(connection: Connection, partition_ids: Sequence[int]) -> dict[int, Position]:
+    """Return the log ends of partitions, exclusive."""
+    rows = connection.execute(_ENDS, {"ids": partition_ids})
+    return {row.partition_id: Position(row.open_ledger_id, row.entries) for row in rows}
+
+
+def redeliver_all(connection: Connection, row: Row[Any], epoch: int) -> int:
+    """Begin a new epoch, in which all that is not acknowledged is delivered again; return it."""
+    return raise_epoch(connection, row, epoch) if epoch > row.epoch else int(row.epoch)
+
+
+def keeper(connection: Connection, view: PartitionView, end: Position) -> str | None:
+    """Return the name of a durable subscription that has not acknowledged all that its level shows below a position.
+
+    None if there is none: then what lies below may be trimmed.
+    """
+    query = (
+        select(subscriptions.c.name, subscriptions.c.isolation_level, cursors)
+        .join(cursors, cursors.c.subscription_id == subscriptions.c.subscription_id)
+        .where(
+            cursors.c.partition_id == view.partition_id,
+            cursors.c.mark_position < end.key,
+            subscriptions.c.durable == 1,
+        )
+    )
+    for row in connection.execute(query).all():
+        cursor = _cursor(row)
+        acknowledged = sum(r.messages for r in cursor.ranges if r.end <= message_key(end))
+        if visible_messages(connection, view, level_of(row), cursor.mark, end) > acknowledged:
+            return str(row.name)
+    return None
+
+
+def _check_idle(connection: Connection, row: Row[Any], now_ms: int, wish: str) -> None:
+    held = consumers.alive(consumers.connected(connection, row.subscription_id), now_ms)
+    if held:
+        raise SubscriptionBusyError(
+            f"Subscription {row.name!r} can't {wish}: consumer {held[0].name!r} is connected to it.",
+            "Close its consumers first.",
+        )
+    for consumer in consumers.connected(connection, row.subscription_id):
+        consumers.remove(connection, consumer.consumer_id)
+
+
+def _places(
+    connection: Connection,
+    views: Sequence[PartitionView],
+    level: IsolationLevel,
+    place: Place,
+    marks: Mapping[int, int],
+) -> tuple[dict[int, int], list[int]]:
+    points = dict(place.points or {})
+    unknown = points.keys() - {view.partition_id for view in views}
+    if unknown:
+        raise InvalidArgumentError(f"The topic has no partition {min(unknown)}.", "Name its own partitions.")
+    at, moved = {}, []
+    for view in views:
+        low, high = view.bounds.log_start, view.bounds.upper(level)
+        wanted = points.get(view.partition_id)
+        if wanted is not None:
+            at[view.partition_id] = _nearest(connection, view, wanted, high)
+            if at[view.partition_id] != wanted:
+                moved.append(view.partition_id)
+        elif place.where:
+            at[view.partition_id] = message_key(low if place.where == EARLIEST else high)
+        else:
+            at[view.partition_id] = marks[view.partition_id]
+    return at, moved
+
+
+def _nearest(connection: Connection, view: PartitionView, wanted: int, high: Position) -> int:
+    """Return the place itself, or the nearest one at which a reader can stand."""
+    at = position_of(wanted)
+    if at < view.bounds.log_start:
+        return message_key(view.bounds.log_start)
+    if at >= high:
+        return message_key(high)
+    found = connection.execute(
+        select(ledgers.c.ledger_id, ledgers.c.entries, ledgers.c.closed_at_ms)
+        .where(ledgers.c.partition_id == view.partition_id, ledgers.c.ledger_id >= at.ledger_id)
+        .order_by(ledgers.c.ledger_id)
+        .limit(2)
+    ).all()
+    if found[0].ledger_id != at.ledger_id:
+        return message_key(Position(found[0].ledger_id, 0))
+    if at.entry_id >= found[0].entries and len(found) > 1:
+        following = message_key(Position(found[1].ledger_id, 0))
+        return wanted if wanted == message_key(Position(at.ledger_id, found[0].entries)) else following
+    if index_of(wanted):
+        query = select(entries.c.messages).where(
+            entries.c.partition_id == view.partition_id, entries.c.position == at.key
+        )
+        messages = connection.execute(query).scalar()
+        if messages is not None and index_of(wanted) >= messages:
+            return message_key(at.plus(1))
+    return wanted
+
+
+def _messages_in(connection: Connection, view: PartitionView, level: IsolationLevel, item: MessageRange) -> int:
+    """Return how many messages of a range the level shows."""
+    behind_start, behind_end = (visible_messages(connection, view, level, key) for key in (item.start, item.end))
+    return behind_start - behind_end
+
+
+def _set_cursors(connection: Connection, subscription_id: int, at: Mapping[int, int]) -> None:
+    rows = [
+        {
+            "subscription_id": subscription_id,
+            "partition_id": partition_id,
+            "mark_position": position_of(key).key,
+            "mark_index": index_of(key),
+            "ranges": b"",
+            "read_position": position_of(key).key,
+        }
+        for partition_id, key in at.items()
+    ]
+    connection.execute(insert(cursors), rows)
+
+
+def _cursor_rows(connection: Connection, subscription_id: int) -> Sequence[Row[Any]]:
+    return connection.execute(_CURSORS, {"subscription_id": subscription_id}).all()
+
+
+def _cursor(row: Row[Any]) -> Cursor:
+    return Cursor(
+        message_key(Position.from_key(row.mark_position), row.mark_index), MessageRanges.from_bytes(row.ranges)
+    )
+
+
+def store(connection: Connection, subscription_id: int, partition_id: int, cursor: Cursor) -> None:
+    """Write down what a subscription has acknowledged of a partition."""
+    row = {"of_subscription": subscription_id, "of_partition": partition_id, "ranges": cursor.ranges.to_bytes()}
+    row |= {"mark_position": position_of(cursor.mark).key, "mark_index": index_of(cursor.mark)}
+    connection.execute(_STORE, row)
+
+
+_BY_ID = select(subscriptions).where(subscriptions.c.subscription_id == bindparam("subscription_id"))
+_CURSORS = (
+    select(cursors).where(cursors.c.subscription_id == bindparam("subscription_id")).order_by(cursors.c.partition_id)
+)
+_STORE = (
+    update(cursors)
+    .where(
+        cursors.c.subscription_id == bindparam("of_subscription"), cursors.c.partition_id == bindparam("of_partition")
+    )
+    .values({name: bindparam(name) for name in ("mark_position", "mark_index", "ranges")})
+)
+_ENDS = (
+    select(partitions.c.partition_id, partitions.c.open_ledger_id, ledgers.c.entries)
+    .join(ledgers, ledgers.c.ledger_id == partitions.c.open_ledger_id)
+    .where(partitions.c.partition_id.in_(bindparam("ids", expanding=True)))
+)

@@ -1,0 +1,128 @@
+"""Topics and their partitions in the database."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from sqlalchemy import Connection, Row, delete, insert, select, update
+
+from txn_source.metadata.store.partition_tail import Tail, limits_of, open_ledger
+from txn_source.metadata.store.tables import partitions, topics
+from txn_source.model.errors import InvalidArgumentError, TopicExistsError, TopicNotFoundError
+from txn_source.model.ledger_limits import LedgerLimits
+from txn_source.model.position import Position
+from txn_source.model.topic import Topic
+from txn_source.model.topic_name import TopicName
+
+MAX_PARTITIONS = 10_000
+_NAMES_AT_ONCE = 1000
+
+
+def create(
+    connection: Connection, name: TopicName, count: int, schema: bytes | None, limits: LedgerLimits, now_ms: int
+) -> Row[Any]:
+    """Insert a topic with an open ledger on each partition, and return its row."""
+    if not 1 <= count <= MAX_PARTITIONS:
+        raise InvalidArgumentError(f"A topic can't have {count} partitions.", f"Use 1 to {MAX_PARTITIONS}.")
+    if name.split_partition() is not None:
+        raise InvalidArgumentError(
+            f"The name {name.short!r} has the form of one partition's.", 'Use a name without "-partition-N" at its end.'
+        )
+    if connection.execute(select(topics.c.topic_id).where(topics.c.name == str(name))).first() is not None:
+        raise TopicExistsError(f"Topic {name.short!r} already exists.", "Use it, or choose another name.")
+    key = connection.execute(
+        insert(topics).values(
+            name=str(name),
+            schema=schema,
+            ledger_max_entries=limits.max_entries,
+            ledger_max_bytes=limits.max_bytes,
+            ledger_max_age_ms=limits.max_age_ms,
+            created_at_ms=now_ms,
+        )
+    ).inserted_primary_key
+    assert key is not None
+    for index in range(count):
+        _create_partition(connection, int(key[0]), index, now_ms)
+    return find(connection, name)
+
+
+def topic_of(row: Row[Any]) -> Topic:
+    """Return the topic in a row of the database."""
+    return Topic(row.topic_id, TopicName.parse(row.name), row.schema, limits_of(row), row.created_at_ms)
+
+
+def find(connection: Connection, name: TopicName) -> Row[Any]:
+    """Return the topic's row, or raise TOPIC_NOT_FOUND."""
+    row = connection.execute(select(topics).where(topics.c.name == str(name))).first()
+    if row is None:
+        raise _not_found(name)
+    return row
+
+
+def find_all(connection: Connection, names: Sequence[TopicName]) -> list[Row[Any]]:
+    """Return the topics' rows, in the order of the names, or raise TOPIC_NOT_FOUND; a statement for each thousand."""
+    if len(names) == 1:
+        return [find(connection, names[0])]
+    found: dict[str, Row[Any]] = {}
+    for start in range(0, len(names), _NAMES_AT_ONCE):
+        some = [str(name) for name in names[start : start + _NAMES_AT_ONCE]]
+        found.update((row.name, row) for row in connection.execute(select(topics).where(topics.c.name.in_(some))))
+    for name in names:
+        if str(name) not in found:
+            raise _not_found(name)
+    return [found[str(name)] for name in names]
+
+
+def _not_found(name: TopicName) -> TopicNotFoundError:
+    return TopicNotFoundError(
+        f"There is no topic {name.short!r} in this log.",
+        "Check the name against `txnlog topics list`, or create it first.",
+    )
+
+
+def names(connection: Connection, namespace: str | None) -> list[str]:
+    """Return the full names of all topics, or those of one ``tenant/namespace``, sorted."""
+    found = connection.execute(select(topics.c.name).order_by(topics.c.name)).scalars()
+    return [n for n in found if namespace is None or TopicName.parse(n).in_namespace(namespace)]
+
+
+def remove(connection: Connection, topic_id: int) -> None:
+    """Delete a topic with all that belongs to it."""
+    connection.execute(delete(topics).where(topics.c.topic_id == topic_id))
+
+
+def roll(connection: Connection, name: TopicName, index: int | None, now_us: int) -> list[int]:
+    """Close the open ledgers of a topic, or of one partition; return the ids of those that weren't empty."""
+    topic = find(connection, name)
+    wanted = select(partitions).where(partitions.c.topic_id == topic.topic_id).order_by(partitions.c.partition_index)
+    rows = connection.execute(wanted).all()
+    if index is not None:
+        if not 0 <= index < len(rows):
+            raise TopicNotFoundError(
+                f"Topic {name.short!r} has no partition {index}.", f"Its partitions are 0 to {len(rows) - 1}."
+            )
+        rows = [rows[index]]
+    closed = []
+    for row in rows:
+        tail = Tail.load(connection, row.partition_id, now_us)
+        if tail.ledger_id != row.open_ledger_id:  # was too old and has just been rolled
+            closed.append(row.open_ledger_id)
+        elif (ledger_id := tail.roll(connection)) is not None:
+            closed.append(ledger_id)
+        tail.store(connection)
+        tail.seal(connection)
+    return closed
+
+
+def _create_partition(connection: Connection, topic_id: int, index: int, now_ms: int) -> None:
+    key = connection.execute(
+        insert(partitions).values(topic_id=topic_id, partition_index=index, log_start=0, open_ledger_id=0)
+    ).inserted_primary_key
+    assert key is not None
+    ledger_id = open_ledger(connection, int(key[0]), now_ms)
+    connection.execute(
+        update(partitions)
+        .where(partitions.c.partition_id == key[0])
+        .values(log_start=Position(ledger_id, 0).key, open_ledger_id=ledger_id)
+    )

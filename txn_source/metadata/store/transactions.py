@@ -1,0 +1,244 @@
+"""Transactions in the database: begin, one atomic end with markers, time-outs, listing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import Connection, Row, and_, bindparam, case, func, insert, select, update
+
+from txn_source.metadata.store.partition_tail import Tail
+from txn_source.metadata.store.tables import (
+    entries,
+    is_in,
+    ledgers,
+    log_info,
+    partitions,
+    producers,
+    topics,
+    transaction_partitions,
+    transaction_producers,
+    transactions,
+)
+from txn_source.model.errors import (
+    InvalidArgumentError,
+    ProducerFencedError,
+    TransactionEndedError,
+    TransactionNotFoundError,
+    TransactionTimedOutError,
+    TxnLogError,
+)
+from txn_source.model.kinds import ABORT_MARKER, ABORTED, COMMIT_MARKER, COMMITTED, OPEN
+from txn_source.model.transaction import COORDINATOR, MAX_TIMEOUT_MS, EndReason, TxnId, id_of
+
+
+def number_of(txn: TxnId) -> int:
+    """Return the number of a transaction, or raise TXN_NOT_FOUND for an id that this service can't have given."""
+    if txn.most_sig_bits != COORDINATOR or txn.least_sig_bits >= 1 << 63:
+        raise _unknown(txn)
+    return txn.least_sig_bits
+
+
+def begin(connection: Connection, timeout_ms: int, now_ms: int) -> int:
+    """Open a transaction and return its number; the log's first is 0."""
+    if not 1 <= timeout_ms <= MAX_TIMEOUT_MS:
+        raise InvalidArgumentError(
+            f"A transaction can't have a timeout of {timeout_ms / 1000:g} s.",
+            f"Use more than 0 and at most {MAX_TIMEOUT_MS // 1000} s.",
+        )
+    txn = int(connection.execute(_NEXT).scalar_one()) - 1
+    connection.execute(
+        insert(transactions),
+        {"txn": txn, "state": OPEN, "timeout_ms": timeout_ms, "created_at_ms": now_ms,
+         "deadline_ms": now_ms + timeout_ms},
+    )  # fmt: skip
+    return txn
+
+
+def find(connection: Connection, txn: int) -> Row[Any]:
+    """Return a transaction's row, or raise TXN_NOT_FOUND."""
+    row = connection.execute(_FIND, {"txn": txn}).first()
+    if row is None:
+        raise _unknown(id_of(txn))
+    return row
+
+
+def check_open(connection: Connection, txn: int) -> None:
+    """Raise the error that says how a transaction ended, unless it is open."""
+    row = find(connection, txn)
+    if row.state != OPEN:
+        raise ended_error(row, "take more messages")
+
+
+def end(connection: Connection, txn: int, *, commit: bool, reason: EndReason, now_us: int) -> None:
+    """Commit or abort: the state and a marker on every partition touched, in this one database transaction.
+
+    Repeating the same end changes nothing. The opposite end raises the error that says what happened.
+    """
+    row = find(connection, txn)
+    state = COMMITTED if commit else ABORTED
+    if row.state == state:
+        return
+    if row.state != OPEN:
+        raise ended_error(row, "be committed" if commit else "be aborted")
+    decision, ended_at_ms = connection.execute(_DECISION, {"now_ms": now_us // 1000}).one()
+    for partition_id in connection.execute(_TOUCHED, {"txn": txn}).scalars().all():
+        tail = Tail.load(connection, partition_id, now_us)
+        marker = tail.place(connection, COMMIT_MARKER if commit else ABORT_MARKER, messages=0, length=0, txn=txn)
+        tail.store(connection)
+        decided = {"state": state, "marker_position": marker.key, "decision": decision}
+        connection.execute(_DECIDE, {"of_txn": txn, "of_partition": partition_id, **decided})
+        tail.seal(connection)
+    ended = {"state": state, "ended_at_ms": ended_at_ms, "end_reason": reason.value, "decision": decision}
+    connection.execute(_END, {"of_txn": txn, **ended})
+
+
+def due(connection: Connection, now_ms: int) -> list[int]:
+    """Return the open transactions whose deadline has passed."""
+    return list(connection.execute(_DUE, {"now_ms": now_ms}).scalars())
+
+
+def open_of_producer(connection: Connection, producer_id: int) -> list[int]:
+    """Return the open transactions that a producer has written to."""
+    query = (
+        select(transactions.c.txn)
+        .join(transaction_producers, transaction_producers.c.txn == transactions.c.txn)
+        .where(transaction_producers.c.producer_id == producer_id, transactions.c.state == OPEN)
+    )
+    return list(connection.execute(query).scalars())
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """Which transactions: of a state (None: any), that wrote to a topic (None: any), behind one in the order."""
+
+    state: int | None
+    topic_id: int | None
+    oldest_first: bool = False
+    after: int | None = None
+
+
+def listing(connection: Connection, wanted: Listing, limit: int) -> tuple[list[Row[Any]], int]:
+    """Return so many transactions at most, in the order in which they began or the newest first, and how many more
+    there are behind them."""
+    txn = transactions.c.txn
+    query = select(transactions)
+    if wanted.state is not None:
+        query = query.where(transactions.c.state == wanted.state)
+    if wanted.topic_id is not None:
+        on_topic = (
+            select(transaction_partitions.c.txn)
+            .join(partitions, partitions.c.partition_id == transaction_partitions.c.partition_id)
+            .where(partitions.c.topic_id == wanted.topic_id)
+        )
+        query = query.where(txn.in_(on_topic))
+    if wanted.after is not None:
+        query = query.where(txn > wanted.after if wanted.oldest_first else txn < wanted.after)
+    rows = list(connection.execute(query.order_by(txn if wanted.oldest_first else txn.desc()).limit(limit)).all())
+    if len(rows) < limit:
+        return rows, 0
+    last = rows[-1].txn
+    behind = query.where(txn > last if wanted.oldest_first else txn < last).subquery()
+    return rows, int(connection.execute(select(func.count()).select_from(behind)).scalar_one())
+
+
+def traces(connection: Connection, txns: Iterable[int]) -> list[Row[Any]]:
+    """Return what transactions left on partitions, with what each holds back there while it is open."""
+    first = entries.alias("first_entry")
+    query = (
+        select(
+            transaction_partitions,
+            topics.c.name.label("topic"),
+            partitions.c.partition_index,
+            (ledgers.c.messages_before + ledgers.c.messages - first.c.messages_before).label("held_back_messages"),
+            (ledgers.c.bytes_before + ledgers.c.bytes - first.c.bytes_before).label("held_back_bytes"),
+        )
+        .join(partitions, partitions.c.partition_id == transaction_partitions.c.partition_id)
+        .join(topics, topics.c.topic_id == partitions.c.topic_id)
+        .join(ledgers, ledgers.c.ledger_id == partitions.c.open_ledger_id)
+        .outerjoin(
+            first,
+            and_(
+                first.c.partition_id == transaction_partitions.c.partition_id,
+                first.c.position == transaction_partitions.c.first_position,
+            ),
+        )
+        .where(transaction_partitions.c.txn.in_(list(txns)))
+        .order_by(transaction_partitions.c.txn, topics.c.name, partitions.c.partition_index)
+    )
+    return list(connection.execute(query).all())
+
+
+def producer_names(connection: Connection, txns: Iterable[int]) -> Sequence[Row[int, str]]:
+    """Return (txn, name) of the producers that wrote to the transactions."""
+    query = (
+        select(transaction_producers.c.txn, producers.c.name)
+        .join(producers, producers.c.producer_id == transaction_producers.c.producer_id)
+        .where(transaction_producers.c.txn.in_(list(txns)))
+    )
+    return connection.execute(query).all()
+
+
+def ended_error(row: Row[Any], wish: str) -> TxnLogError:
+    """Return the error for a call that came after the end of its transaction."""
+    txn = id_of(row.txn)
+    if row.state == COMMITTED:
+        remedy = "Its messages are visible; write others to undo them." if wish == "be aborted" else "Begin a new one."
+        return TransactionEndedError(f"Transaction {txn} is committed and can't {wish}.", remedy)
+    if row.end_reason == EndReason.TIMEOUT.value:
+        return TransactionTimedOutError(
+            f"Transaction {txn} was aborted when its timeout of {row.timeout_ms / 1000:g} s had passed"
+            f" and can't {wish}.",
+            "Begin a new transaction, with a longer timeout if the work takes that long.",
+        )
+    if row.end_reason == EndReason.FENCED.value:
+        return ProducerFencedError(
+            f"Transaction {txn} was aborted when a newer producer took over its transactional id and can't {wish}.",
+            "Close this producer; only the newest one with that id may write.",
+        )
+    by = " by an operator" if row.end_reason == EndReason.FORCED.value else ""
+    return TransactionEndedError(f"Transaction {txn} was aborted{by} and can't {wish}.", "Begin a new transaction.")
+
+
+def _unknown(txn: TxnId) -> TransactionNotFoundError:
+    return TransactionNotFoundError(
+        f"There is no transaction {txn} in this log.", "Check the id against `txnlog transactions list --state all`."
+    )
+
+
+# Built once: for statements as short as these, building one costs as much as running it.
+_FIND = select(transactions).where(transactions.c.txn == bindparam("txn"))
+_DUE = (
+    select(transactions.c.txn)
+    .where(is_in(transactions.c.state, OPEN), transactions.c.deadline_ms <= bindparam("now_ms"))
+    .order_by(transactions.c.deadline_ms, transactions.c.txn)
+)
+_TOUCHED = (
+    select(transaction_partitions.c.partition_id)
+    .where(transaction_partitions.c.txn == bindparam("txn"))
+    .order_by(transaction_partitions.c.partition_id)
+)
+_DECIDE = (
+    update(transaction_partitions)
+    .where(
+        transaction_partitions.c.txn == bindparam("of_txn"),
+        transaction_partitions.c.partition_id == bindparam("of_partition"),
+    )
+    .values({name: bindparam(name) for name in ("state", "marker_position", "decision")})
+)
+_END = (
+    update(transactions)
+    .where(transactions.c.txn == bindparam("of_txn"))
+    .values({name: bindparam(name) for name in ("state", "ended_at_ms", "end_reason", "decision")})
+)
+_NEXT = update(log_info).values(transactions=log_info.c.transactions + 1).returning(log_info.c.transactions)
+_LAST = log_info.c.last_ended_at_ms
+_DECISION = (
+    update(log_info)
+    .values(  # ends never go back either, even if the clock does: as of a time, the first so many have ended
+        decisions=log_info.c.decisions + 1,
+        last_ended_at_ms=case((bindparam("now_ms") > _LAST, bindparam("now_ms")), else_=_LAST),
+    )
+    .returning(log_info.c.decisions, _LAST)
+)

@@ -1,0 +1,176 @@
+"""What may be seen: bounds of many partitions at one moment, positions by time, ledgers and where to cut them."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from typing import Any
+
+from sqlalchemy import Connection, Row, func, select
+
+from txn_source.metadata.store.pages import PAGE_ROWS, Page, fetch, to_table
+from txn_source.metadata.store.tables import (
+    entries,
+    is_in,
+    ledgers,
+    log_info,
+    partitions,
+    segments,
+    transaction_partitions,
+    transactions,
+)
+from txn_source.model.bounds import Bounds
+from txn_source.model.kinds import DATA, OPEN
+from txn_source.model.position import Position, PositionRange
+from txn_source.model.topic import PartitionView
+
+LEDGER_COLUMNS = (
+    "ledger_id",
+    "entries",
+    "messages",
+    "bytes",
+    "created_at_ms",
+    "closed_at_ms",
+    "offloaded_at_ms",
+    "hot_deleted_at_ms",
+    "purged",
+)
+"""Of a page of ledgers; a time that has not come is -1."""
+
+
+def partition_views(connection: Connection, topic_ids: Sequence[int]) -> dict[int, list[PartitionView]]:
+    """Return, by topic, the partitions with their bounds as of this transaction's moment.
+
+    One copy of an entry is enough, so a partition's high watermark is its log end and no ended transaction is
+    unreplicated: the ongoing ones alone hold the last stable position back.
+    """
+    of_topics = partitions.c.topic_id.in_(list(topic_ids))
+    rows = connection.execute(
+        select(partitions, ledgers)
+        .join(ledgers, ledgers.c.ledger_id == partitions.c.open_ledger_id)
+        .where(of_topics)
+        .order_by(partitions.c.topic_id, partitions.c.partition_index)
+    ).all()
+    ongoing = connection.execute(
+        select(transaction_partitions.c.partition_id, func.min(transaction_partitions.c.first_position).label("first"))
+        .join(partitions, partitions.c.partition_id == transaction_partitions.c.partition_id)
+        .where(of_topics, is_in(transaction_partitions.c.state, OPEN))
+        .group_by(transaction_partitions.c.partition_id)
+    ).all()
+    firsts = {row.partition_id: [Position.from_key(row.first)] for row in ongoing}
+    views: dict[int, list[PartitionView]] = defaultdict(list)
+    for row in rows:
+        bounds = Bounds.of(
+            Position.from_key(row.log_start),
+            Position(row.open_ledger_id, row.entries),
+            firsts.get(row.partition_id, ()),
+        )
+        views[row.topic_id].append(
+            PartitionView(
+                row.partition_id,
+                row.partition_index,
+                bounds,
+                row.messages_before + row.messages - row.messages_trimmed,
+                row.bytes_before + row.bytes - row.bytes_trimmed,
+                Position.from_key(row.trimmed_end),
+            )
+        )
+    return views
+
+
+def partitions_by_id(connection: Connection, partition_ids: Sequence[int]) -> list[PartitionView]:
+    """Return partitions with their bounds as of this transaction's moment; those that are gone are left out."""
+    query = select(partitions.c.topic_id).where(partitions.c.partition_id.in_(partition_ids)).distinct()
+    of_topics = partition_views(connection, list(connection.execute(query).scalars()))
+    return [view for views in of_topics.values() for view in views if view.partition_id in partition_ids]
+
+
+def decisions(connection: Connection) -> int:
+    """Return how many transactions have been decided in this log."""
+    return int(connection.execute(select(log_info.c.decisions)).scalar_one())
+
+
+def decisions_at(connection: Connection, time_ms: int) -> int:
+    """Return how many transactions had ended at a time."""
+    query = select(func.max(transactions.c.decision)).where(transactions.c.ended_at_ms <= time_ms)
+    return int(connection.execute(query).scalar() or 0)
+
+
+def find_position(connection: Connection, partition_id: int, publish_time_us: int) -> tuple[Position, bool] | None:
+    """Return the position of the first message published at or after a time; publish times never go back.
+
+    True beside it: it is only the start of the message's ledger, whose entries are no longer in the database.
+    """
+    ledger = connection.execute(
+        select(ledgers.c.ledger_id, ledgers.c.purged)
+        .where(ledgers.c.partition_id == partition_id, ledgers.c.last_publish_time_us >= publish_time_us)
+        .order_by(ledgers.c.ledger_id)
+        .limit(1)
+    ).first()
+    if ledger is None:
+        return None
+    if ledger.purged:
+        return Position(ledger.ledger_id, 0), True
+    key = connection.execute(
+        select(entries.c.position)
+        .where(
+            entries.c.partition_id == partition_id,
+            entries.c.position >= Position(ledger.ledger_id, 0).key,
+            entries.c.kind == DATA,
+            entries.c.publish_time_us >= publish_time_us,
+        )
+        .order_by(entries.c.position)
+        .limit(1)
+    ).scalar()
+    return None if key is None else (Position.from_key(key), False)
+
+
+def ledger_page(connection: Connection, partition_id: int, of: PositionRange) -> Page:
+    """Return the ledgers that the range touches, ascending, the open one last."""
+    query = (
+        select(
+            ledgers.c.ledger_id,
+            ledgers.c.entries,
+            ledgers.c.messages,
+            ledgers.c.bytes,
+            ledgers.c.created_at_ms,
+            *(func.coalesce(ledgers.c[name], -1) for name in ("closed_at_ms", "offloaded_at_ms", "hot_deleted_at_ms")),
+            ledgers.c.purged,
+        )
+        .where(
+            ledgers.c.partition_id == partition_id,
+            ledgers.c.ledger_id.between(of.start.ledger_id, of.end.ledger_id),
+        )
+        .order_by(ledgers.c.ledger_id)
+        .limit(PAGE_ROWS + 1)
+    )
+    rows = fetch(connection, query)
+    table = to_table(rows[:PAGE_ROWS], LEDGER_COLUMNS)
+    more = len(rows) > PAGE_ROWS
+    return Page(table, Position(rows[PAGE_ROWS][0], 0).key if more else None)
+
+
+def split(
+    connection: Connection, partition_id: int, of: PositionRange, target_bytes: int
+) -> tuple[list[int], list[int]]:
+    """Return where to cut a range into pieces of about so many bytes, and the bytes of each piece."""
+    inside = (
+        entries.c.partition_id == partition_id,
+        entries.c.position >= of.start.key,
+        entries.c.position < of.end.key,
+        entries.c.kind == DATA,
+    )
+    base = connection.execute(select(func.min(entries.c.bytes_before)).where(*inside)).scalar()
+    if base is None:
+        return [], [0]
+    piece = (entries.c.bytes_before - base) // target_bytes
+    rows = connection.execute(
+        select(func.min(entries.c.position), func.sum(entries.c.length)).where(*inside).group_by(piece).order_by(piece)
+    ).all()
+    return [row[0] for row in rows[1:]], [int(row[1]) for row in rows]
+
+
+def segment_page(connection: Connection, after: int) -> Sequence[Row[Any, Any]]:
+    """Return the registered segments (id, path) after an id, ascending; one more than a page if there are more."""
+    query = select(segments.c.segment_id, segments.c.path).where(segments.c.segment_id > after, segments.c.deleted == 0)
+    return connection.execute(query.order_by(segments.c.segment_id).limit(PAGE_ROWS + 1)).all()

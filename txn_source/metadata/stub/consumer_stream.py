@@ -1,0 +1,293 @@
+"""The client's rim of one consumer's conversation with the service: model values in and out."""
+
+from __future__ import annotations
+
+import itertools
+import queue
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import pyarrow as pa
+
+from txn_source._generated.txnlog.v1 import metadata_service_pb2 as pb
+from txn_source.metadata.protocol import convert
+from txn_source.metadata.protocol import convert_subscriptions as sub_wire
+from txn_source.metadata.protocol.convert import raised_error
+from txn_source.metadata.stub.metadata_stub import EntryPage, MetadataStub
+from txn_source.metadata.stub.subscriptions import Sought, seek_request, sought_from_wire
+from txn_source.metadata.stub.tiers import CopiesOfRange, copies_of_range
+from txn_source.metadata.stub.transport import Transport
+from txn_source.model.acknowledgement import Acknowledged, Acknowledgement
+from txn_source.model.errors import InternalError, TxnLogError, UnavailableError
+from txn_source.model.isolation import IsolationLevel
+from txn_source.model.message_ranges import MessageRange
+from txn_source.model.position import Position, PositionRange
+from txn_source.model.subscription import SubscriptionType
+from txn_source.model.topic import TopicView
+
+_JOIN_S = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class SubscribeRequest:
+    """What a consumer asks for.
+
+    ``isolation_level`` None is the subscription's, which must be there then. ``where`` and ``points`` (``message_key``
+    by partition id) are where a new subscription begins.
+    """
+
+    topic: str
+    name: str
+    type: SubscriptionType
+    isolation_level: IsolationLevel | None
+    durable: bool
+    where: str
+    points: Mapping[int, int]
+    consumer_name: str
+    token: str
+
+
+@dataclass(frozen=True, slots=True)
+class Subscribed:
+    """The service's answer: who the consumer is, and where the subscription stands (``message_key`` by partition)."""
+
+    subscription_id: int
+    consumer_id: int
+    epoch: int
+    active: bool
+    isolation_level: IsolationLevel
+    topic: TopicView
+    points: Mapping[int, int]
+    created: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Answers:
+    """What the reader of a delivery would ask the service first: copies, entries, aborted transactions."""
+
+    copies: CopiesOfRange
+    page: EntryPage
+    aborted: pa.Table
+
+
+@dataclass(frozen=True, slots=True)
+class Delivery:
+    """Entries of one partition in a range, of which the consumer gets the messages in ``wanted``.
+
+    ``messages`` is how many permits it took. ``epoch`` is the one in force when the service read it.
+    """
+
+    epoch: int
+    partition_id: int
+    range: PositionRange
+    wanted: tuple[MessageRange, ...]
+    messages: int
+    decisions: int
+    redeliveries: int
+    answers: Answers | None
+
+
+class Ear(Protocol):
+    """What listens to the service; called from the link's thread."""
+
+    def on_delivery(self, delivery: Delivery) -> None: ...
+
+    def on_turn(self, epoch: int, active: bool) -> None:
+        """A new epoch has begun, or the consumer has become active: permits begin anew."""
+
+    def on_end(self, link: ConsumerLink, error: TxnLogError) -> None:
+        """The conversation has ended, and not by ``close``."""
+
+
+class AnsweredStub(MetadataStub):
+    """The service, with its first answers for the reader of a delivery at hand; each is given once."""
+
+    def __init__(self, stub: MetadataStub, delivery: Delivery) -> None:
+        super().__init__(stub._transport)
+        self._of = (delivery.partition_id, delivery.range)
+        answers = delivery.answers
+        self._answers = {} if answers is None else {"copies": answers.copies, "page": answers.page}
+        self._aborted = None if answers is None else answers.aborted
+
+    def list_copies(self, partition_id: int, of: PositionRange) -> CopiesOfRange:
+        known = self._answers.pop("copies", None) if (partition_id, of) == self._of else None
+        return known if isinstance(known, CopiesOfRange) else super().list_copies(partition_id, of)
+
+    def list_entries(self, partition_id: int, of: PositionRange) -> Iterator[EntryPage]:
+        known = self._answers.pop("page", None) if (partition_id, of) == self._of else None
+        return iter([known]) if isinstance(known, EntryPage) else super().list_entries(partition_id, of)
+
+    def list_decisions(self, partition_id: int, of: PositionRange, *, aborted_only: bool, decisions: int) -> pa.Table:
+        if self._aborted is not None and aborted_only and (partition_id, of) == self._of:
+            return self._aborted
+        return super().list_decisions(partition_id, of, aborted_only=aborted_only, decisions=decisions)
+
+
+class ConsumerLink:
+    """One conversation. It isn't opened again: a consumer that reconnects makes a new one."""
+
+    def __init__(self, transport: Transport, ear: Ear, timeout_s: float) -> None:
+        self._transport = transport
+        self._ear = ear
+        self._timeout_s = timeout_s
+        self._requests: queue.SimpleQueue[pb.ConsumeRequest | None] = queue.SimpleQueue()
+        self._sequences = itertools.count(1)
+        self._lock = threading.Lock()
+        self._waiting: dict[int, queue.SimpleQueue[Any]] = {}
+        self._opened: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        self._is_open = self._closing = False
+        self._released = threading.Event()
+        self._error: TxnLogError | None = None
+        self._thread = threading.Thread(target=self._listen, name="txnlog-consumer", daemon=True)
+
+    def open(self, request: SubscribeRequest) -> Subscribed:
+        """Subscribe."""
+        message = pb.ConsumeRequest.Subscribe(
+            topic=request.topic,
+            name=request.name,
+            type=request.type.value,
+            isolation_level=None if request.isolation_level is None else request.isolation_level.value,
+            durable=request.durable,
+            place=sub_wire.place_to_wire(request.where, request.points),
+            consumer_name=request.consumer_name,
+            token=request.token,
+        )
+        self._requests.put(pb.ConsumeRequest(subscribe=message))
+        self._thread.start()
+        try:
+            answer = self._opened.get(timeout=self._timeout_s)
+        except queue.Empty:
+            self.close()
+            raise _silent(self._timeout_s) from None
+        if isinstance(answer, TxnLogError):
+            raise answer
+        return Subscribed(
+            answer.subscription_id,
+            answer.consumer_id,
+            answer.epoch,
+            answer.active,
+            IsolationLevel.parse(answer.isolation_level),
+            TopicView(
+                convert.topic_from_wire(answer.topic.topic),
+                tuple(convert.partition_from_wire(p) for p in answer.topic.partitions),
+            ),
+            sub_wire.points_from_wire(answer.points),
+            answer.created,
+        )
+
+    def release(self) -> None:
+        """Let the ear hear what has come since it was open: now its owner knows where it stands."""
+        self._released.set()
+
+    def flow(self, epoch: int, messages: int) -> None:
+        """Permit so many messages more, in an epoch."""
+        self._requests.put(pb.ConsumeRequest(flow=pb.ConsumeRequest.Flow(epoch=epoch, messages=messages)))
+
+    def acknowledge(self, ack: Acknowledgement) -> None:
+        """Acknowledge, and wait until it is stored."""
+        self._ask(pb.ConsumeRequest(acknowledge=sub_wire.acknowledgement_to_wire(ack)))
+
+    def redeliver(self, epoch: int, parts: Sequence[Acknowledged] = ()) -> int:
+        """Have what is not acknowledged delivered again: ranges, or all of it in a new epoch; return the epoch."""
+        ranges = [sub_wire.acknowledged_to_wire(part) for part in parts]
+        receipt = self._ask(pb.ConsumeRequest(redeliver=pb.ConsumeRequest.Redeliver(epoch=epoch, ranges=ranges)))
+        return receipt.sought.epoch or epoch
+
+    def seek(self, topic: str, name: str, where: str, points: Mapping[int, int], epoch: int) -> Sought:
+        """Move the subscription; the epoch must be larger than its current one."""
+        request = seek_request(topic, name, where, points, epoch)
+        return sought_from_wire(self._ask(pb.ConsumeRequest(seek=request)).sought)
+
+    def close(self) -> None:
+        """End the conversation; the service disconnects the consumer."""
+        self._closing = True
+        self._requests.put(None)
+        self._released.set()
+        if self._thread.ident is not None and self._thread is not threading.current_thread():
+            self._thread.join(_JOIN_S)
+
+    def _ask(self, request: pb.ConsumeRequest) -> pb.ConsumeResponse.Receipt:
+        answer: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        with self._lock:
+            if self._error is not None:
+                raise self._error
+            request.sequence = next(self._sequences)
+            self._waiting[request.sequence] = answer
+        self._requests.put(request)
+        try:
+            receipt = answer.get(timeout=self._timeout_s)
+        except queue.Empty:
+            raise _silent(self._timeout_s) from None
+        finally:
+            self._waiting.pop(request.sequence, None)
+        if isinstance(receipt, TxnLogError):
+            raise receipt
+        if receipt.HasField("error_code"):
+            raise raised_error(receipt.error_code, receipt.fact, receipt.remedy)
+        return receipt  # type: ignore[no-any-return]
+
+    def _listen(self) -> None:
+        error: TxnLogError = UnavailableError("The service ended the conversation.", "Try again.")
+        try:
+            for response in self._transport.converse("Consume", iter(self._requests.get, None)):
+                self._take(response)
+        except TxnLogError as raised:
+            error = raised
+        except BaseException as raised:  # in the embedded service, too, a conversation ends in an answer
+            error = InternalError(
+                f"The conversation failed with {type(raised).__name__}: {raised}.", "Please report it."
+            )
+        with self._lock:
+            self._error = error
+            waiting = list(self._waiting.values())
+        self._opened.put(error)
+        for answer in waiting:
+            answer.put(error)
+        self._requests.put(None)  # the thread that sends requests ends, too
+        if self._is_open:
+            self._released.wait()
+        if self._is_open and not self._closing:
+            self._ear.on_end(self, error)
+
+    def _take(self, response: pb.ConsumeResponse) -> None:
+        match response.WhichOneof("what"):
+            case "delivery":
+                self._released.wait()
+                self._ear.on_delivery(_delivery(response.delivery))
+            case "receipt":
+                answer = self._waiting.get(response.receipt.sequence)
+                if answer is not None:
+                    answer.put(response.receipt)
+            case "turn":
+                self._released.wait()
+                self._ear.on_turn(response.turn.epoch, response.turn.active)
+            case "subscribed":
+                self._is_open = True
+                self._opened.put(response.subscribed)
+
+
+def _delivery(message: pb.ConsumeResponse.Delivery) -> Delivery:
+    of = PositionRange(Position.from_key(message.start), Position.from_key(message.end))
+    answers = None
+    if message.HasField("entries"):
+        entries = message.entries
+        page = EntryPage(
+            convert.table_from_wire(entries.entries), dict(entries.segments), dict(entries.producers), of.end
+        )
+        answers = Answers(copies_of_range(message.copies), page, convert.table_from_wire(message.aborted.transactions))
+    return Delivery(
+        message.epoch,
+        message.partition_id,
+        of,
+        sub_wire.ranges_from_wire(message.wanted),
+        message.messages,
+        message.decisions,
+        message.redeliveries,
+        answers,
+    )
+
+
+def _silent(timeout_s: float) -> UnavailableError:
+    return UnavailableError(f"The metadata service didn't answer within {timeout_s:g} s.", "Try again.")
