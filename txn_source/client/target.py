@@ -75,8 +75,9 @@ class Target:
 
         ``configuration`` are the broker's policies; None takes those in ``broker.conf`` in the root, if it is there.
         """
-        from txn_source.metadata.service.service import MetadataService, create_log
+        from txn_source.metadata.service.service import MetadataService
         from txn_source.metadata.store.database import Database
+        from txn_source.metadata.store.log import create_log
 
         assert self.path is not None
         root = LogRoot.at(self.path)

@@ -9,13 +9,12 @@ from __future__ import annotations
 import functools
 import hashlib
 import time
-import uuid
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
 from google.protobuf.message import Message
-from sqlalchemy import Connection, Row, bindparam, insert, inspect, select
+from sqlalchemy import Connection, Row, bindparam, insert, select
 
 from txn_source._generated.txnlog.v1 import metadata_service_pb2 as pb
 from txn_source.metadata.delivery.wakeups import Changes
@@ -26,6 +25,7 @@ from txn_source.metadata.service.tier_calls import TierCalls
 from txn_source.metadata.store import (
     copies,
     cuts,
+    log,
     pages,
     policies,
     producers,
@@ -36,15 +36,14 @@ from txn_source.metadata.store import (
     views,
 )
 from txn_source.metadata.store.database import Database, note_change
-from txn_source.metadata.store.tables import log_info, make_tables, requests
+from txn_source.metadata.store.tables import requests
 from txn_source.metadata.store.timekeeping import Timekeeping
-from txn_source.model.errors import InvalidArgumentError, LogNotFoundError, LogVersionError, shown
+from txn_source.model.errors import InvalidArgumentError, shown
 from txn_source.model.kinds import OPEN, STATES
 from txn_source.model.position import Position, PositionRange
 from txn_source.model.spark_commit import AppVersion, Sink
 from txn_source.model.topic_name import TopicName, parse_namespace
 from txn_source.model.transaction import EndReason, id_of
-from txn_source.storage.root import FORMAT_VERSION
 from txn_source.storage.schema import checked_schema
 
 Clock = Callable[[], int]
@@ -62,18 +61,6 @@ S = TypeVar("S")
 def system_clock() -> int:
     """Return the machine's time."""
     return time.time_ns() // 1000
-
-
-def create_log(database: Database) -> None:
-    """Make the tables of a new log; harmless where they are there, also when two processes do it at once."""
-
-    def create(connection: Connection) -> None:
-        make_tables(connection)
-        if connection.execute(select(log_info)).first() is None:
-            values = {"log_id": uuid.uuid4().hex, "format_version": FORMAT_VERSION, "decisions": 0, "transactions": 0}
-            connection.execute(insert(log_info).values(values))
-
-    database.write(create)
 
 
 def _checking_requests(service: type[S]) -> type[S]:
@@ -140,15 +127,8 @@ class MetadataService(TierCalls, SubscriptionCalls):
 
     def GetLog(self, request: pb.GetLogRequest) -> pb.GetLogResponse:
         with self._database.read() as connection:
-            if not inspect(connection).has_table(log_info.name):
-                raise LogNotFoundError("The metadata database has no log in it.", "Check the path of the root.")
-            row = connection.execute(select(log_info)).one()
-        if row.format_version > FORMAT_VERSION:
-            raise LogVersionError(
-                f"The log has format version {row.format_version}; this release reads up to {FORMAT_VERSION}.",
-                "Upgrade txn-source.",
-            )
-        return pb.GetLogResponse(log_id=row.log_id, format_version=row.format_version, storage_uri=self._storage_uri)
+            info = log.read_info(connection)
+        return pb.GetLogResponse(log_id=info.log_id, format_version=info.format_version, storage_uri=self._storage_uri)
 
     def CreateTopic(self, request: pb.CreateTopicRequest) -> pb.CreateTopicResponse:
         name = TopicName.parse(request.name)
