@@ -19,7 +19,9 @@ from benchmarks.prepared import ROWS, prepared_batch, prepared_frame
 from benchmarks.scan import drain, messages
 from txn_source.client.log import Log, connect
 from txn_source.client.reading.offsets import Offsets
-from txn_source.client.reading.plan import ReadRequest, plan, resolve
+from txn_source.client.reading.plan import plan
+from txn_source.client.reading.request import ReadRequest
+from txn_source.client.reading.source import resolve
 from txn_source.client.streaming.batch_limits import StreamLimits
 from txn_source.client.streaming.stream import StreamedTopics, TopicStream
 from txn_source.client.streaming.stream_offset import StreamOffset
@@ -245,14 +247,14 @@ def _transfer(producer: Producer, number: int, txn: Transaction) -> None:
 def _plan(log: Log, cut: bool, end: dict[str, dict[int, str]]) -> None:
     """Plan a batch read."""
     request = ReadRequest(end=Offsets.parse(end, LATEST), consistent_cut=cut)
-    plan(log.metadata, log.root, resolve(log.metadata, ["transfers"]), request)
+    plan(log.access, resolve(log.metadata, ["transfers"]), request)
 
 
 def _limited(log: Log, cut: bool, most: int) -> None:
     """Find the end of a stream's batch of so many messages."""
     request = ReadRequest(start=Offsets(EARLIEST), consistent_cut=cut)
     of = StreamedTopics(["transfers"], None, None)
-    stream = TopicStream(log.metadata, log.root, of, request, StreamLimits(max_messages=most))
+    stream = TopicStream(log.access, of, request, StreamLimits(max_messages=most))
     begin = stream.initial()
     assert stream.latest(begin) is not begin
 
@@ -275,7 +277,7 @@ def _many_partitions(bench: Bench, log: Log) -> Iterator[Result]:
     """How far, and in which tasks: a batch over 1,000 partitions with a message in each."""
     count = bench.size(1000, 20)
     log.create_topic("wide", partitions=count)
-    stream = TopicStream(log.metadata, log.root, StreamedTopics(["wide"], None, None), ReadRequest(), StreamLimits())
+    stream = TopicStream(log.access, StreamedTopics(["wide"], None, None), ReadRequest(), StreamLimits())
     begin = stream.newest()
     with log.producer("wide") as producer:
         for partition in range(count):

@@ -47,7 +47,7 @@ def log(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Log]:
 
 
 def writer_of(log: Log, topic: str, turn: int = 0) -> BulkWriter:
-    return BulkWriter(log.metadata, log.root, TopicName.parse(topic), turn)
+    return BulkWriter(log.access, TopicName.parse(topic), turn)
 
 
 def stored(log: Log, batch: TopicBatch) -> dict[int, list[pa.RecordBatch]]:

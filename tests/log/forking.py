@@ -37,7 +37,7 @@ def inherit(kind: str, target: str) -> Any:
     producer = log.producer("orders", transactional_id="orders")
     with log.begin_transaction() as transaction:
         producer.send(b"of the parent, committed", txn=transaction)
-        bulk = BulkWriter(log.metadata, log.root, TopicName.parse("orders"))
+        bulk = BulkWriter(log.access, TopicName.parse("orders"))
         bulk.write(_BATCH)
         waiting = log.producer("orders", batching=BY_HAND)
         waiting.send(b"of the parent, gathered before")

@@ -9,7 +9,7 @@ from typing import Any
 from txn_source import IsolationLevel, Log, Producer
 from txn_source.client.reading.columns import select_columns
 from txn_source.client.reading.offsets import Offsets
-from txn_source.client.reading.plan import ReadRequest
+from txn_source.client.reading.request import ReadRequest
 from txn_source.client.streaming.batch_limits import StreamLimits
 from txn_source.client.streaming.stream import StreamedTopics, TopicStream
 from txn_source.client.streaming.stream_offset import StreamOffset
@@ -33,9 +33,7 @@ def stream_of(
     """Open a stream; ``start`` is what ``startingOffsets`` means, or a datetime."""
     names = None if pattern is not None else [topics] if isinstance(topics, str) else list(topics)
     asked = ReadRequest(IsolationLevel.parse(level), Offsets.parse(start, LATEST), **request)
-    return TopicStream(
-        log.metadata, log.root, StreamedTopics(names, pattern, None), asked, limits or StreamLimits(), clock
-    )
+    return TopicStream(log.access, StreamedTopics(names, pattern, None), asked, limits or StreamLimits(), clock)
 
 
 def as_text(offset: StreamOffset) -> str:
@@ -54,7 +52,7 @@ def rows_between(log: Log, stream: TopicStream, start: StreamOffset, end: Stream
     if not planned.tasks:
         return []
     schema = select_columns(planned.payload, COLUMNS)
-    reader = planned.reader(log.metadata, log.root, schema)
+    reader = planned.reader(log.access, schema)
     found = [
         row for batch in reader.read(piece for task in planned.tasks for piece in task) for row in batch.to_pylist()
     ]

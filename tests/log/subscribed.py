@@ -11,7 +11,7 @@ from txn_source import (
     MessageId,
 )
 from txn_source.client.reading.offsets import Offsets
-from txn_source.client.reading.plan import ReadRequest
+from txn_source.client.reading.request import ReadRequest
 from txn_source.client.streaming.batch_limits import StreamLimits
 from txn_source.client.streaming.stream import StreamedTopics, TopicStream
 from txn_source.client.streaming.stream_offset import StreamOffset
@@ -40,8 +40,7 @@ class Streams:
         held = HeldSubscription(log.metadata, TopicName.parse("t"), "s", asked)
         self.held.append(held)
         return TopicStream(
-            log.metadata,
-            log.root,
+            log.access,
             StreamedTopics(["t"], None, None),
             ReadRequest(start=Offsets.parse(start, LATEST), **request),
             limits or StreamLimits(),

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tests.log.history import PARTITIONS, STEPS, History, Place
 from tests.log.reading import COMMITTED, UNCOMMITTED, by_partition, send_each, values
 from txn_source import Log, Position, Producer, Transaction, connect
-from txn_source.client.reading.plan import resolve
+from txn_source.client.reading.source import resolve
 from txn_source.model import cut
 from txn_source.model.topic import PartitionView
 

@@ -26,7 +26,7 @@ from txn_source import (
     Position,
     UnavailableError,
 )
-from txn_source.client.reading.plan import resolve
+from txn_source.client.reading.source import resolve
 from txn_source.client.tiering.maintenance import MaintenanceReport
 from txn_source.model.copies import Tier
 from txn_source.model.position import PositionRange

@@ -185,7 +185,7 @@ def test_job_whose_file_is_collected_fails_and_says_why(site: Site) -> None:
     log.create_topic("orders")
 
     def written() -> TopicBatch:
-        writer = BulkWriter(log.metadata, log.root, TopicName.parse("orders"))
+        writer = BulkWriter(log.access, TopicName.parse("orders"))
         writer.write(pa.record_batch({"value": [b"job"]}))
         return writer.finish()
 

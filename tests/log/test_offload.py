@@ -23,7 +23,7 @@ from tests.log.sites import ManualClock, Site
 from tests.log.test_pinned_plans import planned, read
 from tests.log.tiers import closed_ledgers, everything, tiers_of
 from txn_source import Log, Position, SegmentUnreadableError
-from txn_source.client.reading.plan import resolve
+from txn_source.client.reading.source import resolve
 from txn_source.model.copies import Tier
 from txn_source.model.position import PositionRange
 from txn_source.storage import tiered

@@ -11,15 +11,15 @@ from tests.log.reading import BY_HAND, COMMITTED, UNCOMMITTED, send_each, values
 from tests.log.sites import ManualClock
 from txn_source import DataLossError, IsolationLevel, Log, Transaction
 from txn_source.client.reading.columns import select_columns
-from txn_source.client.reading.plan import ReadPlan, ReadRequest, plan, resolve
+from txn_source.client.reading.plan import ReadPlan, plan
+from txn_source.client.reading.request import ReadRequest
+from txn_source.client.reading.source import resolve
 
 _COLUMNS = ["value", "__partition", "__ledger_id", "__entry_id", "__producer_name", "__txn_id", "__txn_status"]
 
 
 def planned(log: Log, topic: str, level: str, **options: int) -> ReadPlan:
-    return plan(
-        log.metadata, log.root, resolve(log.metadata, [topic]), ReadRequest(IsolationLevel.parse(level), **options)
-    )
+    return plan(log.access, resolve(log.metadata, [topic]), ReadRequest(IsolationLevel.parse(level), **options))
 
 
 def read(log: Log, pinned: ReadPlan, columns: list[str] = _COLUMNS) -> pa.Table:
@@ -27,7 +27,7 @@ def read(log: Log, pinned: ReadPlan, columns: list[str] = _COLUMNS) -> pa.Table:
     schema = select_columns(pa.schema([("value", pa.binary())]), columns)
     batches = []
     for task in pinned.tasks:
-        reader = pinned.reader(log.metadata, log.root, schema)
+        reader = pinned.reader(log.access, schema)
         batches += reader.read(task)
     return pa.Table.from_batches(batches, schema)
 

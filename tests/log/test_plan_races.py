@@ -24,7 +24,9 @@ from tests.log.streaming import COLUMNS, Follower, reread, rows_between, stream_
 from txn_source import DataLossError, IsolationLevel, Log, OutOfRangeError, TopicNotFoundError, connect
 from txn_source.client.reading.columns import select_columns
 from txn_source.client.reading.offsets import Offsets
-from txn_source.client.reading.plan import ReadRequest, plan, resolve
+from txn_source.client.reading.plan import plan
+from txn_source.client.reading.request import ReadRequest
+from txn_source.client.reading.source import resolve
 from txn_source.client.streaming.batch_limits import StreamLimits
 from txn_source.client.streaming.stream_offset import StreamOffset
 from txn_source.metadata.service.in_process import InProcessTransport
@@ -143,8 +145,8 @@ def scanned(log: Log, level: str, **options: Any) -> Rows:
         IsolationLevel.parse(level), Offsets.parse(start, EARLIEST), Offsets.parse(end, LATEST),
         fail_on_data_loss=not lossy, **options,
     )  # fmt: skip
-    planned = plan(log.metadata, log.root, source, request)
-    reader = planned.reader(log.metadata, log.root, select_columns(source.payload, COLUMNS))
+    planned = plan(log.access, source, request)
+    reader = planned.reader(log.access, select_columns(source.payload, COLUMNS))
     return by_place([r for task in planned.tasks for batch in reader.read(task) for r in batch.to_pylist()])
 
 

@@ -27,7 +27,9 @@ from txn_source import (
     TxnId,
 )
 from txn_source.client.reading.columns import select_columns
-from txn_source.client.reading.plan import ReadPlan, ReadRequest, plan, resolve
+from txn_source.client.reading.plan import ReadPlan, plan
+from txn_source.client.reading.request import ReadRequest
+from txn_source.client.reading.source import resolve
 from txn_source.client.topic_stats import PartitionStats
 from txn_source.metadata.store import pages, views
 
@@ -187,7 +189,7 @@ class LogMachine(RuleBasedStateMachine):
 
     def _plan(self, level: str, tasks: int) -> None:
         request = ReadRequest(IsolationLevel.parse(level), consistent_cut=False, min_partitions=tasks)
-        pinned = plan(self.log.metadata, self.log.root, resolve(self.log.metadata, ["t"]), request)
+        pinned = plan(self.log.access, resolve(self.log.metadata, ["t"]), request)
         expected: list[Any] = []
         for each in range(PARTITIONS):
             rows = self.model.uncommitted(each)
@@ -234,7 +236,7 @@ class LogMachine(RuleBasedStateMachine):
     def plans_read_what_they_read_when_they_were_made(self) -> None:
         schema = select_columns(_RAW, ["value", "__txn_status"])
         for pinned, expected in self.plans:
-            reader = pinned.reader(self.log.metadata, self.log.root, schema)
+            reader = pinned.reader(self.log.access, schema)
             batches = reader.read(piece for task in pinned.tasks for piece in task)
             table = pa.Table.from_batches(batches, schema)
             assert [tuple(row.values()) for row in table.to_pylist()] == expected

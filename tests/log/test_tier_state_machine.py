@@ -18,7 +18,9 @@ from tests.log.reading import COMMITTED, UNCOMMITTED
 from tests.log.test_state_machine import PARTITIONS, LogMachine, partition
 from txn_source import DataLossError, IsolationLevel, OnlyCopyError, Position, ReadPriority, SegmentUnreadableError
 from txn_source.client.reading.columns import select_columns
-from txn_source.client.reading.plan import ReadPlan, ReadRequest, plan, resolve
+from txn_source.client.reading.plan import ReadPlan, plan
+from txn_source.client.reading.request import ReadRequest
+from txn_source.client.reading.source import resolve
 from txn_source.metadata.store import copies, pages, views
 from txn_source.model.copies import Tier
 from txn_source.model.position import PositionRange
@@ -296,7 +298,7 @@ class TierMachine(LogMachine):
 
     def _plan(self, level: str, tasks: int, loss_fails: bool = True) -> None:
         request = ReadRequest(IsolationLevel.parse(level), min_partitions=tasks, fail_on_data_loss=loss_fails)
-        pinned = plan(self.log.metadata, self.log.root, resolve(self.log.metadata, ["t"]), request)
+        pinned = plan(self.log.access, resolve(self.log.metadata, ["t"]), request)
         ends = [len(ledgers) for ledgers in self.model.ledgers]
         self.pinned = [*self.pinned[-1:], (pinned, self._rows(level), list(self.trimmed), ends)]
 
@@ -338,7 +340,7 @@ class TierMachine(LogMachine):
             lost = [each for each in range(PARTITIONS) if first[each] < self.trimmed[each]]
             kept = [row for row in rows if row.entry >= self._first(row.partition, self.trimmed[row.partition])]
             must, may = self._unreadable(kept, first, ends)
-            reader = pinned.reader(self.log.metadata, self.log.root, schema)
+            reader = pinned.reader(self.log.access, schema)
             batches = reader.read(piece for task in pinned.tasks for piece in task)
             loss_fails = pinned.request.fail_on_data_loss
             failed = self._check(batches, [row.seen for row in (rows if loss_fails else kept)])

@@ -144,7 +144,7 @@ class Subject:
         aborted = log.begin_transaction()
         aborted.abort()
         log.abort_transaction(aborted.id)
-        writer = BulkWriter(log.metadata, log.root, TopicName.parse("orders"))
+        writer = BulkWriter(log.access, TopicName.parse("orders"))
         writer.write(pa.record_batch({"value": [b"job"]}))
         log.metadata.commit_batch(Sink("query", 3, "spark", None), [writer.finish()], "a job")
         log.create_subscription("orders", "booking", "shared", "read_committed", "earliest")

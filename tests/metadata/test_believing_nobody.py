@@ -316,7 +316,7 @@ def test_one_append_has_each_sequence_and_byte_once(log: Log, writer: Writer) ->
 def test_jobs_file_is_registered_once(log: Log) -> None:
     """Commit a job's files under another key, as another batch: they are no new messages."""
     log.create_topic("orders")
-    bulk = BulkWriter(log.metadata, log.root, TopicName.parse("orders"))
+    bulk = BulkWriter(log.access, TopicName.parse("orders"))
     bulk.write(pa.record_batch({"value": [b"x"]}))
     batch = bulk.finish()
     log.metadata.commit_batch(Sink("query", 0, "spark", None), [batch], "one")

@@ -37,7 +37,7 @@ def written(
     log: Log, texts: Sequence[bytes], topic: str = "orders", partition: int = 0, owner: OpenedProducer | None = None
 ) -> TopicBatch:
     """Write messages to a file as a task does; nothing refers to it yet."""
-    writer = BulkWriter(log.metadata, log.root, TopicName.parse(topic))
+    writer = BulkWriter(log.access, TopicName.parse(topic))
     writer.write(pa.record_batch({"value": texts, "__partition": pa.array([partition] * len(texts), pa.int32())}))
     return writer.finish(owner)
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from google.protobuf.message import Message
 
 from txn_source.cli.maintain import describe
+from txn_source.client.access import Access
 from txn_source.client.tiering.maintenance import maintain
 from txn_source.metadata.service.in_process import InProcessTransport
 from txn_source.metadata.stub.metadata_stub import MetadataStub
@@ -33,8 +34,8 @@ class BackgroundMaintenance:
 
     def __init__(self, service: MetadataService, root: Path, interval_s: float) -> None:
         self._stopping = threading.Event()
-        self._stub = MetadataStub(_Stoppable(InProcessTransport(service), self._stopping))
-        self._root = root
+        stub = MetadataStub(_Stoppable(InProcessTransport(service), self._stopping))
+        self._access = Access(stub, root)
         self._interval_s = interval_s
         self._thread = threading.Thread(target=self._run, name="txnlog-tiers", daemon=True)
 
@@ -55,7 +56,7 @@ class BackgroundMaintenance:
 
     def _once(self) -> None:
         try:
-            done = describe(maintain(self._stub, self._root))
+            done = describe(maintain(self._access))
         except _Stopped:
             return
         except TxnLogError as error:

@@ -183,7 +183,7 @@ def _pause(seconds: float) -> None:
 
 def _format(log: Log, topic: str, format: Format, key_separator: str | None) -> tuple[list[str], Render]:
     """Return the columns that are to be read, and what makes lines of a batch of them."""
-    from txn_source.client.reading.plan import resolve
+    from txn_source.client.reading.source import resolve
     from txn_source.storage.schema import RAW_SCHEMA
 
     payload = resolve(log.metadata, [topic]).payload

@@ -9,7 +9,9 @@ import pyarrow as pa
 from txn_source.client.log import Log
 from txn_source.client.reading.columns import select_columns
 from txn_source.client.reading.offsets import Offsets
-from txn_source.client.reading.plan import ReadPartition, ReadPlan, ReadRequest, plan, resolve
+from txn_source.client.reading.plan import ReadPlan, plan
+from txn_source.client.reading.request import ReadRequest
+from txn_source.client.reading.source import ReadPartition, resolve
 from txn_source.model.isolation import IsolationLevel
 from txn_source.model.position import EARLIEST, LATEST, Position
 from txn_source.model.read_priority import ReadPriority
@@ -43,15 +45,14 @@ class Tail:
 
     def read(self) -> Iterator[pa.RecordBatch]:
         """Yield what is there now and was not yielded before, partition after partition."""
-        stub = self._log.metadata
-        source = resolve(stub, [self._topic])
+        source = resolve(self._log.metadata, [self._topic])
         if all(self._start.positions.get((p.topic, p.view.index)) == self._bound(p) for p in source.partitions):
             return  # the usual case while following: one call, and no plan
         request = ReadRequest(self._level, self._start, self._end, read_priority=self._read_priority)
-        planned = plan(stub, self._log.root, source, request)
+        planned = plan(self._log.access, source, request)
         self._start = Offsets(LATEST, self._reached(source.partitions, planned))
         schema = select_columns(source.payload, self._columns or source.payload.names)
-        reader = planned.reader(stub, self._log.root, schema)
+        reader = planned.reader(self._log.access, schema)
         yield from reader.read(piece for task in planned.tasks for piece in task)
 
     def _reached(

@@ -1,24 +1,38 @@
-"""The way to a log: all that reading and planning need of it."""
+"""The way to a log: what reading, writing and planning need of it."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 
 from txn_source.client.target import Target, reachable
+from txn_source.metadata.stub.metadata_stub import MetadataStub
 from txn_source.storage.forks import belongs_to_process, keep_for_ever
 
 
+@dataclass(frozen=True, slots=True, weakref_slot=True, eq=False)
 class Access:
-    """The service's calls (``metadata``), and the folder of the segments (``root``), of a log that was opened."""
+    """The service's calls (``metadata``), and the folder of the segments (``root``), of one log."""
 
-    def __init__(self, target: Target) -> None:
-        self.metadata, storage_uri = target.open()
+    metadata: MetadataStub
+    root: Path
+
+    @classmethod
+    def open(cls, target: Target) -> Access:
+        """Connect to a log, making a new one if the target says so.
+
+        Raises:
+            LogNotFoundError: there is no such log, or its segments can't be reached from here.
+            UnavailableError: the service didn't answer.
+        """
+        metadata, storage_uri = target.open()
         try:
-            self.root: Path = reachable(target, storage_uri)
+            access = cls(metadata, reachable(target, storage_uri))
         except BaseException:
-            self.metadata.close()
+            metadata.close()
             raise
-        belongs_to_process(self)
+        belongs_to_process(access)
+        return access
 
     def inherited(self) -> None:
         """Take notice that this is a fork: the log is used by both, what it has open isn't."""

@@ -19,7 +19,10 @@ from txn_source.client.consuming.admin import SubscriptionCalls
 from txn_source.client.reading.columns import read_schema, select_columns
 from txn_source.client.reading.copy_fallback import CopiesRead
 from txn_source.client.reading.offsets import Cut, Offsets
-from txn_source.client.reading.plan import ReadRequest, check_as_of, cut_of, plan, resolve, start_positions
+from txn_source.client.reading.plan import plan
+from txn_source.client.reading.ranges import cut_of, start_positions
+from txn_source.client.reading.request import ReadRequest, check_as_of
+from txn_source.client.reading.source import resolve
 from txn_source.client.target import Target
 from txn_source.client.tiering.copy_deletion import Deletion
 from txn_source.client.tiering.maintenance import MaintenanceReport, maintain
@@ -58,7 +61,7 @@ class Log(SubscriptionCalls):
 
     def __init__(self, target: Target) -> None:
         self._target = target
-        self._access = Access(target)
+        self._access = Access.open(target)
         self._stub, self._root = self._access.metadata, self._access.root
         self._producers: weakref.WeakSet[Producer] = weakref.WeakSet()
         self._consumers = weakref.WeakSet()
@@ -124,7 +127,7 @@ class Log(SubscriptionCalls):
     def delete_topic(self, name: str) -> None:
         """Delete a topic with all its messages. Transactions that wrote to it go on elsewhere."""
         topic_id = self._stub.delete_topic(TopicName.parse(name))
-        delete_doomed_files(self._stub, self._root)
+        delete_doomed_files(self._access)
         shutil.rmtree(topic_folder(self._root, topic_id), ignore_errors=True)  # what stays is garbage for `txnlog gc`
 
     def stats(self, name: str) -> TopicStats:
@@ -139,7 +142,7 @@ class Log(SubscriptionCalls):
 
     def collect_garbage(self, older_than: float | timedelta | str = DEFAULT_AGE_S, dry_run: bool = False) -> Garbage:
         """Remove segment files that nothing refers to and that were last written so many seconds ago."""
-        return collect_garbage(self._stub, self._root, given_duration(older_than), dry_run=dry_run)
+        return collect_garbage(self._access, given_duration(older_than), dry_run=dry_run)
 
     # Tiers
 
@@ -157,8 +160,8 @@ class Log(SubscriptionCalls):
         """
         name = TopicName.parse(topic)
         ledgers, _ = self._stub.list_offloadable(name)
-        report = Offloader(self._stub, self._root, name).offload(ledgers, progress)
-        delete_doomed_files(self._stub, self._root)
+        report = Offloader(self._access, name).offload(ledgers, progress)
+        delete_doomed_files(self._access)
         return report
 
     def delete_offloaded(self, topic: str) -> int:
@@ -167,8 +170,8 @@ class Log(SubscriptionCalls):
         Raises:
             OnlyCopyError: the hot copy of one of them is gone or can't be read. None is deleted then.
         """
-        count = Deletion(self._stub, self._root, TopicName.parse(topic), Tier.TIERED).delete_all()
-        delete_doomed_files(self._stub, self._root)
+        count = Deletion(self._access, TopicName.parse(topic), Tier.TIERED).delete_all()
+        delete_doomed_files(self._access)
         return count
 
     def delete_hot(self, topic: str, after_lag: bool = False) -> int:
@@ -178,9 +181,9 @@ class Log(SubscriptionCalls):
             OnlyCopyError: the object of one of them can't be read. None is deleted then; ``after_lag`` keeps just
                 those.
         """
-        deletion = Deletion(self._stub, self._root, TopicName.parse(topic), Tier.BOOKKEEPER)
+        deletion = Deletion(self._access, TopicName.parse(topic), Tier.BOOKKEEPER)
         count = deletion.delete_due()[0] if after_lag else deletion.delete_all()
-        delete_doomed_files(self._stub, self._root)
+        delete_doomed_files(self._access)
         return count
 
     def trim(
@@ -214,17 +217,17 @@ class Log(SubscriptionCalls):
             keep = parsed.get("retention_bytes")
             positions = {} if before is None else self._positions(topic, before)
             done = self._stub.trim_topic(TopicName.parse(topic), positions, older_than_ms, keep)
-        delete_doomed_files(self._stub, self._root)
+        delete_doomed_files(self._access)
         return done
 
     def maintain(self) -> MaintenanceReport:
         """Offload, delete and trim what the topics' policies say; ``txnlog serve`` does it in the background."""
-        return maintain(self._stub, self._root)
+        return maintain(self._access)
 
     def _positions(self, topic: str, at: Any) -> dict[int, Position]:
         source = resolve(self._stub, [topic])
         request = ReadRequest(IsolationLevel.READ_UNCOMMITTED, Offsets.parse(at, EARLIEST))
-        starts = start_positions(self._stub, self._root, source, request)
+        starts = start_positions(self._access, source, request)
         return {p.view.index: start for p, start in zip(source.partitions, starts, strict=True)}
 
     # Policies
@@ -292,7 +295,7 @@ class Log(SubscriptionCalls):
         With a ``transactional_id`` it takes over from the older producer of the topic with that id: the older one is
         fenced, and the transactions that it left open are aborted. ``name`` shows in ``__producer_name``.
         """
-        producer = Producer(self._stub, self._root, TopicName.parse(topic), transactional_id, name, batching)
+        producer = Producer(self._access, TopicName.parse(topic), transactional_id, name, batching)
         self._producers.add(producer)
         return producer
 
@@ -378,8 +381,8 @@ class Log(SubscriptionCalls):
             read_priority=None if read_priority is None else ReadPriority.parse(read_priority),
             as_of_us=_as_of(as_of, level, end),
         )
-        planned = plan(self._stub, self._root, source, request)
-        reader = planned.reader(self._stub, self._root, schema)
+        planned = plan(self._access, source, request)
+        reader = planned.reader(self._access, schema)
         batches = pa.RecordBatchReader.from_batches(
             schema, reader.read(piece for task in planned.tasks for piece in task)
         )
@@ -408,6 +411,11 @@ class Log(SubscriptionCalls):
     def target(self) -> Target:
         """What was connected to: a value that other processes can open."""
         return self._target
+
+    @property
+    def access(self) -> Access:
+        """The service's calls and the folder of the segments together, for the layers above."""
+        return self._access
 
     @property
     def root(self) -> Path:

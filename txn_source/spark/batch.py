@@ -8,7 +8,8 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
-from txn_source.client.reading.plan import plan, resolve
+from txn_source.client.reading.plan import plan
+from txn_source.client.reading.source import resolve
 from txn_source.spark.connection import open_log, readable
 from txn_source.spark.options import BatchReadOptions
 from txn_source.spark.schema import Projection
@@ -29,7 +30,7 @@ class BatchReader(DataSourceReader):
         log = open_log(options.target)
         source = resolve(log.metadata, options.topics, options.pattern, self._schema.names)
         projection = Projection.of(self._schema, source.payload)
-        planned = plan(log.metadata, log.root, source, options.request)
+        planned = plan(log, source, options.request)
         schema = projection.read_schema(source.payload)
         return [TaskPartition(task, projection, schema, planned.decisions) for task in planned.tasks]
 

@@ -29,7 +29,7 @@ def open_log(target: Target) -> Access:
 @functools.lru_cache(_MAX_OPEN)
 def _opened(target: Target, identity: tuple[int, ...]) -> Access:
     try:
-        return Access(target)
+        return Access.open(target)
     except Exception as error:
         if passes(error):
             raise

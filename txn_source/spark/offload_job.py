@@ -50,7 +50,7 @@ def offload(spark: SparkSession, log: Log, topic: str) -> OffloadReport:
     rows = spark.createDataFrame([dataclasses.astuple(ledger) for ledger in ledgers], _LEDGER).repartition(tasks)
     done = ", ".join(f"{f.name} {_SPARK_TYPES[f.type]}" for f in _DONE)
     results = rows.mapInArrow(_task(log.target, name), done).collect()
-    delete_doomed_files(log.metadata, log.root)
+    delete_doomed_files(log.access)
     report = OffloadReport()
     for row in sorted(results, key=lambda row: row.ledger_id):
         if row.code is not None:
@@ -71,7 +71,7 @@ def _task(target: Target, topic: TopicName) -> Callable[[Iterator[pa.RecordBatch
         offloader: Offloader | None = None
         for batch in batches:
             for row in batch.to_pylist():
-                offloader = offloader or Offloader(log.metadata, log.root, topic)
+                offloader = offloader or Offloader(log, topic)
                 yield pa.RecordBatch.from_pylist([_offload_one(offloader, OffloadableLedger(**row))], schema=_DONE)
 
     return run

@@ -67,7 +67,7 @@ class _Writer:
                 for topic, rows in self._by_topic(batch):
                     writer = writers.get(topic)
                     if writer is None:
-                        writer = writers[topic] = BulkWriter(log.metadata, log.root, topic, turn)
+                        writer = writers[topic] = BulkWriter(log, topic, turn)
                     fitted = self._columns.fit(rows, writer.payload, topic.short)
                     content[topic] += content_of(fitted)
                     writer.write(fitted)

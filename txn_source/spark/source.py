@@ -6,7 +6,7 @@ from pyspark.sql.datasource import DataSource
 from pyspark.sql.types import StructType
 
 from txn_source.client.reading.columns import read_schema
-from txn_source.client.reading.plan import resolve
+from txn_source.client.reading.source import resolve
 from txn_source.model.errors import InvalidArgumentError
 from txn_source.spark.batch import BatchReader
 from txn_source.spark.connection import open_log, readable

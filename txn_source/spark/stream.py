@@ -118,7 +118,5 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             if options.subscription is not None:
                 name, topic = options.subscription, TopicName.parse((options.topics or ())[0])
                 self._held = HeldSubscription(log.metadata, topic, name, options.subscription_level)
-            self._opened = TopicStream(
-                log.metadata, log.root, of, options.request, options.limits, subscription=self._held
-            )
+            self._opened = TopicStream(log, of, options.request, options.limits, subscription=self._held)
         return self._opened

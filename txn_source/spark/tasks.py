@@ -9,7 +9,8 @@ from dataclasses import dataclass, replace
 import pyarrow as pa
 from pyspark.sql.datasource import InputPartition
 
-from txn_source.client.reading.plan import ReadRequest, slice_reader
+from txn_source.client.reading.request import ReadRequest
+from txn_source.client.reading.slice_reader import SliceReader
 from txn_source.client.target import Target
 from txn_source.model.isolation import IsolationLevel
 from txn_source.model.packing import Slice
@@ -39,7 +40,7 @@ def read_task(target: Target, request: ReadRequest, partition: InputPartition) -
         log = open_log(target)
         if partition.isolation_level is not None:
             request = replace(request, isolation_level=partition.isolation_level)
-        reader = slice_reader(log.metadata, log.root, partition.read_schema, request, partition.decisions)
+        reader = SliceReader.of(log, partition.read_schema, request, partition.decisions)
         for batch in reader.read(partition.slices):
             yield partition.projection.apply(batch)
         level = logging.WARNING if reader.copies_read.failures else logging.INFO

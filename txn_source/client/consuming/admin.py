@@ -10,6 +10,7 @@ from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
+from txn_source.client.access import Access
 from txn_source.client.consuming.consumer import Consumer
 from txn_source.client.consuming.options import ConsumerOptions, is_text
 from txn_source.client.consuming.reader import Reader
@@ -255,7 +256,7 @@ def placed(
         case datetime() | Offsets():
             micros = Offsets.parse(to, LATEST).publish_time_us
             assert micros is not None
-            found = TieredPlanning(stub, root).find_positions([p.partition_id for p in partitions], micros)
+            found = TieredPlanning(Access(stub, root)).find_positions([p.partition_id for p in partitions], micros)
             bounds = {p.partition_id: p.bounds.upper(level or IsolationLevel.READ_COMMITTED) for p in partitions}
             return "", {
                 partition_id: message_key(min(at or bounds[partition_id], bounds[partition_id]))

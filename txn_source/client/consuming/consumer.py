@@ -21,6 +21,7 @@ from collections.abc import Iterator, Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING
 
+from txn_source.client.access import Access
 from txn_source.client.consuming.acknowledging import Acknowledging
 from txn_source.client.consuming.connecting import Connecting
 from txn_source.client.consuming.dead_letters import bury
@@ -230,7 +231,7 @@ class Consumer(Acknowledging, Connecting):
         partition = self._partitions[delivery.partition_id]
         piece = Slice(self.topic, partition, delivery.partition_id, delivery.range, 0)
         stub = AnsweredStub(self._stub, delivery)
-        reader = SliceReader(stub, self._root, self._schema, self._level, delivery.decisions)
+        reader = SliceReader(Access(stub, self._root), self._schema, self._level, delivery.decisions)
         return batches_of(self._origin, delivery, partition, reader.read([piece]))
 
     def _hand_out(self, message: Message) -> bool:

@@ -10,16 +10,15 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from types import TracebackType
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from txn_source.client.access import Access
 from txn_source.client.reading.batch_assembly import JoinedEntries, StoredRows
 from txn_source.client.reading.segment_entries import HotCopies
-from txn_source.metadata.stub.metadata_stub import MetadataStub
 from txn_source.model.copies import LedgerCopies, Tier, TieredCopy
 from txn_source.model.errors import DataLossError, SegmentUnreadableError
 from txn_source.model.packing import Slice
@@ -102,8 +101,7 @@ class CopyReader:
 
     def __init__(
         self,
-        stub: MetadataStub,
-        root: Path,
+        access: Access,
         stored: pa.Schema,
         priority: ReadPriority | None,
         *,
@@ -113,20 +111,19 @@ class CopyReader:
         """Prepare to read.
 
         Args:
-            stub: the service.
-            root: the folder of the log.
+            access: the way to the log.
             stored: the stored columns that are wanted; none: only what is constant in entries.
             priority: the read's own; None: the topic's.
             fail_on_data_loss: False skips what was trimmed since the plan was made, with a warning.
             report: where to note which copies were read.
         """
-        self._stub = stub
-        self._root = root
+        self._stub = access.metadata
+        self._root = access.root
         self._stored = stored
         self._priority = priority
         self._fail_on_data_loss = fail_on_data_loss
         self._report = report
-        self._hot = HotCopies(stub, root)
+        self._hot = HotCopies(access)
         self._unreachable = False
 
     def __enter__(self) -> CopyReader:

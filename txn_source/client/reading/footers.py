@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import pairwise
-from pathlib import Path
 
 import numpy as np
 
-from txn_source.metadata.stub.metadata_stub import MetadataStub
+from txn_source.client.access import Access
 from txn_source.model.errors import SegmentUnreadableError
 from txn_source.model.position import Position, PositionRange
 from txn_source.storage.tiered import Footer, read_footer
@@ -20,9 +19,9 @@ class TieredPlanning:
     A ledger whose footer can't be read isn't split; whoever reads it learns what is wrong with it.
     """
 
-    def __init__(self, stub: MetadataStub, root: Path) -> None:
-        self._stub = stub
-        self._root = root
+    def __init__(self, access: Access) -> None:
+        self._stub = access.metadata
+        self._root = access.root
 
     def find_positions(self, partition_ids: Sequence[int], publish_time_us: int) -> dict[int, Position | None]:
         """Return, by partition id, the first message published at or after a time; None if there is none.

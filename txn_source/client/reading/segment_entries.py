@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping
 from itertools import pairwise
-from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from txn_source.client.access import Access
 from txn_source.client.reading.batch_assembly import EntryBatches, StoredRows
-from txn_source.metadata.stub.metadata_stub import EntryPage, MetadataStub
+from txn_source.metadata.stub.metadata_stub import EntryPage
 from txn_source.model.errors import SegmentUnreadableError
 from txn_source.model.position import Position, PositionRange
 from txn_source.storage.segment import SegmentReader
@@ -31,9 +31,9 @@ HotPart = tuple[Columns, Mapping[int, str], tuple[tuple[int, StoredRows], ...], 
 class HotCopies:
     """Reads ranges of a partition from segments, of which it keeps the most recently used few open."""
 
-    def __init__(self, stub: MetadataStub, root: Path) -> None:
-        self._stub = stub
-        self._root = root
+    def __init__(self, access: Access) -> None:
+        self._stub = access.metadata
+        self._root = access.root
         self._open: OrderedDict[str, SegmentReader] = OrderedDict()
 
     def close(self) -> None:

@@ -9,15 +9,15 @@ from __future__ import annotations
 from collections.abc import Generator, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import pairwise
-from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from txn_source.client.access import Access
 from txn_source.client.reading.batch_assembly import Assembly, EntryColumns
 from txn_source.client.reading.copy_fallback import CopiesRead, CopyReader, Part
-from txn_source.metadata.stub.metadata_stub import MetadataStub
+from txn_source.client.reading.request import ReadRequest
 from txn_source.model.door import passes, translated
 from txn_source.model.errors import TxnLogError, UnavailableError
 from txn_source.model.isolation import IsolationLevel
@@ -35,14 +35,18 @@ class SliceReader:
     ``read_priority`` is the read's own, None for each topic's. ``copies_read`` tells which copies were taken.
     """
 
-    stub: MetadataStub
-    root: Path
+    access: Access
     schema: pa.Schema
     isolation_level: IsolationLevel
     decisions: int
     read_priority: ReadPriority | None = None
     fail_on_data_loss: bool = True
     copies_read: CopiesRead = field(default_factory=CopiesRead)
+
+    @classmethod
+    def of(cls, access: Access, schema: pa.Schema, request: ReadRequest, decisions: int) -> SliceReader:
+        """Return what reads slices as a request says, with the decisions that its plan knew."""
+        return cls(access, schema, request.isolation_level, decisions, request.read_priority, request.fail_on_data_loss)
 
     def read(self, slices: Iterable[Slice]) -> Iterator[pa.RecordBatch]:
         """Yield what a reader of the level sees of the slices, in order. After an exception every later call raises."""
@@ -65,8 +69,7 @@ class SliceReader:
 
     def _copies(self, stored: pa.Schema) -> CopyReader:
         return CopyReader(
-            self.stub,
-            self.root,
+            self.access,
             stored,
             self.read_priority,
             fail_on_data_loss=self.fail_on_data_loss,
@@ -84,7 +87,7 @@ class SliceReader:
         committed_only = self.isolation_level is IsolationLevel.READ_COMMITTED
         if not committed_only and not status:
             return _Decided(_NONE, _NONE)
-        table = self.stub.list_decisions(
+        table = self.access.metadata.list_decisions(
             piece.partition_id, piece.range, aborted_only=not status, decisions=self.decisions
         )
         txns, states = table["txn"].to_numpy(), table["state"].to_numpy()

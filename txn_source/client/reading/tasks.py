@@ -12,20 +12,18 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 
 from txn_source.client.reading.footers import TieredPlanning
+from txn_source.client.reading.request import ReadRequest
+from txn_source.client.reading.source import ReadPartition
 from txn_source.metadata.stub.metadata_stub import MetadataStub
 from txn_source.model.errors import DataLossError, TopicNotFoundError
 from txn_source.model.packing import OPENING_COST_BYTES, Slice, pack
 from txn_source.model.position import Position, PositionRange
 from txn_source.model.visibility import IntArray
-
-if TYPE_CHECKING:
-    from txn_source.client.reading.plan import ReadPartition, ReadRequest
 
 _log = logging.getLogger(__name__)
 _SMALLEST_TASK_BYTES = 8 << 20

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 
-from txn_source.client.reading.plan import ReadPartition, ReadRequest, slice_reader
-from txn_source.metadata.stub.metadata_stub import MetadataStub
+from txn_source.client.access import Access
+from txn_source.client.reading.request import ReadRequest
+from txn_source.client.reading.slice_reader import SliceReader
+from txn_source.client.reading.source import ReadPartition
 from txn_source.model.packing import Slice
 from txn_source.model.position import Position, PositionRange
 
@@ -37,8 +38,8 @@ class StreamLimits:
 class Admission:
     """Counts what a reader would see between positions, without reading messages."""
 
-    def __init__(self, stub: MetadataStub, root: Path, request: ReadRequest) -> None:
-        self._reader = slice_reader(stub, root, pa.schema([]), request, _ALL_DECISIONS)
+    def __init__(self, access: Access, request: ReadRequest) -> None:
+        self._reader = SliceReader.of(access, pa.schema([]), request, _ALL_DECISIONS)
 
     def admit(
         self,

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
 
+from txn_source.client.reading.source import ReadPartition
 from txn_source.metadata.stub.metadata_stub import MetadataStub
 from txn_source.model.topic_name import TopicName
 from txn_source.model.transaction import TransactionState, TxnId
-
-if TYPE_CHECKING:
-    from txn_source.client.reading.plan import ReadPartition
 
 _log = logging.getLogger(__name__)
 _LOOK_EVERY_S = 10.0

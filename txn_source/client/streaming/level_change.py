@@ -18,17 +18,14 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
+from txn_source.client.reading.source import Source
 from txn_source.client.streaming.stream_offset import StreamOffset, by_topic
 from txn_source.metadata.stub.metadata_stub import MetadataStub
 from txn_source.model.errors import InvalidArgumentError
 from txn_source.model.isolation import IsolationLevel
 from txn_source.model.kinds import COMMITTED
 from txn_source.model.position import MAX_ENTRY_ID, MAX_LEDGER_ID, Position, PositionRange
-
-if TYPE_CHECKING:
-    from txn_source.client.reading.plan import Source
 
 _log = logging.getLogger(__name__)
 _BEYOND = Position(MAX_LEDGER_ID, MAX_ENTRY_ID)

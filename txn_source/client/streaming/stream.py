@@ -17,27 +17,20 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 import pyarrow as pa
 
+from txn_source.client.access import Access
 from txn_source.client.reading.offsets import Offsets
-from txn_source.client.reading.plan import (
-    ReadPartition,
-    ReadPlan,
-    ReadRequest,
-    Source,
-    check_position,
-    plan_ranges,
-    resolve,
-    start_positions,
-)
+from txn_source.client.reading.plan import ReadPlan, plan_ranges
+from txn_source.client.reading.ranges import check_position, start_positions
+from txn_source.client.reading.request import ReadRequest
+from txn_source.client.reading.source import ReadPartition, Source, resolve
 from txn_source.client.streaming.batch_limits import Admission, StreamLimits
 from txn_source.client.streaming.holders import Holders
 from txn_source.client.streaming.level_change import check_change
 from txn_source.client.streaming.stream_offset import Place, StreamOffset
 from txn_source.client.streaming.stream_subscription import HeldSubscription, Standing
-from txn_source.metadata.stub.metadata_stub import MetadataStub
 from txn_source.model.errors import (
     DataLossError,
     InvalidArgumentError,
@@ -69,8 +62,7 @@ class TopicStream:
 
     def __init__(
         self,
-        stub: MetadataStub,
-        root: Path,
+        access: Access,
         of: StreamedTopics,
         request: ReadRequest,
         limits: StreamLimits,
@@ -81,20 +73,20 @@ class TopicStream:
         if subscription is not None:
             request = replace(request, isolation_level=subscription.isolation_level)
         self._subscription = subscription
-        self._stub = stub
-        self._root = root
+        self._access = access
+        self._stub = access.metadata
         self._of = of
         self._request = request
         self._limits = limits
         self._clock = clock
         self._level = request.isolation_level
-        self._admission = Admission(stub, root, request)
+        self._admission = Admission(access, request)
         self._frozen: StreamOffset | None = None
         self._last_batch_s = clock()
         self._known: dict[Place, int] = {}
         self._lost_before: set[str] = set()
         self._changed_at: StreamOffset | None = None
-        self._holders = Holders(stub, clock)
+        self._holders = Holders(access.metadata, clock)
 
     def initial(self) -> StreamOffset:
         """Return where a new query begins.
@@ -113,7 +105,7 @@ class TopicStream:
                 )
             return self._at(self._subscription.standing(), self.source().decisions)
         source = resolve(self._stub, self._of.topics, self._of.pattern, self._of.columns)
-        starts = start_positions(self._stub, self._root, source, self._request)
+        starts = start_positions(self._access, source, self._request)
         if self._request.start == Offsets(LATEST):
             starts = self._cut(source, [p.view.bounds.log_start for p in source.partitions], starts)
         if self._subscription is not None:
@@ -213,7 +205,7 @@ class TopicStream:
                 inside[partition.view.partition_id] = first
         # Where a batch of read_uncommitted ended, some transactions were decided later than its decisions tell.
         decisions = end.decisions if end.level is not None else source.decisions
-        planned = plan_ranges(self._stub, self._root, source, wanted, request)
+        planned = plan_ranges(self._access, source, wanted, request)
         tasks = tuple(_skipping(task, inside) for task in planned.tasks) if inside else planned.tasks
         return replace(planned, tasks=tasks, decisions=decisions)
 

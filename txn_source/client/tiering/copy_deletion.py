@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from pathlib import Path
 
 import numpy as np
 
-from txn_source.metadata.stub.metadata_stub import MetadataStub
+from txn_source.client.access import Access
 from txn_source.model.copies import LedgerCopies, Tier
 from txn_source.model.errors import OnlyCopyError, SegmentUnreadableError
 from txn_source.model.message_ranges import position_of
@@ -26,9 +25,9 @@ from txn_source.storage.tiered import check_object
 class Deletion:
     """Deletes copies of one topic's offloaded ledgers in one tier."""
 
-    def __init__(self, stub: MetadataStub, root: Path, topic: TopicName, tier: Tier) -> None:
-        self._stub = stub
-        self._root = root
+    def __init__(self, access: Access, topic: TopicName, tier: Tier) -> None:
+        self._stub = access.metadata
+        self._root = access.root
         self._topic = topic
         self._tier = tier
 

@@ -13,8 +13,8 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 
+from txn_source.client.access import Access
 from txn_source.client.tiering.copy_deletion import Deletion
 from txn_source.client.tiering.offload import Offloader, OffloadReport, delete_doomed_files
 from txn_source.metadata.stub.metadata_stub import MetadataStub
@@ -42,8 +42,9 @@ class MaintenanceReport:
         return self == MaintenanceReport()
 
 
-def maintain(stub: MetadataStub, root: Path) -> MaintenanceReport:
+def maintain(access: Access) -> MaintenanceReport:
     """Do what the policies of all topics say now. A topic that fails keeps no other from its turn."""
+    stub = access.metadata
     offloaded = OffloadReport()
     deleted = trimmed = 0
     failures = []
@@ -52,9 +53,9 @@ def maintain(stub: MetadataStub, root: Path) -> MaintenanceReport:
             policies = stub.policies_in_force(topic)
             if policies["offload_after_age"].value is not None or policies["offload_after_bytes"].value is not None:
                 age, size = (policies[name].value for name in ("offload_after_age", "offload_after_bytes"))
-                offloaded += Offloader(stub, root, topic).offload(_due(stub, topic, age, size))
+                offloaded += Offloader(access, topic).offload(_due(stub, topic, age, size))
             if policies["offload_deletion_lag"].value is not None:
-                count, kept = Deletion(stub, root, topic, Tier.BOOKKEEPER).delete_due()
+                count, kept = Deletion(access, topic, Tier.BOOKKEEPER).delete_due()
                 deleted += count
                 if kept:
                     raise OnlyCopyError(
@@ -72,7 +73,7 @@ def maintain(stub: MetadataStub, root: Path) -> MaintenanceReport:
             what = f"{type(error).__name__}: {error}"
             _log.warning("maintenance of topic %s failed and is tried again: %s", topic.short, what, exc_info=True)
             failures.append((topic.short, what))
-    return MaintenanceReport(offloaded, deleted, trimmed, delete_doomed_files(stub, root), tuple(failures))
+    return MaintenanceReport(offloaded, deleted, trimmed, delete_doomed_files(access), tuple(failures))
 
 
 def _due(stub: MetadataStub, topic: TopicName, age: float | None, size: int | None) -> Sequence[OffloadableLedger]:

@@ -11,15 +11,14 @@ import logging
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from txn_source.client.access import Access
 from txn_source.client.reading.columns import METADATA_COLUMNS
 from txn_source.client.reading.slice_reader import SliceReader
-from txn_source.metadata.stub.metadata_stub import MetadataStub
 from txn_source.model.copies import OffloadableLedger
 from txn_source.model.errors import (
     DataLossError,
@@ -85,10 +84,10 @@ class OffloadReport:
 class Offloader:
     """Offloads ledgers of one topic to where its policies say."""
 
-    def __init__(self, stub: MetadataStub, root: Path, topic: TopicName) -> None:
-        self._stub = stub
-        self._root = root
-        self._store = ObjectStore(root)
+    def __init__(self, access: Access, topic: TopicName) -> None:
+        self._access = access
+        self._stub = stub = access.metadata
+        self._store = ObjectStore(access.root)
         [view] = stub.get_view([topic]).topics
         self._topic: Topic = view.topic
         self._log_id = stub.get_log().log_id
@@ -215,7 +214,7 @@ class Offloader:
         sizes = iter(np.diff(rows_to[row_group_edges(messages, data["bytes"].to_numpy())]).tolist())
         piece = Slice(self._topic.name.short, ledger.partition, ledger.partition_id, _range(ledger), ledger.bytes)
         reader = SliceReader(
-            self._stub, self._root, self._schema(), IsolationLevel.READ_UNCOMMITTED, _ALL_DECISIONS,
+            self._access, self._schema(), IsolationLevel.READ_UNCOMMITTED, _ALL_DECISIONS,
             ReadPriority.BOOKKEEPER_FIRST,
         )  # fmt: skip
         waiting: list[pa.RecordBatch] = []
@@ -245,12 +244,12 @@ class Offloader:
         )
 
 
-def delete_doomed_files(stub: MetadataStub, root: Path) -> int:
+def delete_doomed_files(access: Access) -> int:
     """Delete the files that nothing refers to any more; return how many. One that can't be deleted is kept in mind."""
-    store = ObjectStore(root)
+    store = ObjectStore(access.root)
     gone = []
     unreachable: set[str] = set()
-    for file in stub.list_doomed_files():
+    for file in access.metadata.list_doomed_files():
         if SegmentName.parse(file.uri) is None and not may_be_object(file.uri):
             _log.warning("%.200r is to be deleted and is no file of this log's: it is left alone", file.uri)
             continue  # whatever the service says, nothing else is touched
@@ -269,7 +268,7 @@ def delete_doomed_files(stub: MetadataStub, root: Path) -> int:
     except OSError as error:  # after a power cut one of them may be there again, and nobody else would know of it
         _log.warning("what was deleted isn't safe yet and is deleted again later: %s", reason(error))
         return 0
-    stub.forget_doomed_files(gone)
+    access.metadata.forget_doomed_files(gone)
     return len(gone)
 
 

@@ -13,9 +13,8 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass
-from pathlib import Path
 
-from txn_source.metadata.stub.metadata_stub import MetadataStub
+from txn_source.client.access import Access
 from txn_source.model.errors import InvalidArgumentError
 from txn_source.storage.segment import SegmentName, stored_segments
 
@@ -33,26 +32,26 @@ class Garbage:
     bytes: int
 
 
-def collect_garbage(stub: MetadataStub, root: Path, older_than_s: float, *, dry_run: bool) -> Garbage:
+def collect_garbage(access: Access, older_than_s: float, *, dry_run: bool) -> Garbage:
     """Remove files that no entry was ever registered from and that were last written so many seconds ago."""
     if older_than_s < 0:
         raise InvalidArgumentError(f"{older_than_s:g} s is not an age.", "Use 0 or more.")
     oldest = time.time() - older_than_s
-    sizes = {path: state.st_size for path, state in stored_segments(root) if state.st_mtime <= oldest}
-    unused = sorted(sizes.keys() - set(stub.list_segments()))
+    sizes = {path: state.st_size for path, state in stored_segments(access.root) if state.st_mtime <= oldest}
+    unused = sorted(sizes.keys() - set(access.metadata.list_segments()))
     unused = [path for path in unused if SegmentName.parse(path) is not None]  # what isn't ours isn't our garbage
     if not dry_run:
-        unused = _remove(stub, root, unused)
+        unused = _remove(access, unused)
     return Garbage(tuple(unused), sum(sizes[path] for path in unused))
 
 
-def _remove(stub: MetadataStub, root: Path, paths: list[str]) -> list[str]:
+def _remove(access: Access, paths: list[str]) -> list[str]:
     """Condemn files and delete those of them that may be; return these."""
     gone = []
     for start in range(0, len(paths), _CONDEMNED_AT_ONCE):
         some = paths[start : start + _CONDEMNED_AT_ONCE]
-        for path in _asked_for(some, stub.condemn_segments(some)):
-            (root / path).unlink(missing_ok=True)
+        for path in _asked_for(some, access.metadata.condemn_segments(some)):
+            (access.root / path).unlink(missing_ok=True)
             gone.append(path)
     return gone
 

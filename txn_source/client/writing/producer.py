@@ -12,12 +12,12 @@ import threading
 import time
 import warnings
 from collections import deque
-from pathlib import Path
 from types import TracebackType
 from typing import Any
 
 import pyarrow as pa
 
+from txn_source.client.access import Access
 from txn_source.client.transaction import Transaction, handle_of
 from txn_source.client.writing.batch_buffer import Buffer, as_bytes, entry_sized
 from txn_source.client.writing.batching import Batching
@@ -28,7 +28,6 @@ from txn_source.client.writing.losses import Losses
 from txn_source.client.writing.open_segments import OpenSegments
 from txn_source.client.writing.routed_batch import RoutedBatch
 from txn_source.client.writing.sent_ids import MessageIds
-from txn_source.metadata.stub.metadata_stub import MetadataStub
 from txn_source.model.door import guarded, translated
 from txn_source.model.errors import (
     InvalidArgumentError,
@@ -70,14 +69,13 @@ class Producer:
 
     def __init__(
         self,
-        stub: MetadataStub,
-        root: Path,
+        access: Access,
         topic: TopicName,
         transactional_id: str | None = None,
         name: str | None = None,
         batching: Batching | None = None,
     ) -> None:
-        self._stub = stub
+        self._stub = stub = access.metadata
         batching = batching or Batching()
         self._linger_s = batching.linger_s
         self._max_messages = batching.max_messages
@@ -86,7 +84,7 @@ class Producer:
         self.topic = topic.short
         self.name = self._identity.name
         self._partitions = len(view.partitions)
-        self._segments = OpenSegments(root, view, self._identity.producer_id)
+        self._segments = OpenSegments(access.root, view, self._identity.producer_id)
         self._payload = deserialize_schema(view.topic.schema)
         self._lock: threading.RLock | InheritedLock = threading.RLock()
         self._queue: deque[Group] = deque()

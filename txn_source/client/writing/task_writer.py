@@ -9,15 +9,14 @@ from __future__ import annotations
 from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field
-from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from txn_source.client.access import Access
 from txn_source.client.writing.batch_buffer import ENTRY_MAX_BYTES, ENTRY_MAX_ROWS, entry_sized
 from txn_source.client.writing.key_routing import group, route
-from txn_source.metadata.stub.metadata_stub import MetadataStub
 from txn_source.model.entry import NewEntry, OpenedProducer
 from txn_source.model.errors import InvalidArgumentError, StorageWriteError
 from txn_source.model.spark_commit import CONTENT_MASK, TopicBatch
@@ -50,17 +49,16 @@ class BulkWriter:
     that made it; in a fork it is refused.
     """
 
-    def __init__(self, stub: MetadataStub, root: Path, topic: TopicName, turn: int = 0) -> None:
+    def __init__(self, access: Access, topic: TopicName, turn: int = 0) -> None:
         """Prepare to write.
 
         Args:
-            stub: the service.
-            root: the folder of the log.
+            access: the way to the log.
             topic: its name.
             turn: where rows without a key begin, so that not all tasks begin with the same partition.
         """
-        [self._view] = stub.get_view([topic]).topics
-        self._root = root
+        [self._view] = access.metadata.get_view([topic]).topics
+        self._root = access.root
         self._payload = deserialize_schema(self._view.topic.schema)
         self._turn = turn
         self._waiting: dict[tuple[int, tuple[str, ...]], _Waiting] = {}
