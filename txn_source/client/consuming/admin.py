@@ -18,7 +18,7 @@ from txn_source.client.consuming.upkeep import Upkeep
 from txn_source.client.reading.footers import TieredPlanning
 from txn_source.client.reading.offsets import Offsets
 from txn_source.metadata.stub.metadata_stub import MetadataStub
-from txn_source.metadata.stub.subscriptions import Sought, SubscriptionInfo
+from txn_source.metadata.stub.subscriptions import SeekAnswer, SubscriptionInfo
 from txn_source.model.door import guarded
 from txn_source.model.errors import (
     InvalidArgumentError,
@@ -158,7 +158,7 @@ class SubscriptionCalls:
         [found] = self._stub.list_subscriptions(_whole(topic), name)
         return found
 
-    def seek(self, topic: str, name: str, to: Any, epoch: int | None = None) -> Sought:
+    def seek(self, topic: str, name: str, to: Any, epoch: int | None = None) -> SeekAnswer:
         """Move a subscription as an operator; consumers that are connected go on from there in a new epoch.
 
         Args:

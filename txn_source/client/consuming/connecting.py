@@ -44,7 +44,7 @@ class Connecting(Seeking):
                 self._inbox.put(delivery)
                 self._news.tell()
 
-    def on_turn(self, ear: object, epoch: int) -> None:
+    def on_epoch_change(self, ear: object, epoch: int) -> None:
         """Begin anew in an epoch, which a seek here or elsewhere has begun, unless an older connection says so."""
         with self._lock:
             if epoch < self._epoch or ear is not self._ear or self._upkeep.link is None:
@@ -234,9 +234,9 @@ class _Ear:
         if (consumer := self._consumer()) is not None:
             consumer.on_delivery(self, delivery)
 
-    def on_turn(self, epoch: int, active: bool) -> None:
+    def on_epoch_change(self, epoch: int, active: bool) -> None:
         if (consumer := self._consumer()) is not None:
-            consumer.on_turn(self, epoch)
+            consumer.on_epoch_change(self, epoch)
 
     def on_end(self, link: ConsumerLink, error: TxnLogError) -> None:
         if (consumer := self._consumer()) is not None:

@@ -13,7 +13,7 @@ from typing import Any
 from txn_source.client.consuming.consumer_state import ConsumerState
 from txn_source.client.consuming.upkeep import not_connected
 from txn_source.metadata.stub.consumer_stream import ConsumerLink
-from txn_source.metadata.stub.subscriptions import Sought
+from txn_source.metadata.stub.subscriptions import SeekAnswer
 from txn_source.model.errors import StaleEpochError, UnavailableError
 from txn_source.model.message_ranges import index_of, message_id_of, position_of
 from txn_source.model.position import MessageId
@@ -47,7 +47,7 @@ class Seeking(ConsumerState):
             with suppress(UnavailableError):  # they count in the partitions that stay where they are
                 self.flush()
 
-            def ask(link: ConsumerLink, epoch: int) -> Sought:
+            def ask(link: ConsumerLink, epoch: int) -> SeekAnswer:
                 stand = {} if where or self._request.durable else self._stand()
                 return link.seek(topic, name, where, stand | points, epoch)
 
@@ -79,10 +79,10 @@ class Seeking(ConsumerState):
         with self._lock:
             return self._inbox.stand()
 
-    def _redeliver_in(self, link: ConsumerLink, epoch: int) -> Sought:
-        return Sought(link.redeliver(epoch), {}, frozenset())
+    def _redeliver_in(self, link: ConsumerLink, epoch: int) -> SeekAnswer:
+        return SeekAnswer(link.redeliver(epoch), {}, frozenset())
 
-    def _begin_epoch(self, ask: Callable[[ConsumerLink, int], Sought]) -> Sought:
+    def _begin_epoch(self, ask: Callable[[ConsumerLink, int], SeekAnswer]) -> SeekAnswer:
         """Raise the epoch here, drop what is queued, then raise it at the service."""
         retry_until = time.monotonic() + self._stub.transport.timeout_s
         try:
@@ -123,7 +123,7 @@ class Seeking(ConsumerState):
             f"Others moved subscription {self.subscription!r} {_SEEK_TRIES} times while this call tried.", "Try again."
         )
 
-    def _redeliver_due(self, link: ConsumerLink, epoch: int) -> Sought:
+    def _redeliver_due(self, link: ConsumerLink, epoch: int) -> SeekAnswer:
         """Do what ``_redeliver_in`` does, from the thread that connects again and so can't wait for that."""
         return self._redeliver_in(link, epoch)
 

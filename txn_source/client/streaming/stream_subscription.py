@@ -152,7 +152,7 @@ class HeldSubscription:
     def on_delivery(self, delivery: Delivery) -> None:
         """Nothing is delivered without permits."""
 
-    def on_turn(self, epoch: int, active: bool) -> None:
+    def on_epoch_change(self, epoch: int, active: bool) -> None:
         """Note the epoch that a seek has begun."""
         self.epoch = max(self.epoch, epoch)
 

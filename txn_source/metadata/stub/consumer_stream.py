@@ -16,7 +16,7 @@ from txn_source.metadata.protocol import convert
 from txn_source.metadata.protocol import convert_subscriptions as sub_wire
 from txn_source.metadata.protocol.convert import raised_error
 from txn_source.metadata.stub.metadata_stub import EntryPage, MetadataStub
-from txn_source.metadata.stub.subscriptions import Sought, seek_request, sought_from_wire
+from txn_source.metadata.stub.subscriptions import SeekAnswer, seek_request, sought_from_wire
 from txn_source.metadata.stub.tiers import CopiesOfRange, copies_of_range
 from txn_source.metadata.stub.transport import Transport
 from txn_source.model.acknowledgement import Acknowledged, Acknowledgement
@@ -89,12 +89,12 @@ class Delivery:
     answers: Answers | None
 
 
-class Ear(Protocol):
+class ConsumerListener(Protocol):
     """What listens to the service; called from the link's thread."""
 
     def on_delivery(self, delivery: Delivery) -> None: ...
 
-    def on_turn(self, epoch: int, active: bool) -> None:
+    def on_epoch_change(self, epoch: int, active: bool) -> None:
         """A new epoch has begun, or the consumer has become active: permits begin anew."""
 
     def on_end(self, link: ConsumerLink, error: TxnLogError) -> None:
@@ -128,9 +128,9 @@ class AnsweredStub(MetadataStub):
 class ConsumerLink:
     """One conversation. It isn't opened again: a consumer that reconnects makes a new one."""
 
-    def __init__(self, transport: Transport, ear: Ear, timeout_s: float) -> None:
+    def __init__(self, transport: Transport, listener: ConsumerListener, timeout_s: float) -> None:
         self._transport = transport
-        self._ear = ear
+        self._listener = listener
         self._timeout_s = timeout_s
         self._requests: queue.SimpleQueue[pb.ConsumeRequest | None] = queue.SimpleQueue()
         self._sequences = itertools.count(1)
@@ -178,7 +178,7 @@ class ConsumerLink:
         )
 
     def release(self) -> None:
-        """Let the ear hear what has come since it was open: now its owner knows where it stands."""
+        """Let the listener have what has come since it was open: now its owner knows where it stands."""
         self._released.set()
 
     def flow(self, epoch: int, messages: int) -> None:
@@ -195,7 +195,7 @@ class ConsumerLink:
         receipt = self._ask(pb.ConsumeRequest(redeliver=pb.ConsumeRequest.Redeliver(epoch=epoch, ranges=ranges)))
         return receipt.sought.epoch or epoch
 
-    def seek(self, topic: str, name: str, where: str, points: Mapping[int, int], epoch: int) -> Sought:
+    def seek(self, topic: str, name: str, where: str, points: Mapping[int, int], epoch: int) -> SeekAnswer:
         """Move the subscription; the epoch must be larger than its current one."""
         request = seek_request(topic, name, where, points, epoch)
         return sought_from_wire(self._ask(pb.ConsumeRequest(seek=request)).sought)
@@ -249,20 +249,20 @@ class ConsumerLink:
         if self._is_open:
             self._released.wait()
         if self._is_open and not self._closing:
-            self._ear.on_end(self, error)
+            self._listener.on_end(self, error)
 
     def _take(self, response: pb.ConsumeResponse) -> None:
         match response.WhichOneof("what"):
             case "delivery":
                 self._released.wait()
-                self._ear.on_delivery(_delivery(response.delivery))
+                self._listener.on_delivery(_delivery(response.delivery))
             case "receipt":
                 answer = self._waiting.get(response.receipt.sequence)
                 if answer is not None:
                     answer.put(response.receipt)
             case "turn":
                 self._released.wait()
-                self._ear.on_turn(response.turn.epoch, response.turn.active)
+                self._listener.on_epoch_change(response.turn.epoch, response.turn.active)
             case "subscribed":
                 self._is_open = True
                 self._opened.put(response.subscribed)

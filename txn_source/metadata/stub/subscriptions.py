@@ -20,7 +20,7 @@ from txn_source.model.transaction import TxnId
 
 
 @dataclass(frozen=True, slots=True)
-class Sought:
+class SeekAnswer:
     """Where a subscription stands after a seek: places (``message_key``) by partition id.
 
     ``moved`` are the partitions at which the place asked for can't be stood at; they are at the nearest one.
@@ -118,7 +118,7 @@ class SubscriptionStub:
 
     def seek_subscription(
         self, topic: TopicName, name: str, where: str, points: Mapping[int, int], epoch: int | None = None
-    ) -> Sought:
+    ) -> SeekAnswer:
         """Move a subscription and raise its epoch, to a given one or to the next."""
         request = seek_request(str(topic), name, where, points, epoch)
         return sought_from_wire(self._transport.call("SeekSubscription", request))
@@ -182,6 +182,6 @@ def seek_request(
     )
 
 
-def sought_from_wire(message: pb.SeekSubscriptionResponse) -> Sought:
+def sought_from_wire(message: pb.SeekSubscriptionResponse) -> SeekAnswer:
     """Return what came of a seek."""
-    return Sought(message.epoch, sub_wire.points_from_wire(message.points), frozenset(message.moved_partition_ids))
+    return SeekAnswer(message.epoch, sub_wire.points_from_wire(message.points), frozenset(message.moved_partition_ids))
