@@ -11,7 +11,7 @@ from txn_source import Log, connect
 from txn_source.metadata.service.in_process import InProcessTransport
 from txn_source.metadata.service.server import Server
 from txn_source.metadata.service.service import Clock, MetadataService, system_clock
-from txn_source.metadata.store.database import Database
+from txn_source.metadata.store.database import open_database
 from txn_source.metadata.stub.grpc_transport import GrpcTransport
 from txn_source.metadata.stub.metadata_stub import MetadataStub
 from txn_source.metadata.stub.transport import Transport
@@ -43,7 +43,7 @@ class ManualClock:
 
 def service_over(root: Path, clock: Clock = system_clock) -> MetadataService:
     """Return a service of its own over the database of a root that exists."""
-    return MetadataService(Database(LogRoot.at(root).database_url), str(root), clock=clock)
+    return MetadataService(open_database(LogRoot.at(root).database_url), str(root), clock=clock)
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from sqlalchemy import Connection, insert
 
 from tests.log.consuming import WAIT_S, meanwhile
 from txn_source.metadata.store import sqlite_file
-from txn_source.metadata.store.database import Database
+from txn_source.metadata.store.database import open_database
 from txn_source.metadata.store.group_commit import GroupCommit
 from txn_source.metadata.store.log import create_log
 from txn_source.metadata.store.tables import requests
@@ -20,7 +20,7 @@ from txn_source.metadata.store.tables import requests
 
 def test_write_during_a_close_counts_wholly_or_not_at_all(tmp_path: Path) -> None:
     """Close in the midst of a write, which goes on as soon as the connection has been rolled back."""
-    database = Database(f"sqlite:///{tmp_path / 'metadata.db'}")
+    database = open_database(f"sqlite:///{tmp_path / 'metadata.db'}")
     create_log(database)
     begun, closing, over = threading.Event(), threading.Event(), threading.Event()
     closer: list[int] = []

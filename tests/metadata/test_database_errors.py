@@ -11,7 +11,7 @@ from sqlalchemy import insert, select
 
 from txn_source import connect
 from txn_source.metadata.store import sqlite_file
-from txn_source.metadata.store.database import Database
+from txn_source.metadata.store.database import open_database
 from txn_source.metadata.store.log import create_log
 from txn_source.metadata.store.tables import log_info, requests
 from txn_source.model.errors import InternalError, InvalidArgumentError, UnavailableError
@@ -45,7 +45,7 @@ def test_damaged_file(root: Path) -> None:
 
 
 def test_number_and_text_that_no_database_takes(tmp_path: Path) -> None:
-    database = Database(f"sqlite:///{tmp_path}/metadata.db")
+    database = open_database(f"sqlite:///{tmp_path}/metadata.db")
     create_log(database)
     row = {"request_id": "x", "answer": b"", "stored_at_ms": 0, "fingerprint": b""}
     for wrong in ({"stored_at_ms": 1 << 64}, {"request_id": "\ud800"}):
@@ -59,7 +59,7 @@ def test_number_and_text_that_no_database_takes(tmp_path: Path) -> None:
 def test_more_readers_than_connections(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Let more threads read than there are connections, and then let one wait in vain."""
     monkeypatch.setattr(sqlite_file, "MAX_READERS", 3)
-    database = Database(f"sqlite:///{tmp_path}/metadata.db")
+    database = open_database(f"sqlite:///{tmp_path}/metadata.db")
     create_log(database)
     answers = []
 
@@ -85,7 +85,7 @@ def test_more_readers_than_connections(tmp_path: Path, monkeypatch: pytest.Monke
 
 def test_reader_that_failed_sees_the_present_afterwards(tmp_path: Path) -> None:
     """Leave a statement half read by an error that is kept, change the database, and read again."""
-    database = Database(f"sqlite:///{tmp_path}/metadata.db")
+    database = open_database(f"sqlite:///{tmp_path}/metadata.db")
     create_log(database)
     for number in range(3):
         row = {"request_id": str(number), "answer": b"", "stored_at_ms": 0, "fingerprint": b""}

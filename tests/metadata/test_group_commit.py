@@ -15,9 +15,8 @@ from sqlalchemy import Connection, insert
 
 from tests.interrupts.injection import Interrupt, at_signal_point
 from txn_source import TxnLogError
-from txn_source.metadata.store import database as database_module
-from txn_source.metadata.store import group_commit, sqlite_file
-from txn_source.metadata.store.database import Database
+from txn_source.metadata.store import group_commit, sqlite_database, sqlite_file
+from txn_source.metadata.store.database import open_database
 from txn_source.metadata.store.log import create_log
 from txn_source.metadata.store.tables import requests
 from txn_source.model.errors import InternalError, InvalidArgumentError, StorageWriteError
@@ -29,7 +28,7 @@ class Store:
     """A database with threads that write names into it, and another connection to see them."""
 
     def __init__(self, path: Path) -> None:
-        self.database = Database(f"sqlite:///{path}")
+        self.database = open_database(f"sqlite:///{path}")
         create_log(self.database)
         self.other = sqlite3.connect(path, timeout=0, isolation_level=None)
         self.results: dict[str, Any] = {}
@@ -170,7 +169,7 @@ def test_duplicate_is_an_error_of_ours(store: Store) -> None:
 def _interrupted_leader(store: Store, at: int) -> bool:
     """Interrupt the leader of three at one place; return False if that comes after its end."""
     names = [f"{at:04} {name}" for name in ("first", "a", "b")]
-    modules = (database_module, group_commit, sqlite_file)
+    modules = (sqlite_database, group_commit, sqlite_file)
     reached = []
     first, entered = names[0], threading.Event()
 

@@ -18,7 +18,7 @@ from sqlalchemy import Connection
 
 from tests.log.consuming import WAIT_S
 from txn_source.metadata.store import sqlite_file
-from txn_source.metadata.store.database import Database
+from txn_source.metadata.store.database import open_database
 from txn_source.metadata.store.log import create_log
 
 ENDLESS = "WITH RECURSIVE n(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n) SELECT count(*) FROM n"
@@ -39,7 +39,7 @@ def succeeds_in_child(work: Callable[[], object]) -> bool:
 
 def test_connection_that_was_busy_at_a_fork_can_be_closed(tmp_path: Path) -> None:
     """Fork while a thread's statement runs, and close its connection in the child: that waits for nothing."""
-    database = Database(f"sqlite:///{tmp_path / 'metadata.db'}")
+    database = open_database(f"sqlite:///{tmp_path / 'metadata.db'}")
     create_log(database)
     running, over = threading.Event(), threading.Event()
     busy: list[Connection] = []

@@ -20,14 +20,14 @@ from txn_source import Log
 from txn_source._generated.txnlog.v1 import metadata_service_pb2 as pb
 from txn_source.metadata.service import service
 from txn_source.metadata.service.service import MetadataService
-from txn_source.metadata.store import database, group_commit, sqlite_file, timekeeping, write_turn
-from txn_source.metadata.store.database import Database
+from txn_source.metadata.store import group_commit, sqlite_database, sqlite_file, timekeeping, write_turn
+from txn_source.metadata.store.database import open_database
 from txn_source.metadata.store.tables import metadata
 from txn_source.storage.root import LogRoot
 
 # A connection that was dropped is closed by the garbage collector, where Python only mentions an interrupt.
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
-MODULES = (database, group_commit, service, sqlite_file, timekeeping, write_turn)
+MODULES = (group_commit, service, sqlite_database, sqlite_file, timekeeping, write_turn)
 Inject = Callable[[int], AbstractContextManager[Injection]]
 INJECTIONS: dict[str, Inject] = {
     "driver": partial(at_driver_call, kind=Interrupt),
@@ -143,7 +143,7 @@ def world(tmp_path: Path, clock: ManualClock) -> Iterator[World]:
         log: Log = site.connect()
         log.create_topic("orders")
         url = LogRoot.at(site.root).database_url
-        service = MetadataService(Database(url), str(site.root), clock)
+        service = MetadataService(open_database(url), str(site.root), clock)
         opened = service.OpenProducer(pb.OpenProducerRequest(request_id="first", topic="orders"))
         other = sqlite3.connect(url.removeprefix("sqlite:///"), timeout=0, isolation_level=None)
         yield World(service, other, opened, itertools.count(1))

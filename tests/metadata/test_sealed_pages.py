@@ -13,7 +13,7 @@ from sqlalchemy import select
 import txn_source
 from txn_source.client.log import Log
 from txn_source.metadata.store import pages
-from txn_source.metadata.store.database import Database
+from txn_source.metadata.store.database import open_database
 from txn_source.metadata.store.tables import entries, entry_pages, transaction_partitions
 from txn_source.model.kinds import ABORTED, DATA, OPEN
 from txn_source.model.position import Position, PositionRange
@@ -61,7 +61,7 @@ def test_any_range_has_the_same_entries_and_decisions_as_the_rows(steps: list[st
         edges = sorted(Position(data.draw(st.sampled_from(ledgers)), data.draw(st.integers(0, 8))) for _ in range(2))
         of = PositionRange(*edges)
         up_to = data.draw(st.integers(0, len(steps)))
-        database = Database(LogRoot.at(log.root).database_url)
+        database = open_database(LogRoot.at(log.root).database_url)
         with database.read() as connection:
             rows = connection.execute(select(entries).order_by(entries.c.position)).all()
             traces = connection.execute(select(transaction_partitions)).all()
@@ -112,7 +112,7 @@ def test_closed_ledgers_are_sealed_whoever_closes_them(tmp_path: Path) -> None:
             producer.flush()
         log.roll_ledger("t")
         closed = [ledger.ledger_id for ledger in log.stats("t").ledgers if ledger.closed]
-        database = Database(LogRoot.at(log.root).database_url)
+        database = open_database(LogRoot.at(log.root).database_url)
         with database.read() as connection:
             sealed = connection.execute(select(entry_pages.c.first_position)).scalars().all()
         database.close()

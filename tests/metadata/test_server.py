@@ -20,7 +20,7 @@ from txn_source import InternalError, InvalidArgumentError, LogNotFoundError, Un
 from txn_source._generated.txnlog.v1 import metadata_service_pb2 as pb
 from txn_source.metadata.service.server import Server
 from txn_source.metadata.service.service import MetadataService
-from txn_source.metadata.store.database import Database
+from txn_source.metadata.store.database import open_database
 from txn_source.metadata.stub.transport import SERVICE_NAME
 from txn_source.storage.root import LogRoot
 
@@ -144,7 +144,7 @@ def test_wrong_service_is_recognized() -> None:
 def test_client_that_can_not_reach_the_segments_is_told(tmp_path: Path) -> None:
     """Serve a log whose segments lie at a path that this machine doesn't have."""
     connect(tmp_path / "log").close()
-    service = MetadataService(Database(LogRoot.at(tmp_path / "log").database_url), str(tmp_path / "elsewhere"))
+    service = MetadataService(open_database(LogRoot.at(tmp_path / "log").database_url), str(tmp_path / "elsewhere"))
     with (
         Server(service, "127.0.0.1", 0) as server,
         pytest.raises(LogNotFoundError, match=rf"{server.address} lies at {tmp_path}/elsewhere"),
@@ -154,7 +154,7 @@ def test_client_that_can_not_reach_the_segments_is_told(tmp_path: Path) -> None:
 
 def test_server_over_an_empty_database_finds_no_log(tmp_path: Path) -> None:
     """Serve a database without tables."""
-    service = MetadataService(Database(f"sqlite:///{tmp_path}/metadata.db"), str(tmp_path))
+    service = MetadataService(open_database(f"sqlite:///{tmp_path}/metadata.db"), str(tmp_path))
     with pytest.raises(LogNotFoundError, match="no log in it"):
         service.GetLog(pb.GetLogRequest())
     service.close()

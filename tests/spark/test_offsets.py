@@ -14,7 +14,7 @@ import pytest
 import txn_source
 from txn_source.metadata.service.server import Server
 from txn_source.metadata.service.service import MetadataService
-from txn_source.metadata.store.database import Database
+from txn_source.metadata.store.database import open_database
 from txn_source.model.position import Position
 from txn_source.storage.root import LogRoot
 
@@ -167,7 +167,7 @@ START = datetime(2026, 3, 29, 0, 59, 59, 998_500, tzinfo=UTC)
 def published(log: txn_source.Log, root: Path) -> Iterator[None]:
     """The topic ``timed`` with messages 0 to 9, published a millisecond apart by a service whose clock a test moves."""
     now = int(START.timestamp() * 1_000_000)
-    service = MetadataService(Database(LogRoot.at(root).database_url), str(root), clock=lambda: now)
+    service = MetadataService(open_database(LogRoot.at(root).database_url), str(root), clock=lambda: now)
     with Server(service, "127.0.0.1", 0) as server, txn_source.connect(endpoint=server.address) as remote:
         remote.create_topic("timed", partitions=2)
         with remote.producer("timed") as producer:
@@ -267,7 +267,7 @@ def test_refused_time_is_shown_by_spark(published, read, refusal) -> None:
 def test_timestamp_of_a_message_above_the_bound_has_no_answer_yet(log, root: Path, read, values) -> None:
     """Ask for times at and behind an open transaction's message: nothing to start from, all to end at."""
     now = int(START.timestamp() * 1_000_000)
-    service = MetadataService(Database(LogRoot.at(root).database_url), str(root), clock=lambda: now)
+    service = MetadataService(open_database(LogRoot.at(root).database_url), str(root), clock=lambda: now)
     with Server(service, "127.0.0.1", 0) as server, txn_source.connect(endpoint=server.address) as remote:
         remote.create_topic("timed")
         with remote.producer("timed") as producer:

@@ -76,12 +76,12 @@ class Target:
         ``configuration`` are the broker's policies; None takes those in ``broker.conf`` in the root, if it is there.
         """
         from txn_source.metadata.service.service import MetadataService
-        from txn_source.metadata.store.database import Database
+        from txn_source.metadata.store.database import open_database
         from txn_source.metadata.store.log import create_log
 
         assert self.path is not None
         root = LogRoot.at(self.path)
-        database = Database(root.database_url)
+        database = open_database(root.database_url)
         if self.create and not root.exists:
             root.check_creatable()
             root.make_folder()

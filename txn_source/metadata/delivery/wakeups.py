@@ -16,7 +16,7 @@ from typing import Any, Protocol
 from sqlalchemy import func, literal, select
 
 from txn_source.metadata.store.consumers import RENEW_MS, renew
-from txn_source.metadata.store.database import Change, Database
+from txn_source.metadata.store.database import Change, Database, Wait
 from txn_source.metadata.store.tables import consumers, deliveries, ledgers, partitions, subscriptions
 from txn_source.model.errors import TxnLogError, UnavailableError
 from txn_source.storage.forks import belongs_to_process
@@ -140,25 +140,28 @@ class Changes:
     def _watch(self, stop: threading.Event) -> None:
         while not stop.is_set():
             try:
-                with self._database.changes() as version:
-                    self._watch_with(version, stop)
+                with self._database.changes(stop) as wait:
+                    self._watch_with(wait, stop)
             except Exception as error:  # whatever it is, nobody else would wake those that wait
                 _log.warning("looking for changes failed and is tried again: %s", error)
                 stop.wait(1.0)
 
-    def _watch_with(self, version: Callable[[], object], stop: threading.Event) -> None:
-        seen, states, rest_s = version(), self._states(), _TICK_S
-        self.tell(states)  # they may have looked before the first version was taken
+    def _watch_with(self, wait: Wait, stop: threading.Event) -> None:
+        states, rest_s = self._states(), _TICK_S
+        self.tell(states)  # they may have looked before others' changes were waited for
         renewed = time.monotonic()
-        while not stop.wait(rest_s):
+        while True:
+            changed = wait(rest_s)
+            if stop.is_set():
+                return
             rest_s = _TICK_S
             if (time.monotonic() - renewed) * 1000 >= RENEW_MS:
                 renewed = time.monotonic()
                 self._renew()
-            now = version()
-            if now == seen:
+            if changed is not None:
+                self.tell(changed)
                 continue
-            seen, began = now, time.monotonic()
+            began = time.monotonic()
             before, states = states, self._states()
             self.tell(change for change in before.keys() | states.keys() if before.get(change) != states.get(change))
             rest_s = max(_TICK_S, _REST * (time.monotonic() - began))
