@@ -197,7 +197,7 @@ def test_numbers_that_can_not_be_are_refused(log: Log, writer: Writer, bent: dic
 
 def test_totals_stay_within_their_bounds(log: Log, writer: Writer, monkeypatch: pytest.MonkeyPatch) -> None:
     """Claim the largest lengths until the partition has as much as it takes: the log still works."""
-    monkeypatch.setattr("txn_source.metadata.store.producers.MAX_TOTAL", 3 << 36)
+    monkeypatch.setattr("txn_source.metadata.store.appends.MAX_TOTAL", 3 << 36)
     claimed = replace(writer.write(0, b"x"), length=1 << 36)
     for number in range(2):
         path = claimed.segment.replace(claimed.segment[-18:], f"{number:012x}.arrow")

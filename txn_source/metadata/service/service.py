@@ -35,6 +35,7 @@ from txn_source.metadata.store import (
     transactions,
     views,
 )
+from txn_source.metadata.store.appends import Append, Write, write
 from txn_source.metadata.store.database import Database, note_change
 from txn_source.metadata.store.tables import requests
 from txn_source.metadata.store.timekeeping import Timekeeping
@@ -201,12 +202,9 @@ class MetadataService(TierCalls, SubscriptionCalls):
     def Append(self, request: pb.AppendRequest) -> pb.AppendResponse:
         entries = [convert.entry_from_wire(entry) for entry in request.entries]
         txn = transactions.number_of(txn_from_wire(request.txn)) if request.HasField("txn") else None
-        placed = self._write(
-            lambda connection: producers.append(
-                connection, request.producer_id, request.epoch, txn, entries, self._clock()
-            )
-        )
-        return pb.AppendResponse(positions=[p.key for p in placed])
+        appended = Write([Append(request.producer_id, request.epoch, entries)], txn)
+        written = self._write(lambda connection: write(connection, appended, self._clock()))
+        return pb.AppendResponse(positions=[position.key for position in written.positions[0]])
 
     def CommitBatch(self, request: pb.CommitBatchRequest) -> pb.CommitBatchResponse:
         sink = Sink(

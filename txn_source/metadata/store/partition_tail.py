@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from sqlalchemy import Connection, Row, bindparam, insert, select, update
 
 from txn_source.metadata.store.database import note_change
 from txn_source.metadata.store.pages import seal
+from txn_source.metadata.store.prepared import Lookup, Prepared
 from txn_source.metadata.store.tables import entries, ledgers, partitions, topics
-from txn_source.model.errors import InvalidArgumentError
 from txn_source.model.kinds import DATA
 from txn_source.model.ledger_limits import LedgerLimits
 from txn_source.model.position import Position
@@ -29,6 +30,7 @@ class Tail:
     """
 
     partition_id: int
+    index: int
     topic_id: int
     limits: LedgerLimits
     now_ms: int  # by the clock, which ages go by
@@ -42,42 +44,36 @@ class Tail:
     bytes_before: int
     created_at_ms: int
     last_data_time_us: int | None
-    rows: list[dict[str, Any]]
-    closed: list[int]
+    rows: list[dict[str, Any]] = field(default_factory=list)
+    closed: list[int] = field(default_factory=list)
 
     @classmethod
-    def load(cls, connection: Connection, partition_id: int, now_us: int, topic_id: int | None = None) -> Tail:
-        """Read the tail; publish times never go back inside a partition, even if the clock does (``timekeeping.py``).
+    def load(cls, connection: Connection, partition_id: int, now_us: int) -> Tail:
+        """Read the tail of a partition that is there."""
+        return cls.load_all(connection, [partition_id], now_us)[partition_id]
 
-        Raises:
-            InvalidArgumentError: the partition isn't one of the topic of that id (None: of any).
+    @classmethod
+    def load_all(cls, connection: Connection, partition_ids: Iterable[int], now_us: int) -> dict[int, Tail]:
+        """Read the tails of those of some partitions that are there.
+
+        Publish times never go back inside a partition, even if the clock does (``timekeeping.py``).
         """
-        row = connection.execute(_TAIL, {"partition_id": partition_id}).first()
-        if row is None or topic_id not in (None, row.topic_id):
-            raise InvalidArgumentError(
-                f"Partition id {partition_id} is not one of the topic's.",
-                "Use a partition of the producer's own topic.",
+        found = {}
+        for row in _TAILS.rows(connection, partition_ids):
+            partition_id, index, topic_id, last_publish_time_us = row[:4]
+            tail = cls(
+                partition_id,
+                index,
+                topic_id,
+                LedgerLimits(*row[4:7]),
+                now_us // 1000,
+                max(now_us, last_publish_time_us),
+                last_publish_time_us,
+                *row[7:],
             )
-        tail = cls(
-            partition_id=partition_id,
-            topic_id=row.topic_id,
-            limits=limits_of(row),
-            now_ms=now_us // 1000,
-            now_us=max(now_us, row.partition_publish_time_us),
-            last_publish_time_us=row.partition_publish_time_us,
-            ledger_id=row.ledger_id,
-            entries=row.entries,
-            messages=row.messages,
-            bytes=row.bytes,
-            messages_before=row.messages_before,
-            bytes_before=row.bytes_before,
-            created_at_ms=row.created_at_ms,
-            last_data_time_us=row.last_publish_time_us,
-            rows=[],
-            closed=[],
-        )
-        tail._roll_if_full(connection)
-        return tail
+            tail._roll_if_full(connection)
+            found[partition_id] = tail
+        return found
 
     @property
     def end(self) -> Position:
@@ -111,19 +107,28 @@ class Tail:
 
     def store(self, connection: Connection) -> None:
         """Write the entries and the new state of partition and ledger."""
-        note_change(connection, self.topic_id)
-        if self.rows:
-            connection.execute(insert(entries), self.rows)
-            self.rows = []
-        self._store_ledger(connection, closed_at_ms=None)
-        connection.execute(
-            _STORE_PARTITION,
-            {
-                "id": self.partition_id,
-                "open_ledger_id": self.ledger_id,
-                "last_publish_time_us": self.last_publish_time_us,
-            },
+        self.store_all(connection, [self])
+
+    @staticmethod
+    def store_all(connection: Connection, tails: Sequence[Tail]) -> None:
+        """Write the entries and the new states of some partitions and their ledgers."""
+        for tail in tails:
+            note_change(connection, tail.topic_id)
+        _ENTRIES.run_many(connection, [row for tail in tails for row in tail.rows])
+        _STORE_LEDGER.run_many(connection, [tail._ledger(closed_at_ms=None) for tail in tails])
+        _STORE_PARTITION.run_many(
+            connection,
+            [
+                {
+                    "id": tail.partition_id,
+                    "open_ledger_id": tail.ledger_id,
+                    "last_publish_time_us": tail.last_publish_time_us,
+                }
+                for tail in tails
+            ],
         )
+        for tail in tails:
+            tail.rows = []
 
     def seal(self, connection: Connection) -> None:
         """Keep what belongs to the ledgers that were closed as pages."""
@@ -136,7 +141,7 @@ class Tail:
             return None
         closed = self.ledger_id
         self.closed.append(closed)
-        self._store_ledger(connection, closed_at_ms=self.now_ms)
+        _STORE_LEDGER.run(connection, self._ledger(closed_at_ms=self.now_ms))
         self.messages_before += self.messages
         self.bytes_before += self.bytes
         self.ledger_id = open_ledger(
@@ -151,41 +156,48 @@ class Tail:
         if self.limits.full(self.entries, self.bytes, self.now_ms - self.created_at_ms):
             self.roll(connection)
 
-    def _store_ledger(self, connection: Connection, closed_at_ms: int | None) -> None:
-        connection.execute(
-            _STORE_LEDGER,
-            {
-                "id": self.ledger_id,
-                "entries": self.entries,
-                "messages": self.messages,
-                "bytes": self.bytes,
-                "last_publish_time_us": self.last_data_time_us,
-                "closed_at_ms": closed_at_ms,
-            },
+    def _ledger(self, closed_at_ms: int | None) -> dict[str, int | None]:
+        return {
+            "id": self.ledger_id,
+            "entries": self.entries,
+            "messages": self.messages,
+            "bytes": self.bytes,
+            "last_publish_time_us": self.last_data_time_us,
+            "closed_at_ms": closed_at_ms,
+        }
+
+
+_TAILS = Lookup(
+    lambda names: (
+        select(
+            partitions.c.partition_id,
+            partitions.c.partition_index,
+            partitions.c.topic_id,
+            partitions.c.last_publish_time_us,
+            topics.c.ledger_max_entries,
+            topics.c.ledger_max_bytes,
+            topics.c.ledger_max_age_ms,
+            ledgers.c.ledger_id,
+            ledgers.c.entries,
+            ledgers.c.messages,
+            ledgers.c.bytes,
+            ledgers.c.messages_before,
+            ledgers.c.bytes_before,
+            ledgers.c.created_at_ms,
+            ledgers.c.last_publish_time_us,
         )
-
-
-# Built once: for statements as short as these, building one costs as much as running it.
-_TAIL = (
-    select(
-        topics.c.topic_id,
-        partitions.c.last_publish_time_us.label("partition_publish_time_us"),
-        topics.c.ledger_max_entries,
-        topics.c.ledger_max_bytes,
-        topics.c.ledger_max_age_ms,
-        ledgers,
+        .join_from(partitions, ledgers, ledgers.c.ledger_id == partitions.c.open_ledger_id)
+        .join(topics, topics.c.topic_id == partitions.c.topic_id)
+        .where(partitions.c.partition_id.in_([bindparam(name) for name in names]))
     )
-    .join_from(partitions, ledgers, ledgers.c.ledger_id == partitions.c.open_ledger_id)
-    .join(topics, topics.c.topic_id == partitions.c.topic_id)
-    .where(partitions.c.partition_id == bindparam("partition_id"))
-    .with_for_update(of=partitions)  # SQLite has its write lock already and leaves this out
 )
-_STORE_PARTITION = (
+_ENTRIES = Prepared(insert(entries).values({column.name: bindparam(column.name) for column in entries.c}))
+_STORE_PARTITION = Prepared(
     update(partitions)
     .where(partitions.c.partition_id == bindparam("id"))
     .values({name: bindparam(name) for name in ("open_ledger_id", "last_publish_time_us")})
 )
-_STORE_LEDGER = (
+_STORE_LEDGER = Prepared(
     update(ledgers)
     .where(ledgers.c.ledger_id == bindparam("id"))
     .values({n: bindparam(n) for n in ("entries", "messages", "bytes", "last_publish_time_us", "closed_at_ms")})

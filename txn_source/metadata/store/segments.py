@@ -7,13 +7,14 @@ register from it is refused and writes its data again. No clock has a say in tha
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
 
-from sqlalchemy import Connection, Row, bindparam, insert, or_, select, update
+from sqlalchemy import Connection, bindparam, insert, or_, select, update
 
+from txn_source.metadata.store.partition_tail import Tail
+from txn_source.metadata.store.prepared import Lookup, Prepared, PreparedSizes
 from txn_source.metadata.store.tables import CONDEMNED, entries, partitions, producers, segments
 from txn_source.model.entry import NewEntry
 from txn_source.model.errors import InvalidArgumentError, StaleSegmentError, TxnLogError, shown
@@ -27,61 +28,114 @@ _PORTION = 1000
 
 @dataclass(slots=True)
 class Segment:
-    """A registered segment, and the ledgers that its entries lie in."""
+    """A segment that entries are registered from. ``end`` is where the last one of them ends in it."""
 
-    segment_id: int
-    first_ledger_id: int
-    last_ledger_id: int
+    path: str
+    topic_id: int
+    partition_id: int
+    deleted: int = 0
+    first_ledger_id: int = MAX_LEDGER_ID
+    last_ledger_id: int = 0
+    segment_id: int | None = None
+    end: int | None = None
+    changed: bool = False
 
-    def reach(self, connection: Connection, ledger_id: int) -> None:
+    def reach(self, ledger_id: int, end: int) -> None:
         """Note that an entry lies in a ledger; a partition's ledgers only go up."""
+        self.end = max(self.end or 0, end)
         if ledger_id != self.last_ledger_id:
             self.first_ledger_id = min(self.first_ledger_id, ledger_id)
             self.last_ledger_id = ledger_id
-            row = {"id": self.segment_id, "first": self.first_ledger_id, "last": self.last_ledger_id}
-            connection.execute(_REACH, row)
+            self.changed = True
 
 
-def register(connection: Connection, topic_id: int, owner: int, new: Sequence[NewEntry]) -> dict[str, Segment]:
-    """Return the segments that new entries lie in, by path; those that aren't known yet are registered.
+class Segments:
+    """The files that are registered from in one step: what is known of them, and what is new."""
 
-    Args:
-        connection: a write transaction.
-        topic_id: whose entries they are.
-        owner: the producer whose files they must be, or ``JOB``.
-        new: the entries.
+    def __init__(self, connection: Connection, paths: Iterable[str]) -> None:
+        self._known = {row[0]: Segment(*row) for row in _SEGMENTS.rows(connection, paths)}
+        self._new: list[Segment] = []
 
-    Raises:
-        StaleSegmentError: one of the files was deleted, or is going to be.
-        InvalidArgumentError: a path that isn't the producer's, or bytes that are an entry already.
-    """
-    by_path: dict[str, list[NewEntry]] = {}
-    for entry in new:
-        by_path.setdefault(entry.segment, []).append(entry)
-    known = {row.path: row for row in connection.execute(_SEGMENTS, {"paths": sorted(by_path)})}
-    for path, row in known.items():
-        if row.deleted:
-            raise _stale(row, owner)
-        if owner == JOB:
-            raise InvalidArgumentError(
-                f"The job's file {path} has been registered before.", "Commit what a job wrote once; write it anew."
-            )
-        if (row.topic_id, {row.partition_id}) != (topic_id, {entry.partition_id for entry in by_path[path]}):
-            raise _not_its_own(path)
-    indexes = _partition_indexes(connection, topic_id, new) if by_path.keys() - known.keys() else {}
-    found = {}
-    for path, of_path in by_path.items():
-        name, before = SegmentName.parse(path), known.get(path)
-        if name is None or name.producer_id != owner or name.topic_id != topic_id:
-            raise _not_its_own(path)
-        _check_bytes(connection, path, of_path, before)
-        if before is None:
-            if {name.partition} != {indexes[entry.partition_id] for entry in of_path}:
+    def of(self, topic_id: int, entry: NewEntry) -> Segment:
+        """Return the segment of an entry, which was checked."""
+        segment = self._known.get(entry.segment)
+        if segment is None:
+            segment = self._known[entry.segment] = Segment(entry.segment, topic_id, entry.partition_id)
+            self._new.append(segment)
+        return segment
+
+    def store(self, connection: Connection) -> None:
+        """Write what is new of them."""
+        new, self._new = self._new, []
+        at = 0
+        while at < len(new):
+            some = new[at : at + min(_MOST_INSERTED, 1 << ((len(new) - at).bit_length() - 1))]
+            at += len(some)
+            values = {f"{name}_{i}": getattr(each, name) for i, each in enumerate(some) for name in _INSERTED}
+            for path, segment_id in _INSERT.of(len(some)).rows(connection, values):
+                self._known[path].segment_id = segment_id
+        for segment in new:
+            segment.changed = False
+        reached = [segment for segment in self._known.values() if segment.changed]
+        _REACH.run_many(
+            connection,
+            [{"id": s.segment_id, "first": s.first_ledger_id, "last": s.last_ledger_id} for s in reached],
+        )
+        for segment in reached:
+            segment.changed = False
+
+    def check(
+        self,
+        connection: Connection,
+        topic_id: int,
+        owner: int,
+        new: Sequence[NewEntry],
+        tails: Mapping[int, Tail],
+        store: Callable[[], None],
+    ) -> None:
+        """Check that entries may be registered from their files.
+
+        Args:
+            connection: a write transaction.
+            topic_id: whose entries they are.
+            owner: the producer whose files they must be, or ``JOB``.
+            new: the entries.
+            tails: of the partitions that are there.
+            store: stores what was placed and isn't stored yet, before the database is asked for it.
+
+        Raises:
+            StaleSegmentError: one of the files was deleted, or is going to be.
+            InvalidArgumentError: a path that isn't the producer's, or bytes that are an entry already.
+        """
+        by_path: dict[str, list[NewEntry]] = {}
+        for entry in new:
+            by_path.setdefault(entry.segment, []).append(entry)
+        for path, of_path in by_path.items():
+            known = self._known.get(path)
+            if known is not None:
+                if known.deleted:
+                    raise _stale(known, owner)
+                if owner == JOB:
+                    raise InvalidArgumentError(
+                        f"The job's file {path} has been registered before.",
+                        "Commit what a job wrote once; write it anew.",
+                    )
+                if (known.topic_id, {known.partition_id}) != (topic_id, {entry.partition_id for entry in of_path}):
+                    raise _not_its_own(path)
+        for entry in new:
+            tail = tails.get(entry.partition_id)
+            if tail is None or tail.topic_id != topic_id:
+                raise InvalidArgumentError(
+                    f"Partition id {entry.partition_id} is not one of the topic's.",
+                    "Use a partition of the producer's own topic.",
+                )
+        for path, of_path in by_path.items():
+            name, known = SegmentName.parse(path), self._known.get(path)
+            if name is None or name.producer_id != owner or name.topic_id != topic_id:
                 raise _not_its_own(path)
-            found[path] = Segment(_insert(connection, topic_id, of_path[0].partition_id, path), MAX_LEDGER_ID, 0)
-        else:
-            found[path] = Segment(before.segment_id, before.first_ledger_id, before.last_ledger_id)
-    return found
+            if known is None and {name.partition} != {tails[entry.partition_id].index for entry in of_path}:
+                raise _not_its_own(path)
+            _check_bytes(connection, path, of_path, known, store)
 
 
 def condemn(connection: Connection, paths: Iterable[str]) -> list[str]:
@@ -95,17 +149,17 @@ def condemn(connection: Connection, paths: Iterable[str]) -> list[str]:
     todo = sorted(names)
     for start in range(0, len(todo), _PORTION):
         some = todo[start : start + _PORTION]
-        known = {row.path: row for row in connection.execute(_SEGMENTS, {"paths": some})}
+        known = dict(_DELETED.rows(connection, some))
         places = _places(connection, [names[path].topic_id for path in some])
         writing = _writing(connection, [names[path].producer_id for path in some])
         rows = []
         for path in some:
-            name, row = names[path], known.get(path)
+            name = names[path]
             partition_id = places.get((name.topic_id, name.partition))
-            if row is not None and not row.deleted:
+            if path in known and not known[path]:
                 continue  # it has been registered from
             free.append(path)
-            if row is None and partition_id is not None and name.producer_id in writing:
+            if path not in known and partition_id is not None and name.producer_id in writing:
                 of = {"topic_id": name.topic_id, "path": path, "partition_id": partition_id, "deleted": CONDEMNED}
                 rows.append(of | {"first_ledger_id": 0, "last_ledger_id": 0})  # in no ledger
         if rows:
@@ -113,12 +167,15 @@ def condemn(connection: Connection, paths: Iterable[str]) -> list[str]:
     return free
 
 
-def _check_bytes(connection: Connection, path: str, new: list[NewEntry], row: Row[Any] | None) -> None:
+def _check_bytes(
+    connection: Connection, path: str, new: list[NewEntry], known: Segment | None, store: Callable[[], None]
+) -> None:
     """Raise INVALID_ARGUMENT if any of a segment's bytes would be two entries."""
     ordered = sorted(new, key=lambda entry: entry.offset) if len(new) > 1 else new
     clash = next((b for a, b in pairwise(ordered) if a.offset + a.length > b.offset), None)
-    if clash is None and row is not None and row.end is not None and ordered[0].offset < row.end:
-        clash = next((e for e in ordered if _is_stored(connection, row.segment_id, e.offset, e.length)), None)
+    if clash is None and known is not None and known.end is not None and ordered[0].offset < known.end:
+        store()
+        clash = next((e for e in ordered if _is_stored(connection, known.segment_id, e.offset, e.length)), None)
     if clash is not None:
         raise InvalidArgumentError(
             f"Bytes {clash.offset} to {clash.offset + clash.length} of {path} are another entry already.",
@@ -126,29 +183,10 @@ def _check_bytes(connection: Connection, path: str, new: list[NewEntry], row: Ro
         )
 
 
-def _is_stored(connection: Connection, segment_id: int, offset: int, length: int) -> bool:
+def _is_stored(connection: Connection, segment_id: int | None, offset: int, length: int) -> bool:
     """True if an entry of the segment has some of these bytes."""
     before = connection.execute(_LAST_BEFORE, {"segment_id": segment_id, "end": offset + length}).first()
     return before is not None and before.offset + before.length > offset
-
-
-def _insert(connection: Connection, topic_id: int, partition_id: int, path: str) -> int:
-    values = {"topic_id": topic_id, "path": path, "partition_id": partition_id}
-    values |= {"first_ledger_id": MAX_LEDGER_ID, "last_ledger_id": 0}  # until its first entry has a place
-    key = connection.execute(insert(segments).values(values)).inserted_primary_key
-    assert key is not None
-    return int(key[0])
-
-
-def _partition_indexes(connection: Connection, topic_id: int, new: Sequence[NewEntry]) -> dict[int, int]:
-    query = select(partitions.c.partition_id, partitions.c.partition_index).where(partitions.c.topic_id == topic_id)
-    found = {row.partition_id: row.partition_index for row in connection.execute(query)}
-    foreign = next((entry.partition_id for entry in new if entry.partition_id not in found), None)
-    if foreign is not None:
-        raise InvalidArgumentError(
-            f"Partition id {foreign} is not one of the topic's.", "Use a partition of the producer's own topic."
-        )
-    return found
 
 
 def _places(connection: Connection, topic_ids: Iterable[int]) -> dict[tuple[int, int], int]:
@@ -172,7 +210,7 @@ def _writing(connection: Connection, producer_ids: Iterable[int]) -> set[int]:
     return {JOB, *connection.execute(query).scalars()}
 
 
-def _stale(row: Row[Any], owner: int) -> TxnLogError:
+def _stale(row: Segment, owner: int) -> TxnLogError:
     if row.deleted == CONDEMNED:
         fact = f"The file {row.path} was taken for garbage, since nothing had been registered from it, and is deleted."
     else:
@@ -200,14 +238,39 @@ _END = (
     .scalar_subquery()
     .label("end")
 )
-_SEGMENTS = select(segments, _END).where(segments.c.path.in_(bindparam("paths", expanding=True)))
+_SEGMENTS = Lookup(
+    lambda names: select(
+        segments.c.path,
+        segments.c.topic_id,
+        segments.c.partition_id,
+        segments.c.deleted,
+        segments.c.first_ledger_id,
+        segments.c.last_ledger_id,
+        segments.c.segment_id,
+        _END,
+    ).where(segments.c.path.in_([bindparam(name) for name in names]))
+)
+_DELETED = Lookup(
+    lambda names: select(segments.c.path, segments.c.deleted).where(
+        segments.c.path.in_([bindparam(name) for name in names])
+    )
+)
+_INSERTED = ("topic_id", "path", "partition_id", "first_ledger_id", "last_ledger_id", "deleted")
+_MOST_INSERTED = 64
+_INSERT = PreparedSizes(
+    lambda size: (
+        insert(segments)
+        .values([{name: bindparam(f"{name}_{i}") for name in _INSERTED} for i in range(size)])
+        .returning(segments.c.path, segments.c.segment_id)
+    )
+)
 _LAST_BEFORE = (
     select(entries.c.offset, entries.c.length)
     .where(entries.c.segment_id == bindparam("segment_id"), entries.c.offset < bindparam("end"))
     .order_by(entries.c.offset.desc())
     .limit(1)
 )
-_REACH = (
+_REACH = Prepared(
     update(segments)
     .where(segments.c.segment_id == bindparam("id"))
     .values(first_ledger_id=bindparam("first"), last_ledger_id=bindparam("last"))

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from sqlalchemy import Connection, insert, select, update
 
 from txn_source.metadata.store import producers, topics, transactions
+from txn_source.metadata.store.appends import Append, Write, write
 from txn_source.metadata.store.tables import app_versions, sink_producers, sinks
 from txn_source.metadata.store.tables import producers as producer_rows
 from txn_source.model.entry import OpenedProducer
@@ -72,7 +73,8 @@ def commit_batch(connection: Connection, sink: Sink, batches: Sequence[TopicBatc
         for entry in batch.entries:
             placed.append(replace(entry, base_sequence=sequence))
             sequence += entry.messages
-        producers.append(connection, producer.producer_id, producer.epoch, txn, placed, now_us, of_job=True)
+        append = Append(producer.producer_id, producer.epoch, placed)
+        write(connection, Write([append], txn, of_job=True), now_us)
         if sink.query_id is not None:
             connection.execute(
                 update(sink_producers)

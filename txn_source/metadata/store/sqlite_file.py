@@ -32,6 +32,7 @@ from sqlalchemy.pool import NullPool
 
 from txn_source.metadata.store.database_errors import read_only, translated
 from txn_source.metadata.store.group_commit import Outcome
+from txn_source.metadata.store.prepared import ERRORS
 from txn_source.metadata.store.write_turn import LOCK_WAIT_S, StaleSnapshotError, WriteTurn
 from txn_source.model.errors import TxnLogError, UnavailableError
 from txn_source.storage.forks import keep_for_ever
@@ -244,7 +245,7 @@ class SqliteFile:
             connection = _ENGINE.connect()
         finally:
             del _opening.file
-        connection.info[_PATH] = self._path
+        connection.info[ERRORS] = lambda error: translated(error, self._path)
         return Session(connection)
 
     def connect(self) -> sqlite3.Connection:
@@ -308,7 +309,6 @@ def _connect() -> sqlite3.Connection:
 
 
 _opening = threading.local()
-_PATH = "path"
 _ENGINE = create_engine("sqlite://", creator=_connect, poolclass=NullPool, pool_reset_on_return=None)
 """One for all files, so that a process compiles each statement once."""
 
@@ -317,7 +317,8 @@ _ENGINE = create_engine("sqlite://", creator=_connect, poolclass=NullPool, pool_
 def _on_error(context: ExceptionContext) -> BaseException | None:
     context.is_disconnect = False  # else SQLAlchemy would close the connection in the middle of its transaction
     assert context.connection is not None
-    return translated(context.original_exception, context.connection.info[_PATH])
+    ours: TxnLogError | None = context.connection.info[ERRORS](context.original_exception)
+    return ours
 
 
 def _opened(path: str, pragmas: tuple[str, ...]) -> sqlite3.Connection:

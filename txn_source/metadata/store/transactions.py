@@ -9,6 +9,7 @@ from typing import Any
 from sqlalchemy import Connection, Row, and_, bindparam, case, func, insert, select, update
 
 from txn_source.metadata.store.partition_tail import Tail
+from txn_source.metadata.store.prepared import Lookup, Prepared
 from txn_source.metadata.store.tables import (
     entries,
     is_in,
@@ -40,13 +41,18 @@ def number_of(txn: TxnId) -> int:
     return txn.least_sig_bits
 
 
-def begin(connection: Connection, timeout_ms: int, now_ms: int) -> int:
-    """Open a transaction and return its number; the log's first is 0."""
+def check_timeout(timeout_ms: int) -> None:
+    """Raise INVALID_ARGUMENT for a time-out that no transaction can have."""
     if not 1 <= timeout_ms <= MAX_TIMEOUT_MS:
         raise InvalidArgumentError(
             f"A transaction can't have a timeout of {timeout_ms / 1000:g} s.",
             f"Use more than 0 and at most {MAX_TIMEOUT_MS // 1000} s.",
         )
+
+
+def begin(connection: Connection, timeout_ms: int, now_ms: int) -> int:
+    """Open a transaction and return its number; the log's first is 0."""
+    check_timeout(timeout_ms)
     txn = int(connection.execute(_NEXT).scalar_one()) - 1
     connection.execute(
         insert(transactions),
@@ -83,15 +89,97 @@ def end(connection: Connection, txn: int, *, commit: bool, reason: EndReason, no
     if row.state != OPEN:
         raise ended_error(row, "be committed" if commit else "be aborted")
     decision, ended_at_ms = connection.execute(_DECISION, {"now_ms": now_us // 1000}).one()
-    for partition_id in connection.execute(_TOUCHED, {"txn": txn}).scalars().all():
-        tail = Tail.load(connection, partition_id, now_us)
-        marker = tail.place(connection, COMMIT_MARKER if commit else ABORT_MARKER, messages=0, length=0, txn=txn)
-        tail.store(connection)
-        decided = {"state": state, "marker_position": marker.key, "decision": decision}
-        connection.execute(_DECIDE, {"of_txn": txn, "of_partition": partition_id, **decided})
+    touched = connection.execute(_TOUCHED, {"txn": txn}).scalars().all()
+    tails = Tail.load_all(connection, touched, now_us)
+    decided = []
+    for partition_id in touched:
+        marker = tails[partition_id].place(
+            connection, COMMIT_MARKER if commit else ABORT_MARKER, messages=0, length=0, txn=txn
+        )
+        trace = {"of_txn": txn, "of_partition": partition_id}
+        decided.append(trace | {"state": state, "marker_position": marker.key, "decision": decision})
+    Tail.store_all(connection, list(tails.values()))
+    _DECIDE.run_many(connection, decided)
+    for tail in tails.values():
         tail.seal(connection)
     ended = {"state": state, "ended_at_ms": ended_at_ms, "end_reason": reason.value, "decision": decision}
     connection.execute(_END, {"of_txn": txn, **ended})
+
+
+class Counts:
+    """How many transactions have begun and ended, while several begin and end in one step."""
+
+    def __init__(self, connection: Connection, now_ms: int) -> None:
+        self.begun: int
+        self.decided: int
+        self.last_ended_at_ms: int
+        [(self.begun, self.decided, self.last_ended_at_ms)] = _COUNTS.rows(connection, {})
+        self._now_ms = now_ms
+        self._changed = False
+
+    def begin(self) -> int:
+        """Return the number of a new transaction."""
+        self._changed = True
+        self.begun += 1
+        return self.begun - 1
+
+    def decide(self) -> int:
+        """Return the number of a new decision, which is made now."""
+        self._changed = True
+        self.decided += 1
+        self.last_ended_at_ms = max(self.last_ended_at_ms, self._now_ms)  # see _DECISION
+        return self.decided
+
+    def store(self, connection: Connection) -> None:
+        """Write them."""
+        if self._changed:
+            of = {"begun": self.begun, "decided": self.decided, "last_ended_at_ms": self.last_ended_at_ms}
+            _STORE_COUNTS.run(connection, of)
+            self._changed = False
+
+
+@dataclass(frozen=True, slots=True)
+class Whole:
+    """A transaction that begins and is committed in one step."""
+
+    txn: int
+    timeout_ms: int
+    now_ms: int
+    ended_at_ms: int
+    decision: int
+
+
+def insert_whole(connection: Connection, whole: Sequence[Whole]) -> None:
+    """Insert transactions that were begun and committed."""
+    rows = [
+        {"txn": w.txn, "state": COMMITTED, "timeout_ms": w.timeout_ms, "created_at_ms": w.now_ms,
+         "deadline_ms": w.now_ms + w.timeout_ms, "ended_at_ms": w.ended_at_ms, "end_reason": EndReason.CLIENT.value,
+         "decision": w.decision}
+        for w in whole
+    ]  # fmt: skip
+    _INSERT.run_many(connection, rows)
+
+
+def still_open(connection: Connection, txns: Iterable[int]) -> set[int]:
+    """Return those of some transactions that are open."""
+    return {txn for txn, state in _STATES.rows(connection, txns) if state == OPEN}
+
+
+def committed_of(connection: Connection, txn: int | None) -> int:
+    """Return a transaction if it is committed; raise what it is if it isn't."""
+    if txn is None:
+        raise InvalidArgumentError(
+            "The messages of this call are stored already, outside of any transaction.",
+            "Repeat a call as it was, or use new sequences.",
+        )
+    row = find(connection, txn)
+    if row.state == OPEN:
+        raise InvalidArgumentError(
+            f"The messages of this call are stored already, in the open transaction {id_of(txn)}.", "End that one."
+        )
+    if row.state != COMMITTED:
+        raise ended_error(row, "be committed")
+    return txn
 
 
 def due(connection: Connection, now_ms: int) -> list[int]:
@@ -219,13 +307,27 @@ _TOUCHED = (
     .where(transaction_partitions.c.txn == bindparam("txn"))
     .order_by(transaction_partitions.c.partition_id)
 )
-_DECIDE = (
+_DECIDE = Prepared(
     update(transaction_partitions)
     .where(
         transaction_partitions.c.txn == bindparam("of_txn"),
         transaction_partitions.c.partition_id == bindparam("of_partition"),
     )
     .values({name: bindparam(name) for name in ("state", "marker_position", "decision")})
+)
+_STATES = Lookup(
+    lambda names: select(transactions.c.txn, transactions.c.state).where(
+        transactions.c.txn.in_([bindparam(name) for name in names])
+    )
+)
+_INSERT = Prepared(insert(transactions).values({column.name: bindparam(column.name) for column in transactions.c}))
+_COUNTS = Prepared(select(log_info.c.transactions, log_info.c.decisions, log_info.c.last_ended_at_ms))
+_STORE_COUNTS = Prepared(
+    update(log_info).values(
+        transactions=bindparam("begun"),
+        decisions=bindparam("decided"),
+        last_ended_at_ms=bindparam("last_ended_at_ms"),
+    )
 )
 _END = (
     update(transactions)
