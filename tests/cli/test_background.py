@@ -28,16 +28,12 @@ class Watched:
         self.inside: dict[str, Callable[[], object]] = {}
 
     def __getattr__(self, name: str) -> Any:
-        found = getattr(self._service, name)
-        if not name[0].isupper():
-            return found
+        return getattr(self._service, name)
 
-        def call(request: Any) -> Any:
-            self.calls.append(name)
-            self.inside.get(name, lambda: None)()
-            return found(request)
-
-        return call
+    def call(self, name: str, request: Any) -> Any:
+        self.calls.append(name)
+        self.inside.get(name, lambda: None)()
+        return self._service.call(name, request)
 
 
 @pytest.fixture

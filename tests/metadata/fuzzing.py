@@ -50,7 +50,7 @@ class Recording:
 
     def call(self, method: str, request: Message) -> Any:
         self.seen.append((method, _copy(request)))
-        return getattr(self.service, method)(request)
+        return self.service.call(method, request)
 
     def converse(self, method: str, requests: Iterator[Any]) -> Iterator[Any]:
         def noting() -> Iterator[Any]:
@@ -58,7 +58,7 @@ class Recording:
                 self.consumed.append(_copy(request))
                 yield request
 
-        yield from getattr(self.service, method)(noting())
+        yield from self.service.converse(method, noting())
 
     def open(self) -> tuple[MetadataStub, str]:
         """Do what ``Target.open`` does."""

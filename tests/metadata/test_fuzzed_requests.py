@@ -59,7 +59,7 @@ def ask(subject: Subject, method: str, request: Any) -> str:
     """Make a call; return "answered", or the code of an error that changed nothing."""
     before, refusal = subject.version(), None
     try:
-        getattr(subject.service, method)(request)
+        subject.service.call(method, request)
     except TxnLogError as error:
         refusal = error
     if refusal is None:
@@ -133,7 +133,7 @@ def test_bent_conversations_end_in_answers(subject: Subject) -> None:
         said = Bending(random, subject).conversation()
         codes = set()
         try:
-            for answer in subject.service.Consume(iter(said)):
+            for answer in subject.service.converse("Consume", iter(said)):
                 codes.add(answer.receipt.error_code)
         except TxnLogError as error:
             codes.add(error.code)

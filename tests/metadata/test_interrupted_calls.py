@@ -66,7 +66,7 @@ class World:
 
     def begin(self, number: int) -> pb.TxnId:
         request = pb.BeginTransactionRequest(request_id=f"for {number}", timeout_ms=600_000)
-        return self.service.BeginTransaction(request).id
+        return self.service.call("BeginTransaction", request).id
 
     def rows(self) -> list[int]:
         """Return how many rows each table has, and how far the counters are."""
@@ -82,27 +82,27 @@ class World:
 
 def _end(world: World, number: int) -> tuple[str, Message]:
     txn = world.begin(number)
-    world.service.Append(world.append(number, txn))
+    world.service.call("Append", world.append(number, txn))
     return "EndTransaction", pb.EndTransactionRequest(id=txn, commit=True)
 
 
 def _roll(world: World, number: int) -> tuple[str, Message]:
-    world.service.Append(world.append(number))
+    world.service.call("Append", world.append(number))
     return "RollLedger", pb.RollLedgerRequest(request_id=f"roll {number}", name="orders")
 
 
 def _trim(world: World, number: int) -> tuple[str, Message]:
     _, request = _roll(world, number)
-    world.service.RollLedger(request)
-    view = world.service.GetView(pb.GetViewRequest(topics=["orders"])).topics[0].partitions[0]
+    world.service.call("RollLedger", request)
+    view = world.service.call("GetView", pb.GetViewRequest(topics=["orders"])).topics[0].partitions[0]
     return "TrimTopic", pb.TrimTopicRequest(request_id=f"trim {number}", topic="orders", before={0: view.log_end})
 
 
 def _expired(world: World, number: int) -> tuple[str, Message]:
     """A read that finds a transaction past its deadline, and aborts it."""
     request = pb.BeginTransactionRequest(request_id=f"late {number}", timeout_ms=1)
-    world.service.Append(world.append(number, world.service.BeginTransaction(request).id))
-    world.service._clock.advance(0.002)  # type: ignore[attr-defined]
+    world.service.call("Append", world.append(number, world.service.call("BeginTransaction", request).id))
+    world.service._work._clock.advance(0.002)  # type: ignore[attr-defined]
     return "GetView", pb.GetViewRequest(topics=["orders"])
 
 
@@ -144,7 +144,7 @@ def world(tmp_path: Path, clock: ManualClock) -> Iterator[World]:
         log.create_topic("orders")
         url = LogRoot.at(site.root).database_url
         service = MetadataService(open_database(url), str(site.root), clock)
-        opened = service.OpenProducer(pb.OpenProducerRequest(request_id="first", topic="orders"))
+        opened = service.call("OpenProducer", pb.OpenProducerRequest(request_id="first", topic="orders"))
         other = sqlite3.connect(url.removeprefix("sqlite:///"), timeout=0, isolation_level=None)
         yield World(service, other, opened, itertools.count(1))
         other.close()
@@ -162,7 +162,7 @@ def _interrupt_everywhere(world: World, inject: Inject, prepare: Any, step: int)
         return [after - b for after, b in zip(world.rows(), before, strict=True)]
 
     def undisturbed(method: str, request: Message) -> None:
-        getattr(world.service, method)(request)
+        world.service.call(method, request)
 
     change_of(undisturbed)
     expected = change_of(undisturbed)
@@ -173,13 +173,13 @@ def _interrupt_everywhere(world: World, inject: Inject, prepare: Any, step: int)
             nonlocal ended
             try:
                 with inject(at) as injection:
-                    getattr(world.service, method)(request)
+                    world.service.call(method, request)
             except Interrupt as interrupt:
                 kept.append(interrupt)
             ended = injection.place is None
             world.other.execute("BEGIN IMMEDIATE")  # at once, with no time to wait
             world.other.execute("ROLLBACK")
-            first, again = (getattr(world.service, method)(request) for _ in range(2))
+            first, again = (world.service.call(method, request) for _ in range(2))
             assert first == again
 
         assert change_of(interrupted) == expected, f"place {at}"

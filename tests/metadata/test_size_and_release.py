@@ -68,13 +68,18 @@ class Newer:
         self.answers: dict[str, Any] = {}
 
     def __getattr__(self, name: str) -> Any:
-        def answer(request: Any) -> Any:
-            found = self.answers.get(name, getattr(self._service, name))
-            if isinstance(found, Exception):
-                raise found
-            return found(request) if callable(found) else found
+        return getattr(self._service, name)
 
-        return answer if name[0].isupper() else getattr(self._service, name)
+    def call(self, name: str, request: Any) -> Any:
+        if name not in self.answers:
+            return self._service.call(name, request)
+        found = self.answers[name]
+        if isinstance(found, Exception):
+            raise found
+        return found(request) if callable(found) else found
+
+    def converse(self, name: str, requests: Any) -> Any:
+        return self.answers[name](requests)
 
 
 class OverloadedError(TxnLogError):

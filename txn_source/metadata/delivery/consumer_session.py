@@ -19,8 +19,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from typing import Any, NamedTuple, Protocol, TypeVar
 
-from sqlalchemy import Connection, Row, func, select
-
 from txn_source._generated.txnlog.v1 import metadata_service_pb2 as pb
 from txn_source.metadata.delivery.next_entries import Stretch, next_stretch
 from txn_source.metadata.delivery.shared_dispatch import MAX_PERMITS, Spreading, Taker
@@ -28,8 +26,9 @@ from txn_source.metadata.delivery.wakeups import Changes
 from txn_source.metadata.protocol import convert
 from txn_source.metadata.protocol import convert_subscriptions as sub_wire
 from txn_source.metadata.protocol.checks import check
-from txn_source.metadata.store import consumers, deliveries, pages, subscriptions, topics, views
-from txn_source.metadata.store.tables import is_in, transaction_partitions, transactions
+from txn_source.metadata.store import consumers, deliveries, pages, subscriptions, transactions, views
+from txn_source.metadata.store.connection import Connection
+from txn_source.metadata.store.subscription_rows import Subscription
 from txn_source.model.errors import (
     InternalError,
     InvalidArgumentError,
@@ -38,11 +37,10 @@ from txn_source.model.errors import (
     UnavailableError,
 )
 from txn_source.model.isolation import IsolationLevel
-from txn_source.model.kinds import OPEN
 from txn_source.model.message_ranges import position_of
 from txn_source.model.position import Position
 from txn_source.model.subscription import Cursor, SubscriptionType
-from txn_source.model.topic import PartitionView
+from txn_source.model.topic import PartitionView, Topic
 
 _log = logging.getLogger(__name__)
 MAX_UNACKNOWLEDGED = 50_000
@@ -62,16 +60,16 @@ class Host(Protocol):
     def now_ms(self) -> int: ...
     def subscribe(
         self, connection: Connection, request: pb.ConsumeRequest.Subscribe
-    ) -> tuple[Row[Any], Row[Any], bool]: ...
+    ) -> tuple[Topic, Subscription, bool]: ...
     def seek(self, request: pb.SeekSubscriptionRequest) -> pb.SeekSubscriptionResponse: ...
-    def first_copies(self, connection: Connection, topic: Row[Any], stretch: Stretch) -> pb.ListCopiesResponse: ...
+    def first_copies(self, connection: Connection, topic: Topic, stretch: Stretch) -> pb.ListCopiesResponse: ...
 
 
 class _Connected(NamedTuple):
     """What came of connecting a consumer."""
 
-    topic: Row[Any]
-    subscription: Row[Any]
+    topic: Topic
+    subscription: Subscription
     created: bool
     consumer_id: int
     others: bool
@@ -240,8 +238,8 @@ class Conversation:
             self._load(row, cursors)
             self._topic, self._shared = topic, row.type == SubscriptionType.SHARED
             self.subscription_id, self.topic_id, self.consumer_id = row.subscription_id, row.topic_id, consumer_id
-            self.active, self._durable = self._shared or not others, bool(row.durable)
-            self._level = subscriptions.level_of(row)
+            self.active, self._durable = self._shared or not others, row.durable
+            self._level = row.isolation_level
             self._host.changes.add(self)  # now that it is committed; the first look comes after that
             points = [
                 sub_wire.point_to_wire(partition_id, cursor.mark)
@@ -254,9 +252,9 @@ class Conversation:
                         consumer_id=consumer_id,
                         epoch=self.epoch,
                         active=self.active,
-                        isolation_level=row.isolation_level,
+                        isolation_level=row.isolation_level.value,
                         topic=pb.TopicView(
-                            topic=convert.topic_to_wire(topics.topic_of(topic)),
+                            topic=convert.topic_to_wire(topic),
                             partitions=[convert.partition_to_wire(p) for p in of_topic],
                         ),
                         points=points,
@@ -305,7 +303,7 @@ class Conversation:
         turn = pb.ConsumeResponse.Turn(epoch=self.epoch, active=self.active)
         return [pb.ConsumeResponse(turn=turn)]
 
-    def _load(self, row: Row[Any], cursors: dict[int, Cursor]) -> None:
+    def _load(self, row: Subscription, cursors: dict[int, Cursor]) -> None:
         """Begin anew where the cursor stands."""
         self.epoch = row.epoch
         self._permits = self.unacknowledged = 0
@@ -408,14 +406,7 @@ class Conversation:
         """Return the seconds until something may change without anybody writing: a deadline, or a lease."""
         waits = []
         if self._level is IsolationLevel.READ_COMMITTED:
-            deadline = connection.execute(
-                select(func.min(transactions.c.deadline_ms))
-                .join(transaction_partitions, transaction_partitions.c.txn == transactions.c.txn)
-                .where(
-                    transaction_partitions.c.partition_id.in_(list(self._positions)),
-                    is_in(transaction_partitions.c.state, OPEN),
-                )
-            ).scalar()
+            deadline = transactions.next_deadline_ms(connection, list(self._positions))
             if deadline is not None:
                 waits.append(max(1, deadline - self._host.now_ms() + 1))
         if self._shared or not self.active:
@@ -425,7 +416,7 @@ class Conversation:
                 waits.append(consumers.RENEW_MS)
         return min(waits) / 1000 if waits else None
 
-    def _row(self, connection: Connection) -> Row[Any]:
+    def _row(self, connection: Connection) -> Subscription:
         row = subscriptions.by_id(connection, self.subscription_id)
         if row is None:
             raise SubscriptionNotFoundError(

@@ -6,11 +6,10 @@ from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
-from sqlalchemy import Connection, select
 
-from txn_source.metadata.store import copies, pages
+from txn_source.metadata.store import copies, pages, views
+from txn_source.metadata.store.connection import Connection
 from txn_source.metadata.store.pages import Page
-from txn_source.metadata.store.tables import ledgers
 from txn_source.model.isolation import IsolationLevel
 from txn_source.model.kinds import ABORTED
 from txn_source.model.message_ranges import MessageRange, message_key
@@ -87,7 +86,7 @@ def next_stretch(
         of = PositionRange(at, bound)
         until = copies.hot_until(connection, view.partition_id, of)
         if until is None:
-            ledger_end, messages = _ledger(connection, view.partition_id, at)
+            ledger_end, messages = views.ledger_end(connection, view.partition_id, at.ledger_id)
             reach = PositionRange(start, min(bound, ledger_end))
             wanted = _wanted(cursor, since, reach.end)
             if wanted:
@@ -138,14 +137,3 @@ def _take(entries: pa.Table, of: PositionRange, level: IsolationLevel, aborted: 
 
 def _wanted(cursor: Cursor, start: Position, end: Position) -> tuple[MessageRange, ...]:
     return tuple(cursor.wanted(message_key(start), message_key(end)))
-
-
-def _ledger(connection: Connection, partition_id: int, at: Position) -> tuple[Position, int]:
-    """Return where the ledger after a position's begins, and how many messages are in the position's own."""
-    rows = connection.execute(
-        select(ledgers.c.ledger_id, ledgers.c.messages)
-        .where(ledgers.c.partition_id == partition_id, ledgers.c.ledger_id >= at.ledger_id)
-        .order_by(ledgers.c.ledger_id)
-        .limit(2)
-    ).all()
-    return Position(rows[1].ledger_id, 0), rows[0].messages

@@ -6,11 +6,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any, Generic, Protocol, TypeVar
 
-from sqlalchemy import Connection, Row
-
 from txn_source.metadata.delivery.next_entries import Stretch, next_stretch
 from txn_source.metadata.store import deliveries, subscriptions, views
 from txn_source.metadata.store.backlogs import visible_messages
+from txn_source.metadata.store.connection import Connection
+from txn_source.metadata.store.subscription_rows import Subscription
 from txn_source.model.message_ranges import MessageRange, message_key, position_of
 from txn_source.model.position import Position, PositionRange
 from txn_source.model.subscription import Cursor
@@ -42,12 +42,12 @@ class Taker(Protocol[R_co]):
 class Spreading(Generic[R]):
     """Handing out entries of a shared subscription: first what comes again, then what is new, in equal shares."""
 
-    def __init__(self, connection: Connection, row: Row[Any], turns: Sequence[Taker[R]]) -> None:
+    def __init__(self, connection: Connection, row: Subscription, turns: Sequence[Taker[R]]) -> None:
         self._connection = connection
         self._row = row
         self._turns = list(turns)
         self._left = {turn.consumer_id: turn.ready(row.epoch) for turn in turns}
-        self._level = subscriptions.level_of(row)
+        self._level = row.isolation_level
         self._decisions = views.decisions(connection)
         self._cursors = subscriptions.cursors_of(connection, row.subscription_id)
         self._views = {v.partition_id: v for v in views.partition_views(connection, [row.topic_id])[row.topic_id]}
@@ -82,7 +82,7 @@ class Spreading(Generic[R]):
                     share,
                     self._decisions,
                     since=since,
-                    durable=bool(self._row.durable),
+                    durable=self._row.durable,
                 )
                 if stretch is not None:
                     since = at

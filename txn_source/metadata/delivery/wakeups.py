@@ -13,11 +13,10 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable
 from typing import Any, Protocol
 
-from sqlalchemy import func, literal, select
-
+from txn_source.metadata.store import change_states
 from txn_source.metadata.store.consumers import RENEW_MS, renew
 from txn_source.metadata.store.database import Change, Database, Wait
-from txn_source.metadata.store.tables import consumers, deliveries, ledgers, partitions, subscriptions
+from txn_source.model.acknowledgement import Acknowledgement
 from txn_source.model.errors import TxnLogError, UnavailableError
 from txn_source.storage.forks import belongs_to_process
 
@@ -112,6 +111,13 @@ class Changes:
         with self._lock:
             return {waiting.consumer_id: waiting for some in self._waiting.values() for waiting in some}
 
+    def acknowledged(self, consumed: Iterable[Acknowledgement]) -> None:
+        """Let consumers take notice of what a transaction acknowledged for them."""
+        connected = self.connected()
+        for ack in consumed:
+            if ack.consumer_id in connected:
+                connected[ack.consumer_id].acknowledged(sum(r.messages for p in ack.partitions for r in p.ranges))
+
     def tell(self, changes: Iterable[Change]) -> None:
         """Wake those that wait for what has changed."""
         if not self._waiting:
@@ -172,35 +178,12 @@ class Changes:
             self._database.write(lambda connection: renew(connection, found, self._now_ms()))
 
     def _states(self) -> dict[Change, list[Any]]:
-        """Return values that differ after a change that matters, of the topics that somebody waits for."""
         with self._lock:
             of_topics = list(self._waiting)
-        states: dict[Change, list[Any]] = defaultdict(list)
         if not of_topics:
-            return states
-        s = subscriptions.c
-        queries = (
-            select(
-                partitions.c.topic_id, literal(0), func.sum(partitions.c.open_ledger_id), func.sum(ledgers.c.entries)
-            )
-            .join(ledgers, ledgers.c.ledger_id == partitions.c.open_ledger_id)
-            .where(partitions.c.topic_id.in_(of_topics))
-            .group_by(partitions.c.topic_id),
-            select(s.topic_id, s.subscription_id, s.epoch).where(s.topic_id.in_(of_topics)),
-            select(s.topic_id, s.subscription_id, func.count(), func.sum(consumers.c.consumer_id))
-            .join(consumers, consumers.c.subscription_id == s.subscription_id)
-            .where(s.topic_id.in_(of_topics))
-            .group_by(s.topic_id, s.subscription_id),
-            select(s.topic_id, s.subscription_id, func.count(), func.sum(deliveries.c.delivery_id))
-            .join(deliveries, deliveries.c.subscription_id == s.subscription_id)
-            .where(s.topic_id.in_(of_topics), deliveries.c.consumer_id.is_(None))
-            .group_by(s.topic_id, s.subscription_id),
-        )
+            return {}
         with self._database.read() as connection:
-            for number, query in enumerate(queries):
-                for row in connection.execute(query):
-                    states[row[0], row[1]].append((number, *row[2:]))
-        return states
+            return change_states.read_states(connection, of_topics)
 
 
 def _stops() -> UnavailableError:

@@ -54,7 +54,7 @@ class InProcessTransport:
         try:
             with no_fork():
                 self._check_usable()
-                return getattr(self._service, method)(request)
+                return self._service.call(method, request)
         except Exception as error:
             if passes(error):
                 raise
@@ -71,7 +71,7 @@ class InProcessTransport:
     def converse(self, method: str, requests: Iterator[Any]) -> Iterator[Any]:
         self._check_usable()
         try:
-            yield from getattr(self._service, method)(requests)
+            yield from self._service.converse(method, requests)
         except Exception as error:
             if passes(error):
                 raise

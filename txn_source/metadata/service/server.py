@@ -111,13 +111,13 @@ class Server:
 def _handlers(service: MetadataService) -> grpc.GenericRpcHandler:
     methods: dict[str, Any] = {}
     calls = threading.Semaphore(_CALLS_AT_ONCE)
+    behavior: Any
     for method in pb.DESCRIPTOR.services_by_name["MetadataService"].methods:
-        behavior: Any = getattr(service, method.name)
         read = _reading(getattr(pb, method.input_type.name))
         if method.client_streaming:
-            kind, behavior = grpc.stream_stream_rpc_method_handler, _converse(behavior, read, method.name)
+            kind, behavior = grpc.stream_stream_rpc_method_handler, _converse(service, read, method.name)
         else:
-            kind, behavior = grpc.unary_unary_rpc_method_handler, _answer(behavior, read, method.name, calls)
+            kind, behavior = grpc.unary_unary_rpc_method_handler, _answer(service, read, method.name, calls)
         methods[method.name] = kind(
             behavior,
             request_deserializer=None,  # bytes: gRPC would answer those that can't be read with a text of its own
@@ -142,11 +142,11 @@ def _reading(kind: type[Message]) -> Callable[[bytes], Message]:
 
 
 def _answer(
-    call: Callable[[Any], Any], read: Callable[[bytes], Message], name: str, calls: threading.Semaphore
+    service: MetadataService, read: Callable[[bytes], Message], name: str, calls: threading.Semaphore
 ) -> Callable[[bytes, grpc.ServicerContext], Any]:
     def answer(request: bytes, context: grpc.ServicerContext) -> Any:
         with calls, _refusals(name, context):
-            answered = call(read(request))
+            answered = service.call(name, read(request))
             check_size(name, "answer", answered, "Ask for less at once: fewer topics, or a smaller range or limit.")
             return answered
 
@@ -154,11 +154,11 @@ def _answer(
 
 
 def _converse(
-    hold: Callable[[Iterator[Any]], Iterator[Any]], read: Callable[[bytes], Message], name: str
+    service: MetadataService, read: Callable[[bytes], Message], name: str
 ) -> Callable[[Iterator[bytes], grpc.ServicerContext], Iterator[Any]]:
     def converse(requests: Iterator[bytes], context: grpc.ServicerContext) -> Iterator[Any]:
         with _refusals(name, context):
-            yield from hold(map(read, requests))
+            yield from service.converse(name, map(read, requests))
 
     return converse
 

@@ -7,11 +7,11 @@ import socket
 from collections.abc import Iterable, Mapping
 from functools import cache
 from pathlib import Path
-from typing import Any
 
-from sqlalchemy import Connection, Row, and_, bindparam, delete, insert, or_, select, update
+from sqlalchemy import Connection, and_, bindparam, delete, insert, or_, select, update
 
 from txn_source.metadata.store.database import note_change
+from txn_source.metadata.store.subscription_rows import ConnectedConsumer, Subscription
 from txn_source.metadata.store.tables import consumers, deliveries, subscriptions
 from txn_source.model.errors import SubscriptionBusyError
 from txn_source.model.subscription import SubscriptionType
@@ -60,21 +60,19 @@ def _is_zombie(pid: int) -> bool:
         return False
 
 
-def connected(connection: Connection, subscription_id: int) -> list[Row[Any]]:
-    """Return the rows of a subscription's consumers, in the order in which they came; the lease may be over."""
-    return list(
-        connection.execute(_OF, {"subscription_id": subscription_id}).all(),
-    )
+def connected(connection: Connection, subscription_id: int) -> list[ConnectedConsumer]:
+    """Return a subscription's consumers in the order in which they came; the lease may be over."""
+    return [ConnectedConsumer.of(row) for row in connection.execute(_OF, {"subscription_id": subscription_id})]
 
 
-def alive(rows: Iterable[Row[Any]], now_ms: int) -> list[Row[Any]]:
+def alive(found: Iterable[ConnectedConsumer], now_ms: int) -> list[ConnectedConsumer]:
     """Return those whose lease still runs."""
-    return [row for row in rows if row.lease_until_ms > now_ms and not gone(row.host)]
+    return [consumer for consumer in found if consumer.lease_until_ms > now_ms and not gone(consumer.host)]
 
 
 def register(
-    connection: Connection, subscription: Row[Any], token: str, name: str, now_ms: int
-) -> tuple[int, list[Row[Any]]]:
+    connection: Connection, subscription: Subscription, token: str, name: str, now_ms: int
+) -> tuple[int, list[ConnectedConsumer]]:
     """Connect a consumer; return its id, and the others that are connected.
 
     Raises:

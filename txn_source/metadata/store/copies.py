@@ -13,9 +13,8 @@ deletes it and says so. So a crash between the two forgets no file.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Row, Select, and_, delete, func, insert, or_, select, update
+from sqlalchemy import ColumnElement, Connection, Select, and_, delete, func, insert, or_, select, update
 
 from txn_source.metadata.store.pages import PAGE_ROWS, fetch
 from txn_source.metadata.store.tables import (
@@ -33,6 +32,7 @@ from txn_source.metadata.store.tables import (
 from txn_source.model.copies import LedgerCopies, OffloadableLedger, TieredCopy
 from txn_source.model.errors import InvalidArgumentError, shown
 from txn_source.model.position import MAX_ENTRY_ID, Position, PositionRange
+from txn_source.model.topic import PartitionView
 
 LEASE_MS = 3600 * 1000
 """An offload that was begun so long ago has failed."""
@@ -84,7 +84,7 @@ def hot_until(connection: Connection, partition_id: int, of: PositionRange) -> P
     return min(of.end, Position(rows[1][0], 0)) if len(rows) > 1 else of.end
 
 
-def offloadable(connection: Connection, partition: Any, last_stable: Position) -> list[OffloadableLedger]:
+def offloadable(connection: Connection, partition: PartitionView, last_stable: Position) -> list[OffloadableLedger]:
     """Return a partition's ledgers that may be offloaded and aren't, oldest first.
 
     An object never changes, so it is only written when all that is in it is decided.
@@ -115,7 +115,12 @@ def offloadable(connection: Connection, partition: Any, last_stable: Position) -
 
 
 def begin(
-    connection: Connection, partition: Any, ledger_id: int, uri: str, is_its_own: Callable[[str], bool], now_ms: int
+    connection: Connection,
+    partition: PartitionView | None,
+    ledger_id: int,
+    uri: str,
+    is_its_own: Callable[[str], bool],
+    now_ms: int,
 ) -> int | None:
     """Note an offload that begins, and return its id; None if the ledger has a tiered copy.
 
@@ -304,9 +309,10 @@ def doom_segments(
     _insert_doomed(connection, [row.path for row in rows], now_ms)
 
 
-def doomed(connection: Connection) -> Sequence[Row[Any]]:
+def doomed(connection: Connection) -> list[tuple[int, str]]:
     """Return files that are to be deleted (doomed_id, uri), at most a page of them."""
-    return connection.execute(select(doomed_files).order_by(doomed_files.c.doomed_id).limit(PAGE_ROWS)).all()
+    rows = connection.execute(select(doomed_files).order_by(doomed_files.c.doomed_id).limit(PAGE_ROWS))
+    return [(row.doomed_id, row.uri) for row in rows]
 
 
 def forget(connection: Connection, doomed_ids: Sequence[int], now_ms: int) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 from sqlalchemy import Connection, Row, delete, func, insert, select, update
 
 from txn_source.metadata.store.database import note_change
+from txn_source.metadata.store.subscription_rows import Subscription
 from txn_source.metadata.store.tables import cursors, deliveries
 from txn_source.model.message_ranges import MessageRange, MessageRanges, index_of, message_key, position_of
 from txn_source.model.position import Position
@@ -57,6 +58,14 @@ def unacknowledged(connection: Connection, subscription_id: int, consumer_id: in
     return int(connection.execute(mine).scalar_one())
 
 
+def handed_out(connection: Connection, subscription_id: int) -> dict[int | None, int]:
+    """Return how many messages each consumer of a shared subscription has; of None, how many wait to come again."""
+    d = deliveries.c
+    of_this = d.subscription_id == subscription_id
+    query = select(d.consumer_id, func.sum(d.messages).label("messages")).where(of_this).group_by(d.consumer_id)
+    return {row.consumer_id: int(row.messages) for row in connection.execute(query)}
+
+
 def advance(connection: Connection, subscription_id: int, partition_id: int, read_position: int) -> None:
     """Note up to where a shared subscription has handed out entries, ``Position.key``."""
     connection.execute(
@@ -67,14 +76,17 @@ def advance(connection: Connection, subscription_id: int, partition_id: int, rea
 
 
 def redeliver(
-    connection: Connection, row: Row[Any], consumer_id: int, parts: Iterable[tuple[int, Iterable[MessageRange]]]
+    connection: Connection,
+    subscription: Subscription,
+    consumer_id: int,
+    parts: Iterable[tuple[int, Iterable[MessageRange]]],
 ) -> None:
     """Let ranges that a shared subscription handed out to a consumer be handed out again, to anyone."""
     for partition_id, items in parts:
         for item in items:
-            for delivered in _delivered(connection, row.subscription_id, partition_id, consumer_id):
+            for delivered in _delivered(connection, subscription.subscription_id, partition_id, consumer_id):
                 _split(connection, delivered, item)
-    note_change(connection, row.topic_id, row.subscription_id)
+    note_change(connection, subscription.topic_id, subscription.subscription_id)
 
 
 def _delivered(

@@ -20,6 +20,7 @@ from typing import Any
 
 from sqlalchemy import Connection, Row, and_, func, or_, select
 
+from txn_source.metadata.store.subscription_rows import Subscription
 from txn_source.metadata.store.tables import cursors, entries, transaction_partitions
 from txn_source.model.errors import InvalidArgumentError
 from txn_source.model.isolation import IsolationLevel
@@ -33,7 +34,7 @@ from txn_source.model.transaction import id_of
 
 def check(
     connection: Connection,
-    subscription: Row[Any],
+    subscription: Subscription,
     views: Sequence[PartitionView],
     acknowledged: Mapping[int, Cursor],
     level: IsolationLevel,
@@ -105,7 +106,7 @@ def _part(connection: Connection, trace: Row[Any], cursor: Cursor) -> _Part:
 
 
 def _refused(
-    subscription: Row[Any], views: Sequence[PartitionView], txn: int, parts: Sequence[_Part]
+    subscription: Subscription, views: Sequence[PartitionView], txn: int, parts: Sequence[_Part]
 ) -> InvalidArgumentError:
     is_open = parts[0].state == OPEN
     index_of = {view.partition_id: view.index for view in views}

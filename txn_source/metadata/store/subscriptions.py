@@ -12,6 +12,7 @@ from txn_source.metadata.store import consumers, level_changes
 from txn_source.metadata.store import deliveries as shared
 from txn_source.metadata.store.backlogs import visible_messages
 from txn_source.metadata.store.database import note_change
+from txn_source.metadata.store.subscription_rows import Subscription
 from txn_source.metadata.store.tables import (
     cursors,
     deliveries,
@@ -43,13 +44,8 @@ MAX_EPOCH_STEP = 1 << 20
 """Epochs go up one by one, but for those of calls that came to nothing."""
 
 
-def level_of(row: Row[Any]) -> IsolationLevel:
-    """Return the isolation level of a subscription's row."""
-    return IsolationLevel.parse(row.isolation_level)
-
-
-def find(connection: Connection, topic_id: int, name: str) -> Row[Any]:
-    """Return a subscription's row, or raise SUBSCRIPTION_NOT_FOUND."""
+def find(connection: Connection, topic_id: int, name: str) -> Subscription:
+    """Return a topic's subscription of a name, or raise SUBSCRIPTION_NOT_FOUND."""
     query = select(subscriptions).where(subscriptions.c.topic_id == topic_id, subscriptions.c.name == name)
     row = connection.execute(query).first()
     if row is None:
@@ -57,18 +53,19 @@ def find(connection: Connection, topic_id: int, name: str) -> Row[Any]:
             f"The topic has no subscription {name!r}.",
             "Check the name against `txnlog subscriptions list`, or create it first.",
         )
-    return row
+    return Subscription.of(row)
 
 
-def by_id(connection: Connection, subscription_id: int) -> Row[Any] | None:
-    """Return a subscription's row; None if it is gone."""
-    return connection.execute(_BY_ID, {"subscription_id": subscription_id}).first()
+def by_id(connection: Connection, subscription_id: int) -> Subscription | None:
+    """Return a subscription; None if it is gone."""
+    row = connection.execute(_BY_ID, {"subscription_id": subscription_id}).first()
+    return None if row is None else Subscription.of(row)
 
 
-def of_topic(connection: Connection, topic_id: int) -> Sequence[Row[Any]]:
-    """Return the rows of a topic's subscriptions, by name."""
+def of_topic(connection: Connection, topic_id: int) -> list[Subscription]:
+    """Return a topic's subscriptions, by name."""
     query = select(subscriptions).where(subscriptions.c.topic_id == topic_id).order_by(subscriptions.c.name)
-    return connection.execute(query).all()
+    return [Subscription.of(row) for row in connection.execute(query)]
 
 
 def create(
@@ -82,8 +79,8 @@ def create(
     now_ms: int,
     *,
     durable: bool = True,
-) -> Row[Any]:
-    """Insert a subscription that stands at a place, and return its row.
+) -> Subscription:
+    """Insert a subscription that stands at a place, and return it.
 
     Raises:
         SubscriptionExistsError: there is one of that name.
@@ -115,9 +112,9 @@ def create(
     return find(connection, topic_id, name)
 
 
-def check_same(row: Row[Any], kind: SubscriptionType, level: IsolationLevel | None) -> None:
+def check_same(row: Subscription, kind: SubscriptionType, level: IsolationLevel | None) -> None:
     """Raise the error that says how a subscription differs from what a consumer asks for."""
-    if level is not None and level != level_of(row):
+    if level is not None and level != row.isolation_level:
         raise SubscriptionIsolationMismatchError(
             f"Subscription {row.name!r} is {row.isolation_level}, and the consumer asks for {level}.",
             f"Ask for {row.isolation_level}, use another subscription, or change this one while no consumer is"
@@ -130,7 +127,7 @@ def check_same(row: Row[Any], kind: SubscriptionType, level: IsolationLevel | No
         )
 
 
-def remove(connection: Connection, row: Row[Any], now_ms: int) -> None:
+def remove(connection: Connection, row: Subscription, now_ms: int) -> None:
     """Delete a subscription that no consumer is connected to."""
     _check_idle(connection, row, now_ms, "be deleted")
     connection.execute(delete(subscriptions).where(subscriptions.c.subscription_id == row.subscription_id))
@@ -138,7 +135,7 @@ def remove(connection: Connection, row: Row[Any], now_ms: int) -> None:
 
 
 def set_level(
-    connection: Connection, row: Row[Any], views: Sequence[PartitionView], level: IsolationLevel, now_ms: int
+    connection: Connection, row: Subscription, views: Sequence[PartitionView], level: IsolationLevel, now_ms: int
 ) -> None:
     """Change the isolation level of a subscription that no consumer is connected to; what it acknowledged stays so.
 
@@ -148,7 +145,7 @@ def set_level(
         InvalidArgumentError: a transaction would be torn (``metadata/store/level_changes.py``).
     """
     _check_idle(connection, row, now_ms, "change its isolation level")
-    if level == level_of(row):
+    if level == row.isolation_level:
         return
     found = cursors_of(connection, row.subscription_id)
     level_changes.check(connection, row, views, found, level)
@@ -177,7 +174,7 @@ def read_positions(connection: Connection, subscription_id: int) -> dict[int, in
 
 
 def seek(
-    connection: Connection, row: Row[Any], views: Sequence[PartitionView], place: Place, epoch: int | None
+    connection: Connection, row: Subscription, views: Sequence[PartitionView], place: Place, epoch: int | None
 ) -> tuple[int, dict[int, int], list[int]]:
     """Move a subscription and raise its epoch, in one step.
 
@@ -195,7 +192,7 @@ def seek(
     raised = raise_epoch(connection, row, epoch)
     before = cursors_of(connection, row.subscription_id)
     marks = {partition_id: cursor.mark for partition_id, cursor in before.items()}
-    at, moved = _places(connection, views, level_of(row), place, marks)
+    at, moved = _places(connection, views, row.isolation_level, place, marks)
     connection.execute(delete(cursors).where(cursors.c.subscription_id == row.subscription_id))
     connection.execute(delete(deliveries).where(deliveries.c.subscription_id == row.subscription_id))
     _set_cursors(connection, row.subscription_id, at)
@@ -205,7 +202,7 @@ def seek(
     return raised, at, moved
 
 
-def raise_epoch(connection: Connection, row: Row[Any], epoch: int | None) -> int:
+def raise_epoch(connection: Connection, row: Subscription, epoch: int | None) -> int:
     """Raise a subscription's epoch to a larger one, None to the next; return it, or raise STALE_EPOCH."""
     if epoch is not None and epoch <= row.epoch:
         raise StaleEpochError(
@@ -300,7 +297,7 @@ def _ends(connection: Connection, partition_ids: Sequence[int]) -> dict[int, Pos
     return {row.partition_id: Position(row.open_ledger_id, row.entries) for row in rows}
 
 
-def redeliver_all(connection: Connection, row: Row[Any], epoch: int) -> int:
+def redeliver_all(connection: Connection, row: Subscription, epoch: int) -> int:
     """Begin a new epoch, in which all that is not acknowledged is delivered again; return it."""
     return raise_epoch(connection, row, epoch) if epoch > row.epoch else int(row.epoch)
 
@@ -322,12 +319,12 @@ def keeper(connection: Connection, view: PartitionView, end: Position) -> str | 
     for row in connection.execute(query).all():
         cursor = _cursor(row)
         acknowledged = sum(r.messages for r in cursor.ranges if r.end <= message_key(end))
-        if visible_messages(connection, view, level_of(row), cursor.mark, end) > acknowledged:
+        if visible_messages(connection, view, IsolationLevel(row.isolation_level), cursor.mark, end) > acknowledged:
             return str(row.name)
     return None
 
 
-def _check_idle(connection: Connection, row: Row[Any], now_ms: int, wish: str) -> None:
+def _check_idle(connection: Connection, row: Subscription, now_ms: int, wish: str) -> None:
     held = consumers.alive(consumers.connected(connection, row.subscription_id), now_ms)
     if held:
         raise SubscriptionBusyError(

@@ -21,8 +21,8 @@ _NAMES_AT_ONCE = 1000
 
 def create(
     connection: Connection, name: TopicName, count: int, schema: bytes | None, limits: LedgerLimits, now_ms: int
-) -> Row[Any]:
-    """Insert a topic with an open ledger on each partition, and return its row."""
+) -> Topic:
+    """Insert a topic with an open ledger on each partition, and return it."""
     if not 1 <= count <= MAX_PARTITIONS:
         raise InvalidArgumentError(f"A topic can't have {count} partitions.", f"Use 1 to {MAX_PARTITIONS}.")
     if name.split_partition() is not None:
@@ -47,21 +47,30 @@ def create(
     return find(connection, name)
 
 
-def topic_of(row: Row[Any]) -> Topic:
-    """Return the topic in a row of the database."""
+def _topic_of(row: Row[Any]) -> Topic:
     return Topic(row.topic_id, TopicName.parse(row.name), row.schema, limits_of(row), row.created_at_ms)
 
 
-def find(connection: Connection, name: TopicName) -> Row[Any]:
-    """Return the topic's row, or raise TOPIC_NOT_FOUND."""
+def find(connection: Connection, name: TopicName) -> Topic:
+    """Return the topic of a name, or raise TOPIC_NOT_FOUND."""
     row = connection.execute(select(topics).where(topics.c.name == str(name))).first()
     if row is None:
         raise _not_found(name)
-    return row
+    return _topic_of(row)
 
 
-def find_all(connection: Connection, names: Sequence[TopicName]) -> list[Row[Any]]:
-    """Return the topics' rows, in the order of the names, or raise TOPIC_NOT_FOUND; a statement for each thousand."""
+def of_partition(connection: Connection, partition_id: int) -> Topic | None:
+    """Return the topic that a partition belongs to; None if there is no such partition."""
+    row = connection.execute(
+        select(topics)
+        .join(partitions, partitions.c.topic_id == topics.c.topic_id)
+        .where(partitions.c.partition_id == partition_id)
+    ).first()
+    return None if row is None else _topic_of(row)
+
+
+def find_all(connection: Connection, names: Sequence[TopicName]) -> list[Topic]:
+    """Return the topics, in the order of the names, or raise TOPIC_NOT_FOUND; a statement for each thousand."""
     if len(names) == 1:
         return [find(connection, names[0])]
     found: dict[str, Row[Any]] = {}
@@ -71,7 +80,7 @@ def find_all(connection: Connection, names: Sequence[TopicName]) -> list[Row[Any
     for name in names:
         if str(name) not in found:
             raise _not_found(name)
-    return [found[str(name)] for name in names]
+    return [_topic_of(found[str(name)]) for name in names]
 
 
 def _not_found(name: TopicName) -> TopicNotFoundError:

@@ -6,18 +6,13 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Connection, Row, and_, bindparam, case, func, insert, select, update
+from sqlalchemy import Connection, Row, bindparam, case, func, insert, select, update
 
 from txn_source.metadata.store.partition_tail import Tail
 from txn_source.metadata.store.prepared import Lookup, Prepared
 from txn_source.metadata.store.tables import (
-    entries,
     is_in,
-    ledgers,
     log_info,
-    partitions,
-    producers,
-    topics,
     transaction_partitions,
     transaction_producers,
     transactions,
@@ -197,75 +192,28 @@ def open_of_producer(connection: Connection, producer_id: int) -> list[int]:
     return list(connection.execute(query).scalars())
 
 
-@dataclass(frozen=True, slots=True)
-class Listing:
-    """Which transactions: of a state (None: any), that wrote to a topic (None: any), behind one in the order."""
-
-    state: int | None
-    topic_id: int | None
-    oldest_first: bool = False
-    after: int | None = None
+def is_open(connection: Connection, txn: int) -> bool:
+    """True if a transaction hasn't ended; raises TXN_NOT_FOUND for one that there is not."""
+    return bool(find(connection, txn).state == OPEN)
 
 
-def listing(connection: Connection, wanted: Listing, limit: int) -> tuple[list[Row[Any]], int]:
-    """Return so many transactions at most, in the order in which they began or the newest first, and how many more
-    there are behind them."""
-    txn = transactions.c.txn
-    query = select(transactions)
-    if wanted.state is not None:
-        query = query.where(transactions.c.state == wanted.state)
-    if wanted.topic_id is not None:
-        on_topic = (
-            select(transaction_partitions.c.txn)
-            .join(partitions, partitions.c.partition_id == transaction_partitions.c.partition_id)
-            .where(partitions.c.topic_id == wanted.topic_id)
-        )
-        query = query.where(txn.in_(on_topic))
-    if wanted.after is not None:
-        query = query.where(txn > wanted.after if wanted.oldest_first else txn < wanted.after)
-    rows = list(connection.execute(query.order_by(txn if wanted.oldest_first else txn.desc()).limit(limit)).all())
-    if len(rows) < limit:
-        return rows, 0
-    last = rows[-1].txn
-    behind = query.where(txn > last if wanted.oldest_first else txn < last).subquery()
-    return rows, int(connection.execute(select(func.count()).select_from(behind)).scalar_one())
+def open_on(connection: Connection, partition_ids: Sequence[int]) -> list[int]:
+    """Return the open transactions that have written to any of some partitions, ascending."""
+    t = transaction_partitions.c
+    query = select(t.txn).where(t.partition_id.in_(partition_ids), is_in(t.state, OPEN)).distinct().order_by(t.txn)
+    return list(connection.execute(query).scalars())
 
 
-def traces(connection: Connection, txns: Iterable[int]) -> list[Row[Any]]:
-    """Return what transactions left on partitions, with what each holds back there while it is open."""
-    first = entries.alias("first_entry")
+def next_deadline_ms(connection: Connection, partition_ids: Sequence[int]) -> int | None:
+    """Return when the first of the transactions that are open on some partitions will be aborted; None: none is."""
+    t = transaction_partitions.c
     query = (
-        select(
-            transaction_partitions,
-            topics.c.name.label("topic"),
-            partitions.c.partition_index,
-            (ledgers.c.messages_before + ledgers.c.messages - first.c.messages_before).label("held_back_messages"),
-            (ledgers.c.bytes_before + ledgers.c.bytes - first.c.bytes_before).label("held_back_bytes"),
-        )
-        .join(partitions, partitions.c.partition_id == transaction_partitions.c.partition_id)
-        .join(topics, topics.c.topic_id == partitions.c.topic_id)
-        .join(ledgers, ledgers.c.ledger_id == partitions.c.open_ledger_id)
-        .outerjoin(
-            first,
-            and_(
-                first.c.partition_id == transaction_partitions.c.partition_id,
-                first.c.position == transaction_partitions.c.first_position,
-            ),
-        )
-        .where(transaction_partitions.c.txn.in_(list(txns)))
-        .order_by(transaction_partitions.c.txn, topics.c.name, partitions.c.partition_index)
+        select(func.min(transactions.c.deadline_ms))
+        .join(transaction_partitions, t.txn == transactions.c.txn)
+        .where(t.partition_id.in_(partition_ids), is_in(t.state, OPEN))
     )
-    return list(connection.execute(query).all())
-
-
-def producer_names(connection: Connection, txns: Iterable[int]) -> Sequence[Row[int, str]]:
-    """Return (txn, name) of the producers that wrote to the transactions."""
-    query = (
-        select(transaction_producers.c.txn, producers.c.name)
-        .join(producers, producers.c.producer_id == transaction_producers.c.producer_id)
-        .where(transaction_producers.c.txn.in_(list(txns)))
-    )
-    return connection.execute(query).all()
+    found = connection.execute(query).scalar()
+    return None if found is None else int(found)
 
 
 def ended_error(row: Row[Any], wish: str) -> TxnLogError:

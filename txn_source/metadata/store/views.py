@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
-from typing import Any
 
-from sqlalchemy import Connection, Row, func, select
+from sqlalchemy import Connection, func, select
 
 from txn_source.metadata.store.pages import PAGE_ROWS, Page, fetch, to_table
 from txn_source.metadata.store.tables import (
@@ -150,6 +149,17 @@ def ledger_page(connection: Connection, partition_id: int, of: PositionRange) ->
     return Page(table, Position(rows[PAGE_ROWS][0], 0).key if more else None)
 
 
+def ledger_end(connection: Connection, partition_id: int, ledger_id: int) -> tuple[Position, int]:
+    """Return where a closed ledger ends, which is where the next one begins, and how many messages it has."""
+    rows = connection.execute(
+        select(ledgers.c.ledger_id, ledgers.c.messages)
+        .where(ledgers.c.partition_id == partition_id, ledgers.c.ledger_id >= ledger_id)
+        .order_by(ledgers.c.ledger_id)
+        .limit(2)
+    ).all()
+    return Position(rows[1].ledger_id, 0), int(rows[0].messages)
+
+
 def split(
     connection: Connection, partition_id: int, of: PositionRange, target_bytes: int
 ) -> tuple[list[int], list[int]]:
@@ -170,7 +180,8 @@ def split(
     return [row[0] for row in rows[1:]], [int(row[1]) for row in rows]
 
 
-def segment_page(connection: Connection, after: int) -> Sequence[Row[Any, Any]]:
+def segment_page(connection: Connection, after: int) -> list[tuple[int, str]]:
     """Return the registered segments (id, path) after an id, ascending; one more than a page if there are more."""
     query = select(segments.c.segment_id, segments.c.path).where(segments.c.segment_id > after, segments.c.deleted == 0)
-    return connection.execute(query.order_by(segments.c.segment_id).limit(PAGE_ROWS + 1)).all()
+    rows = connection.execute(query.order_by(segments.c.segment_id).limit(PAGE_ROWS + 1))
+    return [(row.segment_id, row.path) for row in rows]

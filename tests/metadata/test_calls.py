@@ -1,0 +1,40 @@
+"""The service's table of calls has each call of the protocol, and nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.log.sites import service_over
+from txn_source import InvalidArgumentError, connect
+from txn_source._generated.txnlog.v1 import metadata_service_pb2 as pb
+from txn_source.metadata.service.service import MetadataService
+
+METHODS = pb.DESCRIPTOR.services_by_name["MetadataService"].methods
+
+
+@pytest.fixture
+def service(tmp_path: Path) -> Iterator[MetadataService]:
+    connect(tmp_path / "log").close()
+    service = service_over(tmp_path / "log")
+    yield service
+    service.close()
+
+
+def test_table_of_calls_is_the_protocol_s(service: MetadataService) -> None:
+    """Compare the names with the descriptors', and each with the method that it leads to."""
+    tables = {False: service._calls, True: service._conversations}
+    for streaming, table in tables.items():
+        assert set(table) == {method.name for method in METHODS if method.client_streaming == streaming}
+        assert [name for name, method in table.items() if method.__name__ != name] == []
+
+
+def test_request_is_checked_before_its_call_begins(service: MetadataService) -> None:
+    """Put a call into the table that notes that it was made: it isn't, with a request that can't be."""
+    made = []
+    service._calls = {"ListTopics": made.append}  # type: ignore[dict-item]
+    with pytest.raises(InvalidArgumentError, match=r"ListTopicsRequest\.namespace"):
+        service.call("ListTopics", pb.ListTopicsRequest(namespace="\n"))
+    assert made == []

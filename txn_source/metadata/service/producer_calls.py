@@ -1,0 +1,84 @@
+"""The service's calls of those who write: producers, and jobs that write a batch at once."""
+
+from __future__ import annotations
+
+from txn_source._generated.txnlog.v1 import metadata_service_pb2 as pb
+from txn_source.metadata.protocol import convert
+from txn_source.metadata.service.unit_of_work import UnitOfWork
+from txn_source.metadata.store import pages, producers, segments, spark_commits, topics, transactions, views
+from txn_source.metadata.store.appends import Append, Write, write
+from txn_source.metadata.store.connection import Connection
+from txn_source.model.spark_commit import AppVersion, Sink
+from txn_source.model.topic_name import TopicName
+from txn_source.model.transaction import id_of
+
+
+class ProducerCalls:
+    """Calls that register what was written, and those about the files that it was written to."""
+
+    def __init__(self, work: UnitOfWork) -> None:
+        self._work = work
+
+    def OpenProducer(self, request: pb.OpenProducerRequest) -> pb.OpenProducerResponse:
+        name = TopicName.parse(request.topic)
+
+        def open_producer(connection: Connection) -> pb.OpenProducerResponse:
+            topic = topics.find(connection, name)
+            opened = producers.open_producer(
+                connection,
+                topic.topic_id,
+                request.transactional_id if request.HasField("transactional_id") else None,
+                request.producer_name if request.HasField("producer_name") else None,
+                self._work.now_us(),
+            )
+            of_topic = views.partition_views(connection, [topic.topic_id])[topic.topic_id]
+            return pb.OpenProducerResponse(
+                producer_id=opened.producer_id,
+                epoch=opened.epoch,
+                producer_name=opened.name,
+                topic=convert.topic_to_wire(topic),
+                partitions=[convert.partition_to_wire(p) for p in of_topic],
+            )
+
+        return self._work.once(request, pb.OpenProducerResponse, open_producer)
+
+    def Append(self, request: pb.AppendRequest) -> pb.AppendResponse:
+        entries = [convert.entry_from_wire(entry) for entry in request.entries]
+        txn = transactions.number_of(convert.txn_from_wire(request.txn)) if request.HasField("txn") else None
+        appended = Write([Append(request.producer_id, request.epoch, entries)], txn)
+        written = self._work.write(lambda connection: write(connection, appended, self._work.now_us()))
+        return pb.AppendResponse(positions=[position.key for position in written.positions[0]])
+
+    def CommitBatch(self, request: pb.CommitBatchRequest) -> pb.CommitBatchResponse:
+        sink = Sink(
+            request.query_id if request.HasField("query_id") else None,
+            request.batch_id,
+            request.producer_name,
+            request.transactional_id if request.HasField("transactional_id") else None,
+            request.run_id if request.HasField("run_id") else None,
+            AppVersion(request.app_id, request.version) if request.HasField("app_id") else None,
+        )
+        batches = [convert.topic_batch_from_wire(topic, request.producer_name) for topic in request.topics]
+
+        def commit(connection: Connection) -> pb.CommitBatchResponse:
+            done = spark_commits.commit_batch(connection, sink, batches, self._work.now_us())
+            answer = pb.CommitBatchResponse(repeated_batch=done.repeated, warnings=done.warnings)
+            if done.txn is not None:
+                answer.txn.CopyFrom(convert.txn_to_wire(id_of(done.txn)))
+            return answer
+
+        return self._work.once(request, pb.CommitBatchResponse, commit)
+
+    def ListSegments(self, request: pb.ListSegmentsRequest) -> pb.ListSegmentsResponse:
+        with self._work.read_history() as connection:
+            found = views.segment_page(connection, request.after_segment_id)
+        page = found[: pages.PAGE_ROWS]
+        return pb.ListSegmentsResponse(
+            paths=[path for _, path in page],
+            last_segment_id=page[-1][0] if page else request.after_segment_id,
+            has_more=len(found) > len(page),
+        )
+
+    def CondemnSegments(self, request: pb.CondemnSegmentsRequest) -> pb.CondemnSegmentsResponse:
+        condemned = self._work.write(lambda connection: segments.condemn(connection, request.paths))
+        return pb.CondemnSegmentsResponse(paths=condemned)

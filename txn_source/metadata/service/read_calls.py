@@ -1,0 +1,109 @@
+"""The service's calls of those who read: what may be seen, and where it lies."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from txn_source._generated.txnlog.v1 import metadata_service_pb2 as pb
+from txn_source.metadata.protocol import convert
+from txn_source.metadata.service.unit_of_work import UnitOfWork
+from txn_source.metadata.store import copies, cuts, pages, topics, views
+from txn_source.model.errors import InvalidArgumentError
+from txn_source.model.position import Position, PositionRange
+from txn_source.model.topic_name import TopicName
+
+
+class ReadCalls:
+    """Calls about bounds, positions, ledgers, entries and decided transactions."""
+
+    def __init__(self, work: UnitOfWork) -> None:
+        self._work = work
+
+    def GetView(self, request: pb.GetViewRequest) -> pb.GetViewResponse:
+        with self._work.read() as connection:
+            names = [TopicName.parse(name) for name in request.topics]
+            found = topics.find_all(connection, names)
+            by_topic = views.partition_views(connection, [topic.topic_id for topic in found])
+            return pb.GetViewResponse(
+                topics=[
+                    pb.TopicView(
+                        topic=convert.topic_to_wire(topic),
+                        partitions=[convert.partition_to_wire(p) for p in by_topic[topic.topic_id]],
+                    )
+                    for topic in found
+                ],
+                decisions=views.decisions(connection),
+                now_ms=self._work.now_ms(),
+            )
+
+    def FindCut(self, request: pb.FindCutRequest) -> pb.FindCutResponse:
+        bounds, starts = dict(request.bounds), dict(request.starts)
+        if starts and starts.keys() != bounds.keys():
+            raise InvalidArgumentError("Starts and bounds are not of the same partitions.", "Give both for each.")
+        with self._work.read_history() as connection:
+            if request.upward:
+                found = cuts.raise_to_cut(connection, starts, bounds)
+            else:
+                found = cuts.lower_to_cut(connection, bounds, starts or None)
+        return pb.FindCutResponse(bounds=found)
+
+    def FindPosition(self, request: pb.FindPositionRequest) -> pb.FindPositionResponse:
+        response = pb.FindPositionResponse()
+        with self._work.read() as connection:
+            response.decisions = views.decisions_at(connection, request.publish_time_us // 1000)
+            for partition_id in request.partition_ids:
+                found = views.find_position(connection, partition_id, request.publish_time_us)
+                position, ledger_only = (None, False) if found is None else (found[0].key, found[1])
+                response.found.add(partition_id=partition_id, position=position, ledger_only=ledger_only)
+        return response
+
+    def ListLedgers(self, request: pb.ListLedgersRequest) -> pb.ListLedgersResponse:
+        with self._work.read_history() as connection:
+            page = views.ledger_page(connection, request.partition_id, _range(request))
+        return pb.ListLedgersResponse(
+            ledgers=convert.table_to_wire(page.table),
+            has_more=page.next_start is not None,
+            next_start=page.next_start or 0,
+        )
+
+    def SplitRange(self, request: pb.SplitRangeRequest) -> pb.SplitRangeResponse:
+        with self._work.read_history() as connection:
+            cuts, sizes = views.split(connection, request.partition_id, _range(request), max(1, request.target_bytes))
+        return pb.SplitRangeResponse(cuts=cuts, piece_bytes=sizes)
+
+    def ListEntries(self, request: pb.ListEntriesRequest) -> pb.ListEntriesResponse:
+        of = _range(request)
+        with self._work.read_history() as connection:
+            hot_until = copies.hot_until(connection, request.partition_id, of)
+            if hot_until is None:
+                return pb.ListEntriesResponse(next_start=request.start, not_hot=True)
+            page = pages.entry_page(connection, request.partition_id, PositionRange(of.start, hot_until))
+            segments, names = pages.names_in(connection, page)
+        not_hot = page.next_start is None and hot_until < of.end
+        return pb.ListEntriesResponse(
+            entries=convert.table_to_wire(page.table),
+            has_more=page.next_start is not None,
+            next_start=page.next_start or hot_until.key,
+            segments=segments,
+            producers=names,
+            not_hot=not_hot,
+        )
+
+    def ListDecisions(self, request: pb.ListDecisionsRequest) -> pb.ListDecisionsResponse:
+        with self._work.read_history() as connection:
+            page = pages.decision_page(
+                connection,
+                request.partition_id,
+                _range(request),
+                aborted_only=request.aborted_only,
+                up_to=request.decisions,
+            )
+        return pb.ListDecisionsResponse(
+            transactions=convert.table_to_wire(page.table),
+            has_more=page.next_start is not None,
+            next_start=page.next_start or 0,
+        )
+
+
+def _range(request: Any) -> PositionRange:
+    return PositionRange(Position.from_key(request.start), Position.from_key(request.end))

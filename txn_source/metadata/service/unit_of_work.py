@@ -1,0 +1,115 @@
+"""The database transactions that calls are made of, and what is done in them for time's sake."""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from typing import Any, TypeVar
+
+from google.protobuf.message import Message
+
+from txn_source.metadata.store import requests, transactions
+from txn_source.metadata.store.connection import Connection
+from txn_source.metadata.store.database import Database
+from txn_source.metadata.store.timekeeping import Timekeeping
+from txn_source.model.errors import InvalidArgumentError, shown
+from txn_source.model.transaction import EndReason
+
+Clock = Callable[[], int]
+"""Returns the time in microseconds since the epoch (UTC)."""
+
+R = TypeVar("R", bound=Message)
+T = TypeVar("T")
+
+
+def system_clock() -> int:
+    """Return the machine's time."""
+    return time.time_ns() // 1000
+
+
+class UnitOfWork:
+    """Reads and writes of one service's database.
+
+    Whoever looks at bounds, or writes, first aborts the transactions that are past their deadline: nobody sees one
+    that is still open then.
+    """
+
+    def __init__(self, database: Database, clock: Clock) -> None:
+        self._database = database
+        self._clock = clock
+        self._timekeeping = Timekeeping()
+        database.before_write = self._do_what_is_due
+        database.is_due = lambda connection: bool(transactions.due(connection, self.now_ms()))
+
+    def now_us(self) -> int:
+        """Return the time in microseconds since the epoch."""
+        return self._clock()
+
+    def now_ms(self) -> int:
+        """Return the time in milliseconds since the epoch."""
+        return self._clock() // 1000
+
+    @contextmanager
+    def read(self) -> Iterator[Connection]:
+        """A read of one moment that shows no open transaction past its deadline."""
+        with self._database.read() as connection:
+            if self._database.read_only or not self._timekeeping.is_due(connection, self.now_ms()):
+                yield connection
+                return
+        self.write(lambda _: None)
+        with self._database.read() as connection:
+            yield connection
+
+    def read_history(self) -> AbstractContextManager[Connection]:
+        """A read of one moment, of what doesn't depend on deadlines: names, entries, and what is decided."""
+        return self._database.read()
+
+    def write(self, action: Callable[[Connection], T]) -> T:
+        """Change something, see ``Database.write``. Transactions past their deadline are aborted first, and stay so
+        even if the change is refused."""
+        return self._database.write(action)
+
+    def once(self, request: Any, response: type[R], action: Callable[[Connection], R]) -> R:
+        """Carry out a change once for each request id, and answer a repetition as the first time.
+
+        Raises:
+            InvalidArgumentError: the request has no id, or its id came with another kind of call or other content; the
+                answer to that is none to this.
+        """
+        request_id = request.request_id
+        if not request_id:
+            raise InvalidArgumentError("The call has no request id.", "Send a fresh unique one with each change.")
+        fingerprint = _fingerprint(request)
+
+        def once(connection: Connection) -> R:
+            known = requests.find(connection, request_id)
+            if known is not None:
+                if known.fingerprint != fingerprint:
+                    raise InvalidArgumentError(
+                        f"The request id {shown(request_id)} was used for another call, or with other content.",
+                        "Send a fresh unique one with each change; only a repetition has the same.",
+                    )
+                return response.FromString(known.answer)
+            answer = action(connection)
+            known = requests.KnownAnswer(answer.SerializeToString(), fingerprint)
+            requests.keep(connection, request_id, known, self._timekeeping.measured_ms)
+            return answer
+
+        return self.write(once)
+
+    def _do_what_is_due(self, connection: Connection) -> bool:
+        """Do what time asks for, before anything else is written; return True if that changed anything."""
+        now_us = self._clock()
+        looked = self._timekeeping.look(connection, now_us // 1000)
+        overdue = transactions.due(connection, now_us // 1000)
+        for txn in overdue:
+            transactions.end(connection, txn, commit=False, reason=EndReason.TIMEOUT, now_us=now_us)
+        return looked or bool(overdue)
+
+
+def _fingerprint(request: Message) -> bytes:
+    """Tell requests apart by their kind and all that is in them."""
+    kind = request.DESCRIPTOR.name.encode()
+    return hashlib.sha256(kind + b"\0" + request.SerializeToString(deterministic=True)).digest()

@@ -1,0 +1,36 @@
+"""Answers of calls that changed something, for those who ask again with the same request id.
+
+They are dropped after ``timekeeping.REQUEST_LIFETIME_MS`` of measured time.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from sqlalchemy import Connection, bindparam, insert, select
+
+from txn_source.metadata.store.tables import requests
+
+
+@dataclass(frozen=True, slots=True)
+class KnownAnswer:
+    """An answer that was given, and the fingerprint of the call that it was given to."""
+
+    answer: bytes
+    fingerprint: bytes
+
+
+def find(connection: Connection, request_id: str) -> KnownAnswer | None:
+    """Return what was answered to a request id; None if it is new, or so old that it was dropped."""
+    row = connection.execute(_FIND, {"request_id": request_id}).first()
+    return None if row is None else KnownAnswer(row.answer, row.fingerprint)
+
+
+def keep(connection: Connection, request_id: str, known: KnownAnswer, measured_ms: int) -> None:
+    """Keep an answer, as of a moment of measured time."""
+    row = {"request_id": request_id, "answer": known.answer, "fingerprint": known.fingerprint}
+    connection.execute(_KEEP, row | {"stored_at_ms": measured_ms})
+
+
+_FIND = select(requests.c.answer, requests.c.fingerprint).where(requests.c.request_id == bindparam("request_id"))
+_KEEP = insert(requests)

@@ -1,0 +1,167 @@
+"""Which transactions there are, and what each left on partitions, for those who look after a log."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import Connection, Row, and_, func, select
+
+from txn_source.metadata.store import transactions as store
+from txn_source.metadata.store.tables import (
+    entries,
+    ledgers,
+    partitions,
+    producers,
+    topics,
+    transaction_partitions,
+    transaction_producers,
+    transactions,
+)
+from txn_source.model.kinds import OPEN, STATES
+from txn_source.model.transaction import TransactionState
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """Which transactions: of a state (None: any), that wrote to a topic (None: any), behind one in the order."""
+
+    state: TransactionState | None
+    topic_id: int | None
+    oldest_first: bool = False
+    after: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class WrittenPartition:
+    """What a transaction left on one partition, positions as ``Position.key``; the marker is unset while it is open.
+
+    ``held_back`` is what lies at or above its first entry, as long as it is open: messages and bytes.
+    """
+
+    topic: str
+    partition: int
+    first_position: int
+    marker_position: int | None
+    messages: int
+    bytes: int
+    held_back_messages: int
+    held_back_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class ListedTransaction:
+    """A transaction, the producers that wrote under it, by name, and where they did."""
+
+    txn: int
+    state: TransactionState
+    created_at_ms: int
+    timeout_ms: int
+    ended_at_ms: int | None
+    end_reason: str | None
+    producers: Sequence[str]
+    partitions: Sequence[WrittenPartition]
+
+
+def get(connection: Connection, txn: int) -> ListedTransaction:
+    """Return one transaction, or raise TXN_NOT_FOUND."""
+    [found] = _described(connection, [store.find(connection, txn)])
+    return found
+
+
+def listing(connection: Connection, wanted: Listing, limit: int) -> tuple[list[ListedTransaction], int]:
+    """Return so many transactions at most, in the order in which they began or the newest first, and how many more
+    there are behind them."""
+    txn = transactions.c.txn
+    query = select(transactions)
+    if wanted.state is not None:
+        query = query.where(transactions.c.state == STATES.index(wanted.state))
+    if wanted.topic_id is not None:
+        on_topic = (
+            select(transaction_partitions.c.txn)
+            .join(partitions, partitions.c.partition_id == transaction_partitions.c.partition_id)
+            .where(partitions.c.topic_id == wanted.topic_id)
+        )
+        query = query.where(txn.in_(on_topic))
+    if wanted.after is not None:
+        query = query.where(txn > wanted.after if wanted.oldest_first else txn < wanted.after)
+    rows = list(connection.execute(query.order_by(txn if wanted.oldest_first else txn.desc()).limit(limit)).all())
+    found = _described(connection, rows)
+    if len(rows) < limit:
+        return found, 0
+    last = rows[-1].txn
+    behind = query.where(txn > last if wanted.oldest_first else txn < last).subquery()
+    return found, int(connection.execute(select(func.count()).select_from(behind)).scalar_one())
+
+
+def _described(connection: Connection, rows: Sequence[Row[Any]]) -> list[ListedTransaction]:
+    txns = [row.txn for row in rows]
+    names, written = _producer_names(connection, txns), _written(connection, txns)
+    return [
+        ListedTransaction(
+            row.txn,
+            STATES[row.state],
+            row.created_at_ms,
+            row.timeout_ms,
+            row.ended_at_ms,
+            row.end_reason,
+            names[row.txn],
+            written[row.txn],
+        )
+        for row in rows
+    ]
+
+
+def _producer_names(connection: Connection, txns: Sequence[int]) -> dict[int, list[str]]:
+    query = (
+        select(transaction_producers.c.txn, producers.c.name)
+        .join(producers, producers.c.producer_id == transaction_producers.c.producer_id)
+        .where(transaction_producers.c.txn.in_(txns))
+    )
+    names: dict[int, list[str]] = defaultdict(list)
+    for row in connection.execute(query):
+        names[row.txn].append(row.name)
+    return names
+
+
+def _written(connection: Connection, txns: Sequence[int]) -> dict[int, list[WrittenPartition]]:
+    first = entries.alias("first_entry")
+    query = (
+        select(
+            transaction_partitions,
+            topics.c.name.label("topic"),
+            partitions.c.partition_index,
+            (ledgers.c.messages_before + ledgers.c.messages - first.c.messages_before).label("held_back_messages"),
+            (ledgers.c.bytes_before + ledgers.c.bytes - first.c.bytes_before).label("held_back_bytes"),
+        )
+        .join(partitions, partitions.c.partition_id == transaction_partitions.c.partition_id)
+        .join(topics, topics.c.topic_id == partitions.c.topic_id)
+        .join(ledgers, ledgers.c.ledger_id == partitions.c.open_ledger_id)
+        .outerjoin(
+            first,
+            and_(
+                first.c.partition_id == transaction_partitions.c.partition_id,
+                first.c.position == transaction_partitions.c.first_position,
+            ),
+        )
+        .where(transaction_partitions.c.txn.in_(txns))
+        .order_by(transaction_partitions.c.txn, topics.c.name, partitions.c.partition_index)
+    )
+    written: dict[int, list[WrittenPartition]] = defaultdict(list)
+    for row in connection.execute(query):
+        ongoing = row.state == OPEN
+        written[row.txn].append(
+            WrittenPartition(
+                row.topic,
+                row.partition_index,
+                row.first_position,
+                row.marker_position,
+                row.messages,
+                row.bytes,
+                row.held_back_messages if ongoing else 0,
+                row.held_back_bytes if ongoing else 0,
+            )
+        )
+    return written
