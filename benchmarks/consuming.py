@@ -17,7 +17,8 @@ import numpy as np
 import txn_source
 from benchmarks.harness import Bench, Result, best_of
 from benchmarks.scan import messages
-from txn_source.client.log import Log, connect
+from txn_source.client.connecting import connect
+from txn_source.client.log import Log
 
 _VALUE_BYTES = 1_000
 _BATCH = 1_000

@@ -17,7 +17,8 @@ from pyspark.sql.types import BinaryType, StructType
 from benchmarks.harness import Bench, Result, best_of, spark_session
 from benchmarks.prepared import ROWS, prepared_batch, prepared_frame
 from benchmarks.scan import drain, messages
-from txn_source.client.log import Log, connect
+from txn_source.client.connecting import connect
+from txn_source.client.log import Log
 from txn_source.client.reading.offsets import Offsets
 from txn_source.client.reading.plan import plan
 from txn_source.client.reading.request import ReadRequest

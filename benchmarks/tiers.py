@@ -9,7 +9,8 @@ from collections.abc import Iterator
 from benchmarks.harness import Bench, Result, best_of, spark_session
 from benchmarks.prepared import ROWS, prepared_frame
 from benchmarks.scan import drain, messages
-from txn_source.client.log import Log, connect
+from txn_source.client.connecting import connect
+from txn_source.client.log import Log
 
 _VALUE_BYTES = 120
 

@@ -44,11 +44,12 @@ from txn_source.model.subscription import SubscriptionType
 from txn_source.model.transaction import TxnId
 
 if TYPE_CHECKING:
+    from txn_source.client.connecting import connect
     from txn_source.client.consuming.consumer import Consumer
     from txn_source.client.consuming.messages import Message, MessageBatch
     from txn_source.client.consuming.options import ConsumerOptions
     from txn_source.client.consuming.reader import Reader
-    from txn_source.client.log import Log, connect
+    from txn_source.client.log import Log
     from txn_source.client.reading.offsets import Cut
     from txn_source.client.transaction import Transaction
     from txn_source.client.writing.batching import Batching
@@ -67,7 +68,7 @@ _LAZY = {
     "Producer": "txn_source.client.writing.producer",
     "Reader": "txn_source.client.consuming.reader",
     "Transaction": "txn_source.client.transaction",
-    "connect": "txn_source.client.log",
+    "connect": "txn_source.client.connecting",
 }
 """Loaded when first used: Spark imports this package in processes that only need an error or a name."""
 

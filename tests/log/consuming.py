@@ -87,7 +87,7 @@ def service_of(site: Site, log: Log) -> MetadataService:
 
 def conversation(site: Site, log: Log, consumer: Consumer) -> Conversation:
     """Return the service's side of a consumer."""
-    found = service_of(site, log).changes.connected()[consumer._origin.consumer_id]
+    found = service_of(site, log).changes.connected()[consumer._state.origin.consumer_id]
     assert isinstance(found, Conversation)
     return found
 

@@ -160,7 +160,7 @@ def settle(consumer: Consumer) -> None:
 
     It answers from the thread that delivers, and looks for deliveries between two answers.
     """
-    link = consumer._upkeep.link
+    link = consumer._link.current
     assert link is not None
     for _ in range(3):
         link.redeliver(consumer.epoch)  # of an epoch that it is in already: nothing happens

@@ -66,7 +66,7 @@ def test_inherited_consumer_is_refused(site: Site, held: bool) -> None:
         taken, done = threading.Event(), threading.Event()
 
         def hold() -> None:
-            with consumer._upkeep.sending, consumer._seeking, consumer._lock:
+            with consumer._sender.sending, consumer._epochs.seeking, consumer._lock:
                 taken.set()
                 done.wait()
 

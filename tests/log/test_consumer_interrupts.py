@@ -48,7 +48,7 @@ def filled(log: Log, values: list[bytes] = VALUES, each: int = 3) -> Producer:
 
 def check(consumer: Consumer) -> None:
     """No lock stays held, and the threads are there."""
-    assert free(consumer._lock, consumer._upkeep.sending, consumer._seeking)
+    assert free(consumer._lock, consumer._sender.sending, consumer._epochs.seeking)
     assert {"txnlog-due", "txnlog-consumer"} <= {thread.name for thread in threading.enumerate()}
 
 
@@ -111,8 +111,8 @@ def test_what_was_struck_on_its_way_out_is_not_acknowledged_with_others(site: Si
     consumer = subscribe(log)
     first = receive(consumer)
     second = receive(consumer)
-    consumer._inbox.values = ()
-    consumer._inbox.returned.append((first._batch, first._row, first._row + 1))  # what a struck call leaves
+    consumer._queue.values = ()
+    consumer._queue.returned.append((first._batch, first._row, first._row + 1))  # what a struck call leaves
     consumer.acknowledge_cumulative(second)
     consumer.flush()
     assert take(consumer, 1) == [b"2"]
@@ -128,8 +128,8 @@ def test_what_was_struck_comes_again_beside_other_threads(site: Site) -> None:
     consumer = reader._consumer
     first, second = receive(consumer), receive(consumer)
     assert (first.value, second.value) == (b"0", b"1")
-    consumer._inbox.values = ()
-    consumer._inbox.returned.append((first._batch, first._row, first._row + 1))
+    consumer._queue.values = ()
+    consumer._queue.returned.append((first._batch, first._row, first._row + 1))
     assert reader.has_message_available()
     found = [receive(consumer).value for _ in range(11)]
     assert sorted(found) == sorted([b"0", *VALUES[2:]])

@@ -247,7 +247,7 @@ def test_close_ends_the_calls_that_wait(log: Log, batches: bool) -> None:
     with ThreadPoolExecutor(5) as pool:
         futures = [pool.submit(receive) for _ in range(5)]
         waiting.wait(WAIT_S)
-        eventually(lambda: len(consumer._news._waiting) == 5)
+        eventually(lambda: len(consumer._state.news._waiting) == 5)
         consumer.close()
         assert all(isinstance(future.result(WAIT_S), InvalidArgumentError) for future in futures)
 

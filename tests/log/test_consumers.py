@@ -335,7 +335,7 @@ def test_refused_message_of_an_exclusive_subscription_comes_again_in_order(log: 
     assert [m.value for m in again] == [b"1", *VALUES[3:]]
     assert [m.redelivery_count for m in again] == [0, 1, 0, 0, 0, 0, 0, 0]
     consumer.acknowledge_cumulative(again[1])
-    assert consumer._redeliveries._counts == {}
+    assert consumer._state.redeliveries._counts == {}
 
 
 def test_refusing_inside_an_entry_again_and_again_leaves_room(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -365,7 +365,7 @@ def test_message_that_is_not_acknowledged_in_time_comes_again(log: Log, kind: st
     consumer.acknowledge(messages[0])
     with log.begin_transaction() as transaction:
         transaction.acknowledge(messages[2])
-    assert list(consumer._redeliveries._handed_out) == [(messages[1]._batch, messages[1]._row)]
+    assert list(consumer._state.redeliveries._handed_out) == [(messages[1]._batch, messages[1]._row)]
     again = receive(consumer)
     assert (again.value, again.redelivery_count) == (b"1", 1)
     assert consumer.receive(0.0) is None

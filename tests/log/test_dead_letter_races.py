@@ -11,12 +11,10 @@ from tests.log.consuming import numbered, receive, subscribe
 from tests.log.reading import eventually, values
 from tests.log.sites import Site
 from tests.log.test_reconnect_races import VALUES
-from txn_source.client.consuming import consumer as consumers
-from txn_source.client.consuming.dead_letters import bury as inner
 
 
 @pytest.mark.parametrize("kind", ["exclusive", "shared"])
-def test_message_that_is_moved_away_while_it_is_buried_comes_again(site: Site, kind: str) -> None:
+def test_message_of_a_subscription_that_is_moved_meanwhile_comes_again(site: Site, kind: str) -> None:
     """Seek, as an operator, when a message is on its way there: who receives hears nothing of it, and nothing is lost.
 
     In order it is counted on and goes there then; what a shared subscription hands out after a seek counts anew.
@@ -26,12 +24,14 @@ def test_message_that_is_moved_away_while_it_is_buried_comes_again(site: Site, k
     consumer = subscribe(log, type=kind, negative_acknowledge_delay=0.0, max_redeliveries=0)
     sought: list[int] = []
 
-    def bury(*arguments: Any) -> None:
+    inner = consumer._dead_letters.send
+
+    def send(*arguments: Any) -> None:
         if not sought:
             sought.append(operator.seek("t", "s", "earliest").epoch)
         inner(*arguments)
 
-    with patch.object(consumers, "bury", bury):
+    with patch.object(consumer._dead_letters, "send", send):
         message = receive(consumer)
         consumer.negative_acknowledge(message)
         found: list[bytes] = []

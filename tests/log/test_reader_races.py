@@ -14,6 +14,7 @@ from tests.log.reading import BY_HAND, eventually, send_each
 from tests.log.sites import Site
 from tests.log.test_reconnect_races import VALUES, reconnect
 from txn_source import Consumer, Log, Reader
+from txn_source.client.consuming.epoch_changes import EpochChanges
 from txn_source.metadata.stub.consumer_stream import ConsumerLink
 
 
@@ -41,10 +42,10 @@ def test_seek_of_one_partition_repeats_nothing_of_another(site: Site, replaced: 
     reader = log.reader("t")
     consumer = reader._consumer
     found: dict[int, list[bytes]] = defaultdict(list)
-    inner, begin = ConsumerLink.seek, Consumer._begin_epoch
+    inner, begin = ConsumerLink.seek, EpochChanges.begin
     lost: list[ConsumerLink] = []
 
-    def begin_epoch(of: Consumer, ask: Any) -> Any:
+    def begin_epoch(of: EpochChanges, ask: Any) -> Any:
         if not replaced:
             found[1] += of_partition_1(reader)
         return begin(of, ask)
@@ -57,7 +58,7 @@ def test_seek_of_one_partition_repeats_nothing_of_another(site: Site, replaced: 
             found[1] += of_partition_1(reader)
         return sought
 
-    with patch.object(ConsumerLink, "seek", seek), patch.object(Consumer, "_begin_epoch", begin_epoch):
+    with patch.object(ConsumerLink, "seek", seek), patch.object(EpochChanges, "begin", begin_epoch):
         reader.seek({"t": {0: "earliest"}})
     assert found[1]
     for _ in range(9):
@@ -82,7 +83,7 @@ def test_what_was_struck_before_a_seeks_answer_comes_again(site: Site, of: str) 
         message = receive(consumer)
         struck.append(message)
         take(consumer, 2)
-        consumer._inbox.returned.append((message._batch, message._row, message._row + 1))  # what a struck call leaves
+        consumer._queue.returned.append((message._batch, message._row, message._row + 1))  # what a struck call leaves
         return sought
 
     with patch.object(ConsumerLink, "seek", seek):

@@ -18,10 +18,10 @@ VALUES = [b"%d" % i for i in range(10)]
 
 def reconnect(consumer: Consumer) -> None:
     """Have the consumer give up its connection and make another one; wait until it has."""
-    link = consumer._upkeep.link
-    consumer._astray = True
-    consumer._upkeep.wake()
-    eventually(lambda: consumer._upkeep.link not in (None, link))
+    link = consumer._link.current
+    consumer._link.doubtful = True
+    consumer._link.wake()
+    eventually(lambda: consumer._link.current not in (None, link))
 
 
 @pytest.mark.parametrize("of", ["consumer", "reader"])
@@ -80,7 +80,7 @@ def test_what_was_struck_on_its_way_out_comes_after_a_new_connection(site: Site,
     reconnect(consumer)
     if sought:
         reader.seek("latest")
-    consumer._inbox.returned.append((struck._batch, struck._row, struck._row + 1))  # what a struck call leaves
+    consumer._queue.returned.append((struck._batch, struck._row, struck._row + 1))  # what a struck call leaves
     assert reader.has_message_available() != sought
     found = [message.value for _ in range(6) if (message := reader.read_next(0.0 if sought else WAIT_S))]
     assert found == ([] if sought else VALUES[4:])

@@ -119,7 +119,7 @@ def test_delivery_that_arrives_before_the_seeks_answer_is_kept(site: Site) -> No
     with meanwhile(lambda: consumer.seek("earliest")):
         way.held("receipt")
         eventually(lambda: way.deliveries(1) == 10)
-        eventually(lambda: len(consumer._inbox._queue) > 0)  # until the consumer has taken them, too
+        eventually(lambda: len(consumer._queue._queue) > 0)  # until the consumer has taken them, too
         way.let_go("receipt")
     assert take(consumer, 10) == VALUES
 
@@ -386,7 +386,7 @@ def test_deliveries_of_a_cut_connection_are_not_taken(site: Site) -> None:
     consumer = subscribed(log)
     way.held("delivery")
     way.talks[0].cut()
-    eventually(lambda: len(way.talks) == 2 and consumer._upkeep.link is not None)
+    eventually(lambda: len(way.talks) == 2 and consumer._link.current is not None)
     way.let_go("delivery")
     assert take(consumer, 10) == VALUES
     assert consumer.receive(0.0) is None
@@ -418,7 +418,7 @@ def test_reader_goes_on_where_it_was_after_a_lost_connection(site: Site) -> None
     reader = log.reader("t", queue_size=4)
     found = [reader.read_next(WAIT_S) for _ in range(3)]
     way.talks[-1].cut()
-    eventually(lambda: len(way.talks) == 2 and reader._consumer._upkeep.link is not None)
+    eventually(lambda: len(way.talks) == 2 and reader._consumer._link.current is not None)
     found += [reader.read_next(WAIT_S) for _ in range(7)]
     assert [message and message.value for message in found] == VALUES
     assert not reader.has_message_available()

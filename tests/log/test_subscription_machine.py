@@ -194,10 +194,10 @@ class SubscriptionMachine(RuleBasedStateMachine):
     def crash(self, which: int) -> None:
         of, session = self._pick(which)
         consumer = session.consumer
-        consumer._refuse(UnavailableError("The process has ended.", ""))  # as if it had
+        consumer._connection.on_refused(UnavailableError("The process has ended.", ""))  # as if it had
         session.talk.cut()
         session.talk.end()
-        gone = consumer._origin.consumer_id
+        gone = consumer._state.origin.consumer_id
         eventually(lambda: gone not in [c.consumer_id for c in self.log.subscription("t", of.name).consumers])
         self._forget(of, session)
 
@@ -209,11 +209,11 @@ class SubscriptionMachine(RuleBasedStateMachine):
     @rule(which=index, seen=st.booleans())
     def lose_the_connection(self, which: int, seen: bool) -> None:
         of, session = self._pick(which)
-        before = session.consumer._upkeep.link
+        before = session.consumer._link.current
         session.talk.cut()
         if seen:
             session.talk.end()
-        eventually(lambda: session.consumer._upkeep.link not in (None, before))
+        eventually(lambda: session.consumer._link.current not in (None, before))
         session.talk = self.way.talks[-1]
         session.consumer.flush()
         of.acknowledged |= session.pending

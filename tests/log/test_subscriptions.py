@@ -92,12 +92,8 @@ class ConsumingRunner(Runner):
                 seen.append(receive(consumer).message_id.entry_id)
             assert consumer.receive(0.0) is None
             assert seen == what[level]
-            backlogs = [partition.backlog for partition in log_of(consumer).subscription("t", level).partitions]
+            backlogs = [partition.backlog for partition in self.log.subscription("t", level).partitions]
             assert backlogs == [len(seen)]
-
-
-def log_of(consumer: Consumer) -> Log:
-    return consumer._log
 
 
 @pytest.mark.parametrize("name", CASES)

@@ -184,8 +184,8 @@ def test_unknown_zone_fails_message_by_message(log: Log, monkeypatch: pytest.Mon
             self.slice = lambda *_: self
             self.to_pylist = lambda: nowhere(batch)
 
-    shown = messages._shown
-    monkeypatch.setattr(messages, "_shown", lambda data, damaged: shown(Batch(data), damaged))  # type: ignore[arg-type]
+    shown = messages.shown_values
+    monkeypatch.setattr(messages, "shown_values", lambda data, damaged: shown(Batch(data), damaged))  # type: ignore[arg-type]
     consumer = subscribe(log)
     found, errors = receive_all(consumer)
     assert (found, len(errors)) == ([], 10)

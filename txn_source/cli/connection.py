@@ -77,7 +77,7 @@ def on_log(*, create: bool = False) -> Callable[[Callable[Concatenate[Log, P], N
         @reports_errors
         def command(context: typer.Context, root: str | None, endpoint: str | None, **options: Any) -> None:
             address = address_of(context).override(root, endpoint).resolve()
-            from txn_source.client.log import connect  # takes most of a second: not for --help
+            from txn_source.client.connecting import connect  # takes most of a second: not for --help
 
             with connect(address.root, endpoint=address.endpoint, create=create and address.root is not None) as log:
                 function(log, **options)  # type: ignore[call-arg]

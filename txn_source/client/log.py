@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import os
-import shutil
-import weakref
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Sequence
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Any, cast
@@ -15,45 +12,48 @@ from typing import Any, cast
 import pyarrow as pa
 
 from txn_source.client.access import Access
-from txn_source.client.consuming.admin import SubscriptionCalls
-from txn_source.client.reading.columns import read_schema, select_columns
+from txn_source.client.consuming.admin import Subscriptions, Unset, given_options
+from txn_source.client.consuming.consumer import Consumer
+from txn_source.client.consuming.dead_letters import send_dead_letter
+from txn_source.client.consuming.options import ConsumerOptions
+from txn_source.client.consuming.reader import Reader
+from txn_source.client.open_handles import OpenHandles
+from txn_source.client.policies import change_policies, scope_of
 from txn_source.client.reading.copy_fallback import CopiesRead
-from txn_source.client.reading.offsets import Cut, Offsets
-from txn_source.client.reading.plan import plan
-from txn_source.client.reading.ranges import cut_of, start_positions
-from txn_source.client.reading.request import ReadRequest, check_as_of
-from txn_source.client.reading.source import resolve
+from txn_source.client.reading.offsets import Cut
+from txn_source.client.reading.ranges import cut_of
+from txn_source.client.scan import copies_read, scan
 from txn_source.client.target import Target
 from txn_source.client.tiering.copy_deletion import Deletion
 from txn_source.client.tiering.maintenance import MaintenanceReport, maintain
 from txn_source.client.tiering.offload import Offloader, OffloadReport, delete_doomed_files
 from txn_source.client.tiering.segment_garbage import DEFAULT_AGE_S, Garbage, collect_garbage
+from txn_source.client.tiering.trimming import trim
 from txn_source.client.topic_stats import TopicStats, topic_stats
+from txn_source.client.topics import create_topic, delete_topic, roll_ledger
 from txn_source.client.transaction import Transaction
+from txn_source.client.transactions import list_transactions
 from txn_source.client.writing.batching import Batching
 from txn_source.client.writing.producer import Producer
 from txn_source.metadata.stub.metadata_stub import MetadataStub, TransactionInfo
+from txn_source.metadata.stub.subscriptions import SeekAnswer, SubscriptionInfo
 from txn_source.model.copies import OffloadableLedger, Tier
-from txn_source.model.door import guard, guarded
-from txn_source.model.errors import InvalidArgumentError, TopicNotFoundError
+from txn_source.model.door import guarded
+from txn_source.model.errors import InvalidArgumentError
 from txn_source.model.isolation import IsolationLevel
-from txn_source.model.ledger_limits import LedgerLimits
-from txn_source.model.policies import POLICIES, EffectivePolicy, Scope, given_policies
-from txn_source.model.position import EARLIEST, LATEST, Position
+from txn_source.model.policies import EffectivePolicy
+from txn_source.model.position import EARLIEST, LATEST
 from txn_source.model.read_priority import ReadPriority
 from txn_source.model.retention import Trimmed
-from txn_source.model.topic_name import TopicName, parse_namespace
-from txn_source.model.transaction import TransactionState, TxnId
+from txn_source.model.subscription import SubscriptionType
+from txn_source.model.topic_name import TopicName
+from txn_source.model.transaction import TxnId
 from txn_source.model.units import given_duration
-from txn_source.storage.object_store import check_folder
-from txn_source.storage.schema import check_topic_schema, deserialize_schema, serialize_schema
-from txn_source.storage.segment import topic_folder
-
-_COPIES_READ: weakref.WeakKeyDictionary[pa.RecordBatchReader, CopiesRead] = weakref.WeakKeyDictionary()
+from txn_source.storage.schema import deserialize_schema
 
 
 @guarded(but=("offload",))  # its ``progress`` is the caller's
-class Log(SubscriptionCalls):
+class Log:
     """A log that was connected to. Thread-safe; a context manager that closes its producers.
 
     It can be pickled and used after a fork: each process opens what it needs by itself.
@@ -63,8 +63,8 @@ class Log(SubscriptionCalls):
         self._target = target
         self._access = Access.open(target)
         self._stub, self._root = self._access.metadata, self._access.root
-        self._producers: weakref.WeakSet[Producer] = weakref.WeakSet()
-        self._consumers = weakref.WeakSet()
+        self._open = OpenHandles()
+        self._subscriptions = Subscriptions(self._access)
 
     def __reduce__(self) -> tuple[type[Log], tuple[Target]]:
         return Log, (self._target,)
@@ -82,12 +82,10 @@ class Log(SubscriptionCalls):
 
     def close(self) -> None:
         """Close the producers and consumers that are still open, which flushes them, and the connection."""
-        with ExitStack() as stack:  # one that fails keeps no other from being flushed
-            stack.callback(self._access.close)
-            for producer in list(self._producers):
-                stack.callback(producer.close)
-            for consumer in list(self._consumers):
-                stack.callback(consumer.close)
+        try:
+            self._open.close()
+        finally:
+            self._access.close()
 
     # Topics
 
@@ -105,15 +103,7 @@ class Log(SubscriptionCalls):
             TopicExistsError: there is one of that name.
             InvalidArgumentError: a name, number, type or policy that can't be.
         """
-        if not isinstance(partitions, int) or isinstance(partitions, bool) or not 0 < partitions < 1 << 31:
-            raise InvalidArgumentError(f"{partitions!r} is not a number of partitions.", "Use 1 or more.")
-        if schema is not None:
-            schema = check_topic_schema(schema)
-        limits = LedgerLimits.of({k: v for k, v in policies.items() if k not in POLICIES})
-        layered = given_policies({k: v for k, v in policies.items() if k in POLICIES and v is not None})
-        if "offload_uri" in layered:
-            check_folder(layered["offload_uri"])
-        self._stub.create_topic(TopicName.parse(name), partitions, serialize_schema(schema), limits, _texts(layered))
+        create_topic(self._stub, TopicName.parse(name), partitions, schema, policies)
 
     def topics(self, namespace: str | None = None) -> list[str]:
         """Return the names of all topics, or of those of one ``tenant/namespace``, sorted."""
@@ -126,9 +116,7 @@ class Log(SubscriptionCalls):
 
     def delete_topic(self, name: str) -> None:
         """Delete a topic with all its messages. Transactions that wrote to it go on elsewhere."""
-        topic_id = self._stub.delete_topic(TopicName.parse(name))
-        delete_doomed_files(self._access)
-        shutil.rmtree(topic_folder(self._root, topic_id), ignore_errors=True)  # what stays is garbage for `txnlog gc`
+        delete_topic(self._access, TopicName.parse(name))
 
     def stats(self, name: str) -> TopicStats:
         """Return a topic's bounds, ledgers and open transactions, with what each of these holds back."""
@@ -136,9 +124,7 @@ class Log(SubscriptionCalls):
 
     def roll_ledger(self, topic: str, partition: int | None = None) -> list[int]:
         """Close the open ledger of each partition, or of one, now; return the ids of those that weren't empty."""
-        if partition is not None and (not isinstance(partition, int) or abs(partition) >= 1 << 31):
-            raise TopicNotFoundError(f"Topic {topic!r} has no partition {partition!r}.", "They are numbered from 0.")
-        return self._stub.roll_ledger(TopicName.parse(topic), partition)
+        return roll_ledger(self._stub, topic, partition)
 
     def collect_garbage(self, older_than: float | timedelta | str = DEFAULT_AGE_S, dry_run: bool = False) -> Garbage:
         """Remove segment files that nothing refers to and that were last written so many seconds ago."""
@@ -208,27 +194,11 @@ class Log(SubscriptionCalls):
         Returns:
             What went from each partition, and where it starts now.
         """
-        if before is None and older_than is None and keep_bytes is None:
-            done = self._stub.trim_topic(TopicName.parse(topic), {}, None, None, apply_retention=True)
-        else:
-            limits = {"retention_age": older_than, "retention_bytes": keep_bytes}
-            parsed = given_policies({name: value for name, value in limits.items() if value is not None})
-            older_than_ms = None if older_than is None else int(parsed["retention_age"] * 1000)
-            keep = parsed.get("retention_bytes")
-            positions = {} if before is None else self._positions(topic, before)
-            done = self._stub.trim_topic(TopicName.parse(topic), positions, older_than_ms, keep)
-        delete_doomed_files(self._access)
-        return done
+        return trim(self._access, TopicName.parse(topic), before, older_than, keep_bytes)
 
     def maintain(self) -> MaintenanceReport:
         """Offload, delete and trim what the topics' policies say; ``txnlog serve`` does it in the background."""
         return maintain(self._access)
-
-    def _positions(self, topic: str, at: Any) -> dict[int, Position]:
-        source = resolve(self._stub, [topic])
-        request = ReadRequest(IsolationLevel.READ_UNCOMMITTED, Offsets.parse(at, EARLIEST))
-        starts = start_positions(self._access, source, request)
-        return {p.view.index: start for p, start in zip(source.partitions, starts, strict=True)}
 
     # Policies
 
@@ -246,11 +216,7 @@ class Log(SubscriptionCalls):
             InvalidArgumentError: a policy or a value that can't be. Nothing was changed.
             TopicNotFoundError, NamespaceNotFoundError: there is no such scope.
         """
-        values = given_policies({name: value for name, value in policies.items() if value is not None})
-        if values.get("offload_uri") is not None:
-            check_folder(values["offload_uri"])
-        removed = [name for name, value in policies.items() if value is None]
-        self._stub.change_policies(_scope(topic, namespace), _texts(values), removed)
+        change_policies(self._stub, scope_of(topic, namespace), policies)
 
     def policies(self, topic: str) -> dict[str, EffectivePolicy]:
         """Return every policy of a topic as it is in force, and where it comes from."""
@@ -274,7 +240,9 @@ class Log(SubscriptionCalls):
         if applied and topic is not None:
             found: ReadPriority = self.policies(topic)["data_read_priority"].value
             return found
-        return cast("ReadPriority | None", self._stub.get_policies(_scope(topic, namespace)).get("data_read_priority"))
+        return cast(
+            "ReadPriority | None", self._stub.get_policies(scope_of(topic, namespace)).get("data_read_priority")
+        )
 
     def remove_data_read_priority(self, topic: str | None = None, namespace: str | None = None) -> None:
         """Unset the read priority; what is next in turn (topic, namespace, broker, tiered-first) applies again."""
@@ -295,9 +263,7 @@ class Log(SubscriptionCalls):
         With a ``transactional_id`` it takes over from the older producer of the topic with that id: the older one is
         fenced, and the transactions that it left open are aborted. ``name`` shows in ``__producer_name``.
         """
-        producer = Producer(self._access, TopicName.parse(topic), transactional_id, name, batching)
-        self._producers.add(producer)
-        return producer
+        return self._open.add_producer(Producer(self._access, TopicName.parse(topic), transactional_id, name, batching))
 
     def begin_transaction(self, timeout: float = 60.0) -> Transaction:
         """Begin a transaction; the service aborts it once ``timeout`` seconds have passed."""
@@ -316,15 +282,7 @@ class Log(SubscriptionCalls):
             limit: how many at most; 0: all.
             oldest_first: begin with the one that began first, which holds readers back the longest.
         """
-        if not isinstance(limit, int) or limit < 0:
-            raise InvalidArgumentError(f"{limit!r} is not a number of transactions.", "Use 1 or more, or 0 for all.")
-        found, _ = self._stub.first_transactions(
-            None if state is None else _state(state),
-            None if topic is None else TopicName.parse(topic),
-            limit,
-            oldest_first=oldest_first,
-        )
-        return found
+        return list_transactions(self._stub, state, topic, limit, oldest_first=oldest_first)
 
     def transaction(self, id: TxnId | str) -> TransactionInfo:
         """Return one transaction."""
@@ -333,6 +291,134 @@ class Log(SubscriptionCalls):
     def abort_transaction(self, id: TxnId | str) -> None:
         """Abort an open transaction by force, as an operator; its owner's next call is refused."""
         self._stub.end_transaction(TxnId.parse(id), commit=False, forced=True)
+
+    # Subscriptions
+
+    def subscribe(
+        self,
+        topic: str,
+        name: str,
+        type: SubscriptionType | str = SubscriptionType.EXCLUSIVE,
+        isolation_level: IsolationLevel | str | Unset | None = Unset.LEVEL,
+        initial_position: Any = LATEST,
+        durable: bool = True,
+        *,
+        options: ConsumerOptions | None = None,
+        **named: Any,
+    ) -> Consumer:
+        """Connect a consumer to a subscription, which is made if it isn't there.
+
+        Args:
+            topic: whose messages.
+            name: the subscription's.
+            type: ``exclusive`` (one consumer), ``failover`` (one at a time, others wait) or ``shared`` (all get some).
+            isolation_level: fixed by the first subscribe, which is ``read_committed`` unless it says otherwise, and
+                stored; later ones take the stored one, or ask for it. None never makes a subscription.
+            initial_position: where a new subscription begins: whatever ``Consumer.seek`` takes.
+            durable: False makes a subscription that goes with its consumers.
+            options: how the consumer behaves; or give the fields of ``ConsumerOptions`` by name.
+
+        Raises:
+            SubscriptionIsolationMismatchError: the subscription has the other level.
+            SubscriptionBusyError: it is exclusive, and has a consumer.
+            InvalidArgumentError: it is of another type, or a value can't be.
+        """
+        given, send = given_options(options, named), partial(send_dead_letter, self)
+        return self._open.add_consumer(
+            self._subscriptions.subscribe(topic, name, type, isolation_level, initial_position, durable, given, send)
+        )
+
+    def reader(
+        self,
+        topic: str,
+        start: Any = EARLIEST,
+        isolation_level: IsolationLevel | str = IsolationLevel.READ_COMMITTED,
+        *,
+        queue_size: int | None = None,
+    ) -> Reader:
+        """Open a reader: it reads a topic from anywhere on, and leaves nothing behind.
+
+        Args:
+            topic: whose messages.
+            start: the first message to read: whatever ``Consumer.seek`` takes.
+            isolation_level: what it sees.
+            queue_size: so many messages are delivered ahead of the caller; None is 100,000.
+
+        Raises:
+            TopicNotFoundError: there is no such topic.
+        """
+        send = partial(send_dead_letter, self)
+        consumer = self._subscriptions.reader(topic, start, isolation_level, queue_size, send)
+        return Reader(self._open.add_consumer(consumer))
+
+    def create_subscription(
+        self,
+        topic: str,
+        name: str,
+        type: SubscriptionType | str = SubscriptionType.EXCLUSIVE,
+        isolation_level: IsolationLevel | str = IsolationLevel.READ_COMMITTED,
+        initial_position: Any = LATEST,
+    ) -> None:
+        """Make a subscription without connecting a consumer: from now on it keeps what isn't acknowledged.
+
+        Args:
+            topic: whose messages.
+            name: the subscription's.
+            type: ``exclusive``, ``failover`` or ``shared``, as ``subscribe`` has it.
+            isolation_level: stays with it; ``set_subscription_isolation_level`` changes it.
+            initial_position: its first message: whatever ``Consumer.seek`` takes.
+
+        Raises:
+            SubscriptionExistsError: there is one of that name.
+            TopicNotFoundError: there is no such topic.
+            InvalidArgumentError: a value can't be.
+        """
+        self._subscriptions.create(topic, name, type, isolation_level, initial_position)
+
+    def subscriptions(self, topic: str) -> list[SubscriptionInfo]:
+        """Return the subscriptions of a topic, by name."""
+        return self._subscriptions.all_of(topic)
+
+    def subscription(self, topic: str, name: str) -> SubscriptionInfo:
+        """Return one subscription, or raise ``SubscriptionNotFoundError``."""
+        return self._subscriptions.one(topic, name)
+
+    def seek(self, topic: str, name: str, to: Any, epoch: int | None = None) -> SeekAnswer:
+        """Move a subscription as an operator; consumers that are connected go on from there in a new epoch.
+
+        Args:
+            topic: whose.
+            name: the subscription.
+            to: as ``Consumer.seek`` takes it.
+            epoch: the new epoch, which must be larger than the current one; None is the next.
+
+        Raises:
+            StaleEpochError: the epoch isn't larger.
+            SubscriptionNotFoundError: there is no such subscription.
+            InvalidArgumentError: it is no place in the topic. Nothing was changed.
+        """
+        return self._subscriptions.seek(topic, name, to, epoch)
+
+    def set_subscription_isolation_level(self, topic: str, name: str, level: IsolationLevel | str) -> None:
+        """Change the isolation level of a subscription that no consumer is connected to.
+
+        What it has acknowledged stays so. A change to ``read_committed`` is refused where it would tear a transaction:
+        where a part of an open or committed one is acknowledged and the rest isn't, or may still come. Seek first, as
+        the error says.
+
+        Raises:
+            SubscriptionBusyError: a consumer is connected.
+            InvalidArgumentError: a transaction would be torn.
+        """
+        self._subscriptions.set_isolation_level(topic, name, level)
+
+    def delete_subscription(self, topic: str, name: str) -> None:
+        """Delete a subscription that no consumer is connected to; what it kept may be trimmed then.
+
+        Raises:
+            SubscriptionBusyError: a consumer is connected.
+        """
+        self._subscriptions.delete(topic, name)
 
     # Reading
 
@@ -366,28 +452,7 @@ class Log(SubscriptionCalls):
         Returns:
             Batches of about 64k rows, partition after partition, each in the order of its positions.
         """
-        topics = [topic] if isinstance(topic, str) else list(topic)
-        source = resolve(self._stub, topics, columns=columns)
-        if columns is None:
-            schema = read_schema(source.payload, "default", several_topics=not isinstance(topic, str))
-        else:
-            schema = select_columns(source.payload, columns)
-        level = IsolationLevel.parse(isolation_level)
-        request = ReadRequest(
-            level,
-            Offsets.parse(start, EARLIEST),
-            Offsets.parse(end, LATEST),
-            consistent_cut,
-            read_priority=None if read_priority is None else ReadPriority.parse(read_priority),
-            as_of_us=_as_of(as_of, level, end),
-        )
-        planned = plan(self._access, source, request)
-        reader = planned.reader(self._access, schema)
-        batches = pa.RecordBatchReader.from_batches(
-            schema, reader.read(piece for task in planned.tasks for piece in task)
-        )
-        _COPIES_READ[batches] = reader.copies_read
-        return batches
+        return scan(self._access, topic, isolation_level, columns, start, end, read_priority, consistent_cut, as_of)
 
     def cut(
         self, topics: str | Sequence[str], isolation_level: IsolationLevel | str = IsolationLevel.READ_COMMITTED
@@ -402,10 +467,7 @@ class Log(SubscriptionCalls):
 
     def copies_read(self, scanned: pa.RecordBatchReader) -> CopiesRead:
         """Return which copies a ``scan`` has read so far: ledgers by tier, and the copies that failed, with reasons."""
-        found = _COPIES_READ.get(scanned) if isinstance(scanned, pa.RecordBatchReader) else None
-        if found is None:
-            raise InvalidArgumentError("That is not what scan() returned.", "Give the reader that came from scan().")
-        return found
+        return copies_read(scanned)
 
     @property
     def target(self) -> Target:
@@ -426,55 +488,3 @@ class Log(SubscriptionCalls):
     def metadata(self) -> MetadataStub:
         """The service's calls, for the layers above."""
         return self._stub
-
-
-@guard
-def connect(
-    path: str | os.PathLike[str] | None = None,
-    *,
-    endpoint: str | None = None,
-    create: bool = True,
-    timeout: float = 30.0,
-) -> Log:
-    """Open a log.
-
-    Args:
-        path: the root of an embedded log; nothing needs to run, and many processes may use it at once.
-        endpoint: ``host:port`` of a metadata service (``txnlog serve``), instead of a path.
-        create: make a new log at the path if the folder is missing or empty.
-        timeout: deadline of each call to a service, in seconds.
-
-    Raises:
-        LogNotFoundError: no log lies at the path, and none was to be made.
-        UnavailableError: the service didn't answer.
-    """
-    return Log(Target.of(path, endpoint, create=create, timeout_s=timeout))
-
-
-def _as_of(value: Any, level: IsolationLevel, end: Any) -> int | None:
-    if value is None:
-        return None
-    check_as_of(level, end is not None)
-    text = isinstance(value, str)
-    return (Offsets.at_time(value, LATEST) if text else Offsets.parse(value, LATEST)).publish_time_us
-
-
-def _texts(policies: Mapping[str, Any]) -> dict[str, str]:
-    return {name: str(value) for name, value in policies.items()}
-
-
-def _scope(topic: str | None, namespace: str | None) -> Scope:
-    if topic is not None and namespace is not None:
-        raise InvalidArgumentError("Both a topic and a namespace are named.", "Name one, or neither for the broker.")
-    return Scope(
-        None if topic is None else TopicName.parse(topic), None if namespace is None else parse_namespace(namespace)
-    )
-
-
-def _state(text: str) -> TransactionState:
-    try:
-        return TransactionState(text.lower())
-    except (ValueError, AttributeError):
-        raise InvalidArgumentError(
-            f"{text!r} is not a state of transactions.", "Use open, committed or aborted."
-        ) from None

@@ -6,18 +6,24 @@ import threading
 import weakref
 from contextlib import suppress
 from types import TracebackType
-from typing import TYPE_CHECKING
+from typing import Protocol
 
-from txn_source.client.consuming.messages import Message, MessageBatch, rows_of
+from txn_source.client.consuming.messages import Message, MessageBatch, Receiver, rows_of
 from txn_source.metadata.stub.metadata_stub import MetadataStub
 from txn_source.model.door import guarded
 from txn_source.model.errors import TransactionEndedError, TxnLogError, UnavailableError
 from txn_source.model.transaction import TxnId
 from txn_source.storage.forks import belongs_to_process, inherited_error
 
-if TYPE_CHECKING:
-    from txn_source.client.consuming.consumer import Consumer
-    from txn_source.client.writing.producer import Producer
+
+class Sender(Protocol):
+    """A producer, as the transactions know it to which it has sent messages."""
+
+    def _drain_for(self, txn: TxnId) -> None:
+        """Return when all messages of a transaction are registered, or raise why they can't be."""
+
+    def _discard(self, txn: TxnId) -> None:
+        """Forget what wasn't registered yet of a transaction that is going to be aborted."""
 
 
 @guarded
@@ -34,8 +40,8 @@ class Transaction:
         self.id = txn
         self.timeout = timeout
         self._stub = stub
-        self._producers: set[Producer] = set()
-        self._consumed: dict[Consumer, dict[MessageBatch, list[int]]] = {}
+        self._producers: set[Sender] = set()
+        self._consumed: dict[Receiver, dict[MessageBatch, list[int]]] = {}
         self._end: str | None = None
         self._ending: str | None = None
         """What was begun, and perhaps never came to its end: ``committed`` or ``aborted``."""
@@ -148,7 +154,7 @@ class Transaction:
             consumer._not_consumed(batches)
             self._consumed.pop(consumer, None)  # another thread may have aborted, too
 
-    def _join(self, producer: Producer) -> None:
+    def _join(self, producer: Sender) -> None:
         self._check_mine()
         with self._lock:
             self._check_takes("take more messages")

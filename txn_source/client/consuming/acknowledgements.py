@@ -1,11 +1,13 @@
-"""Acknowledgements that wait to be sent, joined to ranges when they are."""
+"""Acknowledgements that wait to be sent, joined to ranges when they are, and sending them."""
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from txn_source.client.consuming.messages import MessageBatch
+from txn_source.client.consuming.reconnecting_link import ReconnectingLink, not_connected
 from txn_source.model.acknowledgement import Acknowledged, Acknowledgement
 from txn_source.model.message_ranges import MessageRange
 
@@ -81,6 +83,45 @@ class PendingAcknowledgements:
     def sent(self, item: Unsent) -> None:
         """Forget what the service has stored."""
         self._unsent = tuple(other for other in self._unsent if other is not item)
+
+
+class AcknowledgementSender:
+    """Sends what a consumer has acknowledged. It outlives the consumer until its thread has ended."""
+
+    def __init__(self, link: ReconnectingLink, lock: threading.RLock) -> None:
+        """Take the connection, and the lock that guards it and what is pending."""
+        self.pending = PendingAcknowledgements()
+        self.subscription_id = self.consumer_id = -1
+        self.hopeless = False
+        """True if nothing that is left can be sent any more."""
+        self.sending = threading.Lock()
+        """Keeps two threads from sending at once."""
+        self._link = link
+        self._lock = lock
+
+    def send(self) -> None:
+        """Send what has been acknowledged; when it returns it is stored.
+
+        Raises:
+            UnavailableError: there is no connection, or it was lost; what wasn't stored stays pending.
+        """
+        with self.sending:
+            with self._lock:
+                unsent, link = self.pending.unsent(), self._link.current
+            for item in unsent:
+                if link is None:
+                    raise not_connected()
+                link.acknowledge(Acknowledgement(self.subscription_id, self.consumer_id, item.epoch, item.parts))
+                with self._lock:
+                    self.pending.sent(item)
+
+    def finish(self) -> None:
+        """Send what is left, if that can be, and disconnect."""
+        try:
+            if not self.hopeless:
+                self.send()
+        finally:
+            self._link.close()
 
 
 def consumed(subscription_id: int, batches: Mapping[MessageBatch, Sequence[int]]) -> list[Acknowledgement]:

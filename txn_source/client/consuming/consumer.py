@@ -1,8 +1,13 @@
 """A consumer of a subscription: receives, acknowledges, seeks, and connects again by itself.
 
+It is put together from parts, each in a module of its own: the ``ConsumerState`` that all of them share; the
+``ReconnectingLink`` and what the consumer does over it (``ConsumerConnection``); the ``DueThread``; ``Acknowledging``,
+with the ``AcknowledgementSender``; ``EpochChanges``, which are seeks and redeliveries; and ``DeadLetters``. None of
+them holds the consumer, so that one that its program forgets goes at once.
+
 Three threads take part: the caller's, which reads the bytes of what was delivered; the link's, which takes deliveries
-into the queue; and one that does what comes due (``upkeep.py``) and else sleeps. The caller may be many threads: one
-lock guards the queue, and whoever waits looks at the queue again when something has come.
+into the queue; and the ``DueThread``, which does what comes due and else sleeps. The caller may be many threads: one
+lock guards the state, and whoever waits looks at the queue again when something has come.
 
 A call that is interrupted puts back what it took. Handlers for that begin with assignments and a call of a C function,
 between which CPython takes no notice of signals, so that a second Ctrl-C changes nothing.
@@ -13,52 +18,48 @@ arrives with a smaller epoch is dropped. So once ``seek`` has returned nothing f
 
 from __future__ import annotations
 
-import logging
 import math
 import threading
 import time
+import weakref
 from collections.abc import Iterator, Mapping
 from types import TracebackType
-from typing import TYPE_CHECKING
+from typing import Any
 
 from txn_source.client.access import Access
+from txn_source.client.consuming.acknowledgements import AcknowledgementSender
 from txn_source.client.consuming.acknowledging import Acknowledging
-from txn_source.client.consuming.connecting import Connecting
-from txn_source.client.consuming.dead_letters import bury
-from txn_source.client.consuming.messages import Message, MessageBatch, UnreadableMessage, batches_of
+from txn_source.client.consuming.connection import ConsumerConnection
+from txn_source.client.consuming.consumer_state import ConsumerState
+from txn_source.client.consuming.dead_letters import DeadLetters, SendDeadLetter
+from txn_source.client.consuming.due_thread import DueThread
+from txn_source.client.consuming.epoch_changes import EpochChanges
+from txn_source.client.consuming.messages import (
+    Message,
+    MessageBatch,
+    Origin,
+    Receiver,
+    UnreadableMessage,
+    batches_of,
+)
 from txn_source.client.consuming.options import ConsumerOptions
-from txn_source.client.consuming.receive_queue import Inbox
-from txn_source.client.consuming.upkeep import Upkeep
+from txn_source.client.consuming.reconnecting_link import ReconnectingLink
 from txn_source.client.reading.slice_reader import SliceReader
-from txn_source.client.waiting import News
-from txn_source.metadata.stub.consumer_stream import (
-    AnsweredStub,
-    Delivery,
-)
+from txn_source.metadata.stub.consumer_stream import AnsweredStub, Delivery, SubscribeRequest
+from txn_source.model.acknowledgement import Acknowledgement
 from txn_source.model.door import guarded
-from txn_source.model.errors import (
-    AcknowledgedElsewhereError,
-    InternalError,
-    InvalidArgumentError,
-    MessageUnreadableError,
-    StaleEpochError,
-    TxnLogError,
-)
+from txn_source.model.errors import InternalError, InvalidArgumentError, MessageUnreadableError, TxnLogError
 from txn_source.model.isolation import IsolationLevel
 from txn_source.model.message_ranges import MessageRange
 from txn_source.model.packing import Slice
-from txn_source.model.subscription import SubscriptionType
+from txn_source.model.position import MessageId
 from txn_source.model.topic_name import TopicName
 from txn_source.storage.forks import belongs_to_process, inherited_error, keep_for_ever
-
-if TYPE_CHECKING:
-    from txn_source.client.log import Log
-
-_log = logging.getLogger(__name__)
+from txn_source.storage.schema import RAW_SCHEMA
 
 
-@guarded(but=("receive", "__iter__"), also=("_hand_out",))
-class Consumer(Acknowledging, Connecting):
+@guarded(but=("receive", "acknowledge", "__iter__"), also=("_hand_out",))
+class Consumer:
     """A consumer of one subscription; iterating yields messages as they come, without end.
 
     Thread-safe: many threads may receive, acknowledge, seek and close at once. Each message goes to one of them. It
@@ -67,28 +68,53 @@ class Consumer(Acknowledging, Connecting):
     """
 
     def __init__(
-        self,
-        log: Log,
-        topic: TopicName,
-        name: str,
-        kind: SubscriptionType,
-        level: IsolationLevel | None,
-        where: str,
-        points: Mapping[int, int],
-        options: ConsumerOptions,
-        *,
-        durable: bool = True,
+        self, access: Access, request: SubscribeRequest, options: ConsumerOptions, send_dead_letter: SendDeadLetter
     ) -> None:
-        """Subscribe; ``Log.subscribe`` has the arguments' meaning."""
-        super().__init__(log, topic, name, kind, level, where, points, options, durable=durable)
-        self._upkeep.begin(self)
+        """Subscribe; ``Log.subscribe`` does so for its callers.
+
+        Args:
+            access: the log.
+            request: what is subscribed to, and how.
+            options: how the consumer behaves.
+            send_dead_letter: is called, in the caller's thread, with a message that was delivered too often.
+        """
+        self.topic = TopicName.parse(request.topic).short
+        self.subscription = request.name
+        self.type = request.type
+        self._access = access
+        self._options = options
+        self._request = request
+        self._send_dead_letter = send_dead_letter
+        self._inherited = False
+        """True in a child that was forked."""
+        self._assemble(None)
+        self._thread.begin(self._connection, self._sender.finish)
         belongs_to_process(self)
         try:
-            self._open()
+            self._link.connect(self._connection)
         except BaseException:
-            self._upkeep.leave()
-            self._refuse(_closed(), hopeless=False)
+            self._thread.leave()
+            self._state.refuse(_closed())
             raise
+
+    def _assemble(self, refusal: TxnLogError | None) -> None:
+        """Make the parts; with an error they refuse every call."""
+        access, request, options = self._access, self._request, self._options
+        self._lock = threading.RLock()
+        itself: weakref.ref[Receiver] = weakref.ref(self)
+        origin = Origin(itself, self.topic, RAW_SCHEMA, -1, -1)
+        state = self._state = ConsumerState(request, options, self._lock, origin, refusal)
+        self._queue = state.queue
+        transport = access.metadata.transport
+        self._thread = DueThread(f"consumer {request.consumer_name}", self._lock)
+        self._link = ReconnectingLink(transport, self._thread, self._lock)
+        self._sender = AcknowledgementSender(self._link, self._lock)
+        self._acknowledging = Acknowledging(state, self._thread, self._sender)
+        self._epochs = EpochChanges(access, state, self._link, self._acknowledging)
+        self._connection = ConsumerConnection(
+            access, state, self._thread, self._link, self._sender, self._epochs, itself
+        )
+        self._dead_letters = DeadLetters(state, self._send_dead_letter)
 
     def __enter__(self) -> Consumer:
         return self
@@ -107,65 +133,71 @@ class Consumer(Acknowledging, Connecting):
     @property
     def epoch(self) -> int:
         """The subscription's epoch that this consumer is in."""
-        return self._epoch
+        return self._state.epoch
 
     @property
     def isolation_level(self) -> IsolationLevel:
         """The subscription's level."""
-        return self._level
+        return self._state.level
 
     # Receiving
 
     def receive(self, timeout: float | None = None) -> Message | None:
-        """Return the next message, or None if none comes within so many seconds; None waits without end.
+        """Return the next message, or None if none comes within ``timeout`` seconds; None waits without end.
 
         Raises:
             MessageUnreadableError: the message can't be shown. It counts as received: the next call goes on behind it,
                 and the error's ``message`` can be acknowledged.
             DataLossError: messages were trimmed before they were received; the next call goes on behind them.
-            TxnLogError: the subscription is gone, its consumer's place was taken, or the messages can't be read.
+            SegmentUnreadableError: no copy of the messages can be read now; the next call tries again.
+            SubscriptionNotFoundError: the subscription is gone, or was made anew.
+            TxnLogError: the consumer is closed, or its place was taken.
         """
         deadline = None if timeout is None else _deadline(timeout)
         taken = 0
         batch: MessageBatch | None = None
-        inbox = self._inbox
+        state, queue = self._state, self._queue
         try:
             while True:
                 with self._lock:
-                    values, row = inbox.values, inbox.row
+                    values, row = queue.values, queue.row
                     if row < len(values):
-                        batch = inbox.batch
+                        batch = queue.batch
                         assert batch is not None
                         message = Message(batch, row, values[row], batch.delivery.redeliveries)
-                        if self._plain or self._hand_out(message):
-                            inbox.row = taken = row + 1
+                        if state.plain or self._hand_out(message):
+                            queue.row = taken = row + 1
                             return message
-                        inbox.row = row + 1
+                        queue.row = row + 1
                         continue
                     batch = self._filled()
                     if batch is not None:
-                        row = inbox.row
-                        inbox.values = batch.shown(row)
-                        if row >= len(inbox.values):
-                            inbox.row = taken = row + 1
+                        row = queue.row
+                        queue.values = batch.shown(row)
+                        if row >= len(queue.values):
+                            queue.row = taken = row + 1
                             raise self._unreadable(batch, row)
                         continue
-                    ticket = self._news.expect()
-                if not self._wait(ticket, deadline):
+                    ticket = state.news.expect()
+                if not state.wait(ticket, deadline):
                     return None
         except MessageUnreadableError:
             raise
         except BaseException:
             if taken and batch is not None:
-                inbox.values = ()  # the next call looks at what was returned
-                inbox.returned.append((batch, taken - 1, taken))
+                queue.values = ()  # the next call looks at what was returned
+                queue.returned.append((batch, taken - 1, taken))
             raise
 
     def receive_batch(self, timeout: float | None = None) -> MessageBatch | None:
-        """Return the next messages together, or None if none come within so many seconds.
+        """Return the next messages together, or None if none come within ``timeout`` seconds; None waits without end.
 
         They are of one partition, in order. It doesn't move messages to a dead-letter topic, and has no
         acknowledgement time-out.
+
+        Returns:
+            A batch whose ``data`` has the payload columns and ``__ledger_id, __entry_id, __batch_index,
+            __publish_time, __event_time, __properties, __txn_id``.
 
         Raises:
             MessageUnreadableError: the next message is damaged so that Arrow can't have it; as with ``receive``.
@@ -174,42 +206,42 @@ class Consumer(Acknowledging, Connecting):
         deadline = None if timeout is None else _deadline(timeout)
         taken = row = 0
         batch: MessageBatch | None = None
-        inbox = self._inbox
+        state, queue = self._state, self._queue
         try:
             while True:
                 with self._lock:
                     batch = self._filled()
                     if batch is not None:
-                        row = inbox.row
+                        row = queue.row
                         end = batch.sound(row)
                         if end == row:
-                            inbox.row = taken = row + 1
+                            queue.row = taken = row + 1
                             raise self._unreadable(batch, row)
                         found = batch if (row, end) == (0, len(batch)) else batch.part(row, end)
-                        inbox.row = taken = end
+                        queue.row = taken = end
                         return found
-                    ticket = self._news.expect()
-                if not self._wait(ticket, deadline):
+                    ticket = state.news.expect()
+                if not state.wait(ticket, deadline):
                     return None
         except MessageUnreadableError:
             raise
         except BaseException:
             if taken and batch is not None:
-                inbox.values = ()
-                inbox.returned.append((batch, row, taken))
+                queue.values = ()
+                queue.returned.append((batch, row, taken))
             raise
 
     def _filled(self) -> MessageBatch | None:
         """Return the current batch, or make the next one that; None if nothing has come. The lock is held."""
-        inbox = self._inbox
-        if inbox.returned:
-            self._settle()
-        if inbox.batch is not None and inbox.row < len(inbox.batch):
-            return inbox.batch
+        state, queue = self._state, self._queue
+        if queue.returned:
+            state.settle()
+        if queue.batch is not None and queue.row < len(queue.batch):
+            return queue.batch
         while True:
-            self._check_open()
+            state.check_open()
             try:
-                found = inbox.advance(self._read)
+                found = queue.advance(self._read)
             except (TxnLogError, MemoryError):
                 raise
             except Exception as error:
@@ -217,79 +249,143 @@ class Consumer(Acknowledging, Connecting):
                     f"The messages that come next can't be read ({type(error).__name__}: {error}).",
                     "Please report it; seek goes past them.",
                 ) from error
-            if inbox.taken * 2 >= self._queue_size and self._upkeep.link is not None:
-                self._upkeep.link.flow(self._epoch, inbox.taken)
-                inbox.taken = 0
+            if queue.taken * 2 >= state.queue_size and self._link.current is not None:
+                self._link.current.flow(state.epoch, queue.taken)
+                queue.taken = 0
             if found is True:
-                return inbox.batch
+                return queue.batch
             if found is False:
                 return None
-            self._add_range(*found)
-            inbox.passed()
+            self._acknowledging.add_range(*found)
+            queue.passed()
 
     def _read(self, delivery: Delivery) -> Iterator[MessageBatch | MessageRange]:
-        partition = self._partitions[delivery.partition_id]
+        state = self._state
+        partition = state.topic.partitions[delivery.partition_id]
         piece = Slice(self.topic, partition, delivery.partition_id, delivery.range, 0)
-        stub = AnsweredStub(self._stub, delivery)
-        reader = SliceReader(Access(stub, self._root), self._schema, self._level, delivery.decisions)
-        return batches_of(self._origin, delivery, partition, reader.read([piece]))
+        access = Access(AnsweredStub(self._access.metadata, delivery), self._access.root)
+        reader = SliceReader(access, state.topic.schema, state.level, delivery.decisions)
+        return batches_of(state.origin, delivery, partition, reader.read([piece]))
 
     def _hand_out(self, message: Message) -> bool:
         """Note that a message goes to the caller; return False for one that goes to the dead-letter topic."""
-        batch, row, options = message._batch, message._row, self._options
+        batch, row = message._batch, message._row
         if self.type.in_order:
-            message.redelivery_count = self._redeliveries.count_of(batch, row)
-        limit = options.max_redeliveries
-        if limit is not None and message.redelivery_count > limit and self._bury(message):
+            message.redelivery_count = self._state.redeliveries.count_of(batch, row)
+        if self._dead_letters.take(message):
             return False
-        if options.acknowledge_timeout is not None:
-            due = time.monotonic() + options.acknowledge_timeout
-            self._upkeep.due(due)
-            self._redeliveries.hand_out(batch, row, due)
-        return True
-
-    def _bury(self, message: Message) -> bool:
-        """Move a message to the dead-letter topic; return False for one that has to be handed out instead."""
-        options = self._options
-        try:
-            bury(self._log, message, options.dead_letter_topic or f"{self.topic}-{self.subscription}-DLQ")
-        except AcknowledgedElsewhereError:
-            pass  # by an earlier call that was interrupted behind its commit
-        except StaleEpochError:
-            return True  # it comes again, after a seek or a lost connection, and goes there then
-        except MessageUnreadableError as error:
-            _log.warning(
-                "message %s can't go to a dead-letter topic and is received again: %s", error.message_id, error
-            )
-            return False
-        self._redeliveries.buried(message._batch, message._row)
+        self._expect_acknowledgement(batch, row)
         return True
 
     def _unreadable(self, batch: MessageBatch, row: int) -> MessageUnreadableError:
         message = UnreadableMessage(batch, row, batch.delivery.redeliveries)
+        self._expect_acknowledgement(batch, row)
+        return message.error()
+
+    def _expect_acknowledgement(self, batch: MessageBatch, row: int) -> None:
+        """Have a message delivered again that isn't acknowledged in time."""
         if self._options.acknowledge_timeout is not None:
             due = time.monotonic() + self._options.acknowledge_timeout
-            self._upkeep.due(due)
-            self._redeliveries.hand_out(batch, row, due)
-        return message.error()
+            self._thread.due(due)
+            self._state.redeliveries.hand_out(batch, row, due)
 
     def messages_left(self) -> int:
         """Return how many messages the level shows behind the last one that the caller got."""
-        self._check_open()
+        state = self._state
+        state.check_open()
         with self._lock:
-            self._settle()
-            stand = self._inbox.stand()
-        return self._stub.count_messages(self._level, stand)
+            state.settle()
+            stand = self._queue.stand()
+        return self._access.metadata.count_messages(state.level, stand)
+
+    # Acknowledging
+
+    def acknowledge(self, message: Message | MessageBatch) -> None:
+        """Say that a message, or a batch, has been processed; it is sent with others after ``acknowledge_interval``.
+
+        What was acknowledged before a crash and not yet sent is delivered once more: at least once. Acknowledging twice
+        is harmless; so is a message from before a seek: the service ignores it and counts it. That it can't be sent is
+        told by ``flush`` and ``close``; it is tried again until then.
+
+        Raises:
+            InvalidArgumentError: it is no message of this subscription, or the consumer is closed.
+            TxnLogError: the consumer can't go on, as with ``receive``.
+        """
+        self._acknowledging.acknowledge(message)
+
+    def acknowledge_cumulative(self, message: Message | MessageBatch) -> None:
+        """Acknowledge a message and all before it in its partition; not on a shared subscription.
+
+        With several threads that includes what other threads have received and not processed yet: if the process ends
+        before they have, these messages don't come again. Then acknowledge the messages themselves. What was delivered
+        and no call has returned yet is never included.
+
+        Raises:
+            InvalidArgumentError: the subscription is shared; or as with ``acknowledge``.
+        """
+        self._acknowledging.acknowledge_cumulative(message)
+
+    def negative_acknowledge(self, message: Message | MessageBatch) -> None:
+        """Have a message, or a batch, delivered again after ``negative_acknowledge_delay`` seconds.
+
+        Of an exclusive or failover subscription all that isn't acknowledged then comes again, in order and in a new
+        epoch.
+
+        Raises:
+            InvalidArgumentError: as with ``acknowledge``.
+        """
+        self._acknowledging.negative_acknowledge(message)
+
+    def flush(self) -> None:
+        """Send the acknowledgements made so far; when it returns they are stored.
+
+        Raises:
+            UnavailableError: there is no connection at the moment. They stay, and are sent when there is one.
+        """
+        self._acknowledging.flush()
+
+    def _consumed(self, batches: Mapping[MessageBatch, list[int]]) -> list[Acknowledgement]:
+        return self._acknowledging.consumed(batches)
+
+    def _committed(self, batches: Mapping[MessageBatch, list[int]]) -> None:
+        self._acknowledging.committed(batches)
+
+    def _not_consumed(self, batches: Mapping[MessageBatch, list[int]]) -> None:
+        self._acknowledging.not_consumed(batches)
+
+    # Epochs
+
+    def seek(self, to: Any) -> dict[int, MessageId]:
+        """Move the subscription; when it returns nothing from before it is received any more.
+
+        Args:
+            to: ``earliest``, ``latest``, a ``MessageId`` or ``Position`` (or its text; that message is the next), a
+                datetime (the first message published then or after), or a mapping ``{"orders": {0: "12:40"}}``.
+                Partitions that it doesn't name go back to what they have not acknowledged.
+
+        Returns:
+            Where it stands now, by partition: the next message. A place before the start or beyond the end is replaced
+            by the nearest one, with a warning in the log.
+        """
+        return self._epochs.seek(to)
+
+    def redeliver(self) -> None:
+        """Have all that was delivered to this consumer and isn't acknowledged delivered again, now."""
+        self._epochs.redeliver()
 
     # The end
 
     def unsubscribe(self) -> None:
-        """Close, and delete the subscription."""
+        """Close, and delete the subscription.
+
+        Raises:
+            SubscriptionBusyError: it has another consumer.
+        """
         if self._inherited:
-            self._check_open()
+            self._state.check_open()
         self.close()
         if self._request.durable:
-            self._stub.delete_subscription(TopicName.parse(self._request.topic), self.subscription)
+            self._access.metadata.delete_subscription(self._state.topic_name, self.subscription)
 
     def close(self) -> None:
         """Send the acknowledgements, and disconnect; closing again is harmless.
@@ -302,18 +398,18 @@ class Consumer(Acknowledging, Connecting):
         if self._inherited:
             return
         with self._lock:
-            self._refuse(_closed(), hopeless=False)
-            self._inbox.drop()
-        self._upkeep.end()
+            self._state.refuse(_closed())
+            self._queue.drop()
+        self._thread.end()
 
     def inherited(self) -> None:
         """Refuse everything, in a child that was forked; the parent's consumer goes on."""
-        keep_for_ever((self._upkeep, self._inbox))  # collecting them could wait for locks that nobody gives back
+        # Collecting the parts could wait for locks that nobody gives back.
+        keep_for_ever((self._state, self._thread, self._link, self._sender, self._connection))
         self._inherited = True
-        self._upkeep = Upkeep(self._upkeep.name)
-        self._lock, self._pending = self._upkeep.lock, self._upkeep.pending
-        self._inbox, self._news, self._seeking = Inbox(), News(), threading.Lock()
-        self._refusal = inherited_error(f"Consumer {self._request.consumer_name!r}")
+        epoch, level = self._state.epoch, self._state.level
+        self._assemble(inherited_error(f"Consumer {self._request.consumer_name!r}"))
+        self._state.epoch, self._state.level = epoch, level
 
 
 def _closed() -> TxnLogError:

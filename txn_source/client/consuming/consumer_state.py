@@ -1,111 +1,98 @@
-"""What a consumer is made of, for the classes that ``Consumer`` is put together from."""
+"""What the parts of a consumer share: where it is, what waits for its caller, and why it can't go on."""
 
 from __future__ import annotations
 
 import copy
 import threading
-import uuid
+import time
 from collections.abc import Mapping
-from pathlib import Path
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
 
 import pyarrow as pa
 
 from txn_source.client.consuming.messages import Origin
 from txn_source.client.consuming.options import ConsumerOptions
-from txn_source.client.consuming.receive_queue import Inbox
+from txn_source.client.consuming.receive_queue import ReceiveQueue
 from txn_source.client.consuming.redeliveries import Redeliveries
-from txn_source.client.consuming.upkeep import Upkeep
 from txn_source.client.waiting import News
-from txn_source.metadata.stub.consumer_stream import Delivery, SubscribeRequest
-from txn_source.metadata.stub.metadata_stub import MetadataStub
+from txn_source.metadata.stub.consumer_stream import SubscribeRequest
 from txn_source.model.errors import TxnLogError
 from txn_source.model.isolation import IsolationLevel
-from txn_source.model.message_ranges import MessageRange
-from txn_source.model.subscription import SubscriptionType
 from txn_source.model.topic_name import TopicName
-
-if TYPE_CHECKING:
-    from txn_source.client.log import Log
 
 _QUEUE_IN_ORDER, _QUEUE_SHARED = 100_000, 1_000
 
 
-class ConsumerState:
-    """Part of ``Consumer``: its state, which ``_lock`` guards."""
+@dataclass(frozen=True, slots=True)
+class SubscribedTopic:
+    """The topic as it was when the consumer was connected; ``partitions`` are indexes by partition id."""
 
-    _level: IsolationLevel
-    _origin: Origin
-    _schema: pa.Schema
-    _partitions: Mapping[int, int]
-    _plain: bool
+    topic_id: int
+    schema: pa.Schema
+    """The columns that messages are made of."""
+    partitions: Mapping[int, int]
+
+
+class ConsumerState:
+    """The state of a consumer. ``lock`` guards all of it that changes."""
 
     def __init__(
         self,
-        log: Log,
-        topic: TopicName,
-        name: str,
-        kind: SubscriptionType,
-        level: IsolationLevel | None,
-        where: str,
-        points: Mapping[int, int],
+        request: SubscribeRequest,
         options: ConsumerOptions,
-        *,
-        durable: bool = True,
+        lock: threading.RLock,
+        origin: Origin,
+        refusal: TxnLogError | None = None,
     ) -> None:
-        token = uuid.uuid4().hex
-        self._log = log
-        self._stub: MetadataStub = log.metadata
-        self._root: Path = log.root
-        self._options = options
-        self._queue_size = options.queue_size or (_QUEUE_IN_ORDER if kind.in_order else _QUEUE_SHARED)
-        self._request = SubscribeRequest(
-            str(topic),
-            name,
-            kind,
-            level,
-            durable,
-            where,
-            points,
-            options.consumer_name or f"consumer-{token[:8]}",
-            token,
-        )
-        self.topic = topic.short
-        self.subscription = name
-        self.type = kind
-        self._upkeep = Upkeep(f"consumer {self._request.consumer_name}")
-        self._lock = self._upkeep.lock
-        self._pending = self._upkeep.pending
-        self._news = News()
-        self._seeking = threading.Lock()
-        self._inbox = Inbox()
-        self._redeliveries = Redeliveries()
-        self._refusal: TxnLogError | None = None
-        self._retry_s = 0.0
-        self._astray = False
-        """True if it isn't known in which epoch the service is."""
-        self._ear: object = None  # that of the connection whose deliveries count
-        self._inherited = False
-        """True in a child that was forked."""
-        self._epoch = self._topic_id = -1
+        self.request = request
+        self.options = options
+        self.queue_size = options.queue_size or (_QUEUE_IN_ORDER if request.type.in_order else _QUEUE_SHARED)
+        self.topic_name = TopicName.parse(request.topic)
+        self.lock = lock
+        self.news = News()
+        """Tells of deliveries, of a new connection, and of the end."""
+        self.queue = ReceiveQueue()
+        self.redeliveries = Redeliveries()
+        self.epoch = -1
+        self.level = IsolationLevel.READ_COMMITTED
+        self.origin = origin
+        self.topic = SubscribedTopic(-1, pa.schema([]), {})
+        """What these are is known from the first connection on."""
+        self.plain = False
+        """True if a message that is handed out needs no entry in ``redeliveries``."""
+        self.refusal = refusal
+        """What every call raises, once the consumer is closed or can't go on."""
 
-    def _refuse(self, error: TxnLogError, *, hopeless: bool = True) -> None:
-        """Have calls that wait, and all later ones, raise an error; what is left to send is ``hopeless``, or sent."""
-        with self._lock:
-            self._refusal = self._refusal or error
-            self._upkeep.hopeless = self._upkeep.hopeless or hopeless
-            self._news.tell()
+    @property
+    def was_connected(self) -> bool:
+        """True from the first connection on."""
+        return self.topic.topic_id >= 0
 
-    def _settle(self) -> None:
+    def refuse(self, error: TxnLogError) -> None:
+        """Have calls that wait, and all later ones, raise an error; the first one counts."""
+        with self.lock:
+            self.refusal = self.refusal or error
+            self.news.tell()
+
+    def check_open(self) -> None:
+        """Raise the error of a consumer that is closed, or can't go on."""
+        if self.refusal is not None:
+            raise copy.copy(self.refusal)  # each thread its own: a traceback belongs to one
+
+    def settle(self) -> None:
         """Put what interrupted calls had taken where it comes next. The lock is held."""
-        self._inbox.settle(self._epoch if self._request.durable else None, self._origin)
+        self.queue.settle(self.epoch if self.request.durable else None, self.origin)
 
-    def _check_open(self) -> None:
-        if self._refusal is not None:
-            raise copy.copy(self._refusal)  # each thread its own: a traceback belongs to one
+    def follow_epoch(self, epoch: int) -> None:
+        """Go to an epoch unless it is in a newer one; what was handed out before needs no redelivery. Locked."""
+        self.epoch = max(self.epoch, epoch)
+        self.redeliveries.forget_before(self.epoch)
 
-    def flush(self) -> None:
-        raise NotImplementedError
-
-    def _add_range(self, delivery: Delivery, item: MessageRange) -> None:
-        raise NotImplementedError
+    def wait(self, ticket: threading.Lock, deadline: float | None) -> bool:
+        """Wait until there is news; return False when the deadline (monotonic seconds) has passed."""
+        left = None if deadline is None else deadline - time.monotonic()
+        if left is not None and left <= 0:
+            self.news.wait(ticket, 0.0)
+            return False
+        self.news.wait(ticket, left)
+        return True

@@ -2,22 +2,14 @@
 
 from __future__ import annotations
 
-import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from txn_source.client.consuming.consumer import Consumer
 from txn_source.client.consuming.messages import Message, MessageBatch
-from txn_source.client.consuming.options import ConsumerOptions
 from txn_source.model.door import guarded
-from txn_source.model.isolation import IsolationLevel
 from txn_source.model.position import MessageId
-from txn_source.model.subscription import SubscriptionType
-from txn_source.model.topic_name import TopicName
-
-if TYPE_CHECKING:
-    from txn_source.client.log import Log
 
 
 @guarded(but=("read_next", "__iter__"))
@@ -29,18 +21,9 @@ class Reader:
     Many threads may use it, but not a process that was forked. One that its program forgets goes by itself.
     """
 
-    def __init__(
-        self,
-        log: Log,
-        topic: TopicName,
-        level: IsolationLevel,
-        where: str,
-        points: Mapping[int, int],
-        options: ConsumerOptions,
-    ) -> None:
-        name = f"reader-{uuid.uuid4().hex[:12]}"
-        kind = SubscriptionType.EXCLUSIVE
-        self._consumer = Consumer(log, topic, name, kind, level, where, points, options, durable=False)
+    def __init__(self, consumer: Consumer) -> None:
+        """Read by a consumer of a subscription of its own that isn't durable; ``Log.reader`` makes both."""
+        self._consumer = consumer
 
     def __enter__(self) -> Reader:
         return self

@@ -22,7 +22,7 @@ Piece = tuple[MessageBatch, int, int]
 """Rows ``[first, last)`` of a batch."""
 
 
-class Inbox:
+class ReceiveQueue:
     """Deliveries in the order in which they came. Bytes are read when the caller gets there. Its owner locks."""
 
     def __init__(self) -> None:

@@ -36,7 +36,7 @@ class Redeliveries:
         """Forget a message that was acknowledged."""
         self._handed_out.pop((batch, row), None)
         if self._counts:
-            self.buried(batch, row)
+            self.forget_count(batch, row)
 
     def acknowledged_up_to(self, partition_id: int, end: int) -> None:
         """Forget the messages of a partition that end at or below a place."""
@@ -70,7 +70,7 @@ class Redeliveries:
         """Return how often a message was delivered again."""
         return self._counts.get((batch.delivery.partition_id, batch.place(row)), 0) if self._counts else 0
 
-    def buried(self, batch: MessageBatch, row: int) -> None:
+    def forget_count(self, batch: MessageBatch, row: int) -> None:
         """Forget the count of a message that doesn't come again."""
         self._counts.pop((batch.delivery.partition_id, batch.place(row)), None)
 

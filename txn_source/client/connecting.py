@@ -1,0 +1,32 @@
+"""Opening a log: ``txn_source.connect``."""
+
+from __future__ import annotations
+
+import os
+
+from txn_source.client.log import Log
+from txn_source.client.target import Target
+from txn_source.model.door import guard
+
+
+@guard
+def connect(
+    path: str | os.PathLike[str] | None = None,
+    *,
+    endpoint: str | None = None,
+    create: bool = True,
+    timeout: float = 30.0,
+) -> Log:
+    """Open a log.
+
+    Args:
+        path: the root of an embedded log; nothing needs to run, and many processes may use it at once.
+        endpoint: ``host:port`` of a metadata service (``txnlog serve``), instead of a path.
+        create: make a new log at the path if the folder is missing or empty.
+        timeout: deadline of each call to a service, in seconds.
+
+    Raises:
+        LogNotFoundError: no log lies at the path, and none was to be made.
+        UnavailableError: the service didn't answer.
+    """
+    return Log(Target.of(path, endpoint, create=create, timeout_s=timeout))

@@ -1,0 +1,153 @@
+"""How a consumer moves to a new epoch: by a seek, or to have messages delivered again."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import replace
+from typing import Any
+
+from txn_source.client.access import Access
+from txn_source.client.consuming.acknowledging import Acknowledging
+from txn_source.client.consuming.consumer_state import ConsumerState
+from txn_source.client.consuming.reconnecting_link import ReconnectingLink, not_connected
+from txn_source.client.consuming.subscription_places import placed
+from txn_source.metadata.stub.consumer_stream import ConsumerLink
+from txn_source.metadata.stub.subscriptions import SeekAnswer
+from txn_source.model.errors import StaleEpochError, UnavailableError
+from txn_source.model.message_ranges import index_of, message_id_of, position_of
+from txn_source.model.position import MessageId
+
+_log = logging.getLogger(__name__)
+_SEEK_TRIES = 20
+
+
+class EpochChanges:
+    """Raises a consumer's epoch, first here and then at the service; one at a time for callers (``seeking``)."""
+
+    def __init__(
+        self, access: Access, state: ConsumerState, link: ReconnectingLink, acknowledging: Acknowledging
+    ) -> None:
+        self.seeking = threading.Lock()
+        """Held while a caller's change is under way."""
+        self._access = access
+        self._state = state
+        self._link = link
+        self._acknowledging = acknowledging
+
+    def seek(self, to: Any) -> dict[int, MessageId]:
+        """Move the subscription; see ``Consumer.seek``."""
+        state = self._state
+        state.check_open()
+        with self.seeking:
+            place = placed(self._access, state.topic_name, to, state.level)
+            with suppress(UnavailableError):  # they count in the partitions that stay where they are
+                self._acknowledging.flush()
+
+            def ask(link: ConsumerLink, epoch: int) -> SeekAnswer:
+                stand = {} if place.where or state.request.durable else self._stand()
+                points = stand | dict(place.points or {})
+                return link.seek(state.request.topic, state.request.name, place.where, points, epoch)
+
+            answer = self.begin(ask)
+            indexes = state.topic.partitions
+            for partition_id in answer.moved:
+                at = answer.points[partition_id]
+                _log.warning(
+                    "topic %s, partition %d: subscription %s can't stand at %s; it is at the nearest place, %s:%d",
+                    state.topic_name.short, indexes[partition_id], state.request.name, to, position_of(at),
+                    index_of(at),
+                )  # fmt: skip
+            return {indexes[p]: message_id_of(key) for p, key in sorted(answer.points.items())}
+
+    def redeliver(self) -> None:
+        """Have all that isn't acknowledged delivered again, now; see ``Consumer.redeliver``."""
+        state = self._state
+        self._acknowledging.flush()
+        if state.request.type.in_order:
+            with self.seeking:
+                self.begin(_redeliver)
+        else:
+            with state.lock:
+                link = self._link.take_away()
+                state.queue.drop()
+            if link is not None:
+                link.close()
+
+    def redeliver_due(self) -> None:
+        """Do so in order, from the thread that also connects again, and so can't wait for that."""
+        self.begin(_redeliver, may_wait=False)
+
+    def begin(self, ask: Callable[[ConsumerLink, int], SeekAnswer], *, may_wait: bool = True) -> SeekAnswer:
+        """Raise the epoch here, drop what is queued, then raise it at the service.
+
+        Args:
+            ask: asks the service over a connection for an epoch.
+            may_wait: wait for another connection, and ask again, if one is lost.
+
+        Raises:
+            UnavailableError: there was no connection for as long as a call may take.
+            StaleEpochError: others begin new epochs all the time.
+        """
+        state, links = self._state, self._link
+        retry_until = time.monotonic() + self._access.metadata.transport.timeout_s
+        try:
+            for _ in range(_SEEK_TRIES):
+                with state.lock:
+                    state.check_open()
+                    state.settle()
+                    state.epoch += 1
+                    epoch, link, origin = state.epoch, links.current, state.origin
+                    state.queue.drop()
+                try:
+                    if link is None:
+                        raise not_connected()
+                    answer = ask(link, epoch)
+                    with state.lock:
+                        if links.current is not link:  # the next one may begin where this one stood, in its epoch
+                            raise not_connected()
+                        state.follow_epoch(answer.epoch)
+                        state.queue.begin_at(answer.points)
+                        if state.origin is origin:  # else what it moved to was delivered before its answer
+                            state.origin = replace(origin)
+                        links.doubtful = False
+                    return answer
+                except StaleEpochError:
+                    [info] = self._access.metadata.list_subscriptions(state.topic_name, state.request.name, brief=True)
+                    with state.lock:
+                        state.epoch = max(state.epoch, info.epoch)
+                except UnavailableError:
+                    if not may_wait or not self._connected_anew(link, retry_until):
+                        raise
+        except BaseException:  # the service may have stayed in the epoch before: find out by connecting again
+            links.doubtful = True
+            links.wake()
+            raise
+        raise StaleEpochError(
+            f"Others moved subscription {state.request.name!r} {_SEEK_TRIES} times while this call tried.", "Try again."
+        )
+
+    def _stand(self) -> dict[int, int]:
+        """Return the place that only a reader knows; nothing more is taken of what was delivered before its seek."""
+        with self._state.lock:
+            return self._state.queue.stand()
+
+    def _connected_anew(self, lost: ConsumerLink | None, until: float) -> bool:
+        """Wait until there is another connection than one that was lost; return False when the time is up."""
+        state = self._state
+        while True:
+            with state.lock:
+                if state.refusal is not None:
+                    return False
+                if self._link.current not in (None, lost):
+                    return True
+                ticket = state.news.expect()
+            if not state.wait(ticket, until):
+                return False
+
+
+def _redeliver(link: ConsumerLink, epoch: int) -> SeekAnswer:
+    return SeekAnswer(link.redeliver(epoch), {}, frozenset())

@@ -1,0 +1,73 @@
+"""Reading what a log has now, as batches; what ``Log.scan`` does."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from txn_source.client.access import Access
+from txn_source.client.reading.columns import read_schema, select_columns
+from txn_source.client.reading.copy_fallback import CopiesRead
+from txn_source.client.reading.offsets import Offsets
+from txn_source.client.reading.plan import plan
+from txn_source.client.reading.request import ReadRequest, check_as_of
+from txn_source.client.reading.source import resolve
+from txn_source.model.errors import InvalidArgumentError
+from txn_source.model.isolation import IsolationLevel
+from txn_source.model.position import EARLIEST, LATEST
+from txn_source.model.read_priority import ReadPriority
+
+_COPIES_READ: weakref.WeakKeyDictionary[pa.RecordBatchReader, CopiesRead] = weakref.WeakKeyDictionary()
+
+
+def scan(
+    access: Access,
+    topic: str | Sequence[str],
+    isolation_level: IsolationLevel | str,
+    columns: Sequence[str] | None,
+    start: Any,
+    end: Any,
+    read_priority: ReadPriority | str | None,
+    consistent_cut: bool,
+    as_of: Any,
+) -> pa.RecordBatchReader:
+    """Plan a read of what is there now, and return what reads it; ``Log.scan`` has the arguments' meaning."""
+    topics = [topic] if isinstance(topic, str) else list(topic)
+    source = resolve(access.metadata, topics, columns=columns)
+    if columns is None:
+        schema = read_schema(source.payload, "default", several_topics=not isinstance(topic, str))
+    else:
+        schema = select_columns(source.payload, columns)
+    level = IsolationLevel.parse(isolation_level)
+    request = ReadRequest(
+        level,
+        Offsets.parse(start, EARLIEST),
+        Offsets.parse(end, LATEST),
+        consistent_cut,
+        read_priority=None if read_priority is None else ReadPriority.parse(read_priority),
+        as_of_us=_as_of(as_of, level, end),
+    )
+    planned = plan(access, source, request)
+    reader = planned.reader(access, schema)
+    batches = pa.RecordBatchReader.from_batches(schema, reader.read(piece for task in planned.tasks for piece in task))
+    _COPIES_READ[batches] = reader.copies_read
+    return batches
+
+
+def copies_read(scanned: pa.RecordBatchReader) -> CopiesRead:
+    """Return which copies a ``scan`` has read so far."""
+    found = _COPIES_READ.get(scanned) if isinstance(scanned, pa.RecordBatchReader) else None
+    if found is None:
+        raise InvalidArgumentError("That is not what scan() returned.", "Give the reader that came from scan().")
+    return found
+
+
+def _as_of(value: Any, level: IsolationLevel, end: Any) -> int | None:
+    if value is None:
+        return None
+    check_as_of(level, end is not None)
+    text = isinstance(value, str)
+    return (Offsets.at_time(value, LATEST) if text else Offsets.parse(value, LATEST)).publish_time_us

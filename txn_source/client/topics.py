@@ -1,0 +1,44 @@
+"""Making and deleting topics, and closing their open ledgers."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Mapping
+from typing import Any
+
+import pyarrow as pa
+
+from txn_source.client.access import Access
+from txn_source.client.policies import topic_policies
+from txn_source.client.tiering.offload import delete_doomed_files
+from txn_source.metadata.stub.metadata_stub import MetadataStub
+from txn_source.model.errors import InvalidArgumentError, TopicNotFoundError
+from txn_source.model.topic_name import TopicName
+from txn_source.storage.schema import check_topic_schema, serialize_schema
+from txn_source.storage.segment import topic_folder
+
+
+def create_topic(
+    stub: MetadataStub, name: TopicName, partitions: int, schema: pa.Schema | None, policies: Mapping[str, Any]
+) -> None:
+    """Create a topic; ``Log.create_topic`` has the arguments' meaning."""
+    if not isinstance(partitions, int) or isinstance(partitions, bool) or not 0 < partitions < 1 << 31:
+        raise InvalidArgumentError(f"{partitions!r} is not a number of partitions.", "Use 1 or more.")
+    if schema is not None:
+        schema = check_topic_schema(schema)
+    limits, given = topic_policies(policies)
+    stub.create_topic(name, partitions, serialize_schema(schema), limits, given)
+
+
+def delete_topic(access: Access, name: TopicName) -> None:
+    """Delete a topic with all its messages, and its files."""
+    topic_id = access.metadata.delete_topic(name)
+    delete_doomed_files(access)
+    shutil.rmtree(topic_folder(access.root, topic_id), ignore_errors=True)  # what stays is garbage for `txnlog gc`
+
+
+def roll_ledger(stub: MetadataStub, topic: str, partition: int | None) -> list[int]:
+    """Close the open ledger of each partition, or of one; return the ids of those that weren't empty."""
+    if partition is not None and (not isinstance(partition, int) or abs(partition) >= 1 << 31):
+        raise TopicNotFoundError(f"Topic {topic!r} has no partition {partition!r}.", "They are numbered from 0.")
+    return stub.roll_ledger(TopicName.parse(topic), partition)

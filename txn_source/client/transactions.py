@@ -1,0 +1,32 @@
+"""Transactions as operators see them."""
+
+from __future__ import annotations
+
+from txn_source.metadata.stub.metadata_stub import MetadataStub, TransactionInfo
+from txn_source.model.errors import InvalidArgumentError
+from txn_source.model.topic_name import TopicName
+from txn_source.model.transaction import TransactionState
+
+
+def list_transactions(
+    stub: MetadataStub, state: str | None, topic: str | None, limit: int, *, oldest_first: bool
+) -> list[TransactionInfo]:
+    """Return transactions in a state, or all (None); ``Log.transactions`` has the arguments' meaning."""
+    if not isinstance(limit, int) or limit < 0:
+        raise InvalidArgumentError(f"{limit!r} is not a number of transactions.", "Use 1 or more, or 0 for all.")
+    found, _ = stub.first_transactions(
+        None if state is None else _state(state),
+        None if topic is None else TopicName.parse(topic),
+        limit,
+        oldest_first=oldest_first,
+    )
+    return found
+
+
+def _state(text: str) -> TransactionState:
+    try:
+        return TransactionState(text.lower())
+    except (ValueError, AttributeError):
+        raise InvalidArgumentError(
+            f"{text!r} is not a state of transactions.", "Use open, committed or aborted."
+        ) from None
