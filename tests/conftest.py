@@ -24,6 +24,12 @@ os.environ["PYTHONPATH"] = str(Path(__file__).with_name("start"))  # see there
 
 _MEMORY = Path("/dev/shm")
 _ENOUGH = 4 << 30
+_CONTRACT = (
+    *("consistent_cut", "deletion_and_trimming", "fencing", "offload", "producer"),
+    *("shared_cuts", "subscription_seeks", "subscriptions", "timeouts", "transactions"),
+    *("commit_batch", "idempotency"),
+)
+"""The test modules that run over PostgreSQL each time; the others do with --long."""
 _OWN_SPARK = ("tests/spark/test_pipeline_kills.py", "tests/spark/test_sink_crashes.py")
 """Their Spark runs in processes that are killed."""
 
@@ -46,10 +52,17 @@ def _has_room(folder: Path) -> bool:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: not _shares_spark(item.nodeid))  # the longest stretch of one process comes first
     if not config.getoption("--long"):
-        long = [item for item in items if item.get_closest_marker("long")]
+        long = [item for item in items if item.get_closest_marker("long") or _is_long_on_postgres(item)]
         if long:
             config.hook.pytest_deselected(items=long)
             items[:] = [item for item in items if item not in long]
+
+
+def _is_long_on_postgres(item: pytest.Item) -> bool:
+    kinds = getattr(getattr(item, "callspec", None), "params", {})
+    return "postgres" in [kinds.get(name) for name in ("site", "clocked_site", "kind")] and item.path.stem not in [
+        f"test_{name}" for name in _CONTRACT
+    ]
 
 
 class _OneSparkSession(LoadFileScheduling):  # type: ignore[misc]

@@ -2,22 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from sqlalchemy import text
+
+from tests.metadata.postgres import server
 from txn_source import Log, connect
+from txn_source.client.target import open_service
 from txn_source.metadata.service.in_process import InProcessTransport
 from txn_source.metadata.service.server import Server
-from txn_source.metadata.service.service import Clock, MetadataService, system_clock
+from txn_source.metadata.service.service import Clock, MetadataService
 from txn_source.metadata.store.database import open_database
+from txn_source.metadata.store.database_url import DatabaseUrl
 from txn_source.metadata.stub.grpc_transport import GrpcTransport
 from txn_source.metadata.stub.metadata_stub import MetadataStub
 from txn_source.metadata.stub.transport import Transport
 from txn_source.storage.root import LogRoot
 
-KINDS = ("embedded", "remote")
+KINDS = ("embedded", "remote", "postgres")
+"""A log in this process, one behind a server, and one behind a server that keeps its metadata in PostgreSQL."""
 
 
 class ManualClock:
@@ -41,9 +47,10 @@ class ManualClock:
         self.now_us += round(seconds * 1_000_000)
 
 
-def service_over(root: Path, clock: Clock = system_clock) -> MetadataService:
-    """Return a service of its own over the database of a root that exists."""
-    return MetadataService(open_database(LogRoot.at(root).database_url), str(root), clock=clock)
+def service_over(root: Path, clock: Clock | None = None, url: str | DatabaseUrl | None = None) -> MetadataService:
+    """Return a service of its own over the database of a root that exists: the one of a URL, or SQLite's."""
+    database = open_database(url or LogRoot.at(root).database_url)
+    return MetadataService(database, str(root), clock=clock or database.clock)
 
 
 @dataclass(frozen=True)
@@ -59,17 +66,34 @@ class ClockedTarget:
         return stub, stub.get_log().storage_uri
 
 
+@contextmanager
+def log_on_postgres(root: Path) -> Iterator[DatabaseUrl]:
+    """Make a log whose metadata lies in a new database of this process's PostgreSQL; remove the database at the end."""
+    postgres = server()
+    url = postgres.new_database()
+    try:
+        open_service(str(root), url, create=True).close()
+        yield url
+    finally:
+        postgres.drop_database(url)
+
+
 class Site:
     """A fresh log of one kind, and the connections to it. A context manager that closes them and stops the server."""
 
     def __init__(self, kind: str, root: Path, clock: Clock | None = None) -> None:
-        self.kind = kind
+        """Make the log. Of a ``postgres`` one, ``kind`` says that it is remote, and ``url`` where its database is."""
+        self.kind = "embedded" if kind == "embedded" else "remote"
         self.root = root
         self.clock = clock
         self.server: Server | None = None
+        self.url: DatabaseUrl | None = None
         self._stack = ExitStack()
-        connect(root).close()
-        if kind == "remote":
+        if kind == "postgres":
+            self.url = self._stack.enter_context(log_on_postgres(root))
+        else:
+            connect(root).close()
+        if self.kind == "remote":
             self.start_server()
             self._stack.callback(self.stop_server)
 
@@ -85,9 +109,13 @@ class Site:
         assert self.server is not None
         return self.server.address
 
+    def service(self) -> MetadataService:
+        """Return a service of its own over the log's database."""
+        return service_over(self.root, self.clock, self.url)
+
     def start_server(self, port: int = 0) -> None:
         """Start the server, on a free port unless one is given."""
-        self.server = Server(service_over(self.root, self.clock or system_clock), "127.0.0.1", port).start()
+        self.server = Server(self.service(), "127.0.0.1", port).start()
 
     def stop_server(self) -> None:
         """Stop the server, and keep it to know its address."""
@@ -104,6 +132,14 @@ class Site:
             return connect(endpoint=self.endpoint, timeout=timeout)
         return connect(self.root, create=False) if self.clock is None else Log(ClockedTarget(self.root, self.clock))
 
+    def execute(self, statement: str, **values: object) -> None:
+        """Change the log's database behind the service's back."""
+        database = open_database(self.url or LogRoot.at(self.root).database_url)
+        try:
+            database.write(lambda connection: connection.execute(text(statement), values))
+        finally:
+            database.close()
+
     def at_end(self, call: Callable[[], object]) -> None:
         """Have something done before what was opened so far is closed."""
         self._stack.callback(call)
@@ -113,6 +149,6 @@ class Site:
         if self.kind == "remote":
             transport: Transport = GrpcTransport(self.endpoint, 30.0)
         else:
-            transport = InProcessTransport(service_over(self.root, self.clock or system_clock))
+            transport = InProcessTransport(self.service())
         self._stack.callback(transport.close)
         return transport

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import sqlite3
-from contextlib import closing
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -167,11 +165,12 @@ def test_lease_from_a_jump_ends(clocked_site: Site, clock: ManualClock) -> None:
     log.create_subscription("t", "s")
     clock.advance(_TEN_YEARS_S)
     log.begin_transaction().abort()
-    with closing(sqlite3.connect(clocked_site.root / "metadata.db", timeout=30)) as database, database:
-        database.execute(
-            "INSERT INTO consumers SELECT 1, subscription_id, 'x', 'other', 'elsewhere|1', ?, ?, 0 FROM subscriptions",
-            (clock.now_us // 1000, clock.now_us // 1000 + 15_000),
-        )
+    clocked_site.execute(
+        "INSERT INTO consumers (consumer_id, subscription_id, token, name, host, connected_at_ms, lease_until_ms,"
+        " unacknowledged) SELECT 1, subscription_id, 'x', 'other', 'elsewhere|1', :now, :until, 0 FROM subscriptions",
+        now=clock.now_us // 1000,
+        until=clock.now_us // 1000 + 15_000,
+    )
     clock.advance(-_TEN_YEARS_S)
     with pytest.raises(SubscriptionBusyError):
         log.subscribe("t", "s")

@@ -139,7 +139,7 @@ def test_log_is_finished_after_a_crash_in_its_creation(tmp_path: Path, monkeypat
     for step in steps:
         root = tmp_path / step
 
-        def crash(_: LogRoot) -> None:
+        def crash(_: LogRoot, *given: object) -> None:
             raise KeyboardInterrupt
 
         with monkeypatch.context() as patch:

@@ -17,6 +17,7 @@ from txn_source.model.units import parse_duration
 
 DEFAULT_HOST, DEFAULT_PORT = "127.0.0.1", 6650
 DEFAULT_INTERVAL = "60s"
+METADATA_VARIABLE = "TXNLOG_METADATA"
 _GRACE_S = 3.0
 _STOP_SIGNALS = {signal.SIGINT, signal.SIGTERM}
 _log = logging.getLogger("txnlog")
@@ -43,6 +44,16 @@ def serve(
             show_default=False,
         ),
     ] = None,
+    metadata: Annotated[
+        str | None,
+        typer.Option(
+            metavar="URL",
+            help="PostgreSQL database for the metadata, postgresql://user@host/database; several services may share it."
+            f" A URL with a password is better set as {METADATA_VARIABLE}: others on this machine see command lines."
+            " Without it: SQLite in the root.",
+            show_default=False,
+        ),
+    ] = None,
     maintenance_interval: Annotated[
         str,
         typer.Option(
@@ -57,6 +68,7 @@ def serve(
     maintenance did something. SIGTERM and Ctrl-C stop it: calls under way are finished, new ones refused.
     """
     path = _root(context, root)
+    url = metadata if metadata is not None else os.environ.get(METADATA_VARIABLE)
     interval_s = parse_duration(maintenance_interval)
     configuration = None
     if config is not None:
@@ -69,21 +81,26 @@ def serve(
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
     logging.getLogger("txn_source.client.target").setLevel(logging.WARNING)  # the first line is that it serves
 
-    _serve(path, f"[{host}]" if ":" in host and not host.startswith("[") else host, port, configuration, interval_s)
+    address = f"[{host}]" if ":" in host and not host.startswith("[") else host
+    _serve(path, url or None, address, port, configuration, interval_s)
 
 
-def _serve(path: str, host: str, port: int, configuration: dict[str, Any] | None, interval_s: float) -> None:
+def _serve(
+    path: str, metadata: str | None, host: str, port: int, configuration: dict[str, Any] | None, interval_s: float
+) -> None:
     from txn_source.cli.background import BackgroundMaintenance
-    from txn_source.client.target import Target
+    from txn_source.client.target import open_service
     from txn_source.metadata.service.in_process import InProcessTransport
     from txn_source.metadata.service.server import Server
+    from txn_source.metadata.store.database_url import DatabaseUrl
     from txn_source.metadata.stub.metadata_stub import MetadataStub
     from txn_source.storage.root import LogRoot
 
-    target = Target.of(path, None, create=True)
-    if not LogRoot.at(path).exists:
+    root = LogRoot.at(path)
+    url = None if metadata is None else DatabaseUrl(metadata)
+    if not root.exists:
         _check_port(host, port)  # before a log is made for nothing
-    service = target.service(configuration)
+    service = open_service(str(root.path), url, create=True, configuration=configuration)
     log = MetadataStub(InProcessTransport(service)).get_log()
     maintenance = BackgroundMaintenance(service, Path(log.storage_uri), interval_s)
     stopped = True

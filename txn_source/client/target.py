@@ -17,6 +17,7 @@ from txn_source.storage.root import LogRoot
 
 if TYPE_CHECKING:
     from txn_source.metadata.service.service import MetadataService
+    from txn_source.metadata.store.database_url import DatabaseUrl
     from txn_source.metadata.stub.transport import Transport
 
 DEFAULT_TIMEOUT_S = 30.0
@@ -75,25 +76,58 @@ class Target:
 
         ``configuration`` are the broker's policies; None takes those in ``broker.conf`` in the root, if it is there.
         """
-        from txn_source.metadata.service.service import MetadataService
-        from txn_source.metadata.store.database import open_database
-        from txn_source.metadata.store.log import create_log
-
         assert self.path is not None
-        root = LogRoot.at(self.path)
-        database = open_database(root.database_url)
-        if self.create and not root.exists:
+        return open_service(self.path, None, create=self.create, configuration=configuration)
+
+
+def open_service(
+    path: str, metadata: DatabaseUrl | None, *, create: bool = False, configuration: Mapping[str, Any] | None = None
+) -> MetadataService:
+    """Return the service over a root.
+
+    Args:
+        path: the root.
+        metadata: the PostgreSQL database that the metadata lies in; None is SQLite under the root.
+        create: make a new log if there is none.
+        configuration: the broker's policies; None takes those in ``broker.conf`` in the root, if it is there.
+
+    Raises:
+        InvalidArgumentError: the metadata lies elsewhere, or the database is another log's.
+        LogNotFoundError: there is no log.
+        LogVersionError: it is of another release.
+        UnavailableError: the database can't be reached.
+    """
+    from txn_source.metadata.service.service import MetadataService
+    from txn_source.metadata.store.database import open_database
+    from txn_source.metadata.store.log import check_log, create_log
+
+    root = LogRoot.at(path)
+    if root.exists:
+        root.check()
+        if metadata is None:
+            root.check_embedded()
+    database = open_database(metadata or root.database_url)
+    try:
+        if create and not root.exists:
             root.check_creatable()
             root.make_folder()
-            create_log(database)
-            root.finish()
+            log_id = None if metadata is None else root.claim()
+            create_log(database, log_id)
+            root.finish(log_id)
             _log.info("made a new log at %s", root.path)
         root.check()
-        with nullcontext() if self.create else suppress(StorageWriteError):  # whoever only reads can do without
-            root.settle()
-        if configuration is None:
-            configuration = read_configuration(root.configuration) if root.configuration.exists() else {}
-        return MetadataService(database, str(root.path), configuration=configuration)
+        if metadata is None:
+            root.check_embedded()  # once more: another process may just have made it
+        else:
+            check_log(database, root.check_on_postgres())
+    except BaseException:
+        database.close()
+        raise
+    with nullcontext() if create else suppress(StorageWriteError):  # whoever only reads can do without
+        root.settle()
+    if configuration is None:
+        configuration = read_configuration(root.configuration) if root.configuration.exists() else {}
+    return MetadataService(database, str(root.path), clock=database.clock, configuration=configuration)
 
 
 def reachable(target: object, storage_uri: str) -> Path:

@@ -1,7 +1,8 @@
 """A log's root: the folder that holds its segments and, unless a service keeps it elsewhere, its metadata.
 
-<root>/txnlog.json        the format's version; written last, so a folder without it is no log yet
-<root>/metadata.db        SQLite
+<root>/txnlog.json        the format's version; written last, so a folder without it is no log yet. If a service keeps
+                          the metadata in PostgreSQL, that, and the id of the log there
+<root>/metadata.db        SQLite, unless a service keeps the metadata elsewhere
 <root>/segments/...       see segment_path
 <root>/tiered/...         offloaded ledgers, unless a policy names another place
 <root>/broker.conf        the broker's policies, if there are any
@@ -17,13 +18,22 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from txn_source.model.errors import InvalidArgumentError, LogNotFoundError, LogVersionError, StorageWriteError
+from txn_source.model.errors import (
+    InvalidArgumentError,
+    LogNotFoundError,
+    LogVersionError,
+    StorageWriteError,
+    UnavailableError,
+)
 from txn_source.storage.folders import make_folder, sync_folder
 
 FORMAT_VERSION = 3
 _MARKER = "txnlog.json"
+_CLAIM = f"{_MARKER}.claim"
 _DATABASE = "metadata.db"
 _CONFIGURATION = "broker.conf"
+_POSTGRES = "postgresql"
+_CLAIMS = 100
 _SETTLED: set[tuple[str, int, int]] = set()
 """The logs of which this process knows that their markers are safe: path, file and time of the marker."""
 _ADDRESS = re.compile(r"(?:[\w.-]+|\[[0-9a-fA-F:.]+\]):\d{1,5}")
@@ -109,6 +119,7 @@ class LogRoot:
             ) from error
         try:
             version = int(json.loads(text)["format_version"])
+            self._id_in(text)
         except (ValueError, KeyError, TypeError):
             raise LogNotFoundError(
                 f"There is no log at {self.path}: its {_MARKER} is not one of txnlog's.", "Check the path."
@@ -124,6 +135,59 @@ class LogRoot:
                 f" reads {FORMAT_VERSION}.",
                 "Make the log again, or read it with the version of txn-source that wrote it.",
             )
+
+    @property
+    def id_on_postgres(self) -> str | None:
+        """The id of the log if its metadata lies in a PostgreSQL database; None if it lies in SQLite here, or there is
+        no log."""
+        try:
+            return self._id_in((self.path / _MARKER).read_bytes())
+        except (OSError, ValueError, KeyError, TypeError):
+            return None
+
+    def _id_in(self, text: bytes) -> str | None:
+        marker = json.loads(text)
+        return str(marker["log_id"]) if marker.get("metadata") == _POSTGRES else None
+
+    def check_embedded(self) -> None:
+        """Raise INVALID_ARGUMENT if the metadata of the log that is here lies in a PostgreSQL database."""
+        if self.id_on_postgres is not None:
+            raise InvalidArgumentError(
+                f"The log at {self.path} keeps its metadata in PostgreSQL, so only a service can open it.",
+                "Connect to its service by endpoint= (--endpoint). To run one: `txnlog serve --root"
+                f" {self.path} --metadata postgresql://...`.",
+            )
+
+    def check_on_postgres(self) -> str:
+        """Return the id of the log that is here; raise INVALID_ARGUMENT if its metadata lies in SQLite."""
+        log_id = self.id_on_postgres
+        if log_id is None:
+            raise InvalidArgumentError(
+                f"The log at {self.path} keeps its metadata in SQLite, in {self.database}.",
+                "Serve it without --metadata (and TXNLOG_METADATA), or name another root for a new log.",
+            )
+        return log_id
+
+    def claim(self) -> str:
+        """Return the id of the log that is to be made here, the same for all who try at once.
+
+        It is noted before the log is, so that whoever comes after a creation that failed goes on with it.
+        """
+        claimed = self.path / _CLAIM
+        try:
+            for _ in range(_CLAIMS):
+                if (known := self.id_on_postgres) is not None:
+                    return known
+                with suppress(FileNotFoundError):
+                    return claimed.read_text(encoding="utf-8")
+                temporary = self.path / f"{_MARKER}.{uuid.uuid4().hex[:8]}"
+                with suppress(FileExistsError, FileNotFoundError):  # somebody was faster, or has finished
+                    temporary.write_text(uuid.uuid4().hex, encoding="utf-8")
+                    os.link(temporary, claimed)
+                temporary.unlink(missing_ok=True)
+        except OSError as error:
+            raise self._refused(error) from error
+        raise UnavailableError(f"Others are making a log at {self.path}.", "Try again.")
 
     def check_creatable(self) -> None:
         """Raise LOG_NOT_FOUND unless a log may be made here: in an empty folder (what is left of a creation that failed
@@ -151,13 +215,19 @@ class LogRoot:
         except OSError as error:
             raise self._refused(error) from error
 
-    def finish(self) -> None:
-        """Write the marker: from now on the folder is a log, and would be so after a power cut."""
+    def finish(self, id_on_postgres: str | None = None) -> None:
+        """Write the marker: from now on the folder is a log, and would be so after a power cut.
+
+        ``id_on_postgres``: its id, if its metadata lies in PostgreSQL.
+        """
+        marker: dict[str, object] = {"format_version": FORMAT_VERSION}
+        if id_on_postgres is not None:
+            marker |= {"metadata": _POSTGRES, "log_id": id_on_postgres}
         temporary = self.path / f"{_MARKER}.{uuid.uuid4().hex[:8]}"
         try:
             try:
                 with temporary.open("x", encoding="utf-8") as file:
-                    json.dump({"format_version": FORMAT_VERSION}, file)
+                    json.dump(marker, file)
                     file.flush()
                     os.fsync(file.fileno())
                 os.replace(temporary, self.path / _MARKER)

@@ -16,6 +16,7 @@ from collections.abc import Callable, Sequence
 
 from sqlalchemy import ColumnElement, Connection, Select, and_, delete, func, insert, or_, select, update
 
+from txn_source.metadata.store.conflicts import expect
 from txn_source.metadata.store.pages import PAGE_ROWS, fetch
 from txn_source.metadata.store.tables import (
     DELETED,
@@ -172,8 +173,10 @@ def complete(connection: Connection, copy_id: int, copy: TieredCopy, now_ms: int
     if row.complete:
         return True
     values = {"size": copy.size, "footer_bytes": copy.footer_bytes, "footer_crc32c": copy.footer_crc32c}
-    connection.execute(update(copies).where(copies.c.copy_id == copy_id).values(complete=1, **values))
-    connection.execute(update(ledgers).where(ledgers.c.ledger_id == row.ledger_id).values(offloaded_at_ms=now_ms))
+    under_way = (copies.c.copy_id == copy_id, copies.c.complete == 0)
+    expect(connection.execute(update(copies).where(*under_way).values(complete=1, **values)).rowcount)
+    not_yet = (ledgers.c.ledger_id == row.ledger_id, ledgers.c.offloaded_at_ms.is_(None))
+    expect(connection.execute(update(ledgers).where(*not_yet).values(offloaded_at_ms=now_ms)).rowcount)
     _doom(connection, and_(copies.c.ledger_id == row.ledger_id, copies.c.complete == 0), now_ms)
     return True
 
@@ -212,7 +215,8 @@ def delete_tiered(connection: Connection, partition_id: int, ledger_ids: Sequenc
     for some in _portions(ledger_ids):
         both = list(connection.execute(_with_both(partition_id, some)).scalars())
         _doom(connection, copies.c.ledger_id.in_(both), now_ms, still_written=False)
-        connection.execute(update(ledgers).where(ledgers.c.ledger_id.in_(both)).values(offloaded_at_ms=None))
+        hot = (ledgers.c.ledger_id.in_(both), ledgers.c.hot_deleted_at_ms.is_(None))
+        expect(connection.execute(update(ledgers).where(*hot).values(offloaded_at_ms=None)).rowcount, len(both))
         count += len(both)
     return count
 
@@ -222,7 +226,8 @@ def delete_hot(connection: Connection, partition_id: int, ledger_ids: Sequence[i
     count = 0
     for some in _portions(sorted(ledger_ids)):
         both = list(connection.execute(_with_both(partition_id, some)).scalars())
-        connection.execute(update(ledgers).where(ledgers.c.ledger_id.in_(both)).values(hot_deleted_at_ms=now_ms))
+        tiered = (ledgers.c.ledger_id.in_(both), ledgers.c.offloaded_at_ms.is_not(None))
+        expect(connection.execute(update(ledgers).where(*tiered).values(hot_deleted_at_ms=now_ms)).rowcount, len(both))
         if both:
             doom_segments(connection, partition_id, both[0], both[-1], now_ms)
         count += len(both)

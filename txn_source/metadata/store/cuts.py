@@ -12,10 +12,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 from sqlalchemy import Connection, Row, TextClause, text
 
+from txn_source.metadata.store.dialects import dialect_of
 from txn_source.model import cut
 from txn_source.model.cut import Ranges
 from txn_source.model.errors import DataLossError, TopicNotFoundError
@@ -52,21 +55,22 @@ class _Traces:
 
     def __init__(self, connection: Connection, of: Mapping[int, int], starts: Mapping[int, int] | None) -> None:
         self._connection = connection
-        found = connection.execute(_LOG_STARTS, {"of": json.dumps(list(of))}).all()
+        self._statements = _statements(connection.dialect.name)
+        found = connection.execute(self._statements.log_starts, {"of": json.dumps([[p] for p in of])}).all()
         _check_there(found, of)
         self._log_starts = {row.partition_id: int(row.log_start) for row in found}
         self._floors = {p: max(at, starts[p] if starts else 0) for p, at in self._log_starts.items()}
 
     def lowest_above(self, ranges: Ranges, bounds: Mapping[int, int]) -> dict[int, int]:
-        found = self._ask(_BEGUN, _LOWEST_ABOVE, ranges, bounds)
+        found = self._ask(self._statements.begun, self._statements.lowest_above, ranges, bounds)
         return {p: max(first, self._floors[p]) for p, first in found.items()}
 
     def lowest_cut(self, ranges: Ranges, bounds: Mapping[int, int]) -> dict[int, int]:
-        found = self._ask(_DECIDED, _LOWEST_CUT, self._from_first(ranges), bounds)
+        found = self._ask(self._statements.decided, self._statements.lowest_cut, self._from_first(ranges), bounds)
         return {p: max(first, self._floors[p]) for p, first in found.items()}
 
     def highest_below(self, ranges: Ranges, bounds: Mapping[int, int]) -> dict[int, int]:
-        return self._ask(_DECIDED, _HIGHEST_BELOW, self._from_first(ranges), bounds)
+        return self._ask(self._statements.decided, self._statements.highest_below, self._from_first(ranges), bounds)
 
     def _from_first(self, ranges: Ranges) -> Ranges:
         """Let ranges that begin at the log's start take what was trimmed in part, too."""
@@ -112,69 +116,80 @@ def _check_there(found: Sequence[Row[Any]], bounds: Mapping[int, int]) -> None:
             )
 
 
-_LOG_STARTS = text(
-    "SELECT p.partition_id, p.log_start, p.trimmed_end, p.partition_index, topics.name"
-    " FROM partitions AS p JOIN topics ON topics.topic_id = p.topic_id"
-    " WHERE p.partition_id IN (SELECT value FROM json_each(:of))"
-)
-_BOUNDS = """
-    WITH bounds(partition_id, bound, floor) AS MATERIALIZED (
-        SELECT json_extract(value, '$[0]'), json_extract(value, '$[1]'), json_extract(value, '$[2]')
-        FROM json_each(:bounds)
-    )"""
-_GIVEN = f"""{_BOUNDS}, ranges(partition_id, low, high, floor) AS MATERIALIZED (
-        SELECT json_extract(value, '$[0]'), json_extract(value, '$[1]'), json_extract(value, '$[2]'),
-               json_extract(value, '$[3]')
-        FROM json_each(:ranges)
-    )"""
-_NEWEST_BELOW = f"""
-    SELECT here.%s FROM transaction_partitions AS here
-    WHERE here.partition_id = bounds.partition_id AND here.state = {COMMITTED} AND here.first_position < bounds.bound
-    ORDER BY here.first_position DESC LIMIT 1"""
+@dataclass(frozen=True, slots=True)
+class _Statements:
+    """What is asked, in the SQL of one database."""
 
-# CROSS and "+" keep SQLite to an order that looks only at rows which a transaction has, not for one on each partition.
+    log_starts: TextClause
+    begun: TextClause
+    """Transactions that had not begun when the last one below its bound began on any partition lie wholly above the
+    bounds: so many had begun by then."""
+    decided: TextClause
+    """Those that had been decided by then lie wholly below them; a partition that has nothing above its bound is left
+    out."""
+    lowest_above: TextClause
+    lowest_cut: TextClause
+    highest_below: TextClause
 
-# Transactions that had not begun when the last one below its bound began on any partition lie wholly above the bounds.
-_BEGUN = text(f"{_BOUNDS} SELECT MAX(({_NEWEST_BELOW % 'begun'})) FROM bounds")
 
-# Those that had been decided by then lie wholly below them; a partition that has nothing above its bound is left out.
-_DECIDED = text(f"""{_BOUNDS}
-    SELECT MIN(COALESCE(({_NEWEST_BELOW % "decided"}), 0)) FROM bounds WHERE EXISTS (
-        SELECT 1 FROM transaction_partitions AS above WHERE above.partition_id = bounds.partition_id
-        AND above.state = {COMMITTED} AND above.last_position >= bounds.bound
-    )""")
-
-_LOWEST_ABOVE = text(f"""{_GIVEN}
-    SELECT there.partition_id, MIN(there.first_position)
-    FROM (
-        SELECT DISTINCT here.txn FROM ranges CROSS JOIN transaction_partitions AS here
-        ON here.partition_id = ranges.partition_id AND here.state = {COMMITTED} AND here.txn < :count
-        AND here.last_position >= ranges.low AND here.last_position < ranges.high
-    ) AS above
-    CROSS JOIN transaction_partitions AS there ON there.txn = above.txn
-    JOIN bounds ON bounds.partition_id = +there.partition_id
-    WHERE MAX(there.first_position, bounds.floor) < bounds.bound AND there.last_position >= bounds.floor
-    GROUP BY there.partition_id""")
-_LOWEST_CUT = text(f"""{_GIVEN}
-    SELECT ranges.partition_id, (
-        SELECT here.first_position FROM transaction_partitions AS here
-        WHERE here.partition_id = ranges.partition_id AND here.state = {COMMITTED} AND here.decision > :count
-        AND here.first_position >= ranges.low AND here.first_position < ranges.high
-        AND here.last_position >= ranges.floor AND EXISTS (
-            SELECT 1 FROM transaction_partitions AS there JOIN bounds ON bounds.partition_id = +there.partition_id
-            WHERE there.txn = here.txn AND there.last_position >= bounds.bound
-        )
-        ORDER BY here.first_position LIMIT 1
-    ) FROM ranges""")
-_HIGHEST_BELOW = text(f"""{_GIVEN}
-    SELECT there.partition_id, MAX(there.last_position)
-    FROM (
-        SELECT DISTINCT here.txn FROM ranges CROSS JOIN transaction_partitions AS here
-        ON here.partition_id = ranges.partition_id AND here.state = {COMMITTED} AND here.decision > :count
-        AND here.first_position >= ranges.low AND here.first_position < ranges.high
-        AND here.last_position >= ranges.floor
-    ) AS below
-    CROSS JOIN transaction_partitions AS there ON there.txn = below.txn
-    JOIN bounds ON bounds.partition_id = +there.partition_id
-    WHERE there.last_position >= bounds.bound
-    GROUP BY there.partition_id""")
+@cache
+def _statements(database: str) -> _Statements:
+    of = dialect_of(database)
+    bounds = f"WITH bounds AS MATERIALIZED ({of.rows('bounds', ('partition_id', 'bound', 'floor'))})"
+    given = f"{bounds}, ranges AS MATERIALIZED ({of.rows('ranges', ('partition_id', 'low', 'high', 'floor'))})"
+    newest_below = f"""
+        SELECT here.%s FROM transaction_partitions AS here
+        WHERE here.partition_id = bounds.partition_id AND here.state = {COMMITTED}
+        AND here.first_position < bounds.bound
+        ORDER BY here.first_position DESC LIMIT 1"""
+    # The joins' order, and "+", keep SQLite to looking only at rows that a transaction has, not for one on each
+    # partition.
+    others = f"""{of.IN_ORDER} transaction_partitions AS there ON there.txn = looked_at.txn
+        JOIN bounds ON bounds.partition_id = +there.partition_id"""
+    return _Statements(
+        log_starts=text(
+            "SELECT p.partition_id, p.log_start, p.trimmed_end, p.partition_index, topics.name"
+            " FROM partitions AS p JOIN topics ON topics.topic_id = p.topic_id"
+            f" WHERE p.partition_id IN ({of.rows('of', ('partition_id',))})"
+        ),
+        begun=text(f"{bounds} SELECT MAX(({newest_below % 'begun'})) FROM bounds"),
+        decided=text(f"""{bounds}
+            SELECT MIN(COALESCE(({newest_below % "decided"}), 0)) FROM bounds WHERE EXISTS (
+                SELECT 1 FROM transaction_partitions AS above WHERE above.partition_id = bounds.partition_id
+                AND above.state = {COMMITTED} AND above.last_position >= bounds.bound
+            )"""),
+        lowest_above=text(f"""{given}
+            SELECT there.partition_id, MIN(there.first_position)
+            FROM (
+                SELECT DISTINCT here.txn FROM ranges {of.IN_ORDER} transaction_partitions AS here
+                ON here.partition_id = ranges.partition_id AND here.state = {COMMITTED} AND here.txn < :count
+                AND here.last_position >= ranges.low AND here.last_position < ranges.high
+            ) AS looked_at
+            {others}
+            WHERE {of.LARGER}(there.first_position, bounds.floor) < bounds.bound
+            AND there.last_position >= bounds.floor
+            GROUP BY there.partition_id"""),
+        lowest_cut=text(f"""{given}
+            SELECT ranges.partition_id, (
+                SELECT here.first_position FROM transaction_partitions AS here
+                WHERE here.partition_id = ranges.partition_id AND here.state = {COMMITTED} AND here.decision > :count
+                AND here.first_position >= ranges.low AND here.first_position < ranges.high
+                AND here.last_position >= ranges.floor AND EXISTS (
+                    SELECT 1 FROM transaction_partitions AS there
+                    JOIN bounds ON bounds.partition_id = +there.partition_id
+                    WHERE there.txn = here.txn AND there.last_position >= bounds.bound
+                )
+                ORDER BY here.first_position LIMIT 1
+            ) FROM ranges"""),
+        highest_below=text(f"""{given}
+            SELECT there.partition_id, MAX(there.last_position)
+            FROM (
+                SELECT DISTINCT here.txn FROM ranges {of.IN_ORDER} transaction_partitions AS here
+                ON here.partition_id = ranges.partition_id AND here.state = {COMMITTED} AND here.decision > :count
+                AND here.first_position >= ranges.low AND here.first_position < ranges.high
+                AND here.last_position >= ranges.floor
+            ) AS looked_at
+            {others}
+            WHERE there.last_position >= bounds.bound
+            GROUP BY there.partition_id"""),
+    )

@@ -1,7 +1,7 @@
 """The metadata database, as the service sees it: transactions, and word of what others changed.
 
-It is a SQLite file under the root (``sqlite_database.py``). A log has one writer at a time, who sees all that was
-committed before, and readers see one moment each.
+There are two kinds: a SQLite file under the root (``sqlite_database.py``) and PostgreSQL (``postgres_database.py``). In
+both a log has one writer at a time, who sees all that was committed before, and readers see one moment each.
 """
 
 from __future__ import annotations
@@ -71,6 +71,10 @@ def open_database(url: str | DatabaseUrl) -> Database:
         InvalidArgumentError: the URL is of no metadata database, or its driver is missing.
     """
     of = DatabaseUrl.of(url)
+    if of.is_postgres:
+        from txn_source.metadata.store.postgres_database import PostgresDatabase
+
+        return PostgresDatabase(of)
     from txn_source.metadata.store.sqlite_database import SqliteDatabase
 
     return SqliteDatabase(of)

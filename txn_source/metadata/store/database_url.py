@@ -31,7 +31,7 @@ class DatabaseUrl:
         self._password: str | None = None
         if text.startswith(_SQLITE):
             self._masked = text
-        elif text.startswith(_POSTGRES):
+        elif text.startswith(_POSTGRES):  # nothing else of a text that isn't understood is shown
             self._masked, self._password = _parsed(text)
         else:
             scheme = re.match(r"[A-Za-z][\w+.-]*(?=://)", text)

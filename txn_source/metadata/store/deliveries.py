@@ -7,6 +7,7 @@ from typing import Any
 
 from sqlalchemy import Connection, Row, delete, func, insert, select, update
 
+from txn_source.metadata.store.conflicts import expect
 from txn_source.metadata.store.database import note_change
 from txn_source.metadata.store.subscription_rows import Subscription
 from txn_source.metadata.store.tables import cursors, deliveries
@@ -45,7 +46,8 @@ def take_back(
         if count and count + row.messages > most:
             break
         count += row.messages
-        connection.execute(update(deliveries).where(d.delivery_id == row.delivery_id).values(consumer_id=consumer_id))
+        unclaimed = (d.delivery_id == row.delivery_id, d.consumer_id.is_(None))
+        expect(connection.execute(update(deliveries).where(*unclaimed).values(consumer_id=consumer_id)).rowcount)
         taken.append((row.partition_id, _range(row), row.redeliveries))
     return taken
 
@@ -68,11 +70,16 @@ def handed_out(connection: Connection, subscription_id: int) -> dict[int | None,
 
 def advance(connection: Connection, subscription_id: int, partition_id: int, read_position: int) -> None:
     """Note up to where a shared subscription has handed out entries, ``Position.key``."""
-    connection.execute(
+    done = connection.execute(
         update(cursors)
-        .where(cursors.c.subscription_id == subscription_id, cursors.c.partition_id == partition_id)
+        .where(
+            cursors.c.subscription_id == subscription_id,
+            cursors.c.partition_id == partition_id,
+            cursors.c.read_position <= read_position,
+        )
         .values(read_position=read_position)
     )
+    expect(done.rowcount)
 
 
 def redeliver(

@@ -5,11 +5,11 @@ from __future__ import annotations
 import uuid
 from dataclasses import dataclass
 
-from sqlalchemy import Connection, insert, inspect, select
+from sqlalchemy import Connection, insert, inspect, select, update
 
 from txn_source.metadata.store.database import Database
 from txn_source.metadata.store.tables import log_info, make_tables
-from txn_source.model.errors import LogNotFoundError, LogVersionError
+from txn_source.model.errors import InvalidArgumentError, LogNotFoundError, LogVersionError
 from txn_source.storage.root import FORMAT_VERSION
 
 
@@ -21,16 +21,48 @@ class LogInfo:
     format_version: int
 
 
-def create_log(database: Database) -> None:
-    """Make the tables of a new log; harmless where they are there, also when two processes do it at once."""
+def create_log(database: Database, log_id: str | None = None) -> None:
+    """Make the tables of a new log; harmless where they are there, also when two processes do it at once.
+
+    ``log_id`` is the log's; None is a new one, or whichever is there.
+
+    Raises:
+        InvalidArgumentError: the database holds another log.
+    """
 
     def create(connection: Connection) -> None:
         make_tables(connection)
-        if connection.execute(select(log_info)).first() is None:
-            values = {"log_id": uuid.uuid4().hex, "format_version": FORMAT_VERSION, "decisions": 0, "transactions": 0}
-            connection.execute(insert(log_info).values(values))
+        found = connection.execute(select(log_info.c.log_id)).scalar()
+        if found is None:
+            values = {"log_id": log_id or uuid.uuid4().hex, "format_version": FORMAT_VERSION}
+            connection.execute(insert(log_info).values(values | {"decisions": 0, "transactions": 0}))
+        elif log_id not in (None, found):
+            raise _of_another(found)
 
     database.write(create)
+
+
+def check_log(database: Database, log_id: str) -> None:
+    """Raise an error unless the database holds a log of this id and release, and can be written.
+
+    Raises:
+        InvalidArgumentError: it holds another log.
+        LogNotFoundError: it holds none.
+        LogVersionError: its format is newer than this release's.
+        StorageWriteError: it can only be read.
+    """
+    with database.read() as connection:
+        found = read_info(connection)
+    if found.log_id != log_id:
+        raise _of_another(found.log_id)
+    database.write(lambda c: c.execute(update(log_info).values(format_version=log_info.c.format_version)))
+
+
+def _of_another(found: str) -> InvalidArgumentError:
+    return InvalidArgumentError(
+        f"The metadata database holds the log {found}, which has another root.",
+        "Give each log a database of its own, or a schema (?options=-csearch_path%3D<schema>), and check root and URL.",
+    )
 
 
 def read_info(connection: Connection) -> LogInfo:

@@ -8,6 +8,7 @@ from typing import Any
 
 from sqlalchemy import Connection, Row, bindparam, insert, select, update
 
+from txn_source.metadata.store.conflicts import expect
 from txn_source.metadata.store.database import note_change
 from txn_source.metadata.store.pages import seal
 from txn_source.metadata.store.prepared import Lookup, Prepared
@@ -46,6 +47,11 @@ class Tail:
     last_data_time_us: int | None
     rows: list[dict[str, Any]] = field(default_factory=list)
     closed: list[int] = field(default_factory=list)
+    stored_ledger_id: int = field(init=False)  # what the database has, as far as this transaction knows
+    stored_entries: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.stored_ledger_id, self.stored_entries = self.ledger_id, self.entries
 
     @classmethod
     def load(cls, connection: Connection, partition_id: int, now_us: int) -> Tail:
@@ -111,24 +117,28 @@ class Tail:
 
     @staticmethod
     def store_all(connection: Connection, tails: Sequence[Tail]) -> None:
-        """Write the entries and the new states of some partitions and their ledgers."""
+        """Write the entries and the new states of some partitions and their ledgers.
+
+        Raises:
+            ConflictError: one was changed by somebody else since it was loaded.
+        """
         for tail in tails:
             note_change(connection, tail.topic_id)
         _ENTRIES.run_many(connection, [row for tail in tails for row in tail.rows])
-        _STORE_LEDGER.run_many(connection, [tail._ledger(closed_at_ms=None) for tail in tails])
-        _STORE_PARTITION.run_many(
-            connection,
-            [
-                {
-                    "id": tail.partition_id,
-                    "open_ledger_id": tail.ledger_id,
-                    "last_publish_time_us": tail.last_publish_time_us,
-                }
-                for tail in tails
-            ],
-        )
+        expect(_STORE_LEDGER.run_many(connection, [tail._ledger(closed_at_ms=None) for tail in tails]), len(tails))
+        stored = [
+            {
+                "id": tail.partition_id,
+                "stored": tail.stored_ledger_id,
+                "open_ledger_id": tail.ledger_id,
+                "last_publish_time_us": tail.last_publish_time_us,
+            }
+            for tail in tails
+        ]
+        expect(_STORE_PARTITION.run_many(connection, stored), len(tails))
         for tail in tails:
             tail.rows = []
+            tail.stored_ledger_id, tail.stored_entries = tail.ledger_id, tail.entries
 
     def seal(self, connection: Connection) -> None:
         """Keep what belongs to the ledgers that were closed as pages."""
@@ -141,13 +151,13 @@ class Tail:
             return None
         closed = self.ledger_id
         self.closed.append(closed)
-        _STORE_LEDGER.run(connection, self._ledger(closed_at_ms=self.now_ms))
+        expect(_STORE_LEDGER.run(connection, self._ledger(closed_at_ms=self.now_ms)))
         self.messages_before += self.messages
         self.bytes_before += self.bytes
         self.ledger_id = open_ledger(
             connection, self.partition_id, self.now_ms, self.messages_before, self.bytes_before
         )
-        self.entries = self.messages = self.bytes = 0
+        self.entries = self.messages = self.bytes = self.stored_entries = 0
         self.created_at_ms = self.now_ms
         self.last_data_time_us = None
         return closed
@@ -159,6 +169,7 @@ class Tail:
     def _ledger(self, closed_at_ms: int | None) -> dict[str, int | None]:
         return {
             "id": self.ledger_id,
+            "stored": self.stored_entries,
             "entries": self.entries,
             "messages": self.messages,
             "bytes": self.bytes,
@@ -194,12 +205,16 @@ _TAILS = Lookup(
 _ENTRIES = Prepared(insert(entries).values({column.name: bindparam(column.name) for column in entries.c}))
 _STORE_PARTITION = Prepared(
     update(partitions)
-    .where(partitions.c.partition_id == bindparam("id"))
+    .where(partitions.c.partition_id == bindparam("id"), partitions.c.open_ledger_id == bindparam("stored"))
     .values({name: bindparam(name) for name in ("open_ledger_id", "last_publish_time_us")})
 )
 _STORE_LEDGER = Prepared(
     update(ledgers)
-    .where(ledgers.c.ledger_id == bindparam("id"))
+    .where(
+        ledgers.c.ledger_id == bindparam("id"),
+        ledgers.c.entries == bindparam("stored"),
+        ledgers.c.closed_at_ms.is_(None),
+    )
     .values({n: bindparam(n) for n in ("entries", "messages", "bytes", "last_publish_time_us", "closed_at_ms")})
 )
 

@@ -54,13 +54,14 @@ class Prepared:
         text = self._text(connection)
         return int(_run(connection, text.sql, text.values(values)).rowcount)
 
-    def run_many(self, connection: Connection, rows: Sequence[Mapping[str, Any]]) -> None:
-        """Run it for each of some rows."""
+    def run_many(self, connection: Connection, rows: Sequence[Mapping[str, Any]]) -> int:
+        """Run it for each of some rows, and return how many rows of the database it changed."""
+        if not rows:
+            return 0
         if len(rows) == 1:
-            self.run(connection, rows[0])
-        elif rows:
-            text = self._text(connection)
-            _run(connection, text.sql, [text.values(row) for row in rows], many=True)
+            return self.run(connection, rows[0])
+        text = self._text(connection)
+        return int(_run(connection, text.sql, [text.values(row) for row in rows], many=True).rowcount)
 
     def _text(self, connection: Connection) -> _Text:
         name = connection.dialect.name

@@ -11,6 +11,7 @@ from sqlalchemy import Connection, Row, bindparam, delete, insert, select, updat
 from txn_source.metadata.store import consumers, level_changes
 from txn_source.metadata.store import deliveries as shared
 from txn_source.metadata.store.backlogs import visible_messages
+from txn_source.metadata.store.conflicts import expect
 from txn_source.metadata.store.database import note_change
 from txn_source.metadata.store.subscription_rows import Subscription
 from txn_source.metadata.store.tables import (
@@ -215,9 +216,12 @@ def raise_epoch(connection: Connection, row: Subscription, epoch: int | None) ->
             f"Use a larger one, by {MAX_EPOCH_STEP} at most: later seeks need the rest.",
         )
     raised = int(row.epoch + 1 if epoch is None else epoch)
-    connection.execute(
-        update(subscriptions).where(subscriptions.c.subscription_id == row.subscription_id).values(epoch=raised)
+    done = connection.execute(
+        update(subscriptions)
+        .where(subscriptions.c.subscription_id == row.subscription_id, subscriptions.c.epoch == row.epoch)
+        .values(epoch=raised)
     )
+    expect(done.rowcount)
     note_change(connection, row.topic_id, row.subscription_id)
     return raised
 
@@ -287,7 +291,7 @@ def acknowledge(connection: Connection, ack: Acknowledgement, *, strict: bool = 
         new += cursor.acknowledge(part.ranges)
         if part.up_to is not None:
             cursor.acknowledge_up_to(part.up_to)
-        store(connection, row.subscription_id, part.partition_id, cursor)
+        store(connection, row.subscription_id, part.partition_id, cursor, found[part.partition_id])
     return new
 
 
@@ -420,11 +424,21 @@ def _cursor(row: Row[Any]) -> Cursor:
     )
 
 
-def store(connection: Connection, subscription_id: int, partition_id: int, cursor: Cursor) -> None:
-    """Write down what a subscription has acknowledged of a partition."""
+def store(
+    connection: Connection, subscription_id: int, partition_id: int, cursor: Cursor, was: Row[Any] | None = None
+) -> None:
+    """Write down what a subscription has acknowledged of a partition.
+
+    Raises:
+        ConflictError: it isn't any more what it was as read.
+    """
     row = {"of_subscription": subscription_id, "of_partition": partition_id, "ranges": cursor.ranges.to_bytes()}
     row |= {"mark_position": position_of(cursor.mark).key, "mark_index": index_of(cursor.mark)}
-    connection.execute(_STORE, row)
+    if was is None:
+        connection.execute(_STORE, row)
+        return
+    row |= {"was_position": was.mark_position, "was_index": was.mark_index, "were": was.ranges}
+    expect(connection.execute(_STORE_UNLESS_CHANGED, row).rowcount)
 
 
 _BY_ID = select(subscriptions).where(subscriptions.c.subscription_id == bindparam("subscription_id"))
@@ -437,6 +451,11 @@ _STORE = (
         cursors.c.subscription_id == bindparam("of_subscription"), cursors.c.partition_id == bindparam("of_partition")
     )
     .values({name: bindparam(name) for name in ("mark_position", "mark_index", "ranges")})
+)
+_STORE_UNLESS_CHANGED = _STORE.where(
+    cursors.c.mark_position == bindparam("was_position"),
+    cursors.c.mark_index == bindparam("was_index"),
+    cursors.c.ranges == bindparam("were"),
 )
 _ENDS = (
     select(partitions.c.partition_id, partitions.c.open_ledger_id, ledgers.c.entries)

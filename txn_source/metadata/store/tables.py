@@ -15,6 +15,7 @@ from sqlalchemy import (
     ColumnElement,
     Connection,
     ForeignKey,
+    Identity,
     Index,
     Integer,
     LargeBinary,
@@ -32,6 +33,11 @@ from sqlalchemy.schema import CreateIndex, CreateTable, DDLElement
 
 metadata = MetaData()
 
+# Of the indexes that are only there to refuse what mustn't be (one_log, complete_copies), logs in SQLite that were made
+# before them have none. They need none: SQLite has one writer at a time.
+
+_Text = String().with_variant(String(collation="C"), "postgresql")
+"""Text that is ordered by its code points, as SQLite does, whatever the locale."""
 _Id = BigInteger().with_variant(Integer, "sqlite")
 """SQLite counts rows by itself only in a column declared INTEGER."""
 
@@ -50,19 +56,20 @@ DELETED, CONDEMNED = 1, 2
 log_info = Table(
     "log_info",
     metadata,
-    Column("log_id", String, primary_key=True),
+    Column("log_id", _Text, primary_key=True),
     Column("format_version", Integer, nullable=False),
     Column("decisions", BigInteger, nullable=False),  # how many transactions have ended, ever
     Column("transactions", BigInteger, nullable=False),  # how many have begun: the next one's id
     Column("last_ended_at_ms", BigInteger, nullable=False, default=0),  # of a transaction; see timekeeping.py
     Column("looked_at_ms", BigInteger, nullable=False, default=0),  # what the clock showed then
     Column("measured_ms", BigInteger, nullable=False, default=0),  # time that has passed, whatever the clock shows
+    Index("one_log", text("(1)"), unique=True),
 )
 
 requests = Table(  # answers of the calls that change something, for those who ask again
     "requests",
     metadata,
-    Column("request_id", String, primary_key=True),
+    Column("request_id", _Text, primary_key=True),
     Column("answer", LargeBinary, nullable=False),
     Column("stored_at_ms", BigInteger, nullable=False, index=True),  # in measured time
     Column("fingerprint", LargeBinary, nullable=False),  # of the call that it answers
@@ -71,8 +78,8 @@ requests = Table(  # answers of the calls that change something, for those who a
 topics = Table(
     "topics",
     metadata,
-    Column("topic_id", _Id, primary_key=True),
-    Column("name", String, nullable=False, unique=True),
+    Column("topic_id", _Id, Identity(), primary_key=True),
+    Column("name", _Text, nullable=False, unique=True),
     Column("schema", LargeBinary),
     Column("ledger_max_entries", BigInteger, nullable=False),
     Column("ledger_max_bytes", BigInteger, nullable=False),
@@ -84,7 +91,7 @@ topics = Table(
 partitions = Table(
     "partitions",
     metadata,
-    Column("partition_id", _Id, primary_key=True),
+    Column("partition_id", _Id, Identity(), primary_key=True),
     Column("topic_id", ForeignKey("topics.topic_id", ondelete="CASCADE"), nullable=False),
     Column("partition_index", Integer, nullable=False),
     Column("log_start", BigInteger, nullable=False),
@@ -100,7 +107,7 @@ partitions = Table(
 ledgers = Table(
     "ledgers",
     metadata,
-    Column("ledger_id", _Id, primary_key=True),
+    Column("ledger_id", _Id, Identity(), primary_key=True),
     Column("partition_id", ForeignKey("partitions.partition_id", ondelete="CASCADE"), nullable=False),
     Column("entries", BigInteger, nullable=False, default=0),  # markers among them: the next entry id
     Column("messages", BigInteger, nullable=False, default=0),
@@ -120,9 +127,9 @@ ledgers = Table(
 segments = Table(
     "segments",
     metadata,
-    Column("segment_id", _Id, primary_key=True),
+    Column("segment_id", _Id, Identity(), primary_key=True),
     Column("topic_id", ForeignKey("topics.topic_id", ondelete="CASCADE"), nullable=False, index=True),
-    Column("path", String, nullable=False, unique=True),
+    Column("path", _Text, nullable=False, unique=True),
     Column("partition_id", BigInteger, nullable=False),
     Column("first_ledger_id", BigInteger, nullable=False),  # of its entries; a producer notices late that a ledger was
     Column("last_ledger_id", BigInteger, nullable=False),  # closed, so a segment may reach into the next one
@@ -134,15 +141,22 @@ segments = Table(
 copies = Table(  # tiered copies, complete or under way
     "copies",
     metadata,
-    Column("copy_id", _Id, primary_key=True),
+    Column("copy_id", _Id, Identity(), primary_key=True),
     Column("ledger_id", ForeignKey("ledgers.ledger_id", ondelete="CASCADE"), nullable=False),
-    Column("uri", String, nullable=False),
+    Column("uri", _Text, nullable=False),
     Column("begun_at_ms", BigInteger, nullable=False),
     Column("complete", SmallInteger, nullable=False, default=0),  # 1 in one row of a ledger at most
     Column("size", BigInteger),
     Column("footer_bytes", BigInteger),
     Column("footer_crc32c", BigInteger),
     Index("copies_by_ledger", "ledger_id"),
+    Index(
+        "complete_copies",
+        "ledger_id",
+        unique=True,
+        sqlite_where=text("complete = 1"),
+        postgresql_where=text("complete = 1"),
+    ),
     Index("unfinished_copies", "begun_at_ms", sqlite_where=text("complete = 0"), postgresql_where=text("complete = 0")),
     sqlite_autoincrement=True,
 )
@@ -150,8 +164,8 @@ copies = Table(  # tiered copies, complete or under way
 doomed_files = Table(  # files that nothing refers to any more, until somebody who can reach them has deleted them
     "doomed_files",
     metadata,
-    Column("doomed_id", _Id, primary_key=True),
-    Column("uri", String, nullable=False),
+    Column("doomed_id", _Id, Identity(), primary_key=True),
+    Column("uri", _Text, nullable=False),
     Column("forget_after_ms", BigInteger, nullable=False),  # until then somebody may still be writing it
     sqlite_autoincrement=True,
 )
@@ -159,18 +173,18 @@ doomed_files = Table(  # files that nothing refers to any more, until somebody w
 policies = Table(  # what is set, and nothing else: a policy that isn't set has no row
     "policies",
     metadata,
-    Column("scope", String, primary_key=True),  # broker, namespace:<name> or topic:<id>
-    Column("name", String, primary_key=True),
-    Column("value", String, nullable=False),
+    Column("scope", _Text, primary_key=True),  # broker, namespace:<name> or topic:<id>
+    Column("name", _Text, primary_key=True),
+    Column("value", _Text, nullable=False),
 )
 
 producers = Table(
     "producers",
     metadata,
-    Column("producer_id", _Id, primary_key=True),
+    Column("producer_id", _Id, Identity(), primary_key=True),
     Column("topic_id", ForeignKey("topics.topic_id", ondelete="CASCADE"), nullable=False),
-    Column("name", String, nullable=False),
-    Column("transactional_id", String),
+    Column("name", _Text, nullable=False),
+    Column("transactional_id", _Text),
     Column("epoch", BigInteger, nullable=False),  # the highest one of a transactional id holds it
     Column("purged_sequence", BigInteger, nullable=False, default=-1),  # up to it, entries may have lost their rows
     UniqueConstraint("topic_id", "transactional_id", "epoch"),
@@ -180,18 +194,18 @@ producers = Table(
 sinks = Table(  # streaming queries that write: the last batch of each that was committed
     "sinks",
     metadata,
-    Column("query_id", String, primary_key=True),
+    Column("query_id", _Text, primary_key=True),
     Column("batch_id", BigInteger, nullable=False),
     Column("messages", BigInteger, nullable=False),
     Column("content", BigInteger, nullable=False),
-    Column("runs", String, nullable=False),  # ids of its last runs, with spaces
+    Column("runs", _Text, nullable=False),  # ids of its last runs, with spaces
 )
 
 app_versions = Table(  # batch jobs that number their writes: the last version that each topic took
     "app_versions",
     metadata,
     Column("topic_id", ForeignKey("topics.topic_id", ondelete="CASCADE"), primary_key=True),
-    Column("app_id", String, primary_key=True),
+    Column("app_id", _Text, primary_key=True),
     Column("version", BigInteger, nullable=False),
     Column("messages", BigInteger, nullable=False),
     Column("content", BigInteger, nullable=False),
@@ -200,7 +214,7 @@ app_versions = Table(  # batch jobs that number their writes: the last version t
 sink_producers = Table(
     "sink_producers",
     metadata,
-    Column("query_id", String, primary_key=True),
+    Column("query_id", _Text, primary_key=True),
     Column("topic_id", ForeignKey("topics.topic_id", ondelete="CASCADE"), primary_key=True, index=True),
     Column("producer_id", BigInteger, nullable=False),
     Column("epoch", BigInteger, nullable=False),
@@ -213,7 +227,7 @@ entries = Table(
     Column("partition_id", ForeignKey("partitions.partition_id", ondelete="CASCADE"), primary_key=True),
     Column("position", BigInteger, primary_key=True, autoincrement=False),
     Column("kind", SmallInteger, nullable=False),
-    Column("messages", Integer, nullable=False),
+    Column("messages", BigInteger, nullable=False),
     Column("messages_before", BigInteger, nullable=False),
     Column("bytes_before", BigInteger, nullable=False),
     Column("txn", BigInteger),
@@ -273,7 +287,7 @@ transactions = Table(
     Column("created_at_ms", BigInteger, nullable=False),
     Column("deadline_ms", BigInteger, nullable=False),
     Column("ended_at_ms", BigInteger),
-    Column("end_reason", String),
+    Column("end_reason", _Text),
     Column("decision", BigInteger),  # 1 for the log's first decision, and so on
     Index("ended", "ended_at_ms", "decision"),
     Index("open_by_deadline", "deadline_ms", sqlite_where=text("state = 0"), postgresql_where=text("state = 0")),
@@ -356,11 +370,11 @@ transaction_producers = Table(
 subscriptions = Table(
     "subscriptions",
     metadata,
-    Column("subscription_id", _Id, primary_key=True),
+    Column("subscription_id", _Id, Identity(), primary_key=True),
     Column("topic_id", ForeignKey("topics.topic_id", ondelete="CASCADE"), nullable=False),
-    Column("name", String, nullable=False),
-    Column("type", String, nullable=False),
-    Column("isolation_level", String, nullable=False),
+    Column("name", _Text, nullable=False),
+    Column("type", _Text, nullable=False),
+    Column("isolation_level", _Text, nullable=False),
     Column("durable", SmallInteger, nullable=False),  # 0: it goes with its last consumer
     Column("epoch", BigInteger, nullable=False, default=0),
     Column("ignored_acknowledgements", BigInteger, nullable=False, default=0),  # of an old epoch
@@ -384,11 +398,11 @@ cursors = Table(
 consumers = Table(  # connected ones; whoever finds one past its lease removes it
     "consumers",
     metadata,
-    Column("consumer_id", _Id, primary_key=True),
+    Column("consumer_id", _Id, Identity(), primary_key=True),
     Column("subscription_id", ForeignKey("subscriptions.subscription_id", ondelete="CASCADE"), nullable=False),
-    Column("token", String, nullable=False),  # a reconnecting consumer shows it
-    Column("name", String, nullable=False),
-    Column("host", String, nullable=False),  # where the service runs that holds the lease: see consumers.py
+    Column("token", _Text, nullable=False),  # a reconnecting consumer shows it
+    Column("name", _Text, nullable=False),
+    Column("host", _Text, nullable=False),  # where the service runs that holds the lease: see consumers.py
     Column("connected_at_ms", BigInteger, nullable=False),
     Column("lease_until_ms", BigInteger, nullable=False),
     Column("unacknowledged", BigInteger, nullable=False, default=0),  # as of the last renewal, if not shared
@@ -399,7 +413,7 @@ consumers = Table(  # connected ones; whoever finds one past its lease removes i
 deliveries = Table(  # of shared subscriptions: what was handed out and is not acknowledged
     "deliveries",
     metadata,
-    Column("delivery_id", _Id, primary_key=True),
+    Column("delivery_id", _Id, Identity(), primary_key=True),
     Column("subscription_id", ForeignKey("subscriptions.subscription_id", ondelete="CASCADE"), nullable=False),
     Column("partition_id", ForeignKey("partitions.partition_id", ondelete="CASCADE"), nullable=False, index=True),
     Column("start_position", BigInteger, nullable=False),
@@ -408,7 +422,7 @@ deliveries = Table(  # of shared subscriptions: what was handed out and is not a
     Column("end_index", BigInteger, nullable=False),
     Column("messages", BigInteger, nullable=False),
     Column("consumer_id", BigInteger),  # unset: to be handed out again
-    Column("redeliveries", Integer, nullable=False, default=0),
+    Column("redeliveries", BigInteger, nullable=False, default=0),
     Index("deliveries_by_consumer", "subscription_id", "consumer_id"),
     sqlite_autoincrement=True,
 )

@@ -6,8 +6,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Connection, Row, bindparam, case, func, insert, select, update
+from sqlalchemy import Connection, Row, bindparam, case, func, insert, literal_column, select, update
 
+from txn_source.metadata.store.conflicts import expect
 from txn_source.metadata.store.partition_tail import Tail
 from txn_source.metadata.store.prepared import Lookup, Prepared
 from txn_source.metadata.store.tables import (
@@ -94,11 +95,11 @@ def end(connection: Connection, txn: int, *, commit: bool, reason: EndReason, no
         trace = {"of_txn": txn, "of_partition": partition_id}
         decided.append(trace | {"state": state, "marker_position": marker.key, "decision": decision})
     Tail.store_all(connection, list(tails.values()))
-    _DECIDE.run_many(connection, decided)
+    expect(_DECIDE.run_many(connection, decided), len(decided))
     for tail in tails.values():
         tail.seal(connection)
     ended = {"state": state, "ended_at_ms": ended_at_ms, "end_reason": reason.value, "decision": decision}
-    connection.execute(_END, {"of_txn": txn, **ended})
+    expect(_END.run(connection, {"of_txn": txn, **ended}))
 
 
 class Counts:
@@ -260,6 +261,7 @@ _DECIDE = Prepared(
     .where(
         transaction_partitions.c.txn == bindparam("of_txn"),
         transaction_partitions.c.partition_id == bindparam("of_partition"),
+        transaction_partitions.c.state == literal_column(str(OPEN)),
     )
     .values({name: bindparam(name) for name in ("state", "marker_position", "decision")})
 )
@@ -277,9 +279,9 @@ _STORE_COUNTS = Prepared(
         last_ended_at_ms=bindparam("last_ended_at_ms"),
     )
 )
-_END = (
+_END = Prepared(
     update(transactions)
-    .where(transactions.c.txn == bindparam("of_txn"))
+    .where(transactions.c.txn == bindparam("of_txn"), transactions.c.state == literal_column(str(OPEN)))
     .values({name: bindparam(name) for name in ("state", "ended_at_ms", "end_reason", "decision")})
 )
 _NEXT = update(log_info).values(transactions=log_info.c.transactions + 1).returning(log_info.c.transactions)

@@ -7,6 +7,7 @@ from typing import Any
 
 from sqlalchemy import Connection, delete, select, update
 
+from txn_source.metadata.store.conflicts import expect
 from txn_source.metadata.store.copies import doom_segments, doom_tiered_before, drop_entries
 from txn_source.metadata.store.subscriptions import keeper
 from txn_source.metadata.store.tables import (
@@ -72,9 +73,9 @@ def trim(connection: Connection, view: PartitionView, limits: TrimLimits, now_ms
     log_start = Position(first_kept, 0)
     messages, size = sum(row.messages for row in gone), sum(row.bytes for row in gone)
     _remove(connection, view.partition_id, gone[0].ledger_id, log_start, now_ms)
-    connection.execute(
+    done = connection.execute(
         update(partitions)
-        .where(partitions.c.partition_id == view.partition_id)
+        .where(partitions.c.partition_id == view.partition_id, partitions.c.log_start == view.bounds.log_start.key)
         .values(
             log_start=log_start.key,
             trimmed_end=Position(gone[-1].ledger_id, gone[-1].entries).key,
@@ -82,6 +83,7 @@ def trim(connection: Connection, view: PartitionView, limits: TrimLimits, now_ms
             bytes_trimmed=partitions.c.bytes_trimmed + size,
         )
     )
+    expect(done.rowcount)
     return Trimmed(view.index, count, messages, size, log_start, held_by)
 
 

@@ -1,0 +1,25 @@
+"""What the SQL of the databases differs in, where SQLAlchemy doesn't see to it. Each has a module of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from txn_source.metadata.store import postgres_dialect, sqlite_dialect
+
+
+class Dialect(Protocol):
+    """A database's SQL."""
+
+    IN_ORDER: str
+    """Joins two tables, and begins with the first one if that can be said."""
+    LARGER: str
+    """The function that returns the larger one of two values."""
+
+    def rows(self, parameter: str, columns: Sequence[str]) -> str:
+        """Return a SELECT of the rows in a parameter: JSON, a list of lists of integers."""
+
+
+def dialect_of(database: str) -> Dialect:
+    """Return the dialect of a kind of database, by SQLAlchemy's name for it."""
+    return sqlite_dialect if database == "sqlite" else postgres_dialect
