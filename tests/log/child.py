@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from txn_source import Batching, Log, StorageWriteError, connect
-from txn_source.client.streaming.stream_subscription import HeldSubscription
+from txn_source.client.streaming.stream_subscription import StreamSubscription
 from txn_source.model.topic_name import TopicName
 
 
@@ -62,7 +62,8 @@ def offload_to_a_full_disk(kind: str, target: str, limit: str) -> Any:
 def hold_subscription(kind: str, target: str, topic: str, name: str) -> Any:
     """Hold a subscription as a stream does, until stdin ends."""
     with opened(kind, target) as log:
-        assert HeldSubscription(log.metadata, TopicName.parse(topic), name, None).is_there
+        subscription = StreamSubscription(log.metadata, TopicName.parse(topic), name, None)
+        assert subscription.is_there
         print("held", flush=True)
         sys.stdin.read()
 

@@ -15,7 +15,7 @@ from txn_source.client.reading.request import ReadRequest
 from txn_source.client.streaming.batch_limits import StreamLimits
 from txn_source.client.streaming.stream import StreamedTopics, TopicStream
 from txn_source.client.streaming.stream_offset import StreamOffset
-from txn_source.client.streaming.stream_subscription import HeldSubscription
+from txn_source.client.streaming.stream_subscription import StreamSubscription
 from txn_source.model.message_ranges import index_of, position_of
 from txn_source.model.position import LATEST
 from txn_source.model.topic_name import TopicName
@@ -25,7 +25,7 @@ from txn_source.model.topic_name import TopicName
 class Streams:
     """Streams over the subscription ``s`` of topic ``t``; they are closed in the end."""
 
-    held: list[HeldSubscription]
+    held: list[StreamSubscription]
 
     def open(
         self,
@@ -37,7 +37,7 @@ class Streams:
         **request: Any,
     ) -> TopicStream:
         asked = None if level is None else IsolationLevel.parse(level)
-        held = HeldSubscription(log.metadata, TopicName.parse("t"), "s", asked)
+        held = StreamSubscription(log.metadata, TopicName.parse("t"), "s", asked)
         self.held.append(held)
         return TopicStream(
             log.access,

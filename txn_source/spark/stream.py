@@ -19,7 +19,7 @@ from pyspark.sql.types import StructType
 
 from txn_source.client.streaming.stream import StreamedTopics, TopicStream
 from txn_source.client.streaming.stream_offset import StreamOffset
-from txn_source.client.streaming.stream_subscription import HeldSubscription
+from txn_source.client.streaming.stream_subscription import StreamSubscription
 from txn_source.model.topic_name import TopicName
 from txn_source.spark.connection import open_log, readable
 from txn_source.spark.options import STREAM_READ, StreamReadOptions
@@ -36,7 +36,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._given = options_of(options, kept_options(schema), STREAM_READ)
         self._schema = schema
         self._opened: TopicStream | None = None
-        self._held: HeldSubscription | None = None
+        self._held: StreamSubscription | None = None
         self._initial: dict[str, Any] | None = None
 
     @property
@@ -117,6 +117,6 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             of = StreamedTopics(options.topics, options.pattern, self._schema.names)
             if options.subscription is not None:
                 name, topic = options.subscription, TopicName.parse((options.topics or ())[0])
-                self._held = HeldSubscription(log.metadata, topic, name, options.subscription_level)
+                self._held = StreamSubscription(log.metadata, topic, name, options.subscription_level)
             self._opened = TopicStream(log, of, options.request, options.limits, subscription=self._held)
         return self._opened

@@ -30,7 +30,7 @@ from txn_source.client.streaming.batch_limits import Admission, StreamLimits
 from txn_source.client.streaming.holders import Holders
 from txn_source.client.streaming.level_change import check_change
 from txn_source.client.streaming.stream_offset import Place, StreamOffset
-from txn_source.client.streaming.stream_subscription import HeldSubscription, Standing
+from txn_source.client.streaming.stream_subscription import Cursors, StreamSubscription
 from txn_source.model.errors import (
     DataLossError,
     InvalidArgumentError,
@@ -67,7 +67,7 @@ class TopicStream:
         request: ReadRequest,
         limits: StreamLimits,
         clock: Callable[[], float] = time.monotonic,
-        subscription: HeldSubscription | None = None,
+        subscription: StreamSubscription | None = None,
     ) -> None:
         """Begin a view; ``subscription`` is the one that the query follows, of its only topic."""
         if subscription is not None:
@@ -103,14 +103,14 @@ class TopicStream:
                     "subscription %r is there, so the stream begins where it stands, and not at startingOffsets",
                     self._subscription.name,
                 )
-            return self._at(self._subscription.standing(), self.source().decisions)
+            return self._at(self._subscription.cursors(), self.source().decisions)
         source = resolve(self._stub, self._of.topics, self._of.pattern, self._of.columns)
         starts = start_positions(self._access, source, self._request)
         if self._request.start == Offsets(LATEST):
             starts = self._cut(source, [p.view.bounds.log_start for p in source.partitions], starts)
         if self._subscription is not None:
             self._subscription.create(_by_index(self._offset(source, starts)))
-            return self._at(self._subscription.standing(), source.decisions)
+            return self._at(self._subscription.cursors(), source.decisions)
         return self._offset(source, starts)
 
     def newest(self) -> StreamOffset:
@@ -249,33 +249,33 @@ class TopicStream:
         if held is None:
             return start
         try:
-            standing = held.standing()
+            cursors = held.cursors()
         except (TopicNotFoundError, SubscriptionNotFoundError):
             self.source(start)  # of a topic that is gone it has more to say
             raise
-        if start.subscription != standing.subscription_id or start.epoch > standing.epoch:
+        if start.subscription != cursors.subscription_id or start.epoch > cursors.epoch:
             raise InvalidArgumentError(
                 f"The checkpoint is at {start.text}, but not of what subscription {held.name!r} is now: that was made"
                 " anew, or the log was put back, or the query had none before.",
                 "Begin a new query with a new checkpoint: it begins where the subscription stands.",
             )
         self.commit(start)
-        if start.epoch == standing.epoch:
+        if start.epoch == cursors.epoch:
             return start
-        moved = self._at(standing, start.decisions)
+        moved = self._at(cursors, start.decisions)
         _log.warning("subscription %r was moved: the stream goes on from %s", held.name, moved.text)
         return moved
 
-    def _at(self, standing: Standing, decisions: int) -> StreamOffset:
+    def _at(self, cursors: Cursors, decisions: int) -> StreamOffset:
         """Return where a subscription stands as an offset, with ``begins`` where that is inside an entry."""
         assert self._subscription is not None
-        marks = {(self._subscription.topic, index): mark for index, mark in standing.marks.items()}
+        marks = {(self._subscription.topic, index): mark for index, mark in cursors.marks.items()}
         return StreamOffset(
             {place: mark.position for place, mark in marks.items()},
             decisions,
-            standing.epoch,
+            cursors.epoch,
             {place: mark for place, mark in marks.items() if mark.batch_index > 0},
-            standing.subscription_id,
+            cursors.subscription_id,
             self._level,
         )
 

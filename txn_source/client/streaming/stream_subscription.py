@@ -1,8 +1,8 @@
 """A subscription that a stream holds: where it stands, and acknowledging what the stream has processed.
 
 The stream is the subscription's one consumer, but nothing is delivered to it: it gives no permits, and reads by plans.
-Its connection keeps others out. One that is lost is made again at once, by the thread that has lost it, so that a
-restart of the service lets nobody in between.
+Its connection keeps others out. One that is lost is made again at once, so that a restart of the service lets nobody in
+between.
 """
 
 from __future__ import annotations
@@ -16,6 +16,8 @@ import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
+from txn_source.client.consuming.due_thread import DueThread
+from txn_source.client.consuming.reconnecting_link import ReconnectingLink
 from txn_source.metadata.stub.consumer_stream import ConsumerLink, Delivery, Subscribed, SubscribeRequest
 from txn_source.metadata.stub.metadata_stub import MetadataStub
 from txn_source.metadata.stub.subscriptions import SubscriptionInfo
@@ -34,13 +36,14 @@ from txn_source.model.subscription import SubscriptionType
 from txn_source.model.topic_name import TopicName
 
 _log = logging.getLogger(__name__)
-_BACKOFF_S, _MAX_BACKOFF_S = 0.1, 2.0
+_FIRST_PAUSE_S = 0.1
+"""A service that stops isn't asked again while it does."""
 _LOOK_AGAIN_S = 0.05
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
-    """Where a subscription stands: the first message of each partition, by its index, that is not acknowledged.
+class Cursors:
+    """Where a subscription stands in an epoch: of each partition, by index, the first message not acknowledged.
 
     What is acknowledged one by one above it isn't told: a stream reads on from there without gaps.
     """
@@ -50,8 +53,8 @@ class Standing:
     marks: Mapping[int, MessageId]
 
 
-class HeldSubscription:
-    """An exclusive subscription of one topic, held until ``close``. Thread-safe."""
+class StreamSubscription:
+    """An exclusive subscription of one topic, held until ``close``, or until it is forgotten. Thread-safe."""
 
     def __init__(self, stub: MetadataStub, topic: TopicName, name: str, level: IsolationLevel | None) -> None:
         """Take hold of the subscription if it is there; ``level`` None is its own, and else must be that.
@@ -67,15 +70,19 @@ class HeldSubscription:
         self._request = SubscribeRequest(
             str(topic), name, SubscriptionType.EXCLUSIVE, level, True, LATEST, {}, consumer, uuid.uuid4().hex
         )
-        self._condition = threading.Condition()
+        lock = threading.RLock()
+        self._changed = threading.Condition(lock)
+        """Tells of a new connection, a failure, and the end."""
+        self._thread = DueThread(consumer, lock)
+        self._link = ReconnectingLink(stub.transport, self._thread, lock, first_pause_s=_FIRST_PAUSE_S)
         self._closed = threading.Event()
-        self._link: ConsumerLink | None = None
         self._failure: TxnLogError | None = None
         self.subscription_id = self._consumer_id = -1
+        self._partition_ids: Mapping[int, int] = {}
         self._acknowledged: tuple[int, Mapping[int, Position]] | None = None
         self.name = name
         self.epoch = 0
-        """The newest epoch that is known; ``standing`` asks the service."""
+        """The newest epoch that is known; ``cursors`` asks the service."""
         self.isolation_level = level or IsolationLevel.READ_COMMITTED
         found = next((s for s in stub.list_subscriptions(topic, brief=True) if s.name == name), None)
         self.is_there = False
@@ -91,7 +98,7 @@ class HeldSubscription:
         _log.info("subscription %r of topic %r was made for the stream", self.name, self.topic.short)
         self._take_hold(self._describe())
 
-    def standing(self) -> Standing:
+    def cursors(self) -> Cursors:
         """Return where the subscription stands now, while it is held for sure.
 
         Raises:
@@ -115,7 +122,7 @@ class HeldSubscription:
         marks = {p.partition: message_id_of(p.mark) for p in info.partitions}
         self._partition_ids = {p.partition: p.partition_id for p in info.partitions}
         self.epoch = info.epoch
-        return Standing(info.subscription_id, info.epoch, marks)
+        return Cursors(info.subscription_id, info.epoch, marks)
 
     def acknowledge(self, epoch: int, ends: Mapping[int, Position]) -> None:
         """Acknowledge all that lies below positions of the partitions, by index, and that was read in an epoch.
@@ -125,8 +132,8 @@ class HeldSubscription:
         """
         known_epoch, known = self._acknowledged or (epoch, {})
         moved = {i: at for i, at in ends.items() if known_epoch != epoch or known.get(i) != at}
-        with self._condition:
-            link, consumer_id = self._link, self._consumer_id
+        with self._changed:
+            link, consumer_id = self._link.current, self._consumer_id
         if not moved or link is None:
             return
         ids = self._partition_ids
@@ -141,46 +148,60 @@ class HeldSubscription:
     def close(self) -> None:
         """Let go of the subscription; closing again is harmless."""
         self._closed.set()
-        with self._condition:
-            link, self._link = self._link, None
-            self._condition.notify_all()
-        if link is not None:
-            link.close()
+        with self._changed:
+            self._changed.notify_all()
+        self._link.close()
+        self._thread.leave()
 
     # The connection
+
+    def do_what_is_due(self) -> None:
+        """Connect again, until it is done, closed or refused; the thread calls it."""
+        self._link.keep(self)
+
+    def do_other_work(self) -> None:
+        """Do nothing: the stream acknowledges by itself."""
+
+    def is_over(self) -> bool:
+        """True if it is closed, or can't be held any more."""
+        return self._closed.is_set() or self._failure is not None
+
+    def open(self, link: ConsumerLink) -> tuple[SubscribeRequest, Subscribed]:
+        """Subscribe; after a lost connection the answer must be that of the same subscription."""
+        known = self._consumer_id >= 0
+        request = replace(self._request, isolation_level=None) if known else self._request
+        subscribed = link.open(request)
+        other_level = known and subscribed.isolation_level is not self.isolation_level
+        if subscribed.subscription_id != self.subscription_id or other_level:
+            raise self._another()
+        return request, subscribed
+
+    def adopt(self, link: ConsumerLink, request: SubscribeRequest, subscribed: Subscribed) -> None:
+        """Take the service's answer."""
+        self._consumer_id = subscribed.consumer_id
+        self.isolation_level = subscribed.isolation_level
+        self.epoch = max(self.epoch, subscribed.epoch)
+        self._changed.notify_all()
 
     def on_delivery(self, delivery: Delivery) -> None:
         """Nothing is delivered without permits."""
 
-    def on_epoch_change(self, epoch: int, active: bool) -> None:
+    def on_epoch_change(self, link: ConsumerLink, epoch: int) -> None:
         """Note the epoch that a seek has begun."""
         self.epoch = max(self.epoch, epoch)
 
-    def on_end(self, link: ConsumerLink, error: TxnLogError) -> None:
-        """Connect again, until it is done, closed or refused; this is the thread of the link that has ended."""
-        with self._condition:
-            if link is not self._link:
-                return
-            self._link = None
-        if not isinstance(error, UnavailableError):
-            self._fail(error)
-            return
+    def on_lost(self, error: UnavailableError) -> None:
+        """Say so in the log."""
         _log.warning("stream of subscription %r lost its connection and connects again: %s", self.name, error)
-        backoff_s = _BACKOFF_S
-        while not self._closed.wait(backoff_s):  # first, too: a service that stops isn't asked again while it does
-            try:
-                self._connect(replace(self._request, isolation_level=None))
-            except UnavailableError:
-                backoff_s = min(_MAX_BACKOFF_S, 2 * backoff_s)
-            except TxnLogError as refused:
-                self._fail(refused)
-                return
-            except BaseException as failed:  # the stream must hear of it: nobody else connects again
-                what = f"Connecting again failed with {type(failed).__name__}: {failed}."
-                self._fail(InternalError(what, "Please report it, and start the query again."))
-                return
-            else:
-                return
+
+    def on_refused(self, error: BaseException) -> None:
+        """Have the stream told why the subscription isn't held any more."""
+        if not isinstance(error, TxnLogError):
+            what = f"Connecting again failed with {type(error).__name__}: {error}."
+            error = InternalError(what, "Please report it, and start the query again.")
+        with self._changed:
+            self._failure = error
+            self._changed.notify_all()
 
     def _take_hold(self, info: SubscriptionInfo) -> None:
         if info.type is not SubscriptionType.EXCLUSIVE:
@@ -190,35 +211,9 @@ class HeldSubscription:
             )
         self.subscription_id = info.subscription_id
         self._partition_ids = {p.partition: p.partition_id for p in info.partitions}
-        self._connect(self._request)
+        self._link.connect(self)
+        self._thread.begin(self, self._link.close)
         self.is_there = True
-
-    def _connect(self, request: SubscribeRequest) -> None:
-        link = ConsumerLink(self._stub.transport, self, self._stub.transport.timeout_s)
-        subscribed = link.open(request)
-        try:
-            self._adopt(subscribed)
-        except TxnLogError:
-            link.close()
-            raise
-        with self._condition:
-            if not self._closed.is_set():
-                self._link = link
-            self._condition.notify_all()
-        link.release()
-        if self._closed.is_set():
-            link.close()
-
-    def _adopt(self, subscribed: Subscribed) -> None:
-        """Take the service's answer; after a lost connection it must be that of the same subscription."""
-        known = self._consumer_id >= 0
-        other_level = known and subscribed.isolation_level is not self.isolation_level
-        if subscribed.subscription_id != self.subscription_id or other_level:
-            raise self._another()
-        with self._condition:
-            self._consumer_id = subscribed.consumer_id
-        self.isolation_level = subscribed.isolation_level
-        self.epoch = max(self.epoch, subscribed.epoch)
 
     def _describe(self) -> SubscriptionInfo:
         [info] = self._stub.list_subscriptions(self.topic, self.name, brief=True)
@@ -226,22 +221,17 @@ class HeldSubscription:
 
     def _held(self, deadline: float) -> int:
         """Wait for the connection, and return the consumer's id in it."""
-        with self._condition:
-            while self._failure is None and self._link is None and not self._closed.is_set():
+        with self._changed:
+            while not self.is_over() and self._link.current is None:
                 left = deadline - time.monotonic()
                 if left <= 0:
                     raise self._not_held()
-                self._condition.wait(left)
+                self._changed.wait(left)
             if self._failure is not None:
                 raise self._failure
             if self._closed.is_set():
                 raise InvalidArgumentError("The stream is stopped.", "Start it again.")
             return self._consumer_id
-
-    def _fail(self, error: TxnLogError) -> None:
-        with self._condition:
-            self._failure = error
-            self._condition.notify_all()
 
     def _another(self) -> TxnLogError:
         return SubscriptionNotFoundError(

@@ -1,7 +1,8 @@
-"""A stream's connection that can't be made again for a reason of its own process."""
+"""A stream's hold on its subscription: lost for a reason of its own process, or forgotten."""
 
 from __future__ import annotations
 
+import gc
 import threading
 from typing import Any
 from unittest.mock import patch
@@ -12,7 +13,7 @@ from tests.log.consuming import WAIT_S, numbered, service_of
 from tests.log.reading import eventually
 from tests.log.sites import Site
 from txn_source import InternalError
-from txn_source.client.streaming.stream_subscription import HeldSubscription
+from txn_source.client.streaming.stream_subscription import StreamSubscription
 from txn_source.metadata.stub.consumer_stream import ConsumerLink
 from txn_source.model.isolation import IsolationLevel
 from txn_source.model.subscription import SubscriptionType
@@ -24,7 +25,7 @@ def test_stream_that_cannot_connect_again_says_why(site: Site) -> None:
     log = site.connect()
     numbered(log)
     log.create_subscription("t", "s", SubscriptionType.EXCLUSIVE)
-    held = HeldSubscription(log.metadata, TopicName.parse("t"), "s", IsolationLevel.READ_COMMITTED)
+    held = StreamSubscription(log.metadata, TopicName.parse("t"), "s", IsolationLevel.READ_COMMITTED)
     tried = threading.Event()
 
     def connect(link: ConsumerLink, request: Any) -> Any:
@@ -36,5 +37,24 @@ def test_stream_that_cannot_connect_again_says_why(site: Site) -> None:
         assert tried.wait(WAIT_S)
         eventually(lambda: held._failure is not None)
     with pytest.raises(InternalError, match="can't start new thread"):
-        held.standing()
+        held.cursors()
     held.close()
+
+
+def test_forgotten_hold_lets_go(site: Site) -> None:
+    """Drop a held subscription that nobody closed: another one can take hold, without a garbage collection."""
+    log = site.connect()
+    numbered(log)
+    log.create_subscription("t", "s", SubscriptionType.EXCLUSIVE)
+    gc.disable()
+    try:
+        held = StreamSubscription(log.metadata, TopicName.parse("t"), "s", None)
+        assert held.is_there
+        assert len(log.subscription("t", "s").consumers) == 1
+        del held
+        eventually(lambda: log.subscription("t", "s").consumers == ())
+    finally:
+        gc.enable()
+    again = StreamSubscription(log.metadata, TopicName.parse("t"), "s", None)
+    assert again.is_there
+    again.close()
