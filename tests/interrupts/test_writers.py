@@ -11,11 +11,23 @@ from tests.interrupts.injection import at_call, at_signal_point
 from tests.interrupts.writing import interrupt_everywhere
 from tests.log.sites import Site
 from txn_source.client import transaction
-from txn_source.client.writing import batch_buffer, group, linger, losses, open_segments, producer, routed_batch
+from txn_source.client.writing import (
+    batch_buffer,
+    gathered,
+    group,
+    group_store,
+    linger,
+    losses,
+    producer,
+    receipts,
+    routed_batch,
+    segment_files,
+)
 from txn_source.storage import segment
 
 MODULES: tuple[ModuleType, ...] = (
-    batch_buffer, group, linger, losses, open_segments, producer, routed_batch, transaction, segment,
+    batch_buffer, gathered, group, group_store, linger, losses, producer, receipts, routed_batch, segment_files,
+    transaction, segment,
 )  # fmt: skip
 STRIDE = 41
 

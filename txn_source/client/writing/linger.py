@@ -5,15 +5,25 @@ from __future__ import annotations
 import atexit
 import logging
 import threading
+from collections.abc import Callable
 from contextlib import suppress
 from queue import Empty, SimpleQueue
-from typing import TYPE_CHECKING
+from typing import Protocol
 from weakref import WeakSet, ref
 
-if TYPE_CHECKING:
-    from txn_source.client.writing.producer import Producer
-
 _log = logging.getLogger(__name__)
+
+
+class Waiting(Protocol):
+    """A producer, as its thread and the program's end see it."""
+
+    name: str
+
+    def _write_if_due(self) -> float | None:
+        """Write what has waited long enough; return in how many seconds to look again, None: when woken."""
+
+    def _unsaid(self) -> str | None:
+        """Return what nobody will hear of if this producer goes now; None: nothing."""
 
 
 class Linger:
@@ -23,12 +33,25 @@ class Linger:
     is never left half-way by an interrupt.
     """
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, linger_s: float, clock: Callable[[], float]) -> None:
         self._name = name
-        self._calls: SimpleQueue[Producer | None] = SimpleQueue()
+        self._linger_s = linger_s
+        self._clock = clock
+        self._due_s = 0.0
+        self._calls: SimpleQueue[Waiting | None] = SimpleQueue()
         self._thread: threading.Thread | None = None
 
-    def wake(self, producer: Producer) -> None:
+    @property
+    def left(self) -> float:
+        """In how many seconds the messages have waited long enough; 0 or less: now."""
+        return self._due_s - self._clock()
+
+    def start(self, producer: Waiting) -> None:
+        """Begin to wait for the first message of many."""
+        self._due_s = self._clock() + self._linger_s
+        self.wake(producer)
+
+    def wake(self, producer: Waiting) -> None:
         """Have the thread look at the producer, which lives at least until then."""
         if self._thread is None or not self._thread.is_alive():  # an interrupt may have come before it began
             self._thread = threading.Thread(target=_run, args=(self._calls,), name=self._name, daemon=True)
@@ -45,11 +68,11 @@ class Linger:
             self._thread.join()
 
 
-def _run(calls: SimpleQueue[Producer | None]) -> None:
+def _run(calls: SimpleQueue[Waiting | None]) -> None:
     wait: float | None = None
-    known: ref[Producer] | None = None
+    known: ref[Waiting] | None = None
     while True:
-        producer: Producer | None = None
+        producer: Waiting | None = None
         with suppress(Empty):
             producer = calls.get(timeout=wait)
             if producer is None:
@@ -62,10 +85,10 @@ def _run(calls: SimpleQueue[Producer | None]) -> None:
             del held, producer
 
 
-_OPEN: WeakSet[Producer] = WeakSet()
+_OPEN: WeakSet[Waiting] = WeakSet()
 
 
-def tell_at_exit(producer: Producer) -> None:
+def tell_at_exit(producer: Waiting) -> None:
     """Have the log say at the program's end what a producer still holds then, if it is open."""
     _OPEN.add(producer)
 

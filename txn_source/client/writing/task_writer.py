@@ -17,13 +17,13 @@ import pyarrow as pa
 from txn_source.client.access import Access
 from txn_source.client.writing.batch_buffer import ENTRY_MAX_BYTES, ENTRY_MAX_ROWS, entry_sized
 from txn_source.client.writing.key_routing import group, route
+from txn_source.client.writing.segment_files import SegmentFiles
 from txn_source.model.entry import NewEntry, OpenedProducer
 from txn_source.model.errors import InvalidArgumentError, StorageWriteError
 from txn_source.model.spark_commit import CONTENT_MASK, TopicBatch
 from txn_source.model.topic_name import TopicName
 from txn_source.storage.forks import belongs_to_process, inherited_error
 from txn_source.storage.schema import KEY, RAW_SCHEMA, conform, deserialize_schema
-from txn_source.storage.segment import SegmentWriter, segment_path
 
 PARTITION = pa.field("__partition", pa.int32())
 """Picks a row's partition itself, if it isn't null."""
@@ -63,8 +63,8 @@ class BulkWriter:
         self._turn = turn
         self._waiting: dict[tuple[int, tuple[str, ...]], _Waiting] = {}
         self._waiting_bytes = 0
-        self._segments: dict[tuple[int, tuple[str, ...]], SegmentWriter] = {}
         self._paths: list[str] = []
+        self._files = SegmentFiles(self._root, self._view, _NO_PRODUCER, _MAX_OPEN_SEGMENTS, note=self._paths.append)
         self._entries: list[NewEntry] = []
         self._whole = True
         """All that was taken waits, or has its entry. False from the beginning of each change to its end."""
@@ -111,8 +111,9 @@ class BulkWriter:
         try:
             for key in list(self._waiting):
                 self._write(key)
+            self._files.sync()
         finally:
-            self._close_segments()
+            self._files.close()
         self._whole = True
         return TopicBatch(self._view.topic.name, self._view.topic.topic_id, tuple(self._entries), owner)
 
@@ -121,9 +122,7 @@ class BulkWriter:
         if not self._mine:
             return
         self._whole = False
-        for segment in self._segments.values():
-            segment.close()
-        self._segments.clear()
+        self._files.close()
         for path in self._paths:
             with suppress(OSError):  # what stays is garbage for `txnlog gc`
                 (self._root / path).unlink(missing_ok=True)
@@ -186,36 +185,8 @@ class BulkWriter:
         if not waiting.rows:
             return
         batch = waiting.batches[0] if len(waiting.batches) == 1 else pa.concat_batches(waiting.batches)
-        segment = self._segment(key, batch.schema)
-        stored = segment.append(batch)
-        partition_id = self._view.partitions[key[0]].partition_id
-        self._entries.append(
-            NewEntry(partition_id, 0, batch.num_rows, segment.path, stored.offset, stored.length, stored.crc32c)
-        )
+        self._entries.append(self._files.append(key[0], 0, batch))
         self._turn += 1
-
-    def _segment(self, key: tuple[int, tuple[str, ...]], schema: pa.Schema) -> SegmentWriter:
-        if key not in self._segments:
-            if len(self._segments) >= _MAX_OPEN_SEGMENTS:
-                oldest = self._segments.pop(next(iter(self._segments)))
-                try:
-                    oldest.sync()
-                finally:
-                    oldest.close()
-            ledger_id = self._view.partitions[key[0]].bounds.log_end.ledger_id
-            path = segment_path(self._view.topic.topic_id, key[0], ledger_id, _NO_PRODUCER)
-            self._paths.append(path)
-            self._segments[key] = SegmentWriter(self._root, path, schema)
-        return self._segments[key]
-
-    def _close_segments(self) -> None:
-        try:
-            for segment in self._segments.values():
-                segment.sync()
-        finally:
-            for segment in self._segments.values():
-                segment.close()
-            self._segments.clear()
 
 
 def join_batches(batches: Iterable[TopicBatch]) -> list[TopicBatch]:

@@ -1,0 +1,147 @@
+"""Storing what a producer has gathered: entries are cut, written to segments, synced, and only then registered."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+
+from txn_source.client.writing.gathered import Gathered
+from txn_source.client.writing.group import Group
+from txn_source.client.writing.losses import Losses
+from txn_source.client.writing.receipts import Receipts
+from txn_source.client.writing.segment_files import SegmentFiles
+from txn_source.metadata.stub.metadata_stub import MetadataStub
+from txn_source.model.entry import OpenedProducer
+from txn_source.model.errors import SchemaMismatchError, StaleSegmentError, TxnLogError, UnavailableError
+from txn_source.model.position import Position
+
+_POISON = (pa.ArrowException, ValueError, TypeError, OverflowError)
+"""What Arrow raises of data that it can't write."""
+
+
+class GroupStore:
+    """Takes groups through their steps, up to the receipt or to the note of their loss.
+
+    A call that was interrupted is repeated, and goes on from the step that each group has come to.
+    """
+
+    def __init__(self, stub: MetadataStub, producer: OpenedProducer, files: SegmentFiles, losses: Losses) -> None:
+        self._stub = stub
+        self._producer = producer
+        self._files = files
+        self._losses = losses
+        self._sequence = 0
+        self.receipts = Receipts()
+        """Of what was registered; whoever takes the ids puts an empty one in its place."""
+
+    def store(self, gathered: Gathered) -> None:
+        """Write and register all groups. What fails for good is noted as lost; what couldn't be registered for now
+        stays in the queue, and is registered next time."""
+        gathered.roll_back()
+        self._drop_failed(gathered)
+        gathered.seal()
+        self._losses.unavailable = None
+        for group in list(gathered.queue):
+            if group.cut is None:
+                self._cut(gathered, group)
+        self._write(gathered, [group for group in gathered.queue if group.entries is None])
+        self._register_all(gathered)
+        gathered.written()
+
+    def close(self) -> None:
+        """Close the segments."""
+        self._files.close()
+
+    def _cut(self, gathered: Gathered, group: Group) -> None:
+        """Give a group's messages their entries and sequences. What Arrow can't take is lost; the rest isn't."""
+        cut = []
+        sequence = self._sequence
+        try:
+            for partition, buffer in group.buffers.items():
+                for batch in buffer.entries():
+                    cut.append((partition, sequence, batch))
+                    sequence += batch.num_rows
+        except MemoryError:
+            raise
+        except _POISON as error:
+            self._lose(gathered, group, _unfit(error))
+            return
+        if not cut:
+            gathered.queue.remove(group)
+            return
+        self._sequence = sequence  # first: an interrupt may leave numbers out, but never give one twice
+        group.cut = cut
+        for buffer in group.buffers.values():
+            buffer.clear()
+
+    def _write(self, gathered: Gathered, groups: list[Group]) -> None:
+        """Write the groups' bytes and sync them once for each segment; if that fails, find out for which."""
+        try:
+            self._append(groups)
+        except MemoryError:
+            raise
+        except (TxnLogError, *_POISON) as error:
+            self._files.close()
+            if len(groups) > 1:
+                for group in groups:
+                    self._write(gathered, [group])
+                return
+            self._lose(gathered, groups[0], error if isinstance(error, TxnLogError) else _unfit(error))
+
+    def _append(self, groups: list[Group]) -> None:
+        """Write the groups' bytes and sync them; only then they have their ``entries``."""
+        append = self._files.append
+        written = []
+        for group in groups:
+            assert group.cut is not None
+            written.append([append(partition, sequence, batch) for partition, sequence, batch in group.cut])
+        self._files.sync()
+        for group, entries in zip(groups, written, strict=True):
+            group.entries = entries
+
+    def _register_all(self, gathered: Gathered) -> None:
+        while gathered.queue:
+            group = gathered.queue[0]
+            if group.receipt is None:
+                try:
+                    positions = self._register(group)
+                except UnavailableError as error:
+                    self._losses.unavailable = error
+                    gathered.alarm = True
+                    return
+                except TxnLogError as error:
+                    self._lose(gathered, group, error)
+                    continue
+                self._follow(group, positions)
+                group.receipt = group.receipt_of(positions)
+            self.receipts.add(group.receipt)
+            gathered.queue.popleft()
+
+    def _register(self, group: Group) -> list[Position]:
+        assert group.entries is not None
+        try:
+            return self._stub.append(self._producer, group.txn, group.entries)
+        except StaleSegmentError:  # we kept a segment open while its ledgers were offloaded or trimmed
+            group.entries = None  # none of them was registered, so other ones may be sent
+            self._files.close()
+            self._append([group])
+            return self._stub.append(self._producer, group.txn, group.entries or [])
+
+    def _follow(self, group: Group, positions: list[Position]) -> None:
+        assert group.cut is not None
+        for (partition, _, _), position in zip(group.cut, positions, strict=True):
+            self._files.follow(partition, position.ledger_id)
+
+    def _lose(self, gathered: Gathered, group: Group, error: TxnLogError) -> None:
+        group.failed = error  # from here on it is lost, and is never stored by a later try
+        self._drop_failed(gathered)
+
+    def _drop_failed(self, gathered: Gathered) -> None:
+        """Note what failed groups have lost, and let go of them."""
+        for group, error in [(g, g.failed) for g in gathered.queue if g.failed is not None]:
+            gathered.alarm = True
+            self._losses.note(group.txn, error, group.messages)
+            gathered.queue.remove(group)
+
+
+def _unfit(error: Exception) -> SchemaMismatchError:
+    return SchemaMismatchError(f"Messages that were sent can't be stored: {error}.", "Send them in smaller parts.")
