@@ -130,6 +130,12 @@ FIELDS: Mapping[str, Mapping[str, Rule | _Part | _Pairs]] = {
     },
     "TxnId": {"most_sig_bits": _ANY, "least_sig_bits": _ANY},
     "BeginTransactionRequest": {"request_id": _NAME, "timeout_ms": _ANY},
+    "WriteTransactionRequest": {
+        "timeout_ms": _ANY,
+        "appends": _Part(items=10_000),
+        "acknowledgements": _Part(items=10_000),
+    },
+    "WriteTransactionRequest.Append": {"producer_id": _ID, "epoch": _EPOCH, "entries": _Part(items=MAX_ENTRIES)},
     "EndTransactionRequest": {
         "id": _Part(needed=True),
         "commit": _ANY,

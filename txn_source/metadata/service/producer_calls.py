@@ -6,7 +6,7 @@ from txn_source._generated.txnlog.v1 import metadata_service_pb2 as pb
 from txn_source.metadata.protocol import convert
 from txn_source.metadata.service.unit_of_work import UnitOfWork
 from txn_source.metadata.store import pages, producers, segments, spark_commits, topics, transactions, views
-from txn_source.metadata.store.appends import Append, Write, write
+from txn_source.metadata.store.appends import Append, Write
 from txn_source.metadata.store.connection import Connection
 from txn_source.model.spark_commit import AppVersion, Sink
 from txn_source.model.topic_name import TopicName
@@ -45,8 +45,7 @@ class ProducerCalls:
     def Append(self, request: pb.AppendRequest) -> pb.AppendResponse:
         entries = [convert.entry_from_wire(entry) for entry in request.entries]
         txn = transactions.number_of(convert.txn_from_wire(request.txn)) if request.HasField("txn") else None
-        appended = Write([Append(request.producer_id, request.epoch, entries)], txn)
-        written = self._work.write(lambda connection: write(connection, appended, self._work.now_us()))
+        written = self._work.register(Write([Append(request.producer_id, request.epoch, entries)], txn))
         return pb.AppendResponse(positions=[position.key for position in written.positions[0]])
 
     def CommitBatch(self, request: pb.CommitBatchRequest) -> pb.CommitBatchResponse:

@@ -67,6 +67,7 @@ class MetadataService:
             "ListSegments": producers.ListSegments,
             "CondemnSegments": producers.CondemnSegments,
             "BeginTransaction": transactions.BeginTransaction,
+            "WriteTransaction": transactions.WriteTransaction,
             "EndTransaction": transactions.EndTransaction,
             "GetTransaction": transactions.GetTransaction,
             "ListTransactions": transactions.ListTransactions,

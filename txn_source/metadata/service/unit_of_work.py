@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any, TypeVar
 
 from google.protobuf.message import Message
 
 from txn_source.metadata.store import requests, transactions
+from txn_source.metadata.store.appends import Write, Written, write_all
 from txn_source.metadata.store.connection import Connection
 from txn_source.metadata.store.database import Database
+from txn_source.metadata.store.group_commit import Joined
 from txn_source.metadata.store.timekeeping import Timekeeping
-from txn_source.model.errors import InvalidArgumentError, shown
+from txn_source.model.errors import InvalidArgumentError, TxnLogError, shown
 from txn_source.model.transaction import EndReason
 
 Clock = Callable[[], int]
@@ -71,6 +73,10 @@ class UnitOfWork:
         even if the change is refused."""
         return self._database.write(action)
 
+    def register(self, one: Write) -> Written:
+        """Register what was written, together with what others write at the same time."""
+        return self.write(Joined(self._register, one))
+
     def once(self, request: Any, response: type[R], action: Callable[[Connection], R]) -> R:
         """Carry out a change once for each request id, and answer a repetition as the first time.
 
@@ -98,6 +104,9 @@ class UnitOfWork:
             return answer
 
         return self.write(once)
+
+    def _register(self, connection: Connection, writes: Sequence[Write]) -> Sequence[Written | TxnLogError]:
+        return write_all(connection, writes, self._clock())
 
     def _do_what_is_due(self, connection: Connection) -> bool:
         """Do what time asks for, before anything else is written; return True if that changed anything."""

@@ -57,10 +57,14 @@ class Write:
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """The positions of each append's entries, in their order, and the transaction that was committed with them."""
+    """The positions of each append's entries, in their order, and the transaction that was committed with them.
+
+    ``repeated``: it was stored before.
+    """
 
     positions: list[list[Position]]
     txn: int | None = None
+    repeated: bool = False
 
 
 def write(connection: Connection, one: Write, now_us: int) -> Written:
@@ -215,7 +219,7 @@ class _Together:
                 Position.from_key(stored[entry.base_sequence].position) for entry in append.entries
             ]
         of_all = [positions.get(append.producer_id, []) for append in one.appends]
-        return Written(of_all, None if one.timeout_ms is None else txn)
+        return Written(of_all, None if one.timeout_ms is None else txn, repeated=True)
 
     def _check_room(self, new: Sequence[NewEntry]) -> None:
         """Raise INVALID_ARGUMENT if a partition's totals would leave their bounds; no real one comes near."""

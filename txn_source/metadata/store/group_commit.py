@@ -1,9 +1,11 @@
 """Group commit: writes of several threads that wait at the same time become one transaction, synced once.
 
 1. A writer puts its action into the queue. If nobody leads, it does: it begins a transaction and carries out its own
-   action, then those that are in the queue, each in a savepoint, and commits.
-2. An action that is refused is rolled back alone. What came of an action is told only after the commit: until then
-   nobody is told yes, and a refusal, which may rest on what another action of the group did, isn't told either.
+   action, then those that are in the queue, and commits.
+2. Actions of one kind that can be carried out together (``Joined``) are, in one step, and others each in a savepoint.
+   One that is refused changes nothing and leaves the others alone. What came of an action is told only after the
+   commit: until then nobody is told yes, and a refusal, which may rest on what another action of the group did, isn't
+   told either.
 3. If the commit is refused all are told so. If the leader is interrupted, nothing of the group has happened, and each
    of the others sees to its action itself.
 4. Who waits looks by itself from time to time, so that nobody hangs because somebody forgot to wake it.
@@ -18,8 +20,9 @@ import logging
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
-from typing import Any, Generic, Protocol, TypeVar
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Generic, Protocol, TypeVar, cast
 
 from sqlalchemy import Connection
 
@@ -27,11 +30,32 @@ from txn_source.model.errors import InternalError, TxnLogError
 
 _log = logging.getLogger(__name__)
 T = TypeVar("T")
+I = TypeVar("I")  # noqa: E741
+R = TypeVar("R")
 
 MAX_ACTIONS = 64
+MAX_JOINED = 256
 _MAX_S = 0.05
 """No action joins a group that has been at it for so long."""
 _LOOK_S = 0.05
+
+
+@dataclass(frozen=True, slots=True)
+class Joined(Generic[I, R]):
+    """An action that is carried out in one step with others of its kind.
+
+    ``together`` returns for each item, in their order, what came of it; where that is an error, it has changed nothing
+    for that item.
+    """
+
+    together: Callable[[Connection, Sequence[I]], Sequence[R | TxnLogError]]
+    item: I
+
+    def __call__(self, connection: Connection) -> R:
+        [done] = self.together(connection, [self.item])
+        if isinstance(done, TxnLogError):
+            raise done
+        return done
 
 
 class Outcome:
@@ -140,7 +164,11 @@ class GroupCommit:
 
         def body(connection: Connection) -> None:
             last.append(connection)
-            if self._before(connection):
+            changed = self._before(connection)
+            joined = self._take_like(mine, taken, outcome)
+            if joined:
+                _carry_out_together(connection, [mine, *joined])
+            elif changed:
                 _carry_out(connection, mine)  # what was done before stays, even if the action is refused
             else:
                 mine.value = mine.action(connection)
@@ -149,7 +177,11 @@ class GroupCommit:
                 waiting = self._queue.popleft()
                 taken.append(waiting)
                 waiting.error, waiting.outcome = None, outcome
-                _carry_out(connection, waiting)
+                joined = self._take_like(waiting, taken, outcome)
+                if joined:
+                    _carry_out_together(connection, [waiting, *joined])
+                else:
+                    _carry_out(connection, waiting)
 
         try:
             self._transact(body, outcome)
@@ -162,6 +194,23 @@ class GroupCommit:
                 waiting.ring()
         self._after(last[0])
         return mine.result()
+
+    def _take_like(self, first: _Waiting[Any], taken: list[_Waiting[Any]], outcome: Outcome) -> Sequence[_Waiting[Any]]:
+        """Take from the queue what can be carried out together with an action."""
+        action = first.action
+        if not isinstance(action, Joined) or not self._queue:
+            return ()
+        like = [w for w in list(self._queue) if isinstance(w.action, Joined) and w.action.together == action.together]
+        joined = []
+        for waiting in like[:MAX_JOINED]:
+            try:
+                self._queue.remove(waiting)
+            except ValueError:  # its thread was interrupted
+                continue
+            taken.append(waiting)
+            waiting.error, waiting.outcome = None, outcome
+            joined.append(waiting)
+        return joined
 
     def _give_up_turn(self) -> None:
         with contextlib.suppress(RuntimeError):  # raised unless this thread has it
@@ -191,6 +240,17 @@ def _carry_out(connection: Connection, waiting: _Waiting[Any]) -> None:
             raise error from None  # a full disk, say, took the whole transaction with it
         waiting.error = error
     connection.exec_driver_sql("RELEASE action")
+
+
+def _carry_out_together(connection: Connection, all_of_them: Sequence[_Waiting[Any]]) -> None:
+    """Carry out actions of one kind in one step."""
+    actions = [cast(Joined[Any, Any], waiting.action) for waiting in all_of_them]
+    done = actions[0].together(connection, [action.item for action in actions])
+    for waiting, value in zip(all_of_them, done, strict=True):
+        if isinstance(value, TxnLogError):
+            waiting.error = value
+        else:
+            waiting.value = value
 
 
 def _again(failure: Exception | None) -> Exception:

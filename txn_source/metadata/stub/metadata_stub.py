@@ -217,6 +217,35 @@ class MetadataStub(TierStub, SubscriptionStub):
         request = pb.BeginTransactionRequest(request_id=request_id(), timeout_ms=timeout_ms)
         return convert.txn_from_wire(self._transport.call("BeginTransaction", request).id)
 
+    def write_transaction(
+        self,
+        timeout_ms: int,
+        appends: Sequence[tuple[OpenedProducer, Sequence[NewEntry]]],
+        acknowledgements: Sequence[Acknowledgement] = (),
+    ) -> tuple[TxnId, list[list[Position]]]:
+        """Begin a transaction, register entries of producers under it and commit it, all of that or nothing.
+
+        Returns its id, and the positions of each producer's entries. The same call again is harmless.
+        """
+        request = pb.WriteTransactionRequest(
+            timeout_ms=timeout_ms,
+            appends=[
+                pb.WriteTransactionRequest.Append(
+                    producer_id=producer.producer_id,
+                    epoch=producer.epoch,
+                    entries=[convert.entry_to_wire(entry) for entry in entries],
+                )
+                for producer, entries in appends
+            ],
+            acknowledgements=[acknowledgement_to_wire(ack) for ack in acknowledgements],
+        )
+        answer = self._transport.call("WriteTransaction", request)
+        came, sent = [len(each.positions) for each in answer.appended], [len(entries) for _, entries in appends]
+        if came != sent:
+            raise _incomplete(f"{came} positions for {sent} entries")
+        positions = [[Position.from_key(key) for key in each.positions] for each in answer.appended]
+        return convert.txn_from_wire(answer.id), positions
+
     def end_transaction(
         self,
         txn: TxnId,

@@ -322,6 +322,38 @@ class BeginTransactionResponse(_message.Message):
     id: TxnId
     def __init__(self, id: _Optional[_Union[TxnId, _Mapping]] = ...) -> None: ...
 
+class WriteTransactionRequest(_message.Message):
+    __slots__ = ("timeout_ms", "appends", "acknowledgements")
+    class Append(_message.Message):
+        __slots__ = ("producer_id", "epoch", "entries")
+        PRODUCER_ID_FIELD_NUMBER: _ClassVar[int]
+        EPOCH_FIELD_NUMBER: _ClassVar[int]
+        ENTRIES_FIELD_NUMBER: _ClassVar[int]
+        producer_id: int
+        epoch: int
+        entries: _containers.RepeatedCompositeFieldContainer[NewEntry]
+        def __init__(self, producer_id: _Optional[int] = ..., epoch: _Optional[int] = ..., entries: _Optional[_Iterable[_Union[NewEntry, _Mapping]]] = ...) -> None: ...
+    TIMEOUT_MS_FIELD_NUMBER: _ClassVar[int]
+    APPENDS_FIELD_NUMBER: _ClassVar[int]
+    ACKNOWLEDGEMENTS_FIELD_NUMBER: _ClassVar[int]
+    timeout_ms: int
+    appends: _containers.RepeatedCompositeFieldContainer[WriteTransactionRequest.Append]
+    acknowledgements: _containers.RepeatedCompositeFieldContainer[SubscriptionAcknowledgements]
+    def __init__(self, timeout_ms: _Optional[int] = ..., appends: _Optional[_Iterable[_Union[WriteTransactionRequest.Append, _Mapping]]] = ..., acknowledgements: _Optional[_Iterable[_Union[SubscriptionAcknowledgements, _Mapping]]] = ...) -> None: ...
+
+class WriteTransactionResponse(_message.Message):
+    __slots__ = ("id", "appended")
+    class Appended(_message.Message):
+        __slots__ = ("positions",)
+        POSITIONS_FIELD_NUMBER: _ClassVar[int]
+        positions: _containers.RepeatedScalarFieldContainer[int]
+        def __init__(self, positions: _Optional[_Iterable[int]] = ...) -> None: ...
+    ID_FIELD_NUMBER: _ClassVar[int]
+    APPENDED_FIELD_NUMBER: _ClassVar[int]
+    id: TxnId
+    appended: _containers.RepeatedCompositeFieldContainer[WriteTransactionResponse.Appended]
+    def __init__(self, id: _Optional[_Union[TxnId, _Mapping]] = ..., appended: _Optional[_Iterable[_Union[WriteTransactionResponse.Appended, _Mapping]]] = ...) -> None: ...
+
 class EndTransactionRequest(_message.Message):
     __slots__ = ("id", "commit", "forced", "acknowledgements")
     ID_FIELD_NUMBER: _ClassVar[int]

@@ -79,6 +79,11 @@ class MetadataServiceStub(object):
                 request_serializer=txn__source_dot___generated_dot_txnlog_dot_v1_dot_metadata__service__pb2.BeginTransactionRequest.SerializeToString,
                 response_deserializer=txn__source_dot___generated_dot_txnlog_dot_v1_dot_metadata__service__pb2.BeginTransactionResponse.FromString,
                 _registered_method=True)
+        self.WriteTransaction = channel.unary_unary(
+                '/txnlog.v1.MetadataService/WriteTransaction',
+                request_serializer=txn__source_dot___generated_dot_txnlog_dot_v1_dot_metadata__service__pb2.WriteTransactionRequest.SerializeToString,
+                response_deserializer=txn__source_dot___generated_dot_txnlog_dot_v1_dot_metadata__service__pb2.WriteTransactionResponse.FromString,
+                _registered_method=True)
         self.EndTransaction = channel.unary_unary(
                 '/txnlog.v1.MetadataService/EndTransaction',
                 request_serializer=txn__source_dot___generated_dot_txnlog_dot_v1_dot_metadata__service__pb2.EndTransactionRequest.SerializeToString,
@@ -285,6 +290,13 @@ class MetadataServiceServicer(object):
 
     def BeginTransaction(self, request, context):
         """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def WriteTransaction(self, request, context):
+        """A whole transaction in one step: begun, written and committed. The sequences of its entries tell a repetition.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
@@ -523,6 +535,11 @@ def add_MetadataServiceServicer_to_server(servicer, server):
                     servicer.BeginTransaction,
                     request_deserializer=txn__source_dot___generated_dot_txnlog_dot_v1_dot_metadata__service__pb2.BeginTransactionRequest.FromString,
                     response_serializer=txn__source_dot___generated_dot_txnlog_dot_v1_dot_metadata__service__pb2.BeginTransactionResponse.SerializeToString,
+            ),
+            'WriteTransaction': grpc.unary_unary_rpc_method_handler(
+                    servicer.WriteTransaction,
+                    request_deserializer=txn__source_dot___generated_dot_txnlog_dot_v1_dot_metadata__service__pb2.WriteTransactionRequest.FromString,
+                    response_serializer=txn__source_dot___generated_dot_txnlog_dot_v1_dot_metadata__service__pb2.WriteTransactionResponse.SerializeToString,
             ),
             'EndTransaction': grpc.unary_unary_rpc_method_handler(
                     servicer.EndTransaction,
@@ -918,6 +935,33 @@ class MetadataService(object):
             '/txnlog.v1.MetadataService/BeginTransaction',
             txn__source_dot___generated_dot_txnlog_dot_v1_dot_metadata__service__pb2.BeginTransactionRequest.SerializeToString,
             txn__source_dot___generated_dot_txnlog_dot_v1_dot_metadata__service__pb2.BeginTransactionResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def WriteTransaction(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/txnlog.v1.MetadataService/WriteTransaction',
+            txn__source_dot___generated_dot_txnlog_dot_v1_dot_metadata__service__pb2.WriteTransactionRequest.SerializeToString,
+            txn__source_dot___generated_dot_txnlog_dot_v1_dot_metadata__service__pb2.WriteTransactionResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -1,0 +1,169 @@
+"""Writes that are registered together are what they would have been one after the other, whatever they are."""
+
+from __future__ import annotations
+
+import shutil
+import threading
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sqlalchemy import Connection, select
+
+from txn_source.metadata.store import producers, topics, transactions
+from txn_source.metadata.store.appends import Append, Write, Written, write_all
+from txn_source.metadata.store.database import open_database
+from txn_source.metadata.store.group_commit import Joined
+from txn_source.metadata.store.log import create_log
+from txn_source.metadata.store.tables import metadata, partitions
+from txn_source.model.entry import NewEntry, OpenedProducer
+from txn_source.model.errors import TxnLogError
+from txn_source.model.ledger_limits import LedgerLimits
+from txn_source.model.topic_name import TopicName
+
+NOW_US = 1_700_000_000_000_000
+PARTITIONS = 3
+
+
+class World:
+    """A log with two topics, five producers, one of which is fenced, and three transactions, one of which is open."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.database = open_database(f"sqlite:///{path}")
+        create_log(self.database)
+        self.producers: list[OpenedProducer] = []
+        self.topic_of: list[int] = []
+        self.partition_ids: list[int] = []
+        self.txns: list[int] = []
+        self.database.write(self._make)
+        self.database.close()
+
+    def _make(self, connection: Connection) -> None:
+        limits = LedgerLimits(max_entries=4, max_bytes=10_000, max_age_ms=10**9)
+        for name in ("debits", "credits"):
+            row = topics.create(connection, TopicName.parse(name), PARTITIONS, None, limits, NOW_US // 1000)
+            for transactional_id in ("a", None, "a") if name == "debits" else (None, None):
+                opened = producers.open_producer(connection, row.topic_id, transactional_id, None, NOW_US)
+                self.producers.append(opened)
+                self.topic_of.append(row.topic_id)
+        self.partition_ids = list(connection.execute(select(partitions.c.partition_id)).scalars())
+        self.txns = [transactions.begin(connection, 60_000, NOW_US // 1000) for _ in range(2)]
+        transactions.end(connection, self.txns[1], commit=True, reason=transactions.EndReason.CLIENT, now_us=NOW_US)
+        self.txns.append(99)  # never begun
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> World:
+    return World(tmp_path_factory.mktemp("world") / "metadata.db")
+
+
+@st.composite
+def entries(draw: st.DrawFn) -> tuple[int, int, int, int, int]:
+    """Partition, sequence, messages, file and offset: few values each, so that they often clash."""
+    numbers = [(0, 2 * PARTITIONS - 1), (0, 6), (1, 3), (0, 2), (0, 4)]
+    partition, sequence, messages, file, place = (draw(st.integers(*of)) for of in numbers)
+    return partition, sequence, messages, file, place
+
+
+appends = st.tuples(st.integers(0, 4), st.lists(entries(), max_size=3))
+writes = st.tuples(st.lists(appends, min_size=1, max_size=2), st.sampled_from(["plain", "whole", 0, 1, 2]))
+
+
+def made(world: World, drawn: Any) -> Write:
+    """Turn what was drawn into a write."""
+    of_producers, kind = drawn
+    made = []
+    for index, of_entries in of_producers:
+        producer, topic_id = world.producers[index], world.topic_of[index]
+        new = []
+        for partition, sequence, messages, file, place in of_entries:
+            partition_id = world.partition_ids[partition]
+            path = f"segments/{topic_id}/{partition % PARTITIONS}/{1}-{producer.producer_id}-{file:012x}.arrow"
+            new.append(NewEntry(partition_id, sequence * 2, messages, path, 8 + place * 50, 60, 7))
+        made.append(Append(producer.producer_id, producer.epoch, new))
+    if kind == "plain":
+        return Write(made)
+    return Write(made, timeout_ms=1000) if kind == "whole" else Write(made, world.txns[kind])
+
+
+def outcome(world: World, path: Path, drawn: list[Any], *, together: bool) -> tuple[list[str], dict[str, Any]]:
+    """Carry writes out on a copy of the world; return what came of them, and all tables."""
+    shutil.copy(world.path, path)
+    database = open_database(f"sqlite:///{path}")
+    todo = [made(world, each) for each in drawn]
+    done: list[Written | TxnLogError] = []
+    if together:
+        done += database.write(lambda connection: write_all(connection, todo, NOW_US))
+    else:
+        for each in todo:
+            done += database.write(lambda connection, each=each: write_all(connection, [each], NOW_US))
+    with database.read() as connection:
+        tables = {
+            table.name: sorted(map(repr, connection.execute(select(table)).all())) for table in metadata.sorted_tables
+        }
+    database.close()
+    return [repr(each) for each in done], tables
+
+
+@settings(max_examples=60, deadline=None)
+@given(drawn=st.lists(writes, min_size=1, max_size=8))
+def test_writes_together_are_what_they_are_one_by_one(world: World, drawn: list[Any]) -> None:
+    """Register random writes in one step, and one by one elsewhere; compare answers, errors and all tables."""
+    alone = outcome(world, world.path.with_name("alone.db"), drawn, together=False)
+    together = outcome(world, world.path.with_name("together.db"), drawn, together=True)
+    assert together == alone
+
+
+def test_waiting_writes_join(world: World, tmp_path: Path) -> None:
+    """Let thirty threads write whole transactions while a leader is held: one step, and each gets its own answer.
+
+    A repetition that waits beside its first try gets the same answer; one without a producer is refused alone.
+    """
+    shutil.copy(world.path, tmp_path / "metadata.db")
+    database = open_database(f"sqlite:///{tmp_path / 'metadata.db'}")
+    steps: list[int] = []
+
+    def together(connection: Connection, writes: Any) -> Any:
+        steps.append(len(writes))
+        return write_all(connection, writes, NOW_US)
+
+    held, entered = threading.Event(), threading.Event()
+
+    def hold(connection: Connection) -> None:
+        entered.set()
+        assert held.wait(60)
+
+    whole = [made(world, ([(1, [(n % 3, n, 2, n % 3, n)])], "whole")) for n in range(28)]
+    whole = [*whole, whole[5], Write([replace(whole[0].appends[0], producer_id=77)], timeout_ms=1)]
+    answers: dict[int, Any] = {}
+
+    def run(index: int) -> None:
+        try:
+            answers[index] = database.write(Joined(together, whole[index]))
+        except TxnLogError as error:
+            answers[index] = error
+
+    leader = threading.Thread(target=lambda: database.write(hold))
+    leader.start()
+    assert entered.wait(60)
+    threads = [threading.Thread(target=run, args=(index,)) for index in range(len(whole))]
+    for thread in threads:
+        thread.start()
+    queue = database._here()[1]._queue  # type: ignore[attr-defined]
+    while len(queue) < len(threads):
+        entered.wait(0.01)
+    held.set()
+    for thread in [leader, *threads]:
+        thread.join()
+    assert steps == [30]
+    assert answers[29].code == "TOPIC_NOT_FOUND"
+    assert sorted([answers[5].repeated, answers[28].repeated]) == [False, True]
+    assert (answers[5].txn, answers[5].positions) == (answers[28].txn, answers[28].positions)
+    positions = [position for index in range(28) for [position] in answers[index].positions]
+    assert len(set(positions)) == 28
+    assert len({answers[index].txn for index in range(28)}) == 28
+    database.close()
