@@ -14,6 +14,7 @@ from tests.log.sites import ManualClock, Site
 from tests.metadata.test_retried_append import Writer
 from txn_source import InvalidArgumentError, Log
 from txn_source._generated.txnlog.v1 import metadata_service_pb2 as pb
+from txn_source.client.access import Access
 from txn_source.client.tiering.offload import delete_doomed_files
 from txn_source.client.writing.task_writer import BulkWriter
 from txn_source.metadata.stub.metadata_stub import MetadataStub
@@ -156,7 +157,7 @@ def test_client_deletes_nothing_that_is_not_ours_whatever_the_service_says(tmp_p
             self.forgotten = tuple(doomed_ids)
 
     lying = Lying(None)  # type: ignore[arg-type]
-    assert delete_doomed_files(lying, tmp_path) == 1
+    assert delete_doomed_files(Access(lying, tmp_path)) == 1
     assert lying.forgotten == (2,)
     assert [name for name in names if not (tmp_path / name).exists()] == [names[2]]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import threading
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,7 @@ from txn_source.metadata.store.appends import Append, Write, Written, write_all
 from txn_source.metadata.store.database import open_database
 from txn_source.metadata.store.group_commit import Joined
 from txn_source.metadata.store.log import create_log
-from txn_source.metadata.store.tables import metadata, partitions
+from txn_source.metadata.store.tables import ledgers, metadata, partitions
 from txn_source.model.entry import NewEntry, OpenedProducer
 from txn_source.model.errors import TxnLogError
 from txn_source.model.ledger_limits import LedgerLimits
@@ -61,20 +62,21 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> World:
     return World(tmp_path_factory.mktemp("world") / "metadata.db")
 
 
-@st.composite
-def entries(draw: st.DrawFn) -> tuple[int, int, int, int, int]:
-    """Partition, sequence, messages, file and offset: few values each, so that they often clash."""
-    numbers = [(0, 2 * PARTITIONS - 1), (0, 6), (1, 3), (0, 2), (0, 4)]
-    partition, sequence, messages, file, place = (draw(st.integers(*of)) for of in numbers)
-    return partition, sequence, messages, file, place
+entries = st.tuples(
+    st.sampled_from([0, 0, 1, 5]),  # partition: the last one is another topic's
+    st.sampled_from([None, None, None, 0, 2, 5]),  # sequence; None: the next one
+    st.integers(1, 3),  # messages
+    st.sampled_from([0, 0, 1]),  # file
+    st.sampled_from([None, None, 0, 3]),  # place in the file; None: the next one
+)
 
 
-appends = st.tuples(st.integers(0, 4), st.lists(entries(), max_size=3))
+appends = st.tuples(st.sampled_from([0, 1, 1, 1, 2, 3, 4]), st.lists(entries, max_size=3))
 writes = st.tuples(st.lists(appends, min_size=1, max_size=2), st.sampled_from(["plain", "whole", 0, 1, 2]))
 
 
-def made(world: World, drawn: Any) -> Write:
-    """Turn what was drawn into a write."""
+def made(world: World, drawn: Any, next_of: Counter[Any]) -> Write:
+    """Turn what was drawn into a write. The next sequences and places are those after what was drawn before."""
     of_producers, kind = drawn
     made = []
     for index, of_entries in of_producers:
@@ -82,8 +84,12 @@ def made(world: World, drawn: Any) -> Write:
         new = []
         for partition, sequence, messages, file, place in of_entries:
             partition_id = world.partition_ids[partition]
+            sequence = next_of[index] if sequence is None else sequence
+            place = next_of[index, partition, file] if place is None else place
+            next_of[index] = max(next_of[index], sequence + messages)
+            next_of[index, partition, file] = max(next_of[index, partition, file], place + 1)
             path = f"segments/{topic_id}/{partition % PARTITIONS}/{1}-{producer.producer_id}-{file:012x}.arrow"
-            new.append(NewEntry(partition_id, sequence * 2, messages, path, 8 + place * 50, 60, 7))
+            new.append(NewEntry(partition_id, sequence, messages, path, 8 + place * 50, 50, 7))
         made.append(Append(producer.producer_id, producer.epoch, new))
     if kind == "plain":
         return Write(made)
@@ -94,7 +100,8 @@ def outcome(world: World, path: Path, drawn: list[Any], *, together: bool) -> tu
     """Carry writes out on a copy of the world; return what came of them, and all tables."""
     shutil.copy(world.path, path)
     database = open_database(f"sqlite:///{path}")
-    todo = [made(world, each) for each in drawn]
+    next_of: Counter[Any] = Counter()
+    todo = [made(world, each, next_of) for each in drawn]
     done: list[Written | TxnLogError] = []
     if together:
         done += database.write(lambda connection: write_all(connection, todo, NOW_US))
@@ -109,7 +116,7 @@ def outcome(world: World, path: Path, drawn: list[Any], *, together: bool) -> tu
     return [repr(each) for each in done], tables
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(drawn=st.lists(writes, min_size=1, max_size=8))
 def test_writes_together_are_what_they_are_one_by_one(world: World, drawn: list[Any]) -> None:
     """Register random writes in one step, and one by one elsewhere; compare answers, errors and all tables."""
@@ -137,7 +144,7 @@ def test_waiting_writes_join(world: World, tmp_path: Path) -> None:
         entered.set()
         assert held.wait(60)
 
-    whole = [made(world, ([(1, [(n % 3, n, 2, n % 3, n)])], "whole")) for n in range(28)]
+    whole = [made(world, ([(1, [(n % 3, 2 * n, 2, n % 3, n)])], "whole"), Counter()) for n in range(28)]
     whole = [*whole, whole[5], Write([replace(whole[0].appends[0], producer_id=77)], timeout_ms=1)]
     answers: dict[int, Any] = {}
 
@@ -167,3 +174,24 @@ def test_waiting_writes_join(world: World, tmp_path: Path) -> None:
     assert len(set(positions)) == 28
     assert len({answers[index].txn for index in range(28)}) == 28
     database.close()
+
+
+def test_old_ledgers_that_a_refused_write_has_rolled_stay_whole(world: World, tmp_path: Path) -> None:
+    """Let a ledger grow too old, and write in one step something that is refused there, and something elsewhere."""
+    shutil.copy(world.path, tmp_path / "metadata.db")
+    database = open_database(f"sqlite:///{tmp_path / 'metadata.db'}")
+    first = made(world, ([(1, [(0, 0, 1, 0, 0), (1, 1, 1, 0, 0)])], "plain"), Counter())
+    database.write(lambda connection: write_all(connection, [first], NOW_US))
+    bad, good = (made(world, ([(1, [(partition, 9, 1, 1, 0)])], "plain"), Counter()) for partition in (0, 1))
+    bad = replace(bad, appends=[replace(bad.appends[0], epoch=5)])
+    later_us = NOW_US + 10**9 * 1000 + 1
+    done = database.write(lambda connection: write_all(connection, [bad, good], later_us))
+    assert [isinstance(each, TxnLogError) for each in done] == [True, False]
+    with database.read() as connection:
+        query = select(partitions.c.open_ledger_id, ledgers.c.closed_at_ms).join(
+            ledgers, ledgers.c.ledger_id == partitions.c.open_ledger_id
+        )
+        rows = connection.execute(query).all()
+    database.close()
+    assert len(rows) == 2 * PARTITIONS
+    assert [row.closed_at_ms for row in rows if row.closed_at_ms is not None] == []
