@@ -63,7 +63,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> World:
 
 
 entries = st.tuples(
-    st.sampled_from([0, 0, 1, 5]),  # partition: the last one is another topic's
+    st.sampled_from([0, 0, 0, 0, 1, 5]),  # partition: the last one is another topic's
     st.sampled_from([None, None, None, 0, 2, 5]),  # sequence; None: the next one
     st.integers(1, 3),  # messages
     st.sampled_from([0, 0, 1]),  # file
@@ -71,8 +71,10 @@ entries = st.tuples(
 )
 
 
-appends = st.tuples(st.sampled_from([0, 1, 1, 1, 2, 3, 4]), st.lists(entries, max_size=3))
-writes = st.tuples(st.lists(appends, min_size=1, max_size=2), st.sampled_from(["plain", "whole", 0, 1, 2]))
+appends = st.tuples(st.sampled_from([1, 1, 1, 1, 1, 2, 2, 4, 0]), st.lists(entries, min_size=1, max_size=2))
+kinds = st.sampled_from(["plain", "plain", "whole", "whole", 0, 0, 1, 2])
+repetitions = st.integers(1, 2)  # of the write so many before
+writes = st.one_of(st.tuples(st.lists(appends, min_size=1, max_size=2), kinds), repetitions)
 
 
 def made(world: World, drawn: Any, next_of: Counter[Any]) -> Write:
@@ -101,7 +103,12 @@ def outcome(world: World, path: Path, drawn: list[Any], *, together: bool) -> tu
     shutil.copy(world.path, path)
     database = open_database(f"sqlite:///{path}")
     next_of: Counter[Any] = Counter()
-    todo = [made(world, each, next_of) for each in drawn]
+    todo: list[Write] = []
+    for each in drawn:
+        if isinstance(each, int):
+            todo += todo[-each:][:1]
+        else:
+            todo.append(made(world, each, next_of))
     done: list[Written | TxnLogError] = []
     if together:
         done += database.write(lambda connection: write_all(connection, todo, NOW_US))
@@ -116,7 +123,7 @@ def outcome(world: World, path: Path, drawn: list[Any], *, together: bool) -> tu
     return [repr(each) for each in done], tables
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(drawn=st.lists(writes, min_size=1, max_size=8))
 def test_writes_together_are_what_they_are_one_by_one(world: World, drawn: list[Any]) -> None:
     """Register random writes in one step, and one by one elsewhere; compare answers, errors and all tables."""
