@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from sqlalchemy import Connection, select
 
@@ -124,6 +124,8 @@ def outcome(world: World, path: Path, drawn: list[Any], *, together: bool) -> tu
 
 
 @settings(max_examples=150, deadline=None)
+@example(drawn=[([(1, [(0, None, 1, 0, None)])], "plain"), ([(1, [(0, None, 1, 0, 0)])], "plain")])  # the same bytes
+@example(drawn=[([(1, [(0, None, 2, 0, None)])], "whole"), 1])  # a repetition beside its first try
 @given(drawn=st.lists(writes, min_size=1, max_size=8))
 def test_writes_together_are_what_they_are_one_by_one(world: World, drawn: list[Any]) -> None:
     """Register random writes in one step, and one by one elsewhere; compare answers, errors and all tables."""
