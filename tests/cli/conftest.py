@@ -22,7 +22,7 @@ Spawn = Callable[..., subprocess.Popen[bytes]]
 
 @pytest.fixture(autouse=True)
 def _no_log_in_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("TXNLOG_ROOT", "TXNLOG_ENDPOINT"):
+    for name in ("TXNLOG_ROOT", "TXNLOG_ENDPOINT", "TXNLOG_METADATA"):
         monkeypatch.delenv(name, raising=False)
 
 

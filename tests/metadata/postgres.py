@@ -34,6 +34,8 @@ listen_addresses = ''
 max_connections = 200
 shared_buffers = 64MB
 """
+GUARDED = "guarded"
+"""An account that needs a password, once it is made."""
 _TEMPLATE = "txnlog_template"
 _numbers = itertools.count()
 
@@ -61,6 +63,8 @@ class PostgresServer:
         self._server.ensure_pgdata_inited()
         with (self._data / "postgresql.conf").open("a", encoding="utf-8") as file:
             file.write(f"{_SETTINGS}\nunix_socket_directories = '{self._data}'\n")
+        rules = (self._data / "pg_hba.conf").read_text(encoding="utf-8")
+        (self._data / "pg_hba.conf").write_text(f"local all {GUARDED} scram-sha-256\n{rules}", encoding="utf-8")
         atexit.register(self._remove, os.getpid())
         self.start()
 
@@ -94,7 +98,7 @@ class PostgresServer:
 
     def new_database(self, *, with_tables: bool = True, options: str = "") -> DatabaseUrl:
         """Make a database, with the tables of a log or empty, and return its URL."""
-        name = f"log_{next(_numbers)}"
+        name = f"log_{os.getpid()}_{next(_numbers)}"
         template = f"TEMPLATE {self._template()}" if with_tables else ""
         with self.connect() as connection:
             connection.execute(f"CREATE DATABASE {name} {template} {options}".encode())

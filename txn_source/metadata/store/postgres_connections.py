@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import threading
-import time
 from collections import deque
 from typing import Any, cast
 
@@ -33,7 +32,7 @@ READER_WAIT_S = 30.0
 OLDEST_SERVER = 12
 CLOCK = "SELECT CAST(extract(epoch FROM clock_timestamp()) * 1000000 AS bigint)"
 
-_SETTINGS = {
+SETTINGS = {
     "lock_timeout": "10s",
     "statement_timeout": "60s",
     "idle_in_transaction_session_timeout": "8s",  # a service that hangs doesn't hold the log's lock for longer
@@ -54,13 +53,19 @@ _LOG_SCHEMA = (
     "coalesce((SELECT nspname FROM pg_class JOIN pg_namespace ON pg_namespace.oid = relnamespace"
     " WHERE pg_class.oid = to_regclass('log_info')), current_schema())"
 )
-_OPEN = (
+
+_ASK = (
     "SELECT current_setting('server_version_num'), current_setting('server_encoding'), "
     f"hashtext(CAST({_LOG_SCHEMA} AS text)), "
     # A commit that was told is durable.
-    "set_config('synchronous_commit', replace(current_setting('synchronous_commit'), 'off', 'on'), false), "
-    + ", ".join(f"set_config('{name}', '{value}', false)" for name, value in _SETTINGS.items())
+    "set_config('synchronous_commit', replace(current_setting('synchronous_commit'), 'off', 'on'), false)"
 )
+
+
+def _opening_statement() -> str:
+    """Return what is asked, and set, when a session is opened."""
+    settings = ", ".join(f"set_config('{name}', '{value}', false)" for name, value in SETTINGS.items())
+    return f"{_ASK}, {settings}"
 
 
 class Session:
@@ -189,7 +194,7 @@ class SessionPool:
             raise not_connected(error, url) from None
         try:
             raw.adapters.register_loader("numeric", _Whole)
-            row = raw.execute(_OPEN.encode(), prepare=False).fetchone()
+            row = raw.execute(_opening_statement().encode(), prepare=False).fetchone()
             assert row is not None
             version, encoding, key = int(row[0]) // 10_000, row[1], row[2]
             clock = raw.execute(CLOCK.encode(), prepare=False).fetchone()
@@ -208,14 +213,6 @@ class SessionPool:
         with self._free:
             self._taken -= 1
             self._free.notify()
-
-
-def wait_until_open(until_s: float) -> bool:
-    """Pause before another attempt to connect; False if the time for them is over."""
-    if time.monotonic() >= until_s:
-        return False
-    time.sleep(0.1)
-    return True
 
 
 class _Whole(Loader):

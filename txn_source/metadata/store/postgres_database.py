@@ -33,7 +33,7 @@ from txn_source.metadata.store.database_url import DatabaseUrl
 from txn_source.metadata.store.group_commit import GroupCommit, Outcome
 from txn_source.metadata.store.postgres_clock import ServerClock
 from txn_source.metadata.store.postgres_connections import CLOCK, Session, SessionPool
-from txn_source.metadata.store.postgres_errors import translated, unsure
+from txn_source.metadata.store.postgres_errors import ENDED_BEFORE, translated, unsure
 from txn_source.metadata.store.postgres_notices import Notices
 from txn_source.model.errors import TxnLogError
 
@@ -180,7 +180,7 @@ class _Connections:
             said = session.run(f"{notice}COMMIT")
         except psycopg.Error as error:
             ours = translated(error, self._url)
-            if ours is None or isinstance(ours, LostConnectionError):
+            if ours is None or (isinstance(ours, LostConnectionError) and error.sqlstate not in ENDED_BEFORE):
                 raise unsure(self._url) from error
             raise ours from error
         except BaseException:

@@ -27,6 +27,8 @@ _CONFLICTS = {
 }
 _LOST = ("57P01", "57P02", "57P05", "25P03", "25P04", "08003", "08006", "08007")
 """Sessions that the server ended, at a shutdown or because they took too long."""
+ENDED_BEFORE = ("25P03",)
+"""Of these, those that say for sure that the commit which they answer was not begun: it came too late."""
 _FULL = ("53100", "58030", "53200", "53400")
 _NUMBERS = ("22003",)
 _TEXTS = ("22021", "22P05")
