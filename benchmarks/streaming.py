@@ -19,7 +19,7 @@ from benchmarks.prepared import ROWS, prepared_batch, prepared_frame
 from benchmarks.scan import drain, messages
 from txn_source.client.connecting import connect
 from txn_source.client.log import Log
-from txn_source.client.reading.offsets import Offsets
+from txn_source.client.places import Offsets
 from txn_source.client.reading.plan import plan
 from txn_source.client.reading.request import ReadRequest
 from txn_source.client.reading.source import resolve

@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from txn_source.client.consuming.options import ConsumerOptions
     from txn_source.client.consuming.reader import Reader
     from txn_source.client.log import Log
-    from txn_source.client.reading.offsets import Cut
+    from txn_source.client.places import Cut
     from txn_source.client.transaction import Transaction
     from txn_source.client.writing.batching import Batching
     from txn_source.client.writing.producer import Producer
@@ -62,7 +62,7 @@ _LAZY = {
     "Consumer": "txn_source.client.consuming.consumer",
     "ConsumerOptions": "txn_source.client.consuming.options",
     "Log": "txn_source.client.log",
-    "Cut": "txn_source.client.reading.offsets",
+    "Cut": "txn_source.client.places",
     "Message": "txn_source.client.consuming.messages",
     "MessageBatch": "txn_source.client.consuming.messages",
     "Producer": "txn_source.client.writing.producer",

@@ -6,7 +6,7 @@ import pytest
 
 import txn_source
 from txn_source.cli.tail import Tail
-from txn_source.client.reading.offsets import Offsets
+from txn_source.client.places import Offsets
 from txn_source.model.isolation import IsolationLevel
 from txn_source.model.position import EARLIEST, LATEST
 

@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from txn_source import IsolationLevel, Log, Producer
+from txn_source.client.places import Offsets
 from txn_source.client.reading.columns import select_columns
-from txn_source.client.reading.offsets import Offsets
 from txn_source.client.reading.request import ReadRequest
 from txn_source.client.streaming.batch_limits import StreamLimits
 from txn_source.client.streaming.stream import StreamedTopics, TopicStream

@@ -10,7 +10,7 @@ from txn_source import (
     Log,
     MessageId,
 )
-from txn_source.client.reading.offsets import Offsets
+from txn_source.client.places import Offsets
 from txn_source.client.reading.request import ReadRequest
 from txn_source.client.streaming.batch_limits import StreamLimits
 from txn_source.client.streaming.stream import StreamedTopics, TopicStream

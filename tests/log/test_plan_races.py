@@ -22,8 +22,8 @@ from tests.log.reading import BY_HAND, COMMITTED, UNCOMMITTED, send_each
 from tests.log.sites import service_over
 from tests.log.streaming import COLUMNS, Follower, reread, rows_between, stream_of
 from txn_source import DataLossError, IsolationLevel, Log, OutOfRangeError, TopicNotFoundError, connect
+from txn_source.client.places import Offsets
 from txn_source.client.reading.columns import select_columns
-from txn_source.client.reading.offsets import Offsets
 from txn_source.client.reading.plan import plan
 from txn_source.client.reading.request import ReadRequest
 from txn_source.client.reading.source import resolve

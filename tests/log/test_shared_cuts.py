@@ -10,7 +10,7 @@ import pytest
 from tests.log.reading import BY_HAND, COMMITTED, UNCOMMITTED, send_each, values
 from tests.log.streaming import Follower, stream_of
 from txn_source import Cut, InvalidArgumentError, IsolationLevel, Log, Position
-from txn_source.client.reading.offsets import Offsets
+from txn_source.client.places import Offsets
 from txn_source.model.position import LATEST
 
 

@@ -107,10 +107,6 @@ def seek(
     then or later. Before the start or beyond the end the nearest place is taken.
     """
     sought = log.seek(name, subscription, to, epoch)
-    index = {p.partition_id: p.partition for p in log.subscription(name, subscription).partitions}
-    places = sorted(
-        (index[partition_id], key, partition_id in sought.moved) for partition_id, key in sought.points.items()
-    )
     topic = TopicName.parse(name).short
     if as_json:
         print_json(
@@ -118,16 +114,16 @@ def seek(
                 "topic": topic,
                 "subscription": subscription,
                 "epoch": sought.epoch,
-                "positions": {number: subscription_stats.place_text(key) for number, key, _ in places},
-                "nearest_taken": [number for number, _, moved in places if moved],
+                "positions": {partition: str(at) for partition, at in sought.items()},
+                "nearest_taken": sorted(sought.moved),
             }
         )
         return
     print(f"Subscription {subscription!r} of topic {topic!r} is in epoch {sought.epoch}.\n")
     shown = table("", "Partition", "Next message", "", right=("Partition",))
-    for number, key, moved in places:
-        remark = "the nearest place: what was asked for is not there" if moved else ""
-        shown.add_row(str(number), subscription_stats.place_text(key), remark)
+    for partition, at in sought.items():
+        remark = "the nearest place: what was asked for is not there" if partition in sought.moved else ""
+        shown.add_row(str(partition), str(at), remark)
     console().print(shown)
 
 

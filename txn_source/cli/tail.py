@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence
 import pyarrow as pa
 
 from txn_source.client.log import Log
+from txn_source.client.places import Offsets
 from txn_source.client.reading.columns import select_columns
-from txn_source.client.reading.offsets import Offsets
 from txn_source.client.reading.plan import ReadPlan, plan
 from txn_source.client.reading.request import ReadRequest
 from txn_source.client.reading.source import ReadPartition, resolve

@@ -18,9 +18,9 @@ from txn_source.client.consuming.dead_letters import send_dead_letter
 from txn_source.client.consuming.options import ConsumerOptions
 from txn_source.client.consuming.reader import Reader
 from txn_source.client.open_handles import OpenHandles
+from txn_source.client.places import Cut, Sought
 from txn_source.client.policies import change_policies, scope_of
 from txn_source.client.reading.copy_fallback import CopiesRead
-from txn_source.client.reading.offsets import Cut
 from txn_source.client.reading.ranges import cut_of
 from txn_source.client.scan import copies_read, scan
 from txn_source.client.target import Target
@@ -36,7 +36,7 @@ from txn_source.client.transactions import list_transactions
 from txn_source.client.writing.batching import Batching
 from txn_source.client.writing.producer import Producer
 from txn_source.metadata.stub.metadata_stub import MetadataStub, TransactionInfo
-from txn_source.metadata.stub.subscriptions import SeekAnswer, SubscriptionInfo
+from txn_source.metadata.stub.subscriptions import SubscriptionInfo
 from txn_source.model.copies import OffloadableLedger, Tier
 from txn_source.model.door import guarded
 from txn_source.model.errors import InvalidArgumentError
@@ -383,7 +383,7 @@ class Log:
         """Return one subscription, or raise ``SubscriptionNotFoundError``."""
         return self._subscriptions.one(topic, name)
 
-    def seek(self, topic: str, name: str, to: Any, epoch: int | None = None) -> SeekAnswer:
+    def seek(self, topic: str, name: str, to: Any, epoch: int | None = None) -> Sought:
         """Move a subscription as an operator; consumers that are connected go on from there in a new epoch.
 
         Args:

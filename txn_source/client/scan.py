@@ -9,9 +9,9 @@ from typing import Any
 import pyarrow as pa
 
 from txn_source.client.access import Access
+from txn_source.client.places import Offsets, moment_us
 from txn_source.client.reading.columns import read_schema, select_columns
 from txn_source.client.reading.copy_fallback import CopiesRead
-from txn_source.client.reading.offsets import Offsets
 from txn_source.client.reading.plan import plan
 from txn_source.client.reading.request import ReadRequest, check_as_of
 from txn_source.client.reading.source import resolve
@@ -69,5 +69,4 @@ def _as_of(value: Any, level: IsolationLevel, end: Any) -> int | None:
     if value is None:
         return None
     check_as_of(level, end is not None)
-    text = isinstance(value, str)
-    return (Offsets.at_time(value, LATEST) if text else Offsets.parse(value, LATEST)).publish_time_us
+    return moment_us(value)

@@ -12,8 +12,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
+from txn_source.client.places import Offsets
 from txn_source.client.reading.columns import METADATA_COLUMNS, metadata_columns
-from txn_source.client.reading.offsets import Offsets
 from txn_source.client.reading.request import MAX_PARTITION_BYTES, ReadRequest, check_as_of
 from txn_source.client.streaming.batch_limits import DEFAULT_DELAY_S, StreamLimits
 from txn_source.client.target import Target

@@ -10,11 +10,13 @@ from typing import Any
 from txn_source.client.access import Access
 from txn_source.client.consuming.consumer import Consumer
 from txn_source.client.consuming.dead_letters import SendDeadLetter
+from txn_source.client.consuming.epoch_changes import sought_of
 from txn_source.client.consuming.options import ConsumerOptions, is_text
-from txn_source.client.consuming.subscription_places import placed
+from txn_source.client.consuming.subscription_places import Stand, resolve_place
+from txn_source.client.places import Sought
 from txn_source.metadata.stub.consumer_stream import SubscribeRequest
 from txn_source.metadata.stub.metadata_stub import MetadataStub
-from txn_source.metadata.stub.subscriptions import SeekAnswer, SubscriptionInfo
+from txn_source.metadata.stub.subscriptions import SubscriptionInfo
 from txn_source.model.errors import (
     InvalidArgumentError,
     SubscriptionIsolationMismatchError,
@@ -22,7 +24,7 @@ from txn_source.model.errors import (
 )
 from txn_source.model.isolation import IsolationLevel
 from txn_source.model.position import EARLIEST, LATEST
-from txn_source.model.subscription import Place, SubscriptionType
+from txn_source.model.subscription import SubscriptionType
 from txn_source.model.topic_name import TopicName
 
 
@@ -62,7 +64,7 @@ class Subscriptions:
         kind = SubscriptionType.parse(type)
         if unset:
             level = _stored_level(self._stub, topic_name, name)
-        place = placed(self._access, topic_name, initial_position, level)
+        place = resolve_place(self._access, topic_name, initial_position, level)
         try:
             request = _request(topic_name, name, kind, level, durable, place, LATEST, options)
             return Consumer(self._access, request, options, send_dead_letter)
@@ -83,7 +85,7 @@ class Subscriptions:
     ) -> Consumer:
         """Connect the consumer that a reader reads by."""
         level, topic_name = IsolationLevel.parse(isolation_level), _whole(topic)
-        place = placed(self._access, topic_name, start, level)
+        place = resolve_place(self._access, topic_name, start, level)
         name, options = f"reader-{uuid.uuid4().hex[:12]}", ConsumerOptions(queue_size=queue_size)
         kind = SubscriptionType.EXCLUSIVE
         request = _request(topic_name, name, kind, level, False, place, EARLIEST, options)
@@ -100,9 +102,9 @@ class Subscriptions:
         """Make a subscription without connecting a consumer."""
         _check_name(name)
         level, topic_name = IsolationLevel.parse(isolation_level), _whole(topic)
-        place = placed(self._access, topic_name, initial_position, level)
+        place = resolve_place(self._access, topic_name, initial_position, level)
         kind = SubscriptionType.parse(type)
-        self._stub.create_subscription(topic_name, name, kind, level, place.where or LATEST, place.points or {})
+        self._stub.create_subscription(topic_name, name, kind, level, place.everywhere or LATEST, place.keys)
 
     def all_of(self, topic: str) -> list[SubscriptionInfo]:
         """Return the subscriptions of a topic, by name."""
@@ -114,15 +116,16 @@ class Subscriptions:
         [found] = self._stub.list_subscriptions(_whole(topic), name)
         return found
 
-    def seek(self, topic: str, name: str, to: Any, epoch: int | None) -> SeekAnswer:
+    def seek(self, topic: str, name: str, to: Any, epoch: int | None) -> Sought:
         """Move a subscription as an operator."""
         if epoch is not None and (not isinstance(epoch, int) or abs(epoch) >= 1 << 63):
             raise InvalidArgumentError(f"{epoch!r:.80} can't be a new epoch.", "Use a number above the current one.")
         _check_name(name)
         topic_name = _whole(topic)
         [info] = self._stub.list_subscriptions(topic_name, name, brief=True)
-        place = placed(self._access, topic_name, to, info.isolation_level)
-        return self._stub.seek_subscription(topic_name, name, place.where, place.points or {}, epoch)
+        place = resolve_place(self._access, topic_name, to, info.isolation_level)
+        answer = self._stub.seek_subscription(topic_name, name, place.everywhere, place.keys, epoch)
+        return sought_of(answer, {p.partition_id: p.partition for p in info.partitions})
 
     def set_isolation_level(self, topic: str, name: str, level: IsolationLevel | str) -> None:
         """Change the isolation level of a subscription that no consumer is connected to."""
@@ -158,7 +161,7 @@ def _request(
     kind: SubscriptionType,
     level: IsolationLevel | None,
     durable: bool,
-    place: Place,
+    place: Stand,
     otherwise: str,
     options: ConsumerOptions,
 ) -> SubscribeRequest:
@@ -170,8 +173,8 @@ def _request(
         kind,
         level,
         durable,
-        place.where or otherwise,
-        place.points or {},
+        place.everywhere or otherwise,
+        place.keys,
         options.consumer_name or f"consumer-{token[:8]}",
         token,
     )

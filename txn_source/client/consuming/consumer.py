@@ -44,6 +44,7 @@ from txn_source.client.consuming.messages import (
 )
 from txn_source.client.consuming.options import ConsumerOptions
 from txn_source.client.consuming.reconnecting_link import ReconnectingLink
+from txn_source.client.places import Sought
 from txn_source.client.reading.slice_reader import SliceReader
 from txn_source.metadata.stub.consumer_stream import AnsweredStub, Delivery, SubscribeRequest
 from txn_source.model.acknowledgement import Acknowledgement
@@ -52,7 +53,6 @@ from txn_source.model.errors import InternalError, InvalidArgumentError, Message
 from txn_source.model.isolation import IsolationLevel
 from txn_source.model.message_ranges import MessageRange
 from txn_source.model.packing import Slice
-from txn_source.model.position import MessageId
 from txn_source.model.topic_name import TopicName
 from txn_source.storage.forks import belongs_to_process, inherited_error, keep_for_ever
 from txn_source.storage.schema import RAW_SCHEMA
@@ -355,7 +355,7 @@ class Consumer:
 
     # Epochs
 
-    def seek(self, to: Any) -> dict[int, MessageId]:
+    def seek(self, to: Any) -> Sought:
         """Move the subscription; when it returns nothing from before it is received any more.
 
         Args:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any
@@ -14,12 +14,12 @@ from txn_source.client.access import Access
 from txn_source.client.consuming.acknowledging import Acknowledging
 from txn_source.client.consuming.consumer_state import ConsumerState
 from txn_source.client.consuming.reconnecting_link import ReconnectingLink, not_connected
-from txn_source.client.consuming.subscription_places import placed
+from txn_source.client.consuming.subscription_places import resolve_place
+from txn_source.client.places import Sought
 from txn_source.metadata.stub.consumer_stream import ConsumerLink
 from txn_source.metadata.stub.subscriptions import SeekAnswer
 from txn_source.model.errors import StaleEpochError, UnavailableError
-from txn_source.model.message_ranges import index_of, message_id_of, position_of
-from txn_source.model.position import MessageId
+from txn_source.model.message_ranges import message_id_of
 
 _log = logging.getLogger(__name__)
 _SEEK_TRIES = 20
@@ -38,30 +38,26 @@ class EpochChanges:
         self._link = link
         self._acknowledging = acknowledging
 
-    def seek(self, to: Any) -> dict[int, MessageId]:
+    def seek(self, to: Any) -> Sought:
         """Move the subscription; see ``Consumer.seek``."""
         state = self._state
         state.check_open()
         with self.seeking:
-            place = placed(self._access, state.topic_name, to, state.level)
+            place = resolve_place(self._access, state.topic_name, to, state.level)
             with suppress(UnavailableError):  # they count in the partitions that stay where they are
                 self._acknowledging.flush()
 
             def ask(link: ConsumerLink, epoch: int) -> SeekAnswer:
-                stand = {} if place.where or state.request.durable else self._stand()
-                points = stand | dict(place.points or {})
-                return link.seek(state.request.topic, state.request.name, place.where, points, epoch)
+                stand = {} if place.everywhere or state.request.durable else self._stand()
+                return link.seek(state.request.topic, state.request.name, place.everywhere, stand | place.keys, epoch)
 
-            answer = self.begin(ask)
-            indexes = state.topic.partitions
-            for partition_id in answer.moved:
-                at = answer.points[partition_id]
+            sought = sought_of(self.begin(ask), state.topic.partitions)
+            for partition in sorted(sought.moved):
                 _log.warning(
-                    "topic %s, partition %d: subscription %s can't stand at %s; it is at the nearest place, %s:%d",
-                    state.topic_name.short, indexes[partition_id], state.request.name, to, position_of(at),
-                    index_of(at),
+                    "topic %s, partition %d: subscription %s can't stand at %s; it is at the nearest place, %s",
+                    state.topic_name.short, partition, state.request.name, to, sought[partition],
                 )  # fmt: skip
-            return {indexes[p]: message_id_of(key) for p, key in sorted(answer.points.items())}
+            return sought
 
     def redeliver(self) -> None:
         """Have all that isn't acknowledged delivered again, now; see ``Consumer.redeliver``."""
@@ -151,3 +147,10 @@ class EpochChanges:
 
 def _redeliver(link: ConsumerLink, epoch: int) -> SeekAnswer:
     return SeekAnswer(link.redeliver(epoch), {}, frozenset())
+
+
+def sought_of(answer: SeekAnswer, indexes: Mapping[int, int]) -> Sought:
+    """Return what callers are told of a seek; ``indexes`` are those of the partitions by id."""
+    places = {indexes[partition_id]: message_id_of(key) for partition_id, key in answer.points.items()}
+    moved = frozenset(indexes[partition_id] for partition_id in answer.moved)
+    return Sought(answer.epoch, dict(sorted(places.items())), moved)

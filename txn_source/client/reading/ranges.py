@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from contextlib import suppress
 
 from txn_source.client.access import Access
+from txn_source.client.places import Cut, Offsets
 from txn_source.client.reading.as_of import bounds_as_of
 from txn_source.client.reading.footers import TieredPlanning
-from txn_source.client.reading.offsets import Cut, Offsets
 from txn_source.client.reading.request import ReadRequest
 from txn_source.client.reading.source import ReadPartition, Source, resolve
 from txn_source.metadata.stub.metadata_stub import MetadataStub

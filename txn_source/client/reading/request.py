@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from txn_source.client.reading.offsets import Offsets
+from txn_source.client.places import Offsets
 from txn_source.model.errors import InvalidArgumentError
 from txn_source.model.isolation import IsolationLevel
 from txn_source.model.position import EARLIEST, LATEST

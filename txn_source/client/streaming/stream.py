@@ -21,7 +21,7 @@ from dataclasses import dataclass, replace
 import pyarrow as pa
 
 from txn_source.client.access import Access
-from txn_source.client.reading.offsets import Offsets
+from txn_source.client.places import Offsets
 from txn_source.client.reading.plan import ReadPlan, plan_ranges
 from txn_source.client.reading.ranges import check_position, start_positions
 from txn_source.client.reading.request import ReadRequest

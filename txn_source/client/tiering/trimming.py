@@ -6,7 +6,7 @@ from datetime import timedelta
 from typing import Any
 
 from txn_source.client.access import Access
-from txn_source.client.reading.offsets import Offsets
+from txn_source.client.places import Offsets
 from txn_source.client.reading.ranges import start_positions
 from txn_source.client.reading.request import ReadRequest
 from txn_source.client.reading.source import resolve

@@ -1,4 +1,4 @@
-"""Offsets: all the ways to say where a read starts or ends."""
+"""Places: all the ways to say where a read starts or ends, and where a subscription is to stand."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis import given
 
-from txn_source.client.reading.offsets import Offsets
+from txn_source.client.places import Offsets, Sought, SubscriptionPlace, moment_us
 from txn_source.model.errors import InvalidArgumentError
-from txn_source.model.position import EARLIEST, LATEST, Position
+from txn_source.model.position import EARLIEST, LATEST, MessageId, Position
 from txn_source.model.topic_name import TopicName
 
 ORDERS, OTHER = TopicName.parse("orders"), TopicName.parse("acme/shop/other")
@@ -119,6 +119,94 @@ def test_long_value_is_cut_in_the_error() -> None:
     assert len(str(caught.value)) < 400
 
 
+# Message ids
+
+
+@pytest.mark.parametrize("first", [MessageId(12, 40), "12:40:0", " 12:40:0 "], ids=str)
+def test_first_message_of_an_entry_means_its_position(first: MessageId | str) -> None:
+    """Give a message id with index 0, as a value and as text, alone and in a mapping."""
+    assert Offsets.parse(first, LATEST) == Offsets(LATEST, bare=Position(12, 40))
+    assert Offsets.parse({"orders": {0: first}}, LATEST) == Offsets(LATEST, {(ORDERS, 0): Position(12, 40)})
+
+
+@pytest.mark.parametrize("value", [MessageId(12, 40, 3), "12:40:3", {"orders": {"0": "12:40:3"}}], ids=str)
+def test_message_inside_an_entry_is_no_offset(value: Any) -> None:
+    """Give one to a read, which can't start there: the error says what would do."""
+    with pytest.raises(InvalidArgumentError, match=r"12:40:3 lies inside its entry.* Use 12:40 .* or 12:41 "):
+        Offsets.parse(value, EARLIEST)
+
+
+# Subscriptions
+
+
+@pytest.mark.parametrize(
+    ("value", "place"),
+    [
+        (" Earliest ", SubscriptionPlace("earliest")),
+        ("12:40:3", SubscriptionPlace(bare=MessageId(12, 40, 3))),
+        (MessageId(12, 40, 3), SubscriptionPlace(bare=MessageId(12, 40, 3))),
+        ("12:40", SubscriptionPlace(bare=Position(12, 40))),
+        ("2026-01-31T12:00:00Z", SubscriptionPlace(publish_time_us=1769860800000000)),
+        ("1769860800000", SubscriptionPlace(publish_time_us=1769860800000000)),
+        (datetime(2026, 1, 31, 12, tzinfo=UTC), SubscriptionPlace(publish_time_us=1769860800000000)),
+        ({"orders": {}}, SubscriptionPlace()),
+        (
+            '{"public/default/orders": {"0": "12:40:3", "01": " LATEST ", "2": "1:2"}}',
+            SubscriptionPlace(points={0: MessageId(12, 40, 3), 1: "latest", 2: Position(1, 2)}),
+        ),
+    ],
+    ids=str,
+)
+def test_value_means_a_place_of_a_subscription(value: Any, place: SubscriptionPlace) -> None:
+    """Parse each form, of a subscription of one topic."""
+    assert SubscriptionPlace.parse(value, ORDERS) == place
+
+
+NO_PLACES: dict[str, tuple[Any, str]] = {
+    "number": (5, "5 is no place in a topic."),
+    "nothing": (None, "None is no place in a topic."),
+    "word": ("yesterday", "'yesterday' is no place in a topic."),
+    "four numbers": ("1:2:3:4", "'1:2:3:4' is no place in a topic."),
+    "half a JSON": ('{"orders"', "'{\"orders\"' is not JSON ("),
+    "no topic": ({}, "{} doesn't name topic 'orders' alone."),
+    "other topic": ('{"other": {"0": "1:0"}}', "{'other': {'0': '1:0'}} doesn't name topic 'orders' alone."),
+    "two topics": ({"orders": {0: "1:0"}, OTHER.short: {0: "1:0"}}, "{'orders': {0: '1:0'}"),
+    "no partitions": ({"orders": "12:40"}, "'12:40' are no partitions and places."),
+    "partition below 0": ({"orders": {-1: "1:2"}}, "Topic 'orders' has no partition -1."),
+    "word as place": ({"orders": {0: "soon"}}, "'soon' is no place in a partition."),
+    "time as place": ({"orders": {0: "2026-01-31"}}, "'2026-01-31' is no place in a partition."),
+    "JSON topic twice": ('{"orders": {}, "orders": {}}', "The places name one of ['orders', 'orders'] twice."),
+    "JSON partition twice": ('{"orders": {"0": "1:1", "0": "1:2"}}', "The places name one of ['0', '0'] twice."),
+    "partition in two spellings": (
+        {"orders": {0: "1:1", "00": "1:2"}},
+        "The places name partition 0 of topic 'orders' twice.",
+    ),
+    "topic in two spellings": (
+        {"orders": {"0": "1:1"}, "public/default/orders": {"0": "1:2"}},
+        "The places name partition 0 of topic 'public/default/orders' twice.",
+    ),
+    "cut": ({"level": "read_committed", "positions": {"orders": {"0": "1:1"}}}, "'read_committed' are no partitions"),
+}
+
+
+@pytest.mark.parametrize(("value", "fact"), NO_PLACES.values(), ids=NO_PLACES)
+def test_value_that_means_no_place_is_refused(value: Any, fact: str) -> None:
+    """Parse what is no place of a subscription: the error names what is wrong, and how to write one."""
+    with pytest.raises(InvalidArgumentError) as caught:
+        SubscriptionPlace.parse(value, ORDERS)
+    assert caught.value.fact.startswith(fact)
+    assert caught.value.remedy.startswith("Use earliest, latest, a message id")
+
+
+def test_what_a_seek_returns_is_read_by_partition() -> None:
+    """Use it as the mapping that it is."""
+    places = {0: MessageId(12, 40), 2: MessageId(3, 4, 5)}
+    sought = Sought(7, places, frozenset({2}))
+    assert sought == places
+    assert sought == Sought(8, dict(places))
+    assert (sought[2], list(sought), len(sought), 1 in sought) == (MessageId(3, 4, 5), [0, 2], 2, False)
+
+
 # Times
 
 
@@ -171,3 +259,10 @@ def test_time_is_exact_to_the_microsecond(when: datetime) -> None:
     exact = (when - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(microseconds=1)
     assert Offsets.parse(when, EARLIEST).publish_time_us == exact
     assert Offsets.at_time(when.isoformat(), EARLIEST).publish_time_us == exact
+
+
+@pytest.mark.parametrize("value", [Position(1, 2), 5, "latest", {}], ids=str)
+def test_value_that_is_no_moment_is_refused(value: Any) -> None:
+    """Ask for the log as it was at what is no time, but may be a place."""
+    with pytest.raises(InvalidArgumentError, match="is not a time"):
+        moment_us(value)
