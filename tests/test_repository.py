@@ -137,6 +137,29 @@ def way_to(foreign: Iterable[str], module: str, imports: dict[str, list[str]]) -
     return None
 
 
+def circles(imports: dict[str, set[str]]) -> list[list[str]]:
+    """Return the groups of modules in which each imports itself by way of the others, sorted.
+
+    Args:
+        imports: of each module, what it imports itself.
+    """
+    reached = {}
+    for module in imports:
+        found: set[str] = set()
+        left = [module]
+        while left:
+            for name in imports[left.pop()] - found:
+                found.add(name)
+                left.append(name)
+        reached[module] = found
+    groups = {
+        tuple(sorted(other for other in reached[module] if module in reached[other]))
+        for module in imports
+        if module in reached[module]
+    }
+    return sorted(map(list, groups))
+
+
 def is_within(module: str, parent: str) -> bool:
     return module == parent or module.startswith(parent + ".")
 
@@ -231,6 +254,27 @@ def test_clients_load_no_service_with_their_modules(part: str) -> None:
     assert [" -> ".join(way) for way in ways if way is not None] == []
     server = way_to(OF_THE_SERVICE, "txn_source.metadata.service.server", imports)
     assert server is not None  # the question can be answered so
+
+
+def test_no_module_imports_itself_by_way_of_others() -> None:
+    """Follow all imports of the package, those inside functions and for type checkers, too: none comes back."""
+    files = {module_name(path): path for path in PACKAGE.rglob("*.py") if not path.is_relative_to(GENERATED)}
+    imports: dict[str, set[str]] = {name: set() for name in files}
+    for name, path in files.items():
+        for _, imported in imported_modules(path):  # of a name in a module the module is meant
+            module = imported if imported in files else imported.rpartition(".")[0]
+            if module in files:
+                imports[name].add(module)
+    assert imports["txn_source.client.log"]
+    found = [circle for circle in circles(imports) if not is_within(circle[0], "txn_source.metadata.store")]
+    assert found == []
+
+
+def test_circles_are_found() -> None:
+    """Ask for the circles of a few modules: a module alone, one of three with two ways through it, and none."""
+    imports = {"a": {"a"}, "b": {"c", "d"}, "c": {"b"}, "d": {"c", "e"}, "e": {"f"}, "f": set()}
+    assert circles(imports) == [["a"], ["b", "c", "d"]]
+    assert circles({"e": {"f"}, "f": set()}) == []
 
 
 def loaded_by(code: str, *arguments: str) -> list[str]:

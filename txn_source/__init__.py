@@ -50,10 +50,20 @@ if TYPE_CHECKING:
     from txn_source.client.consuming.options import ConsumerOptions
     from txn_source.client.consuming.reader import Reader
     from txn_source.client.log import Log
-    from txn_source.client.places import Cut
+    from txn_source.client.places import Cut, Sought
+    from txn_source.client.reading.copy_fallback import CopiesRead
+    from txn_source.client.tiering.maintenance import MaintenanceReport
+    from txn_source.client.tiering.offload import OffloadReport
+    from txn_source.client.tiering.segment_garbage import Garbage
+    from txn_source.client.topic_stats import TopicStats
     from txn_source.client.transaction import Transaction
     from txn_source.client.writing.batching import Batching
     from txn_source.client.writing.producer import Producer
+    from txn_source.client.writing.sent_ids import MessageIds
+    from txn_source.metadata.stub.metadata_stub import TransactionInfo
+    from txn_source.metadata.stub.subscriptions import SubscriptionInfo
+    from txn_source.model.policies import EffectivePolicy
+    from txn_source.model.retention import Trimmed
 
 __version__ = "0.1.0"
 
@@ -61,13 +71,24 @@ _LAZY = {
     "Batching": "txn_source.client.writing.batching",
     "Consumer": "txn_source.client.consuming.consumer",
     "ConsumerOptions": "txn_source.client.consuming.options",
-    "Log": "txn_source.client.log",
+    "CopiesRead": "txn_source.client.reading.copy_fallback",
     "Cut": "txn_source.client.places",
+    "EffectivePolicy": "txn_source.model.policies",
+    "Garbage": "txn_source.client.tiering.segment_garbage",
+    "Log": "txn_source.client.log",
+    "MaintenanceReport": "txn_source.client.tiering.maintenance",
     "Message": "txn_source.client.consuming.messages",
     "MessageBatch": "txn_source.client.consuming.messages",
+    "MessageIds": "txn_source.client.writing.sent_ids",
+    "OffloadReport": "txn_source.client.tiering.offload",
     "Producer": "txn_source.client.writing.producer",
     "Reader": "txn_source.client.consuming.reader",
+    "Sought": "txn_source.client.places",
+    "SubscriptionInfo": "txn_source.metadata.stub.subscriptions",
+    "TopicStats": "txn_source.client.topic_stats",
     "Transaction": "txn_source.client.transaction",
+    "TransactionInfo": "txn_source.metadata.stub.metadata_stub",
+    "Trimmed": "txn_source.model.retention",
     "connect": "txn_source.client.connecting",
 }
 """Loaded when first used: Spark imports this package in processes that only need an error or a name."""
@@ -78,19 +99,25 @@ __all__ = [
     "Batching",
     "Consumer",
     "ConsumerOptions",
+    "CopiesRead",
     "Cut",
     "DataLossError",
+    "EffectivePolicy",
+    "Garbage",
     "InternalError",
     "InvalidArgumentError",
     "IsolationLevel",
     "Log",
     "LogNotFoundError",
     "LogVersionError",
+    "MaintenanceReport",
     "Message",
     "MessageBatch",
     "MessageId",
+    "MessageIds",
     "MessageUnreadableError",
     "NamespaceNotFoundError",
+    "OffloadReport",
     "OnlyCopyError",
     "OutOfRangeError",
     "Position",
@@ -100,20 +127,25 @@ __all__ = [
     "Reader",
     "SchemaMismatchError",
     "SegmentUnreadableError",
+    "Sought",
     "StaleEpochError",
     "StaleSegmentError",
     "StorageWriteError",
     "SubscriptionBusyError",
     "SubscriptionExistsError",
+    "SubscriptionInfo",
     "SubscriptionIsolationMismatchError",
     "SubscriptionNotFoundError",
     "SubscriptionType",
     "TopicExistsError",
     "TopicNotFoundError",
+    "TopicStats",
     "Transaction",
     "TransactionEndedError",
+    "TransactionInfo",
     "TransactionNotFoundError",
     "TransactionTimedOutError",
+    "Trimmed",
     "TxnId",
     "TxnLogError",
     "UnavailableError",
