@@ -14,10 +14,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from sqlalchemy import ColumnElement, Connection, Select, and_, delete, func, insert, or_, select, update
+from sqlalchemy import ColumnElement, Connection, Select, and_, bindparam, delete, func, insert, or_, select, update
 
 from txn_source.metadata.store.conflicts import expect
-from txn_source.metadata.store.pages import PAGE_ROWS, fetch
+from txn_source.metadata.store.pages import PAGE_ROWS
+from txn_source.metadata.store.prepared import Prepared
 from txn_source.metadata.store.tables import (
     DELETED,
     copies,
@@ -43,43 +44,15 @@ _PURGE_AFTER_MS = 3600 * 1000
 
 def listing(connection: Connection, partition_id: int, of: PositionRange) -> list[LedgerCopies]:
     """Return the first so many ledgers that a range touches, ascending, each with its copies."""
-    columns = (
-        ledgers.c.ledger_id,
-        ledgers.c.hot_deleted_at_ms,
-        copies.c.uri,
-        copies.c.size,
-        copies.c.footer_bytes,
-        copies.c.footer_crc32c,
-    )
-    query = (
-        select(*columns)
-        .outerjoin_from(ledgers, copies, and_(copies.c.ledger_id == ledgers.c.ledger_id, copies.c.complete == 1))
-        .where(
-            ledgers.c.partition_id == partition_id,
-            ledgers.c.ledger_id.between(of.start.ledger_id, of.end.ledger_id),
-        )
-        .order_by(ledgers.c.ledger_id)
-        .limit(PAGE_ROWS)
-    )
-    return [
-        LedgerCopies(row[0], row[1] is None, None if row[2] is None else TieredCopy(*row[2:]))
-        for row in fetch(connection, query)
-    ]
+    of_range = {"partition_id": partition_id, "first": of.start.ledger_id, "last": of.end.ledger_id}
+    rows = _LISTED.rows(connection, of_range | {"most": PAGE_ROWS})
+    return [LedgerCopies(row[0], row[1] is None, None if row[2] is None else TieredCopy(*row[2:])) for row in rows]
 
 
 def hot_until(connection: Connection, partition_id: int, of: PositionRange) -> Position | None:
     """Return up to where a range can be read from hot copies, exclusive; None if not even its start can."""
-    query = (
-        select(ledgers.c.ledger_id, ledgers.c.hot_deleted_at_ms)
-        .where(
-            ledgers.c.partition_id == partition_id,
-            ledgers.c.ledger_id.between(of.start.ledger_id, of.end.ledger_id),
-            or_(ledgers.c.ledger_id == of.start.ledger_id, ledgers.c.hot_deleted_at_ms.is_not(None)),
-        )
-        .order_by(ledgers.c.ledger_id)
-        .limit(2)
-    )
-    rows = fetch(connection, query)
+    of_range = {"partition_id": partition_id, "first": of.start.ledger_id, "last": of.end.ledger_id}
+    rows = _FIRST_DELETED.rows(connection, of_range)
     if not rows or rows[0][0] != of.start.ledger_id or rows[0][1] is not None:
         return None
     return min(of.end, Position(rows[1][0], 0)) if len(rows) > 1 else of.end
@@ -343,3 +316,33 @@ def _insert_doomed(connection: Connection, uris: Sequence[str], forget_after_ms:
 
 def _portions(ids: Sequence[int]) -> list[Sequence[int]]:
     return [ids[start : start + 1000] for start in range(0, len(ids), 1000)]
+
+
+# Compiled once: each slice of a read asks so.
+_LISTED = Prepared(
+    select(
+        ledgers.c.ledger_id,
+        ledgers.c.hot_deleted_at_ms,
+        copies.c.uri,
+        copies.c.size,
+        copies.c.footer_bytes,
+        copies.c.footer_crc32c,
+    )
+    .outerjoin_from(ledgers, copies, and_(copies.c.ledger_id == ledgers.c.ledger_id, is_in(copies.c.complete, 1)))
+    .where(
+        ledgers.c.partition_id == bindparam("partition_id"),
+        ledgers.c.ledger_id.between(bindparam("first"), bindparam("last")),
+    )
+    .order_by(ledgers.c.ledger_id)
+    .limit(bindparam("most"))
+)
+_FIRST_DELETED = Prepared(
+    select(ledgers.c.ledger_id, ledgers.c.hot_deleted_at_ms)
+    .where(
+        ledgers.c.partition_id == bindparam("partition_id"),
+        ledgers.c.ledger_id.between(bindparam("first"), bindparam("last")),
+        or_(ledgers.c.ledger_id == bindparam("first"), ledgers.c.hot_deleted_at_ms.is_not(None)),
+    )
+    .order_by(ledgers.c.ledger_id)
+    .limit(2)
+)

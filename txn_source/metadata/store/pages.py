@@ -14,12 +14,14 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from sqlalchemy import Connection, Select, bindparam, func, insert, literal_column, select, update
+from sqlalchemy import Connection, bindparam, func, insert, literal_column, select, update
 
+from txn_source.metadata.store.prepared import Lookup, Prepared
 from txn_source.metadata.store.tables import (
     decision_pages,
     entries,
     entry_pages,
+    is_in,
     producers,
     segments,
     transaction_partitions,
@@ -29,6 +31,7 @@ from txn_source.model.position import MAX_ENTRY_ID, Position, PositionRange
 from txn_source.model.visibility import NO_TXN
 
 PAGE_ROWS = 50_000
+_MAX_KEY = (1 << 63) - 1
 _SEAL_FROM_ROWS = 1_000
 """Fewer rows are as quick to read from the database."""
 
@@ -58,19 +61,11 @@ class Page:
 def entry_page(connection: Connection, partition_id: int, of: PositionRange, limit: int = PAGE_ROWS) -> Page:
     """Return a page of the data entries of a range, ascending, of so many entries at most."""
     start, end = of.start.key, of.end.key
-    sealed = connection.execute(
-        select(entry_pages)
-        .where(
-            entry_pages.c.partition_id == partition_id,
-            entry_pages.c.last_position >= start,
-            entry_pages.c.first_position < end,
-        )
-        .order_by(entry_pages.c.last_position)
-        .limit(1)
-    ).first()
-    if sealed is None or sealed.first_position > start:
-        rows_end = end if sealed is None else sealed.first_position
-        rows = fetch(connection, _entry_rows(partition_id, start, rows_end, limit))
+    of_page = {"partition_id": partition_id, "start": start, "end": end}
+    sealed = next((_SealedPage(*row) for row in _ENTRY_PAGE.rows(connection, of_page)), None)
+    if sealed is None or sealed.first > start:
+        rows_end = end if sealed is None else sealed.first
+        rows = _entry_rows(connection, partition_id, start, rows_end, limit)
         if rows or sealed is None:
             table = to_table(rows[:limit], _ENTRY_COLUMNS)
             if len(rows) > limit:
@@ -83,7 +78,7 @@ def entry_page(connection: Connection, partition_id: int, of: PositionRange, lim
     if last - first > limit:
         return Page(table.slice(first, limit), int(positions[first + limit]))
     table = table.slice(first, last - first)
-    after = sealed.last_position + 1
+    after = sealed.last + 1
     return Page(table, after if after < end else None)
 
 
@@ -98,18 +93,10 @@ def decision_page(
     start, end = of.start.key, of.end.key
     tables: list[pa.Table] = []
     while sum(table.num_rows for table in tables) < PAGE_ROWS:
-        sealed = connection.execute(
-            select(decision_pages)
-            .where(
-                decision_pages.c.partition_id == partition_id,
-                decision_pages.c.last_marker >= start,
-                decision_pages.c.min_first_position < end,
-            )
-            .order_by(decision_pages.c.last_marker)
-            .limit(1)
-        ).first()
-        rows_end = None if sealed is None else sealed.first_marker
-        rows = fetch(connection, _decision_rows(partition_id, start, rows_end, end, aborted_only=aborted_only))
+        of_page = {"partition_id": partition_id, "start": start, "end": end}
+        sealed = next((_SealedPage(*row) for row in _DECISION_PAGE.rows(connection, of_page)), None)
+        rows_end = _MAX_KEY if sealed is None else sealed.first
+        rows = _decision_rows(connection, partition_id, start, rows_end, end, aborted_only=aborted_only)
         tables.append(to_table(rows[:PAGE_ROWS], _DECISION_COLUMNS))
         if len(rows) > PAGE_ROWS:
             return Page(_needed(tables, up_to), rows[PAGE_ROWS][2])
@@ -120,7 +107,7 @@ def decision_page(
         if aborted_only:
             keep &= table["state"].to_numpy() == ABORTED
         tables.append(table.filter(pa.array(keep)))
-        start = sealed.last_marker + 1
+        start = sealed.last + 1
     return Page(_needed(tables, up_to), start)
 
 
@@ -128,14 +115,14 @@ def seal(connection: Connection, partition_id: int, ledger_ids: Iterable[int]) -
     """Keep the rows of ledgers that were just closed as pages, where they are many."""
     for ledger_id in ledger_ids:
         start, end = Position(ledger_id, 0).key, Position(ledger_id, MAX_ENTRY_ID).key
-        while len(rows := fetch(connection, _entry_rows(partition_id, start, end))) >= _SEAL_FROM_ROWS:
+        while len(rows := _entry_rows(connection, partition_id, start, end)) >= _SEAL_FROM_ROWS:
             table = to_table(rows[:PAGE_ROWS], _ENTRY_COLUMNS)
             first, last = rows[0][0], rows[:PAGE_ROWS][-1][0]
             values = {"partition_id": partition_id, "first_position": first, "last_position": last}
             connection.execute(insert(entry_pages).values(values | {"data": _write(table)}))
             start = last + 1
         start = Position(ledger_id, 0).key
-        while len(rows := fetch(connection, _decision_rows(partition_id, start, end))) >= _SEAL_FROM_ROWS:
+        while len(rows := _decision_rows(connection, partition_id, start, end)) >= _SEAL_FROM_ROWS:
             table = to_table(rows[:PAGE_ROWS], _DECISION_COLUMNS)
             first, last = rows[0][2], rows[:PAGE_ROWS][-1][2]
             lowest = int(table["first_position"].to_numpy().min())
@@ -149,18 +136,9 @@ def seal(connection: Connection, partition_id: int, ledger_ids: Iterable[int]) -
 def names_in(connection: Connection, page: Page) -> tuple[dict[int, str], dict[int, str]]:
     """Return the paths of the segments and the names of the producers that a page of entries refers to, by id."""
     return (
-        _names(connection, segments.c.segment_id, segments.c.path, page.table["segment_id"]),
-        _names(connection, producers.c.producer_id, producers.c.name, page.table["producer_id"]),
+        dict(_PATHS.rows(connection, _different(page.table["segment_id"]))),
+        dict(_NAMES.rows(connection, _different(page.table["producer_id"]))),
     )
-
-
-def fetch(connection: Connection, query: Select[Any]) -> Sequence[tuple[Any, ...]]:
-    """Return plain tuples: a page has so many rows that SQLAlchemy's own would cost as much as the database."""
-    result = connection.execute(query)
-    assert result.cursor is not None
-    rows: Sequence[tuple[Any, ...]] = result.cursor.fetchall()
-    result.close()
-    return rows
 
 
 def to_table(rows: Sequence[tuple[Any, ...]], names: Sequence[str]) -> pa.Table:
@@ -169,40 +147,94 @@ def to_table(rows: Sequence[tuple[Any, ...]], names: Sequence[str]) -> pa.Table:
     return pa.table([pa.array(column, pa.int64()) for column in columns], names=list(names))
 
 
-def _entry_rows(partition_id: int, start: int, end: int, limit: int = PAGE_ROWS) -> Select[Any]:
-    columns = [func.coalesce(entries.c.txn, NO_TXN) if n == "txn" else entries.c[n] for n in _ENTRY_COLUMNS]
-    return (
-        select(*columns)
-        .where(
-            entries.c.partition_id == partition_id,
-            entries.c.position >= start,
-            entries.c.position < end,
-            entries.c.kind == DATA,
-        )
-        .order_by(entries.c.position)
-        .limit(limit + 1)
-    )
+def _entry_rows(
+    connection: Connection, partition_id: int, start: int, end: int, limit: int = PAGE_ROWS
+) -> Sequence[tuple[Any, ...]]:
+    """Return the data entries in ``[start, end)``, one more than the limit if there are more."""
+    of = {"partition_id": partition_id, "start": start, "end": end, "most": limit + 1}
+    return _ENTRIES.rows(connection, of)
 
 
 def _decision_rows(
-    partition_id: int, start: int, end: int | None, first_before: int | None = None, *, aborted_only: bool = False
-) -> Select[Any]:
-    """Markers in ``[start, end)`` that no page has, of transactions that began before a position."""
-    t = transaction_partitions
-    query = select(*(t.c[name] for name in _DECISION_COLUMNS)).where(
-        t.c.partition_id == partition_id,
-        t.c.sealed == literal_column("0"),  # as the index has it
-        t.c.marker_position >= start,
+    connection: Connection,
+    partition_id: int,
+    start: int,
+    end: int,
+    first_before: int = _MAX_KEY,
+    *,
+    aborted_only: bool = False,
+) -> Sequence[tuple[Any, ...]]:
+    """Return markers in ``[start, end)`` that no page has, of transactions that began before a position; one more than
+    a page if there are more."""
+    of = {"partition_id": partition_id, "start": start, "end": end, "first_before": first_before, "most": PAGE_ROWS + 1}
+    return (_ABORTED if aborted_only else _DECISIONS).rows(connection, of)
+
+
+@dataclass(frozen=True, slots=True)
+class _SealedPage:
+    """A sealed page: the positions of its first and last row, and the rows."""
+
+    first: int
+    last: int
+    data: bytes
+
+
+# Compiled once: a page of a few entries would take less time than its statements.
+_ENTRY_PAGE = Prepared(
+    select(entry_pages.c.first_position, entry_pages.c.last_position, entry_pages.c.data)
+    .where(
+        entry_pages.c.partition_id == bindparam("partition_id"),
+        entry_pages.c.last_position >= bindparam("start"),
+        entry_pages.c.first_position < bindparam("end"),
     )
-    if aborted_only:
-        query = query.where(t.c.state == ABORTED)
-    if end is not None:
-        query = query.where(t.c.marker_position < end)
-    if first_before is not None:
-        query = query.where(t.c.first_position < first_before)
-    return query.order_by(t.c.marker_position).limit(PAGE_ROWS + 1)
-
-
+    .order_by(entry_pages.c.last_position)
+    .limit(1)
+)
+_DECISION_PAGE = Prepared(
+    select(decision_pages.c.first_marker, decision_pages.c.last_marker, decision_pages.c.data)
+    .where(
+        decision_pages.c.partition_id == bindparam("partition_id"),
+        decision_pages.c.last_marker >= bindparam("start"),
+        decision_pages.c.min_first_position < bindparam("end"),
+    )
+    .order_by(decision_pages.c.last_marker)
+    .limit(1)
+)
+_ENTRIES = Prepared(
+    select(*[func.coalesce(entries.c.txn, NO_TXN) if n == "txn" else entries.c[n] for n in _ENTRY_COLUMNS])
+    .where(
+        entries.c.partition_id == bindparam("partition_id"),
+        entries.c.position >= bindparam("start"),
+        entries.c.position < bindparam("end"),
+        entries.c.kind == literal_column(str(DATA)),
+    )
+    .order_by(entries.c.position)
+    .limit(bindparam("most"))
+)
+_ALL_DECISIONS = (
+    select(*(transaction_partitions.c[name] for name in _DECISION_COLUMNS))
+    .where(
+        transaction_partitions.c.partition_id == bindparam("partition_id"),
+        transaction_partitions.c.sealed == literal_column("0"),  # as the index has it
+        transaction_partitions.c.marker_position >= bindparam("start"),
+        transaction_partitions.c.marker_position < bindparam("end"),
+        transaction_partitions.c.first_position < bindparam("first_before"),
+    )
+    .order_by(transaction_partitions.c.marker_position)
+    .limit(bindparam("most"))
+)
+_DECISIONS = Prepared(_ALL_DECISIONS)
+_ABORTED = Prepared(_ALL_DECISIONS.where(is_in(transaction_partitions.c.state, ABORTED)))
+_PATHS = Lookup(
+    lambda names: select(segments.c.segment_id, segments.c.path).where(
+        segments.c.segment_id.in_([bindparam(name) for name in names])
+    )
+)
+_NAMES = Lookup(
+    lambda names: select(producers.c.producer_id, producers.c.name).where(
+        producers.c.producer_id.in_([bindparam(name) for name in names])
+    )
+)
 _SEAL = (
     update(transaction_partitions)
     .where(
@@ -219,13 +251,9 @@ def _needed(tables: Sequence[pa.Table], up_to: int) -> pa.Table:
     return table.filter(pa.array(table["decision"].to_numpy() <= up_to)).drop_columns(["decision"])
 
 
-def _names(connection: Connection, key: Any, name: Any, ids: pa.ChunkedArray) -> dict[int, str]:
-    wanted = np.unique(ids.to_numpy()).tolist()
-    found: dict[int, str] = {}
-    for start in range(0, len(wanted), 1000):
-        rows = connection.execute(select(key, name).where(key.in_(wanted[start : start + 1000])))
-        found.update((int(row[0]), str(row[1])) for row in rows)
-    return found
+def _different(ids: pa.ChunkedArray) -> list[int]:
+    different: list[int] = np.unique(ids.to_numpy()).tolist()
+    return different
 
 
 def _write(table: pa.Table) -> bytes:

@@ -110,7 +110,8 @@ def _run(connection: Connection, sql: str, values: Any, *, many: bool = False) -
         else:
             cursor.execute(sql, values)
     except Exception as error:
-        ours: TxnLogError | None = connection.info[ERRORS](error)
+        translated = connection.info.get(ERRORS)
+        ours: TxnLogError | None = None if translated is None else translated(error)
         if ours is None:
             raise
         raise ours from error

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Sequence
 
-from sqlalchemy import Connection, func, select
+from sqlalchemy import Connection, bindparam, func, select
 
-from txn_source.metadata.store.pages import PAGE_ROWS, Page, fetch, to_table
+from txn_source.metadata.store.pages import PAGE_ROWS, Page, to_table
+from txn_source.metadata.store.prepared import Prepared
 from txn_source.metadata.store.tables import (
     entries,
     is_in,
@@ -126,24 +127,8 @@ def find_position(connection: Connection, partition_id: int, publish_time_us: in
 
 def ledger_page(connection: Connection, partition_id: int, of: PositionRange) -> Page:
     """Return the ledgers that the range touches, ascending, the open one last."""
-    query = (
-        select(
-            ledgers.c.ledger_id,
-            ledgers.c.entries,
-            ledgers.c.messages,
-            ledgers.c.bytes,
-            ledgers.c.created_at_ms,
-            *(func.coalesce(ledgers.c[name], -1) for name in ("closed_at_ms", "offloaded_at_ms", "hot_deleted_at_ms")),
-            ledgers.c.purged,
-        )
-        .where(
-            ledgers.c.partition_id == partition_id,
-            ledgers.c.ledger_id.between(of.start.ledger_id, of.end.ledger_id),
-        )
-        .order_by(ledgers.c.ledger_id)
-        .limit(PAGE_ROWS + 1)
-    )
-    rows = fetch(connection, query)
+    of_page = {"partition_id": partition_id, "first": of.start.ledger_id, "last": of.end.ledger_id}
+    rows = _LEDGERS.rows(connection, of_page | {"most": PAGE_ROWS + 1})
     table = to_table(rows[:PAGE_ROWS], LEDGER_COLUMNS)
     more = len(rows) > PAGE_ROWS
     return Page(table, Position(rows[PAGE_ROWS][0], 0).key if more else None)
@@ -185,3 +170,22 @@ def segment_page(connection: Connection, after: int) -> list[tuple[int, str]]:
     query = select(segments.c.segment_id, segments.c.path).where(segments.c.segment_id > after, segments.c.deleted == 0)
     rows = connection.execute(query.order_by(segments.c.segment_id).limit(PAGE_ROWS + 1))
     return [(row.segment_id, row.path) for row in rows]
+
+
+_LEDGERS = Prepared(  # compiled once: a plan asks so for each partition
+    select(
+        ledgers.c.ledger_id,
+        ledgers.c.entries,
+        ledgers.c.messages,
+        ledgers.c.bytes,
+        ledgers.c.created_at_ms,
+        *(func.coalesce(ledgers.c[name], -1) for name in ("closed_at_ms", "offloaded_at_ms", "hot_deleted_at_ms")),
+        ledgers.c.purged,
+    )
+    .where(
+        ledgers.c.partition_id == bindparam("partition_id"),
+        ledgers.c.ledger_id.between(bindparam("first"), bindparam("last")),
+    )
+    .order_by(ledgers.c.ledger_id)
+    .limit(bindparam("most"))
+)
