@@ -10,7 +10,7 @@ from typing import Any
 from tests.log.reading import BY_HAND, send_each
 from tests.log.sites import Site
 from txn_source import Consumer, Log, Message, MessageId, Producer, Reader
-from txn_source.metadata.delivery.consumer_session import Conversation
+from txn_source.metadata.delivery.consumer_session import ConsumerSession
 from txn_source.metadata.service.in_process import InProcessTransport
 from txn_source.metadata.service.service import MetadataService
 from txn_source.model.message_ranges import index_of, position_of
@@ -85,11 +85,16 @@ def service_of(site: Site, log: Log) -> MetadataService:
     return log.metadata.transport._service
 
 
-def conversation(site: Site, log: Log, consumer: Consumer) -> Conversation:
+def session_of(site: Site, log: Log, consumer: Consumer) -> ConsumerSession:
     """Return the service's side of a consumer."""
-    found = service_of(site, log).changes.connected()[consumer._state.origin.consumer_id]
-    assert isinstance(found, Conversation)
-    return found
+    return service_of(site, log).changes.connected()[consumer._state.origin.consumer_id]
+
+
+def due_in_s(site: Site, log: Log, consumer: Consumer) -> float | None:
+    """Return in how many seconds the service looks for something to deliver; None: not before something changes."""
+    session = session_of(site, log, consumer)
+    dispatcher = service_of(site, log).changes._dispatcher
+    return dispatcher.due_in_s(session.topic_id, session.subscription_id)
 
 
 @contextmanager

@@ -9,11 +9,11 @@ import pytest
 
 from tests.log.consuming import (
     WAIT_S,
-    conversation,
     mark,
     meanwhile,
     numbered,
     receive,
+    session_of,
     subscribe,
     take,
 )
@@ -29,8 +29,7 @@ from txn_source import (
     SubscriptionNotFoundError,
     UnavailableError,
 )
-from txn_source.metadata.delivery import consumer_session as conversations
-from txn_source.metadata.delivery import wakeups
+from txn_source.metadata.delivery import session_state, wakeups
 
 VALUES = [b"%d" % number for number in range(10)]
 
@@ -169,7 +168,7 @@ def test_consumer_that_stops_reading_gets_no_more_than_its_queue(site: Site) -> 
         consumer = subscribe(log, kind, type=kind, queue_size=3)
         eventually(lambda k=kind: log.subscription("t", k).consumers[0].unacknowledged == 3)  # type: ignore[misc]
         settle(consumer)
-        assert conversation(site, log, consumer).unacknowledged == 3
+        assert session_of(site, log, consumer).unacknowledged == 3
         assert take(consumer, 10) == VALUES
 
 
@@ -177,7 +176,7 @@ def test_unacknowledged_messages_of_a_shared_subscription_are_limited(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Take as many as the limit allows; more come when some are acknowledged, plainly or with a transaction."""
-    monkeypatch.setattr(conversations, "MAX_UNACKNOWLEDGED", 4)
+    monkeypatch.setattr(session_state, "MAX_UNACKNOWLEDGED", 4)
     log = site.connect()
     numbered(log)
     consumer = subscribe(log, type="shared")
@@ -195,7 +194,7 @@ def test_unacknowledged_messages_of_a_shared_subscription_are_limited(
 
 def test_service_takes_so_many_consumers(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     """Connect one more than it takes: it is refused and leaves no trace; when one goes, there is room."""
-    monkeypatch.setattr(wakeups, "MAX_WAITING", 2)
+    monkeypatch.setattr(wakeups, "MAX_CONSUMERS", 2)
     log = site.connect()
     numbered(log)
     first, _ = (subscribe(log, type="shared") for _ in range(2))
@@ -340,7 +339,7 @@ def test_refused_message_of_an_exclusive_subscription_comes_again_in_order(log: 
 
 def test_refusing_inside_an_entry_again_and_again_leaves_room(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     """Refuse one message of a large entry often: it alone comes again, and counts as one unacknowledged message."""
-    monkeypatch.setattr(conversations, "MAX_UNACKNOWLEDGED", 30)
+    monkeypatch.setattr(session_state, "MAX_UNACKNOWLEDGED", 30)
     log = site.connect()
     log.create_topic("t", schema=pa.schema([("n", pa.int64())]))
     with log.producer("t") as producer:
@@ -352,7 +351,7 @@ def test_refusing_inside_an_entry_again_and_again_leaves_room(site: Site, monkey
         consumer.negative_acknowledge(message)
         message = receive(consumer)
         assert (message.value["n"], message.redelivery_count) == (5, number + 1)
-    assert conversation(site, log, consumer).unacknowledged == 10
+    assert session_of(site, log, consumer).unacknowledged == 10
     assert log.subscription("t", "s").consumers[0].unacknowledged == 10
 
 

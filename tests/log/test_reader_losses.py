@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from itertools import pairwise
 
 import pytest
 
-from tests.log.consuming import WAIT_S, conversation, numbered, read, subscribe, take
+from tests.log.consuming import WAIT_S, numbered, read, session_of, subscribe, take
 from tests.log.reading import eventually, send_each
 from tests.log.sites import Site
-from txn_source import DataLossError, Log, MessageId, SubscriptionNotFoundError
+from txn_source import DataLossError, Log, MessageId, SubscriptionNotFoundError, UnavailableError
+from txn_source.metadata.delivery import topic_dispatch
+from txn_source.metadata.delivery.next_entries import EntryBatch
+from txn_source.metadata.delivery.shared_dispatch import SharedDispatch
 
 VALUES = [b"%d" % number for number in range(10)]
 
@@ -148,27 +152,27 @@ def _until_it_says_so(call: object) -> None:
         assert message is None or message.value != b"other"
 
 
-def test_permits_are_given_back_if_handing_out_fails(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let the commit of a shared hand-out fail for one of two consumers: the other one gets all, with its permits."""
+def test_permits_are_used_only_when_a_hand_out_is_committed(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the commit of a shared hand-out fail: nobody loses a permit by it, and the message comes to one of them."""
     log = site.connect()
     producer, _ = numbered(log, 0)
-    first = subscribe(log, type="shared", queue_size=4)
-    second = subscribe(log, type="shared", queue_size=4)
-    mine, other = (conversation(site, log, c) for c in (first, second))
-    eventually(lambda: mine._permits == other._permits == 4)
-    import txn_source.metadata.delivery.consumer_session as conversations
+    consumers = [subscribe(log, type="shared", queue_size=4) for _ in range(2)]
+    sessions = [session_of(site, log, consumer) for consumer in consumers]
+    eventually(lambda: all(session.state.permits == 4 for session in sessions))
 
-    class Failing(conversations.Spreading):  # type: ignore[type-arg]
-        def run(self):  # type: ignore[no-untyped-def]
+    class Failing(SharedDispatch):
+        def run(self) -> Iterator[tuple[int, EntryBatch]]:
             yield from super().run()
             if not failed:
                 failed.append(True)
-                raise DataLossError("The database transaction failed.", "Try again.")
+                raise UnavailableError("The database transaction failed.", "Try again.")
 
     failed: list[bool] = []
-    monkeypatch.setattr(conversations, "Spreading", Failing)
+    monkeypatch.setattr(topic_dispatch, "SharedDispatch", Failing)
     send_each(producer, [b"x"])
-    eventually(lambda: bool(failed))
-    eventually(lambda: mine._permits + other._permits >= 4)
-    survivors = [c for c in (mine, other) if c._failure is None]
-    assert [c._permits + c.unacknowledged for c in survivors] == [4] * len(survivors)
+    eventually(lambda: all(session.failure is not None for session in sessions))
+    assert [(session.state.permits, session.unacknowledged) for session in sessions] == [(4, 0)] * 2
+    found: list[object] = []
+    while not found:
+        found = [message.value for consumer in consumers if (message := consumer.receive(0.05)) is not None]
+    assert found == [b"x"]

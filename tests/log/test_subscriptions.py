@@ -10,7 +10,7 @@ import pytest
 from tests.log.consuming import (
     END,
     WAIT_S,
-    conversation,
+    due_in_s,
     mark,
     meanwhile,
     message_id,
@@ -258,7 +258,7 @@ def test_open_transaction_holds_messages_back_until_it_ends(site: Site, log: Log
     send_each(producer, [b"inside"], txn=transaction)
     send_each(producer, [b"behind"])
     for consumer in consumers:
-        eventually(lambda c=consumer: 400 < (conversation(site, log, c)._wait_s or 0) <= 500)  # type: ignore[misc]
+        eventually(lambda c=consumer: 400 < (due_in_s(site, log, c) or 0) <= 500)  # type: ignore[misc]
         assert consumer.receive(0.0) is None
         info = log.subscription("t", consumer.subscription)
         assert info.held_by == (transaction.id,)
@@ -269,7 +269,7 @@ def test_open_transaction_holds_messages_back_until_it_ends(site: Site, log: Log
     assert first == [b"inside" if end == "commit" else b"behind"] * 2
     assert log.subscription("t", "shared").held_by == ()
     for consumer in consumers:
-        eventually(lambda c=consumer: conversation(site, log, c)._wait_s is None)  # type: ignore[misc]
+        eventually(lambda c=consumer: due_in_s(site, log, c) is None)  # type: ignore[misc]
 
 
 @pytest.mark.parametrize("kind", ["exclusive", "shared"])

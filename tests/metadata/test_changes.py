@@ -2,56 +2,72 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Collection, Sequence
 from pathlib import Path
+from typing import Any
+
+import pytest
 
 from tests.log.reading import eventually
 from tests.log.sites import service_over
 from txn_source import TxnLogError, connect
+from txn_source._generated.txnlog.v1 import metadata_service_pb2 as pb
+from txn_source.metadata.delivery.consumer_session import ConsumerSession, Outbox
+from txn_source.metadata.delivery.session_state import SessionState
+from txn_source.metadata.delivery.topic_dispatch import TopicDispatch
 from txn_source.metadata.delivery.wakeups import Changes
+from txn_source.metadata.store.subscription_rows import Subscription
+from txn_source.model.isolation import IsolationLevel
+from txn_source.model.subscription import SubscriptionType
+from txn_source.model.topic import Topic
 from txn_source.model.topic_name import TopicName
 
 
-class Waiting:
-    """What waits for a topic, and says when it is woken or sent away."""
-
-    subscription_id = unacknowledged = 0
-
-    def __init__(self, topic_id: int, consumer_id: int, sent_away: Callable[[], None] = lambda: None) -> None:
-        self.topic_id = topic_id
-        self.consumer_id = consumer_id
-        self.woken = 0
-        self._sent_away = sent_away
-
-    def wake(self) -> None:
-        self.woken += 1
-
-    def fail(self, error: TxnLogError) -> None:
-        self._sent_away()
-
-    def acknowledged(self, messages: int) -> None: ...
+def session(topic: Topic, consumer_id: int, subscription_id: int = 1) -> ConsumerSession:
+    """Return a consumer that the database knows nothing of."""
+    subscription = Subscription(
+        subscription_id,
+        topic.topic_id,
+        "s",
+        SubscriptionType.EXCLUSIVE,
+        IsolationLevel.READ_COMMITTED,
+        durable=True,
+        epoch=0,
+        ignored_acknowledgements=0,
+    )
+    return ConsumerSession(topic, subscription, consumer_id, SessionState(0, True, {}), Outbox())
 
 
-def test_who_comes_back_while_others_are_sent_away_is_woken(tmp_path: Path) -> None:
+def test_who_comes_back_while_others_are_sent_away_is_woken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Connect again at once when told that the service gives up its connections: what others change is heard."""
     with connect(tmp_path / "log") as other:
         other.create_topic("t")
-        topic_id = other.metadata.get_view([TopicName.parse("t")]).topics[0].topic.topic_id
+        topic = other.metadata.get_view([TopicName.parse("t")]).topics[0].topic
         service = service_over(tmp_path / "log")
         changes: Changes = service.changes
-        back = Waiting(topic_id, 2)
+        looks: list[int] = []
 
-        def come_back() -> None:
+        def look(_: Any, sessions: Sequence[ConsumerSession], here: Collection[int]) -> dict[int, float | None]:
+            looks.extend(session.consumer_id for session in sessions)
+            return {}
+
+        monkeypatch.setattr(TopicDispatch, "look", look)
+        first, back = session(topic, 1), session(topic, 2)
+
+        def come_back(error: TxnLogError) -> None:
+            first.failure = error
             changes.remove(first)
-            changes.add(back)
+            changes.add(back, pb.ConsumeResponse())
 
-        first = Waiting(topic_id, 1, come_back)
-        changes.add(first)
+        monkeypatch.setattr(first, "fail", come_back)
+        changes.add(first, pb.ConsumeResponse())
+        eventually(lambda: 1 in looks)
         changes.close()
-        eventually(lambda: back.woken > 0)  # the first look of whoever looks for changes
-        woken = back.woken
+        eventually(lambda: 2 in looks)  # the first look of whoever looks for changes
+        count = len(looks)
         with other.producer("t") as producer:
             producer.send(b"x")
-        eventually(lambda: back.woken > woken)
+        eventually(lambda: len(looks) > count)
+        assert 1 not in looks[count:]
         changes.remove(back)
         service.close()

@@ -2,122 +2,116 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections import deque
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from typing import Any, Generic, Protocol, TypeVar
 
-from txn_source.metadata.delivery.next_entries import Stretch, next_stretch
-from txn_source.metadata.store import deliveries, subscriptions, views
+from txn_source.metadata.delivery.next_entries import EntryBatch, PartitionReading, ReadCursor, next_batch
+from txn_source.metadata.delivery.session_state import MAX_PERMITS
+from txn_source.metadata.delivery.topic_snapshot import TopicSnapshot
+from txn_source.metadata.store import deliveries, subscriptions
 from txn_source.metadata.store.backlogs import visible_messages
-from txn_source.metadata.store.connection import Connection
 from txn_source.metadata.store.subscription_rows import Subscription
 from txn_source.model.message_ranges import MessageRange, message_key, position_of
 from txn_source.model.position import Position, PositionRange
 from txn_source.model.subscription import Cursor
 from txn_source.model.topic import PartitionView
 
-MAX_PERMITS = 1_000_000
-R = TypeVar("R")
-R_co = TypeVar("R_co", covariant=True)
+BATCHES_AT_ONCE = 256
+"""So many batches are handed out in one write transaction, at most: others want to write, too."""
 
 
-class Taker(Protocol[R_co]):
-    """A consumer that gets a share; ``delivery`` returns what is sent to it for a stretch.
+class SharedDispatch:
+    """What one write transaction hands out of a shared subscription."""
 
-    It counts what it got when the database transaction is committed: that may fail, or be done again.
-    """
+    def __init__(self, snapshot: TopicSnapshot, subscription: Subscription, permits: Mapping[int, int]) -> None:
+        """Hand out to consumers with so many permits each (more than 0), by id, in the order of their turns."""
+        self._snapshot = snapshot
+        self._connection = snapshot.connection
+        self._subscription = subscription
+        self._permits = dict(permits)
+        self.full = False
+        """True if as much was handed out as one transaction may."""
+        self._acknowledged = subscriptions.cursors_of(self._connection, subscription.subscription_id)
 
-    consumer_id: int
+    def run(self) -> Iterator[tuple[int, EntryBatch]]:
+        """Yield batches, each with the id of the consumer that gets it; all of them are to be delivered."""
+        for count, handed_out in enumerate(self._again_or_new(), 1):
+            yield handed_out
+            self.full = count >= BATCHES_AT_ONCE
 
-    def ready(self, epoch: int) -> int:
-        """Return how many messages it takes now, in an epoch."""
-
-    def delivery(self, connection: Connection, stretch: Stretch, decisions: int) -> R_co: ...
-
-    def count(self, stretches: Iterable[Stretch]) -> None: ...
-
-    def send(self, response: Any) -> None: ...
-
-
-class Spreading(Generic[R]):
-    """Handing out entries of a shared subscription: first what comes again, then what is new, in equal shares."""
-
-    def __init__(self, connection: Connection, row: Subscription, turns: Sequence[Taker[R]]) -> None:
-        self._connection = connection
-        self._row = row
-        self._turns = list(turns)
-        self._left = {turn.consumer_id: turn.ready(row.epoch) for turn in turns}
-        self._level = row.isolation_level
-        self._decisions = views.decisions(connection)
-        self._cursors = subscriptions.cursors_of(connection, row.subscription_id)
-        self._views = {v.partition_id: v for v in views.partition_views(connection, [row.topic_id])[row.topic_id]}
-
-    def run(self) -> Iterator[tuple[Taker[R], Stretch, R]]:
-        """Yield deliveries, each with who gets it."""
-        subscription_id = self._row.subscription_id
-        for consumer in self._turns:
-            for partition_id, item, redeliveries in deliveries.take_back(
-                self._connection, subscription_id, consumer.consumer_id, self._left[consumer.consumer_id]
-            ):
-                stretch = self._again(self._views[partition_id], item, redeliveries)
-                if stretch is not None:
-                    yield self._hand_out(consumer, stretch)
+    def _again_or_new(self) -> Iterator[tuple[int, EntryBatch]]:
+        partitions = {view.partition_id: view for view in self._snapshot.partitions}
+        subscription_id = self._subscription.subscription_id
+        for consumer_id, permits in list(self._permits.items()):
+            taken = deliveries.take_back(self._connection, subscription_id, consumer_id, permits)
+            for partition_id, item, redeliveries in taken:
+                batch = self._again(partitions[partition_id], item, redeliveries)
+                if batch is not None:
+                    self._permits[consumer_id] -= batch.messages
+                    yield consumer_id, batch
+            if self.full or not taken:
+                break
+        turns = deque(consumer_id for consumer_id, permits in self._permits.items() if permits > 0)
         read_to = subscriptions.read_positions(self._connection, subscription_id)
-        for partition_id, view in self._views.items():
-            at = since = Position.from_key(read_to[partition_id])
-            while at < view.bounds.upper(self._level):
-                waiting = [c for c in self._turns if self._left[c.consumer_id] > 0]
-                if not waiting:
-                    break
-                consumer = waiting[0]
-                self._turns = [*(c for c in self._turns if c is not consumer), consumer]
-                share = self._share(view, at, len(waiting), self._left[consumer.consumer_id])
-                cursor = self._cursors[partition_id]
-                stretch, at = next_stretch(
-                    self._connection,
-                    view,
-                    self._level,
-                    at,
-                    cursor,
-                    share,
-                    self._decisions,
-                    since=since,
-                    durable=self._row.durable,
-                )
-                if stretch is not None:
-                    since = at
-                    for item in stretch.wanted:
-                        count = stretch.messages if item is stretch.wanted[-1] else 0
-                        whole = MessageRange(item.start, item.end, count)
-                        deliveries.hand_out(
-                            self._connection, subscription_id, partition_id, whole, consumer.consumer_id
-                        )
-                    yield self._hand_out(consumer, stretch)
-            if since < at:  # nothing of it is visible, so nobody will acknowledge it
-                self._cursors[partition_id].acknowledge([MessageRange(message_key(since), message_key(at))])
-                subscriptions.store(self._connection, subscription_id, partition_id, self._cursors[partition_id])
-            if at.key != read_to[partition_id]:
-                deliveries.advance(self._connection, subscription_id, partition_id, at.key)
+        for partition_id, view in partitions.items():
+            yield from self._new(view, Position.from_key(read_to[partition_id]), turns)
 
-    def _hand_out(self, consumer: Taker[R], stretch: Stretch) -> tuple[Taker[R], Stretch, R]:
-        self._left[consumer.consumer_id] -= stretch.messages
-        return consumer, stretch, consumer.delivery(self._connection, stretch, self._decisions)
+    def _new(self, view: PartitionView, read_to: Position, turns: deque[int]) -> Iterator[tuple[int, EntryBatch]]:
+        """Hand out what nobody was given yet of a partition, and note how far that goes."""
+        subscription_id, partition_id = self._subscription.subscription_id, view.partition_id
+        reading = self._reading(view, view.bounds.upper(self._subscription.isolation_level))
+        cursor = ReadCursor.at(read_to)
+        there: int | None = None
+        while turns and not self.full and cursor.position < reading.bound:
+            if there is None:
+                there = visible_messages(self._connection, view, reading.level, message_key(cursor.position))
+            share = max(1, min(self._permits[turns[0]], -(-there // len(turns))))
+            before = cursor.position
+            batch, cursor = next_batch(reading, cursor, share)
+            self._note(partition_id, cursor, before)
+            if batch is None:
+                continue
+            there = max(0, there - batch.messages)
+            consumer_id = turns.popleft()
+            for item in batch.wanted:
+                count = batch.messages if item is batch.wanted[-1] else 0
+                whole = MessageRange(item.start, item.end, count)
+                deliveries.hand_out(self._connection, subscription_id, partition_id, whole, consumer_id)
+            self._permits[consumer_id] -= batch.messages
+            if self._permits[consumer_id] > 0:
+                turns.append(consumer_id)
+            yield consumer_id, batch
 
-    def _share(self, view: PartitionView, at: Position, among: int, most: int) -> int:
-        there = visible_messages(self._connection, view, self._level, message_key(at))
-        return max(1, min(most, -(-there // among)))
+    def _note(self, partition_id: int, cursor: ReadCursor, before: Position) -> None:
+        """Write down how far entries were handed out; what lies behind the last batch is seen by nobody."""
+        subscription_id = self._subscription.subscription_id
+        if cursor.delivered_to < cursor.position:
+            invisible = MessageRange(message_key(cursor.delivered_to), message_key(cursor.position))
+            self._acknowledged[partition_id].acknowledge([invisible])
+            subscriptions.store(self._connection, subscription_id, partition_id, self._acknowledged[partition_id])
+        if cursor.position != before:
+            deliveries.advance(self._connection, subscription_id, partition_id, cursor.position.key)
 
-    def _again(self, view: PartitionView, item: MessageRange, redeliveries: int) -> Stretch | None:
-        """Return what was delivered before as one stretch, without what has been acknowledged of it."""
-        acknowledged = self._cursors[view.partition_id]
-        wanted = acknowledged.wanted(item.start, item.end)
+    def _again(self, view: PartitionView, item: MessageRange, redeliveries: int) -> EntryBatch | None:
+        """Return what was delivered before as one batch, without what has been acknowledged of it."""
+        wanted = self._acknowledged[view.partition_id].wanted(item.start, item.end)
         if not wanted:
             return None
         first, last = position_of(wanted[0].start), position_of(wanted[-1].end)
         stop = last if wanted[-1].end == message_key(last) else last.plus(1)
-        stretch, _ = next_stretch(
-            self._connection, view, self._level, first, Cursor(0), MAX_PERMITS, self._decisions, end=stop
+        reading = replace(self._reading(view, stop), acknowledged=Cursor(0), durable=True)
+        batch, _ = next_batch(reading, ReadCursor.at(first), MAX_PERMITS)
+        if batch is None or batch.range.end != stop:  # without its entries: the consumer looks for them itself
+            batch = EntryBatch(view.partition_id, PositionRange(first, stop), tuple(wanted), 0)
+        return replace(batch, wanted=tuple(wanted), messages=max(1, item.messages), redeliveries=redeliveries)
+
+    def _reading(self, view: PartitionView, bound: Position) -> PartitionReading:
+        return PartitionReading(
+            self._snapshot,
+            view,
+            self._subscription.isolation_level,
+            bound,
+            self._acknowledged[view.partition_id],
+            self._subscription.durable,
         )
-        if stretch is None or stretch.range.end != stop:  # without its entries: the consumer looks for them itself
-            stretch = Stretch(view.partition_id, PositionRange(first, stop), tuple(wanted), 0, None, None)
-        return replace(stretch, wanted=tuple(wanted), messages=max(1, item.messages), redeliveries=redeliveries)

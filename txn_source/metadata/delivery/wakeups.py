@@ -1,4 +1,4 @@
-"""Waking those that wait for a topic to change, and keeping their leases, without anybody polling for it.
+"""The consumers that are connected through this service: woken by changes, their leases kept, without polling.
 
 Changes that this service makes are told by its database object after their commit. Those of other processes on the same
 database show in a counter that is cheap to read; one thread looks at it, as long as anybody waits.
@@ -10,49 +10,42 @@ import logging
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterable
-from typing import Any, Protocol
+from collections.abc import Iterable, Mapping
+from typing import Any
 
+from txn_source._generated.txnlog.v1 import metadata_service_pb2 as pb
+from txn_source.metadata.delivery.consumer_session import ConsumerSession
+from txn_source.metadata.delivery.dispatcher import ALL, Dispatcher
+from txn_source.metadata.delivery.topic_dispatch import TopicDispatch
+from txn_source.metadata.delivery.work import Work
 from txn_source.metadata.store import change_states
 from txn_source.metadata.store.consumers import RENEW_MS, renew
 from txn_source.metadata.store.database import Change, Database, Wait
 from txn_source.model.acknowledgement import Acknowledgement
+from txn_source.model.door import translated
 from txn_source.model.errors import TxnLogError, UnavailableError
+from txn_source.model.subscription import SubscriptionType
 from txn_source.storage.forks import belongs_to_process
 
 _log = logging.getLogger(__name__)
 _TICK_S = 0.02
 _REST = 20
 """After a look the thread rests so many times as long as the look took."""
-MAX_WAITING = 2_000
-
-
-class Waiting(Protocol):
-    """What waits: one consumer's conversation."""
-
-    topic_id: int
-    subscription_id: int
-    consumer_id: int
-    unacknowledged: int
-
-    def wake(self) -> None:
-        """Look again."""
-
-    def fail(self, error: TxnLogError) -> None:
-        """End with an error."""
-
-    def acknowledged(self, messages: int) -> None:
-        """Take notice of acknowledgements that came another way."""
+MAX_CONSUMERS = 2_000
 
 
 class Changes:
-    """The consumers that are connected through this service, each woken when its topic or subscription changes."""
+    """The consumers that are connected through this service, woken when their topic or subscription changes."""
 
-    def __init__(self, database: Database, now_ms: Callable[[], int]) -> None:
+    def __init__(self, database: Database, work: Work, configuration: Mapping[str, Any]) -> None:
+        """``configuration`` are the broker's policies."""
         self._database = database
-        self._now_ms = now_ms
+        self._work = work
+        self._dispatch = TopicDispatch(work, configuration)
+        self._dispatcher = Dispatcher(self._look)
         self._lock = threading.Lock()
-        self._waiting: dict[int, set[Waiting]] = defaultdict(set)
+        self._sessions: dict[int, dict[int, ConsumerSession]] = defaultdict(dict)
+        """By topic, and by the consumer's id."""
         self._thread: threading.Thread | None = None
         self._stop = threading.Event()
         """Has the thread end; each has its own."""
@@ -62,22 +55,27 @@ class Changes:
 
     def inherited(self) -> None:
         """Wake nobody in a child that was forked until one of its own consumers waits: the others are the parent's."""
-        self._lock, self._waiting, self._thread, self._stop = (
+        self._lock, self._sessions, self._thread, self._stop, self._dispatcher = (
             threading.Lock(),
-            defaultdict(set),
+            defaultdict(dict),
             None,
             threading.Event(),
+            Dispatcher(self._look),
         )
 
-    def add(self, waiting: Waiting) -> None:
-        """Wake it from now on."""
+    def add(self, session: ConsumerSession, first: pb.ConsumeResponse) -> None:
+        """Deliver to a consumer from now on; ``first`` is the answer that it gets before anything else."""
         with self._lock:
             self._check_room()
-            self._waiting[waiting.topic_id].add(waiting)
             if self._thread is None:
                 stop = self._stop = threading.Event()
                 self._thread = threading.Thread(target=self._watch, args=(stop,), name="txnlog-changes", daemon=True)
                 self._thread.start()
+            session.send(first)
+            self._sessions[session.topic_id][session.consumer_id] = session
+            dispatcher, topics = self._dispatcher, len(self._sessions)
+        dispatcher.serve(topics)
+        dispatcher.wake(session.topic_id, session.subscription_id)
 
     def check_room(self) -> None:
         """Raise UNAVAILABLE if nobody more may wait."""
@@ -87,45 +85,67 @@ class Changes:
     def _check_room(self) -> None:
         if not self._takes_more:
             raise _stops()
-        if sum(map(len, self._waiting.values())) >= MAX_WAITING:
+        if sum(map(len, self._sessions.values())) >= MAX_CONSUMERS:
             raise UnavailableError(
-                f"This service has {MAX_WAITING} consumers connected, which is all it takes.",
+                f"This service has {MAX_CONSUMERS} consumers connected, which is all it takes.",
                 "Close some, or run another service.",
             )
 
-    def remove(self, waiting: Waiting) -> None:
-        """Wake it no more."""
+    def remove(self, session: ConsumerSession) -> None:
+        """Deliver to it no more."""
         with self._lock:
-            of_topic = self._waiting.get(waiting.topic_id, set())
-            of_topic.discard(waiting)
+            of_topic = self._sessions.get(session.topic_id, {})
+            of_topic.pop(session.consumer_id, None)
             if not of_topic:
-                self._waiting.pop(waiting.topic_id, None)
+                self._sessions.pop(session.topic_id, None)
 
-    def of_topic(self, topic_id: int) -> list[Waiting]:
-        """Return those that wait for a topic."""
-        with self._lock:
-            return list(self._waiting.get(topic_id, ()))
-
-    def connected(self) -> dict[int, Waiting]:
+    def connected(self) -> dict[int, ConsumerSession]:
         """Return all, by the consumer's id."""
         with self._lock:
-            return {waiting.consumer_id: waiting for some in self._waiting.values() for waiting in some}
+            return {consumer_id: session for some in self._sessions.values() for consumer_id, session in some.items()}
+
+    def wake(self, session: ConsumerSession) -> None:
+        """Look for something to deliver to the consumers of a subscription."""
+        self._dispatcher.wake(session.topic_id, session.subscription_id)
 
     def acknowledged(self, consumed: Iterable[Acknowledgement]) -> None:
         """Let consumers take notice of what a transaction acknowledged for them."""
         connected = self.connected()
         for ack in consumed:
             if ack.consumer_id in connected:
-                connected[ack.consumer_id].acknowledged(sum(r.messages for p in ack.partitions for r in p.ranges))
+                count = sum(r.messages for p in ack.partitions for r in p.ranges)
+                self.acknowledged_by(connected[ack.consumer_id], count)
+
+    def acknowledged_by(self, session: ConsumerSession, messages: int) -> None:
+        """Let a consumer take notice that messages of its were acknowledged; a shared one may get more now."""
+        session.acknowledged(messages)
+        if session.subscription.type is SubscriptionType.SHARED:
+            self.wake(session)
 
     def tell(self, changes: Iterable[Change]) -> None:
-        """Wake those that wait for what has changed."""
-        if not self._waiting:
-            return
+        """Look for what to deliver of what has changed."""
         for topic_id, subscription_id in changes:
-            for waiting in self.of_topic(topic_id):
-                if subscription_id in (0, waiting.subscription_id):
-                    waiting.wake()
+            if topic_id in self._sessions:
+                self._dispatcher.wake(topic_id, subscription_id)
+
+    def _look(self, topic_id: int, subscription_ids: frozenset[int]) -> Mapping[int, float | None]:
+        with self._lock:
+            of_topic = dict(self._sessions.get(topic_id, {}))
+        sessions = [
+            session
+            for _, session in sorted(of_topic.items())
+            if session.failure is None and (ALL in subscription_ids or session.subscription_id in subscription_ids)
+        ]
+        if not sessions:
+            return {}
+        try:
+            return self._dispatch.look(sessions, of_topic.keys())
+        except Exception as error:
+            if not isinstance(error, TxnLogError):
+                _log.exception("looking for what to deliver failed")
+            for session in sessions:
+                session.fail(translated(error, "Consume"))
+            return {}
 
     def stop(self) -> None:
         """End all that wait, and take no more: the service stops for good."""
@@ -137,9 +157,11 @@ class Changes:
         """End all that wait; they may come back, here or elsewhere."""
         with self._lock:
             thread, self._thread, stop = self._thread, None, self._stop
-        for waiting in self.connected().values():
-            waiting.fail(_stops())
+            dispatcher, self._dispatcher = self._dispatcher, Dispatcher(self._look)
+        for session in self.connected().values():
+            session.fail(_stops())
         stop.set()
+        dispatcher.stop()
         if thread is not None and thread is not threading.current_thread():
             thread.join()
 
@@ -173,13 +195,13 @@ class Changes:
             rest_s = max(_TICK_S, _REST * (time.monotonic() - began))
 
     def _renew(self) -> None:
-        found = {consumer_id: waiting.unacknowledged for consumer_id, waiting in self.connected().items()}
+        found = {consumer_id: session.unacknowledged for consumer_id, session in self.connected().items()}
         if found:
-            self._database.write(lambda connection: renew(connection, found, self._now_ms()))
+            self._database.write(lambda connection: renew(connection, found, self._work.now_ms()))
 
     def _states(self) -> dict[Change, list[Any]]:
         with self._lock:
-            of_topics = list(self._waiting)
+            of_topics = list(self._sessions)
         if not of_topics:
             return {}
         with self._database.read() as connection:

@@ -14,7 +14,7 @@ import grpc
 from google.protobuf.message import DecodeError, Message
 
 from txn_source._generated.txnlog.v1 import metadata_service_pb2 as pb
-from txn_source.metadata.delivery.wakeups import MAX_WAITING
+from txn_source.metadata.delivery.wakeups import MAX_CONSUMERS
 from txn_source.metadata.protocol.errors import to_status
 from txn_source.metadata.service.service import MetadataService
 from txn_source.metadata.stub.transport import MAX_MESSAGE_BYTES, SERVICE_NAME, check_size
@@ -44,7 +44,7 @@ class Server:
         self._maintenance = threading.Thread(target=self._maintain, name="txnlog-maintenance", daemon=True)
         self._grpc = grpc.server(
             # A conversation keeps a thread for as long as it lasts; calls take one of so many more.
-            futures.ThreadPoolExecutor(MAX_WAITING + _CALLS_AT_ONCE, thread_name_prefix="txnlog"),
+            futures.ThreadPoolExecutor(MAX_CONSUMERS + _CALLS_AT_ONCE, thread_name_prefix="txnlog"),
             options=[
                 ("grpc.max_receive_message_length", MAX_MESSAGE_BYTES),
                 ("grpc.max_send_message_length", MAX_MESSAGE_BYTES),

@@ -46,15 +46,15 @@ class MetadataService:
         self._database = database
         self._storage_uri = storage_uri
         self._work = work = UnitOfWork(database, clock)
-        self.changes = Changes(database, work.now_ms)
         set_by_configuration = dict(configuration or {})
+        self.changes = Changes(database, work, set_by_configuration)
         topics = TopicCalls(work, storage_uri)
         producers = ProducerCalls(work)
         transactions = TransactionCalls(work, self.changes)
         reads = ReadCalls(work)
         tiers = TierCalls(work, set_by_configuration)
         policies = PolicyCalls(work, set_by_configuration)
-        subscriptions = SubscriptionCalls(work, self.changes, set_by_configuration)
+        subscriptions = SubscriptionCalls(work, self.changes)
         self._calls: Mapping[str, Call] = {
             "GetLog": topics.GetLog,
             "CreateTopic": topics.CreateTopic,

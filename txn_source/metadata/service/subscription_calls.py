@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import AbstractContextManager
-from dataclasses import dataclass
-from typing import Any, TypeVar
+from collections.abc import Iterable, Iterator
+from typing import TypeVar
 
 from txn_source._generated.txnlog.v1 import metadata_service_pb2 as pb
-from txn_source.metadata.delivery.consumer_session import Conversation
-from txn_source.metadata.delivery.next_entries import Stretch
+from txn_source.metadata.delivery.consumer_requests import ConsumerConversation
 from txn_source.metadata.delivery.wakeups import Changes
 from txn_source.metadata.protocol import convert
 from txn_source.metadata.protocol import convert_subscriptions as sub_wire
@@ -17,9 +14,7 @@ from txn_source.metadata.service.unit_of_work import UnitOfWork
 from txn_source.metadata.store import (
     backlogs,
     consumers,
-    copies,
     deliveries,
-    policies,
     subscriptions,
     topics,
     transactions,
@@ -27,11 +22,10 @@ from txn_source.metadata.store import (
 )
 from txn_source.metadata.store.connection import Connection
 from txn_source.metadata.store.subscription_rows import Subscription
-from txn_source.model.errors import SubscriptionNotFoundError
 from txn_source.model.isolation import IsolationLevel
 from txn_source.model.message_ranges import message_key, position_of
 from txn_source.model.subscription import SubscriptionType
-from txn_source.model.topic import PartitionView, Topic
+from txn_source.model.topic import PartitionView
 from txn_source.model.topic_name import TopicName
 from txn_source.model.transaction import id_of
 
@@ -39,12 +33,11 @@ T = TypeVar("T")
 
 
 class SubscriptionCalls:
-    """Calls about subscriptions, and what their consumers say; ``configuration`` are the broker's policies."""
+    """Calls about subscriptions, and what their consumers say; ``changes`` are those that are connected here."""
 
-    def __init__(self, work: UnitOfWork, changes: Changes, configuration: Mapping[str, Any]) -> None:
+    def __init__(self, work: UnitOfWork, changes: Changes) -> None:
         self._work = work
         self._changes = changes
-        self._configuration = configuration
 
     def CreateSubscription(self, request: pb.CreateSubscriptionRequest) -> pb.CreateSubscriptionResponse:
         kind, level = SubscriptionType.parse(request.type), IsolationLevel.parse(request.isolation_level)
@@ -115,72 +108,7 @@ class SubscriptionCalls:
         return pb.CountMessagesResponse(messages=count)
 
     def Consume(self, requests: Iterable[pb.ConsumeRequest]) -> Iterator[pb.ConsumeResponse]:
-        host = _Conversations(self._work, self._changes, self._configuration, self.SeekSubscription)
-        return Conversation(host).hold(requests)
-
-
-@dataclass(frozen=True, slots=True)
-class _Conversations:
-    """What a conversation needs of the service."""
-
-    work: UnitOfWork
-    changes: Changes
-    configuration: Mapping[str, Any]
-    seek: Callable[[pb.SeekSubscriptionRequest], pb.SeekSubscriptionResponse]
-
-    def read(self) -> AbstractContextManager[Connection]:
-        return self.work.read()
-
-    def write(self, action: Callable[[Connection], T]) -> T:
-        return self.work.write(action)
-
-    def now_ms(self) -> int:
-        return self.work.now_ms()
-
-    def subscribe(
-        self, connection: Connection, request: pb.ConsumeRequest.Subscribe
-    ) -> tuple[Topic, Subscription, bool]:
-        """Find the subscription that a consumer asks for, or make it; return topic, subscription, and if it is new."""
-        kind = SubscriptionType.parse(request.type)
-        level = IsolationLevel.parse(request.isolation_level) if request.HasField("isolation_level") else None
-        topic = topics.find(connection, TopicName.parse(request.topic))
-        of_topic = views.partition_views(connection, [topic.topic_id])[topic.topic_id]
-        place = sub_wire.place_from_wire(request.place)
-        row = next((r for r in subscriptions.of_topic(connection, topic.topic_id) if r.name == request.name), None)
-        if row is not None:
-            subscriptions.check_same(row, kind, level)
-            standing = consumers.alive(consumers.connected(connection, row.subscription_id), self.now_ms())
-            if not row.durable and all(other.token == request.token for other in standing):
-                # its only consumer comes back, and says itself how far it got
-                subscriptions.seek(connection, row, of_topic, place, None)
-                row = subscriptions.find(connection, topic.topic_id, request.name)
-            return topic, row, False
-        if level is None:
-            raise SubscriptionNotFoundError(
-                f"Topic {request.topic!r} has no subscription {request.name!r}, and none is made without a level.",
-                "Create it first: `txnlog subscriptions create`.",
-            )
-        row = subscriptions.create(
-            connection,
-            topic.topic_id,
-            of_topic,
-            request.name,
-            kind,
-            level,
-            place,
-            self.now_ms(),
-            durable=request.durable,
-        )
-        return topic, row, True
-
-    def first_copies(self, connection: Connection, topic: Topic, stretch: Stretch) -> pb.ListCopiesResponse:
-        """Return what ListCopies would, for a stretch."""
-        found = copies.listing(connection, stretch.partition_id, stretch.range)
-        in_force = policies.in_force(connection, topic.name, topic.topic_id, self.configuration)
-        return pb.ListCopiesResponse(
-            ledgers=[convert.copies_to_wire(c) for c in found],
-            data_read_priority=str(in_force["data_read_priority"].value),
-        )
+        return ConsumerConversation(self._work, self._changes, self.SeekSubscription).hold(requests)
 
 
 class _Description:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import socket
-from collections.abc import Iterable, Mapping
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 
@@ -63,6 +64,16 @@ def _is_zombie(pid: int) -> bool:
 def connected(connection: Connection, subscription_id: int) -> list[ConnectedConsumer]:
     """Return a subscription's consumers in the order in which they came; the lease may be over."""
     return [ConnectedConsumer.of(row) for row in connection.execute(_OF, {"subscription_id": subscription_id})]
+
+
+def connected_to(connection: Connection, subscription_ids: Sequence[int]) -> Mapping[int, list[ConnectedConsumer]]:
+    """Return the consumers of subscriptions, by subscription, as ``connected`` does."""
+    found: dict[int, list[ConnectedConsumer]] = defaultdict(list)
+    for start in range(0, len(subscription_ids), _IDS_AT_ONCE):
+        rows = connection.execute(_OF_MANY, {"ids": subscription_ids[start : start + _IDS_AT_ONCE]})
+        for row in rows:
+            found[row.subscription_id].append(ConnectedConsumer.of(row))
+    return found
 
 
 def alive(found: Iterable[ConnectedConsumer], now_ms: int) -> list[ConnectedConsumer]:
@@ -181,6 +192,11 @@ def _ended(connection: Connection) -> list[str]:
 _OF = (
     select(consumers)
     .where(consumers.c.subscription_id == bindparam("subscription_id"))
+    .order_by(consumers.c.consumer_id)
+)
+_OF_MANY = (
+    select(consumers)
+    .where(consumers.c.subscription_id.in_(bindparam("ids", expanding=True)))
     .order_by(consumers.c.consumer_id)
 )
 _NOTE = update(consumers).where(consumers.c.consumer_id == bindparam("id")).values(unacknowledged=bindparam("messages"))

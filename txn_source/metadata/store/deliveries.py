@@ -68,6 +68,13 @@ def handed_out(connection: Connection, subscription_id: int) -> dict[int | None,
     return {row.consumer_id: int(row.messages) for row in connection.execute(query)}
 
 
+def has_waiting(connection: Connection, subscription_id: int) -> bool:
+    """True if a shared subscription has something that is to be handed out again."""
+    d = deliveries.c
+    query = select(d.delivery_id).where(d.subscription_id == subscription_id, d.consumer_id.is_(None)).limit(1)
+    return connection.execute(query).first() is not None
+
+
 def advance(connection: Connection, subscription_id: int, partition_id: int, read_position: int) -> None:
     """Note up to where a shared subscription has handed out entries, ``Position.key``."""
     done = connection.execute(

@@ -41,6 +41,7 @@ from txn_source.model.topic import PartitionView
 from txn_source.model.units import MAX_TOTAL
 
 MAX_NAME = 200
+_IDS_AT_ONCE = 1000
 MAX_EPOCH_STEP = 1 << 20
 """Epochs go up one by one, but for those of calls that came to nothing."""
 
@@ -61,6 +62,16 @@ def by_id(connection: Connection, subscription_id: int) -> Subscription | None:
     """Return a subscription; None if it is gone."""
     row = connection.execute(_BY_ID, {"subscription_id": subscription_id}).first()
     return None if row is None else Subscription.of(row)
+
+
+def by_ids(connection: Connection, subscription_ids: Sequence[int]) -> dict[int, Subscription]:
+    """Return subscriptions by id; those that are gone are left out."""
+    found: dict[int, Subscription] = {}
+    for start in range(0, len(subscription_ids), _IDS_AT_ONCE):
+        some = subscription_ids[start : start + _IDS_AT_ONCE]
+        rows = connection.execute(_BY_IDS, {"ids": some})
+        found.update((row.subscription_id, Subscription.of(row)) for row in rows)
+    return found
 
 
 def of_topic(connection: Connection, topic_id: int) -> list[Subscription]:
@@ -442,6 +453,7 @@ def store(
 
 
 _BY_ID = select(subscriptions).where(subscriptions.c.subscription_id == bindparam("subscription_id"))
+_BY_IDS = select(subscriptions).where(subscriptions.c.subscription_id.in_(bindparam("ids", expanding=True)))
 _CURSORS = (
     select(cursors).where(cursors.c.subscription_id == bindparam("subscription_id")).order_by(cursors.c.partition_id)
 )

@@ -1,0 +1,166 @@
+"""The conversation with one consumer: what it asks for.
+
+1. The first request subscribes. The cursor in the database says where deliveries begin.
+2. Each request is carried out in the thread that takes it, and answered by a receipt; permits are answered by
+   deliveries, which the dispatcher makes.
+3. Whatever is delivered is read in the same database transaction as the epoch that it carries. So a seek, made by
+   whomever, comes before a delivery or after it, and one that was issued before it carries the smaller epoch.
+4. It ends when the requests do, when the consumer has lost its lease, or when the subscription is gone.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+from collections.abc import Callable, Iterable, Iterator
+
+from txn_source._generated.txnlog.v1 import metadata_service_pb2 as pb
+from txn_source.metadata.delivery.consumer_session import ConsumerSession, Outbox
+from txn_source.metadata.delivery.session_state import MAX_PERMITS, SessionState
+from txn_source.metadata.delivery.subscribing import connect, subscription_gone
+from txn_source.metadata.delivery.wakeups import Changes
+from txn_source.metadata.delivery.work import Work
+from txn_source.metadata.protocol import convert_subscriptions as sub_wire
+from txn_source.metadata.protocol.checks import check
+from txn_source.metadata.store import consumers, deliveries, subscriptions
+from txn_source.metadata.store.connection import Connection
+from txn_source.metadata.store.subscription_rows import Subscription
+from txn_source.model.errors import InternalError, InvalidArgumentError, TxnLogError
+from txn_source.model.subscription import SubscriptionType
+
+_log = logging.getLogger(__name__)
+Seek = Callable[[pb.SeekSubscriptionRequest], pb.SeekSubscriptionResponse]
+
+
+class ConsumerConversation:
+    """One consumer's requests, carried out; ``seek`` is the call of that name."""
+
+    def __init__(self, work: Work, changes: Changes, seek: Seek) -> None:
+        self._work = work
+        self._changes = changes
+        self._seek = seek
+        self._pid = os.getpid()
+        self._outbox = Outbox()
+        self._session: ConsumerSession | None = None
+
+    def hold(self, requests: Iterable[pb.ConsumeRequest]) -> Iterator[pb.ConsumeResponse]:
+        """Answer the requests until they end, from this thread; raise what ends the conversation otherwise."""
+        thread = threading.Thread(target=self._take_all, args=(requests,), name="txnlog-requests", daemon=True)
+        thread.start()
+        try:
+            yield from self._outbox.answers()
+        finally:
+            self._close()
+
+    def _take_all(self, requests: Iterable[pb.ConsumeRequest]) -> None:
+        try:
+            for request in requests:
+                self._take(request)
+        except TxnLogError as error:
+            self._outbox.put(error)
+        except BaseException as error:
+            if self._session is None:
+                _log.exception("a conversation failed")
+            remedy = "Try again."
+            self._outbox.put(InternalError(f"The conversation failed with {type(error).__name__}: {error}.", remedy))
+        finally:
+            self._outbox.put(None)
+
+    def _take(self, request: pb.ConsumeRequest) -> None:
+        what = request.WhichOneof("what")
+        if what == "subscribe":
+            check(request)
+            if self._session is not None:
+                raise InvalidArgumentError("The conversation has a subscription already.", "Hold another one.")
+            self._subscribe(request.subscribe)
+        elif self._session is None:
+            raise InvalidArgumentError("The conversation doesn't begin with a subscription.", "Subscribe first.")
+        elif what == "flow":
+            check(request)
+            self._flow(self._session, request.flow)
+        else:
+            receipt = pb.ConsumeResponse.Receipt(sequence=request.sequence)
+            try:
+                check(request)
+                self._carry_out(self._session, what, request, receipt)
+            except TxnLogError as error:
+                receipt.error_code, receipt.fact, receipt.remedy = error.code, error.fact, error.remedy
+            response = pb.ConsumeResponse(receipt=receipt)
+            if what == "redeliver":  # whoever has this answer has seen what was delivered before
+                self._session.send_after_look(response)
+                self._changes.wake(self._session)
+            else:
+                self._session.send(response)
+
+    def _subscribe(self, request: pb.ConsumeRequest.Subscribe) -> None:
+        self._changes.check_room()
+        connected = self._work.write(lambda connection: connect(connection, request, self._work.now_ms()))
+        subscription = connected.subscription
+        state = SessionState(subscription.epoch, connected.active, connected.cursors)
+        session = ConsumerSession(connected.topic, subscription, connected.consumer_id, state, self._outbox)
+        self._session = session  # now that it is committed, it has to be disconnected whatever happens
+        self._changes.add(session, connected.message())
+
+    def _flow(self, session: ConsumerSession, flow: pb.ConsumeRequest.Flow) -> None:
+        if not 0 < flow.messages <= MAX_PERMITS:
+            raise InvalidArgumentError(f"{flow.messages} is not a number of permits.", f"Use 1 to {MAX_PERMITS}.")
+        with session.lock:
+            session.state.permit(flow.epoch, flow.messages)
+        self._changes.wake(session)
+
+    def _carry_out(
+        self,
+        session: ConsumerSession,
+        what: str | None,
+        request: pb.ConsumeRequest,
+        receipt: pb.ConsumeResponse.Receipt,
+    ) -> None:
+        if what == "acknowledge":
+            ack = sub_wire.acknowledgement_from_wire(request.acknowledge)
+            count = self._work.write(lambda connection: subscriptions.acknowledge(connection, ack))
+            if ack.epoch == session.state.epoch:
+                self._changes.acknowledged_by(session, count)
+        elif what == "seek":
+            receipt.sought.CopyFrom(self._seek(request.seek))
+        elif what != "redeliver":
+            raise InvalidArgumentError(f"{what!r} is not a request.", "Use those of this release.")
+        elif session.subscription.type is SubscriptionType.SHARED:
+            self._redeliver(session, request.redeliver)
+        else:
+            receipt.sought.epoch = self._work.write(
+                lambda connection: subscriptions.redeliver_all(
+                    connection, _current(connection, session), request.redeliver.epoch
+                )
+            )
+
+    def _redeliver(self, session: ConsumerSession, asked: pb.ConsumeRequest.Redeliver) -> None:
+        parts = [(p.partition_id, sub_wire.ranges_from_wire(p.ranges)) for p in asked.ranges]
+
+        def redeliver(connection: Connection) -> bool:
+            subscription = _current(connection, session)
+            if asked.epoch != subscription.epoch:
+                return False
+            deliveries.redeliver(connection, subscription, session.consumer_id, parts)
+            return True
+
+        if self._work.write(redeliver):
+            self._changes.acknowledged_by(session, sum(r.messages for _, ranges in parts for r in ranges))
+
+    def _close(self) -> None:
+        session = self._session
+        if session is None or os.getpid() != self._pid:  # a forked child must not disconnect its parent's consumer
+            return
+        self._changes.remove(session)
+        try:
+            self._work.write(lambda connection: consumers.remove(connection, session.consumer_id))
+        except TxnLogError as error:
+            _log.warning("consumer %d stays connected until its lease ends: %s", session.consumer_id, error)
+
+
+def _current(connection: Connection, session: ConsumerSession) -> Subscription:
+    """Return a consumer's subscription as it is now."""
+    subscription = subscriptions.by_id(connection, session.subscription_id)
+    if subscription is None:
+        raise subscription_gone()
+    return subscription

@@ -1,0 +1,120 @@
+"""Connecting a consumer: its subscription is found or made, and its lease begins, in one database transaction."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from txn_source._generated.txnlog.v1 import metadata_service_pb2 as pb
+from txn_source.metadata.protocol import convert
+from txn_source.metadata.protocol import convert_subscriptions as sub_wire
+from txn_source.metadata.store import consumers, subscriptions, topics, views
+from txn_source.metadata.store.connection import Connection
+from txn_source.metadata.store.subscription_rows import Subscription
+from txn_source.model.errors import SubscriptionNotFoundError
+from txn_source.model.isolation import IsolationLevel
+from txn_source.model.subscription import Cursor, SubscriptionType
+from txn_source.model.topic import PartitionView, Topic
+from txn_source.model.topic_name import TopicName
+
+
+@dataclass(frozen=True, slots=True)
+class Connected:
+    """A consumer that was connected, with the database as it was then.
+
+    ``created``: the subscription was made for it. ``others``: it isn't the subscription's only consumer.
+    """
+
+    topic: Topic
+    subscription: Subscription
+    created: bool
+    consumer_id: int
+    others: bool
+    partitions: list[PartitionView]
+    cursors: Mapping[int, Cursor]
+
+    @property
+    def active(self) -> bool:
+        """True if it gets messages at once: of an ordered subscription, as the first of its consumers."""
+        return self.subscription.type is SubscriptionType.SHARED or not self.others
+
+    def message(self) -> pb.ConsumeResponse:
+        """Return the answer to the consumer."""
+        points = [sub_wire.point_to_wire(partition_id, c.mark) for partition_id, c in sorted(self.cursors.items())]
+        return pb.ConsumeResponse(
+            subscribed=pb.ConsumeResponse.Subscribed(
+                subscription_id=self.subscription.subscription_id,
+                consumer_id=self.consumer_id,
+                epoch=self.subscription.epoch,
+                active=self.active,
+                isolation_level=self.subscription.isolation_level.value,
+                topic=pb.TopicView(
+                    topic=convert.topic_to_wire(self.topic),
+                    partitions=[convert.partition_to_wire(p) for p in self.partitions],
+                ),
+                points=points,
+                created=self.created,
+            )
+        )
+
+
+def connect(connection: Connection, request: pb.ConsumeRequest.Subscribe, now_ms: int) -> Connected:
+    """Connect a consumer, in a write transaction.
+
+    Raises:
+        SubscriptionNotFoundError: there is none of that name, and the request has no level to make one with.
+        SubscriptionIsolationMismatchError, InvalidArgumentError: it is of another level or type.
+        SubscriptionBusyError: it is exclusive, and has a consumer.
+    """
+    topic = topics.find(connection, TopicName.parse(request.topic))
+    partitions = views.partition_views(connection, [topic.topic_id])[topic.topic_id]
+    subscription, created = _subscription(connection, request, topic, partitions, now_ms)
+    consumer_id, others = consumers.register(connection, subscription, request.token, request.consumer_name, now_ms)
+    cursors = subscriptions.cursors_of(connection, subscription.subscription_id)
+    return Connected(topic, subscription, created, consumer_id, bool(others), partitions, cursors)
+
+
+def _subscription(
+    connection: Connection,
+    request: pb.ConsumeRequest.Subscribe,
+    topic: Topic,
+    partitions: list[PartitionView],
+    now_ms: int,
+) -> tuple[Subscription, bool]:
+    """Return the subscription that is asked for, and True if it was made now."""
+    kind = SubscriptionType.parse(request.type)
+    level = IsolationLevel.parse(request.isolation_level) if request.HasField("isolation_level") else None
+    place = sub_wire.place_from_wire(request.place)
+    found = next((s for s in subscriptions.of_topic(connection, topic.topic_id) if s.name == request.name), None)
+    if found is not None:
+        subscriptions.check_same(found, kind, level)
+        alive = consumers.alive(consumers.connected(connection, found.subscription_id), now_ms)
+        if not found.durable and all(other.token == request.token for other in alive):
+            # its only consumer comes back, and says itself how far it got
+            subscriptions.seek(connection, found, partitions, place, None)
+            found = subscriptions.find(connection, topic.topic_id, request.name)
+        return found, False
+    if level is None:
+        raise SubscriptionNotFoundError(
+            f"Topic {request.topic!r} has no subscription {request.name!r}, and none is made without a level.",
+            "Create it first: `txnlog subscriptions create`.",
+        )
+    made = subscriptions.create(
+        connection,
+        topic.topic_id,
+        partitions,
+        request.name,
+        kind,
+        level,
+        place,
+        now_ms,
+        durable=request.durable,
+    )
+    return made, True
+
+
+def subscription_gone() -> SubscriptionNotFoundError:
+    """Return the error of a consumer whose subscription was deleted."""
+    return SubscriptionNotFoundError(
+        "The subscription was deleted, or its topic was.", "Subscribe anew if that was not meant."
+    )

@@ -1,0 +1,250 @@
+"""One look at a topic: what its connected consumers may get now is read once, and handed out to those with permits.
+
+1. Whoever has lost its lease, or its subscription, is sent away.
+2. A new epoch, or another active consumer, is told; permits that were given before are void.
+3. Of an exclusive or failover subscription the active consumer gets what comes next. Cursors advance, and permits are
+   used, only when the read that it all came from has ended well.
+4. Of a shared subscription one write transaction hands out what comes again and what is new. Permits are used only when
+   that is committed.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from txn_source._generated.txnlog.v1 import metadata_service_pb2 as pb
+from txn_source.metadata.delivery.consumer_session import ConsumerSession
+from txn_source.metadata.delivery.delivery_messages import DeliveryMessages
+from txn_source.metadata.delivery.next_entries import PartitionReading, ReadCursor, next_batch
+from txn_source.metadata.delivery.shared_dispatch import SharedDispatch
+from txn_source.metadata.delivery.subscribing import subscription_gone
+from txn_source.metadata.delivery.topic_snapshot import TopicSnapshot
+from txn_source.metadata.delivery.work import Work
+from txn_source.metadata.store import consumers, deliveries, subscriptions, transactions
+from txn_source.metadata.store.connection import Connection
+from txn_source.metadata.store.subscription_rows import ConnectedConsumer, Subscription
+from txn_source.model.errors import UnavailableError
+from txn_source.model.isolation import IsolationLevel
+from txn_source.model.subscription import SubscriptionType
+from txn_source.model.topic import Topic
+
+_DELIVERIES_AT_ONCE = 64
+"""So many are made for one consumer in one look."""
+
+
+class TopicDispatch:
+    """Looks at topics on behalf of connected consumers; ``configuration`` are the broker's policies."""
+
+    def __init__(self, work: Work, configuration: Mapping[str, Any]) -> None:
+        self._work = work
+        self._configuration = configuration
+
+    def look(self, sessions: Sequence[ConsumerSession], here: Collection[int]) -> dict[int, float | None]:
+        """Look at one topic for some subscriptions, with all of their consumers that are connected here.
+
+        Args:
+            sessions: these consumers, by id.
+            here: the ids of all of the topic's consumers that are connected through this service.
+
+        Returns:
+            By subscription, in how many seconds something may change without anybody writing; None: never.
+        """
+        groups: dict[int, list[ConsumerSession]] = defaultdict(list)
+        for session in sessions:
+            groups[session.subscription_id].append(session)
+        after = {session: session.take_after_look() for session in sessions}
+        waits: dict[int, float | None] = {}
+        deliveries_made: list[_Delivered] = []
+        with self._work.read() as connection:
+            moment = _Moment(connection, self._work.now_ms(), sessions[0].topic, self._configuration, here)
+            found = subscriptions.by_ids(connection, list(groups))
+            connected = consumers.connected_to(connection, list(groups))
+            to_share = []
+            for subscription_id, group in groups.items():
+                subscription = found.get(subscription_id)
+                if subscription is None:
+                    for session in group:
+                        session.fail(subscription_gone())
+                    continue
+                present = _follow(moment, subscription, group, connected[subscription_id])
+                waits[subscription_id] = moment.wait_s(subscription, present, connected[subscription_id])
+                if subscription.type is SubscriptionType.SHARED:
+                    if _may_share(moment, subscription, present):
+                        to_share.append((subscription, present))
+                else:
+                    deliveries_made += [
+                        _deliver(moment, subscription, session)
+                        for session in present
+                        if session.state.active and session.state.permits > 0
+                    ]
+        for made in deliveries_made:
+            if made.apply():
+                waits[made.session.subscription_id] = 0.0
+        for subscription, group in to_share:
+            if self._share(subscription, group):
+                waits[subscription.subscription_id] = 0.0
+        for session, responses in after.items():
+            for response in responses:
+                session.send(response)
+        return waits
+
+    def _share(self, subscription: Subscription, group: Sequence[ConsumerSession]) -> bool:
+        """Hand out entries of a shared subscription; return True if there may be more at once."""
+        in_turn = sorted(group, key=lambda session: session.state.last_delivery)
+        topic, subscription_id = group[0].topic, subscription.subscription_id
+
+        def hand_out(connection: Connection) -> tuple[list[tuple[int, int, pb.ConsumeResponse]], bool]:
+            current = subscriptions.by_id(connection, subscription_id)
+            if current is None:
+                return [], False  # the next look says so
+            consumers.remove_lapsed(connection, self._work.now_ms(), subscription_id)
+            present = {consumer.consumer_id for consumer in consumers.connected(connection, subscription_id)}
+            ready = {session.consumer_id: session.state.ready(current.epoch) for session in in_turn}
+            permits = {n: messages for n, messages in ready.items() if messages > 0 and n in present}
+            snapshot = TopicSnapshot(connection, topic, self._configuration)
+            dispatch, messages = SharedDispatch(snapshot, current, permits), DeliveryMessages(snapshot)
+            made = [(n, batch.messages, messages.of(current, batch)) for n, batch in dispatch.run()]
+            return made, dispatch.full
+
+        handed_out, more = self._work.write(hand_out)
+        by_id = {session.consumer_id: session for session in group}
+        for consumer_id, messages, response in handed_out:  # now that it is committed
+            session = by_id[consumer_id]
+            with session.lock:
+                session.state.delivered(messages)
+            session.send(response)
+        return more
+
+
+class _Moment:
+    """What the subscriptions of a topic have in common in one look."""
+
+    def __init__(
+        self,
+        connection: Connection,
+        now_ms: int,
+        topic: Topic,
+        configuration: Mapping[str, Any],
+        here: Collection[int],
+    ) -> None:
+        self.connection = connection
+        self.now_ms = now_ms
+        self.snapshot = TopicSnapshot(connection, topic, configuration)
+        self.messages = DeliveryMessages(self.snapshot)
+        self._here = here
+
+    @cached_property
+    def _deadline_ms(self) -> int | None:
+        partition_ids = [view.partition_id for view in self.snapshot.partitions]
+        return transactions.next_deadline_ms(self.connection, partition_ids)
+
+    def wait_s(
+        self, subscription: Subscription, group: Sequence[ConsumerSession], connected: Sequence[ConnectedConsumer]
+    ) -> float | None:
+        """Return the seconds until something may change without anybody writing: a deadline, or a lease."""
+        waits = []
+        if subscription.isolation_level is IsolationLevel.READ_COMMITTED and self._deadline_ms is not None:
+            waits.append(max(1, self._deadline_ms - self.now_ms + 1))
+        waits_for_others = subscription.type is SubscriptionType.SHARED or not all(s.state.active for s in group)
+        if waits_for_others and any(consumer.consumer_id not in self._here for consumer in connected):
+            # Of others nobody says here that they have gone, also if that couldn't be written down.
+            waits.append(consumers.RENEW_MS)
+        return min(waits) / 1000 if waits else None
+
+
+def _follow(
+    moment: _Moment,
+    subscription: Subscription,
+    group: Sequence[ConsumerSession],
+    connected: Sequence[ConnectedConsumer],
+) -> list[ConsumerSession]:
+    """Tell consumers of a new epoch, and of being the active one; return those that are still connected."""
+    ids = {consumer.consumer_id for consumer in connected}
+    shared, first = subscription.type is SubscriptionType.SHARED, None
+    if not shared:
+        first = next(iter(consumers.alive(connected, moment.now_ms)), None)
+    present, cursors = [], None
+    for session in group:
+        if session.consumer_id not in ids:
+            session.fail(UnavailableError("The consumer has lost its lease.", "It connects again by itself."))
+            continue
+        present.append(session)
+        active = shared or first is None or first.consumer_id == session.consumer_id
+        if subscription.epoch == session.state.epoch and active == session.state.active:
+            continue
+        if cursors is None:
+            cursors = subscriptions.cursors_of(moment.connection, subscription.subscription_id)
+        with session.lock:
+            session.state.begin(subscription.epoch, active, cursors)
+        turn = pb.ConsumeResponse.Turn(epoch=subscription.epoch, active=active)
+        session.send(pb.ConsumeResponse(turn=turn))
+    return present
+
+
+def _may_share(moment: _Moment, subscription: Subscription, group: Sequence[ConsumerSession]) -> bool:
+    """True if something of a shared subscription is to be handed out, and somebody may take it."""
+    for session in group:
+        if session.state.at_limit:
+            # What was handed out may have been fewer, and acknowledged where nobody tells: count before it waits.
+            count = deliveries.unacknowledged(moment.connection, subscription.subscription_id, session.consumer_id)
+            with session.lock:
+                session.state.unacknowledged = count
+    if not any(session.state.ready(subscription.epoch) for session in group):
+        return False
+    subscription_id = subscription.subscription_id
+    read_to = subscriptions.read_positions(moment.connection, subscription_id)
+    level = subscription.isolation_level
+    return (
+        any(read_to[view.partition_id] < view.bounds.upper(level).key for view in moment.snapshot.partitions)
+        or deliveries.has_waiting(moment.connection, subscription_id)
+        or bool(consumers.lapsed(moment.connection, moment.now_ms, subscription_id))
+    )
+
+
+@dataclass(slots=True)
+class _Delivered:
+    """What one look delivers to the active consumer of a subscription, before it counts."""
+
+    session: ConsumerSession
+    responses: list[pb.ConsumeResponse]
+    cursors: dict[int, ReadCursor]
+    messages: int
+    more: bool
+
+    def apply(self) -> bool:
+        """Send it, and let it count; return True if more can be delivered at once."""
+        state = self.session.state
+        for partition_id, cursor in self.cursors.items():
+            state.advance(partition_id, cursor)
+        if self.responses:
+            with self.session.lock:
+                state.delivered(self.messages)
+        for response in self.responses:
+            self.session.send(response)
+        return self.more and state.permits > 0
+
+
+def _deliver(moment: _Moment, subscription: Subscription, session: ConsumerSession) -> _Delivered:
+    """Make deliveries of what comes next, partition by partition, as far as the permits go."""
+    state, level = session.state, subscription.isolation_level
+    permits, made = state.permits, _Delivered(session, [], {}, 0, more=False)
+    for view in state.in_turn(moment.snapshot.partitions):
+        cursor, bound = state.read_cursor(view.partition_id), view.bounds.upper(level)
+        if cursor.position >= bound:
+            continue
+        if permits <= made.messages or len(made.responses) >= _DELIVERIES_AT_ONCE:
+            made.more = True
+            break
+        acknowledged = state.acknowledged_of(view.partition_id)
+        reading = PartitionReading(moment.snapshot, view, level, bound, acknowledged, subscription.durable)
+        batch, cursor = next_batch(reading, cursor, permits - made.messages)
+        made.cursors[view.partition_id] = cursor
+        made.more |= cursor.position < bound
+        if batch is not None:
+            made.responses.append(moment.messages.of(subscription, batch))
+            made.messages += batch.messages
+    return made
