@@ -3,11 +3,21 @@
 from __future__ import annotations
 
 import hypothesis.strategies as st
+import numpy as np
 import pytest
 from hypothesis import given
 
 from txn_source.model.errors import InvalidArgumentError
-from txn_source.model.position import MAX_ENTRY_ID, MAX_LEDGER_ID, MessageId, Position, PositionRange
+from txn_source.model.position import (
+    MAX_ENTRY_ID,
+    MAX_LEDGER_ID,
+    MessageId,
+    Position,
+    PositionRange,
+    entry_of,
+    key_of,
+    ledger_of,
+)
 
 LEDGERS, ENTRIES = st.integers(0, MAX_LEDGER_ID), st.integers(0, MAX_ENTRY_ID)
 POSITIONS = st.builds(Position, LEDGERS, ENTRIES)
@@ -19,6 +29,17 @@ def test_position_survives_text_and_key(position: Position) -> None:
     assert Position.parse(str(position)) == position
     assert Position.from_key(position.key) == position
     assert 0 <= position.key < 1 << 63
+
+
+@given(st.lists(POSITIONS))
+def test_keys_of_many_are_those_of_each(positions: list[Position]) -> None:
+    """Pack and unpack positions in arrays, and each by itself."""
+    ledgers = np.array([p.ledger_id for p in positions], np.int64)
+    entries = np.array([p.entry_id for p in positions], np.int64)
+    keys = key_of(ledgers, entries)
+    assert keys.tolist() == [p.key for p in positions]
+    assert ledger_of(keys).tolist() == ledgers.tolist() == [ledger_of(p.key) for p in positions]
+    assert entry_of(keys).tolist() == entries.tolist() == [entry_of(p.key) for p in positions]
 
 
 @given(POSITIONS, POSITIONS)

@@ -7,8 +7,7 @@ import pytest
 from hypothesis import given
 
 from txn_source.model.errors import InvalidArgumentError
-from txn_source.model.position import Position
-from txn_source.model.transaction import TransactionOnPartition, TransactionState, TxnId
+from txn_source.model.transaction import TransactionState, TxnId
 
 BITS = st.integers(0, (1 << 64) - 1)
 
@@ -48,21 +47,6 @@ def test_id_cannot_be_made_out_of_bounds(halves: tuple[int, int]) -> None:
     """Construct ids whose halves don't fit 64 bits."""
     with pytest.raises(InvalidArgumentError, match="Both halves are unsigned 64-bit integers"):
         TxnId(*halves)
-
-
-def test_ongoing_transaction_is_unstable_whatever_is_replicated() -> None:
-    """Look at a transaction without marker from high watermarks before and behind its first entry."""
-    trace = TransactionOnPartition(TxnId(0, 0), Position(1, 5))
-    assert all(trace.unstable(Position(*at)) for at in ((0, 0), (1, 5), (1, 6), (9, 0)))
-
-
-@pytest.mark.parametrize("aborted", [False, True])
-def test_ended_transaction_is_stable_once_its_marker_is_below_the_high_watermark(aborted: bool) -> None:
-    """Raise the high watermark over a marker at 7: at 7, an exclusive bound, it is unreplicated still."""
-    trace = TransactionOnPartition(TxnId(0, 0), Position(1, 5), Position(1, 7), aborted)
-    unstable = [entry for entry in (5, 6, 7, 8, 9) if trace.unstable(Position(1, entry))]
-    assert unstable == [5, 6, 7]
-    assert not trace.unstable(Position(2, 0))
 
 
 def test_states_are_shown_by_name() -> None:

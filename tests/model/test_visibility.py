@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
+from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -21,14 +22,23 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from txn_source.model.bounds import Bounds, first_unstable
 from txn_source.model.isolation import IsolationLevel
 from txn_source.model.position import Position, PositionRange
-from txn_source.model.transaction import TransactionOnPartition, TxnId
-from txn_source.model.visibility import NO_TXN, AbortedTransaction, aborted_set, hidden, visible
+from txn_source.model.visibility import NO_TXN, hidden, needed, visible
 
 VECTORS = json.loads((Path(__file__).parents[1] / "vectors" / "isolation.json").read_text(encoding="utf-8"))["cases"]
 COMMITTED, UNCOMMITTED = IsolationLevel.READ_COMMITTED, IsolationLevel.READ_UNCOMMITTED
 
 Place = tuple[int, int]
 """Ledger and entry id: the naive log does without the model's own type."""
+
+
+@dataclass(frozen=True)
+class Trace:
+    """What a transaction left on the partition: its number, its first entry, and its marker unless it is ongoing."""
+
+    txn: int
+    first: Position
+    marker: Position | None = None
+    aborted: bool = False
 
 
 class CoreLog:
@@ -38,18 +48,17 @@ class CoreLog:
         self.log_start = self.log_end = Position(0, 0)
         self.high_watermark: Position | None = None
         self.entries: list[tuple[Position, int, bool]] = []  # position, transaction's number, whether it is a marker
-        self.traces: dict[int, TransactionOnPartition] = {}
+        self.traces: dict[int, Trace] = {}
 
     def append(self, txn: int | None) -> None:
         if txn is not None and txn not in self.traces:
-            self.traces[txn] = TransactionOnPartition(TxnId(0, txn), self.log_end)
+            self.traces[txn] = Trace(txn, self.log_end)
         self._put(NO_TXN if txn is None else txn, marker=False)
 
     def end(self, txn: int, *, abort: bool) -> None:
         """Write the marker, unless the transaction left no trace here."""
         if txn in self.traces:
-            trace = self.traces[txn]
-            self.traces[txn] = TransactionOnPartition(trace.txn, trace.first, self.log_end, abort)
+            self.traces[txn] = Trace(txn, self.traces[txn].first, self.log_end, abort)
             self._put(txn, marker=True)
 
     def _put(self, txn: int, *, marker: bool) -> None:
@@ -58,17 +67,22 @@ class CoreLog:
 
     def unstable_firsts(self) -> list[Position]:
         high_watermark = self.log_end if self.high_watermark is None else self.high_watermark
-        return [trace.first for trace in self.traces.values() if trace.unstable(high_watermark)]
+        unstable = [t for t in self.traces.values() if t.marker is None or t.marker >= high_watermark]
+        return [trace.first for trace in unstable]
 
     def bounds(self) -> Bounds:
         return Bounds.of(self.log_start, self.log_end, self.unstable_firsts(), self.high_watermark)
 
-    def aborted(self, of: PositionRange) -> list[AbortedTransaction]:
-        return aborted_set(self.traces.values(), of)
+    def aborted(self, of: PositionRange) -> list[Trace]:
+        """Return the aborted transactions that a read of a range needs, as the service finds them."""
+        ended = [(trace, trace.marker.key) for trace in self.traces.values() if trace.aborted and trace.marker]
+        firsts = np.array([trace.first.key for trace, _ in ended], np.int64)
+        markers = np.array([marker for _, marker in ended], np.int64)
+        return [ended[i][0] for i in np.flatnonzero(needed(firsts, markers, of.start.key, of.end.key))]
 
     def read(self, of: PositionRange, level: IsolationLevel) -> list[Position]:
         """Return the entries of a range that a reader of the level sees; the range ends at or below its bound."""
-        aborted = [a.txn.least_sig_bits for a in self.aborted(of)]
+        aborted = [a.txn for a in self.aborted(of)]
         seen = visible(
             np.array([position.key for position, _, _ in self.entries], np.int64),
             np.array([txn for _, txn, _ in self.entries], np.int64),
@@ -177,7 +191,7 @@ def test_worked_case(case: dict[str, Any]) -> None:
             case "aborted":
                 names = {number: name for name, number in numbers.items()}
                 found = log.aborted(PositionRange(Position(0, value["start"]), Position(0, value["end"])))
-                assert sorted(names[a.txn.least_sig_bits] for a in found) == value["is"]
+                assert sorted(names[a.txn] for a in found) == value["is"]
                 expected += 1
             case "expect":
                 _assert_expected(log, value)
@@ -319,12 +333,12 @@ class CoreAgainstNaive(RuleBasedStateMachine):
         for start, end in pairwise([readable.start, *sorted(cuts), readable.end]):
             piece = PositionRange(start, end)
             found = self.core.aborted(piece)
-            assert {a.txn.least_sig_bits for a in found} == self.naive.aborted(place(start), place(end))
+            assert {a.txn for a in found} == self.naive.aborted(place(start), place(end))
             for a in found:
-                txn = a.txn.least_sig_bits
+                assert a.marker is not None
                 assert (place(a.first), (place(a.marker), "abort")) == (
-                    min(self.naive.places(txn)),
-                    self.naive.marker(txn),
+                    min(self.naive.places(a.txn)),
+                    self.naive.marker(a.txn),
                 )
             rows += self.core.read(piece, level)
         assert places(rows) == self.naive.sees(level)
@@ -369,7 +383,7 @@ def test_transaction_zero_is_hidden_and_plain_messages_are_not() -> None:
     """Abort the transaction with the id (0,0), amid plain messages: presence counts, not a number other than zero."""
     log = _log(("append", None), ("append", 0), ("append", None), ("abort", 0))
     [aborted] = log.aborted(log.readable(COMMITTED))
-    assert aborted == AbortedTransaction(TxnId(0, 0), Position(0, 1), Position(0, 3))
+    assert aborted == Trace(0, Position(0, 1), Position(0, 3), aborted=True)
     assert log.read(log.readable(COMMITTED), COMMITTED) == [Position(0, 0), Position(0, 2)]
 
 
@@ -392,16 +406,16 @@ def test_committed_and_ongoing_transactions_are_not_in_the_aborted_set() -> None
     """Ask for the whole range of a log with one transaction of each state."""
     log = _log(("append", 0), ("append", 1), ("append", 2), ("commit", 0), ("abort", 1))
     whole = PositionRange(log.log_start, log.log_end)
-    assert [a.txn for a in log.aborted(whole)] == [TxnId(0, 1)]
+    assert [a.txn for a in log.aborted(whole)] == [1]
 
 
 @pytest.mark.parametrize(
-    ("start", "end", "needed"),
+    ("start", "end", "is_needed"),
     [(0, 2, False), (0, 3, True), (4, 9, True), (5, 9, True), (6, 9, False)],
     ids=["ends at the first", "ends behind the first", "starts between", "starts at the marker", "starts behind it"],
 )
-def test_aborted_transaction_is_needed_where_it_touches_the_range(start: int, end: int, needed: bool) -> None:
+def test_aborted_transaction_is_needed_where_it_touches_the_range(start: int, end: int, is_needed: bool) -> None:
     """Ask for ranges around a transaction with its first entry at 2 and its marker at 5."""
-    trace = TransactionOnPartition(TxnId(0, 0), Position(3, 2), Position(3, 5), aborted=True)
-    found = aborted_set([trace], PositionRange(Position(3, start), Position(3, end)))
-    assert [a.txn for a in found] == [trace.txn] * needed
+    firsts, markers = (np.array([Position(3, entry).key], np.int64) for entry in (2, 5))
+    found = needed(firsts, markers, Position(3, start).key, Position(3, end).key)
+    assert found.tolist() == [is_needed]

@@ -23,6 +23,7 @@ from hypothesis import HealthCheck, given, settings
 from txn_source.model.copies import TieredCopy
 from txn_source.model.errors import SegmentUnreadableError, StorageWriteError
 from txn_source.model.kinds import ABORT_MARKER, COMMIT_MARKER, DATA
+from txn_source.model.ledger import ClosedLedger
 from txn_source.storage import tiered
 from txn_source.storage.object_store import ObjectStore
 from txn_source.storage.schema import EVENT_TIME, PROPERTIES, RAW_SCHEMA
@@ -60,7 +61,8 @@ SCHEMA = pa.schema(list(POOLS))
 RAW = pa.schema([*RAW_SCHEMA, EVENT_TIME, PROPERTIES])
 FLAT = pa.schema([pa.field("value", pa.binary()), *(SCHEMA.field(n) for n in ("text", "flag", "at")), EVENT_TIME])
 NESTED = pa.schema([SCHEMA.field("tags"), SCHEMA.field("counts"), EVENT_TIME, PROPERTIES])
-SUMMARY = LedgerSummary("log", "persistent://public/default/orders", 3, 7, 0, 0, 0, 1, 2, {4: "producer é"})
+LEDGER = ClosedLedger(ledger_id=7, entries=0, messages=0, bytes=0, created_at_ms=1, closed_at_ms=2)
+SUMMARY = LedgerSummary("log", "persistent://public/default/orders", 3, LEDGER, {4: "producer é"})
 Entry = tuple[int, int]
 """Kind and messages."""
 
@@ -91,6 +93,11 @@ def _footers(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tiered, "_FOOTERS", tiered._FooterCache())
 
 
+def ledger_of(entries: Sequence[Entry]) -> ClosedLedger:
+    rows = sum(messages for _, messages in entries)
+    return dataclasses.replace(LEDGER, entries=len(entries), messages=rows, bytes=10 * rows)
+
+
 def write(root: Path, schema: pa.Schema, entries: Sequence[Entry], seed: int = 0) -> Written:
     """Write an object of those entries with values of the pools."""
     source = random.Random(seed)
@@ -119,7 +126,7 @@ def write(root: Path, schema: pa.Schema, entries: Sequence[Entry], seed: int = 0
     edges = row_group_edges(messages, data["bytes"].to_numpy())
     starts = np.concatenate(([0], np.cumsum(messages)))[edges].tolist()
     groups = (table.slice(a, b - a) for a, b in pairwise(starts))
-    summary = dataclasses.replace(SUMMARY, entries=len(entries), messages=rows, bytes=10 * rows)
+    summary = dataclasses.replace(SUMMARY, ledger=ledger_of(entries))
     copy = write_tiered(ObjectStore(root), "t/x.parquet", schema, groups, index, summary, 1)
     return Written(root, copy, table, index, edges)
 
@@ -169,7 +176,7 @@ def test_object_gives_back_what_was_written(
     rows = written.table.num_rows
     given_times, given_properties = (written.table[f.name].null_count < rows for f in (EVENT_TIME, PROPERTIES))
     assert footer.summary == dataclasses.replace(
-        SUMMARY, entries=len(entries), messages=rows, bytes=10 * rows, has_event_times=given_times,
+        SUMMARY, ledger=ledger_of(entries), has_event_times=given_times,
         has_properties=given_properties,
     )  # fmt: skip
     kept = written.index.filter(pa.array(written.index["kind"].to_numpy() == DATA))

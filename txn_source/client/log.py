@@ -37,10 +37,11 @@ from txn_source.client.writing.batching import Batching
 from txn_source.client.writing.producer import Producer
 from txn_source.metadata.stub.metadata_stub import MetadataStub, TransactionInfo
 from txn_source.metadata.stub.subscriptions import SubscriptionInfo
-from txn_source.model.copies import OffloadableLedger, Tier
+from txn_source.model.copies import Tier
 from txn_source.model.door import guarded
 from txn_source.model.errors import InvalidArgumentError
 from txn_source.model.isolation import IsolationLevel
+from txn_source.model.ledger import OffloadableLedger
 from txn_source.model.policies import EffectivePolicy
 from txn_source.model.position import EARLIEST, LATEST
 from txn_source.model.read_priority import ReadPriority

@@ -6,13 +6,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
+from txn_source.client.ledgers import ledgers_of
 from txn_source.metadata.stub.metadata_stub import MetadataStub, TransactionInfo
 from txn_source.metadata.stub.subscriptions import ConsumerInfo, SubscriptionInfo, SubscriptionPartition
 from txn_source.model.bounds import Bounds
 from txn_source.model.copies import Tier
 from txn_source.model.isolation import IsolationLevel
+from txn_source.model.ledger import Ledger
 from txn_source.model.policies import EffectivePolicy
-from txn_source.model.position import Position, PositionRange
+from txn_source.model.position import Position
 from txn_source.model.subscription import SubscriptionType
 from txn_source.model.topic_name import TopicName
 from txn_source.model.transaction import TransactionState, TxnId
@@ -153,7 +155,7 @@ def topic_stats(stub: MetadataStub, name: TopicName) -> TopicStats:
     partitions = []
     for partition in view.partitions:
         bounds = partition.bounds
-        ledgers = _ledgers(stub, partition.partition_id, PositionRange(bounds.log_start, bounds.log_end))
+        ledgers = tuple(_ledger_stats(ledger) for ledger in ledgers_of(stub, partition))
         partitions.append(
             PartitionStats(
                 partition.index,
@@ -185,24 +187,18 @@ def _on_topic(txn: TransactionInfo, name: TopicName) -> list[tuple[int, OngoingT
     ]
 
 
-def _ledgers(stub: MetadataStub, partition_id: int, of: PositionRange) -> tuple[LedgerStats, ...]:
-    rows = stub.list_ledgers(partition_id, of).to_pylist()
-    found = []
-    for r in rows:
-        tiered = r["offloaded_at_ms"] >= 0
-        there = ((Tier.BOOKKEEPER, r["hot_deleted_at_ms"] < 0), (Tier.TIERED, tiered))
-        found.append(
-            LedgerStats(
-                r["ledger_id"],
-                r["entries"],
-                r["messages"],
-                r["bytes"],
-                r["closed_at_ms"] >= 0,
-                tuple(tier for tier, has in there if has),
-                datetime.fromtimestamp(r["offloaded_at_ms"] / 1000, UTC) if tiered else None,
-            )
-        )
-    return tuple(found)
+def _ledger_stats(ledger: Ledger) -> LedgerStats:
+    there = ((Tier.BOOKKEEPER, ledger.hot), (Tier.TIERED, ledger.tiered))
+    at_ms = ledger.offloaded_at_ms
+    return LedgerStats(
+        ledger.ledger_id,
+        ledger.entries,
+        ledger.messages,
+        ledger.bytes,
+        ledger.closed,
+        tuple(tier for tier, has in there if has),
+        None if at_ms is None else datetime.fromtimestamp(at_ms / 1000, UTC),
+    )
 
 
 def _last_readable(bounds: Bounds, ledgers: tuple[LedgerStats, ...]) -> Position:

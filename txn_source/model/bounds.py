@@ -41,8 +41,8 @@ class Bounds:
         Args:
             log_start: first position still there, inclusive.
             log_end: next position to be assigned, exclusive bound.
-            unstable_firsts: first positions of the transactions that are unstable at ``high_watermark``
-                (``TransactionOnPartition.unstable``).
+            unstable_firsts: first positions of the transactions that are ongoing, or whose marker lies at or above
+                ``high_watermark``.
             high_watermark: exclusive; None if one copy is enough, and then it is the log's end.
         """
         high_watermark = log_end if high_watermark is None else min(max(high_watermark, log_start), log_end)

@@ -48,17 +48,3 @@ class LedgerCopies:
         """Return the tiers that have a copy, the one to be read first in front."""
         first = Tier.BOOKKEEPER if priority is ReadPriority.BOOKKEEPER_FIRST else Tier.TIERED
         return tuple(sorted(self.tiers, key=lambda tier: tier is not first))
-
-
-@dataclass(frozen=True, slots=True)
-class OffloadableLedger:
-    """A closed ledger below its partition's last stable position, and its hot copy alone."""
-
-    partition: int
-    partition_id: int
-    ledger_id: int
-    entries: int
-    messages: int
-    bytes: int
-    created_at_ms: int
-    closed_at_ms: int

@@ -10,5 +10,8 @@ DATA, COMMIT_MARKER, ABORT_MARKER = 0, 1, 2
 OPEN, COMMITTED, ABORTED = 0, 1, 2
 """States of transactions."""
 
+ALL_DECISIONS = (1 << 62) - 1
+"""As a number of decisions: however many there are."""
+
 STATES = (TransactionState.OPEN, TransactionState.COMMITTED, TransactionState.ABORTED)
 """States by their numbers."""

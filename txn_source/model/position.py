@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from typing import TypeVar
+
+import numpy as np
+import numpy.typing as npt
 
 from txn_source.model.errors import InvalidArgumentError
 
@@ -14,6 +18,24 @@ MAX_ENTRY_ID = (1 << 32) - 1
 _ENTRY_BITS = 32
 _POSITION = re.compile(r"([0-9]{1,10}):(-1|[0-9]{1,10})")
 _MESSAGE_ID = re.compile(r"([0-9]{1,10}):([0-9]{1,10}):([0-9]{1,10})")
+
+
+IntOrArray = TypeVar("IntOrArray", int, npt.NDArray[np.int64])
+
+
+def key_of(ledger_id: IntOrArray, entry_id: IntOrArray) -> IntOrArray:
+    """Return a position as one sortable 64-bit integer (``Position.key``), or those of two arrays."""
+    return (ledger_id << _ENTRY_BITS) + entry_id
+
+
+def ledger_of(key: IntOrArray) -> IntOrArray:
+    """Return the ledger id in ``Position.key``, or those in an array of them."""
+    return key >> _ENTRY_BITS
+
+
+def entry_of(key: IntOrArray) -> IntOrArray:
+    """Return the entry id in ``Position.key``, or those in an array of them."""
+    return key & MAX_ENTRY_ID
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -50,12 +72,12 @@ class Position:
     @property
     def key(self) -> int:
         """The position as one sortable 64-bit integer: databases and arrays compare it in one step."""
-        return (self.ledger_id << _ENTRY_BITS) + self.entry_id
+        return key_of(self.ledger_id, self.entry_id)
 
     @classmethod
     def from_key(cls, key: int) -> Position:
         """Return the position whose ``key`` this is."""
-        return cls(key >> _ENTRY_BITS, key & MAX_ENTRY_ID)
+        return cls(ledger_of(key), entry_of(key))
 
     def plus(self, entries: int) -> Position:
         """Return the position so many entries further on in the same ledger."""

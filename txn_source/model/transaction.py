@@ -1,4 +1,4 @@
-"""Transactions: their ids, their life, and the trace that one leaves on a partition.
+"""Transactions: their ids and their life.
 
 Life cycle:
 1. OPEN from ``begin`` on; messages are appended under its id and get positions at once.
@@ -13,7 +13,6 @@ import re
 from dataclasses import dataclass
 
 from txn_source.model.errors import InvalidArgumentError
-from txn_source.model.position import Position
 
 MAX_TIMEOUT_MS = 15 * 60 * 1000
 """The service's maximum, as Kafka's ``transaction.max.timeout.ms``."""
@@ -74,21 +73,3 @@ class EndReason(enum.Enum):
     TIMEOUT = "timeout"
     FORCED = "forced"
     FENCED = "fenced"
-
-
-@dataclass(frozen=True, slots=True)
-class TransactionOnPartition:
-    """What one transaction left on one partition.
-
-    ``first`` is the position of its first entry there; ``marker`` that of the marker that ended it, None while it is
-    ongoing. A transaction without entries on a partition leaves no trace there.
-    """
-
-    txn: TxnId
-    first: Position
-    marker: Position | None = None
-    aborted: bool = False
-
-    def unstable(self, high_watermark: Position) -> bool:
-        """True while ongoing, or ended with a marker at or above the (exclusive) high watermark (unreplicated)."""
-        return self.marker is None or self.marker >= high_watermark

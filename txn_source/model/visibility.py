@@ -6,15 +6,13 @@ so its reader must walk the range in order. With the transaction's own id and bo
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from txn_source.model.isolation import IsolationLevel
-from txn_source.model.position import Position, PositionRange
-from txn_source.model.transaction import TransactionOnPartition, TxnId
+from txn_source.model.position import PositionRange
 
 NO_TXN = -1
 """Stands for "no transaction" in arrays of transaction numbers; a real number is never negative."""
@@ -23,22 +21,19 @@ IntArray = npt.NDArray[np.int64]
 BoolArray = npt.NDArray[np.bool_]
 
 
-@dataclass(frozen=True, slots=True)
-class AbortedTransaction:
-    """An aborted transaction on a partition: its first entry's position and its marker's, both inclusive."""
+def needed(firsts: Any, markers: Any, start: Any, end: Any) -> Any:
+    """Return which decided transactions a read of ``[start, end)`` needs: those that touch it.
 
-    txn: TxnId
-    first: Position
-    marker: Position
+    A transaction reaches from its first entry on the partition to its marker, both inclusive.
 
-
-def aborted_set(traces: Iterable[TransactionOnPartition], of: PositionRange) -> list[AbortedTransaction]:
-    """Return the aborted transactions that a read of ``[start, end)`` needs: ``marker >= start and first < end``."""
-    return [
-        AbortedTransaction(t.txn, t.first, t.marker)
-        for t in traces
-        if t.aborted and t.marker is not None and t.marker >= of.start and t.first < of.end
-    ]
+    Args:
+        firsts: ``Position.key`` of each one's first entry: an array, or a column of the database, of which a condition
+            is made.
+        markers: that of its marker, likewise.
+        start: the key of the range's start, inclusive; of a column also a parameter.
+        end: that of its end, exclusive.
+    """
+    return (markers >= start) & (firsts < end)
 
 
 def visible(

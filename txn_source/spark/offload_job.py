@@ -11,8 +11,8 @@ from pyspark.sql import SparkSession
 
 from txn_source.client.target import Target
 from txn_source.client.tiering.offload import Offloader, OffloadReport, delete_doomed_files
-from txn_source.model.copies import OffloadableLedger
 from txn_source.model.errors import ERROR_CLASSES, TxnLogError
+from txn_source.model.ledger import OffloadableLedger
 from txn_source.model.topic_name import TopicName
 from txn_source.spark.connection import open_log
 

@@ -34,6 +34,7 @@ from crc32c import crc32c
 from txn_source.model.copies import TieredCopy
 from txn_source.model.errors import SegmentUnreadableError, StorageWriteError
 from txn_source.model.kinds import DATA
+from txn_source.model.ledger import ClosedLedger
 from txn_source.storage.checked_file import CheckedSource, ChecksummingSink, Runs
 from txn_source.storage.object_store import ObjectStore, reason
 from txn_source.storage.schema import EVENT_TIME, PROPERTIES, RAW_SCHEMA
@@ -80,12 +81,7 @@ class LedgerSummary:
     log_id: str
     topic: str
     partition: int
-    ledger_id: int
-    entries: int
-    messages: int
-    bytes: int
-    created_at_ms: int
-    closed_at_ms: int
+    ledger: ClosedLedger
     producers: dict[int, str]
     has_event_times: bool = False
     """True if any message has an event time; ``write_tiered`` sees for itself."""
@@ -164,7 +160,7 @@ def write_tiered(
             data = file.read_at(length, size - length)
         copy = TieredCopy(uri, size, length, crc32c(data))
         footer = _parse_footer(data)
-        right = found == size and footer.metadata.equals(written) and footer.rows == rows == summary.messages
+        right = found == size and footer.metadata.equals(written) and footer.rows == rows == summary.ledger.messages
         right = right and all(footer.runs.covers(*_chunk(footer.metadata, g, c)) for g, c in _chunks(footer.metadata))
     except (OSError, pa.ArrowException, ValueError) as error:
         raise _not_as_written(uri, reason(error)) from error
@@ -340,7 +336,6 @@ def _parse_footer(data: bytes) -> Footer:
     summary = json.loads(texts[_LEDGER_KEY.encode()])
     if summary.pop("format") > _FORMAT:
         raise ValueError("it was written by a newer release of txnlog; upgrade txn-source")
-    summary["producers"] = {int(number): name for number, name in summary["producers"].items()}
     index, checksums = (_table_of(texts[key.encode()]) for key in (_ENTRIES_KEY, _CHECKSUMS_KEY))
     index = index.filter(pa.array(index["kind"].to_numpy() == DATA))
     entries = {name: index[name].to_numpy().astype(np.int64) for name in index.column_names if name != "kind"}
@@ -348,11 +343,18 @@ def _parse_footer(data: bytes) -> Footer:
     ends = np.cumsum([metadata.row_group(i).num_rows for i in range(metadata.num_row_groups)])
     edges = np.concatenate(([0], np.searchsorted(rows_to, ends) + 1)) if len(ends) else np.zeros(1, np.int64)
     runs = Runs.of(checksums["bytes"].to_numpy(), checksums["crc32c"].to_numpy())
-    return Footer(metadata, LedgerSummary(**summary), entries, edges, runs)
+    return Footer(metadata, _summary_of(summary), entries, edges, runs)
 
 
 def _summary_text(summary: LedgerSummary) -> str:
-    return json.dumps({"format": _FORMAT, **dataclasses.asdict(summary)})
+    fields = dataclasses.asdict(summary)
+    return json.dumps({"format": _FORMAT, **fields.pop("ledger"), **fields})
+
+
+def _summary_of(fields: dict[str, Any]) -> LedgerSummary:
+    ledger = ClosedLedger(**{field.name: fields.pop(field.name) for field in dataclasses.fields(ClosedLedger)})
+    producers = {int(number): name for number, name in fields.pop("producers").items()}
+    return LedgerSummary(ledger=ledger, producers=producers, **fields)
 
 
 def _table_text(table: pa.Table) -> str:

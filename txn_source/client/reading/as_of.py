@@ -13,11 +13,10 @@ import numpy as np
 
 from txn_source.client.reading.footers import TieredPlanning
 from txn_source.metadata.stub.metadata_stub import MetadataStub
+from txn_source.model.kinds import ALL_DECISIONS
 from txn_source.model.position import Position, PositionRange
 from txn_source.model.topic import PartitionView
 from txn_source.model.transaction import MAX_TIMEOUT_MS
-
-_ALL_DECISIONS = (1 << 62) - 1
 
 
 def bounds_as_of(
@@ -42,8 +41,7 @@ def bounds_as_of(
 def _open_then(stub: MetadataStub, partition_id: int, of: PositionRange, decided: int) -> list[Position]:
     """Return the first positions of the transactions that have ended since, but not among the first so many."""
     now, then = (
-        stub.list_decisions(partition_id, of, aborted_only=False, decisions=count)
-        for count in (_ALL_DECISIONS, decided)
+        stub.list_decisions(partition_id, of, aborted_only=False, decisions=count) for count in (ALL_DECISIONS, decided)
     )
     since = ~np.isin(now["txn"].to_numpy(), then["txn"].to_numpy())
     return [Position.from_key(key) for key in now["first_position"].to_numpy()[since].tolist()]

@@ -9,12 +9,11 @@ from typing import Protocol
 import numpy as np
 import pyarrow as pa
 
-from txn_source.model.position import MAX_ENTRY_ID
+from txn_source.model.position import entry_of, ledger_of
 from txn_source.model.visibility import IntArray
 
 TARGET_ROWS = 65_536
 TARGET_BYTES = 16 << 20
-_LEDGER_SHIFT = 32
 
 
 @dataclass(frozen=True, slots=True)
@@ -246,9 +245,9 @@ class _Made:
             case "__partition":
                 return pa.array(np.full(self._rows, page.partition, np.int32))
             case "__ledger_id":
-                return pa.array(self._spread(page.positions[self._indexes] >> _LEDGER_SHIFT))
+                return pa.array(self._spread(ledger_of(page.positions[self._indexes])))
             case "__entry_id":
-                return pa.array(self._spread(page.positions[self._indexes] & MAX_ENTRY_ID))
+                return pa.array(self._spread(entry_of(page.positions[self._indexes])))
             case "__batch_index":
                 if len(self._counts) == 1 and self._start + self._rows <= TARGET_ROWS:
                     return _COUNTING.slice(self._start, self._rows)

@@ -22,13 +22,12 @@ from txn_source.client.reading.segment_entries import HotCopies
 from txn_source.model.copies import LedgerCopies, Tier, TieredCopy
 from txn_source.model.errors import DataLossError, SegmentUnreadableError
 from txn_source.model.packing import Slice
-from txn_source.model.position import Position, PositionRange
+from txn_source.model.position import Position, PositionRange, ledger_of
 from txn_source.model.read_priority import ReadPriority
 from txn_source.storage.object_store import is_unreachable
 from txn_source.storage.tiered import TieredReader
 
 _log = logging.getLogger(__name__)
-_LEDGER_SHIFT = 32
 IntArray = npt.NDArray[np.int64]
 Seen = Callable[[Mapping[str, IntArray]], npt.NDArray[np.bool_]]
 """Tells, from the columns ``position`` and ``txn``, which entries the reader sees."""
@@ -156,7 +155,7 @@ class CopyReader:
                     for part in self._read_run(piece, run, seen):
                         if part.entries:
                             ledgers = self._report.ledgers[run.tier]
-                            ledgers.update(np.unique(part.columns["position"] >> _LEDGER_SHIFT).tolist())
+                            ledgers.update(np.unique(ledger_of(part.columns["position"])).tolist())
                             yield part
                         at = part.end
                 except SegmentUnreadableError as error:
@@ -256,7 +255,7 @@ def _name(tier: Tier, tiered: TieredCopy | None) -> str:
 def _read_object(reader: TieredReader, of: PositionRange, seen: Seen, stored: pa.Schema) -> Iterator[Part]:
     """Yield a part for each row group in which the reader sees anything; others aren't read."""
     footer = reader.footer
-    positions = footer.entries["entry_id"] + (of.start.ledger_id << _LEDGER_SHIFT)
+    positions = footer.entries["entry_id"] + Position(of.start.ledger_id, 0).key
     low, high = (int(np.searchsorted(positions, bound.key)) for bound in (of.start, of.end))
     edges = footer.row_group_entries
     producers = footer.summary.producers

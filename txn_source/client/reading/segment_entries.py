@@ -14,14 +14,13 @@ from txn_source.client.access import Access
 from txn_source.client.reading.batch_assembly import EntryBatches, StoredRows
 from txn_source.metadata.stub.metadata_stub import EntryPage
 from txn_source.model.errors import SegmentUnreadableError
-from txn_source.model.position import Position, PositionRange
+from txn_source.model.position import Position, PositionRange, ledger_of
 from txn_source.storage.segment import SegmentReader
 
 _GROUP_BYTES = 8 << 20
 _GAP_BYTES = 64 << 10
 """Entries further apart than this in a file are read one by one; nearer ones, with what lies between, at once."""
 _MAX_OPEN_SEGMENTS = 64
-_LEDGER_SHIFT = 32
 IntArray = npt.NDArray[np.int64]
 Columns = Mapping[str, IntArray]
 HotPart = tuple[Columns, Mapping[int, str], tuple[tuple[int, StoredRows], ...], Position]
@@ -78,7 +77,7 @@ class HotCopies:
         try:
             stored = self._batches(mine, page.segments)
         except SegmentUnreadableError:
-            ledgers = positions[first:last] >> _LEDGER_SHIFT
+            ledgers = ledger_of(positions[first:last])
             edges = np.flatnonzero(np.diff(ledgers)) + 1
             if not len(edges):
                 empty = {name: column[:0] for name, column in mine.items()}

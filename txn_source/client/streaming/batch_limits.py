@@ -15,10 +15,10 @@ from txn_source.client.access import Access
 from txn_source.client.reading.request import ReadRequest
 from txn_source.client.reading.slice_reader import SliceReader
 from txn_source.client.reading.source import ReadPartition
+from txn_source.model.kinds import ALL_DECISIONS
 from txn_source.model.packing import Slice
 from txn_source.model.position import Position, PositionRange
 
-_ALL_DECISIONS = (1 << 62) - 1
 _UNLIMITED = 1 << 62
 DEFAULT_DELAY_S = 15 * 60.0
 """As Kafka's ``maxTriggerDelay``."""
@@ -39,7 +39,7 @@ class Admission:
     """Counts what a reader would see between positions, without reading messages."""
 
     def __init__(self, access: Access, request: ReadRequest) -> None:
-        self._reader = SliceReader.of(access, pa.schema([]), request, _ALL_DECISIONS)
+        self._reader = SliceReader.of(access, pa.schema([]), request, ALL_DECISIONS)
 
     def admit(
         self,

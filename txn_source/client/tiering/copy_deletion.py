@@ -12,12 +12,12 @@ from collections.abc import Iterator
 import numpy as np
 
 from txn_source.client.access import Access
+from txn_source.client.ledgers import ledgers_of
 from txn_source.model.copies import LedgerCopies, Tier
 from txn_source.model.errors import OnlyCopyError, SegmentUnreadableError
 from txn_source.model.message_ranges import position_of
-from txn_source.model.position import MAX_ENTRY_ID, MAX_LEDGER_ID, Position, PositionRange
-from txn_source.model.read_priority import ReadPriority
-from txn_source.model.topic import TopicView
+from txn_source.model.position import MAX_ENTRY_ID, Position, PositionRange
+from txn_source.model.retention import CopyPolicies
 from txn_source.model.topic_name import TopicName
 from txn_source.storage.tiered import check_object
 
@@ -73,31 +73,30 @@ class Deletion:
         return good, refused
 
     def _offloaded(self, *, after_lag: bool) -> Iterator[tuple[int, LedgerCopies]]:
-        policies = self._stub.policies_in_force(self._topic) if after_lag else {}
-        lag = policies["offload_deletion_lag"].value if after_lag else None
-        if after_lag and lag is None:
+        policies = CopyPolicies.of(self._stub.policies_in_force(self._topic)) if after_lag else None
+        if policies is not None and policies.deletion_lag_s is None:
             return
-        first_kept: dict[int, int] = {}
-        if after_lag and policies["data_read_priority"].value is ReadPriority.BOOKKEEPER_FIRST:
-            first_kept = self._ledgers_of_subscriptions()
+        first_needed: dict[int, int] = {}
+        if policies is not None and policies.keeps_what_is_read:
+            first_needed = self._ledgers_of_subscriptions()
         view = self._stub.get_view([self._topic])
         [topic] = view.topics
-        for partition_id, whole in _ranges(topic):
-            table = self._stub.list_ledgers(partition_id, whole)
-            offloaded = table["offloaded_at_ms"].to_numpy()
-            wanted = offloaded >= 0
-            if lag is not None:
-                wanted &= view.now_ms - offloaded > lag * 1000
-                wanted &= table["ledger_id"].to_numpy() < first_kept.get(partition_id, MAX_LEDGER_ID + 1)
-            ids = set(table["ledger_id"].to_numpy()[wanted].tolist())
-            at = whole.start
-            while ids and at < whole.end:
-                listed = self._stub.list_copies(partition_id, PositionRange(at, whole.end)).ledgers
+        for partition in topic.partitions:
+            needed = first_needed.get(partition.partition_id)
+            ids = {
+                ledger.ledger_id
+                for ledger in ledgers_of(self._stub, partition)
+                if ledger.tiered
+                if policies is None or policies.hot_copy_is_due(ledger, view.now_ms, needed)
+            }
+            at, end = partition.bounds.log_start, partition.bounds.log_end
+            while ids and at < end:
+                listed = self._stub.list_copies(partition.partition_id, PositionRange(at, end)).ledgers
                 if not listed:
                     break
                 for copies in listed:
                     if copies.ledger_id in ids and copies.tiered is not None:
-                        yield partition_id, copies
+                        yield partition.partition_id, copies
                 at = Position(listed[-1].ledger_id + 1, 0)
 
     def _ledgers_of_subscriptions(self) -> dict[int, int]:
@@ -122,8 +121,3 @@ class Deletion:
                 if size < ends[ids == segment_id].max():
                     why = "missing" if size < 0 else "truncated"
                     raise SegmentUnreadableError(f"segment {path} is {why}.", "Keep the object.")
-
-
-def _ranges(topic: TopicView) -> Iterator[tuple[int, PositionRange]]:
-    for partition in topic.partitions:
-        yield partition.partition_id, PositionRange(partition.bounds.log_start, partition.bounds.log_end)

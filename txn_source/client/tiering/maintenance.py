@@ -1,4 +1,4 @@
-"""What a log does by itself, if somebody lets it: ``txnlog serve`` in the background, ``Log.maintain`` now.
+"""Maintenance: what policies say, done by ``txnlog serve`` in the background and by ``Log.maintain`` now.
 
 1. Offload ledgers that are old enough, or of which a partition has too many bytes.
 2. Delete hot copies whose deletion lag has passed.
@@ -11,16 +11,16 @@ Each step takes what it finds; running it twice, or in two processes, does no ha
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from txn_source.client.access import Access
+from txn_source.client.ledgers import ledgers_of
 from txn_source.client.tiering.copy_deletion import Deletion
 from txn_source.client.tiering.offload import Offloader, OffloadReport, delete_doomed_files
-from txn_source.metadata.stub.metadata_stub import MetadataStub
-from txn_source.model.copies import OffloadableLedger, Tier
+from txn_source.model.copies import Tier
 from txn_source.model.errors import OnlyCopyError, TopicNotFoundError, TxnLogError
-from txn_source.model.position import PositionRange
+from txn_source.model.ledger import OffloadableLedger
+from txn_source.model.retention import CopyPolicies
 from txn_source.model.topic_name import TopicName
 
 _log = logging.getLogger(__name__)
@@ -50,11 +50,10 @@ def maintain(access: Access) -> MaintenanceReport:
     failures = []
     for topic in stub.list_topics():
         try:
-            policies = stub.policies_in_force(topic)
-            if policies["offload_after_age"].value is not None or policies["offload_after_bytes"].value is not None:
-                age, size = (policies[name].value for name in ("offload_after_age", "offload_after_bytes"))
-                offloaded += Offloader(access, topic).offload(_due(stub, topic, age, size))
-            if policies["offload_deletion_lag"].value is not None:
+            policies = CopyPolicies.of(stub.policies_in_force(topic))
+            if policies.offloads:
+                offloaded += Offloader(access, topic).offload(_due(access, topic, policies))
+            if policies.deletion_lag_s is not None:
                 count, kept = Deletion(access, topic, Tier.BOOKKEEPER).delete_due()
                 deleted += count
                 if kept:
@@ -62,7 +61,7 @@ def maintain(access: Access) -> MaintenanceReport:
                         f"The hot copies of {len(kept)} ledgers were kept past their lag: {kept[0][1]}",
                         "Mend the objects; or delete them (`txnlog topics delete-offloaded`) and offload again.",
                     )
-            if policies["retention_age"].value is not None or policies["retention_bytes"].value is not None:
+            if policies.trims:
                 trimmed += sum(t.ledgers for t in stub.trim_topic(topic, {}, None, None, apply_retention=True))
         except TopicNotFoundError:
             continue  # deleted since it was listed
@@ -76,28 +75,13 @@ def maintain(access: Access) -> MaintenanceReport:
     return MaintenanceReport(offloaded, deleted, trimmed, delete_doomed_files(access), tuple(failures))
 
 
-def _due(stub: MetadataStub, topic: TopicName, age: float | None, size: int | None) -> Sequence[OffloadableLedger]:
-    """Return the ledgers that were closed more than ``age`` seconds ago, and the oldest ones of what is hot and not
-    offloaded beyond ``size`` bytes of a partition."""
-    ledgers, now_ms = stub.list_offloadable(topic)
-    due = [x for x in ledgers if age is not None and now_ms - x.closed_at_ms > age * 1000]
-    if size is None:
-        return due
-    [view] = stub.get_view([topic]).topics
-    for partition in view.partitions:
-        bounds = partition.bounds
-        table = stub.list_ledgers(partition.partition_id, PositionRange(bounds.log_start, bounds.log_end))
-        hot = sum(
-            size_bytes
-            for size_bytes, offloaded in zip(
-                table["bytes"].to_pylist(), table["offloaded_at_ms"].to_pylist(), strict=True
-            )
-            if offloaded < 0
-        )
-        for ledger in (x for x in ledgers if x.partition_id == partition.partition_id):
-            if hot <= size:
-                break
-            hot -= ledger.bytes
-            if ledger not in due:
-                due.append(ledger)
-    return due
+def _due(access: Access, topic: TopicName, policies: CopyPolicies) -> list[OffloadableLedger]:
+    """Return the ledgers that the policies want to have offloaded now."""
+    ledgers, now_ms = access.metadata.list_offloadable(topic)
+    hot_only: dict[int, int] = {}
+    if policies.offload_after_bytes is not None:
+        [view] = access.metadata.get_view([topic]).topics
+        for partition in view.partitions:
+            of_partition = ledgers_of(access.metadata, partition)
+            hot_only[partition.partition_id] = sum(ledger.bytes for ledger in of_partition if not ledger.tiered)
+    return policies.to_offload(ledgers, hot_only, now_ms)

@@ -19,7 +19,6 @@ import pyarrow.compute as pc
 from txn_source.client.access import Access
 from txn_source.client.reading.columns import METADATA_COLUMNS
 from txn_source.client.reading.slice_reader import SliceReader
-from txn_source.model.copies import OffloadableLedger
 from txn_source.model.errors import (
     DataLossError,
     InternalError,
@@ -29,7 +28,8 @@ from txn_source.model.errors import (
     TxnLogError,
 )
 from txn_source.model.isolation import IsolationLevel
-from txn_source.model.kinds import ABORT_MARKER, ABORTED, COMMIT_MARKER, DATA
+from txn_source.model.kinds import ABORT_MARKER, ABORTED, ALL_DECISIONS, COMMIT_MARKER, DATA
+from txn_source.model.ledger import ClosedLedger, OffloadableLedger
 from txn_source.model.packing import Slice
 from txn_source.model.position import Position, PositionRange
 from txn_source.model.read_priority import ReadPriority
@@ -42,7 +42,6 @@ from txn_source.storage.segment import SegmentName
 from txn_source.storage.tiered import INDEX_SCHEMA, LedgerSummary, row_group_edges, write_tiered
 
 _log = logging.getLogger(__name__)
-_ALL_DECISIONS = (1 << 62) - 1
 _OBJECT_COLUMNS = (
     "__partition",
     "__ledger_id",
@@ -197,7 +196,7 @@ class Offloader:
                     rows["publish_time_us"],
                 )
             )  # fmt: skip
-        decided = self._stub.list_decisions(ledger.partition_id, of, aborted_only=False, decisions=_ALL_DECISIONS)
+        decided = self._stub.list_decisions(ledger.partition_id, of, aborted_only=False, decisions=ALL_DECISIONS)
         markers = decided["marker_position"].to_numpy()
         decided = decided.filter(pa.array(markers < of.end.key))
         kinds = np.where(decided["state"].to_numpy() == ABORTED, ABORT_MARKER, COMMIT_MARKER).astype(np.int8)
@@ -214,7 +213,7 @@ class Offloader:
         sizes = iter(np.diff(rows_to[row_group_edges(messages, data["bytes"].to_numpy())]).tolist())
         piece = Slice(self._topic.name.short, ledger.partition, ledger.partition_id, _range(ledger), ledger.bytes)
         reader = SliceReader(
-            self._access, self._schema(), IsolationLevel.READ_UNCOMMITTED, _ALL_DECISIONS,
+            self._access, self._schema(), IsolationLevel.READ_UNCOMMITTED, ALL_DECISIONS,
             ReadPriority.BOOKKEEPER_FIRST,
         )  # fmt: skip
         waiting: list[pa.RecordBatch] = []
@@ -234,12 +233,7 @@ class Offloader:
             log_id=self._log_id,
             topic=str(self._topic.name),
             partition=ledger.partition,
-            ledger_id=ledger.ledger_id,
-            entries=ledger.entries,
-            messages=ledger.messages,
-            bytes=ledger.bytes,
-            created_at_ms=ledger.created_at_ms,
-            closed_at_ms=ledger.closed_at_ms,
+            ledger=ClosedLedger.of(ledger),
             producers=producers,
         )
 
@@ -273,7 +267,7 @@ def delete_doomed_files(access: Access) -> int:
 
 
 def _range(ledger: OffloadableLedger) -> PositionRange:
-    return PositionRange(Position(ledger.ledger_id, 0), Position(ledger.ledger_id, ledger.entries))
+    return PositionRange(Position(ledger.ledger_id, 0), ledger.end)
 
 
 def _index_table(*columns: object) -> pa.Table:

@@ -8,9 +8,10 @@ import pyarrow as pa
 
 from txn_source._generated.txnlog.v1 import metadata_service_pb2 as pb
 from txn_source.model.bounds import Bounds
-from txn_source.model.copies import LedgerCopies, OffloadableLedger, TieredCopy
+from txn_source.model.copies import LedgerCopies, TieredCopy
 from txn_source.model.entry import NewEntry, OpenedProducer
 from txn_source.model.errors import ERROR_CLASSES, InternalError, TxnLogError
+from txn_source.model.ledger import OffloadableLedger
 from txn_source.model.ledger_limits import LedgerLimits
 from txn_source.model.position import Position
 from txn_source.model.spark_commit import TopicBatch
@@ -168,8 +169,7 @@ def offloadable_to_wire(ledger: OffloadableLedger) -> pb.OffloadableLedger:
 
 def offloadable_from_wire(message: pb.OffloadableLedger) -> OffloadableLedger:
     """Return the ledger that may be offloaded in a message."""
-    names = (field.name for field in dataclasses.fields(OffloadableLedger))
-    return OffloadableLedger(**{name: getattr(message, name) for name in names})
+    return OffloadableLedger.of(message)
 
 
 _STATES = {

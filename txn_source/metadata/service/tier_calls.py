@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from txn_source._generated.txnlog.v1 import metadata_service_pb2 as pb
@@ -10,10 +11,11 @@ from txn_source.metadata.protocol import convert
 from txn_source.metadata.service.unit_of_work import UnitOfWork
 from txn_source.metadata.store import copies, policies, topics, views
 from txn_source.metadata.store.connection import Connection
-from txn_source.metadata.store.trimming import TrimLimits, trim
+from txn_source.metadata.store.trimming import trim
 from txn_source.model.copies import Tier
 from txn_source.model.errors import InvalidArgumentError
 from txn_source.model.position import Position, PositionRange
+from txn_source.model.retention import CopyPolicies, TrimLimits
 from txn_source.model.topic import PartitionView
 from txn_source.model.topic_name import TopicName
 from txn_source.storage.object_names import is_object_of
@@ -98,18 +100,18 @@ class TierCalls:
     def TrimTopic(self, request: pb.TrimTopicRequest) -> pb.TrimTopicResponse:
         def trim_topic(connection: Connection) -> pb.TrimTopicResponse:
             now_ms = self._work.now_ms()
-            older_than_ms = request.older_than_ms if request.HasField("older_than_ms") else None
-            keep_bytes = request.keep_bytes if request.HasField("keep_bytes") else None
             if request.apply_retention:
                 topic = topics.find(connection, TopicName.parse(request.topic))
                 in_force = policies.in_force(connection, topic.name, topic.topic_id, self._configuration)
-                age, keep_bytes = (in_force[name].value for name in ("retention_age", "retention_bytes"))
-                older_than_ms = None if age is None else int(age * 1000)
-            closed_before_ms = None if older_than_ms is None else now_ms - older_than_ms
+                limits = CopyPolicies.of(in_force).trim_limits(now_ms)
+            else:
+                closed_before_ms = now_ms - request.older_than_ms if request.HasField("older_than_ms") else None
+                keep_bytes = request.keep_bytes if request.HasField("keep_bytes") else None
+                limits = TrimLimits(None, closed_before_ms, keep_bytes)
             response = pb.TrimTopicResponse()
             for view in _partitions(connection, request.topic):
                 before = Position.from_key(request.before[view.index]) if view.index in request.before else None
-                done = trim(connection, view, TrimLimits(before, closed_before_ms, keep_bytes), now_ms)
+                done = trim(connection, view, replace(limits, before=before), now_ms)
                 response.partitions.add(
                     partition=done.partition,
                     ledgers=done.ledgers,

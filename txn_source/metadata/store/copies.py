@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from sqlalchemy import ColumnElement, Connection, Select, and_, bindparam, delete, func, insert, or_, select, update
+from sqlalchemy import ColumnElement, Connection, and_, bindparam, delete, func, insert, or_, select, update
 
 from txn_source.metadata.store.conflicts import expect
 from txn_source.metadata.store.pages import PAGE_ROWS
@@ -31,9 +31,11 @@ from txn_source.metadata.store.tables import (
     producers,
     segments,
 )
-from txn_source.model.copies import LedgerCopies, OffloadableLedger, TieredCopy
+from txn_source.model.copies import LedgerCopies, TieredCopy
 from txn_source.model.errors import InvalidArgumentError, shown
+from txn_source.model.ledger import Ledger, OffloadableLedger
 from txn_source.model.position import MAX_ENTRY_ID, Position, PositionRange
+from txn_source.model.retention import is_decided, may_be_offloaded, may_lose_a_copy
 from txn_source.model.topic import PartitionView
 
 LEASE_MS = 3600 * 1000
@@ -58,33 +60,21 @@ def hot_until(connection: Connection, partition_id: int, of: PositionRange) -> P
     return min(of.end, Position(rows[1][0], 0)) if len(rows) > 1 else of.end
 
 
+def closed_ledgers(connection: Connection, partition_id: int) -> list[Ledger]:
+    """Return a partition's closed ledgers, ascending; ``model/retention.py`` says what may happen to which."""
+    query = select(ledgers).where(ledgers.c.partition_id == partition_id, ledgers.c.closed_at_ms.is_not(None))
+    return [Ledger.of(row) for row in connection.execute(query.order_by(ledgers.c.ledger_id))]
+
+
 def offloadable(connection: Connection, partition: PartitionView, last_stable: Position) -> list[OffloadableLedger]:
     """Return a partition's ledgers that may be offloaded and aren't, oldest first.
 
     An object never changes, so it is only written when all that is in it is decided.
     """
-    query = (
-        select(ledgers)
-        .where(
-            ledgers.c.partition_id == partition.partition_id,
-            ledgers.c.closed_at_ms.is_not(None),
-            ledgers.c.offloaded_at_ms.is_(None),
-            ledgers.c.ledger_id < last_stable.ledger_id,
-        )
-        .order_by(ledgers.c.ledger_id)
-    )
     return [
-        OffloadableLedger(
-            partition.index,
-            partition.partition_id,
-            row.ledger_id,
-            row.entries,
-            row.messages,
-            row.bytes,
-            row.created_at_ms,
-            row.closed_at_ms,
-        )
-        for row in connection.execute(query)
+        OffloadableLedger.of(ledger, partition=partition.index, partition_id=partition.partition_id)
+        for ledger in closed_ledgers(connection, partition.partition_id)
+        if may_be_offloaded(ledger, last_stable)
     ]
 
 
@@ -109,7 +99,7 @@ def begin(
     row = connection.execute(select(ledgers).where(ledgers.c.ledger_id == ledger_id)).first()
     if row is None or partition is None or row.partition_id != partition.partition_id:
         raise InvalidArgumentError(f"There is no ledger {ledger_id}.", "It was trimmed, or its topic deleted.")
-    if row.closed_at_ms is None or ledger_id >= partition.bounds.last_stable.ledger_id:
+    if not is_decided(Ledger.of(row), partition.bounds.last_stable):
         why = "is still open" if row.closed_at_ms is None else "has messages of a transaction that is still open"
         raise InvalidArgumentError(
             f"Ledger {ledger_id} {why}, and only what never changes is offloaded.",
@@ -186,7 +176,7 @@ def delete_tiered(connection: Connection, partition_id: int, ledger_ids: Sequenc
     """Delete the tiered copies of some of a partition's ledgers that have a hot copy too; return how many."""
     count = 0
     for some in _portions(ledger_ids):
-        both = list(connection.execute(_with_both(partition_id, some)).scalars())
+        both = _with_both(connection, partition_id, some)
         _doom(connection, copies.c.ledger_id.in_(both), now_ms, still_written=False)
         hot = (ledgers.c.ledger_id.in_(both), ledgers.c.hot_deleted_at_ms.is_(None))
         expect(connection.execute(update(ledgers).where(*hot).values(offloaded_at_ms=None)).rowcount, len(both))
@@ -198,7 +188,7 @@ def delete_hot(connection: Connection, partition_id: int, ledger_ids: Sequence[i
     """Delete the hot copies of some of a partition's ledgers that have a tiered copy too; return how many."""
     count = 0
     for some in _portions(sorted(ledger_ids)):
-        both = list(connection.execute(_with_both(partition_id, some)).scalars())
+        both = _with_both(connection, partition_id, some)
         tiered = (ledgers.c.ledger_id.in_(both), ledgers.c.offloaded_at_ms.is_not(None))
         expect(connection.execute(update(ledgers).where(*tiered).values(hot_deleted_at_ms=now_ms)).rowcount, len(both))
         if both:
@@ -207,18 +197,11 @@ def delete_hot(connection: Connection, partition_id: int, ledger_ids: Sequence[i
     return count
 
 
-def _with_both(partition_id: int, ledger_ids: Sequence[int]) -> Select[int]:
-    """Copies are only deleted of ledgers that have another one: none of these is its ledger's last."""
-    return (
-        select(ledgers.c.ledger_id)
-        .where(
-            ledgers.c.partition_id == partition_id,
-            ledgers.c.ledger_id.in_(ledger_ids),
-            ledgers.c.offloaded_at_ms.is_not(None),
-            ledgers.c.hot_deleted_at_ms.is_(None),
-        )
-        .order_by(ledgers.c.ledger_id)
-    )
+def _with_both(connection: Connection, partition_id: int, ledger_ids: Sequence[int]) -> list[int]:
+    """Return those of some ledgers that may lose one of their copies, ascending."""
+    query = select(ledgers).where(ledgers.c.partition_id == partition_id, ledgers.c.ledger_id.in_(ledger_ids))
+    rows = connection.execute(query.order_by(ledgers.c.ledger_id))
+    return [ledger.ledger_id for ledger in map(Ledger.of, rows) if may_lose_a_copy(ledger)]
 
 
 def purge(connection: Connection, partition_id: int, now_ms: int) -> None:

@@ -28,7 +28,7 @@ from txn_source.metadata.store.tables import (
 )
 from txn_source.model.kinds import ABORTED, DATA
 from txn_source.model.position import MAX_ENTRY_ID, Position, PositionRange
-from txn_source.model.visibility import NO_TXN
+from txn_source.model.visibility import NO_TXN, needed
 
 PAGE_ROWS = 50_000
 _MAX_KEY = (1 << 63) - 1
@@ -85,7 +85,7 @@ def entry_page(connection: Connection, partition_id: int, of: PositionRange, lim
 def decision_page(
     connection: Connection, partition_id: int, of: PositionRange, *, aborted_only: bool, up_to: int
 ) -> Page:
-    """Return the decided transactions that a read of a range needs: ``marker >= start and first < end``.
+    """Return the decided transactions that a read of a range needs (``model/visibility.py``).
 
     Pages go on by marker: ``next_start`` is the marker to go on from. Decisions after the first ``up_to`` of the log
     are left out.
@@ -103,7 +103,7 @@ def decision_page(
         if sealed is None:
             return Page(_needed(tables, up_to), None)
         table = _read(sealed.data)
-        keep = (table["marker_position"].to_numpy() >= start) & (table["first_position"].to_numpy() < end)
+        keep = needed(table["first_position"].to_numpy(), table["marker_position"].to_numpy(), start, end)
         if aborted_only:
             keep &= table["state"].to_numpy() == ABORTED
         tables.append(table.filter(pa.array(keep)))
@@ -216,9 +216,13 @@ _ALL_DECISIONS = (
     .where(
         transaction_partitions.c.partition_id == bindparam("partition_id"),
         transaction_partitions.c.sealed == literal_column("0"),  # as the index has it
-        transaction_partitions.c.marker_position >= bindparam("start"),
+        needed(
+            transaction_partitions.c.first_position,
+            transaction_partitions.c.marker_position,
+            bindparam("start"),
+            bindparam("first_before"),
+        ),
         transaction_partitions.c.marker_position < bindparam("end"),
-        transaction_partitions.c.first_position < bindparam("first_before"),
     )
     .order_by(transaction_partitions.c.marker_position)
     .limit(bindparam("most"))

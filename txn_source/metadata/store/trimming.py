@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
-
 from sqlalchemy import Connection, delete, select, update
 
 from txn_source.metadata.store.conflicts import expect
-from txn_source.metadata.store.copies import doom_segments, doom_tiered_before, drop_entries
+from txn_source.metadata.store.copies import closed_ledgers, doom_segments, doom_tiered_before, drop_entries
 from txn_source.metadata.store.subscriptions import keeper
 from txn_source.metadata.store.tables import (
     decision_pages,
@@ -20,21 +17,11 @@ from txn_source.metadata.store.tables import (
 )
 from txn_source.model.kinds import OPEN
 from txn_source.model.position import Position
-from txn_source.model.retention import Trimmed
+from txn_source.model.retention import TrimLimits, Trimmed, trimmed_by
 from txn_source.model.topic import PartitionView
 
 _KEEP_ENDS_MS = 24 * 3600 * 1000
 """How long the end of a transaction is known after its last trace was trimmed."""
-
-
-@dataclass(frozen=True, slots=True)
-class TrimLimits:
-    """What is to go: ledgers wholly below ``before``, those closed before ``closed_before_ms``, and the oldest ones of
-    what is more than ``keep_bytes``. None: not for that reason."""
-
-    before: Position | None = None
-    closed_before_ms: int | None = None
-    keep_bytes: int | None = None
 
 
 def trim(connection: Connection, view: PartitionView, limits: TrimLimits, now_ms: int) -> Trimmed:
@@ -43,25 +30,13 @@ def trim(connection: Connection, view: PartitionView, limits: TrimLimits, now_ms
     A ledger with messages that a durable subscription has not acknowledged stays. The aborted set goes with the ledgers
     of its markers.
     """
-    rows = connection.execute(
-        select(ledgers)
-        .where(
-            ledgers.c.partition_id == view.partition_id,
-            ledgers.c.closed_at_ms.is_not(None),
-            ledgers.c.ledger_id < view.bounds.last_stable.ledger_id,
-        )
-        .order_by(ledgers.c.ledger_id)
-    ).all()
-    kept_bytes, count, held_by = view.bytes, 0, None
-    for row in rows:
-        if not _goes(row, limits, kept_bytes):
-            break
-        held_by = keeper(connection, view, Position(row.ledger_id, row.entries))
-        if held_by is not None:
-            break
-        kept_bytes -= row.bytes
-        count += 1
-    gone = rows[:count]
+    gone, held_by = trimmed_by(
+        limits,
+        closed_ledgers(connection, view.partition_id),
+        view.bounds.last_stable,
+        view.bytes,
+        lambda end: keeper(connection, view, end),
+    )
     if not gone:
         return Trimmed(view.index, 0, 0, 0, view.bounds.log_start, held_by)
     first_kept = connection.execute(
@@ -71,28 +46,20 @@ def trim(connection: Connection, view: PartitionView, limits: TrimLimits, now_ms
         .limit(1)
     ).scalar_one()
     log_start = Position(first_kept, 0)
-    messages, size = sum(row.messages for row in gone), sum(row.bytes for row in gone)
+    messages, size = sum(x.messages for x in gone), sum(x.bytes for x in gone)
     _remove(connection, view.partition_id, gone[0].ledger_id, log_start, now_ms)
     done = connection.execute(
         update(partitions)
         .where(partitions.c.partition_id == view.partition_id, partitions.c.log_start == view.bounds.log_start.key)
         .values(
             log_start=log_start.key,
-            trimmed_end=Position(gone[-1].ledger_id, gone[-1].entries).key,
+            trimmed_end=gone[-1].end.key,
             messages_trimmed=partitions.c.messages_trimmed + messages,
             bytes_trimmed=partitions.c.bytes_trimmed + size,
         )
     )
     expect(done.rowcount)
-    return Trimmed(view.index, count, messages, size, log_start, held_by)
-
-
-def _goes(row: Any, limits: TrimLimits, kept_bytes: int) -> bool:
-    return (
-        (limits.before is not None and Position(row.ledger_id, row.entries) <= limits.before)
-        or (limits.closed_before_ms is not None and row.closed_at_ms < limits.closed_before_ms)
-        or (limits.keep_bytes is not None and kept_bytes > limits.keep_bytes)
-    )
+    return Trimmed(view.index, len(gone), messages, size, log_start, held_by)
 
 
 def _remove(connection: Connection, partition_id: int, first_ledger_id: int, log_start: Position, now_ms: int) -> None:

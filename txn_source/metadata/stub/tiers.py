@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from txn_source._generated.txnlog.v1 import metadata_service_pb2 as pb
 from txn_source.metadata.protocol import convert
 from txn_source.metadata.stub.transport import Transport
-from txn_source.model.copies import LedgerCopies, OffloadableLedger, Tier, TieredCopy
+from txn_source.model.copies import LedgerCopies, Tier, TieredCopy
+from txn_source.model.ledger import OffloadableLedger
 from txn_source.model.policies import POLICIES, EffectivePolicy, Scope, parse_policy
 from txn_source.model.position import Position, PositionRange
 from txn_source.model.read_priority import ReadPriority
