@@ -97,6 +97,16 @@ class Site:
             self.start_server()
             self._stack.callback(self.stop_server)
 
+    @classmethod
+    def beside(cls, other: Site) -> Site:
+        """Return another service over the log of a site on PostgreSQL."""
+        site = cls.__new__(cls)
+        site.kind, site.root, site.clock, site.url = other.kind, other.root, other.clock, other.url
+        site.server, site._stack = None, ExitStack()
+        site.start_server()
+        site._stack.callback(site.stop_server)
+        return site
+
     def __enter__(self) -> Site:
         return self
 

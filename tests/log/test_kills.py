@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import random
 import subprocess
 import sys
@@ -18,6 +19,7 @@ from tests.log.numbered import PARTITIONS, TOPIC, check, produce
 from tests.log.reading import BY_HAND
 from tests.log.sites import Site
 from txn_source import UnavailableError, connect
+from txn_source.metadata.store.database_url import DatabaseUrl
 
 PRODUCER = Path(__file__).with_name("numbered_producer.py")
 SEED = 20260131
@@ -54,15 +56,18 @@ def test_killed_producer_leaves_all_it_acknowledged_and_nothing_half(site: Site)
 
 
 class FragileServer:
-    """``txnlog serve`` in a process of its own, on one port."""
+    """``txnlog serve`` in a process of its own, on one port; with a URL, over PostgreSQL."""
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, url: DatabaseUrl | None = None) -> None:
         self._command = [sys.executable, "-m", "txn_source.cli", "serve", "--root", str(root), "--port"]
+        self._environment = os.environ | ({} if url is None else {"TXNLOG_METADATA": url.revealed})
         self._process = self._start(0)
         self.endpoint = f"127.0.0.1:{self._port}"
 
     def _start(self, port: int) -> subprocess.Popen[str]:
-        process = subprocess.Popen([*self._command, str(port)], stderr=subprocess.PIPE, text=True)
+        process = subprocess.Popen(
+            [*self._command, str(port)], stderr=subprocess.PIPE, text=True, env=self._environment
+        )
         assert process.stderr is not None
         line = process.stderr.readline()
         assert " serving on 127.0.0.1:" in line
@@ -88,21 +93,29 @@ def insist(call: Callable[[], Any]) -> Any:
             assert time.monotonic() < deadline
 
 
-def kill_servers(root: Path, rounds: int) -> None:
-    """Kill the server while a producer writes and repeats what wasn't answered; then check, and after a restart."""
+def kill_servers(
+    root: Path,
+    rounds: int,
+    url: DatabaseUrl | None = None,
+    attack: Callable[[FragileServer, int], None] = lambda server, _: server.restart(),
+) -> None:
+    """Kill the server while a producer writes and repeats what wasn't answered; then check, and after a restart.
+
+    ``attack`` does something else than to kill it, and is told how often it has.
+    """
     source = random.Random(SEED)
-    server = FragileServer(root)
+    server = FragileServer(root, url)
     acknowledged: list[list[Any]] = []
     progress = threading.Semaphore(0)
     over = threading.Event()
 
     def kill() -> None:
         try:
-            for _ in range(rounds):
+            for number in range(rounds):
                 for _ in range(source.randrange(1, 15)):
                     progress.acquire()
                 threading.Event().wait(source.uniform(0, 0.02))
-                server.restart()
+                attack(server, number)
         finally:
             over.set()
 
@@ -124,8 +137,9 @@ def kill_servers(root: Path, rounds: int) -> None:
             assert [t for t in log.transactions() if t.partitions] == []
     finally:
         server.kill()
-    with connect(root, create=False) as log:
-        check(log, acknowledged)
+    if url is None:
+        with connect(root, create=False) as log:
+            check(log, acknowledged)
 
 
 def test_killed_server_loses_nothing_and_stores_nothing_twice(tmp_path: Path) -> None:

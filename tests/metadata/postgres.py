@@ -85,7 +85,8 @@ class PostgresServer:
                 os.kill(pid, signal.SIGKILL)
         while any(_runs(pid) for pid in (postmaster, *children)):
             time.sleep(0.01)
-        (self._data / "postmaster.pid").unlink(missing_ok=True)
+        for left in ("postmaster.pid", ".s.PGSQL.5432.lock"):  # where nobody takes notice of ended processes, they live
+            (self._data / left).unlink(missing_ok=True)
 
     def url(self, database: str = "postgres", user: str = "postgres", password: str | None = None) -> str:
         """Return the URL of a database of it."""
