@@ -11,7 +11,7 @@ from sqlalchemy import Connection, Row, bindparam, insert, select, update
 from txn_source.metadata.store.conflicts import expect
 from txn_source.metadata.store.database import note_change
 from txn_source.metadata.store.pages import seal
-from txn_source.metadata.store.prepared import Lookup, Prepared
+from txn_source.metadata.store.prepared import Insert, Lookup, Prepared
 from txn_source.metadata.store.tables import entries, ledgers, partitions, topics
 from txn_source.model.kinds import DATA
 from txn_source.model.ledger_limits import LedgerLimits
@@ -154,9 +154,8 @@ class Tail:
         expect(_STORE_LEDGER.run(connection, self._ledger(closed_at_ms=self.now_ms)))
         self.messages_before += self.messages
         self.bytes_before += self.bytes
-        self.ledger_id = open_ledger(
-            connection, self.partition_id, self.now_ms, self.messages_before, self.bytes_before
-        )
+        following = NewLedger(self.partition_id, self.messages_before, self.bytes_before)
+        self.ledger_id = open_ledgers(connection, [following], self.now_ms)[self.partition_id]
         self.entries = self.messages = self.bytes = self.stored_entries = 0
         self.created_at_ms = self.now_ms
         self.last_data_time_us = None
@@ -224,18 +223,28 @@ def limits_of(row: Row[Any]) -> LedgerLimits:
     return LedgerLimits(row.ledger_max_entries, row.ledger_max_bytes, row.ledger_max_age_ms)
 
 
-def open_ledger(
-    connection: Connection, partition_id: int, now_ms: int, messages_before: int = 0, bytes_before: int = 0
-) -> int:
-    """Insert an open, empty ledger and return its id, which is larger than every one before it."""
-    result = connection.execute(
-        insert(ledgers).values(
-            partition_id=partition_id,
-            messages_before=messages_before,
-            bytes_before=bytes_before,
-            created_at_ms=now_ms,
-        )
-    )
-    key = result.inserted_primary_key
-    assert key is not None
-    return int(key[0])
+@dataclass(frozen=True, slots=True)
+class NewLedger:
+    """An open, empty ledger of a partition, with the totals of all before it."""
+
+    partition_id: int
+    messages_before: int = 0
+    bytes_before: int = 0
+
+
+def open_ledgers(connection: Connection, new: Sequence[NewLedger], now_ms: int) -> dict[int, int]:
+    """Insert ledgers, one of a partition; return their ids by partition. Each is larger than every one before it."""
+    rows = [
+        {"partition_id": ledger.partition_id, "messages_before": ledger.messages_before,
+         "bytes_before": ledger.bytes_before, "created_at_ms": now_ms, **_EMPTY}
+        for ledger in new
+    ]  # fmt: skip
+    return dict(_OPEN.rows(connection, rows))
+
+
+_EMPTY = {"entries": 0, "messages": 0, "bytes": 0, "purged": 0}
+_OPEN = Insert(
+    ledgers,
+    ("partition_id", "messages_before", "bytes_before", "created_at_ms", *_EMPTY),
+    ("partition_id", "ledger_id"),
+)

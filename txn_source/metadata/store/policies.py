@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import Connection, delete, insert, select
+from sqlalchemy import Connection, bindparam, delete, insert, select
 
 from txn_source.metadata.store import topics
+from txn_source.metadata.store.prepared import Lookup
 from txn_source.metadata.store.tables import policies
 from txn_source.metadata.store.tables import topics as topic_table
 from txn_source.model.errors import NamespaceNotFoundError
@@ -37,18 +38,21 @@ def change(connection: Connection, scope: Scope, values: Mapping[str, str], remo
 
 def set_in(connection: Connection, scope: Scope) -> dict[str, Any]:
     """Return the policies that are set for a scope, and no others."""
-    return _rows(connection, _key(connection, scope))
+    key = _key(connection, scope)
+    return _of_scope(_SET.rows(connection, [key]), key)
 
 
 def in_force(
     connection: Connection, name: TopicName, topic_id: int, configured: Mapping[str, Any]
 ) -> dict[str, EffectivePolicy]:
     """Return every policy of a topic with where it comes from; ``configured`` is the broker's configuration."""
+    topic, namespace = f"topic:{topic_id}", f"namespace:{name.tenant}/{name.namespace}"
+    rows = _SET.rows(connection, (topic, namespace, "broker"))
     return effective(
         {
-            "topic": _rows(connection, f"topic:{topic_id}"),
-            "namespace": _rows(connection, f"namespace:{name.tenant}/{name.namespace}"),
-            "broker": {**configured, **_rows(connection, "broker")},
+            "topic": _of_scope(rows, topic),
+            "namespace": _of_scope(rows, namespace),
+            "broker": {**configured, **_of_scope(rows, "broker")},
         }
     )
 
@@ -64,9 +68,15 @@ def set_for_new_topic(connection: Connection, topic_id: int, values: Mapping[str
         connection.execute(insert(policies).values(scope=f"topic:{topic_id}", name=name, value=str(value)))
 
 
-def _rows(connection: Connection, key: str) -> dict[str, Any]:
-    rows = connection.execute(select(policies).where(policies.c.scope == key)).all()
-    return {row.name: parse_policy(row.name, row.value) for row in rows if row.name in POLICIES}
+def _of_scope(rows: Iterable[tuple[Any, ...]], key: str) -> dict[str, Any]:
+    return {name: parse_policy(name, value) for scope, name, value in rows if scope == key and name in POLICIES}
+
+
+_SET = Lookup(
+    lambda names: select(policies.c.scope, policies.c.name, policies.c.value).where(
+        policies.c.scope.in_([bindparam(name) for name in names])
+    )
+)
 
 
 def _key(connection: Connection, scope: Scope) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import Connection, Dialect, Executable
+from sqlalchemy import Connection, Dialect, Executable, Table, bindparam, insert
 
 from txn_source.model.errors import TxnLogError
 
@@ -16,6 +16,7 @@ ERRORS = "errors"
 """The key in ``Connection.info`` of what turns the driver's errors into ours, or into None."""
 _MOST = 256
 """So many values are looked for in one statement."""
+_MOST_INSERTED = 64
 
 
 class _Text:
@@ -71,24 +72,46 @@ class Prepared:
         return text
 
 
-class PreparedSizes:
-    """A statement for one, two, four ... of something; ``build`` makes it for a number of them."""
+class Insert:
+    """New rows of a table, many in one statement; ``given`` are the columns that a row has, the others are left out.
 
-    def __init__(self, build: Callable[[int], Executable]) -> None:
-        self._build = build
+    ``rows`` returns the columns ``back`` of each row, in no order, such as the ids that the database gave.
+    """
+
+    def __init__(self, table: Table, given: Sequence[str], back: Sequence[str]) -> None:
+        self._table = table
+        self._given = given
+        self._back = [table.c[name] for name in back]
         self._of_size: dict[int, Prepared] = {}
 
-    def of(self, size: int) -> Prepared:
-        """Return the statement for so many."""
+    def rows(self, connection: Connection, new: Sequence[Mapping[str, Any]]) -> list[tuple[Any, ...]]:
+        """Insert rows."""
+        found: list[tuple[Any, ...]] = []
+        at = 0
+        while at < len(new):
+            some = new[at : at + min(_MOST_INSERTED, 1 << ((len(new) - at).bit_length() - 1))]
+            at += len(some)
+            values = {f"{name}_{i}": row[name] for i, row in enumerate(some) for name in self._given}
+            found += self._of(len(some)).rows(connection, values)
+        return found
+
+    def _of(self, size: int) -> Prepared:
         found = self._of_size.get(size)
-        return found or self._of_size.setdefault(size, Prepared(self._build(size)))
+        if found is None:
+            values: list[Mapping[str, Any]] = [
+                {name: bindparam(f"{name}_{i}") for name in self._given} for i in range(size)
+            ]
+            statement = insert(self._table).values(values).returning(*self._back)
+            found = self._of_size.setdefault(size, Prepared(statement))
+        return found
 
 
 class Lookup:
     """Rows by the value of a column, for any number of values; ``build`` makes the statement with ``value_0`` ..."""
 
     def __init__(self, build: Callable[[Sequence[str]], Executable]) -> None:
-        self._sizes = PreparedSizes(lambda size: build([f"value_{i}" for i in range(size)]))
+        self._build = build
+        self._of_size: dict[int, Prepared] = {}
 
     def rows(self, connection: Connection, wanted: Iterable[Any]) -> list[tuple[Any, ...]]:
         """Return the rows of some different values, in no order."""
@@ -98,7 +121,14 @@ class Lookup:
             some = values[start : start + _MOST]
             size = 1 << (len(some) - 1).bit_length()
             some += [some[-1]] * (size - len(some))
-            found += self._sizes.of(size).rows(connection, {f"value_{i}": value for i, value in enumerate(some)})
+            found += self._of(size).rows(connection, {f"value_{i}": value for i, value in enumerate(some)})
+        return found
+
+    def _of(self, size: int) -> Prepared:
+        found = self._of_size.get(size)
+        if found is None:
+            statement = self._build([f"value_{i}" for i in range(size)])
+            found = self._of_size.setdefault(size, Prepared(statement))
         return found
 
 

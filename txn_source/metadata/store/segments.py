@@ -14,7 +14,7 @@ from itertools import pairwise
 from sqlalchemy import Connection, bindparam, insert, or_, select, update
 
 from txn_source.metadata.store.partition_tail import Tail
-from txn_source.metadata.store.prepared import Lookup, Prepared, PreparedSizes
+from txn_source.metadata.store.prepared import Insert, Lookup, Prepared
 from txn_source.metadata.store.tables import CONDEMNED, entries, partitions, producers, segments
 from txn_source.model.entry import NewEntry
 from txn_source.model.errors import InvalidArgumentError, StaleSegmentError, TxnLogError, shown
@@ -67,13 +67,9 @@ class Segments:
     def store(self, connection: Connection) -> None:
         """Write what is new of them."""
         new, self._new = self._new, []
-        at = 0
-        while at < len(new):
-            some = new[at : at + min(_MOST_INSERTED, 1 << ((len(new) - at).bit_length() - 1))]
-            at += len(some)
-            values = {f"{name}_{i}": getattr(each, name) for i, each in enumerate(some) for name in _INSERTED}
-            for path, segment_id in _INSERT.of(len(some)).rows(connection, values):
-                self._known[path].segment_id = segment_id
+        rows = [{name: getattr(segment, name) for name in _INSERTED} for segment in new]
+        for path, segment_id in _INSERT.rows(connection, rows):
+            self._known[path].segment_id = segment_id
         for segment in new:
             segment.changed = False
         reached = [segment for segment in self._known.values() if segment.changed]
@@ -256,14 +252,7 @@ _DELETED = Lookup(
     )
 )
 _INSERTED = ("topic_id", "path", "partition_id", "first_ledger_id", "last_ledger_id", "deleted")
-_MOST_INSERTED = 64
-_INSERT = PreparedSizes(
-    lambda size: (
-        insert(segments)
-        .values([{name: bindparam(f"{name}_{i}") for name in _INSERTED} for i in range(size)])
-        .returning(segments.c.path, segments.c.segment_id)
-    )
-)
+_INSERT = Insert(segments, _INSERTED, ("path", "segment_id"))
 _LAST_BEFORE = (
     select(entries.c.offset, entries.c.length)
     .where(entries.c.segment_id == bindparam("segment_id"), entries.c.offset < bindparam("end"))

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
-from sqlalchemy import Connection, Row, delete, insert, select, update
+from sqlalchemy import Connection, Row, bindparam, delete, insert, select, update
 
-from txn_source.metadata.store.partition_tail import Tail, limits_of, open_ledger
+from txn_source.metadata.store.partition_tail import NewLedger, Tail, limits_of, open_ledgers
+from txn_source.metadata.store.prepared import Insert, Prepared
 from txn_source.metadata.store.tables import partitions, topics
 from txn_source.model.errors import InvalidArgumentError, TopicExistsError, TopicNotFoundError
 from txn_source.model.ledger_limits import LedgerLimits
@@ -42,8 +43,7 @@ def create(
         )
     ).inserted_primary_key
     assert key is not None
-    for index in range(count):
-        _create_partition(connection, int(key[0]), index, now_ms)
+    _create_partitions(connection, int(key[0]), range(count), now_ms)
     return find(connection, name)
 
 
@@ -61,11 +61,7 @@ def find(connection: Connection, name: TopicName) -> Topic:
 
 def of_partition(connection: Connection, partition_id: int) -> Topic | None:
     """Return the topic that a partition belongs to; None if there is no such partition."""
-    row = connection.execute(
-        select(topics)
-        .join(partitions, partitions.c.topic_id == topics.c.topic_id)
-        .where(partitions.c.partition_id == partition_id)
-    ).first()
+    row = connection.execute(_OF_PARTITION, {"partition_id": partition_id}).first()
     return None if row is None else _topic_of(row)
 
 
@@ -124,14 +120,32 @@ def roll(connection: Connection, name: TopicName, index: int | None, now_us: int
     return closed
 
 
-def _create_partition(connection: Connection, topic_id: int, index: int, now_ms: int) -> None:
-    key = connection.execute(
-        insert(partitions).values(topic_id=topic_id, partition_index=index, log_start=0, open_ledger_id=0)
-    ).inserted_primary_key
-    assert key is not None
-    ledger_id = open_ledger(connection, int(key[0]), now_ms)
-    connection.execute(
-        update(partitions)
-        .where(partitions.c.partition_id == key[0])
-        .values(log_start=Position(ledger_id, 0).key, open_ledger_id=ledger_id)
+def _create_partitions(connection: Connection, topic_id: int, indexes: Iterable[int], now_ms: int) -> None:
+    """Insert partitions, each with an open ledger."""
+    rows = [{"topic_id": topic_id, "partition_index": index, **_EMPTY} for index in indexes]
+    made = sorted(_INSERT.rows(connection, rows))
+    opened = open_ledgers(connection, [NewLedger(partition_id) for _, partition_id in made], now_ms)
+    _BEGIN.run_many(
+        connection,
+        [
+            {"of_partition": partition_id, "log_start": Position(ledger_id, 0).key, "ledger_id": ledger_id}
+            for partition_id, ledger_id in opened.items()
+        ],
     )
+
+
+# Compiled once: a topic may have thousands of partitions.
+_OF_PARTITION = (
+    select(topics)
+    .join(partitions, partitions.c.topic_id == topics.c.topic_id)
+    .where(partitions.c.partition_id == bindparam("partition_id"))
+)
+_EMPTY = dict.fromkeys(
+    ("log_start", "trimmed_end", "open_ledger_id", "messages_trimmed", "bytes_trimmed", "last_publish_time_us"), 0
+)
+_INSERT = Insert(partitions, ("topic_id", "partition_index", *_EMPTY), ("partition_index", "partition_id"))
+_BEGIN = Prepared(
+    update(partitions)
+    .where(partitions.c.partition_id == bindparam("of_partition"))
+    .values(log_start=bindparam("log_start"), open_ledger_id=bindparam("ledger_id"))
+)
