@@ -129,4 +129,4 @@ def _is_lost(error: psycopg.Error) -> bool:
 def _text_of(error: psycopg.Error, url: DatabaseUrl) -> str:
     primary = error.diag.message_primary if error.sqlstate else None
     text = " ".join(str(primary or error).split())
-    return url.scrubbed(text)[:_MAX_TEXT].rstrip(". ")
+    return url.scrubbed(text)[:_MAX_TEXT].rstrip(".? ")
