@@ -12,7 +12,7 @@ from txn_source.client.consuming.consumer import Consumer
 from txn_source.client.consuming.dead_letters import SendDeadLetter
 from txn_source.client.consuming.epoch_changes import sought_of
 from txn_source.client.consuming.options import ConsumerOptions, is_text
-from txn_source.client.consuming.subscription_places import Stand, resolve_place
+from txn_source.client.consuming.subscription_places import ResolvedPlace, resolve_place
 from txn_source.client.places import Sought
 from txn_source.metadata.stub.consumer_stream import SubscribeRequest
 from txn_source.metadata.stub.metadata_stub import MetadataStub
@@ -161,7 +161,7 @@ def _request(
     kind: SubscriptionType,
     level: IsolationLevel | None,
     durable: bool,
-    place: Stand,
+    place: ResolvedPlace,
     otherwise: str,
     options: ConsumerOptions,
 ) -> SubscribeRequest:

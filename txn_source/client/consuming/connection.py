@@ -69,7 +69,7 @@ class ConsumerConnection:
             return
         state.follow_epoch(epoch)
         state.queue.drop()
-        state.origin = replace(state.origin)  # what calls return that were struck before is dropped, too
+        state.origin = replace(state.origin)  # what interrupted calls give back is dropped, too
         link.flow(epoch, state.queue_size)
 
     def on_lost(self, error: UnavailableError) -> None:
@@ -101,7 +101,7 @@ class ConsumerConnection:
                 if again:
                     state.settle()
                 state.queue.drop()  # what were taken from now on would come again
-                request = replace(request, points=state.queue.stand() or request.points)
+                request = replace(request, points=state.queue.cursors() or request.points)
         elif again:
             request = replace(request, isolation_level=None)  # one that was deleted isn't made again
         try:
@@ -118,7 +118,7 @@ class ConsumerConnection:
         """Begin in the subscription's current epoch where it stands."""
         state, again = self._state, self._state.was_connected
         topic, payload = subscribed.topic, deserialize_schema(subscribed.topic.topic.schema)
-        # A reader's stays the same until it seeks: what a struck call returns after this still belongs where it stands.
+        # A reader's stays the same until it seeks: what an interrupted call gives back then still belongs in its queue.
         if request.durable or not again:
             ids = subscribed.subscription_id, subscribed.consumer_id
             state.origin = Origin(self._receiver, state.topic_name.short, payload, *ids)

@@ -295,8 +295,8 @@ class Consumer:
         state.check_open()
         with self._lock:
             state.settle()
-            stand = self._queue.stand()
-        return self._access.metadata.count_messages(state.level, stand)
+            cursors = self._queue.cursors()
+        return self._access.metadata.count_messages(state.level, cursors)
 
     # Acknowledging
 

@@ -48,8 +48,8 @@ class EpochChanges:
                 self._acknowledging.flush()
 
             def ask(link: ConsumerLink, epoch: int) -> SeekAnswer:
-                stand = {} if place.everywhere or state.request.durable else self._stand()
-                return link.seek(state.request.topic, state.request.name, place.everywhere, stand | place.keys, epoch)
+                known = {} if place.everywhere or state.request.durable else self._cursors()
+                return link.seek(state.request.topic, state.request.name, place.everywhere, known | place.keys, epoch)
 
             sought = sought_of(self.begin(ask), state.topic.partitions)
             for partition in sorted(sought.moved):
@@ -126,10 +126,10 @@ class EpochChanges:
             f"Others moved subscription {state.request.name!r} {_SEEK_TRIES} times while this call tried.", "Try again."
         )
 
-    def _stand(self) -> dict[int, int]:
-        """Return the place that only a reader knows; nothing more is taken of what was delivered before its seek."""
+    def _cursors(self) -> dict[int, int]:
+        """Return how far a reader is, which only it knows; no more is taken of what was delivered before its seek."""
         with self._state.lock:
-            return self._state.queue.stand()
+            return self._state.queue.cursors()
 
     def _connected_anew(self, lost: ConsumerLink | None, until: float) -> bool:
         """Wait until there is another connection than one that was lost; return False when the time is up."""

@@ -52,7 +52,7 @@ class ReceiveQueue:
 
     def drop(self, points: Mapping[int, int] | None = None) -> None:
         """Forget what was delivered; the caller goes on at places (``message_key`` by partition id), or where it is."""
-        found = self.stand() | dict(points or {})
+        found = self.cursors() | dict(points or {})
         (
             self.values, self.batch, self._points, self._last, self._queue, self._again, self.returned,
             self._delivery, self._reading, self._done, self.row, self.taken, self._failed,
@@ -114,8 +114,8 @@ class ReceiveQueue:
         found += [r for d in self._again if (d.partition_id, d.epoch) == (partition_id, epoch) for r in d.wanted]
         return sorted(found)
 
-    def stand(self) -> dict[int, int]:
-        """Return the place behind the last message that was taken, by partition id."""
+    def cursors(self) -> dict[int, int]:
+        """Return how far the caller is: the place behind the last message taken, ``message_key`` by partition id."""
         found = dict(self._points)
         for partition_id, batch in self._last.items():
             found[partition_id] = batch.end(len(batch) - 1)

@@ -19,7 +19,7 @@ from txn_source.model.topic_name import TopicName
 
 
 @dataclass(frozen=True, slots=True)
-class Stand:
+class ResolvedPlace:
     """Where a subscription is to stand: at messages of partitions, by their ids.
 
     Partitions that aren't named are at ``everywhere`` (``earliest`` or ``latest``) or, if that is empty, stay.
@@ -34,7 +34,7 @@ class Stand:
         return {partition_id: message_key(at.position, at.batch_index) for partition_id, at in self.messages.items()}
 
 
-def resolve_place(access: Access, topic: TopicName, to: Any, level: IsolationLevel | None) -> Stand:
+def resolve_place(access: Access, topic: TopicName, to: Any, level: IsolationLevel | None) -> ResolvedPlace:
     """Return where a value means to go: whatever ``Consumer.seek`` takes.
 
     A time stands for the first message published at or after it; where there is none below the level's bound, for the
@@ -45,17 +45,17 @@ def resolve_place(access: Access, topic: TopicName, to: Any, level: IsolationLev
     """
     place = SubscriptionPlace.parse(to, topic)
     if place.everywhere is not None:
-        return Stand(place.everywhere)
+        return ResolvedPlace(place.everywhere)
     [view] = access.metadata.get_view([topic]).topics
     level = level or IsolationLevel.READ_COMMITTED
     if place.publish_time_us is not None:
         found = TieredPlanning(access).find_positions([p.partition_id for p in view.partitions], place.publish_time_us)
         bounds = {p.partition_id: p.bounds.upper(level) for p in view.partitions}
-        return Stand(messages={p: _message(min(at or bounds[p], bounds[p])) for p, at in found.items()})
+        return ResolvedPlace(messages={p: _message(min(at or bounds[p], bounds[p])) for p, at in found.items()})
     if place.bare is not None:
         partition_id = _partition_of(access.metadata, topic, view.partitions, place.bare)
-        return Stand(messages={partition_id: _message(place.bare)})
-    return Stand(messages=_named(topic, view.partitions, place.points, level))
+        return ResolvedPlace(messages={partition_id: _message(place.bare)})
+    return ResolvedPlace(messages=_named(topic, view.partitions, place.points, level))
 
 
 def _message(at: MessageId | Position) -> MessageId:
