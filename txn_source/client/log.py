@@ -7,7 +7,7 @@ from datetime import timedelta
 from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import Any, cast
+from typing import Any
 
 import pyarrow as pa
 
@@ -19,15 +19,15 @@ from txn_source.client.consuming.options import ConsumerOptions
 from txn_source.client.consuming.reader import Reader
 from txn_source.client.open_handles import OpenHandles
 from txn_source.client.places import Cut, Sought
-from txn_source.client.policies import change_policies, scope_of
+from txn_source.client.policies import change_policies, read_priority, scope_of
 from txn_source.client.reading.copy_fallback import CopiesRead
 from txn_source.client.reading.ranges import cut_of
 from txn_source.client.scan import copies_read, scan
 from txn_source.client.target import Target
-from txn_source.client.tiering.copy_deletion import Deletion
 from txn_source.client.tiering.maintenance import MaintenanceReport, maintain
-from txn_source.client.tiering.offload import Offloader, OffloadReport, delete_doomed_files
+from txn_source.client.tiering.offload import OffloadReport
 from txn_source.client.tiering.segment_garbage import DEFAULT_AGE_S, Garbage, collect_garbage
+from txn_source.client.tiering.topic_copies import delete_hot_copies, delete_tiered_copies, offload_topic
 from txn_source.client.tiering.trimming import trim
 from txn_source.client.topic_stats import TopicStats, topic_stats
 from txn_source.client.topics import create_topic, delete_topic, roll_ledger
@@ -37,7 +37,6 @@ from txn_source.client.writing.batching import Batching
 from txn_source.client.writing.producer import Producer
 from txn_source.metadata.stub.metadata_stub import MetadataStub, TransactionInfo
 from txn_source.metadata.stub.subscriptions import SubscriptionInfo
-from txn_source.model.copies import Tier
 from txn_source.model.door import guarded
 from txn_source.model.errors import InvalidArgumentError
 from txn_source.model.isolation import IsolationLevel
@@ -65,7 +64,7 @@ class Log:
         self._access = Access.open(target)
         self._stub, self._root = self._access.metadata, self._access.root
         self._open = OpenHandles()
-        self._subscriptions = Subscriptions(self._access)
+        self._subscriptions = Subscriptions(self._access, self._open)
 
     def __reduce__(self) -> tuple[type[Log], tuple[Target]]:
         return Log, (self._target,)
@@ -120,7 +119,11 @@ class Log:
         delete_topic(self._access, TopicName.parse(name))
 
     def stats(self, name: str) -> TopicStats:
-        """Return a topic's bounds, ledgers and open transactions, with what each of these holds back."""
+        """Return a topic's bounds, ledgers and open transactions, with what each of these holds back; sizes in bytes.
+
+        Raises:
+            TopicNotFoundError: there is no such topic.
+        """
         return topic_stats(self._stub, TopicName.parse(name))
 
     def roll_ledger(self, topic: str, partition: int | None = None) -> list[int]:
@@ -145,11 +148,7 @@ class Log:
         Raises:
             StorageWriteError: the target can't be written. What was offloaded before stays.
         """
-        name = TopicName.parse(topic)
-        ledgers, _ = self._stub.list_offloadable(name)
-        report = Offloader(self._access, name).offload(ledgers, progress)
-        delete_doomed_files(self._access)
-        return report
+        return offload_topic(self._access, TopicName.parse(topic), progress)
 
     def delete_offloaded(self, topic: str) -> int:
         """Delete the tiered copies of a topic and return how many; its ledgers can be offloaded again.
@@ -157,9 +156,7 @@ class Log:
         Raises:
             OnlyCopyError: the hot copy of one of them is gone or can't be read. None is deleted then.
         """
-        count = Deletion(self._access, TopicName.parse(topic), Tier.TIERED).delete_all()
-        delete_doomed_files(self._access)
-        return count
+        return delete_tiered_copies(self._access, TopicName.parse(topic))
 
     def delete_hot(self, topic: str, after_lag: bool = False) -> int:
         """Delete the hot copies of offloaded ledgers now, or those whose deletion lag has passed; return how many.
@@ -168,10 +165,7 @@ class Log:
             OnlyCopyError: the object of one of them can't be read. None is deleted then; ``after_lag`` keeps just
                 those.
         """
-        deletion = Deletion(self._access, TopicName.parse(topic), Tier.BOOKKEEPER)
-        count = deletion.delete_due()[0] if after_lag else deletion.delete_all()
-        delete_doomed_files(self._access)
-        return count
+        return delete_hot_copies(self._access, TopicName.parse(topic), after_lag=after_lag)
 
     def trim(
         self,
@@ -238,12 +232,7 @@ class Log:
         self, topic: str | None = None, namespace: str | None = None, applied: bool = False
     ) -> ReadPriority | None:
         """Return the read priority set just there, None if it is unset; ``applied``: the topic's effective one."""
-        if applied and topic is not None:
-            found: ReadPriority = self.policies(topic)["data_read_priority"].value
-            return found
-        return cast(
-            "ReadPriority | None", self._stub.get_policies(scope_of(topic, namespace)).get("data_read_priority")
-        )
+        return read_priority(self._stub, topic, namespace, applied=applied)
 
     def remove_data_read_priority(self, topic: str | None = None, namespace: str | None = None) -> None:
         """Unset the read priority; what is next in turn (topic, namespace, broker, tiered-first) applies again."""
@@ -261,13 +250,25 @@ class Log:
     ) -> Producer:
         """Open a producer of one topic.
 
-        With a ``transactional_id`` it takes over from the older producer of the topic with that id: the older one is
-        fenced, and the transactions that it left open are aborted. ``name`` shows in ``__producer_name``.
+        Args:
+            topic: where its messages go.
+            transactional_id: take over from the topic's older producer with this id: that one is fenced, and the
+                transactions that it left open are aborted.
+            name: shows in ``__producer_name``; None makes one up.
+            batching: when messages are written without ``flush``.
+
+        Raises:
+            TopicNotFoundError: there is no such topic.
+            InvalidArgumentError: a name or an id that can't be.
         """
         return self._open.add_producer(Producer(self._access, TopicName.parse(topic), transactional_id, name, batching))
 
     def begin_transaction(self, timeout: float = 60.0) -> Transaction:
-        """Begin a transaction; the service aborts it once ``timeout`` seconds have passed."""
+        """Begin a transaction; the service aborts it once ``timeout`` seconds have passed, 900 (15 minutes) at most.
+
+        Raises:
+            InvalidArgumentError: the timeout is longer, or not above 0.
+        """
         if not isinstance(timeout, int | float) or not 0 < timeout < 1e9:
             raise InvalidArgumentError(f"{timeout!r} is not a timeout.", "Use seconds, more than 0.")
         return Transaction(self._stub, self._stub.begin_transaction(max(1, round(timeout * 1000))), timeout)
@@ -282,6 +283,10 @@ class Log:
             topic: only those that wrote to it.
             limit: how many at most; 0: all.
             oldest_first: begin with the one that began first, which holds readers back the longest.
+
+        Raises:
+            InvalidArgumentError: a state or a limit that can't be.
+            TopicNotFoundError: there is no such topic.
         """
         return list_transactions(self._stub, state, topic, limit, oldest_first=oldest_first)
 
@@ -325,9 +330,8 @@ class Log:
             InvalidArgumentError: it is of another type, or a value can't be.
         """
         given, send = given_options(options, named), partial(send_dead_letter, self)
-        return self._open.add_consumer(
-            self._subscriptions.subscribe(topic, name, type, isolation_level, initial_position, durable, given, send)
-        )
+        where = topic, name, type, isolation_level, initial_position, durable
+        return self._subscriptions.subscribe(*where, given, send)
 
     def reader(
         self,
@@ -348,9 +352,7 @@ class Log:
         Raises:
             TopicNotFoundError: there is no such topic.
         """
-        send = partial(send_dead_letter, self)
-        consumer = self._subscriptions.reader(topic, start, isolation_level, queue_size, send)
-        return Reader(self._open.add_consumer(consumer))
+        return self._subscriptions.reader(topic, start, isolation_level, queue_size)
 
     def create_subscription(
         self,
@@ -363,9 +365,7 @@ class Log:
         """Make a subscription without connecting a consumer: from now on it keeps what isn't acknowledged.
 
         Args:
-            topic: whose messages.
-            name: the subscription's.
-            type: ``exclusive``, ``failover`` or ``shared``, as ``subscribe`` has it.
+            topic, name, type: as ``subscribe`` has them.
             isolation_level: stays with it; ``set_subscription_isolation_level`` changes it.
             initial_position: its first message: whatever ``Consumer.seek`` takes.
 
@@ -388,8 +388,7 @@ class Log:
         """Move a subscription as an operator; consumers that are connected go on from there in a new epoch.
 
         Args:
-            topic: whose.
-            name: the subscription.
+            topic, name: the subscription's.
             to: as ``Consumer.seek`` takes it.
             epoch: the new epoch, which must be larger than the current one; None is the next.
 
@@ -414,11 +413,7 @@ class Log:
         self._subscriptions.set_isolation_level(topic, name, level)
 
     def delete_subscription(self, topic: str, name: str) -> None:
-        """Delete a subscription that no consumer is connected to; what it kept may be trimmed then.
-
-        Raises:
-            SubscriptionBusyError: a consumer is connected.
-        """
+        """Delete a subscription; what it kept may be trimmed then. ``SubscriptionBusyError``: it has a consumer."""
         self._subscriptions.delete(topic, name)
 
     # Reading
@@ -439,7 +434,8 @@ class Log:
         Args:
             topic: a name or several; ``orders-partition-3`` is one partition.
             isolation_level: ``read_committed`` or ``read_uncommitted``.
-            columns: payload and metadata columns, in this order; None: the payload and the default metadata.
+            columns: payload and metadata columns, in this order; None: the payload, ``__partition, __ledger_id,
+                __entry_id, __batch_index, __publish_time, __event_time`` and, of several topics, ``__topic``.
             start: first position to read, inclusive: ``earliest``, a position (if one partition is read), a mapping
                 ``{"orders": {0: "12:40"}}``, a datetime, which stands for the first message published then or after, or
                 what ``cut`` has returned.
@@ -451,7 +447,16 @@ class Log:
                 of commits; instead of ``end``.
 
         Returns:
-            Batches of about 64k rows, partition after partition, each in the order of its positions.
+            Batches of about 64k rows, partition after partition, each in the order of its positions. Bytes are read
+            when the next batch is asked for, so that this may raise the errors of reading, too.
+
+        Raises:
+            TopicNotFoundError: there is no such topic.
+            InvalidArgumentError: a level, column, place or time that can't be.
+            OutOfRangeError: a position that isn't one of its partition, or was trimmed.
+            SchemaMismatchError: topics that are read together differ in a column.
+            SegmentUnreadableError: no copy of what comes next can be read.
+            DataLossError: what was planned is gone.
         """
         return scan(self._access, topic, isolation_level, columns, start, end, read_priority, consistent_cut, as_of)
 

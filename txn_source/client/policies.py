@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, cast
 
 from txn_source.metadata.stub.metadata_stub import MetadataStub
 from txn_source.model.errors import InvalidArgumentError
 from txn_source.model.ledger_limits import LedgerLimits
 from txn_source.model.policies import POLICIES, Scope, given_policies
+from txn_source.model.read_priority import ReadPriority
 from txn_source.model.topic_name import TopicName, parse_namespace
 from txn_source.storage.object_store import check_folder
 
@@ -32,6 +33,16 @@ def topic_policies(policies: Mapping[str, Any]) -> tuple[LedgerLimits, dict[str,
     """Return what a new topic's policies say of its ledgers, and the others for the service."""
     limits = LedgerLimits.of({k: v for k, v in policies.items() if k not in POLICIES})
     return limits, _checked({k: v for k, v in policies.items() if k in POLICIES and v is not None})
+
+
+def read_priority(
+    stub: MetadataStub, topic: str | None, namespace: str | None, *, applied: bool
+) -> ReadPriority | None:
+    """Return the read priority that is set just there, None if it is unset; ``applied``: the topic's effective one."""
+    if applied and topic is not None:
+        found: ReadPriority = stub.policies_in_force(TopicName.parse(topic))["data_read_priority"].value
+        return found
+    return cast("ReadPriority | None", stub.get_policies(scope_of(topic, namespace)).get("data_read_priority"))
 
 
 def _checked(policies: Mapping[str, Any]) -> dict[str, str]:

@@ -85,6 +85,10 @@ class Transaction:
 
         So consuming, processing and producing in one transaction is exactly once. After an abort the messages are
         delivered again.
+
+        Raises:
+            TransactionEndedError: the transaction has ended, or its end was begun.
+            InvalidArgumentError: that is no message, or its consumer was forgotten.
         """
         self._check_takes("acknowledge more messages")
         batch, rows = rows_of(message)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Mapping
+from dataclasses import replace
 from enum import Enum
 from typing import Any
 
@@ -12,7 +13,9 @@ from txn_source.client.consuming.consumer import Consumer
 from txn_source.client.consuming.dead_letters import SendDeadLetter
 from txn_source.client.consuming.epoch_changes import sought_of
 from txn_source.client.consuming.options import ConsumerOptions, is_text
+from txn_source.client.consuming.reader import Reader
 from txn_source.client.consuming.subscription_places import ResolvedPlace, resolve_place
+from txn_source.client.open_handles import OpenHandles
 from txn_source.client.places import Sought
 from txn_source.metadata.stub.consumer_stream import SubscribeRequest
 from txn_source.metadata.stub.metadata_stub import MetadataStub
@@ -37,8 +40,10 @@ class Unset(Enum):
 class Subscriptions:
     """What ``Log`` does about subscriptions; its methods of the same names have the arguments' meaning."""
 
-    def __init__(self, access: Access) -> None:
+    def __init__(self, access: Access, handles: OpenHandles) -> None:
+        """Take the log, and what closes consumers with it."""
         self._access = access
+        self._handles = handles
         self._stub = access.metadata
 
     def subscribe(
@@ -65,31 +70,23 @@ class Subscriptions:
         if unset:
             level = _stored_level(self._stub, topic_name, name)
         place = resolve_place(self._access, topic_name, initial_position, level)
+        request = _request(topic_name, name, kind, level, durable, place, LATEST, options)
         try:
-            request = _request(topic_name, name, kind, level, durable, place, LATEST, options)
-            return Consumer(self._access, request, options, send_dead_letter)
+            return self._connect(request, options, send_dead_letter)
         except SubscriptionIsolationMismatchError:
             if not unset:
                 raise
-            # it was made by somebody else at this moment
-            request = _request(topic_name, name, kind, None, durable, place, LATEST, options)
-            return Consumer(self._access, request, options, send_dead_letter)
+            request = replace(request, isolation_level=None)  # it was made by somebody else at this moment
+            return self._connect(request, options, send_dead_letter)
 
-    def reader(
-        self,
-        topic: str,
-        start: Any,
-        isolation_level: IsolationLevel | str,
-        queue_size: int | None,
-        send_dead_letter: SendDeadLetter,
-    ) -> Consumer:
-        """Connect the consumer that a reader reads by."""
+    def reader(self, topic: str, start: Any, isolation_level: IsolationLevel | str, queue_size: int | None) -> Reader:
+        """Open a reader."""
         level, topic_name = IsolationLevel.parse(isolation_level), _whole(topic)
         place = resolve_place(self._access, topic_name, start, level)
         name, options = f"reader-{uuid.uuid4().hex[:12]}", ConsumerOptions(queue_size=queue_size)
         kind = SubscriptionType.EXCLUSIVE
         request = _request(topic_name, name, kind, level, False, place, EARLIEST, options)
-        return Consumer(self._access, request, options, send_dead_letter)
+        return Reader(self._connect(request, options, None))
 
     def create(
         self,
@@ -131,6 +128,11 @@ class Subscriptions:
         """Change the isolation level of a subscription that no consumer is connected to."""
         _check_name(name)
         self._stub.set_subscription_isolation_level(_whole(topic), name, IsolationLevel.parse(level))
+
+    def _connect(
+        self, request: SubscribeRequest, options: ConsumerOptions, send_dead_letter: SendDeadLetter | None
+    ) -> Consumer:
+        return self._handles.add_consumer(Consumer(self._access, request, options, send_dead_letter))
 
     def delete(self, topic: str, name: str) -> None:
         """Delete a subscription that no consumer is connected to."""

@@ -68,7 +68,11 @@ class Consumer:
     """
 
     def __init__(
-        self, access: Access, request: SubscribeRequest, options: ConsumerOptions, send_dead_letter: SendDeadLetter
+        self,
+        access: Access,
+        request: SubscribeRequest,
+        options: ConsumerOptions,
+        send_dead_letter: SendDeadLetter | None,
     ) -> None:
         """Subscribe; ``Log.subscribe`` does so for its callers.
 
@@ -76,7 +80,8 @@ class Consumer:
             access: the log.
             request: what is subscribed to, and how.
             options: how the consumer behaves.
-            send_dead_letter: is called, in the caller's thread, with a message that was delivered too often.
+            send_dead_letter: is called, in the caller's thread, with a message that was delivered too often. None: a
+                reader's, to which nothing is delivered again.
         """
         self.topic = TopicName.parse(request.topic).short
         self.subscription = request.name
@@ -364,13 +369,24 @@ class Consumer:
                 Partitions that it doesn't name go back to what they have not acknowledged.
 
         Returns:
-            Where it stands now, by partition: the next message. A place before the start or beyond the end is replaced
-            by the nearest one, with a warning in the log.
+            Where it stands now: a mapping from partition to the id of the next message, with the new epoch. A place
+            before the start or beyond the end is replaced by the nearest one, with a warning in the log.
+
+        Raises:
+            InvalidArgumentError: it is no place in the topic, or the consumer is closed. Nothing was changed.
+            UnavailableError: the service couldn't be reached for as long as a call may take. The consumer finds out
+                by itself whether it was moved; ``seek`` may be repeated.
+            StaleEpochError: others moved the subscription again and again meanwhile.
+            SubscriptionNotFoundError: it is gone.
         """
         return self._epochs.seek(to)
 
     def redeliver(self) -> None:
-        """Have all that was delivered to this consumer and isn't acknowledged delivered again, now."""
+        """Have all that was delivered to this consumer and isn't acknowledged delivered again, now.
+
+        Raises:
+            UnavailableError: as with ``seek``, or with ``flush``.
+        """
         self._epochs.redeliver()
 
     # The end

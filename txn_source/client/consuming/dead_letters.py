@@ -61,7 +61,8 @@ def send_dead_letter(log: WritableLog, message: Message, topic: str) -> None:
 class DeadLetters:
     """The messages of a consumer that were delivered too often, and don't go to its caller any more."""
 
-    def __init__(self, state: ConsumerState, send: SendDeadLetter) -> None:
+    def __init__(self, state: ConsumerState, send: SendDeadLetter | None) -> None:
+        """Take what sends them; None: nothing is sent, whatever the options say."""
         self._state = state
         self._limit = state.options.max_redeliveries
         name = f"{state.topic_name.short}-{state.request.name}-DLQ"
@@ -70,7 +71,7 @@ class DeadLetters:
 
     def take(self, message: Message) -> bool:
         """Move a message to the dead-letter topic if it is due; return False for one that has to be handed out."""
-        if self._limit is None or message.redelivery_count <= self._limit:
+        if self.send is None or self._limit is None or message.redelivery_count <= self._limit:
             return False
         try:
             self.send(message, self._topic)
