@@ -47,7 +47,7 @@ class Runs:
     checksums: npt.NDArray[np.int64]
 
     @classmethod
-    def of(cls, lengths: Sequence[int], checksums: Sequence[int]) -> Runs:
+    def of(cls, lengths: npt.ArrayLike, checksums: npt.ArrayLike) -> Runs:
         """Return the runs that were written one after the other."""
         edges = np.concatenate(([0], np.cumsum(np.asarray(lengths, np.int64))))
         return cls(edges.astype(np.int64), np.asarray(checksums, np.int64))

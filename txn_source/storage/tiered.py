@@ -35,6 +35,7 @@ from txn_source.model.copies import TieredCopy
 from txn_source.model.errors import SegmentUnreadableError, StorageWriteError
 from txn_source.model.kinds import DATA
 from txn_source.model.ledger import ClosedLedger
+from txn_source.storage.arrays import array_of, numbers_in
 from txn_source.storage.checked_file import CheckedSource, ChecksummingSink, Runs
 from txn_source.storage.object_store import ObjectStore, reason
 from txn_source.storage.schema import EVENT_TIME, PROPERTIES, RAW_SCHEMA
@@ -337,12 +338,12 @@ def _parse_footer(data: bytes) -> Footer:
     if summary.pop("format") > _FORMAT:
         raise ValueError("it was written by a newer release of txnlog; upgrade txn-source")
     index, checksums = (_table_of(texts[key.encode()]) for key in (_ENTRIES_KEY, _CHECKSUMS_KEY))
-    index = index.filter(pa.array(index["kind"].to_numpy() == DATA))
-    entries = {name: index[name].to_numpy().astype(np.int64) for name in index.column_names if name != "kind"}
+    index = index.filter(array_of(numbers_in(index["kind"]) == DATA))
+    entries = {name: numbers_in(index[name]).astype(np.int64) for name in index.column_names if name != "kind"}
     rows_to = np.cumsum(entries["messages"])
     ends = np.cumsum([metadata.row_group(i).num_rows for i in range(metadata.num_row_groups)])
     edges = np.concatenate(([0], np.searchsorted(rows_to, ends) + 1)) if len(ends) else np.zeros(1, np.int64)
-    runs = Runs.of(checksums["bytes"].to_numpy(), checksums["crc32c"].to_numpy())
+    runs = Runs.of(numbers_in(checksums["bytes"]), numbers_in(checksums["crc32c"]))
     return Footer(metadata, _summary_of(summary), entries, edges, runs)
 
 

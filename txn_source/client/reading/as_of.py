@@ -17,6 +17,7 @@ from txn_source.model.kinds import ALL_DECISIONS
 from txn_source.model.position import Position, PositionRange
 from txn_source.model.topic import PartitionView
 from txn_source.model.transaction import MAX_TIMEOUT_MS
+from txn_source.storage.arrays import numbers_in
 
 
 def bounds_as_of(
@@ -43,5 +44,5 @@ def _open_then(stub: MetadataStub, partition_id: int, of: PositionRange, decided
     now, then = (
         stub.list_decisions(partition_id, of, aborted_only=False, decisions=count) for count in (ALL_DECISIONS, decided)
     )
-    since = ~np.isin(now["txn"].to_numpy(), then["txn"].to_numpy())
-    return [Position.from_key(key) for key in now["first_position"].to_numpy()[since].tolist()]
+    since = ~np.isin(numbers_in(now["txn"]), numbers_in(then["txn"]))
+    return [Position.from_key(key) for key in numbers_in(now["first_position"])[since].tolist()]

@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from txn_source.model.position import entry_of, ledger_of
 from txn_source.model.visibility import IntArray
+from txn_source.storage.arrays import array_of, texts_of
 
 TARGET_ROWS = 65_536
 TARGET_BYTES = 16 << 20
@@ -224,8 +225,7 @@ def _join(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
     return batches[0] if len(batches) == 1 else pa.concat_batches(batches)
 
 
-_COUNTING = pa.Array.from_buffers(pa.int32(), TARGET_ROWS, [None, pa.py_buffer(np.arange(TARGET_ROWS, dtype=np.int32))])
-"""From a buffer: ``pa.array`` of numpy imports pandas where there is one, and every process of Spark's imports this."""
+_COUNTING = array_of(np.arange(TARGET_ROWS, dtype=np.int32))
 
 
 class _Made:
@@ -243,22 +243,22 @@ class _Made:
         page = self._page
         match name:
             case "__partition":
-                return pa.array(np.full(self._rows, page.partition, np.int32))
+                return array_of(np.full(self._rows, page.partition, np.int32))
             case "__ledger_id":
-                return pa.array(self._spread(ledger_of(page.positions[self._indexes])))
+                return array_of(self._spread(ledger_of(page.positions[self._indexes])))
             case "__entry_id":
-                return pa.array(self._spread(entry_of(page.positions[self._indexes])))
+                return array_of(self._spread(entry_of(page.positions[self._indexes])))
             case "__batch_index":
                 if len(self._counts) == 1 and self._start + self._rows <= TARGET_ROWS:
                     return _COUNTING.slice(self._start, self._rows)
-                return pa.array(self._inside().astype(np.int32))
+                return array_of(self._inside().astype(np.int32))
             case "__publish_time":
-                times = pa.array(self._spread(page.publish_times[self._indexes]))
+                times = array_of(self._spread(page.publish_times[self._indexes]))
                 return times.view(pa.timestamp("us", tz="UTC"))
             case "__sequence_id":
-                return pa.array(self._spread(page.base_sequences[self._indexes]) + self._inside())
+                return array_of(self._spread(page.base_sequences[self._indexes]) + self._inside())
             case "__topic":
-                return pa.array([page.topic]).take(pa.array(np.zeros(self._rows, np.int64)))
+                return texts_of([page.topic]).take(array_of(np.zeros(self._rows, np.int64)))
             case "__producer_name":
                 return self._texts(page.producers)
             case "__txn_id":
@@ -278,4 +278,4 @@ class _Made:
 
     def _texts(self, values: pa.Array | None) -> pa.Array:
         assert values is not None
-        return values.take(pa.array(np.repeat(self._indexes, self._counts)))
+        return values.take(array_of(np.repeat(self._indexes, self._counts)))

@@ -24,6 +24,7 @@ from txn_source.model.errors import DataLossError, SegmentUnreadableError
 from txn_source.model.packing import Slice
 from txn_source.model.position import Position, PositionRange, ledger_of
 from txn_source.model.read_priority import ReadPriority
+from txn_source.storage.arrays import array_of
 from txn_source.storage.object_store import is_unreachable
 from txn_source.storage.tiered import TieredReader
 
@@ -275,7 +276,7 @@ def _read_object(reader: TieredReader, of: PositionRange, seen: Seen, stored: pa
             skipped = int(footer.entries["messages"][edges[group] : first].sum())
             table = reader.read_row_group(group, list(stored)).slice(skipped, int(messages.sum()))
             if not keep.all():
-                table = table.filter(pa.array(np.repeat(keep, messages)))
+                table = table.filter(array_of(np.repeat(keep, messages)))
             [batch] = table.combine_chunks().to_batches()
             rows = ((0, JoinedEntries(batch, messages[keep])),)
         yield Part({name: column[keep] for name, column in columns.items()}, producers, rows, end)

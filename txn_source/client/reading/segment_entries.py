@@ -15,6 +15,7 @@ from txn_source.client.reading.batch_assembly import EntryBatches, StoredRows
 from txn_source.metadata.stub.metadata_stub import EntryPage
 from txn_source.model.errors import SegmentUnreadableError
 from txn_source.model.position import Position, PositionRange, ledger_of
+from txn_source.storage.arrays import numbers_in
 from txn_source.storage.segment import SegmentReader
 
 _GROUP_BYTES = 8 << 20
@@ -59,7 +60,7 @@ class HotCopies:
             SegmentUnreadableError: at the entry after those that were yielded.
         """
         for page in self._stub.list_entries(partition_id, of):
-            columns = {name: page.entries[name].to_numpy() for name in page.entries.column_names}
+            columns = {name: numbers_in(page.entries[name]) for name in page.entries.column_names}
             keep = seen(columns)
             if not keep.all():
                 columns = {name: column[keep] for name, column in columns.items()}

@@ -26,6 +26,7 @@ from txn_source.model.packing import Slice
 from txn_source.model.read_priority import ReadPriority
 from txn_source.model.transaction import id_of
 from txn_source.model.visibility import NO_TXN, visible
+from txn_source.storage.arrays import array_of, numbers_in, texts_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +91,7 @@ class SliceReader:
         table = self.access.metadata.list_decisions(
             piece.partition_id, piece.range, aborted_only=not status, decisions=self.decisions
         )
-        txns, states = table["txn"].to_numpy(), table["state"].to_numpy()
+        txns, states = numbers_in(table["txn"]), numbers_in(table["state"])
         return _Decided(txns[states != COMMITTED], txns[states == COMMITTED])
 
     def _add(self, piece: Slice, part: Part, decided: _Decided, assembly: Assembly) -> Iterator[pa.RecordBatch]:
@@ -121,12 +122,12 @@ class SliceReader:
         if "__producer_name" not in self.schema.names:
             return None
         known = np.array(sorted(names), np.int64)
-        return pa.array([names[int(i)] for i in known], pa.string()).take(pa.array(np.searchsorted(known, ids)))
+        return texts_of([names[int(i)] for i in known]).take(array_of(np.searchsorted(known, ids)))
 
     def _txn_ids(self, txns: npt.NDArray[np.int64]) -> pa.Array | None:
         if "__txn_id" not in self.schema.names:
             return None
-        return pa.array([None if txn == NO_TXN else str(id_of(txn)) for txn in txns.tolist()], pa.string())
+        return texts_of([None if txn == NO_TXN else str(id_of(txn)) for txn in txns.tolist()])
 
     def _statuses(self, txns: npt.NDArray[np.int64], decided: _Decided) -> pa.Array | None:
         if "__txn_status" not in self.schema.names:
@@ -134,8 +135,8 @@ class SliceReader:
         codes = np.where(
             np.isin(txns, decided.aborted), ABORTED, np.where(np.isin(txns, decided.committed), COMMITTED, OPEN)
         )
-        names = pa.array([state.value for state in STATES])
-        return names.take(pa.array(codes, mask=txns == NO_TXN))
+        names = texts_of([*(state.value for state in STATES), None])
+        return names.take(array_of(np.where(txns == NO_TXN, len(STATES), codes)))
 
 
 class _Batches(Iterator[pa.RecordBatch]):

@@ -24,6 +24,7 @@ from txn_source.model.errors import DataLossError, TopicNotFoundError
 from txn_source.model.packing import OPENING_COST_BYTES, Slice, pack
 from txn_source.model.position import Position, PositionRange
 from txn_source.model.visibility import IntArray
+from txn_source.storage.arrays import numbers_in
 
 _log = logging.getLogger(__name__)
 _SMALLEST_TASK_BYTES = 8 << 20
@@ -73,7 +74,7 @@ def tasks_of(
 
 def _ledgers(stub: MetadataStub, partition: ReadPartition, reach: PositionRange, request: ReadRequest) -> _Ledgers:
     reach, table = _listed(stub, partition, reach, request)
-    ids, entries, sizes = (table[name].to_numpy() for name in ("ledger_id", "entries", "bytes"))
+    ids, entries, sizes = (numbers_in(table[name]) for name in ("ledger_id", "entries", "bytes"))
     first = np.where(ids == reach.start.ledger_id, reach.start.entry_id, 0)
     last = np.where(ids == reach.end.ledger_id, np.minimum(reach.end.entry_id, entries), entries)
     part = np.maximum(last - first, 0)
@@ -81,7 +82,7 @@ def _ledgers(stub: MetadataStub, partition: ReadPartition, reach: PositionRange,
     edges = [reach.start, *(Position(int(i), 0) for i in ids[1:]), reach.end][: len(ids) + 1]
     kept = part > 0
     ranges = [PositionRange(a, b) for (a, b), k in zip(pairwise(edges), kept, strict=True) if k]
-    return _Ledgers(partition, ranges, costs[kept], table["purged"].to_numpy()[kept])
+    return _Ledgers(partition, ranges, costs[kept], numbers_in(table["purged"])[kept])
 
 
 def _listed(

@@ -26,6 +26,7 @@ from txn_source.model.errors import InvalidArgumentError
 from txn_source.model.isolation import IsolationLevel
 from txn_source.model.kinds import COMMITTED
 from txn_source.model.position import MAX_ENTRY_ID, MAX_LEDGER_ID, Position, PositionRange
+from txn_source.storage.arrays import numbers_in
 
 _log = logging.getLogger(__name__)
 _BEYOND = Position(MAX_LEDGER_ID, MAX_ENTRY_ID)
@@ -96,7 +97,7 @@ def _why_not(stub: MetadataStub, source: Source, start: StreamOffset, starts: Se
         found = stub.list_decisions(
             partition.view.partition_id, above, aborted_only=False, decisions=start.decisions
         )  # fmt: skip
-        if (found["state"].to_numpy() == COMMITTED).any():
+        if (numbers_in(found["state"]) == COMMITTED).any():
             return (
                 f"transactions that were committed before lie above it, on {partition.label}, and what they wrote below"
                 " it may have been trimmed"

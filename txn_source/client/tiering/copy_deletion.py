@@ -19,6 +19,7 @@ from txn_source.model.message_ranges import position_of
 from txn_source.model.position import MAX_ENTRY_ID, Position, PositionRange
 from txn_source.model.retention import CopyPolicies
 from txn_source.model.topic_name import TopicName
+from txn_source.storage.arrays import numbers_in
 from txn_source.storage.tiered import check_object
 
 
@@ -113,8 +114,8 @@ class Deletion:
             raise SegmentUnreadableError("the hot copy was deleted.", "Keep the object.")
         of = PositionRange(Position(copies.ledger_id, 0), Position(copies.ledger_id, MAX_ENTRY_ID))
         for page in self._stub.list_entries(partition_id, of):
-            ids = page.entries["segment_id"].to_numpy()
-            ends = page.entries["offset"].to_numpy() + page.entries["length"].to_numpy()
+            ids = numbers_in(page.entries["segment_id"])
+            ends = numbers_in(page.entries["offset"]) + numbers_in(page.entries["length"])
             for segment_id in np.unique(ids).tolist():
                 path = self._root / page.segments[segment_id]
                 size = path.stat().st_size if os.path.isfile(path) else -1

@@ -29,6 +29,7 @@ from txn_source.metadata.store.tables import (
 from txn_source.model.kinds import ABORTED, DATA
 from txn_source.model.position import MAX_ENTRY_ID, Position, PositionRange
 from txn_source.model.visibility import NO_TXN, needed
+from txn_source.storage.arrays import array_of, numbers_in
 
 PAGE_ROWS = 50_000
 _MAX_KEY = (1 << 63) - 1
@@ -73,7 +74,7 @@ def entry_page(connection: Connection, partition_id: int, of: PositionRange, lim
             return Page(table, rows_end if rows_end < end else None)
     assert sealed is not None
     table = _read(sealed.data)
-    positions = table["position"].to_numpy()
+    positions = numbers_in(table["position"])
     first, last = (int(np.searchsorted(positions, bound)) for bound in (start, end))
     if last - first > limit:
         return Page(table.slice(first, limit), int(positions[first + limit]))
@@ -103,10 +104,10 @@ def decision_page(
         if sealed is None:
             return Page(_needed(tables, up_to), None)
         table = _read(sealed.data)
-        keep = needed(table["first_position"].to_numpy(), table["marker_position"].to_numpy(), start, end)
+        keep = needed(numbers_in(table["first_position"]), numbers_in(table["marker_position"]), start, end)
         if aborted_only:
-            keep &= table["state"].to_numpy() == ABORTED
-        tables.append(table.filter(pa.array(keep)))
+            keep &= numbers_in(table["state"]) == ABORTED
+        tables.append(table.filter(array_of(keep)))
         start = sealed.last + 1
     return Page(_needed(tables, up_to), start)
 
@@ -125,7 +126,7 @@ def seal(connection: Connection, partition_id: int, ledger_ids: Iterable[int]) -
         while len(rows := _decision_rows(connection, partition_id, start, end)) >= _SEAL_FROM_ROWS:
             table = to_table(rows[:PAGE_ROWS], _DECISION_COLUMNS)
             first, last = rows[0][2], rows[:PAGE_ROWS][-1][2]
-            lowest = int(table["first_position"].to_numpy().min())
+            lowest = int(numbers_in(table["first_position"]).min())
             values = {"partition_id": partition_id, "first_marker": first, "last_marker": last}
             values["min_first_position"] = lowest
             connection.execute(insert(decision_pages).values(values | {"data": _write(table)}))
@@ -144,7 +145,7 @@ def names_in(connection: Connection, page: Page) -> tuple[dict[int, str], dict[i
 def to_table(rows: Sequence[tuple[Any, ...]], names: Sequence[str]) -> pa.Table:
     """Return rows of integers as an Arrow table."""
     columns = list(zip(*rows, strict=True)) if rows else [() for _ in names]
-    return pa.table([pa.array(column, pa.int64()) for column in columns], names=list(names))
+    return pa.table([array_of(np.array(column, np.int64)) for column in columns], names=list(names))
 
 
 def _entry_rows(
@@ -252,11 +253,11 @@ _SEAL = (
 
 def _needed(tables: Sequence[pa.Table], up_to: int) -> pa.Table:
     table = pa.concat_tables(tables)
-    return table.filter(pa.array(table["decision"].to_numpy() <= up_to)).drop_columns(["decision"])
+    return table.filter(array_of(numbers_in(table["decision"]) <= up_to)).drop_columns(["decision"])
 
 
 def _different(ids: pa.ChunkedArray) -> list[int]:
-    different: list[int] = np.unique(ids.to_numpy()).tolist()
+    different: list[int] = np.unique(numbers_in(ids)).tolist()
     return different
 
 

@@ -1,0 +1,50 @@
+"""Arrow's arrays from numpy's and from texts, and back: the same as pyarrow's own, which import pandas."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import hypothesis.strategies as st
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+
+from txn_source.storage.arrays import array_of, numbers_in, texts_of
+
+TYPES = ["int8", "int16", "int32", "int64", "float32", "float64"]
+
+
+@given(st.lists(st.lists(st.integers(-100, 100), max_size=5), max_size=4), st.sampled_from(TYPES), st.data())
+def test_numbers_are_those_of_the_column(chunks: list[list[int]], name: str, data: st.DataObject) -> None:
+    """Read columns of any chunks, sliced anywhere, also empty ones."""
+    kind = getattr(pa, name)()
+    column = pa.chunked_array([pa.array(chunk, kind) for chunk in chunks], kind)
+    start = data.draw(st.integers(0, len(column)))
+    for part in (column.slice(start), column.slice(start).combine_chunks()):
+        found = numbers_in(part)
+        assert (found.dtype, found.tolist()) == (np.dtype(name), part.to_pylist())
+
+
+@pytest.mark.parametrize("column", [pa.array([1, None]), pa.array(["a"]), pa.array([True])])
+def test_column_that_is_no_numbers_alone_is_refused(column: pa.Array) -> None:
+    """Give a null, texts, and truths, whose bytes are no numbers."""
+    with pytest.raises(ValueError, match="none of numbers alone"):
+        numbers_in(column)
+
+
+@given(st.lists(st.integers(-100, 100)), st.sampled_from([*TYPES, "bool"]))
+def test_array_has_the_values(values: list[int], name: str) -> None:
+    """Make arrays of numbers and truths; of every other value, too, which lie apart in memory."""
+    for given_values in (np.array(values, name), np.array(values, name)[::2]):
+        found = array_of(given_values)
+        found.validate(full=True)
+        assert found.equals(pa.array(given_values))
+
+
+@given(st.lists(st.none() | st.text(max_size=4)))
+def test_texts_and_nulls_are_kept(values: list[Any]) -> None:
+    """Make arrays of any texts, some of them null."""
+    found = texts_of(values)
+    found.validate(full=True)
+    assert found.equals(pa.array(values, pa.string()))
