@@ -8,7 +8,7 @@ transaction index: an aborted transaction is listed where its marker is.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -112,9 +112,14 @@ def decision_page(
     return Page(_needed(tables, up_to), start)
 
 
-def seal(connection: Connection, partition_id: int, ledger_ids: Iterable[int]) -> None:
-    """Keep the rows of ledgers that were just closed as pages, where they are many."""
-    for ledger_id in ledger_ids:
+def seal(connection: Connection, partition_id: int, closed: Mapping[int, int]) -> None:
+    """Keep the rows of ledgers that were just closed as pages, where they are many.
+
+    ``closed`` are numbers of entries by ledger; there are no more decisions than entries.
+    """
+    for ledger_id, entry_count in closed.items():
+        if entry_count < _SEAL_FROM_ROWS:
+            continue
         start, end = Position(ledger_id, 0).key, Position(ledger_id, MAX_ENTRY_ID).key
         while len(rows := _entry_rows(connection, partition_id, start, end)) >= _SEAL_FROM_ROWS:
             table = to_table(rows[:PAGE_ROWS], _ENTRY_COLUMNS)

@@ -46,7 +46,7 @@ class Tail:
     created_at_ms: int
     last_data_time_us: int | None
     rows: list[dict[str, Any]] = field(default_factory=list)
-    closed: list[int] = field(default_factory=list)
+    closed: dict[int, int] = field(default_factory=dict)  # ledgers, with their numbers of entries
     stored_ledger_id: int = field(init=False)  # what the database has, as far as this transaction knows
     stored_entries: int = field(init=False)
 
@@ -143,14 +143,14 @@ class Tail:
     def seal(self, connection: Connection) -> None:
         """Keep what belongs to the ledgers that were closed as pages."""
         seal(connection, self.partition_id, self.closed)
-        self.closed = []
+        self.closed = {}
 
     def roll(self, connection: Connection) -> int | None:
         """Close the open ledger and open the next one; return the closed one's id, None if it was empty (kept open)."""
         if self.entries == 0:
             return None
         closed = self.ledger_id
-        self.closed.append(closed)
+        self.closed[closed] = self.entries
         expect(_STORE_LEDGER.run(connection, self._ledger(closed_at_ms=self.now_ms)))
         self.messages_before += self.messages
         self.bytes_before += self.bytes

@@ -109,13 +109,15 @@ def roll(connection: Connection, name: TopicName, index: int | None, now_us: int
             )
         rows = [rows[index]]
     closed = []
+    tails = Tail.load_all(connection, [row.partition_id for row in rows], now_us)
     for row in rows:
-        tail = Tail.load(connection, row.partition_id, now_us)
+        tail = tails[row.partition_id]
         if tail.ledger_id != row.open_ledger_id:  # was too old and has just been rolled
             closed.append(row.open_ledger_id)
         elif (ledger_id := tail.roll(connection)) is not None:
             closed.append(ledger_id)
-        tail.store(connection)
+    Tail.store_all(connection, list(tails.values()))
+    for tail in tails.values():
         tail.seal(connection)
     return closed
 
