@@ -12,6 +12,7 @@ import pytest
 from sqlalchemy import Engine, event
 
 from tests.log.sites import ManualClock, Site
+from txn_source.metadata.store import prepared
 from txn_source.metadata.store.tables import metadata
 from txn_source.storage.root import LogRoot
 
@@ -44,10 +45,18 @@ def recorded() -> Iterator[Statements]:
     def note(_c: object, _u: object, statement: str, parameters: Any, _x: object, many: bool) -> None:
         found.setdefault(statement, parameters[0] if many else parameters)
 
+    inner = prepared._run
+
+    def run(connection: Any, sql: str, values: Any, *, many: bool = False) -> Any:
+        note(None, None, sql, values, None, many)
+        return inner(connection, sql, values, many=many)
+
     event.listen(Engine, "before_cursor_execute", note)
+    prepared._run = run
     try:
         yield found
     finally:
+        prepared._run = inner
         event.remove(Engine, "before_cursor_execute", note)
 
 
@@ -74,13 +83,14 @@ def scans(database: sqlite3.Connection, statement: str, parameters: Any) -> list
 def statements(tmp_path: Any, clock: ManualClock) -> Iterator[tuple[Statements, sqlite3.Connection]]:
     """What the service runs in a life of producing, consuming, looking, offloading, trimming and deleting."""
     with recorded() as found, Site("embedded", tmp_path / "log", clock) as site:
-        _live(site, clock)
+        live(site, clock)
         database = sqlite3.connect(LogRoot.at(site.root).database_url.removeprefix("sqlite:///"))
         yield found, database
         database.close()
 
 
-def _live(site: Site, clock: ManualClock) -> None:
+def live(site: Site, clock: ManualClock) -> None:
+    """Let a log be used in all the ways that run statements of their own."""
     log = site.connect()
     for name in ("orders", "bills"):
         log.create_topic(name, partitions=2, ledger_max_entries=4)

@@ -93,7 +93,7 @@ def _repetition(connection: Connection, query_id: str, sink: Sink, batches: Sequ
     """
     now = _Content.of(batches)
     mine = sinks.c.query_id == query_id
-    known = connection.execute(select(sinks).where(mine).with_for_update()).first()
+    known = connection.execute(select(sinks).where(mine)).first()
     if known is None:
         row = {"query_id": query_id, "batch_id": sink.batch_id, "runs": sink.run_id or "", **now.columns}
         connection.execute(insert(sinks).values(row))
@@ -134,7 +134,7 @@ def _not_taken(
     for batch in batches:
         now = _Content.of([batch])
         mine = (app_versions.c.topic_id == batch.topic_id, app_versions.c.app_id == app.app_id)
-        known = connection.execute(select(app_versions).where(*mine).with_for_update()).first()
+        known = connection.execute(select(app_versions).where(*mine)).first()
         if known is None:
             row = {"topic_id": batch.topic_id, "app_id": app.app_id, "version": app.version, **now.columns}
             connection.execute(insert(app_versions).values(row))
