@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -47,7 +47,7 @@ def test_who_comes_back_while_others_are_sent_away_is_woken(tmp_path: Path, monk
         changes: Changes = service.changes
         looks: list[int] = []
 
-        def look(_: Any, sessions: Sequence[ConsumerSession], here: Collection[int]) -> dict[int, float | None]:
+        def look(_: Any, sessions: Sequence[ConsumerSession]) -> dict[int, float | None]:
             looks.extend(session.consumer_id for session in sessions)
             return {}
 

@@ -99,6 +99,40 @@ def test_connection_survives_a_restart_of_the_server(remote_site: Site) -> None:
     eventually(listed)
 
 
+def test_conversations_beyond_the_limit_are_refused_before_they_subscribe(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Hold as many as there may be, silently: one more is refused by the limit, calls go on, and one that ends makes
+    room."""
+    monkeypatch.setattr("txn_source.metadata.service.server.MAX_CONSUMERS", 2)
+    monkeypatch.setattr("txn_source.metadata.delivery.wakeups.MAX_CONSUMERS", 2)
+    connect(tmp_path / "log").close()
+    with Server(service_over(tmp_path / "log"), "127.0.0.1", 0) as server, connect(endpoint=server.address) as log:
+        channel = grpc.insecure_channel(server.address)
+        consume = channel.stream_stream(f"/{SERVICE_NAME}/Consume")
+        gate = threading.Event()
+
+        def silent() -> Iterator[bytes]:
+            gate.wait(30)
+            yield from ()
+
+        def refusal() -> str:
+            try:
+                assert list(consume(iter([]))) == []
+            except grpc.RpcError as error:
+                return f"{error.code().name}: {error.details()}"
+            return ""
+
+        held = [consume(silent()) for _ in range(2)]
+        eventually(lambda: refusal() != "")  # the server has them
+        assert refusal().startswith("UNAVAILABLE: [TXNLOG_UNAVAILABLE] This service has 2 consumers connected")
+        assert log.topics() == []
+        gate.set()
+        assert [list(conversation) for conversation in held] == [[], []]
+        eventually(lambda: refusal() == "")
+        channel.close()
+
+
 @contextmanager
 def _listener() -> Iterator[str]:
     """Something that accepts connections and never says a word."""

@@ -85,7 +85,7 @@ def _subscription(
     kind = SubscriptionType.parse(request.type)
     level = IsolationLevel.parse(request.isolation_level) if request.HasField("isolation_level") else None
     place = sub_wire.place_from_wire(request.place)
-    found = next((s for s in subscriptions.of_topic(connection, topic.topic_id) if s.name == request.name), None)
+    found = subscriptions.find_any(connection, topic.topic_id, request.name)
     if found is not None:
         subscriptions.check_same(found, kind, level)
         alive = consumers.alive(consumers.connected(connection, found.subscription_id), now_ms)

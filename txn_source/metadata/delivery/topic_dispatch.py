@@ -11,7 +11,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -26,7 +26,7 @@ from txn_source.metadata.delivery.topic_snapshot import TopicSnapshot
 from txn_source.metadata.delivery.work import Work
 from txn_source.metadata.store import consumers, deliveries, subscriptions, transactions
 from txn_source.metadata.store.connection import Connection
-from txn_source.metadata.store.subscription_rows import ConnectedConsumer, Subscription
+from txn_source.metadata.store.subscription_rows import Lease, Subscription
 from txn_source.model.errors import UnavailableError
 from txn_source.model.isolation import IsolationLevel
 from txn_source.model.subscription import SubscriptionType
@@ -43,12 +43,11 @@ class TopicDispatch:
         self._work = work
         self._configuration = configuration
 
-    def look(self, sessions: Sequence[ConsumerSession], here: Collection[int]) -> dict[int, float | None]:
+    def look(self, sessions: Sequence[ConsumerSession]) -> dict[int, float | None]:
         """Look at one topic for some subscriptions, with all of their consumers that are connected here.
 
         Args:
             sessions: these consumers, by id.
-            here: the ids of all of the topic's consumers that are connected through this service.
 
         Returns:
             By subscription, in how many seconds something may change without anybody writing; None: never.
@@ -60,9 +59,9 @@ class TopicDispatch:
         waits: dict[int, float | None] = {}
         deliveries_made: list[_Delivered] = []
         with self._work.read() as connection:
-            moment = _Moment(connection, self._work.now_ms(), sessions[0].topic, self._configuration, here)
-            found = subscriptions.by_ids(connection, list(groups))
-            connected = consumers.connected_to(connection, list(groups))
+            moment = _Moment(connection, self._work.now_ms(), sessions[0].topic, self._configuration)
+            found = subscriptions.by_ids(connection, groups)
+            leases = consumers.leases(connection, groups)
             to_share = []
             for subscription_id, group in groups.items():
                 subscription = found.get(subscription_id)
@@ -70,8 +69,8 @@ class TopicDispatch:
                     for session in group:
                         session.fail(subscription_gone())
                     continue
-                present = _follow(moment, subscription, group, connected[subscription_id])
-                waits[subscription_id] = moment.wait_s(subscription, present, connected[subscription_id])
+                present = _follow(moment, subscription, group, leases[subscription_id])
+                waits[subscription_id] = moment.wait_s(subscription, present, leases[subscription_id])
                 if subscription.type is SubscriptionType.SHARED:
                     if _may_share(moment, subscription, present):
                         to_share.append((subscription, present))
@@ -129,13 +128,11 @@ class _Moment:
         now_ms: int,
         topic: Topic,
         configuration: Mapping[str, Any],
-        here: Collection[int],
     ) -> None:
         self.connection = connection
         self.now_ms = now_ms
         self.snapshot = TopicSnapshot(connection, topic, configuration)
         self.messages = DeliveryMessages(self.snapshot)
-        self._here = here
 
     @cached_property
     def _deadline_ms(self) -> int | None:
@@ -143,14 +140,14 @@ class _Moment:
         return transactions.next_deadline_ms(self.connection, partition_ids)
 
     def wait_s(
-        self, subscription: Subscription, group: Sequence[ConsumerSession], connected: Sequence[ConnectedConsumer]
+        self, subscription: Subscription, group: Sequence[ConsumerSession], leases: Sequence[Lease]
     ) -> float | None:
         """Return the seconds until something may change without anybody writing: a deadline, or a lease."""
         waits = []
         if subscription.isolation_level is IsolationLevel.READ_COMMITTED and self._deadline_ms is not None:
             waits.append(max(1, self._deadline_ms - self.now_ms + 1))
         waits_for_others = subscription.type is SubscriptionType.SHARED or not all(s.state.active for s in group)
-        if waits_for_others and any(consumer.consumer_id not in self._here for consumer in connected):
+        if waits_for_others and len(leases) > len(group):
             # Of others nobody says here that they have gone, also if that couldn't be written down.
             waits.append(consumers.RENEW_MS)
         return min(waits) / 1000 if waits else None
@@ -160,13 +157,13 @@ def _follow(
     moment: _Moment,
     subscription: Subscription,
     group: Sequence[ConsumerSession],
-    connected: Sequence[ConnectedConsumer],
+    leases: Sequence[Lease],
 ) -> list[ConsumerSession]:
     """Tell consumers of a new epoch, and of being the active one; return those that are still connected."""
-    ids = {consumer.consumer_id for consumer in connected}
+    ids = {lease.consumer_id for lease in leases}
     shared, first = subscription.type is SubscriptionType.SHARED, None
     if not shared:
-        first = next(iter(consumers.alive(connected, moment.now_ms)), None)
+        first = next(iter(consumers.alive(leases, moment.now_ms)), None)
     present, cursors = [], None
     for session in group:
         if session.consumer_id not in ids:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -34,6 +33,35 @@ _REST = 20
 MAX_CONSUMERS = 2_000
 
 
+class _Sessions:
+    """The connected consumers, by id, and of each topic by subscription."""
+
+    def __init__(self) -> None:
+        self.by_id: dict[int, ConsumerSession] = {}
+        self.topics: dict[int, dict[int, dict[int, ConsumerSession]]] = {}
+
+    def add(self, session: ConsumerSession) -> None:
+        of_topic = self.topics.setdefault(session.topic_id, {})
+        of_topic.setdefault(session.subscription_id, {})[session.consumer_id] = session
+        self.by_id[session.consumer_id] = session
+
+    def remove(self, session: ConsumerSession) -> None:
+        if self.by_id.pop(session.consumer_id, None) is None:
+            return
+        of_topic = self.topics[session.topic_id]
+        del of_topic[session.subscription_id][session.consumer_id]
+        if not of_topic[session.subscription_id]:
+            del of_topic[session.subscription_id]
+        if not of_topic:
+            del self.topics[session.topic_id]
+
+    def of(self, topic_id: int, subscription_ids: frozenset[int]) -> list[ConsumerSession]:
+        """Return the consumers of some of a topic's subscriptions, or of all."""
+        of_topic = self.topics.get(topic_id, {})
+        wanted = of_topic if ALL in subscription_ids else subscription_ids & of_topic.keys()
+        return [session for subscription_id in wanted for session in of_topic[subscription_id].values()]
+
+
 class Changes:
     """The consumers that are connected through this service, woken when their topic or subscription changes."""
 
@@ -44,8 +72,7 @@ class Changes:
         self._dispatch = TopicDispatch(work, configuration)
         self._dispatcher = Dispatcher(self._look)
         self._lock = threading.Lock()
-        self._sessions: dict[int, dict[int, ConsumerSession]] = defaultdict(dict)
-        """By topic, and by the consumer's id."""
+        self._sessions = _Sessions()
         self._thread: threading.Thread | None = None
         self._stop = threading.Event()
         """Has the thread end; each has its own."""
@@ -57,7 +84,7 @@ class Changes:
         """Wake nobody in a child that was forked until one of its own consumers waits: the others are the parent's."""
         self._lock, self._sessions, self._thread, self._stop, self._dispatcher = (
             threading.Lock(),
-            defaultdict(dict),
+            _Sessions(),
             None,
             threading.Event(),
             Dispatcher(self._look),
@@ -72,8 +99,8 @@ class Changes:
                 self._thread = threading.Thread(target=self._watch, args=(stop,), name="txnlog-changes", daemon=True)
                 self._thread.start()
             session.send(first)
-            self._sessions[session.topic_id][session.consumer_id] = session
-            dispatcher, topics = self._dispatcher, len(self._sessions)
+            self._sessions.add(session)
+            dispatcher, topics = self._dispatcher, len(self._sessions.topics)
         dispatcher.serve(topics)
         dispatcher.wake(session.topic_id, session.subscription_id)
 
@@ -85,24 +112,18 @@ class Changes:
     def _check_room(self) -> None:
         if not self._takes_more:
             raise _stops()
-        if sum(map(len, self._sessions.values())) >= MAX_CONSUMERS:
-            raise UnavailableError(
-                f"This service has {MAX_CONSUMERS} consumers connected, which is all it takes.",
-                "Close some, or run another service.",
-            )
+        if len(self._sessions.by_id) >= MAX_CONSUMERS:
+            raise too_many_consumers()
 
     def remove(self, session: ConsumerSession) -> None:
         """Deliver to it no more."""
         with self._lock:
-            of_topic = self._sessions.get(session.topic_id, {})
-            of_topic.pop(session.consumer_id, None)
-            if not of_topic:
-                self._sessions.pop(session.topic_id, None)
+            self._sessions.remove(session)
 
     def connected(self) -> dict[int, ConsumerSession]:
         """Return all, by the consumer's id."""
         with self._lock:
-            return {consumer_id: session for some in self._sessions.values() for consumer_id, session in some.items()}
+            return dict(self._sessions.by_id)
 
     def wake(self, session: ConsumerSession) -> None:
         """Look for something to deliver to the consumers of a subscription."""
@@ -125,21 +146,17 @@ class Changes:
     def tell(self, changes: Iterable[Change]) -> None:
         """Look for what to deliver of what has changed."""
         for topic_id, subscription_id in changes:
-            if topic_id in self._sessions:
+            if topic_id in self._sessions.topics:
                 self._dispatcher.wake(topic_id, subscription_id)
 
     def _look(self, topic_id: int, subscription_ids: frozenset[int]) -> Mapping[int, float | None]:
         with self._lock:
-            of_topic = dict(self._sessions.get(topic_id, {}))
-        sessions = [
-            session
-            for _, session in sorted(of_topic.items())
-            if session.failure is None and (ALL in subscription_ids or session.subscription_id in subscription_ids)
-        ]
+            found = self._sessions.of(topic_id, subscription_ids)
+        sessions = sorted((s for s in found if s.failure is None), key=lambda session: session.consumer_id)
         if not sessions:
             return {}
         try:
-            return self._dispatch.look(sessions, of_topic.keys())
+            return self._dispatch.look(sessions)
         except Exception as error:
             if not isinstance(error, TxnLogError):
                 _log.exception("looking for what to deliver failed")
@@ -201,11 +218,19 @@ class Changes:
 
     def _states(self) -> dict[Change, list[Any]]:
         with self._lock:
-            of_topics = list(self._sessions)
+            of_topics = list(self._sessions.topics)
         if not of_topics:
             return {}
         with self._database.read() as connection:
             return change_states.read_states(connection, of_topics)
+
+
+def too_many_consumers() -> UnavailableError:
+    """Return the error of a consumer that is one too many for this service."""
+    return UnavailableError(
+        f"This service has {MAX_CONSUMERS} consumers connected, which is all it takes.",
+        "Close some, or run another service.",
+    )
 
 
 def _stops() -> UnavailableError:

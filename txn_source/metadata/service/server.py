@@ -14,7 +14,7 @@ import grpc
 from google.protobuf.message import DecodeError, Message
 
 from txn_source._generated.txnlog.v1 import metadata_service_pb2 as pb
-from txn_source.metadata.delivery.wakeups import MAX_CONSUMERS
+from txn_source.metadata.delivery.wakeups import MAX_CONSUMERS, too_many_consumers
 from txn_source.metadata.protocol.errors import to_status
 from txn_source.metadata.service.service import MetadataService
 from txn_source.metadata.stub.transport import MAX_MESSAGE_BYTES, SERVICE_NAME, check_size
@@ -111,11 +111,12 @@ class Server:
 def _handlers(service: MetadataService) -> grpc.GenericRpcHandler:
     methods: dict[str, Any] = {}
     calls = threading.Semaphore(_CALLS_AT_ONCE)
+    conversations = threading.Semaphore(MAX_CONSUMERS)  # more would take the threads of calls, and wait for their turn
     behavior: Any
     for method in pb.DESCRIPTOR.services_by_name["MetadataService"].methods:
         read = _reading(getattr(pb, method.input_type.name))
         if method.client_streaming:
-            kind, behavior = grpc.stream_stream_rpc_method_handler, _converse(service, read, method.name)
+            kind, behavior = grpc.stream_stream_rpc_method_handler, _converse(service, read, method.name, conversations)
         else:
             kind, behavior = grpc.unary_unary_rpc_method_handler, _answer(service, read, method.name, calls)
         methods[method.name] = kind(
@@ -154,11 +155,16 @@ def _answer(
 
 
 def _converse(
-    service: MetadataService, read: Callable[[bytes], Message], name: str
+    service: MetadataService, read: Callable[[bytes], Message], name: str, conversations: threading.Semaphore
 ) -> Callable[[Iterator[bytes], grpc.ServicerContext], Iterator[Any]]:
     def converse(requests: Iterator[bytes], context: grpc.ServicerContext) -> Iterator[Any]:
         with _refusals(name, context):
-            yield from service.converse(name, map(read, requests))
+            if not conversations.acquire(blocking=False):
+                raise too_many_consumers()
+            try:
+                yield from service.converse(name, map(read, requests))
+            finally:
+                conversations.release()
 
     return converse
 

@@ -5,14 +5,16 @@ from __future__ import annotations
 import os
 import socket
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from functools import cache
 from pathlib import Path
+from typing import TypeVar
 
 from sqlalchemy import Connection, and_, bindparam, delete, insert, or_, select, update
 
 from txn_source.metadata.store.database import note_change
-from txn_source.metadata.store.subscription_rows import ConnectedConsumer, Subscription
+from txn_source.metadata.store.prepared import Lookup
+from txn_source.metadata.store.subscription_rows import ConnectedConsumer, Lease, Subscription
 from txn_source.metadata.store.tables import consumers, deliveries, subscriptions
 from txn_source.model.errors import SubscriptionBusyError
 from txn_source.model.subscription import SubscriptionType
@@ -20,6 +22,7 @@ from txn_source.model.subscription import SubscriptionType
 LEASE_MS = 15_000
 RENEW_MS = LEASE_MS // 3
 _IDS_AT_ONCE = 1000
+C = TypeVar("C", ConnectedConsumer, Lease)
 
 
 @cache
@@ -66,19 +69,19 @@ def connected(connection: Connection, subscription_id: int) -> list[ConnectedCon
     return [ConnectedConsumer.of(row) for row in connection.execute(_OF, {"subscription_id": subscription_id})]
 
 
-def connected_to(connection: Connection, subscription_ids: Sequence[int]) -> Mapping[int, list[ConnectedConsumer]]:
-    """Return the consumers of subscriptions, by subscription, as ``connected`` does."""
-    found: dict[int, list[ConnectedConsumer]] = defaultdict(list)
-    for start in range(0, len(subscription_ids), _IDS_AT_ONCE):
-        rows = connection.execute(_OF_MANY, {"ids": subscription_ids[start : start + _IDS_AT_ONCE]})
-        for row in rows:
-            found[row.subscription_id].append(ConnectedConsumer.of(row))
+def leases(connection: Connection, subscription_ids: Iterable[int]) -> Mapping[int, list[Lease]]:
+    """Return the leases of subscriptions' consumers, by subscription, in the order in which these came."""
+    found: dict[int, list[Lease]] = defaultdict(list)
+    for row in sorted(_LEASES.rows(connection, subscription_ids)):
+        found[row[0]].append(Lease(*row))
     return found
 
 
-def alive(found: Iterable[ConnectedConsumer], now_ms: int) -> list[ConnectedConsumer]:
+def alive(found: Iterable[C], now_ms: int) -> list[C]:
     """Return those whose lease still runs."""
-    return [consumer for consumer in found if consumer.lease_until_ms > now_ms and not gone(consumer.host)]
+    running = [consumer for consumer in found if consumer.lease_until_ms > now_ms]
+    ended = {host for host in {consumer.host for consumer in running} if gone(host)}
+    return [consumer for consumer in running if consumer.host not in ended]
 
 
 def register(
@@ -194,9 +197,9 @@ _OF = (
     .where(consumers.c.subscription_id == bindparam("subscription_id"))
     .order_by(consumers.c.consumer_id)
 )
-_OF_MANY = (
-    select(consumers)
-    .where(consumers.c.subscription_id.in_(bindparam("ids", expanding=True)))
-    .order_by(consumers.c.consumer_id)
+_LEASES = Lookup(
+    lambda names: select(
+        consumers.c.subscription_id, consumers.c.consumer_id, consumers.c.lease_until_ms, consumers.c.host
+    ).where(consumers.c.subscription_id.in_([bindparam(name) for name in names]))
 )
 _NOTE = update(consumers).where(consumers.c.consumer_id == bindparam("id")).values(unacknowledged=bindparam("messages"))

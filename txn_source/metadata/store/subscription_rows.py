@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from typing import Any, NamedTuple
 
 from sqlalchemy import Row
 
@@ -30,16 +31,28 @@ class Subscription:
     @classmethod
     def of(cls, row: Row[Any]) -> Subscription:
         """Return the subscription in a row of its table."""
-        return cls(
-            row.subscription_id,
-            row.topic_id,
-            row.name,
-            SubscriptionType(row.type),
-            IsolationLevel(row.isolation_level),
-            bool(row.durable),
-            row.epoch,
-            row.ignored_acknowledgements,
-        )
+        return cls.of_values([getattr(row, name) for name in cls.columns()])
+
+    @classmethod
+    def of_values(cls, values: Sequence[Any]) -> Subscription:
+        """Return the subscription of values in the order of ``columns``."""
+        subscription_id, topic_id, name, kind, level, durable, epoch, ignored = values
+        parsed = SubscriptionType(kind), IsolationLevel(level), bool(durable)
+        return cls(subscription_id, topic_id, name, *parsed, epoch, ignored)
+
+    @classmethod
+    def columns(cls) -> list[str]:
+        """Return the names of the columns that are fields here, in order."""
+        return [field.name for field in fields(cls)]
+
+
+class Lease(NamedTuple):
+    """A consumer's lease: until when it runs, and which process holds it."""
+
+    subscription_id: int
+    consumer_id: int
+    lease_until_ms: int
+    host: str
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -13,6 +13,7 @@ from txn_source.metadata.store import deliveries as shared
 from txn_source.metadata.store.backlogs import visible_messages
 from txn_source.metadata.store.conflicts import expect
 from txn_source.metadata.store.database import note_change
+from txn_source.metadata.store.prepared import Lookup
 from txn_source.metadata.store.subscription_rows import Subscription
 from txn_source.metadata.store.tables import (
     cursors,
@@ -41,21 +42,26 @@ from txn_source.model.topic import PartitionView
 from txn_source.model.units import MAX_TOTAL
 
 MAX_NAME = 200
-_IDS_AT_ONCE = 1000
 MAX_EPOCH_STEP = 1 << 20
 """Epochs go up one by one, but for those of calls that came to nothing."""
 
 
 def find(connection: Connection, topic_id: int, name: str) -> Subscription:
     """Return a topic's subscription of a name, or raise SUBSCRIPTION_NOT_FOUND."""
-    query = select(subscriptions).where(subscriptions.c.topic_id == topic_id, subscriptions.c.name == name)
-    row = connection.execute(query).first()
-    if row is None:
+    found = find_any(connection, topic_id, name)
+    if found is None:
         raise SubscriptionNotFoundError(
             f"The topic has no subscription {name!r}.",
             "Check the name against `txnlog subscriptions list`, or create it first.",
         )
-    return Subscription.of(row)
+    return found
+
+
+def find_any(connection: Connection, topic_id: int, name: str) -> Subscription | None:
+    """Return a topic's subscription of a name; None if there is none."""
+    query = select(subscriptions).where(subscriptions.c.topic_id == topic_id, subscriptions.c.name == name)
+    row = connection.execute(query).first()
+    return None if row is None else Subscription.of(row)
 
 
 def by_id(connection: Connection, subscription_id: int) -> Subscription | None:
@@ -64,14 +70,10 @@ def by_id(connection: Connection, subscription_id: int) -> Subscription | None:
     return None if row is None else Subscription.of(row)
 
 
-def by_ids(connection: Connection, subscription_ids: Sequence[int]) -> dict[int, Subscription]:
+def by_ids(connection: Connection, subscription_ids: Iterable[int]) -> dict[int, Subscription]:
     """Return subscriptions by id; those that are gone are left out."""
-    found: dict[int, Subscription] = {}
-    for start in range(0, len(subscription_ids), _IDS_AT_ONCE):
-        some = subscription_ids[start : start + _IDS_AT_ONCE]
-        rows = connection.execute(_BY_IDS, {"ids": some})
-        found.update((row.subscription_id, Subscription.of(row)) for row in rows)
-    return found
+    rows = _BY_IDS.rows(connection, subscription_ids)
+    return {row[0]: Subscription.of_values(row) for row in rows}
 
 
 def of_topic(connection: Connection, topic_id: int) -> list[Subscription]:
@@ -102,7 +104,7 @@ def create(
         raise InvalidArgumentError(
             f"{name!r:.80} can't be the name of a subscription.", f"Use 1 to {MAX_NAME} printable characters."
         )
-    if any(row.name == name for row in of_topic(connection, topic_id)):
+    if find_any(connection, topic_id, name) is not None:
         raise SubscriptionExistsError(
             f"Subscription {name!r} already exists.", "Use it, or choose another name; `subscriptions seek` moves it."
         )
@@ -453,7 +455,11 @@ def store(
 
 
 _BY_ID = select(subscriptions).where(subscriptions.c.subscription_id == bindparam("subscription_id"))
-_BY_IDS = select(subscriptions).where(subscriptions.c.subscription_id.in_(bindparam("ids", expanding=True)))
+_BY_IDS = Lookup(
+    lambda names: select(*(subscriptions.c[name] for name in Subscription.columns())).where(
+        subscriptions.c.subscription_id.in_([bindparam(name) for name in names])
+    )
+)
 _CURSORS = (
     select(cursors).where(cursors.c.subscription_id == bindparam("subscription_id")).order_by(cursors.c.partition_id)
 )

@@ -1,0 +1,81 @@
+"""Deliveries to many consumers of a topic: looked for once, and handed out in bounded steps."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from tests.log.consuming import due_in_s, numbered, receive, subscribe
+from tests.log.reading import eventually, send_each
+from tests.log.sites import Site
+from txn_source.metadata.delivery import shared_dispatch, topic_snapshot
+from txn_source.metadata.delivery.consumer_session import ConsumerSession
+from txn_source.metadata.delivery.topic_dispatch import TopicDispatch
+from txn_source.metadata.store import pages
+
+CONSUMERS = 12
+
+
+def test_commit_is_looked_at_once_for_all_consumers(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let many subscriptions wait at the end of a topic, and send a message: one look reads it, once, for all."""
+    log = site.connect()
+    producer, _ = numbered(log, 0)
+    consumers = [subscribe(log, f"s{number}") for number in range(CONSUMERS)]
+    eventually(lambda: all(due_in_s(site, log, consumer) is None for consumer in consumers))
+    looks: list[tuple[int, int]] = []
+    read: list[int] = []
+    look, entry_page = TopicDispatch.look, pages.entry_page
+
+    def counted_look(self: TopicDispatch, sessions: Sequence[ConsumerSession]) -> Any:
+        read.clear()
+        waits = look(self, sessions)
+        looks.append((len(sessions), len(read)))
+        return waits
+
+    def counted_page(*arguments: Any) -> Any:
+        read.append(1)
+        return entry_page(*arguments)
+
+    monkeypatch.setattr(TopicDispatch, "look", counted_look)
+    monkeypatch.setattr(topic_snapshot.pages, "entry_page", counted_page)
+    send_each(producer, [b"x"])
+    assert [receive(consumer).value for consumer in consumers] == [b"x"] * CONSUMERS
+    assert [found for found in looks if found[1]] == [(CONSUMERS, 1)]
+
+
+@pytest.mark.parametrize("at_once", [1, 2, 5])
+def test_shared_entries_are_handed_out_in_bounded_steps(
+    site: Site, monkeypatch: pytest.MonkeyPatch, at_once: int
+) -> None:
+    """Let a write transaction hand out few batches: all messages come, each once, to one consumer or the other."""
+    monkeypatch.setattr(shared_dispatch, "BATCHES_AT_ONCE", at_once)
+    log = site.connect()
+    producer, _ = numbered(log, 0)
+    consumers = [subscribe(log, type="shared", queue_size=2, acknowledge_interval=0.0) for _ in range(3)]
+    send_each(producer, [b"%d" % number for number in range(20)])
+    found: list[bytes] = []
+    while len(found) < 20:
+        for consumer in consumers:
+            while (message := consumer.receive(0.0)) is not None:
+                found.append(message.value)
+                consumer.acknowledge(message)
+    assert sorted(found, key=int) == [b"%d" % number for number in range(20)]
+    eventually(lambda: log.subscription("t", "s").partitions[0].backlog == 0)
+
+
+def test_redeliveries_are_handed_out_in_bounded_steps(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Close a consumer that has many batches: the other one gets all of them, each once."""
+    monkeypatch.setattr(shared_dispatch, "BATCHES_AT_ONCE", 2)
+    log = site.connect()
+    producer, _ = numbered(log, 0)
+    first = subscribe(log, type="shared")
+    for number in range(9):
+        send_each(producer, [b"%d" % number])
+        receive(first)
+    second = subscribe(log, type="shared")
+    first.close()
+    found = [receive(second) for _ in range(9)]
+    assert sorted(message.value for message in found) == [b"%d" % number for number in range(9)]
+    assert {message.redelivery_count for message in found} == {1}

@@ -1,0 +1,104 @@
+"""What is known of one consumer: permits are of an epoch, and are used by what was delivered."""
+
+from __future__ import annotations
+
+import pytest
+
+from txn_source.metadata.delivery import session_state
+from txn_source.metadata.delivery.next_entries import ReadCursor
+from txn_source.metadata.delivery.session_state import MAX_PERMITS, SessionState
+from txn_source.model.bounds import Bounds
+from txn_source.model.message_ranges import message_key
+from txn_source.model.position import Position
+from txn_source.model.subscription import Cursor
+from txn_source.model.topic import PartitionView
+
+START, LATER = Position(1, 0), Position(1, 7)
+
+
+def state_at(position: Position = START, *, epoch: int = 3, active: bool = True) -> SessionState:
+    return SessionState(epoch, active, {10: Cursor(message_key(position))})
+
+
+def test_permits_add_up_to_a_limit() -> None:
+    """Give some, then more than there may be."""
+    state = state_at()
+    state.permit(3, 5)
+    state.permit(3, 2)
+    assert (state.permits, state.ready(3)) == (7, 7)
+    state.permit(3, MAX_PERMITS)
+    assert state.permits == MAX_PERMITS
+
+
+@pytest.mark.parametrize("epoch", [2, 4])
+def test_permits_of_another_epoch_are_void(epoch: int) -> None:
+    """Give permits that were sent in an epoch before, or in one that isn't known here yet; ask in such a one."""
+    state = state_at()
+    state.permit(epoch, 5)
+    assert state.permits == 0
+    state.permit(3, 5)
+    assert state.ready(epoch) == 0
+
+
+def test_consumer_that_is_not_active_is_not_ready() -> None:
+    """Give permits to one that waits for its turn."""
+    state = state_at(active=False)
+    state.permit(3, 5)
+    assert state.ready(3) == 0
+
+
+def test_new_epoch_begins_at_the_cursors_without_permits() -> None:
+    """Deliver, then begin anew where a seek went: permits, messages and the place are those of the beginning."""
+    state = state_at()
+    state.permit(3, 5)
+    state.delivered(2)
+    state.advance(10, ReadCursor.at(Position(1, 2)))
+    assert (state.permits, state.unacknowledged) == (3, 2)
+    state.begin(4, True, {10: Cursor(message_key(LATER))})
+    assert (state.epoch, state.permits, state.unacknowledged) == (4, 0, 0)
+    assert state.read_cursor(10) == ReadCursor(LATER, LATER)
+    assert state.acknowledged_of(10).mark == message_key(LATER)
+
+
+def test_unacknowledged_messages_of_a_shared_consumer_are_limited(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Deliver as many as the limit allows: it isn't ready before some are acknowledged."""
+    monkeypatch.setattr(session_state, "MAX_UNACKNOWLEDGED", 4)
+    state = state_at()
+    state.permit(3, 10)
+    assert (state.ready(3), state.at_limit) == (4, False)
+    state.delivered(4)
+    assert (state.ready(3), state.at_limit) == (0, True)
+    state.acknowledged(1)
+    assert (state.ready(3), state.at_limit) == (1, False)
+    state.acknowledged(10)
+    assert state.unacknowledged == 0
+
+
+def test_deliveries_are_numbered_over_all_consumers() -> None:
+    """Deliver to two in turn: the one that had its turn longer ago has the smaller number, and a new one is first."""
+    first, second, third = state_at(), state_at(), state_at()
+    first.delivered(1)
+    second.delivered(1)
+    assert third.last_delivery < first.last_delivery < second.last_delivery
+    first.delivered(1)
+    assert second.last_delivery < first.last_delivery
+
+
+def test_each_partition_is_first_in_its_turn() -> None:
+    """Ask three times, of three partitions, and once of none."""
+    bounds = Bounds(START, START, START, START)
+    partitions = [PartitionView(number, number, bounds, 0, 0, START) for number in range(3)]
+    state = state_at()
+    turns = [[view.index for view in state.in_turn(partitions)] for _ in range(4)]
+    assert turns == [[0, 1, 2], [1, 2, 0], [2, 0, 1], [0, 1, 2]]
+    assert state.in_turn([]) == []
+
+
+def test_read_cursor_remembers_where_the_last_batch_ended() -> None:
+    """Pass over invisible entries, deliver, and lose the beginning to a trim."""
+    cursor = ReadCursor.at(START).passed(LATER)
+    assert cursor == ReadCursor(LATER, START)
+    assert cursor.delivered(LATER) == ReadCursor(LATER, LATER)
+    trimmed = Position(1, 3)
+    assert cursor.from_start(trimmed) == ReadCursor(LATER, trimmed)
+    assert ReadCursor.at(START).from_start(trimmed) == ReadCursor(trimmed, trimmed)
