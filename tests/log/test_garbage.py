@@ -15,6 +15,7 @@ import pytest
 from tests.log.reading import BY_HAND, UNCOMMITTED, send_each, values
 from tests.log.sites import Site
 from txn_source import InternalError, InvalidArgumentError, Log, TopicNotFoundError
+from txn_source.client.tiering.segment_garbage import collect_garbage
 from txn_source.client.writing.task_writer import BulkWriter
 from txn_source.model.errors import StaleSegmentError
 from txn_source.model.spark_commit import Sink, TopicBatch
@@ -65,6 +66,17 @@ def test_only_old_files_that_nothing_refers_to_are_removed(site: Site) -> None:
     assert segments(site) == referenced | young
     assert log.collect_garbage().paths == ()
     assert sorted(values(log, "orders", UNCOMMITTED)) == [b"abort", b"commit", b"plain", b"roll_ledger"]
+
+
+def test_age_goes_by_the_clock_that_is_given(site: Site) -> None:
+    """Look at one file a second before it is a day old, and a second after."""
+    log = site.connect()
+    log.create_topic("orders")
+    path = abandoned(site, "a" * 12, 1, 0)
+    written_s = (site.root / path).stat().st_mtime
+    for later_s, found in ((_DAY_S - 1, ()), (_DAY_S + 1, (path,))):
+        garbage = collect_garbage(log.access, _DAY_S, dry_run=True, clock=lambda: written_s + later_s)  # noqa: B023
+        assert garbage.paths == found
 
 
 def test_age_of_garbage_can_be_chosen(site: Site) -> None:

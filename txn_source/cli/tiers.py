@@ -69,10 +69,7 @@ def delete_offloaded(log: Log, name: Name, yes: Yes = False, as_json: Json = Fal
     confirm(f"Delete the tiered copies of {_count(copies)} of topic {found.topic!r}?", yes=yes)
     with repeatable():
         deleted = log.delete_offloaded(name)
-    if as_json:
-        print_json({"topic": found.topic, "deleted": deleted})
-    else:
-        print(f"Deleted the tiered copies of {format_count(deleted, 'ledger')} of topic {found.topic!r}.")
+    _print_deleted("tiered", deleted, found.topic, as_json=as_json)
 
 
 @on_log()
@@ -99,10 +96,7 @@ def delete_hot(
     confirm(f"Delete the hot copies of {_count(both)} of topic {found.topic!r}{only}?", yes=yes)
     with repeatable():
         deleted = log.delete_hot(name, after_lag)
-    if as_json:
-        print_json({"topic": found.topic, "deleted": deleted})
-    else:
-        print(f"Deleted the hot copies of {format_count(deleted, 'ledger')} of topic {found.topic!r}.")
+    _print_deleted("hot", deleted, found.topic, as_json=as_json)
 
 
 @on_log()
@@ -168,6 +162,13 @@ def _print_offloaded(found: TopicStats, report: OffloadReport) -> None:
         print(f"Offloaded {' with '.join(counts)} of topic {found.topic!r}: {sizes}.")
     if report.skipped:
         print(f"{format_count(len(report.skipped), 'ledger')} had been offloaded by somebody else meanwhile.")
+
+
+def _print_deleted(kind: str, deleted: int, topic: str, *, as_json: bool) -> None:
+    if as_json:
+        print_json({"topic": topic, "deleted": deleted})
+    else:
+        print(f"Deleted the {kind} copies of {format_count(deleted, 'ledger')} of topic {topic!r}.")
 
 
 def _print_trimmed(topic: str, done: list[Trimmed]) -> None:

@@ -21,7 +21,12 @@ _INDEX_MASK = (1 << _INDEX_BITS) - 1
 
 def message_key(position: Position, index: int = 0) -> int:
     """Return a message's place as one sortable integer; index 0 is the place before all messages of the entry."""
-    return position.key << _INDEX_BITS | index
+    return packed(position.key, index)
+
+
+def packed(position_key: int, index: int) -> int:
+    """Return a message's place from its entry's ``Position.key`` and its index."""
+    return position_key << _INDEX_BITS | index
 
 
 def position_of(key: int) -> Position:
@@ -157,7 +162,7 @@ class MessageRanges:
         """Return the set that ``to_bytes`` wrote."""
         found = cls()
         for a, i, b, j, n in _ROW.iter_unpack(data):
-            found._starts.append(a << _INDEX_BITS | i)
-            found._ends.append(b << _INDEX_BITS | j)
+            found._starts.append(packed(a, i))
+            found._ends.append(packed(b, j))
             found._counts.append(n)
         return found

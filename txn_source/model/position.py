@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import TypeVar
-
-import numpy as np
-import numpy.typing as npt
+from typing import TYPE_CHECKING, TypeVar
 
 from txn_source.model.errors import InvalidArgumentError
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
 
 EARLIEST, LATEST = "earliest", "latest"
 """Where each partition begins, and where it ends now: places that need no position."""
@@ -20,7 +21,8 @@ _POSITION = re.compile(r"([0-9]{1,10}):(-1|[0-9]{1,10})")
 _MESSAGE_ID = re.compile(r"([0-9]{1,10}):([0-9]{1,10}):([0-9]{1,10})")
 
 
-IntOrArray = TypeVar("IntOrArray", int, npt.NDArray[np.int64])
+IntOrArray = TypeVar("IntOrArray", int, "npt.NDArray[np.int64]")
+"""numpy itself isn't loaded here: the command line answers without it."""
 
 
 def key_of(ledger_id: IntOrArray, entry_id: IntOrArray) -> IntOrArray:

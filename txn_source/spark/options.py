@@ -9,6 +9,7 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
@@ -23,6 +24,7 @@ from txn_source.model.position import EARLIEST, LATEST
 from txn_source.model.read_priority import ReadPriority
 from txn_source.model.spark_commit import AppVersion
 from txn_source.model.topic_name import TopicName
+from txn_source.model.units import parse_size
 from txn_source.spark.foreign_options import foreign_option
 
 T = TypeVar("T")
@@ -73,11 +75,9 @@ _LEAVE_OUT = {
     "streaming queries only": "Leave it out, or use spark.readStream.",
     "batch writes only: a stream's write is exactly once by itself": "Leave it out.",
 }
-_SIZE = re.compile(r"(\d+)\s*([kmgt]?)b?", re.IGNORECASE)
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|min|h)", re.IGNORECASE)
 _SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0}
 _VERSION_MAX = (1 << 63) - 1
-_UNITS = {"": 0, "k": 10, "m": 20, "g": 30, "t": 40}
 
 
 @dataclass(frozen=True, slots=True)
@@ -391,7 +391,8 @@ def _positive(text: str) -> int:
 
 
 def _size(text: str) -> int:
-    found = _SIZE.fullmatch(text.strip())
-    if found and int(found[1]) > 0:
-        return int(found[1]) << _UNITS[found[2].lower()]
+    with suppress(InvalidArgumentError):
+        size = parse_size(text)
+        if size > 0:
+            return size
     raise InvalidArgumentError(f"{text!r} is not a size.", "Use bytes, or a number with k, m or g, such as 128m.")

@@ -127,47 +127,56 @@ def write_tiered(
     Raises:
         StorageWriteError: the store refused, or what it holds is not what was written. The object is gone again.
     """
-    rows = 0
-    given = {EVENT_TIME.name: False, PROPERTIES.name: False}
     with store.write(uri) as sink:
-        checksumming = ChecksummingSink(sink)
-        with pq.ParquetWriter(
-            pa.PythonFile(checksumming, "w"),
-            schema,
-            compression="zstd",
-            compression_level=compression_level,
-            write_page_checksum=True,
-            use_dictionary=_dictionary_columns(schema),
-            column_encoding={name: "DELTA_BINARY_PACKED" for name in _COUNTING if name in schema.names},
-        ) as writer:
-            for table in row_groups:
-                writer.write_table(table, row_group_size=max(1, table.num_rows))
-                rows += table.num_rows
-                given = {name: some or table[name].null_count < table.num_rows for name, some in given.items()}
-            summary = dataclasses.replace(
-                summary, has_event_times=given[EVENT_TIME.name], has_properties=given[PROPERTIES.name]
-            )
-            texts = {_LEDGER_KEY: _summary_text(summary), _ENTRIES_KEY: _table_text(index)}
-            texts[_CHECKSUMS_KEY] = _table_text(
-                pa.table([checksumming.lengths, checksumming.checksums], schema=_CHECKSUMS_SCHEMA)
-            )
-            writer.add_key_value_metadata(texts)
-        written: pq.FileMetaData = writer.writer.metadata  # a metadata_collector would hide why a write failed
+        written = _write(sink, schema, row_groups, index, summary, compression_level)
         size = sink.tell()
     try:
         with store.open(uri) as file:
             found = file.size()
             length = int.from_bytes(file.read_at(_TAIL_BYTES, size - _TAIL_BYTES)[:4], "little") + _TAIL_BYTES
             data = file.read_at(length, size - length)
-        copy = TieredCopy(uri, size, length, crc32c(data))
         footer = _parse_footer(data)
-        right = found == size and footer.metadata.equals(written) and footer.rows == rows == summary.ledger.messages
+        right = found == size and footer.metadata.equals(written) and footer.rows == summary.ledger.messages
         right = right and all(footer.runs.covers(*_chunk(footer.metadata, g, c)) for g, c in _chunks(footer.metadata))
     except (OSError, pa.ArrowException, ValueError) as error:
         raise _not_as_written(uri, reason(error)) from error
     if not right:
         raise _not_as_written(uri, "its footer differs")
-    return copy
+    return TieredCopy(uri, size, length, crc32c(data))
+
+
+def _write(
+    sink: pa.NativeFile,
+    schema: pa.Schema,
+    row_groups: Iterable[pa.Table],
+    index: pa.Table,
+    summary: LedgerSummary,
+    compression_level: int,
+) -> pq.FileMetaData:
+    """Write an object to a stream, and return what its footer must say of the row groups."""
+    given = {EVENT_TIME.name: False, PROPERTIES.name: False}
+    checksumming = ChecksummingSink(sink)
+    with pq.ParquetWriter(
+        pa.PythonFile(checksumming, "w"),
+        schema,
+        compression="zstd",
+        compression_level=compression_level,
+        write_page_checksum=True,
+        use_dictionary=_dictionary_columns(schema),
+        column_encoding={name: "DELTA_BINARY_PACKED" for name in _COUNTING if name in schema.names},
+    ) as writer:
+        for table in row_groups:
+            writer.write_table(table, row_group_size=max(1, table.num_rows))
+            given = {name: some or table[name].null_count < table.num_rows for name, some in given.items()}
+        summary = dataclasses.replace(
+            summary, has_event_times=given[EVENT_TIME.name], has_properties=given[PROPERTIES.name]
+        )
+        texts = {_LEDGER_KEY: _summary_text(summary), _ENTRIES_KEY: _table_text(index)}
+        texts[_CHECKSUMS_KEY] = _table_text(
+            pa.table([checksumming.lengths, checksumming.checksums], schema=_CHECKSUMS_SCHEMA)
+        )
+        writer.add_key_value_metadata(texts)
+    return writer.writer.metadata  # a metadata_collector would hide why a write failed
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,10 +26,10 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from txn_source.model.message_ranges import MessageRange, index_of, message_key, position_of
-from txn_source.model.position import Position
+from txn_source.model.message_ranges import MessageRange, index_of, message_key, packed, position_of
+from txn_source.model.position import Position, key_of
+from txn_source.storage.arrays import numbers_in
 
-_ENTRY_BITS = _INDEX_BITS = 32
 Places = npt.NDArray[np.int64]
 """Places of messages, a column each: row 0 has positions (``Position.key``), row 1 indexes in the entry."""
 
@@ -120,12 +120,12 @@ def place_of(batch: pa.RecordBatch, row: int) -> int:
 
 
 def _places(batch: pa.RecordBatch) -> Places:
-    positions = (batch["__ledger_id"].to_numpy() << _ENTRY_BITS) + batch["__entry_id"].to_numpy()
-    return np.stack([positions, batch["__batch_index"].to_numpy().astype(np.int64)])
+    positions = key_of(numbers_in(batch["__ledger_id"]), numbers_in(batch["__entry_id"]))
+    return np.stack([positions, numbers_in(batch["__batch_index"]).astype(np.int64)])
 
 
 def _key(places: Places, row: int) -> int:
-    return int(places[0, row]) << _INDEX_BITS | int(places[1, row])
+    return packed(int(places[0, row]), int(places[1, row]))
 
 
 def _place(key: int) -> Places:

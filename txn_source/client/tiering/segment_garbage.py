@@ -11,7 +11,7 @@ So ages, and with them clocks, only decide what is tried. A producer whose file 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from txn_source.client.access import Access
@@ -32,11 +32,16 @@ class Garbage:
     bytes: int
 
 
-def collect_garbage(access: Access, older_than_s: float, *, dry_run: bool) -> Garbage:
-    """Remove files that no entry was ever registered from and that were last written so many seconds ago."""
+def collect_garbage(
+    access: Access, older_than_s: float, *, dry_run: bool, clock: Callable[[], float] = time.time
+) -> Garbage:
+    """Remove files that no entry was ever registered from and that were last written so many seconds ago.
+
+    ``clock`` returns seconds since the epoch, as the files' times are.
+    """
     if older_than_s < 0:
         raise InvalidArgumentError(f"{older_than_s:g} s is not an age.", "Use 0 or more.")
-    oldest = time.time() - older_than_s
+    oldest = clock() - older_than_s
     sizes = {path: state.st_size for path, state in stored_segments(access.root) if state.st_mtime <= oldest}
     unused = sorted(sizes.keys() - set(access.metadata.list_segments()))
     unused = [path for path in unused if SegmentName.parse(path) is not None]  # what isn't ours isn't our garbage
