@@ -36,9 +36,9 @@ _LONG_S = 600
 _REQUESTS_A_LOG = 1_000
 
 
-@pytest.fixture
-def subject(tmp_path: Path) -> Iterator[Subject]:
-    subject = Subject(tmp_path)
+@pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.long)])
+def subject(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Subject]:
+    subject = Subject(tmp_path, request.param)
     try:
         yield subject
     finally:
@@ -106,7 +106,7 @@ def test_many_bent_requests(tmp_path: Path) -> None:
 
 def test_damaged_bytes_are_refused_or_answered(subject: Subject) -> None:
     """Send damaged requests, and any bytes at all, over gRPC: each is answered, or refused in our words."""
-    with Server(service_over(subject.root, subject.clock), "127.0.0.1", 0) as server:
+    with Server(service_over(subject.root, subject.clock, subject.url), "127.0.0.1", 0) as server:
         channel = grpc.insecure_channel(server.address)
 
         @_A_FEW
