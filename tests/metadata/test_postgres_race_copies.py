@@ -12,7 +12,7 @@ from txn_source.model.copies import Tier, TieredCopy
 from txn_source.model.errors import InvalidArgumentError
 from txn_source.model.isolation import IsolationLevel
 from txn_source.model.position import EARLIEST, Position
-from txn_source.model.subscription import SubscriptionType
+from txn_source.model.subscription import Place, SubscriptionType
 from txn_source.storage.object_names import new_object_uri
 
 ALL = pytest.mark.parametrize("rule", list(Rule))
@@ -174,13 +174,13 @@ def test_trim_keeps_what_a_subscription_has_just_asked_for(race: Services, rule:
     [ledger] = race.fill_ledgers(1, one)
     make = (ORDERS, "audit", SubscriptionType.EXCLUSIVE, IsolationLevel.READ_COMMITTED)
     if how == "sought":
-        race.a.create_subscription(*make, "latest", {})
+        race.a.create_subscription(*make, Place("latest"))
 
     def put() -> None:
         if how == "made":
-            race.b.create_subscription(*make, EARLIEST, {})
+            race.b.create_subscription(*make, Place(EARLIEST))
         else:
-            race.b.seek_subscription(ORDERS, "audit", EARLIEST, {})
+            race.b.seek_subscription(ORDERS, "audit", Place(EARLIEST))
 
     outcome = race.race(
         lambda: race.a.trim_topic(ORDERS, {0: Position(ledger + 100, 0)}, None, None),

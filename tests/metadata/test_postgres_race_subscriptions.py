@@ -20,8 +20,8 @@ from txn_source.model.errors import (
 )
 from txn_source.model.isolation import IsolationLevel
 from txn_source.model.message_ranges import MessageRange, message_key
-from txn_source.model.position import EARLIEST, Position
-from txn_source.model.subscription import SubscriptionType
+from txn_source.model.position import EARLIEST, MessageId, Position
+from txn_source.model.subscription import Place, SubscriptionType
 
 ALL = pytest.mark.parametrize("rule", list(Rule))
 TWO = pytest.mark.parametrize("rule", [Rule.LOCKED, Rule.UNLOCKED])
@@ -36,7 +36,7 @@ class Audit:
         one, view = race.producer()
         self.race = race
         self.partition_id = view.partitions[0].partition_id
-        race.a.create_subscription(ORDERS, NAME, kind, IsolationLevel.READ_COMMITTED, EARLIEST, {})
+        race.a.create_subscription(ORDERS, NAME, kind, IsolationLevel.READ_COMMITTED, Place(EARLIEST))
         self.positions = [race.a.append(one, None, [race.entry(one)])[0] for _ in range(10)]
         [self.id] = race.rows("SELECT subscription_id FROM subscriptions")
 
@@ -64,7 +64,9 @@ class Audit:
     def seek(self, number: int, to: Position) -> Any:
         """Return a call that seeks through a service."""
         stub = (self.race.a, self.race.b)[number]
-        return lambda: stub.seek_subscription(ORDERS, NAME, "", {self.partition_id: message_key(to)})
+        return lambda: stub.seek_subscription(
+            ORDERS, NAME, Place("", {self.partition_id: MessageId(to.ledger_id, to.entry_id)})
+        )
 
     @property
     def mark(self) -> Position:
@@ -126,9 +128,9 @@ def test_seek_to_an_epoch_is_refused_if_that_is_taken(race: Services, rule: Rule
     """Seek with the same new epoch through both services."""
     Audit(race, SubscriptionType.EXCLUSIVE)
     outcome = race.race(
-        lambda: race.a.seek_subscription(ORDERS, NAME, EARLIEST, {}, 1),
+        lambda: race.a.seek_subscription(ORDERS, NAME, Place(EARLIEST), 1),
         "FROM subscriptions",
-        lambda: race.b.seek_subscription(ORDERS, NAME, EARLIEST, {}, 1),
+        lambda: race.b.seek_subscription(ORDERS, NAME, Place(EARLIEST), 1),
     )
     if rule is Rule.UNLOCKED:
         assert outcome.conflict
@@ -149,7 +151,7 @@ def test_exclusive_subscription_has_one_consumer(race: Services, rule: Rule) -> 
 def test_subscription_is_made_once(race: Services, rule: Rule) -> None:
     """Make a subscription of one name through both, as two consumers do that start together."""
     race.producer()
-    make = (ORDERS, NAME, SubscriptionType.SHARED, IsolationLevel.READ_COMMITTED, EARLIEST, {})
+    make = (ORDERS, NAME, SubscriptionType.SHARED, IsolationLevel.READ_COMMITTED, Place(EARLIEST))
     outcome = race.race(
         lambda: race.a.create_subscription(*make), "FROM subscriptions", lambda: race.b.create_subscription(*make)
     )

@@ -40,6 +40,11 @@ def message_id_of(key: int) -> MessageId:
     return MessageId(at.ledger_id, at.entry_id, index_of(key))
 
 
+def key_of(at: MessageId) -> int:
+    """Return a message's id as its place."""
+    return message_key(at.position, at.batch_index)
+
+
 def index_of(key: int) -> int:
     """Return the index in its entry of a message's place."""
     return key & _INDEX_MASK

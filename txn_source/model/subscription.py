@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 from txn_source.model.errors import InvalidArgumentError
-from txn_source.model.message_ranges import MessageRange, MessageRanges
+from txn_source.model.message_ranges import MessageRange, MessageRanges, key_of
+from txn_source.model.position import MessageId
 
 MAX_RANGES = 10_000
 """So many separate ranges above the mark are kept; acknowledgements that would make more are not."""
@@ -35,13 +36,18 @@ class SubscriptionType(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a subscription is to stand.
+    """Where a subscription is to stand: at ``messages`` of partitions, by their ids.
 
-    ``points`` are places (``message_key``) by partition id; the others are at ``where``, or stay where they are.
+    The other partitions are at ``where`` (``earliest`` or ``latest``) or, if that is empty, stay where they are.
     """
 
     where: str = ""
-    points: Mapping[int, int] | None = None
+    messages: Mapping[int, MessageId] = field(default_factory=dict)
+
+    @property
+    def keys(self) -> dict[int, int]:
+        """The messages as their places, ``message_key`` by partition id."""
+        return {partition_id: key_of(at) for partition_id, at in self.messages.items()}
 
 
 class Cursor:

@@ -14,7 +14,7 @@ from txn_source.client.consuming.dead_letters import SendDeadLetter
 from txn_source.client.consuming.epoch_changes import sought_of
 from txn_source.client.consuming.options import ConsumerOptions, is_text
 from txn_source.client.consuming.reader import Reader
-from txn_source.client.consuming.subscription_places import ResolvedPlace, resolve_place
+from txn_source.client.consuming.subscription_places import resolve_place
 from txn_source.client.open_handles import OpenHandles
 from txn_source.client.places import Sought
 from txn_source.metadata.stub.consumer_stream import SubscribeRequest
@@ -27,7 +27,7 @@ from txn_source.model.errors import (
 )
 from txn_source.model.isolation import IsolationLevel
 from txn_source.model.position import EARLIEST, LATEST
-from txn_source.model.subscription import SubscriptionType
+from txn_source.model.subscription import Place, SubscriptionType
 from txn_source.model.topic_name import TopicName
 
 
@@ -101,7 +101,7 @@ class Subscriptions:
         level, topic_name = IsolationLevel.parse(isolation_level), _whole(topic)
         place = resolve_place(self._access, topic_name, initial_position, level)
         kind = SubscriptionType.parse(type)
-        self._stub.create_subscription(topic_name, name, kind, level, place.everywhere or LATEST, place.keys)
+        self._stub.create_subscription(topic_name, name, kind, level, _or(place, LATEST))
 
     def all_of(self, topic: str) -> list[SubscriptionInfo]:
         """Return the subscriptions of a topic, by name."""
@@ -121,7 +121,7 @@ class Subscriptions:
         topic_name = _whole(topic)
         [info] = self._stub.list_subscriptions(topic_name, name, brief=True)
         place = resolve_place(self._access, topic_name, to, info.isolation_level)
-        answer = self._stub.seek_subscription(topic_name, name, place.everywhere, place.keys, epoch)
+        answer = self._stub.seek_subscription(topic_name, name, place, epoch)
         return sought_of(answer, {p.partition_id: p.partition for p in info.partitions})
 
     def set_isolation_level(self, topic: str, name: str, level: IsolationLevel | str) -> None:
@@ -163,7 +163,7 @@ def _request(
     kind: SubscriptionType,
     level: IsolationLevel | None,
     durable: bool,
-    place: ResolvedPlace,
+    place: Place,
     otherwise: str,
     options: ConsumerOptions,
 ) -> SubscribeRequest:
@@ -175,11 +175,15 @@ def _request(
         kind,
         level,
         durable,
-        place.everywhere or otherwise,
-        place.keys,
+        _or(place, otherwise),
         options.consumer_name or f"consumer-{token[:8]}",
         token,
     )
+
+
+def _or(place: Place, otherwise: str) -> Place:
+    """Return a place whose partitions that aren't named are ``otherwise``, unless it says where they are."""
+    return place if place.where else replace(place, where=otherwise)
 
 
 def _stored_level(stub: MetadataStub, topic: TopicName, name: str) -> IsolationLevel:

@@ -25,8 +25,9 @@ from txn_source.model.errors import (
     TxnLogError,
     UnavailableError,
 )
-from txn_source.model.message_ranges import MessageRange, index_of, message_key, position_of
-from txn_source.model.position import PositionRange
+from txn_source.model.message_ranges import MessageRange, key_of, message_key
+from txn_source.model.position import MessageId, PositionRange
+from txn_source.model.subscription import Place
 from txn_source.storage.schema import deserialize_schema
 
 _log = logging.getLogger(__name__)
@@ -101,7 +102,7 @@ class ConsumerConnection:
                 if again:
                     state.settle()
                 state.queue.drop()  # what were taken from now on would come again
-                request = replace(request, points=state.queue.cursors() or request.points)
+                request = replace(request, place=self._own_place(request.place))
         elif again:
             request = replace(request, isolation_level=None)  # one that was deleted isn't made again
         try:
@@ -130,11 +131,16 @@ class ConsumerConnection:
         state.plain = state.options.acknowledge_timeout is None and state.options.max_redeliveries is None
         state.epoch = subscribed.epoch
         state.redeliveries.forget_before(state.epoch + 1)  # all that isn't acknowledged comes again
-        state.queue.drop(subscribed.points)
+        state.queue.drop(subscribed.messages)
         if not request.durable:
-            self._note_losses(subscribed, request.points, again=again)
+            self._note_losses(subscribed, request.place.messages, again=again)
         link.flow(state.epoch, state.queue_size)
         state.news.tell()
+
+    def _own_place(self, first: Place) -> Place:
+        """Return how far the caller is; at first, where it wants to begin."""
+        cursors = self._state.queue.cursors()
+        return replace(first, messages=cursors) if cursors else first
 
     def _check_same(self, subscribed: Subscribed) -> None:
         """Raise if this isn't the subscription any more to which the consumer was connected."""
@@ -161,7 +167,7 @@ class ConsumerConnection:
         [view] = self._access.metadata.get_view([self._state.topic_name]).topics
         return view.topic.topic_id
 
-    def _note_losses(self, subscribed: Subscribed, wanted: Mapping[int, int], *, again: bool) -> None:
+    def _note_losses(self, subscribed: Subscribed, wanted: Mapping[int, MessageId], *, again: bool) -> None:
         """Have told what was trimmed before it could be read; only the consumer itself knows how far it had got.
 
         Where one begins that lies before the start, that isn't a loss, but said.
@@ -169,16 +175,16 @@ class ConsumerConnection:
         state = self._state
         for view in subscribed.topic.partitions:
             start, low = wanted.get(view.partition_id), view.bounds.log_start
-            if start is None or position_of(start) >= low or view.lost_nothing(position_of(start)):
+            if start is None or start.position >= low or view.lost_nothing(start.position):
                 continue
             if not again:
                 _log.warning(
-                    "topic %s, partition %d: nothing can begin at %s:%d, which was trimmed; it begins at %s",
-                    state.topic_name.short, view.index, position_of(start), index_of(start), low,
+                    "topic %s, partition %d: nothing can begin at %s, which was trimmed; it begins at %s",
+                    state.topic_name.short, view.index, start, low,
                 )  # fmt: skip
                 continue
-            gap = (MessageRange(start, message_key(low)),)
-            of = PositionRange(position_of(start), low)
+            gap = (MessageRange(key_of(start), message_key(low)),)
+            of = PositionRange(start.position, low)
             state.queue.put(Delivery(state.epoch, view.partition_id, of, gap, 0, 0, 0, None))
 
     # What comes due

@@ -19,7 +19,7 @@ from txn_source.client.places import Sought
 from txn_source.metadata.stub.consumer_stream import ConsumerLink
 from txn_source.metadata.stub.subscriptions import SeekAnswer
 from txn_source.model.errors import StaleEpochError, UnavailableError
-from txn_source.model.message_ranges import message_id_of
+from txn_source.model.position import MessageId
 
 _log = logging.getLogger(__name__)
 _SEEK_TRIES = 20
@@ -48,8 +48,9 @@ class EpochChanges:
                 self._acknowledging.flush()
 
             def ask(link: ConsumerLink, epoch: int) -> SeekAnswer:
-                known = {} if place.everywhere or state.request.durable else self._cursors()
-                return link.seek(state.request.topic, state.request.name, place.everywhere, known | place.keys, epoch)
+                known = {} if place.where or state.request.durable else self._cursors()
+                whole = replace(place, messages={**known, **place.messages})
+                return link.seek(state.request.topic, state.request.name, whole, epoch)
 
             sought = sought_of(self.begin(ask), state.topic.partitions)
             for partition in sorted(sought.moved):
@@ -106,7 +107,7 @@ class EpochChanges:
                         if links.current is not link:  # the next one may begin where this one stood, in its epoch
                             raise not_connected()
                         state.follow_epoch(answer.epoch)
-                        state.queue.begin_at(answer.points)
+                        state.queue.begin_at(answer.messages)
                         if state.origin is origin:  # else what it moved to was delivered before its answer
                             state.origin = replace(origin)
                         links.doubtful = False
@@ -126,7 +127,7 @@ class EpochChanges:
             f"Others moved subscription {state.request.name!r} {_SEEK_TRIES} times while this call tried.", "Try again."
         )
 
-    def _cursors(self) -> dict[int, int]:
+    def _cursors(self) -> dict[int, MessageId]:
         """Return how far a reader is, which only it knows; no more is taken of what was delivered before its seek."""
         with self._state.lock:
             return self._state.queue.cursors()
@@ -151,6 +152,6 @@ def _redeliver(link: ConsumerLink, epoch: int) -> SeekAnswer:
 
 def sought_of(answer: SeekAnswer, indexes: Mapping[int, int]) -> Sought:
     """Return what callers are told of a seek; ``indexes`` are those of the partitions by id."""
-    places = {indexes[partition_id]: message_id_of(key) for partition_id, key in answer.points.items()}
+    places = {indexes[partition_id]: at for partition_id, at in answer.messages.items()}
     moved = frozenset(indexes[partition_id] for partition_id in answer.moved)
     return Sought(answer.epoch, dict(sorted(places.items())), moved)

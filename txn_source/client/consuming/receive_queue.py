@@ -15,7 +15,8 @@ from typing import Any
 from txn_source.client.consuming.messages import MessageBatch, Origin
 from txn_source.metadata.stub.consumer_stream import Delivery
 from txn_source.model.errors import DataLossError
-from txn_source.model.message_ranges import MessageRange, message_key
+from txn_source.model.message_ranges import MessageRange, key_of, message_id_of, message_key
+from txn_source.model.position import MessageId
 
 Read = Callable[[Delivery], Iterator[MessageBatch | MessageRange]]
 Piece = tuple[MessageBatch, int, int]
@@ -50,17 +51,17 @@ class ReceiveQueue:
         """Take a delivery."""
         self._queue.append(delivery)
 
-    def drop(self, points: Mapping[int, int] | None = None) -> None:
-        """Forget what was delivered; the caller goes on at places (``message_key`` by partition id), or where it is."""
-        found = self.cursors() | dict(points or {})
+    def drop(self, messages: Mapping[int, MessageId] | None = None) -> None:
+        """Forget what was delivered; the caller goes on at messages, by partition id, or where it is."""
+        found = self._places() | _keys(messages or {})
         (
             self.values, self.batch, self._points, self._last, self._queue, self._again, self.returned,
             self._delivery, self._reading, self._done, self.row, self.taken, self._failed,
         ) = (), None, found, {}, deque(), [], deque(), None, None, None, 0, 0, False  # fmt: skip
 
-    def begin_at(self, points: Mapping[int, int]) -> None:
-        """Note where the subscription stands (``message_key`` by partition id) until something is taken."""
-        self._points.update(points)
+    def begin_at(self, messages: Mapping[int, MessageId]) -> None:
+        """Note the subscription's next messages, by partition id, until something is taken."""
+        self._points.update(_keys(messages))
 
     def advance(self, read: Read) -> tuple[Delivery, MessageRange] | bool:
         """Make the next batch the current one and return True; return False if nothing is left.
@@ -114,8 +115,12 @@ class ReceiveQueue:
         found += [r for d in self._again if (d.partition_id, d.epoch) == (partition_id, epoch) for r in d.wanted]
         return sorted(found)
 
-    def cursors(self) -> dict[int, int]:
-        """Return how far the caller is: the place behind the last message taken, ``message_key`` by partition id."""
+    def cursors(self) -> dict[int, MessageId]:
+        """Return how far the caller is: the next message behind the last one that was taken, by partition id."""
+        return {partition_id: message_id_of(key) for partition_id, key in self._places().items()}
+
+    def _places(self) -> dict[int, int]:
+        """Return the same as places, ``message_key``."""
         found = dict(self._points)
         for partition_id, batch in self._last.items():
             found[partition_id] = batch.end(len(batch) - 1)
@@ -168,3 +173,7 @@ class ReceiveQueue:
         place = 1 if rest and rest[0] is self._delivery else 0
         queue = deque([*rest[:place], again, *rest[place:]])
         self._queue, self._again, self._settled = queue, [*self._again, again], piece
+
+
+def _keys(messages: Mapping[int, MessageId]) -> dict[int, int]:
+    return {partition_id: key_of(at) for partition_id, at in messages.items()}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Any
 
 from txn_source.client.access import Access
@@ -12,29 +11,13 @@ from txn_source.client.reading.footers import TieredPlanning
 from txn_source.metadata.stub.metadata_stub import MetadataStub
 from txn_source.model.errors import InvalidArgumentError
 from txn_source.model.isolation import IsolationLevel
-from txn_source.model.message_ranges import message_key
 from txn_source.model.position import EARLIEST, MessageId, Position, PositionRange
+from txn_source.model.subscription import Place
 from txn_source.model.topic import PartitionView
 from txn_source.model.topic_name import TopicName
 
 
-@dataclass(frozen=True, slots=True)
-class ResolvedPlace:
-    """Where a subscription is to stand: at messages of partitions, by their ids.
-
-    Partitions that aren't named are at ``everywhere`` (``earliest`` or ``latest``) or, if that is empty, stay.
-    """
-
-    everywhere: str = ""
-    messages: Mapping[int, MessageId] = field(default_factory=dict)
-
-    @property
-    def keys(self) -> dict[int, int]:
-        """The messages as the service takes them, ``message_key`` by partition id."""
-        return {partition_id: message_key(at.position, at.batch_index) for partition_id, at in self.messages.items()}
-
-
-def resolve_place(access: Access, topic: TopicName, to: Any, level: IsolationLevel | None) -> ResolvedPlace:
+def resolve_place(access: Access, topic: TopicName, to: Any, level: IsolationLevel | None) -> Place:
     """Return where a value means to go: whatever ``Consumer.seek`` takes.
 
     A time stands for the first message published at or after it; where there is none below the level's bound, for the
@@ -45,17 +28,17 @@ def resolve_place(access: Access, topic: TopicName, to: Any, level: IsolationLev
     """
     place = SubscriptionPlace.parse(to, topic)
     if place.everywhere is not None:
-        return ResolvedPlace(place.everywhere)
+        return Place(place.everywhere)
     [view] = access.metadata.get_view([topic]).topics
     level = level or IsolationLevel.READ_COMMITTED
     if place.publish_time_us is not None:
         found = TieredPlanning(access).find_positions([p.partition_id for p in view.partitions], place.publish_time_us)
         bounds = {p.partition_id: p.bounds.upper(level) for p in view.partitions}
-        return ResolvedPlace(messages={p: _message(min(at or bounds[p], bounds[p])) for p, at in found.items()})
+        return Place(messages={p: _message(min(at or bounds[p], bounds[p])) for p, at in found.items()})
     if place.bare is not None:
         partition_id = _partition_of(access.metadata, topic, view.partitions, place.bare)
-        return ResolvedPlace(messages={partition_id: _message(place.bare)})
-    return ResolvedPlace(messages=_named(topic, view.partitions, place.points, level))
+        return Place(messages={partition_id: _message(place.bare)})
+    return Place(messages=_named(topic, view.partitions, place.points, level))
 
 
 def _message(at: MessageId | Position) -> MessageId:

@@ -32,7 +32,7 @@ from txn_source.model.errors import (
 from txn_source.model.isolation import IsolationLevel
 from txn_source.model.message_ranges import message_id_of, message_key
 from txn_source.model.position import LATEST, MessageId, Position
-from txn_source.model.subscription import SubscriptionType
+from txn_source.model.subscription import Place, SubscriptionType
 from txn_source.model.topic_name import TopicName
 
 _log = logging.getLogger(__name__)
@@ -68,7 +68,7 @@ class StreamSubscription:
         self._stub = stub
         self.topic = topic
         self._request = SubscribeRequest(
-            str(topic), name, SubscriptionType.EXCLUSIVE, level, True, LATEST, {}, consumer, uuid.uuid4().hex
+            str(topic), name, SubscriptionType.EXCLUSIVE, level, True, Place(LATEST), consumer, uuid.uuid4().hex
         )
         lock = threading.RLock()
         self._changed = threading.Condition(lock)
@@ -92,9 +92,10 @@ class StreamSubscription:
     def create(self, starts: Mapping[int, Position]) -> None:
         """Make the subscription, which stands at positions of the partitions, by index; and take hold of it."""
         [view] = self._stub.get_view([self.topic]).topics
-        points = {p.partition_id: message_key(starts[p.index]) for p in view.partitions}
+        begin = {p.partition_id: starts[p.index] for p in view.partitions}
+        place = Place(LATEST, {p: MessageId(at.ledger_id, at.entry_id) for p, at in begin.items()})
         kind = SubscriptionType.EXCLUSIVE
-        self._stub.create_subscription(self.topic, self.name, kind, self.isolation_level, LATEST, points)
+        self._stub.create_subscription(self.topic, self.name, kind, self.isolation_level, place)
         _log.info("subscription %r of topic %r was made for the stream", self.name, self.topic.short)
         self._take_hold(self._describe())
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 
 from txn_source._generated.txnlog.v1 import metadata_service_pb2 as pb
 from txn_source.model.acknowledgement import Acknowledged, Acknowledgement
-from txn_source.model.message_ranges import MessageRange, index_of, message_key, position_of
-from txn_source.model.position import Position
+from txn_source.model.message_ranges import MessageRange, index_of, message_id_of, message_key, position_of
+from txn_source.model.position import MessageId, Position
 from txn_source.model.subscription import Place
 
 
@@ -21,14 +21,20 @@ def points_from_wire(points: Iterable[pb.MessagePoint]) -> dict[int, int]:
     return {p.partition_id: message_key(Position.from_key(p.position), p.index) for p in points}
 
 
-def place_to_wire(where: str, points: Mapping[int, int]) -> pb.SubscriptionPlace:
+def messages_from_wire(points: Iterable[pb.MessagePoint]) -> dict[int, MessageId]:
+    """Return the same as the ids of messages."""
+    return {partition_id: message_id_of(key) for partition_id, key in points_from_wire(points).items()}
+
+
+def place_to_wire(place: Place) -> pb.SubscriptionPlace:
     """Return the message for where a subscription is to stand."""
-    return pb.SubscriptionPlace(where=where, points=[point_to_wire(p, key) for p, key in sorted(points.items())])
+    points = [point_to_wire(partition_id, key) for partition_id, key in sorted(place.keys.items())]
+    return pb.SubscriptionPlace(where=place.where, points=points)
 
 
 def place_from_wire(message: pb.SubscriptionPlace) -> Place:
     """Return where a subscription is to stand."""
-    return Place(message.where, points_from_wire(message.points))
+    return Place(message.where, messages_from_wire(message.points))
 
 
 def range_to_wire(item: MessageRange) -> pb.MessageRange:

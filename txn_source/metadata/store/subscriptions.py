@@ -211,7 +211,7 @@ def seek(
     connection.execute(delete(deliveries).where(deliveries.c.subscription_id == row.subscription_id))
     _set_cursors(connection, row.subscription_id, at)
     for partition_id, cursor in before.items():
-        if not place.where and partition_id not in (place.points or {}) and len(cursor.ranges):
+        if not place.where and partition_id not in place.messages and len(cursor.ranges):
             store(connection, row.subscription_id, partition_id, cursor)
     return raised, at, moved
 
@@ -359,7 +359,7 @@ def _places(
     place: Place,
     marks: Mapping[int, int],
 ) -> tuple[dict[int, int], list[int]]:
-    points = dict(place.points or {})
+    points = place.keys
     unknown = points.keys() - {view.partition_id for view in views}
     if unknown:
         raise InvalidArgumentError(f"The topic has no partition {min(unknown)}.", "Name its own partitions.")

@@ -23,8 +23,8 @@ from txn_source.model.acknowledgement import Acknowledged, Acknowledgement
 from txn_source.model.errors import InternalError, TxnLogError, UnavailableError
 from txn_source.model.isolation import IsolationLevel
 from txn_source.model.message_ranges import MessageRange
-from txn_source.model.position import Position, PositionRange
-from txn_source.model.subscription import SubscriptionType
+from txn_source.model.position import MessageId, Position, PositionRange
+from txn_source.model.subscription import Place, SubscriptionType
 from txn_source.model.topic import TopicView
 
 _JOIN_S = 10.0
@@ -34,8 +34,8 @@ _JOIN_S = 10.0
 class SubscribeRequest:
     """What a consumer asks for.
 
-    ``isolation_level`` None is the subscription's, which must be there then. ``where`` and ``points`` (``message_key``
-    by partition id) are where a new subscription begins.
+    ``isolation_level`` None is the subscription's, which must be there then. ``place`` is where a new
+    subscription begins.
     """
 
     topic: str
@@ -43,15 +43,14 @@ class SubscribeRequest:
     type: SubscriptionType
     isolation_level: IsolationLevel | None
     durable: bool
-    where: str
-    points: Mapping[int, int]
+    place: Place
     consumer_name: str
     token: str
 
 
 @dataclass(frozen=True, slots=True)
 class Subscribed:
-    """The service's answer: who the consumer is, and where the subscription stands (``message_key`` by partition)."""
+    """The service's answer: who the consumer is, and the subscription's next message of each partition, by its id."""
 
     subscription_id: int
     consumer_id: int
@@ -59,7 +58,7 @@ class Subscribed:
     active: bool
     isolation_level: IsolationLevel
     topic: TopicView
-    points: Mapping[int, int]
+    messages: Mapping[int, MessageId]
     created: bool
 
 
@@ -150,7 +149,7 @@ class ConsumerLink:
             type=request.type.value,
             isolation_level=None if request.isolation_level is None else request.isolation_level.value,
             durable=request.durable,
-            place=sub_wire.place_to_wire(request.where, request.points),
+            place=sub_wire.place_to_wire(request.place),
             consumer_name=request.consumer_name,
             token=request.token,
         )
@@ -173,7 +172,7 @@ class ConsumerLink:
                 convert.topic_from_wire(answer.topic.topic),
                 tuple(convert.partition_from_wire(p) for p in answer.topic.partitions),
             ),
-            sub_wire.points_from_wire(answer.points),
+            sub_wire.messages_from_wire(answer.points),
             answer.created,
         )
 
@@ -195,9 +194,9 @@ class ConsumerLink:
         receipt = self._ask(pb.ConsumeRequest(redeliver=pb.ConsumeRequest.Redeliver(epoch=epoch, ranges=ranges)))
         return receipt.sought.epoch or epoch
 
-    def seek(self, topic: str, name: str, where: str, points: Mapping[int, int], epoch: int) -> SeekAnswer:
+    def seek(self, topic: str, name: str, place: Place, epoch: int) -> SeekAnswer:
         """Move the subscription; the epoch must be larger than its current one."""
-        request = seek_request(topic, name, where, points, epoch)
+        request = seek_request(topic, name, place, epoch)
         return sought_from_wire(self._ask(pb.ConsumeRequest(seek=request)).sought)
 
     def close(self) -> None:

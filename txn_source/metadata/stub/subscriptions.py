@@ -12,22 +12,22 @@ from txn_source.metadata.protocol import convert_subscriptions as sub_wire
 from txn_source.metadata.stub.tiers import request_id
 from txn_source.metadata.stub.transport import Transport
 from txn_source.model.isolation import IsolationLevel
-from txn_source.model.message_ranges import MessageRange
-from txn_source.model.position import Position
-from txn_source.model.subscription import SubscriptionType
+from txn_source.model.message_ranges import MessageRange, key_of
+from txn_source.model.position import MessageId, Position
+from txn_source.model.subscription import Place, SubscriptionType
 from txn_source.model.topic_name import TopicName
 from txn_source.model.transaction import TxnId
 
 
 @dataclass(frozen=True, slots=True)
 class SeekAnswer:
-    """Where a subscription stands after a seek: places (``message_key``) by partition id.
+    """Where a subscription stands after a seek: the next message of each partition, by the partition's id.
 
     ``moved`` are the partitions at which the place asked for can't be stood at; they are at the nearest one.
     """
 
     epoch: int
-    points: Mapping[int, int]
+    messages: Mapping[int, MessageId]
     moved: frozenset[int]
 
 
@@ -90,17 +90,16 @@ class SubscriptionStub:
         name: str,
         kind: SubscriptionType,
         level: IsolationLevel,
-        where: str,
-        points: Mapping[int, int],
+        place: Place,
     ) -> None:
-        """Make a durable subscription that stands at ``where``, or at places (``message_key``) by partition id."""
+        """Make a durable subscription that stands at a place."""
         request = pb.CreateSubscriptionRequest(
             request_id=request_id(),
             topic=str(topic),
             name=name,
             type=kind.value,
             isolation_level=level.value,
-            place=sub_wire.place_to_wire(where, points),
+            place=sub_wire.place_to_wire(place),
         )
         self._transport.call("CreateSubscription", request)
 
@@ -116,11 +115,9 @@ class SubscriptionStub:
         request = pb.DeleteSubscriptionRequest(request_id=request_id(), topic=str(topic), name=name)
         self._transport.call("DeleteSubscription", request)
 
-    def seek_subscription(
-        self, topic: TopicName, name: str, where: str, points: Mapping[int, int], epoch: int | None = None
-    ) -> SeekAnswer:
+    def seek_subscription(self, topic: TopicName, name: str, place: Place, epoch: int | None = None) -> SeekAnswer:
         """Move a subscription and raise its epoch, to a given one or to the next."""
-        request = seek_request(str(topic), name, where, points, epoch)
+        request = seek_request(str(topic), name, place, epoch)
         return sought_from_wire(self._transport.call("SeekSubscription", request))
 
     def set_subscription_isolation_level(self, topic: TopicName, name: str, level: IsolationLevel) -> None:
@@ -130,10 +127,10 @@ class SubscriptionStub:
         )
         self._transport.call("SetSubscriptionIsolationLevel", request)
 
-    def count_messages(self, level: IsolationLevel, points: Mapping[int, int]) -> int:
-        """Return how many messages a reader of a level sees from places (``message_key`` by partition id) on."""
+    def count_messages(self, level: IsolationLevel, cursors: Mapping[int, MessageId]) -> int:
+        """Return how many messages a reader of a level sees from messages on, inclusive, by partition id."""
         request = pb.CountMessagesRequest(
-            isolation_level=level.value, points=[sub_wire.point_to_wire(p, key) for p, key in points.items()]
+            isolation_level=level.value, points=[sub_wire.point_to_wire(p, key_of(at)) for p, at in cursors.items()]
         )
         return int(self._transport.call("CountMessages", request).messages)
 
@@ -173,15 +170,15 @@ def _info(message: pb.Subscription) -> SubscriptionInfo:
     )
 
 
-def seek_request(
-    topic: str, name: str, where: str, points: Mapping[int, int], epoch: int | None
-) -> pb.SeekSubscriptionRequest:
+def seek_request(topic: str, name: str, place: Place, epoch: int | None) -> pb.SeekSubscriptionRequest:
     """Return the message for a seek."""
     return pb.SeekSubscriptionRequest(
-        request_id=request_id(), topic=topic, name=name, place=sub_wire.place_to_wire(where, points), epoch=epoch
+        request_id=request_id(), topic=topic, name=name, place=sub_wire.place_to_wire(place), epoch=epoch
     )
 
 
 def sought_from_wire(message: pb.SeekSubscriptionResponse) -> SeekAnswer:
     """Return what came of a seek."""
-    return SeekAnswer(message.epoch, sub_wire.points_from_wire(message.points), frozenset(message.moved_partition_ids))
+    return SeekAnswer(
+        message.epoch, sub_wire.messages_from_wire(message.points), frozenset(message.moved_partition_ids)
+    )
