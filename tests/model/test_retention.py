@@ -98,7 +98,23 @@ def test_subscription_keeps_a_ledger_and_all_behind_it() -> None:
     ledgers = [ledger(number) for number in (1, 2, 3)]
     found, held_by = trimmed_by(TrimLimits(keep_bytes=0), ledgers, STABLE, 300, keeper)
     assert ([x.ledger_id for x in found], held_by) == ([1], "slow")
-    assert asked == [Position(1, 10), Position(2, 10)]
+    assert asked == [Position(2, 10), Position(1, 10)]
+
+
+@pytest.mark.parametrize("needed", [1, 2, 500, 999, 1000, 1001])
+def test_few_questions_find_what_is_needed_among_many_ledgers(needed: int) -> None:
+    """Trim all of a thousand ledgers but those from the first needed one on; count how often anybody is asked."""
+    asked: list[Position] = []
+
+    def keeper(end: Position) -> str | None:
+        asked.append(end)
+        return "slow" if end.ledger_id >= needed else None
+
+    ledgers = [ledger(number) for number in range(1, 1001)]
+    found, held_by = trimmed_by(TrimLimits(keep_bytes=0), ledgers, Position(1001, 0), 100_000, keeper)
+    assert len(found) == needed - 1
+    assert held_by == ("slow" if needed <= 1000 else None)
+    assert len(asked) <= 10
 
 
 def offloadable(ledger_id: int, partition_id: int, closed_at_ms: int) -> OffloadableLedger:

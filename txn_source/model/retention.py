@@ -71,14 +71,22 @@ def trimmed_by(
         size_bytes: what the partition has.
         keeper: returns a subscription that has not acknowledged all below a position, None if there is none.
     """
-    for count, ledger in enumerate(ledgers):
+    wanted = 0
+    for ledger in ledgers:
         if not is_decided(ledger, last_stable) or not limits.take(ledger, size_bytes):
-            return ledgers[:count], None
-        held_by = keeper(ledger.end)
-        if held_by is not None:
-            return ledgers[:count], held_by
+            break
         size_bytes -= ledger.bytes
-    return ledgers, None
+        wanted += 1
+    # Who needs something below a position needs it below every later one, too: halving finds where that begins.
+    free, held, held_by = 0, wanted, None
+    while free < held:
+        middle = (free + held) // 2
+        name = keeper(ledgers[middle].end)
+        if name is None:
+            free = middle + 1
+        else:
+            held, held_by = middle, name
+    return ledgers[:free], held_by
 
 
 @dataclass(frozen=True, slots=True)

@@ -262,7 +262,8 @@ class LogRoot:
     def _foreign(self) -> str | None:
         """Return the name of something in the folder's place, or in it, that no creation of a log has left."""
         if not self.path.is_dir():
-            return self.path.name if os.path.lexists(self.path) else None
+            in_its_place = os.path.lexists(self.path) and not self.path.is_dir()  # somebody may just have made it
+            return self.path.name if in_its_place else None
         names = (_DATABASE, _MARKER, _CONFIGURATION, ".")
         return min((p.name for p in self.path.iterdir() if not p.name.startswith(names)), default=None)
 

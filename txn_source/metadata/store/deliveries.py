@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
+from itertools import accumulate
 from typing import Any
 
 from sqlalchemy import Connection, Row, delete, func, insert, select, update
@@ -14,6 +16,8 @@ from txn_source.metadata.store.tables import cursors, deliveries
 from txn_source.model.message_ranges import MessageRange, MessageRanges, index_of, message_key, position_of
 from txn_source.model.position import Position
 from txn_source.model.subscription import Cursor
+
+_IDS_AT_ONCE = 1000
 
 
 def hand_out(
@@ -96,40 +100,64 @@ def redeliver(
     parts: Iterable[tuple[int, Iterable[MessageRange]]],
 ) -> None:
     """Let ranges that a shared subscription handed out to a consumer be handed out again, to anyone."""
+    gone: list[int] = []
+    made: list[dict[str, int | None]] = []
     for partition_id, items in parts:
-        for item in items:
-            for delivered in _delivered(connection, subscription.subscription_id, partition_id, consumer_id):
-                _split(connection, delivered, item)
+        ordered = sorted(items)
+        starts = [item.start for item in ordered]
+        furthest = list(accumulate((item.end for item in ordered), max))  # where all up to an item end
+        for row in _delivered(connection, subscription.subscription_id, partition_id, consumer_id):
+            whole = _range(row)
+            of_row = ordered[bisect_right(furthest, whole.start) : bisect_left(starts, whole.end)]
+            kept, again = _split(whole, of_row)
+            if again:
+                gone.append(row.delivery_id)
+                keys = {"subscription_id": row.subscription_id, "partition_id": row.partition_id}
+                once_more = {"consumer_id": None, "redeliveries": row.redeliveries + 1}
+                as_before = {"consumer_id": row.consumer_id, "redeliveries": row.redeliveries}
+                made += [_columns(item) | keys | once_more for item in again]
+                made += [_columns(item) | keys | as_before for item in kept]
+    for start in range(0, len(gone), _IDS_AT_ONCE):
+        some = gone[start : start + _IDS_AT_ONCE]
+        connection.execute(delete(deliveries).where(deliveries.c.delivery_id.in_(some)))
+    if made:
+        connection.execute(insert(deliveries), made)
     note_change(connection, subscription.topic_id, subscription.subscription_id)
 
 
 def _delivered(
-    connection: Connection, subscription_id: int, partition_id: int, consumer_id: int | None = None
+    connection: Connection,
+    subscription_id: int,
+    partition_id: int,
+    consumer_id: int | None = None,
+    before: int | None = None,
 ) -> Sequence[Row[Any]]:
+    """Return what was handed out: all of it, or to one consumer, or from below a place (``message_key``) on."""
     d = deliveries.c
     query = select(deliveries).where(d.subscription_id == subscription_id, d.partition_id == partition_id)
     if consumer_id is not None:
         query = query.where(d.consumer_id == consumer_id)
+    if before is not None:
+        query = query.where(d.start_position <= position_of(before).key)
     return connection.execute(query.order_by(d.start_position, d.start_index)).all()
 
 
-def _split(connection: Connection, row: Row[Any], item: MessageRange) -> None:
-    """Cut what is to be delivered again out of a delivery."""
-    whole = _range(row)
-    start, end = max(whole.start, item.start), min(whole.end, item.end)
-    if start >= end:
-        return
-    count = min(item.messages, whole.messages)
-    rest = whole.messages - count
-    connection.execute(delete(deliveries).where(deliveries.c.delivery_id == row.delivery_id))
-    keys = {"subscription_id": row.subscription_id, "partition_id": row.partition_id}
-    again = _columns(MessageRange(start, end, count)) | keys
-    connection.execute(insert(deliveries), again | {"consumer_id": None, "redeliveries": row.redeliveries + 1})
-    for part in (MessageRange(whole.start, start), MessageRange(end, whole.end)):
-        if part.start < part.end:
-            kept = MessageRange(part.start, part.end, rest if part.start == end or end == whole.end else 0)
-            values = _columns(kept) | keys | {"consumer_id": row.consumer_id, "redeliveries": row.redeliveries}
-            connection.execute(insert(deliveries), values)
+def _split(whole: MessageRange, items: Iterable[MessageRange]) -> tuple[list[MessageRange], list[MessageRange]]:
+    """Cut what is to be delivered again out of a delivery; return what stays, and what is to be delivered again."""
+    kept, again = [whole], []
+    for item in items:
+        for piece in list(kept):
+            start, end = max(piece.start, item.start), min(piece.end, item.end)
+            if start >= end:
+                continue
+            count = min(item.messages, piece.messages)
+            rest = piece.messages - count
+            again.append(MessageRange(start, end, count))
+            kept.remove(piece)
+            for left, right in ((piece.start, start), (end, piece.end)):
+                if left < right:
+                    kept.append(MessageRange(left, right, rest if left == end or end == piece.end else 0))
+    return kept, again
 
 
 def forget(
@@ -138,7 +166,8 @@ def forget(
     """Drop the deliveries that are acknowledged wholly, and count down the others."""
     after = Cursor(before.mark, MessageRanges(before.ranges))
     after.acknowledge(ranges)
-    for row in _delivered(connection, subscription_id, partition_id):
+    highest = max((r.end for r in ranges), default=0)
+    for row in _delivered(connection, subscription_id, partition_id, before=highest):
         whole = _range(row)
         new = sum(r.messages for r in ranges if whole.start <= r.start < whole.end)
         if not after.wanted(whole.start, whole.end):
