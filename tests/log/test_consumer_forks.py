@@ -7,11 +7,12 @@ import os
 import signal
 import traceback
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
-from tests.log.consuming import numbered, receive, subscribe, take
-from tests.log.reading import send_each
+from tests.log.consuming import numbered, receive, service_of, subscribe, take
+from tests.log.reading import eventually, send_each
 from tests.log.sites import Site
 from txn_source import InvalidArgumentError, Log
 
@@ -112,6 +113,13 @@ def test_embedded_log_of_a_connected_consumer_is_refused_in_a_child(embedded_sit
     log = embedded_site.connect()
     numbered(log)
     consumer = subscribe(log)
+    database = embedded_site.root / "metadata.db"
+
+    def in_use() -> bool:
+        service_of(embedded_site, log).close_database()  # as a fork does first
+        return any(Path(f"/dev/fd/{fd}").resolve() == database.resolve() for fd in os.listdir("/dev/fd"))
+
+    eventually(in_use)  # by the thread that waits for others' changes
 
     def child() -> None:
         with pytest.raises(InvalidArgumentError, match="was in use when this process was forked"):
