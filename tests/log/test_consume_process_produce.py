@@ -109,7 +109,7 @@ def test_commit_may_be_repeated(site: Site) -> None:
 
     transaction, _ = process(log, consumer, producer, 3)
     lost = UnavailableError("The answer was lost.", "Try again.")
-    inner.after["EndTransaction"] = lambda: (_ for _ in ()).throw(lost)
+    inner.after["WriteTransaction"] = lambda: (_ for _ in ()).throw(lost)
     with pytest.raises(UnavailableError):
         transaction.commit()
     transaction.commit()

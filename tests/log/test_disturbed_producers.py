@@ -181,7 +181,8 @@ def test_error_of_a_block_is_what_its_caller_sees(log: Log, monkeypatch: pytest.
     """Raise inside of a transaction whose abort fails, too: the first error comes, with a note of the second."""
 
     def interrupted_block() -> None:
-        with monkeypatch.context() as patch, log.begin_transaction():
+        with monkeypatch.context() as patch, log.begin_transaction() as transaction:
+            assert transaction.id is not None  # the service knows of it
             patch.setattr(MetadataStub, "end_transaction", _unavailable)
             raise KeyboardInterrupt
 

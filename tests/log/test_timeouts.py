@@ -16,11 +16,18 @@ from txn_source.model.topic_name import TopicName
 _EVERYTHING = PositionRange(Position(1, 0), Position(MAX_LEDGER_ID, 0))
 
 
+def begun(log: Log, timeout: float) -> Transaction:
+    """Begin a transaction that the service knows of from now on."""
+    transaction = log.begin_transaction(timeout=timeout)
+    assert transaction.id is not None
+    return transaction
+
+
 def left_open(log: Log, timeout: float = 10.0) -> Transaction:
     """Create a topic and leave a transaction open between two plain messages."""
     log.create_topic("orders")
     producer = log.producer("orders", name="left")
-    transaction = log.begin_transaction(timeout=timeout)
+    transaction = begun(log, timeout)
     send_each(producer, [b"before"])
     send_each(producer, [b"inside"], txn=transaction)
     send_each(producer, [b"behind"])
@@ -121,8 +128,8 @@ def test_only_overdue_transactions_are_aborted(clocked_log: Log, clock: ManualCl
     """Begin three with different timeouts, and pass them one by one."""
     clocked_log.create_topic("orders")
     producer = clocked_log.producer("orders")
-    begun = {t: clocked_log.begin_transaction(timeout=t) for t in (30, 10, 20)}
-    for timeout, transaction in begun.items():
+    of_timeout = {t: begun(clocked_log, t) for t in (30, 10, 20)}
+    for timeout, transaction in of_timeout.items():
         send_each(producer, [b"%d" % timeout], txn=transaction)
     open_after = []
     for _ in range(3):
@@ -136,7 +143,7 @@ def test_timed_out_empty_transaction_leaves_no_trace(clocked_log: Log, clock: Ma
     """Let a transaction that wrote nothing pass its deadline."""
     clocked_log.create_topic("orders")
     before = clocked_log.stats("orders")
-    transaction = clocked_log.begin_transaction(timeout=10)
+    transaction = begun(clocked_log, 10)
     clock.advance(10)
     assert clocked_log.stats("orders") == before
     assert clocked_log.transaction(transaction.id).end_reason == "timeout"
@@ -153,10 +160,10 @@ def test_age_goes_by_the_services_clock(clocked_log: Log, clock: ManualClock) ->
 
 def test_longest_timeout_is_accepted(clocked_log: Log, clock: ManualClock) -> None:
     """Begin with the service's maximum, and with the shortest there is."""
-    longest, shortest = clocked_log.begin_transaction(900), clocked_log.begin_transaction(0.001)
+    longest, shortest = begun(clocked_log, 900), clocked_log.metadata.begin_transaction(1)
     clock.advance(0.001)
     assert [t.id for t in clocked_log.transactions()] == [longest.id]
-    assert clocked_log.transaction(shortest.id).end_reason == "timeout"
+    assert clocked_log.transaction(shortest).end_reason == "timeout"
 
 
 def test_server_aborts_overdue_transactions_by_itself(clock: ManualClock, tmp_path: Path) -> None:

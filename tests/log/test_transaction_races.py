@@ -42,6 +42,7 @@ def test_commit_that_an_abort_overtakes_commits_nothing(log: Log) -> None:
     log.create_topic("t")
     producer = log.producer("t", batching=BY_HAND)
     txn = log.begin_transaction()
+    assert not log.transaction(txn.id).partitions  # the service knows of it
     producer.send(b"debit", txn=txn)
     drain, end = Producer._drain_for, MetadataStub.end_transaction
     began, dropped, over = threading.Event(), threading.Event(), threading.Event()

@@ -151,6 +151,7 @@ def test_repeated_end_is_harmless(site: Site, end: str) -> None:
 def test_opposite_end_says_what_happened(log: Log) -> None:
     """Abort what is committed, and commit what is aborted: by its owner, and by an operator."""
     committed, aborted, forced = (log.begin_transaction() for _ in range(3))
+    assert [txn.id.least_sig_bits for txn in (committed, aborted, forced)] == [0, 1, 2]
     committed.commit()
     aborted.abort()
     log.abort_transaction(forced.id)

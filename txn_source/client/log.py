@@ -271,7 +271,7 @@ class Log:
         """
         if not isinstance(timeout, int | float) or not 0 < timeout < 1e9:
             raise InvalidArgumentError(f"{timeout!r} is not a timeout.", "Use seconds, more than 0.")
-        return Transaction(self._stub, self._stub.begin_transaction(max(1, round(timeout * 1000))), timeout)
+        return Transaction(self._stub, timeout)
 
     def transactions(
         self, state: str | None = "open", topic: str | None = None, limit: int = 0, *, oldest_first: bool = False

@@ -3,26 +3,50 @@
 from __future__ import annotations
 
 import threading
+import time
 import weakref
+from collections.abc import Callable
 from contextlib import suppress
 from types import TracebackType
-from typing import Protocol
+from typing import Any, Protocol, TypeAlias
 
 from txn_source.client.consuming.messages import Message, MessageBatch, Receiver, rows_of
 from txn_source.metadata.stub.metadata_stub import MetadataStub
+from txn_source.model.acknowledgement import Acknowledgement
 from txn_source.model.door import guarded
-from txn_source.model.errors import TransactionEndedError, TxnLogError, UnavailableError
-from txn_source.model.transaction import TxnId
+from txn_source.model.entry import NewEntry, OpenedProducer
+from txn_source.model.errors import (
+    InvalidArgumentError,
+    StaleSegmentError,
+    TransactionEndedError,
+    TransactionTimedOutError,
+    TxnLogError,
+    UnavailableError,
+)
+from txn_source.model.position import Position
+from txn_source.model.transaction import TxnId, check_timeout
 from txn_source.storage.forks import belongs_to_process, inherited_error
 
 
 class Sender(Protocol):
     """A producer, as the transactions know it to which it has sent messages."""
 
-    def _drain_for(self, txn: TxnId) -> None:
+    _lock: Any
+    """While it is held nothing is sent, written or registered."""
+
+    def _drain_for(self, txn: Transaction) -> None:
         """Return when all messages of a transaction are registered, or raise why they can't be."""
 
-    def _discard(self, txn: TxnId) -> None:
+    def _prepare(self, txn: Transaction) -> tuple[OpenedProducer, list[NewEntry]]:
+        """Register everything else, and return what waits of a transaction: written, synced and not registered."""
+
+    def _offer(self, txn: Transaction, offered: bool) -> None:
+        """Note that what waits of a transaction may have been registered with it: nobody else registers it then."""
+
+    def _registered(self, txn: Transaction, positions: list[Position]) -> None:
+        """Take notice of the positions of what waited."""
+
+    def _discard(self, txn: Transaction) -> None:
         """Forget what wasn't registered yet of a transaction that is going to be aborted."""
 
 
@@ -34,12 +58,19 @@ class Transaction:
     become a commit any more: so whatever an interrupt leaves half done, the same call completes it when it is repeated.
     What is taken, and how it is to end, changes under one lock: so a commit has all that was taken, or is refused.
     It belongs to the process that began it; in a fork each call is refused.
+
+    The service hears of it when something has to be registered before the commit, or somebody asks for its id. One that
+    is small, and committed soon, is begun, written and committed in one call.
     """
 
-    def __init__(self, stub: MetadataStub, txn: TxnId, timeout: float) -> None:
-        self.id = txn
+    def __init__(self, stub: MetadataStub, timeout: float, clock: Callable[[], float] = time.monotonic) -> None:
+        """Make a transaction of so many seconds; ``clock`` returns seconds that only go up."""
+        check_timeout(_ms(timeout))
         self.timeout = timeout
         self._stub = stub
+        self._clock = clock
+        self._since = clock()
+        self._id: TxnId | None = None
         self._producers: set[Sender] = set()
         self._consumed: dict[Receiver, dict[MessageBatch, list[int]]] = {}
         self._end: str | None = None
@@ -50,10 +81,27 @@ class Transaction:
         self._lock = threading.Lock()
         self._mine = True
         belongs_to_process(self)
-        _HANDLES[stub, txn] = self
+
+    @property
+    def id(self) -> TxnId:
+        """Its id; the service begins it, if that hasn't been done yet.
+
+        Raises:
+            TransactionTimedOutError: its time was up before.
+        """
+        if self._id is None:
+            self._check_mine()
+            self._begun(self._stub.begin_transaction(_ms(self.timeout), self._age_ms()))
+        assert self._id is not None
+        return self._id
+
+    @property
+    def is_known(self) -> bool:
+        """True if the service has told its id."""
+        return self._id is not None
 
     def __repr__(self) -> str:
-        return f"<Transaction {self.id} {self._end or 'open'}>"
+        return f"<{self._name} {self._end or 'open'}>"
 
     def __enter__(self) -> Transaction:
         return self
@@ -69,7 +117,7 @@ class Transaction:
             try:
                 self.abort()
             except TxnLogError as failure:
-                error.add_note(f"Aborting transaction {self.id} failed too: {failure}")
+                error.add_note(f"Aborting {self._name.lower()} failed too: {failure}")
             return
         try:
             self.commit()
@@ -113,13 +161,10 @@ class Transaction:
             self._check_not_aborting()
             self._ending = "committed"  # first: what is sent from here on would come too late
         try:
-            for producer in list(self._producers):
-                producer._drain_for(self.id)
-            with self._lock:
-                self._check_not_aborting()  # by another thread, which drops what wasn't registered yet
-                acks = [ack for consumer, batches in self._consumed.items() for ack in consumer._consumed(batches)]
-                self._asked = True
-            self._stub.end_transaction(self.id, commit=True, acknowledgements=acks)
+            if self._id is not None or not self._in_one_call(self._write_and_commit):
+                for producer in list(self._producers):
+                    producer._drain_for(self)
+                self._stub.end_transaction(self.id, commit=True, acknowledgements=self._ask())
         except UnavailableError:
             if not self._asked:
                 self._reopen("committed")
@@ -137,10 +182,14 @@ class Transaction:
         with self._lock:
             if self._end is None:
                 self._ending = "aborted"  # first: from here on messages are missing
+            known = self._id is not None or self._asked
         try:
+            if known and self._id is None:
+                self._in_one_call(self._write_and_keep_open)
             for producer in list(self._producers):
-                producer._discard(self.id)
-            self._stub.end_transaction(self.id, commit=False)
+                producer._discard(self)
+            if known:
+                self._stub.end_transaction(self.id, commit=False)
         except TransactionEndedError:  # by itself, or by a commit whose answer was lost: commit() may still ask
             self._reopen("aborted")
             raise
@@ -151,6 +200,105 @@ class Transaction:
     def inherited(self) -> None:
         """Take notice that this is a fork of the process that began it."""
         self._mine = False
+
+    # In one call
+
+    def _in_one_call(self, call: Callable[[list[Sender]], bool]) -> bool:
+        """Carry out a call with what waits in producers, while nothing else is written; return what it returns."""
+
+        def with_the_rest(held: list[Sender], rest: list[Sender]) -> bool:
+            if not rest:
+                return call(held)
+            with rest[0]._lock:
+                return with_the_rest([*held, rest[0]], rest[1:])
+
+        return with_the_rest([], sorted(self._producers, key=id))  # in one order: two transactions never wait in a ring
+
+    def _write_and_commit(self, producers: list[Sender]) -> bool:
+        """Begin, write and commit in one call; return False if that can't be."""
+        waiting = self._all_waiting(producers)
+        if self._id is not None or not waiting or sum(len(entries) for _, _, entries in waiting) > _MOST_ENTRIES:
+            return False
+        if not self._asked:
+            self._age_ms()
+        acks = self._ask()
+        for producer, _, _ in waiting:
+            producer._offer(self, True)
+        try:
+            self._write(waiting, acks)
+        except UnavailableError:
+            raise
+        except TxnLogError as error:  # nothing of it happened
+            for producer, _, _ in waiting:
+                producer._offer(self, False)
+            self._asked = False
+            if isinstance(error, StaleSegmentError):  # its producer writes to another one by itself
+                return False
+            raise
+        return True
+
+    def _write(self, waiting: list[_Waiting], acks: list[Acknowledgement]) -> None:
+        appends = [(opened, entries) for _, opened, entries in waiting]
+        txn, positions = self._stub.write_transaction(_ms(self.timeout), appends, acks)
+        self._begun(txn)  # first: from here on what waits can be registered once more, by its id
+        for (producer, _, _), of_producer in zip(waiting, positions, strict=True):
+            producer._registered(self, of_producer)
+
+    def _write_and_keep_open(self, producers: list[Sender]) -> bool:
+        """Make sure that a commit in one call, whose answer was lost, has not happened and never will.
+
+        What it had to write is written under a transaction that is begun for that, and stays open: then the commit, if
+        it is still under way, is refused.
+
+        Raises:
+            TransactionEndedError: it did happen.
+        """
+        if self._id is not None:  # another thread was told
+            return False
+        waiting = self._all_waiting(producers)
+        txn = self._stub.begin_transaction(_ms(self.timeout))
+        try:
+            for _, opened, entries in waiting:
+                self._stub.append(opened, txn, entries)
+        except InvalidArgumentError:  # they are there, in another transaction
+            self._stub.end_transaction(txn, commit=False)
+            self._write(waiting, [])  # a repetition, which tells the id
+            raise TransactionEndedError(
+                f"Transaction {self.id} is committed and can't be aborted.",
+                "Its messages are visible; write others to undo them.",
+            ) from None
+        self._begun(txn)
+        return True
+
+    def _all_waiting(self, producers: list[Sender]) -> list[_Waiting]:
+        waiting = [(producer, *producer._prepare(self)) for producer in producers]
+        return [each for each in waiting if each[2]]
+
+    def _ask(self) -> list[Acknowledgement]:
+        """Note that the service is asked to commit, unless another thread aborts; return what is acknowledged."""
+        with self._lock:
+            self._check_not_aborting()
+            acks = [ack for consumer, batches in self._consumed.items() for ack in consumer._consumed(batches)]
+            self._asked = True
+            return acks
+
+    def _begun(self, txn: TxnId) -> None:
+        _HANDLES[self._stub, txn] = self
+        self._id = txn
+
+    def _age_ms(self) -> int:
+        """Return how long ago it was begun, or raise TXN_TIMED_OUT."""
+        age = self._clock() - self._since
+        if age >= self.timeout:
+            raise TransactionTimedOutError(
+                f"The transaction's timeout of {self.timeout:g} s had passed before anything of it was written.",
+                "Begin a new transaction, with a longer timeout if the work takes that long.",
+            )
+        return int(age * 1000)
+
+    @property
+    def _name(self) -> str:
+        return "Transaction" if self._id is None else f"Transaction {self._id}"
 
     def _give_back(self) -> None:
         while self._consumed:
@@ -171,24 +319,26 @@ class Transaction:
                 self._ending = None
 
     def _check_not_aborting(self) -> None:
+        if self._end == "aborted":
+            raise TransactionEndedError(f"{self._name} was aborted and can't be committed.", "Begin a new one.")
         if self._ending == "aborted" and self._end is None:
             raise TransactionEndedError(
-                f"Transaction {self.id} is being aborted and can't be committed.", "Call abort() again to complete it."
+                f"{self._name} is being aborted and can't be committed.", "Call abort() again to complete it."
             )
 
     def _check_takes(self, wish: str) -> None:
         self._check_mine()
         if self._end is not None:
-            raise TransactionEndedError(f"Transaction {self.id} is {self._end} and can't {wish}.", "Begin a new one.")
+            raise TransactionEndedError(f"{self._name} is {self._end} and can't {wish}.", "Begin a new one.")
         if self._ending is not None:
             how, call = ("committed", "commit()") if self._ending == "committed" else ("aborted", "abort()")
             raise TransactionEndedError(
-                f"Transaction {self.id} is being {how} and can't {wish}.", f"Call {call} again to complete it."
+                f"{self._name} is being {how} and can't {wish}.", f"Call {call} again to complete it."
             )
 
     def _check_mine(self) -> None:
         if not self._mine:
-            raise inherited_error(f"Transaction {self.id}")
+            raise inherited_error(self._name)
 
     def _ended(self, how: str) -> None:
         self._end = how
@@ -196,6 +346,15 @@ class Transaction:
         self._consumed.clear()
 
 
+_Waiting: TypeAlias = tuple[Sender, OpenedProducer, list[NewEntry]]
+
+
+def _ms(seconds: float) -> int:
+    return max(1, round(seconds * 1000))
+
+
+_MOST_ENTRIES = 1_000
+"""So many are written in one call at most: what is that large needn't save calls."""
 _HANDLES: weakref.WeakValueDictionary[tuple[MetadataStub, TxnId], Transaction] = weakref.WeakValueDictionary()
 
 

@@ -50,6 +50,15 @@ class TxnId:
         return cls(int(found[1]), int(found[2]))
 
 
+def check_timeout(timeout_ms: int) -> None:
+    """Raise INVALID_ARGUMENT for a time-out that no transaction can have."""
+    if not 1 <= timeout_ms <= MAX_TIMEOUT_MS:
+        raise InvalidArgumentError(
+            f"A transaction can't have a timeout of {timeout_ms / 1000:g} s.",
+            f"Use more than 0 and at most {MAX_TIMEOUT_MS // 1000} s.",
+        )
+
+
 def id_of(txn: int) -> TxnId:
     """Return the public id of the transaction of that number."""
     return TxnId(COORDINATOR, txn)

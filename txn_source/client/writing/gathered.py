@@ -9,10 +9,9 @@ import pyarrow as pa
 
 from txn_source.client.writing.batch_buffer import Buffer, entry_sized
 from txn_source.client.writing.batching import Batching
-from txn_source.client.writing.group import Group
+from txn_source.client.writing.group import Group, Owner
 from txn_source.client.writing.key_routing import route
 from txn_source.client.writing.routed_batch import RoutedBatch
-from txn_source.model.transaction import TxnId
 from txn_source.storage.schema import KEY, RAW_SCHEMA
 
 
@@ -123,7 +122,7 @@ class Gathered:
         """Note that nothing waits to be written any more."""
         self.waiting_messages = self.waiting_bytes = 0
 
-    def discard(self, txn: TxnId) -> None:
+    def discard(self, txn: Owner) -> None:
         """Forget the groups of a transaction."""
         self.roll_back()
         self.groups = {key: group for key, group in self.groups.items() if group.txn != txn}

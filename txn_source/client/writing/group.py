@@ -9,6 +9,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import pyarrow as pa
 
+from txn_source.client.transaction import Transaction
 from txn_source.client.writing.batch_buffer import Buffer
 from txn_source.client.writing.routed_batch import RoutedBatch
 from txn_source.client.writing.sent_ids import MessageIds
@@ -19,6 +20,10 @@ from txn_source.model.transaction import TxnId
 
 Receipt: TypeAlias = "tuple[MessageIds, np.ndarray[Any, np.dtype[np.int64]]]"
 """The ids of messages that were registered, and the turn of each, by which the order of sending is found again."""
+
+
+Owner: TypeAlias = "Transaction | TxnId | None"
+"""Whose messages they are: a transaction's, in the hands of this process or known by its id; None: plain ones."""
 
 
 @dataclass(slots=True, eq=False)
@@ -35,7 +40,7 @@ class Group:
     4. registered: ``receipt`` has the ids. Or ``failed`` says why it is lost, and it never gets any further.
     """
 
-    txn: TxnId | None
+    txn: Owner
     buffers: dict[int, Buffer] = field(default_factory=dict)
     runs: list[tuple[Buffer, int, int]] = field(default_factory=list)
     """Messages in a row for one buffer: the buffer, how many it had before, and the turn, which counts over all groups
@@ -43,10 +48,17 @@ class Group:
     cut: list[tuple[int, int, pa.RecordBatch]] | None = None
     """Partition, base sequence and messages of each entry."""
     entries: list[NewEntry] | None = None
+    offered: bool = False
+    """Its transaction has asked for it to be registered together with the commit."""
     receipt: Receipt | None = None
     failed: TxnLogError | None = None
     _undo: tuple[list[tuple[Buffer, int]], int] | None = None
     """While batches are being taken: how many messages the buffers had before, and how many runs there were."""
+
+    @property
+    def unanswered(self) -> bool:
+        """True if it may be registered, and only its transaction can find that out."""
+        return self.offered and isinstance(self.txn, Transaction) and not self.txn.is_known
 
     @property
     def messages(self) -> int:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pyarrow as pa
 
+from txn_source.client.transaction import Transaction
 from txn_source.client.writing.gathered import Gathered
-from txn_source.client.writing.group import Group
+from txn_source.client.writing.group import Group, Owner
 from txn_source.client.writing.losses import Losses
 from txn_source.client.writing.receipts import Receipts
 from txn_source.client.writing.segment_files import SegmentFiles
@@ -26,16 +27,19 @@ class GroupStore:
 
     def __init__(self, stub: MetadataStub, producer: OpenedProducer, files: SegmentFiles, losses: Losses) -> None:
         self._stub = stub
-        self._producer = producer
+        self.producer = producer
         self._files = files
         self._losses = losses
         self._sequence = 0
         self.receipts = Receipts()
         """Of what was registered; whoever takes the ids puts an empty one in its place."""
 
-    def store(self, gathered: Gathered) -> None:
-        """Write and register all groups. What fails for good is noted as lost; what couldn't be registered for now
-        stays in the queue, and is registered next time."""
+    def store(self, gathered: Gathered, keep: Owner = None) -> None:
+        """Write all groups, and register them but for those of a transaction to keep.
+
+        What fails for good is noted as lost; what couldn't be registered for now stays in the queue, and is registered
+        next time.
+        """
         gathered.roll_back()
         self._drop_failed(gathered)
         gathered.seal()
@@ -44,7 +48,7 @@ class GroupStore:
             if group.cut is None:
                 self._cut(gathered, group)
         self._write(gathered, [group for group in gathered.queue if group.entries is None])
-        self._register_all(gathered)
+        self._register_all(gathered, keep)
         gathered.written()
 
     def close(self) -> None:
@@ -98,9 +102,19 @@ class GroupStore:
         for group, entries in zip(groups, written, strict=True):
             group.entries = entries
 
-    def _register_all(self, gathered: Gathered) -> None:
-        while gathered.queue:
-            group = gathered.queue[0]
+    def registered(self, gathered: Gathered, group: Group, positions: list[Position]) -> None:
+        """Let go of a group that was registered, and keep its ids."""
+        if group.receipt is None:
+            self._follow(group, positions)
+            group.receipt = group.receipt_of(positions)
+        self.receipts.add(group.receipt)
+        gathered.queue.remove(group)
+
+    def _register_all(self, gathered: Gathered, keep: Owner) -> None:
+        for group in list(gathered.queue):
+            if group.unanswered or (keep is not None and group.txn is keep):
+                continue
+            positions: list[Position] = []
             if group.receipt is None:
                 try:
                     positions = self._register(group)
@@ -111,20 +125,18 @@ class GroupStore:
                 except TxnLogError as error:
                     self._lose(gathered, group, error)
                     continue
-                self._follow(group, positions)
-                group.receipt = group.receipt_of(positions)
-            self.receipts.add(group.receipt)
-            gathered.queue.popleft()
+            self.registered(gathered, group, positions)
 
     def _register(self, group: Group) -> list[Position]:
         assert group.entries is not None
+        txn = group.txn.id if isinstance(group.txn, Transaction) else group.txn
         try:
-            return self._stub.append(self._producer, group.txn, group.entries)
+            return self._stub.append(self.producer, txn, group.entries)
         except StaleSegmentError:  # we kept a segment open while its ledgers were offloaded or trimmed
             group.entries = None  # none of them was registered, so other ones may be sent
             self._files.close()
             self._append([group])
-            return self._stub.append(self._producer, group.txn, group.entries or [])
+            return self._stub.append(self.producer, txn, group.entries or [])
 
     def _follow(self, group: Group, positions: list[Position]) -> None:
         assert group.cut is not None

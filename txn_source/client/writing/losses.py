@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from txn_source.client.writing.group import Owner
 from txn_source.model.errors import TxnLogError, UnavailableError
-from txn_source.model.transaction import TxnId
 
 
 class Losses:
@@ -11,13 +11,13 @@ class Losses:
 
     def __init__(self, producer: str) -> None:
         self._producer = producer
-        self.untold: dict[TxnId | None, TxnLogError] = {}
+        self.untold: dict[Owner, TxnLogError] = {}
         """By transaction (None: plain messages), losses that no call has raised yet."""
         self.unavailable: UnavailableError | None = None
         """Why the service couldn't be reached at the last try, if no call has raised it yet; nothing is lost by it."""
-        self._of_transactions: dict[TxnId, TxnLogError] = {}
+        self._of_transactions: dict[Owner, TxnLogError] = {}
 
-    def note(self, txn: TxnId | None, error: TxnLogError, messages: int) -> None:
+    def note(self, txn: Owner, error: TxnLogError, messages: int) -> None:
         """Note that messages are lost; to be called before they go."""
         many = f"{messages:,} message{' is' if messages == 1 else 's are'}"
         error.add_note(f"{many} not stored because of this, of producer {self._producer!r}.")
@@ -39,14 +39,14 @@ class Losses:
             finally:
                 del self.untold[txn]
 
-    def raise_of(self, txn: TxnId) -> None:
+    def raise_of(self, txn: Owner) -> None:
         """Raise what a transaction lost, however often that was said: it can only be aborted."""
         error = self._of_transactions.get(txn)
         if error is not None:
             self.untold.pop(txn, None)
             raise error
 
-    def forget(self, txn: TxnId) -> None:
+    def forget(self, txn: Owner) -> None:
         """Forget what a transaction lost, which is going to be aborted."""
         self.untold.pop(txn, None)
         self._of_transactions.pop(txn, None)

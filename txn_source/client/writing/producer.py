@@ -22,7 +22,7 @@ from txn_source.client.transaction import Transaction, handle_of
 from txn_source.client.writing.batch_buffer import Buffer, as_bytes
 from txn_source.client.writing.batching import Batching
 from txn_source.client.writing.gathered import Gathered
-from txn_source.client.writing.group import Group
+from txn_source.client.writing.group import Group, Owner
 from txn_source.client.writing.group_store import GroupStore
 from txn_source.client.writing.linger import Linger, tell_at_exit
 from txn_source.client.writing.losses import Losses
@@ -30,7 +30,9 @@ from txn_source.client.writing.receipts import Receipts
 from txn_source.client.writing.segment_files import SegmentFiles
 from txn_source.client.writing.sent_ids import MessageIds
 from txn_source.model.door import guarded, translated
+from txn_source.model.entry import NewEntry, OpenedProducer
 from txn_source.model.errors import InvalidArgumentError, SchemaMismatchError, TopicNotFoundError, TxnLogError
+from txn_source.model.position import Position
 from txn_source.model.routing import partition_of
 from txn_source.model.topic_name import TopicName
 from txn_source.model.transaction import TxnId
@@ -239,16 +241,43 @@ class Producer:
 
     # For transactions
 
-    def _drain_for(self, txn: TxnId) -> None:
+    def _drain_for(self, txn: Transaction) -> None:
         """Return when all messages of a transaction are registered; else raise why not, also if ``flush`` has said so
         before: with some of them lost it can only be aborted."""
         with self._lock:
             self._drain()
             self._losses.raise_of(txn)
-            if self._losses.unavailable is not None and any(group.txn == txn for group in self._gathered.queue):
+            if self._losses.unavailable is not None and any(group.txn is txn for group in self._gathered.queue):
                 raise self._losses.unavailable
 
-    def _discard(self, txn: TxnId) -> None:
+    def _prepare(self, txn: Transaction) -> tuple[OpenedProducer, list[NewEntry]]:
+        """Register everything but a transaction's, and return what waits of it, which is written and synced."""
+        with self._lock:
+            self._store.store(self._gathered, keep=txn)
+            self._losses.raise_of(txn)
+            if self._losses.unavailable is not None:
+                raise self._losses.unavailable
+            entries = [entry for group in self._waiting(txn) for entry in group.entries or []]
+            return self._store.producer, entries
+
+    def _offer(self, txn: Transaction, offered: bool) -> None:
+        """Note that the service is asked to register what waits of a transaction, or that it has refused to."""
+        for group in self._waiting(txn):
+            group.offered = offered
+
+    def _registered(self, txn: Transaction, positions: list[Position]) -> None:
+        """Take notice that what waited of a transaction is registered."""
+        with self._lock:
+            at = 0
+            for group in self._waiting(txn):
+                count = len(group.entries or [])
+                self._store.registered(self._gathered, group, positions[at : at + count])
+                at += count
+
+    def _waiting(self, txn: Transaction) -> list[Group]:
+        return [group for group in self._gathered.queue if group.txn is txn]
+
+    def _discard(self, txn: Transaction) -> None:
         """Forget what wasn't registered yet of a transaction that is going to be aborted."""
         with self._lock:
             self._gathered.discard(txn)
@@ -266,12 +295,12 @@ class Producer:
         self._gathered.alarm = False
 
     def _new_group(self, txn: Transaction | TxnId | str | None) -> Group:
-        group = Group(None)
-        if txn is not None:
-            group = Group(txn.id if isinstance(txn, Transaction) else TxnId.parse(txn))
-            handle = txn if isinstance(txn, Transaction) else handle_of(self._stub, TxnId.parse(txn))
-            if handle is not None:
-                handle._join(self)  # its commit waits for what is sent here
+        owner: Owner = txn if isinstance(txn, Transaction) or txn is None else TxnId.parse(txn)
+        if isinstance(owner, TxnId):
+            owner = handle_of(self._stub, owner) or owner
+        if isinstance(owner, Transaction):
+            owner._join(self)  # its commit waits for what is sent here
+        group = Group(owner)
         self._gathered.begin(txn, group)
         return group
 

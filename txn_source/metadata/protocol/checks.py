@@ -16,6 +16,7 @@ from google.protobuf.descriptor import Descriptor
 from google.protobuf.message import Message
 
 from txn_source.model.errors import InvalidArgumentError, shown
+from txn_source.model.transaction import MAX_TIMEOUT_MS
 from txn_source.model.units import MAX_TOTAL
 
 MAX_INT = (1 << 63) - 1
@@ -129,7 +130,7 @@ FIELDS: Mapping[str, Mapping[str, Rule | _Part | _Pairs]] = {
         "content": _numbers(-MAX_INT, MAX_INT),
     },
     "TxnId": {"most_sig_bits": _ANY, "least_sig_bits": _ANY},
-    "BeginTransactionRequest": {"request_id": _NAME, "timeout_ms": _ANY},
+    "BeginTransactionRequest": {"request_id": _NAME, "timeout_ms": _ANY, "age_ms": _numbers(0, MAX_TIMEOUT_MS)},
     "WriteTransactionRequest": {
         "timeout_ms": _ANY,
         "appends": _Part(items=10_000),

@@ -27,7 +27,7 @@ class TransactionCalls:
 
     def BeginTransaction(self, request: pb.BeginTransactionRequest) -> pb.BeginTransactionResponse:
         def begin(connection: Connection) -> pb.BeginTransactionResponse:
-            txn = transactions.begin(connection, request.timeout_ms, self._work.now_ms())
+            txn = transactions.begin(connection, request.timeout_ms, self._work.now_ms() - request.age_ms)
             return pb.BeginTransactionResponse(id=convert.txn_to_wire(id_of(txn)))
 
         return self._work.once(request, pb.BeginTransactionResponse, begin)

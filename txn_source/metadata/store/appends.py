@@ -28,6 +28,7 @@ from txn_source.model.entry import NewEntry
 from txn_source.model.errors import InvalidArgumentError, TxnLogError
 from txn_source.model.kinds import COMMIT_MARKER, COMMITTED, DATA, OPEN
 from txn_source.model.position import Position
+from txn_source.model.transaction import check_timeout
 from txn_source.model.units import MAX_TOTAL
 
 
@@ -153,7 +154,7 @@ class _Together:
         if one.txn is not None and one.txn not in self._open:
             transactions.check_open(self._connection, one.txn)
         if one.timeout_ms is not None:
-            transactions.check_timeout(one.timeout_ms)
+            check_timeout(one.timeout_ms)
         for writer, append in pairs:
             owner = JOB if one.of_job else writer.producer_id
             self._segments.check(self._connection, writer.topic_id, owner, append.entries, self._tails, self.store)

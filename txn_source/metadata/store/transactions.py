@@ -27,7 +27,7 @@ from txn_source.model.errors import (
     TxnLogError,
 )
 from txn_source.model.kinds import ABORT_MARKER, ABORTED, COMMIT_MARKER, COMMITTED, OPEN
-from txn_source.model.transaction import COORDINATOR, MAX_TIMEOUT_MS, EndReason, TxnId, id_of
+from txn_source.model.transaction import COORDINATOR, EndReason, TxnId, check_timeout, id_of
 
 
 def number_of(txn: TxnId) -> int:
@@ -35,15 +35,6 @@ def number_of(txn: TxnId) -> int:
     if txn.most_sig_bits != COORDINATOR or txn.least_sig_bits >= 1 << 63:
         raise _unknown(txn)
     return txn.least_sig_bits
-
-
-def check_timeout(timeout_ms: int) -> None:
-    """Raise INVALID_ARGUMENT for a time-out that no transaction can have."""
-    if not 1 <= timeout_ms <= MAX_TIMEOUT_MS:
-        raise InvalidArgumentError(
-            f"A transaction can't have a timeout of {timeout_ms / 1000:g} s.",
-            f"Use more than 0 and at most {MAX_TIMEOUT_MS // 1000} s.",
-        )
 
 
 def begin(connection: Connection, timeout_ms: int, now_ms: int) -> int:

@@ -212,9 +212,9 @@ class MetadataStub(TierStub, SubscriptionStub):
             _log.warning("%s", warning)
         return convert.txn_from_wire(answer.txn) if answer.HasField("txn") else None, answer.repeated_batch
 
-    def begin_transaction(self, timeout_ms: int) -> TxnId:
-        """Open a transaction."""
-        request = pb.BeginTransactionRequest(request_id=request_id(), timeout_ms=timeout_ms)
+    def begin_transaction(self, timeout_ms: int, age_ms: int = 0) -> TxnId:
+        """Open a transaction, whose time-out counts from so long ago."""
+        request = pb.BeginTransactionRequest(request_id=request_id(), timeout_ms=timeout_ms, age_ms=age_ms)
         return convert.txn_from_wire(self._transport.call("BeginTransaction", request).id)
 
     def write_transaction(

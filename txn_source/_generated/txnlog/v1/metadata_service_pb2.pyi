@@ -309,12 +309,14 @@ class Transaction(_message.Message):
     def __init__(self, id: _Optional[_Union[TxnId, _Mapping]] = ..., state: _Optional[_Union[TransactionState, str]] = ..., created_at_ms: _Optional[int] = ..., timeout_ms: _Optional[int] = ..., ended_at_ms: _Optional[int] = ..., end_reason: _Optional[str] = ..., producers: _Optional[_Iterable[str]] = ..., partitions: _Optional[_Iterable[_Union[TransactionPartition, _Mapping]]] = ..., now_ms: _Optional[int] = ...) -> None: ...
 
 class BeginTransactionRequest(_message.Message):
-    __slots__ = ("request_id", "timeout_ms")
+    __slots__ = ("request_id", "timeout_ms", "age_ms")
     REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
     TIMEOUT_MS_FIELD_NUMBER: _ClassVar[int]
+    AGE_MS_FIELD_NUMBER: _ClassVar[int]
     request_id: str
     timeout_ms: int
-    def __init__(self, request_id: _Optional[str] = ..., timeout_ms: _Optional[int] = ...) -> None: ...
+    age_ms: int
+    def __init__(self, request_id: _Optional[str] = ..., timeout_ms: _Optional[int] = ..., age_ms: _Optional[int] = ...) -> None: ...
 
 class BeginTransactionResponse(_message.Message):
     __slots__ = ("id",)

@@ -1,0 +1,298 @@
+"""A small transaction is begun, written and committed in one call; whatever comes between, it counts once or not."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from typing import Any
+from unittest.mock import patch
+
+import pytest
+
+from tests.log.holding import holding
+from tests.log.meddling import Meddling
+from tests.log.reading import BY_HAND, UNCOMMITTED, values
+from tests.log.sites import Site
+from txn_source import (
+    Log,
+    Producer,
+    ProducerFencedError,
+    Transaction,
+    TransactionEndedError,
+    TransactionTimedOutError,
+    UnavailableError,
+)
+from txn_source.metadata.stub.metadata_stub import MetadataStub
+from txn_source.model.errors import TxnLogError
+
+WAIT_S = 60.0
+LOST = UnavailableError("The answer was lost.", "Try again.")
+
+
+class Calls:
+    """A log whose calls are counted, and can be lost on their way there or back."""
+
+    def __init__(self, site: Site) -> None:
+        self.log, way = holding(site)
+        self.between = Meddling(way.inner)
+        way.inner = self.between
+        self.names: list[str] = []
+        call = self.between.call
+
+        def counted(method: str, request: Any) -> Any:
+            self.names.append(method)
+            return call(method, request)
+
+        self.between.call = counted  # type: ignore[method-assign]
+
+    def lose(self, which: str, method: str = "WriteTransaction") -> None:
+        """Lose the requests of a call (``before``), or its answers (``after``)."""
+
+        def fail() -> None:
+            raise LOST
+
+        getattr(self.between, which)[method] = fail
+
+    def find(self) -> None:
+        """Lose nothing any more."""
+        self.between.before.clear()
+        self.between.after.clear()
+
+
+@pytest.fixture
+def calls(site: Site) -> Calls:
+    calls = Calls(site)
+    for name in ("debits", "credits"):
+        calls.log.create_topic(name, partitions=2)
+    return calls
+
+
+@pytest.fixture
+def producers(calls: Calls) -> Iterator[list[Producer]]:
+    with (
+        calls.log.producer("debits", batching=BY_HAND) as debits,
+        calls.log.producer("credits", batching=BY_HAND) as credits,
+    ):
+        yield [debits, credits]
+
+
+def transfer(log: Log, producers: list[Producer], value: bytes = b"x") -> Transaction:
+    txn = log.begin_transaction()
+    for producer in producers:
+        producer.send(value, txn=txn)
+    return txn
+
+
+def both(log: Log, level: str = UNCOMMITTED) -> list[list[bytes]]:
+    return [values(log, name, level) for name in ("debits", "credits")]
+
+
+def test_small_transaction_is_one_call(calls: Calls, producers: list[Producer]) -> None:
+    """Send to two topics and commit: the service hears of it once, and ids come with the next flush."""
+    calls.names.clear()
+    txn = transfer(calls.log, producers)
+    txn.commit()
+    assert calls.names == ["WriteTransaction"]
+    assert both(calls.log, "read_committed") == [[b"x"], [b"x"]]
+    assert [len(producer.flush()) for producer in producers] == [1, 1]
+    found = calls.log.transaction(txn.id)
+    assert (found.state.value, [p.messages for p in found.partitions]) == ("committed", [1, 1])
+    txn.commit()  # harmless
+
+
+def test_what_was_sent_before_keeps_its_place(calls: Calls, producers: list[Producer]) -> None:
+    """Send plain messages around those of a transaction, to one partition."""
+    txn = calls.log.begin_transaction()
+    producers[0].send(b"before", partition=0)
+    producers[0].send(b"inside", partition=0, txn=txn)
+    producers[0].send(b"behind", partition=0)
+    txn.commit()
+    producers[0].flush()
+    assert sorted(values(calls.log, "debits")) == [b"before", b"behind", b"inside"]
+
+
+def test_abort_of_what_nobody_knows_is_no_call(calls: Calls, producers: list[Producer]) -> None:
+    """Abort before anything was written: the service never hears of it."""
+    calls.names.clear()
+    txn = transfer(calls.log, producers)
+    txn.abort()
+    txn.abort()
+    with pytest.raises(TransactionEndedError, match="was aborted and can't be committed"):
+        txn.commit()
+    assert calls.names == []
+    assert both(calls.log) == [[], []]
+
+
+def test_flush_before_the_commit_begins_it(calls: Calls, producers: list[Producer]) -> None:
+    """Flush in the middle: from then on the service knows of the transaction, and the commit has both halves."""
+    txn = calls.log.begin_transaction(timeout=77)
+    producers[0].send(b"x", txn=txn)
+    producers[0].flush()
+    [listed] = calls.log.transactions()
+    assert (listed.id, listed.timeout) == (txn.id, 77)
+    producers[1].send(b"x", txn=txn)
+    calls.names.clear()
+    txn.commit()
+    assert calls.names == ["Append", "EndTransaction"]
+    assert both(calls.log, "read_committed") == [[b"x"], [b"x"]]
+
+
+@pytest.mark.parametrize("lost", ["before", "after"])
+@pytest.mark.parametrize("between", ["nothing", "flush"])
+def test_commit_whose_answer_was_lost_can_be_repeated(
+    calls: Calls, producers: list[Producer], lost: str, between: str
+) -> None:
+    """Lose the request or the answer, flush or don't, and commit again: it counts once."""
+    txn = transfer(calls.log, producers)
+    calls.lose(lost)
+    with pytest.raises(UnavailableError):
+        txn.commit()
+    calls.find()
+    if between == "flush":
+        for producer in producers:
+            producer.send(b"plain")
+            producer.flush()
+    txn.commit()
+    more = [b"plain"] if between == "flush" else []
+    assert [sorted(rows) for rows in both(calls.log, "read_committed")] == [[*more, b"x"]] * 2
+    assert [t.state.value for t in calls.log.transactions(None)] == ["committed"]
+    assert [len(producer.flush()) for producer in producers] == [1, 1]
+
+
+def test_abort_after_a_commit_that_was_lost(calls: Calls, producers: list[Producer]) -> None:
+    """Lose the request of a commit and abort: nothing counts, also when the request arrives late."""
+    txn = transfer(calls.log, producers)
+    late: list[Any] = []
+    write = MetadataStub.write_transaction
+
+    def lose(stub: MetadataStub, *arguments: Any) -> Any:
+        late.append(lambda: write(stub, *arguments))
+        raise LOST
+
+    with patch.object(MetadataStub, "write_transaction", lose), pytest.raises(UnavailableError):
+        txn.commit()
+    txn.abort()
+    with pytest.raises(TxnLogError):
+        late[0]()
+    assert both(calls.log, "read_committed") == [[], []]
+    assert [t.state.value for t in calls.log.transactions(None)] == ["aborted"]
+    transfer(calls.log, producers, b"next").commit()
+    assert both(calls.log, "read_committed") == [[b"next"], [b"next"]]
+
+
+def test_abort_after_a_commit_that_counted(calls: Calls, producers: list[Producer]) -> None:
+    """Lose the answer of a commit and abort: it says that it is too late, and all ids are known."""
+    txn = transfer(calls.log, producers)
+    calls.lose("after")
+    with pytest.raises(UnavailableError):
+        txn.commit()
+    calls.find()
+    for _ in range(2):
+        with pytest.raises(TransactionEndedError, match="is committed and can't be aborted"):
+            txn.abort()
+    txn.commit()
+    assert both(calls.log, "read_committed") == [[b"x"], [b"x"]]
+    assert [len(producer.flush()) for producer in producers] == [1, 1]
+
+
+def test_refused_commit_leaves_nothing(calls: Calls) -> None:
+    """Fence one of two producers: the commit is refused, and neither topic has anything."""
+    old = calls.log.producer("debits", "teller", batching=BY_HAND)
+    other = calls.log.producer("credits", batching=BY_HAND)
+    txn = transfer(calls.log, [old, other])
+    calls.log.producer("debits", "teller", batching=BY_HAND)
+    with pytest.raises(ProducerFencedError):
+        txn.commit()
+    txn.abort()
+    assert both(calls.log) == [[], []]
+    transfer(calls.log, [other]).commit()
+    assert both(calls.log, "read_committed") == [[], [b"x"]]
+    other.close()
+
+
+def test_time_out_counts_from_the_beginning(site: Site) -> None:
+    """Let a transaction's time pass before it writes anything: it is refused, in one call or in several."""
+    log = site.connect()
+    log.create_topic("orders")
+    producer = log.producer("orders", batching=BY_HAND)
+    now = [0.0]
+    for begins in (False, True):
+        txn = Transaction(log.metadata, 10.0, lambda: now[0])
+        producer.send(b"late", txn=txn)
+        now[0] += 10
+        with pytest.raises(TransactionTimedOutError, match="of 10 s had passed"):
+            _ = txn.id if begins else txn.commit()
+        txn.abort()
+    txn = Transaction(log.metadata, 10.0, lambda: now[0])
+    now[0] += 4
+    found = log.transaction(txn.id)
+    assert found.timeout == 10.0
+    assert found.age >= 4
+    producer.close()
+    assert values(log, "orders", UNCOMMITTED) == []
+
+
+def test_many_entries_are_written_before_the_commit(calls: Calls, producers: list[Producer]) -> None:
+    """Allow one entry in a call: a transaction with two is written before it is committed."""
+    calls.names.clear()
+    with patch("txn_source.client.transaction._MOST_ENTRIES", 1):
+        transfer(calls.log, producers).commit()
+    assert calls.names == ["BeginTransaction", "Append", "Append", "EndTransaction"]
+    assert both(calls.log, "read_committed") == [[b"x"], [b"x"]]
+
+
+def test_stale_segment_is_written_again(calls: Calls, producers: list[Producer]) -> None:
+    """Offload and delete under an open segment: the commit goes to a new one."""
+    producers[0].send(b"old", partition=0)
+    producers[0].flush()
+    calls.log.roll_ledger("debits")
+    calls.log.trim("debits", older_than=0)
+    txn = calls.log.begin_transaction()
+    producers[0].send(b"new", partition=0, txn=txn)
+    txn.commit()
+    assert values(calls.log, "debits") == [b"new"]
+
+
+def test_transactions_over_the_same_producers_never_wait_for_each_other(calls: Calls) -> None:
+    """Commit in two threads, over the same two producers in both orders, a hundred times each."""
+    with (
+        calls.log.producer("debits", batching=BY_HAND) as debits,
+        calls.log.producer("credits", batching=BY_HAND) as credits,
+    ):
+        begun = threading.Barrier(2)
+
+        def commit(order: list[Producer]) -> None:
+            for _ in range(50):
+                txn = transfer(calls.log, order)
+                begun.wait(WAIT_S)
+                txn.commit()
+
+        threads = [threading.Thread(target=commit, args=(order,)) for order in ([debits, credits], [credits, debits])]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(WAIT_S)
+            assert not thread.is_alive()
+    assert [len(rows) for rows in both(calls.log, "read_committed")] == [100, 100]
+
+
+def test_abort_that_overtakes_the_commit_drops_all(calls: Calls, producers: list[Producer]) -> None:
+    """Abort in another thread when a commit in one call has begun, before the service was asked."""
+    txn = transfer(calls.log, producers)
+    prepare = Producer._prepare
+    aborting: list[threading.Thread] = []
+
+    def prepared(of: Producer, *arguments: Any) -> Any:
+        if not aborting:
+            aborting.append(threading.Thread(target=txn.abort))
+            aborting[0].start()
+            while txn._ending != "aborted":
+                aborting[0].join(0.01)
+        return prepare(of, *arguments)
+
+    with patch.object(Producer, "_prepare", prepared), pytest.raises(TransactionEndedError):
+        txn.commit()
+    aborting[0].join(WAIT_S)
+    assert both(calls.log) == [[], []]
+    with pytest.raises(TransactionEndedError):
+        txn.commit()
