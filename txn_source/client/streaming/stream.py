@@ -29,7 +29,7 @@ from txn_source.client.reading.source import ReadPartition, Source, resolve
 from txn_source.client.streaming.batch_limits import Admission, StreamLimits
 from txn_source.client.streaming.holders import Holders
 from txn_source.client.streaming.level_change import check_change
-from txn_source.client.streaming.stream_offset import Place, StreamOffset
+from txn_source.client.streaming.stream_offset import StreamOffset, TopicPartition
 from txn_source.client.streaming.stream_subscription import Cursors, StreamSubscription
 from txn_source.model.errors import (
     DataLossError,
@@ -83,7 +83,7 @@ class TopicStream:
         self._admission = Admission(access, request)
         self._frozen: StreamOffset | None = None
         self._last_batch_s = clock()
-        self._known: dict[Place, int] = {}
+        self._known: dict[TopicPartition, int] = {}
         self._lost_before: set[str] = set()
         self._changed_at: StreamOffset | None = None
         self._holders = Holders(access.metadata, clock)
@@ -332,7 +332,7 @@ class TopicStream:
         self._lost(_named(partition), f"was decided up to {until} and is up to {stable} only: the log was put back")
         return stable
 
-    def _not_taken(self, source: Source, start: StreamOffset) -> dict[Place, Position]:
+    def _not_taken(self, source: Source, start: StreamOffset) -> dict[TopicPartition, Position]:
         """Return the positions in partitions that are there, and that the query had, but doesn't take now.
 
         They stay in its offsets, so that it goes on there when it takes them again.
@@ -345,7 +345,7 @@ class TopicStream:
         places = {(topic.topic.name, p.index) for topic in view.topics for p in topic.partitions}
         return {place: start.positions[place] for place in sorted(other & places)}
 
-    def _unread(self, place: Place, lost: str) -> None:
+    def _unread(self, place: TopicPartition, lost: str) -> None:
         """Refuse to leave out what was planned of a partition that is there; one that is gone is lost."""
         if place in self._not_taken(Source((), pa.schema([]), 0), StreamOffset({place: Position(0, 0)}, 0)):
             raise DataLossError(
@@ -355,7 +355,7 @@ class TopicStream:
             )
         self._gone(place, lost)
 
-    def _gone(self, place: Place, lost: str) -> None:
+    def _gone(self, place: TopicPartition, lost: str) -> None:
         self._lost(
             f"Partition {place[1]} of topic {place[0].short!r}",
             f"is gone, and {lost} with it: its topic was deleted, or the checkpoint is another query's",
@@ -418,7 +418,7 @@ class TopicStream:
         self,
         source: Source,
         positions: Sequence[Position],
-        begins: Mapping[Place, MessageId] | None = None,
+        begins: Mapping[TopicPartition, MessageId] | None = None,
         epoch: int = 0,
     ) -> StreamOffset:
         places = [(p.topic, p.view.index) for p in source.partitions]
@@ -427,7 +427,9 @@ class TopicStream:
         return StreamOffset(at, source.decisions, epoch, begins or {}, held, self._level)
 
 
-def _begins(source: Source, starts: Sequence[Position], known: StreamOffset, *, moved: bool) -> dict[Place, MessageId]:
+def _begins(
+    source: Source, starts: Sequence[Position], known: StreamOffset, *, moved: bool
+) -> dict[TopicPartition, MessageId]:
     """Return where the partitions begin of which the offset before doesn't tell it; ``moved``: of none."""
     found = {}
     for partition, at in zip(source.partitions, starts, strict=True):

@@ -12,7 +12,7 @@ from txn_source.model.isolation import IsolationLevel
 from txn_source.model.position import MessageId, Position
 from txn_source.model.topic_name import TopicName
 
-Place = tuple[TopicName, int]
+TopicPartition = tuple[TopicName, int]
 """A partition: its topic, and its index in the topic."""
 
 
@@ -35,15 +35,15 @@ class StreamOffset:
     ``subscription`` is the id of the one that the query follows, None without; ``epoch`` is its epoch.
     """
 
-    positions: Mapping[Place, Position]
+    positions: Mapping[TopicPartition, Position]
     decisions: int
     epoch: int = 0
-    begins: Mapping[Place, MessageId] = field(default_factory=dict)
+    begins: Mapping[TopicPartition, MessageId] = field(default_factory=dict)
     subscription: int | None = None
     level: IsolationLevel | None = None
     turn: int = 0
 
-    def next_message(self, place: Place) -> MessageId | None:
+    def next_message(self, place: TopicPartition) -> MessageId | None:
         """Return where the next batch begins on a partition: at its position or inside the entry; None: it is new."""
         at, begin = self.positions.get(place), self.begins.get(place)
         if at is None:
@@ -93,7 +93,9 @@ class StreamOffset:
             ) from None
 
 
-def by_topic(places: Mapping[Place, Position] | Mapping[Place, MessageId]) -> dict[str, dict[str, str]]:
+def by_topic(
+    places: Mapping[TopicPartition, Position] | Mapping[TopicPartition, MessageId],
+) -> dict[str, dict[str, str]]:
     """Return positions as JSON has them, ``{"orders": {"0": "12:40"}}``, sorted."""
     topics: dict[str, dict[str, str]] = {}
     for (topic, index), at in sorted(places.items()):
@@ -102,7 +104,7 @@ def by_topic(places: Mapping[Place, Position] | Mapping[Place, MessageId]) -> di
     return topics
 
 
-def _by_place(topics: Mapping[str, Mapping[str, str]]) -> Iterator[tuple[Place, str]]:
+def _by_place(topics: Mapping[str, Mapping[str, str]]) -> Iterator[tuple[TopicPartition, str]]:
     for topic, partitions in topics.items():
         for index, at in partitions.items():
             yield (TopicName.parse(topic), int(index)), at
