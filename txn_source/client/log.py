@@ -18,7 +18,7 @@ from txn_source.client.consuming.dead_letters import send_dead_letter
 from txn_source.client.consuming.options import ConsumerOptions
 from txn_source.client.consuming.reader import Reader
 from txn_source.client.open_handles import OpenHandles
-from txn_source.client.places import Cut, Sought
+from txn_source.client.places import Cut, GivenPlace, Sought
 from txn_source.client.policies import change_policies, read_priority, scope_of
 from txn_source.client.reading.copy_fallback import CopiesRead
 from txn_source.client.reading.ranges import cut_of
@@ -306,7 +306,7 @@ class Log:
         name: str,
         type: SubscriptionType | str = SubscriptionType.EXCLUSIVE,
         isolation_level: IsolationLevel | str | Unset | None = Unset.LEVEL,
-        initial_position: Any = LATEST,
+        initial_position: GivenPlace = LATEST,
         durable: bool = True,
         *,
         options: ConsumerOptions | None = None,
@@ -336,7 +336,7 @@ class Log:
     def reader(
         self,
         topic: str,
-        start: Any = EARLIEST,
+        start: GivenPlace = EARLIEST,
         isolation_level: IsolationLevel | str = IsolationLevel.READ_COMMITTED,
         *,
         queue_size: int | None = None,
@@ -360,7 +360,7 @@ class Log:
         name: str,
         type: SubscriptionType | str = SubscriptionType.EXCLUSIVE,
         isolation_level: IsolationLevel | str = IsolationLevel.READ_COMMITTED,
-        initial_position: Any = LATEST,
+        initial_position: GivenPlace = LATEST,
     ) -> None:
         """Make a subscription without connecting a consumer: from now on it keeps what isn't acknowledged.
 
@@ -384,7 +384,7 @@ class Log:
         """Return one subscription, or raise ``SubscriptionNotFoundError``."""
         return self._subscriptions.one(topic, name)
 
-    def seek(self, topic: str, name: str, to: Any, epoch: int | None = None) -> Sought:
+    def seek(self, topic: str, name: str, to: GivenPlace, epoch: int | None = None) -> Sought:
         """Move a subscription as an operator; consumers that are connected go on from there in a new epoch.
 
         Args:

@@ -24,6 +24,9 @@ from txn_source.model.topic_name import TopicName
 Point = Position | MessageId | str
 """A place in one partition: at an entry, at a message, or ``earliest`` or ``latest``."""
 
+GivenPlace = str | Position | MessageId | datetime | Mapping[Any, Any]
+"""A place as callers give it; what is none of these, or can't be read, is refused."""
+
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MILLIS = re.compile(r"-?[0-9]{1,15}")
 _POINT = re.compile(r"[0-9]+(:[0-9]+){1,2}")
@@ -110,7 +113,7 @@ class SubscriptionPlace:
     points: Mapping[int, Point] = field(default_factory=dict)
 
     @classmethod
-    def parse(cls, value: Any, topic: TopicName) -> SubscriptionPlace:
+    def parse(cls, value: GivenPlace, topic: TopicName) -> SubscriptionPlace:
         """Return the place in a topic that a value means.
 
         Args:

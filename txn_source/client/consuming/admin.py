@@ -16,7 +16,7 @@ from txn_source.client.consuming.options import ConsumerOptions, is_text
 from txn_source.client.consuming.reader import Reader
 from txn_source.client.consuming.subscription_places import resolve_place
 from txn_source.client.open_handles import OpenHandles
-from txn_source.client.places import Sought
+from txn_source.client.places import GivenPlace, Sought
 from txn_source.metadata.stub.consumer_stream import SubscribeRequest
 from txn_source.metadata.stub.metadata_stub import MetadataStub
 from txn_source.metadata.stub.subscriptions import SubscriptionInfo
@@ -52,7 +52,7 @@ class Subscriptions:
         name: str,
         type: SubscriptionType | str,
         isolation_level: IsolationLevel | str | Unset | None,
-        initial_position: Any,
+        initial_position: GivenPlace,
         durable: bool,
         options: ConsumerOptions,
         send_dead_letter: SendDeadLetter,
@@ -79,7 +79,9 @@ class Subscriptions:
             request = replace(request, isolation_level=None)  # it was made by somebody else at this moment
             return self._connect(request, options, send_dead_letter)
 
-    def reader(self, topic: str, start: Any, isolation_level: IsolationLevel | str, queue_size: int | None) -> Reader:
+    def reader(
+        self, topic: str, start: GivenPlace, isolation_level: IsolationLevel | str, queue_size: int | None
+    ) -> Reader:
         """Open a reader."""
         level, topic_name = IsolationLevel.parse(isolation_level), _whole(topic)
         place = resolve_place(self._access, topic_name, start, level)
@@ -94,7 +96,7 @@ class Subscriptions:
         name: str,
         type: SubscriptionType | str,
         isolation_level: IsolationLevel | str,
-        initial_position: Any,
+        initial_position: GivenPlace,
     ) -> None:
         """Make a subscription without connecting a consumer."""
         _check_name(name)
@@ -113,7 +115,7 @@ class Subscriptions:
         [found] = self._stub.list_subscriptions(_whole(topic), name)
         return found
 
-    def seek(self, topic: str, name: str, to: Any, epoch: int | None) -> Sought:
+    def seek(self, topic: str, name: str, to: GivenPlace, epoch: int | None) -> Sought:
         """Move a subscription as an operator."""
         if epoch is not None and (not isinstance(epoch, int) or abs(epoch) >= 1 << 63):
             raise InvalidArgumentError(f"{epoch!r:.80} can't be a new epoch.", "Use a number above the current one.")

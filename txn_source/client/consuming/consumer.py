@@ -24,7 +24,6 @@ import time
 import weakref
 from collections.abc import Iterator, Mapping
 from types import TracebackType
-from typing import Any
 
 from txn_source.client.access import Access
 from txn_source.client.consuming.acknowledgements import AcknowledgementSender
@@ -44,7 +43,7 @@ from txn_source.client.consuming.messages import (
 )
 from txn_source.client.consuming.options import ConsumerOptions
 from txn_source.client.consuming.reconnecting_link import ReconnectingLink
-from txn_source.client.places import Sought
+from txn_source.client.places import GivenPlace, Sought
 from txn_source.client.reading.slice_reader import SliceReader
 from txn_source.metadata.stub.consumer_stream import AnsweredStub, Delivery, SubscribeRequest
 from txn_source.model.acknowledgement import Acknowledgement
@@ -360,7 +359,7 @@ class Consumer:
 
     # Epochs
 
-    def seek(self, to: Any) -> Sought:
+    def seek(self, to: GivenPlace) -> Sought:
         """Move the subscription; when it returns nothing from before it is received any more.
 
         Args:

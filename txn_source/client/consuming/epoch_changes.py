@@ -8,14 +8,13 @@ import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import replace
-from typing import Any
 
 from txn_source.client.access import Access
 from txn_source.client.consuming.acknowledging import Acknowledging
 from txn_source.client.consuming.consumer_state import ConsumerState
 from txn_source.client.consuming.reconnecting_link import ReconnectingLink, not_connected
 from txn_source.client.consuming.subscription_places import resolve_place
-from txn_source.client.places import Sought
+from txn_source.client.places import GivenPlace, Sought
 from txn_source.metadata.stub.consumer_stream import ConsumerLink
 from txn_source.metadata.stub.subscriptions import SeekAnswer
 from txn_source.model.errors import StaleEpochError, UnavailableError
@@ -38,7 +37,7 @@ class EpochChanges:
         self._link = link
         self._acknowledging = acknowledging
 
-    def seek(self, to: Any) -> Sought:
+    def seek(self, to: GivenPlace) -> Sought:
         """Move the subscription; see ``Consumer.seek``."""
         state = self._state
         state.check_open()

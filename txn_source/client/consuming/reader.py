@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from types import TracebackType
-from typing import Any
 
 from txn_source.client.consuming.consumer import Consumer
 from txn_source.client.consuming.messages import Message, MessageBatch
-from txn_source.client.places import Sought
+from txn_source.client.places import GivenPlace, Sought
 from txn_source.model.door import guarded
 
 
@@ -56,7 +55,7 @@ class Reader:
         """True if there is a message to read now, as the level sees it: not markers, and not what was aborted."""
         return self._consumer.messages_left() > 0
 
-    def seek(self, to: Any) -> Sought:
+    def seek(self, to: GivenPlace) -> Sought:
         """Go elsewhere: see ``Consumer.seek``. Partitions that it doesn't name stay where they are."""
         return self._consumer.seek(to)
 

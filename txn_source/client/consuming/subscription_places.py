@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 from txn_source.client.access import Access
-from txn_source.client.places import Point, SubscriptionPlace
+from txn_source.client.places import GivenPlace, Point, SubscriptionPlace
 from txn_source.client.reading.footers import TieredPlanning
 from txn_source.metadata.stub.metadata_stub import MetadataStub
 from txn_source.model.errors import InvalidArgumentError
@@ -17,7 +16,7 @@ from txn_source.model.topic import PartitionView
 from txn_source.model.topic_name import TopicName
 
 
-def resolve_place(access: Access, topic: TopicName, to: Any, level: IsolationLevel | None) -> Place:
+def resolve_place(access: Access, topic: TopicName, to: GivenPlace, level: IsolationLevel | None) -> Place:
     """Return where a value means to go: whatever ``Consumer.seek`` takes.
 
     A time stands for the first message published at or after it; where there is none below the level's bound, for the
