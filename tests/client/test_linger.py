@@ -25,7 +25,7 @@ class Waiter:
         self.looks.put(len(self.answers))
         return answer
 
-    def _unsaid(self) -> str | None:
+    def _unreported(self) -> str | None:
         return None
 
 

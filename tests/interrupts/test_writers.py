@@ -51,9 +51,15 @@ def test_interrupts_between_any_two_instructions_lose_nothing(embedded_site: Sit
 
 @pytest.mark.long
 @pytest.mark.timeout(3000)
-def test_interrupts_between_any_two_instructions_for_long(site: Site) -> None:
-    """Raise at every place, of both sorts; print how often that was in which step."""
+def test_interrupts_of_every_call_for_long(site: Site) -> None:
+    """Raise before and after every single call; print how often that was in which step."""
     ledger = interrupt_everywhere(site.connect(), at_call, 1, _again)
     print(site.kind, "calls", dict(ledger.places))
+
+
+@pytest.mark.long
+@pytest.mark.timeout(3000)
+def test_interrupts_between_any_two_instructions_for_long(site: Site) -> None:
+    """Raise at every single place; print how often that was in which step."""
     ledger = interrupt_everywhere(site.connect(), partial(at_signal_point, where=MODULES), 1, _again)
     print(site.kind, "points", dict(ledger.places))

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 
-from txn_source.storage.arrays import array_of, numbers_in, texts_of
+from txn_source.storage.arrays import array_of, numbers_in, numbers_or, texts_of, truths_in
 
 TYPES = ["int8", "int16", "int32", "int64", "float32", "float64"]
 
@@ -48,3 +48,22 @@ def test_texts_and_nulls_are_kept(values: list[Any]) -> None:
     found = texts_of(values)
     found.validate(full=True)
     assert found.equals(pa.array(values, pa.string()))
+
+
+@given(st.lists(st.none() | st.integers(-100, 100)), st.sampled_from(TYPES[:4]), st.data())
+def test_nulls_become_a_number(values: list[int | None], name: str, data: st.DataObject) -> None:
+    """Read columns with nulls, sliced anywhere, and those of nulls alone."""
+    column = pa.array(values, getattr(pa, name)())
+    start = data.draw(st.integers(0, len(values)))
+    found = numbers_or(column.slice(start), 7)
+    assert (found.dtype, found.tolist()) == (np.dtype(name), [7 if v is None else v for v in values[start:]])
+
+
+@given(st.lists(st.booleans()), st.data())
+def test_truths_are_those_of_the_column(values: list[bool], data: st.DataObject) -> None:
+    """Read columns sliced anywhere, also empty ones; and refuse nulls."""
+    column = pa.array(values, pa.bool_())
+    start = data.draw(st.integers(0, len(values)))
+    assert truths_in(column.slice(start)).tolist() == values[start:]
+    with pytest.raises(ValueError, match="none of truths alone"):
+        truths_in(pa.array([*values, None], pa.bool_()))

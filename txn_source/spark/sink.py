@@ -15,7 +15,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import pyarrow as pa
-import pyarrow.compute as pc
 from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 
@@ -29,6 +28,7 @@ from txn_source.spark.connection import open_log, readable
 from txn_source.spark.content import content_of
 from txn_source.spark.options import TOPIC, WriteOptions
 from txn_source.spark.sink_columns import SinkColumns
+from txn_source.storage.arrays import array_of, numbers_in
 from txn_source.storage.schema import deserialize_schema
 
 _QUERY_ID = "sql.streaming.queryId"
@@ -97,8 +97,10 @@ class _Writer:
             raise SchemaMismatchError(
                 f"Column {TOPIC.name} is null in {topics.null_count} rows.", "Name a topic in each row."
             )
-        for topic in pc.unique(topics).to_pylist():
-            yield TopicName.parse(topic), rest.filter(pc.equal(topics, topic))
+        coded = topics.dictionary_encode()
+        numbers = numbers_in(coded.indices)
+        for number, topic in enumerate(coded.dictionary.to_pylist()):
+            yield TopicName.parse(topic), rest.filter(array_of(numbers == number))
 
     def _commit(self, messages: Sequence[WriterCommitMessage | None], sink: Sink, key: str) -> None:
         log = open_log(self._options.target)

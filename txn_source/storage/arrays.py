@@ -1,7 +1,7 @@
 """Arrow's arrays from numpy's and from texts, and back, by way of their buffers.
 
-``pa.array`` and ``to_numpy`` import pandas where it is installed, which takes about a second. What plans and reads does
-without them: Spark starts several Python processes for each query, and each of them would pay for it.
+``pa.array`` and ``to_numpy`` import pandas where it is installed, which takes about a second. What plans, reads and
+writes files does without them: Spark starts several Python processes for each query, and each of them would pay for it.
 """
 
 from __future__ import annotations
@@ -36,6 +36,25 @@ def numbers_in(column: pa.Array | pa.ChunkedArray) -> npt.NDArray[Any]:
     if len(parts) == 1:
         return parts[0]
     return np.concatenate(parts) if parts else np.empty(0, dtype)
+
+
+def numbers_or(column: pa.Array, default: float) -> npt.NDArray[Any]:
+    """Return a column of numbers as a copy, with a number of its own for nulls."""
+    bare = pa.Array.from_buffers(column.type, len(column), [None, column.buffers()[1]], offset=column.offset)
+    return np.where(truths_in(column.is_valid()), numbers_in(bare), default).astype(_DTYPES[column.type])
+
+
+def truths_in(column: pa.BooleanArray) -> npt.NDArray[np.bool_]:
+    """Return a column of truths without nulls, as a copy.
+
+    Raises:
+        ValueError: there are nulls, or no truths.
+    """
+    if column.type != pa.bool_() or column.null_count:
+        raise ValueError(f"a column of {column.type} with {column.null_count} nulls is none of truths alone")
+    bits = np.frombuffer(column.buffers()[1] or b"", np.uint8)
+    first = column.offset
+    return np.unpackbits(bits, count=first + len(column), bitorder="little")[first:].astype(np.bool_)
 
 
 def array_of(values: npt.NDArray[Any]) -> pa.Array:

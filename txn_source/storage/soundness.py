@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 import pyarrow.types as types
 
 from txn_source.model.errors import SchemaMismatchError
+from txn_source.storage.arrays import numbers_in
 
 FIRST_MICROS, LAST_MICROS = -62_135_596_800_000_000, 253_402_300_799_999_999
 """The first and the last microsecond, both inclusive, of the years 1 to 9999: what Python's datetime can show."""
@@ -152,9 +153,9 @@ def _no_dict(column: pa.Array) -> bool:
     if texts.null_count:
         return True
     valid = column.drop_null() if column.null_count else column
-    rows = np.repeat(np.arange(len(valid)), np.diff(valid.offsets.to_numpy()))
+    rows = np.repeat(np.arange(len(valid)), np.diff(numbers_in(valid.offsets)))
     coded = names.dictionary_encode()
-    pairs = rows * (len(coded.dictionary) + 1) + coded.indices.to_numpy()
+    pairs = rows * (len(coded.dictionary) + 1) + numbers_in(coded.indices)
     return len(np.unique(pairs)) < len(pairs)
 
 

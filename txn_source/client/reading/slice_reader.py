@@ -127,7 +127,9 @@ class SliceReader:
     def _txn_ids(self, txns: npt.NDArray[np.int64]) -> pa.Array | None:
         if "__txn_id" not in self.schema.names:
             return None
-        return texts_of([None if txn == NO_TXN else str(id_of(txn)) for txn in txns.tolist()])
+        different, numbers = np.unique(txns, return_inverse=True)  # most entries of a page have a few between them
+        names = texts_of([None if txn == NO_TXN else str(id_of(txn)) for txn in different.tolist()])
+        return names.take(array_of(numbers))
 
     def _statuses(self, txns: npt.NDArray[np.int64], decided: _Decided) -> pa.Array | None:
         if "__txn_status" not in self.schema.names:

@@ -15,7 +15,7 @@ from txn_source.model.entry import OpenedProducer
 from txn_source.model.errors import SchemaMismatchError, StaleSegmentError, TxnLogError, UnavailableError
 from txn_source.model.position import Position
 
-_POISON = (pa.ArrowException, ValueError, TypeError, OverflowError)
+_UNWRITABLE = (pa.ArrowException, ValueError, TypeError, OverflowError)
 """What Arrow raises of data that it can't write."""
 
 
@@ -66,7 +66,7 @@ class GroupStore:
                     sequence += batch.num_rows
         except MemoryError:
             raise
-        except _POISON as error:
+        except _UNWRITABLE as error:
             self._lose(gathered, group, _unfit(error))
             return
         if not cut:
@@ -83,7 +83,7 @@ class GroupStore:
             self._append(groups)
         except MemoryError:
             raise
-        except (TxnLogError, *_POISON) as error:
+        except (TxnLogError, *_UNWRITABLE) as error:
             self._files.close()
             if len(groups) > 1:
                 for group in groups:

@@ -9,6 +9,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from txn_source.model.routing import partitions_of
+from txn_source.storage.arrays import array_of, truths_in
 
 
 def route(keys: pa.BinaryArray, partitions: int, without_key: int) -> npt.NDArray[np.int64]:
@@ -19,7 +20,7 @@ def route(keys: pa.BinaryArray, partitions: int, without_key: int) -> npt.NDArra
     of_rows = np.frombuffer(offsets, np.int32, len(keys) + 1, keys.offset * 4)
     targets = partitions_of(np.frombuffer(data or b"", np.uint8), of_rows, partitions)
     if keys.null_count:
-        targets[keys.is_null().to_numpy(zero_copy_only=False)] = without_key
+        targets[truths_in(keys.is_null())] = without_key
     return targets
 
 
@@ -30,4 +31,4 @@ def group(targets: npt.NDArray[np.int64]) -> Iterator[tuple[int, pa.Array]]:
     order = np.argsort(targets.astype(narrow), kind="stable")
     ends = np.cumsum(counts)
     for target in np.flatnonzero(counts).tolist():
-        yield target, pa.array(order[ends[target] - counts[target] : ends[target]])
+        yield target, array_of(order[ends[target] - counts[target] : ends[target]])

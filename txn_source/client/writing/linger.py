@@ -22,7 +22,7 @@ class Waiting(Protocol):
     def _write_if_due(self) -> float | None:
         """Write what has waited long enough; return in how many seconds to look again, None: when woken."""
 
-    def _unsaid(self) -> str | None:
+    def _unreported(self) -> str | None:
         """Return what nobody will hear of if this producer goes now; None: nothing."""
 
 
@@ -88,15 +88,15 @@ def _run(calls: SimpleQueue[Waiting | None]) -> None:
 _OPEN: WeakSet[Waiting] = WeakSet()
 
 
-def tell_at_exit(producer: Waiting) -> None:
+def report_at_exit(producer: Waiting) -> None:
     """Have the log say at the program's end what a producer still holds then, if it is open."""
     _OPEN.add(producer)
 
 
-def _tell() -> None:
+def _report() -> None:
     for producer in list(_OPEN):
-        if (unsaid := producer._unsaid()) is not None:
-            _log.warning("The program ends while producer %s is open: %s", producer.name, unsaid)
+        if (unreported := producer._unreported()) is not None:
+            _log.warning("The program ends while producer %s is open: %s", producer.name, unreported)
 
 
-atexit.register(_tell)
+atexit.register(_report)

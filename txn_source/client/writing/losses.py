@@ -11,7 +11,7 @@ class Losses:
 
     def __init__(self, producer: str) -> None:
         self._producer = producer
-        self.untold: dict[Owner, TxnLogError] = {}
+        self.unreported: dict[Owner, TxnLogError] = {}
         """By transaction (None: plain messages), losses that no call has raised yet."""
         self.unavailable: UnavailableError | None = None
         """Why the service couldn't be reached at the last try, if no call has raised it yet; nothing is lost by it."""
@@ -23,7 +23,7 @@ class Losses:
         error.add_note(f"{many} not stored because of this, of producer {self._producer!r}.")
         if txn is not None:
             self._of_transactions.setdefault(txn, error)
-        self.untold.setdefault(txn, error)
+        self.unreported.setdefault(txn, error)
 
     def raise_next(self) -> None:
         """Raise one that was not raised yet, if there is any."""
@@ -32,21 +32,21 @@ class Losses:
                 raise self.unavailable
             finally:
                 self.unavailable = None
-        if self.untold:
-            txn = next(iter(self.untold))
+        if self.unreported:
+            txn = next(iter(self.unreported))
             try:
-                raise self.untold[txn]
+                raise self.unreported[txn]
             finally:
-                del self.untold[txn]
+                del self.unreported[txn]
 
     def raise_of(self, txn: Owner) -> None:
         """Raise what a transaction lost, however often that was said: it can only be aborted."""
         error = self._of_transactions.get(txn)
         if error is not None:
-            self.untold.pop(txn, None)
+            self.unreported.pop(txn, None)
             raise error
 
     def forget(self, txn: Owner) -> None:
         """Forget what a transaction lost, which is going to be aborted."""
-        self.untold.pop(txn, None)
+        self.unreported.pop(txn, None)
         self._of_transactions.pop(txn, None)

@@ -24,7 +24,7 @@ from txn_source.client.writing.batching import Batching
 from txn_source.client.writing.gathered import Gathered
 from txn_source.client.writing.group import Group, Owner
 from txn_source.client.writing.group_store import GroupStore
-from txn_source.client.writing.linger import Linger, tell_at_exit
+from txn_source.client.writing.linger import Linger, report_at_exit
 from txn_source.client.writing.losses import Losses
 from txn_source.client.writing.receipts import Receipts
 from txn_source.client.writing.segment_files import SegmentFiles
@@ -85,13 +85,13 @@ class Producer:
         self._inherited = False
         self._linger = Linger(f"txnlog-{self.name}", batching.linger_s, clock)
         belongs_to_process(self)
-        tell_at_exit(self)
+        report_at_exit(self)
         self._closed = False
 
     def __del__(self) -> None:
         if not self._closed:
-            if (unsaid := self._unsaid()) is not None:
-                warnings.warn(f"Producer {self.name!r} was dropped: {unsaid}", ResourceWarning, 2, self)
+            if (unreported := self._unreported()) is not None:
+                warnings.warn(f"Producer {self.name!r} was dropped: {unreported}", ResourceWarning, 2, self)
             self._linger.stop()
 
     def __enter__(self) -> Producer:
@@ -227,7 +227,7 @@ class Producer:
                     self._drain()
                     self._losses.raise_next()
             finally:  # nothing is left to be done, also if what was left is lost
-                if not self._gathered.queue and not self._losses.untold:
+                if not self._gathered.queue and not self._losses.unreported:
                     self._gathered.alarm = self._closed = True
                     self._store.close()
         if self._closed:
@@ -346,12 +346,12 @@ class Producer:
         if self._closed:
             raise InvalidArgumentError(f"The producer {self.name!r} is closed.", "Open a new one.")
 
-    def _unsaid(self) -> str | None:
+    def _unreported(self) -> str | None:
         """Return what nobody will hear of if this producer goes now; None: nothing."""
         if self._closed or self._inherited:
             return None
         waiting = sum(group.messages for group in list(self._gathered.queue))
-        said = [str(error) for error in list(self._losses.untold.values())]
+        said = [str(error) for error in list(self._losses.unreported.values())]
         if waiting:
             said.insert(
                 0, f"{waiting:,} messages to topic {self.topic!r} were not flushed and are lost. Close it first."

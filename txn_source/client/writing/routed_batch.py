@@ -10,6 +10,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from txn_source.storage.arrays import array_of
+
 
 @dataclass(frozen=True, slots=True)
 class RoutedBatch:
@@ -42,7 +44,7 @@ class RoutedBatch:
     def of(cls, batch: pa.RecordBatch, targets: npt.NDArray[np.int64]) -> RoutedBatch:
         """Return a batch each row of which goes to a partition of its own."""
         parts = [
-            (int(target), batch.take(pa.array(np.flatnonzero(targets == target)))) for target in np.unique(targets)
+            (int(target), batch.take(array_of(np.flatnonzero(targets == target)))) for target in np.unique(targets)
         ]
         edges = np.flatnonzero(np.diff(targets, prepend=-1))
         owners, counts = targets[edges], np.diff(edges, append=len(targets))

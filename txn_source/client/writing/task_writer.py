@@ -22,6 +22,7 @@ from txn_source.model.entry import NewEntry, OpenedProducer
 from txn_source.model.errors import InvalidArgumentError, StorageWriteError
 from txn_source.model.spark_commit import CONTENT_MASK, TopicBatch
 from txn_source.model.topic_name import TopicName
+from txn_source.storage.arrays import numbers_or, truths_in
 from txn_source.storage.forks import belongs_to_process, inherited_error
 from txn_source.storage.schema import KEY, RAW_SCHEMA, conform, deserialize_schema
 
@@ -156,8 +157,8 @@ class BulkWriter:
     def _chosen(self, column: pa.Array, rest: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
         """Return the partitions that a column asks for, and those of ``rest`` where it is null."""
         count = len(self._view.partitions)
-        given = column.is_valid().to_numpy(zero_copy_only=False)
-        chosen = column.fill_null(0).to_numpy(zero_copy_only=False).astype(np.int64)
+        given = truths_in(column.is_valid())
+        chosen = numbers_or(column, 0).astype(np.int64)
         wrong = chosen[given & ((chosen < 0) | (chosen >= count))]
         if len(wrong):
             raise InvalidArgumentError(

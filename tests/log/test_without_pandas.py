@@ -1,12 +1,15 @@
-"""Planning and reading load no pandas, though it is installed: Spark starts processes for each query that only read."""
+"""Planning, reading and writing files load no pandas, though it is installed: Spark starts processes for each query."""
 
 from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
+from tests.log.reading import values
 from tests.log.sites import Site
 
 _READING = """
@@ -35,6 +38,22 @@ print(sum(batch.num_rows for batch in planned.reader(log, schema).read(pieces)))
 print(*(name for name in ("pandas",) if name in sys.modules))
 """
 
+_WRITING = """
+import sys
+import pyarrow as pa
+from pyspark.sql.types import BinaryType, IntegerType, MapType, StringType, StructType
+from txn_source.spark.source import TxnLogDataSource
+
+place, target, file = sys.argv[1:]
+with pa.ipc.open_stream(file) as stream:
+    batch = stream.read_next_batch()
+schema = StructType().add("__topic", StringType()).add("key", BinaryType()).add("value", BinaryType())
+schema = schema.add("__partition", IntegerType()).add("__properties", MapType(StringType(), StringType()))
+writer = TxnLogDataSource({place: target}).writer(schema, False)
+writer.commit([writer.write(iter([batch, batch]))])
+print(*(name for name in ("pandas",) if name in sys.modules))
+"""
+
 
 def test_planning_and_reading_load_no_pandas(site: Site) -> None:
     """Read ledgers of both tiers, with transactions of every end, in a new process as Spark's tasks do."""
@@ -53,7 +72,34 @@ def test_planning_and_reading_load_no_pandas(site: Site) -> None:
             aborted.abort()
         assert log.offload("orders").ledger_ids
         producer.send(b"last", partition=0)
+    assert printed(site, _READING) == ["25", "25", "37", "37", "7", ""]
+
+
+def test_writing_as_a_job_does_loads_no_pandas(site: Site, tmp_path: Path) -> None:
+    """Write rows to two topics in a new process, by key and by partition, with properties, and commit them."""
+    pytest.importorskip("pandas")
+    log = site.connect()
+    for topic in ("left", "right"):
+        log.create_topic(topic, partitions=2)
+    columns = {
+        "__topic": pa.array(["left", "right", "left", "left"]),
+        "key": pa.array([b"a", None, b"b", None], pa.binary()),
+        "value": pa.array([b"1", b"2", b"3", b"4"], pa.binary()),
+        "__partition": pa.array([None, 1, None, 0], pa.int32()),
+        "__properties": pa.array([[("a", "b")], None, [], None], pa.map_(pa.string(), pa.string())),
+    }
+    batch = pa.record_batch(columns)
+    with pa.ipc.new_stream(tmp_path / "batch.arrow", batch.schema) as stream:
+        stream.write_batch(batch)
+    assert printed(site, _WRITING, str(tmp_path / "batch.arrow")) == [""]
+    assert sorted(values(log, "left")) == [b"1", b"1", b"3", b"3", b"4", b"4"]
+    assert values(log, "right") == [b"2", b"2"]
+
+
+def printed(site: Site, program: str, *arguments: str) -> list[str]:
+    """Run a program in a new process, and return its lines."""
     place, target = ("endpoint", site.endpoint) if site.kind == "remote" else ("path", str(site.root))
-    run = subprocess.run([sys.executable, "-c", _READING, place, target], capture_output=True, text=True, check=False)
+    command = [sys.executable, "-c", program, place, target, *arguments]
+    run = subprocess.run(command, capture_output=True, text=True, check=False)
     assert run.returncode == 0, run.stderr
-    assert run.stdout.splitlines() == ["25", "25", "37", "37", "7", ""]
+    return run.stdout.splitlines()
