@@ -9,7 +9,7 @@ export PYSPARK_PYTHON := $(CURDIR)/$(PY)
 unexport SPARK_HOME PYTHONPATH
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo flights tiers isolation test test-connect bench bench-quick lint format proto clean check-python check-java
+.PHONY: help venv demo flights tiers isolation test test-connect bench bench-quick lint format proto proto-baseline clean check-python check-java
 
 help: ## Show this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1|\2/p' Makefile | while IFS='|' read -r target text; do \
@@ -55,6 +55,9 @@ format: $(STAMP) ## Fix style and formatting where that is safe
 proto: $(STAMP) ## Generate the protobuf code again
 	$(PY) -m grpc_tools.protoc -Itxn_source/_generated=proto --python_out=. --grpc_python_out=. --pyi_out=. \
 		txn_source/_generated/txnlog/v1/metadata_service.proto
+
+proto-baseline: $(STAMP) ## Take the protocol as it is for what released clients know
+	$(PY) -m grpc_tools.protoc -Iproto --descriptor_set_out=proto/baseline.binpb txnlog/v1/metadata_service.proto
 
 clean: ## Remove .venv and everything else that was made here
 	rm -rf .venv build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis spark-warehouse metastore_db derby.log

@@ -1,8 +1,8 @@
 """A way to the service that holds back parts of the conversations with consumers until told, and cuts them.
 
 Requests are named as in ``ConsumeRequest`` (flow, acknowledge, redeliver, seek), answers as in ``ConsumeResponse``
-(delivery, receipt, turn). What is held back waits apart, each kind in order; the others pass: the threads on either
-side that send and take them may be as slow as they like.
+(delivery, receipt, epoch_change). What is held back waits apart, each kind in order; the others pass: the threads on
+either side that send and take them may be as slow as they like.
 """
 
 from __future__ import annotations

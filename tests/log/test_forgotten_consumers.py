@@ -14,7 +14,7 @@ from tests.log.reading import eventually
 from tests.log.sites import ManualClock, Site
 from txn_source import InternalError, InvalidArgumentError
 from txn_source._generated.txnlog.v1 import metadata_service_pb2 as pb
-from txn_source.metadata.protocol.convert import raised_error
+from txn_source.metadata.protocol.convert import error_from_wire
 
 VALUES = [b"%d" % number for number in range(10)]
 _READ_AND_EXIT = """
@@ -105,7 +105,7 @@ def test_iterating_over_a_consumer_keeps_it(site: Site) -> None:
 
 def test_code_of_a_newer_service_is_told() -> None:
     """Answer with a code that this release doesn't know: the error names it."""
-    error = raised_error("FROM_THE_FUTURE", "It is so.", "Do it.")
+    error = error_from_wire(pb.Error(code="FROM_THE_FUTURE", fact="It is so.", remedy="Do it."))
     assert isinstance(error, InternalError)
     assert "It is so." in str(error)
     assert "FROM_THE_FUTURE" in str(error)

@@ -165,7 +165,7 @@ def test_delivery_on_the_wire_during_an_operators_seek_cannot_move_the_cursor(si
     """Let an operator seek; the consumer gets what was under way, then what the seek says; its old acks don't count."""
     log, way = holding(site)
     _, ids = filled(log)
-    way.hold("turn", "delivery")
+    way.hold("epoch_change", "delivery")
     consumer = subscribed(log, queue_size=100)
     way.held("delivery")
     sought = log.seek("t", "s", ids[6])
@@ -177,7 +177,7 @@ def test_delivery_on_the_wire_during_an_operators_seek_cannot_move_the_cursor(si
     consumer.flush()
     assert mark(log) == ids[6]
     assert log.subscription("t", "s").ignored_acknowledgements == 1
-    way.let_go("turn")
+    way.let_go("epoch_change")
     eventually(lambda: consumer.epoch == 1)
     assert take(consumer, 4) == VALUES[6:]
 

@@ -375,7 +375,7 @@ def test_no_epoch_uses_up_all_others(site: Site) -> None:
     log.create_topic("orders")
     log.create_subscription("orders", "booking", "exclusive", "read_committed", "earliest")
     request = pb.SeekSubscriptionRequest(request_id="one", topic="orders", name="booking", epoch=1 << 62)
-    request.place.where = "latest"
+    request.place.where = pb.TOPIC_END_LATEST
     with pytest.raises(InvalidArgumentError, match="later seeks need the rest"):
         transport.call("SeekSubscription", request)
     log.seek("orders", "booking", "latest")

@@ -14,7 +14,6 @@ from typing import Any
 
 import grpc
 import pytest
-from google.rpc import error_details_pb2
 from grpc_status import rpc_status
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -134,7 +133,7 @@ def test_bent_conversations_end_in_answers(subject: Subject) -> None:
         codes = set()
         try:
             for answer in subject.service.converse("Consume", iter(said)):
-                codes.add(answer.receipt.error_code)
+                codes.add(answer.receipt.error.code)
         except TxnLogError as error:
             codes.add(error.code)
         assert codes <= {"", *ERROR_CLASSES} - {"INTERNAL"}, said
@@ -159,6 +158,6 @@ def our_code(error: grpc.RpcError) -> str:
     """Return the code of ours in a failed call."""
     status = rpc_status.from_call(error)
     assert status is not None, error
-    info = error_details_pb2.ErrorInfo()
-    assert status.details[0].Unpack(info), error
-    return info.reason
+    message = pb.Error()
+    assert status.details[0].Unpack(message), error
+    return message.code

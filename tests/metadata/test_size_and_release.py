@@ -11,7 +11,7 @@ import pytest
 
 from tests.log.reading import eventually
 from tests.log.sites import Site, service_over
-from txn_source import InternalError, InvalidArgumentError, Log, TxnLogError, connect
+from txn_source import InternalError, InvalidArgumentError, Log, LogVersionError, TxnLogError, connect
 from txn_source._generated.txnlog.v1 import metadata_service_pb2 as pb
 from txn_source.metadata.service.server import Server
 from txn_source.metadata.stub import transport
@@ -19,6 +19,7 @@ from txn_source.metadata.stub.metadata_stub import MetadataStub
 from txn_source.model.position import Position, PositionRange
 from txn_source.model.topic_name import TopicName
 from txn_source.model.transaction import TransactionState
+from txn_source.storage.root import FORMAT_VERSION
 
 
 def test_request_that_is_too_large_is_refused_before_it_is_sent(remote_site: Site) -> None:
@@ -96,6 +97,16 @@ def newer(tmp_path: Path) -> Iterator[tuple[Newer, Log]]:
         yield service, log
 
 
+def test_log_of_a_newer_format_is_left_alone(newer: tuple[Newer, Log]) -> None:
+    """Connect to a service that serves a log of the next format: this release can't read or write its segments."""
+    service, log = newer
+    uri = log.metadata.get_log().storage_uri
+    later = FORMAT_VERSION + 1
+    service.answers["GetLog"] = pb.GetLogResponse(log_id="log", format_version=later, storage_uri=uri)
+    with pytest.raises(LogVersionError, match=rf"has format version {later}; this release reads up to"):
+        log.metadata.get_log()
+
+
 def test_error_of_a_newer_service_is_told_whole(newer: tuple[Newer, Log]) -> None:
     """Refuse a call, and a request in a conversation, with a code that this release doesn't have."""
     service, log = newer
@@ -109,12 +120,16 @@ def test_error_of_a_newer_service_is_told_whole(newer: tuple[Newer, Log]) -> Non
                 topic = pb.TopicView(topic=pb.Topic(topic_id=1, name="persistent://public/default/orders"))
                 topic.topic.policies.CopyFrom(_LIMITS)
                 subscribed = pb.ConsumeResponse.Subscribed(
-                    subscription_id=1, consumer_id=1, active=True, isolation_level="read_committed", topic=topic
+                    subscription_id=1,
+                    consumer_id=1,
+                    active=True,
+                    isolation_level=pb.ISOLATION_LEVEL_READ_COMMITTED,
+                    topic=topic,
                 )
                 yield pb.ConsumeResponse(subscribed=subscribed)
             elif request.WhichOneof("what") == "seek":
                 receipt = pb.ConsumeResponse.Receipt(
-                    sequence=request.sequence, error_code="OVERLOADED", fact="Too much.", remedy="Later."
+                    sequence=request.sequence, error=pb.Error(code="OVERLOADED", fact="Too much.", remedy="Later.")
                 )
                 yield pb.ConsumeResponse(receipt=receipt)
 

@@ -23,6 +23,7 @@ from txn_source.metadata.delivery.wakeups import Changes
 from txn_source.metadata.delivery.work import Work
 from txn_source.metadata.protocol import convert_subscriptions as sub_wire
 from txn_source.metadata.protocol.checks import check
+from txn_source.metadata.protocol.convert import error_to_wire
 from txn_source.metadata.store import consumers, deliveries, subscriptions
 from txn_source.metadata.store.connection import Connection
 from txn_source.metadata.store.subscription_rows import Subscription
@@ -85,7 +86,7 @@ class ConsumerConversation:
                 check(request)
                 self._carry_out(self._session, what, request, receipt)
             except TxnLogError as error:
-                receipt.error_code, receipt.fact, receipt.remedy = error.code, error.fact, error.remedy
+                receipt.error.CopyFrom(error_to_wire(error))
             response = pb.ConsumeResponse(receipt=receipt)
             if what == "redeliver":  # whoever has this answer has seen what was delivered before
                 self._session.send_after_look(response)

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from txn_source._generated.txnlog.v1 import metadata_service_pb2 as pb
 from txn_source.metadata.protocol import convert
 from txn_source.metadata.protocol import convert_subscriptions as sub_wire
+from txn_source.metadata.protocol.enums import ISOLATION_LEVEL, SUBSCRIPTION_TYPE
 from txn_source.metadata.store import consumers, subscriptions, topics, views
 from txn_source.metadata.store.connection import Connection
 from txn_source.metadata.store.subscription_rows import Subscription
 from txn_source.model.errors import SubscriptionNotFoundError
-from txn_source.model.isolation import IsolationLevel
 from txn_source.model.subscription import Cursor, SubscriptionType
 from txn_source.model.topic import PartitionView, Topic
 from txn_source.model.topic_name import TopicName
@@ -47,7 +47,7 @@ class Connected:
                 consumer_id=self.consumer_id,
                 epoch=self.subscription.epoch,
                 active=self.active,
-                isolation_level=self.subscription.isolation_level.value,
+                isolation_level=ISOLATION_LEVEL.to_wire(self.subscription.isolation_level),
                 topic=pb.TopicView(
                     topic=convert.topic_to_wire(self.topic),
                     partitions=[convert.partition_to_wire(p) for p in self.partitions],
@@ -82,8 +82,8 @@ def _subscription(
     now_ms: int,
 ) -> tuple[Subscription, bool]:
     """Return the subscription that is asked for, and True if it was made now."""
-    kind = SubscriptionType.parse(request.type)
-    level = IsolationLevel.parse(request.isolation_level) if request.HasField("isolation_level") else None
+    kind = SUBSCRIPTION_TYPE.given(request.type)
+    level = ISOLATION_LEVEL.from_wire(request.isolation_level)
     place = sub_wire.place_from_wire(request.place)
     found = subscriptions.find_any(connection, topic.topic_id, request.name)
     if found is not None:

@@ -177,8 +177,8 @@ def _follow(
             cursors = subscriptions.cursors_of(moment.connection, subscription.subscription_id)
         with session.lock:
             session.state.begin(subscription.epoch, active, cursors)
-        turn = pb.ConsumeResponse.Turn(epoch=subscription.epoch, active=active)
-        session.send(pb.ConsumeResponse(turn=turn))
+        change = pb.ConsumeResponse.EpochChange(epoch=subscription.epoch, active=active)
+        session.send(pb.ConsumeResponse(epoch_change=change))
     return present
 
 

@@ -74,6 +74,8 @@ _TIME = _numbers(-MAX_TOTAL, MAX_TOTAL)
 _NAME = _text(400)
 _WORD = _text(100)
 _URI = _text(4000)
+_TYPE = _numbers(1, 3)
+_LEVEL = _numbers(1, 2)
 _POLICIES = _Pairs(_WORD, _URI, 100)
 _POSITIONS = _Pairs(_ID, _POSITION, MAX_ENTRIES)
 _RANGE = {"partition_id": _ID, "start": _POSITION, "end": _POSITION}
@@ -171,7 +173,7 @@ FIELDS: Mapping[str, Mapping[str, Rule | _Part | _Pairs]] = {
     "BeginOffloadRequest": {"request_id": _NAME, "partition_id": _ID, "ledger_id": _ID, "uri": _URI},
     "CompleteOffloadRequest": {"copy_id": _ID, "copy": _Part(needed=True)},
     "AbandonOffloadRequest": {"copy_id": _ID},
-    "DeleteCopiesRequest": {**_OF_TOPIC, "tier": _WORD, "ledger_ids": _numbers(1, MAX_INT, items=MAX_ENTRIES)},
+    "DeleteCopiesRequest": {**_OF_TOPIC, "tier": _numbers(1, 2), "ledger_ids": _numbers(1, MAX_INT, items=MAX_ENTRIES)},
     "TrimTopicRequest": {
         **_OF_TOPIC,
         "before": _Pairs(_numbers(0, (1 << 31) - 1), _POSITION, MAX_ENTRIES),
@@ -204,13 +206,13 @@ FIELDS: Mapping[str, Mapping[str, Rule | _Part | _Pairs]] = {
         "epoch": _EPOCH,
         "partitions": _Part(items=10_000),
     },
-    "SubscriptionPlace": {"where": _WORD, "points": _Part(items=MAX_ENTRIES)},
-    "CreateSubscriptionRequest": {**_OF_SUBSCRIPTION, "type": _WORD, "isolation_level": _WORD, "place": _Part()},
+    "SubscriptionPlace": {"where": _numbers(0, 2), "points": _Part(items=MAX_ENTRIES)},
+    "CreateSubscriptionRequest": {**_OF_SUBSCRIPTION, "type": _TYPE, "isolation_level": _LEVEL, "place": _Part()},
     "ListSubscriptionsRequest": {"topic": _NAME, "name": _SUBSCRIPTION, "brief": _ANY},
     "DeleteSubscriptionRequest": _OF_SUBSCRIPTION,
     "SeekSubscriptionRequest": {**_OF_SUBSCRIPTION, "place": _Part(), "epoch": _EPOCH},
-    "SetSubscriptionIsolationLevelRequest": {**_OF_SUBSCRIPTION, "isolation_level": _WORD},
-    "CountMessagesRequest": {"isolation_level": _WORD, "points": _Part(items=MAX_ENTRIES)},
+    "SetSubscriptionIsolationLevelRequest": {**_OF_SUBSCRIPTION, "isolation_level": _LEVEL},
+    "CountMessagesRequest": {"isolation_level": _LEVEL, "points": _Part(items=MAX_ENTRIES)},
     "ConsumeRequest": {
         "sequence": _numbers(0, MAX_INT),
         "subscribe": _Part(),
@@ -222,8 +224,8 @@ FIELDS: Mapping[str, Mapping[str, Rule | _Part | _Pairs]] = {
     "ConsumeRequest.Subscribe": {
         "topic": _NAME,
         "name": _SUBSCRIPTION,
-        "type": _WORD,
-        "isolation_level": _WORD,
+        "type": _TYPE,
+        "isolation_level": _numbers(0, 2),
         "durable": _ANY,
         "place": _Part(),
         "consumer_name": _NAME,

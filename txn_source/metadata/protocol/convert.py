@@ -17,7 +17,7 @@ from txn_source.model.position import Position
 from txn_source.model.spark_commit import TopicBatch
 from txn_source.model.topic import PartitionView, Topic
 from txn_source.model.topic_name import TopicName
-from txn_source.model.transaction import TransactionState, TxnId
+from txn_source.model.transaction import TxnId
 
 
 def topic_to_wire(topic: Topic) -> pb.Topic:
@@ -172,37 +172,18 @@ def offloadable_from_wire(message: pb.OffloadableLedger) -> OffloadableLedger:
     return OffloadableLedger.of(message)
 
 
-_STATES = {
-    TransactionState.OPEN: pb.TRANSACTION_STATE_OPEN,
-    TransactionState.COMMITTED: pb.TRANSACTION_STATE_COMMITTED,
-    TransactionState.ABORTED: pb.TRANSACTION_STATE_ABORTED,
-}
+def error_to_wire(error: TxnLogError) -> pb.Error:
+    """Return the message for an error."""
+    return pb.Error(code=error.code, fact=error.fact, remedy=error.remedy)
 
 
-def state_to_wire(state: TransactionState | None) -> pb.TransactionState:
-    """Return the wire's number of a state; None is "unspecified"."""
-    return pb.TRANSACTION_STATE_UNSPECIFIED if state is None else _STATES[state]
-
-
-def state_from_wire(number: pb.TransactionState) -> TransactionState | None:
-    """Return the state that a number stands for; None for "unspecified"."""
-    if number == pb.TRANSACTION_STATE_UNSPECIFIED:
-        return None
-    for state, known in _STATES.items():
-        if known == number:
-            return state
-    raise InternalError(
-        f"The wire carries transaction state {number}, which this release doesn't know.",
-        "Check that client and service are of the same release.",
-    )
-
-
-def raised_error(code: str, fact: str, remedy: str) -> TxnLogError:
+def error_from_wire(message: pb.Error) -> TxnLogError:
     """Return the error that the service raised; one that only newer releases have is an InternalError that says so."""
-    known = ERROR_CLASSES.get(code)
+    known = ERROR_CLASSES.get(message.code)
     if known is not None:
-        return known(fact, remedy)
-    return InternalError(f"{fact} (The service calls it {code!r}, an error that this release doesn't know.)", remedy)
+        return known(message.fact, message.remedy)
+    fact = f"{message.fact} (The service calls it {message.code!r}, an error that this release doesn't know.)"
+    return InternalError(fact, message.remedy)
 
 
 def table_to_wire(table: pa.Table) -> bytes:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from txn_source._generated.txnlog.v1 import metadata_service_pb2 as pb
+from txn_source.metadata.protocol import enums
 from txn_source.model.acknowledgement import Acknowledged, Acknowledgement
 from txn_source.model.message_ranges import MessageRange, index_of, message_id_of, message_key, position_of
 from txn_source.model.position import MessageId, Position
@@ -29,12 +30,12 @@ def messages_from_wire(points: Iterable[pb.MessagePoint]) -> dict[int, MessageId
 def place_to_wire(place: Place) -> pb.SubscriptionPlace:
     """Return the message for where a subscription is to stand."""
     points = [point_to_wire(partition_id, key) for partition_id, key in sorted(place.keys.items())]
-    return pb.SubscriptionPlace(where=place.where, points=points)
+    return pb.SubscriptionPlace(where=enums.TOPIC_END.to_wire(place.where or None), points=points)
 
 
 def place_from_wire(message: pb.SubscriptionPlace) -> Place:
     """Return where a subscription is to stand."""
-    return Place(message.where, messages_from_wire(message.points))
+    return Place(enums.TOPIC_END.from_wire(message.where) or "", messages_from_wire(message.points))
 
 
 def range_to_wire(item: MessageRange) -> pb.MessageRange:

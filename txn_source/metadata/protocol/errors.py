@@ -1,4 +1,4 @@
-"""Errors on the wire: a gRPC status code with ``google.rpc.ErrorInfo``, and back to the same class."""
+"""Errors on the wire: a gRPC status code with our ``Error`` as its detail, and back to the same class."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from collections.abc import Sequence
 
 import grpc
 from google.protobuf import any_pb2
-from google.rpc import code_pb2, error_details_pb2, status_pb2
+from google.rpc import code_pb2, status_pb2
 from grpc_status import rpc_status
 
-from txn_source.metadata.protocol.convert import raised_error
+from txn_source._generated.txnlog.v1 import metadata_service_pb2 as pb
+from txn_source.metadata.protocol.convert import error_from_wire
 from txn_source.model.errors import InternalError, InvalidArgumentError, TxnLogError, UnavailableError
 
-_DOMAIN = "txnlog"
 _MAX_BYTES = {"message": 500, "fact": 2000, "remedy": 1000}
 """An answer's metadata may have 8 KiB: the message is escaped in it (up to 3 times as long), all three are base64."""
 _CODES: dict[str, int] = {
@@ -48,9 +48,8 @@ _CODES: dict[str, int] = {
 
 def to_status(error: TxnLogError) -> grpc.Status:
     """Return the gRPC status that carries an error whole; only very long texts are cut."""
-    texts = {"fact": _cut("fact", error.fact), "remedy": _cut("remedy", error.remedy)}
     detail = any_pb2.Any()
-    detail.Pack(error_details_pb2.ErrorInfo(reason=error.code, domain=_DOMAIN, metadata=texts))
+    detail.Pack(pb.Error(code=error.code, fact=_cut("fact", error.fact), remedy=_cut("remedy", error.remedy)))
     message = _cut("message", str(error))
     code = _CODES.get(error.code, code_pb2.UNKNOWN)
     return rpc_status.to_status(status_pb2.Status(code=code, message=message, details=[detail]))
@@ -66,9 +65,9 @@ def from_rpc_error(error: grpc.RpcError, target: str, timeout_s: float) -> TxnLo
     status = rpc_status.from_call(error) if isinstance(error, grpc.Call) else None
     details: Sequence[any_pb2.Any] = status.details if status is not None else ()
     for detail in details:
-        info = error_details_pb2.ErrorInfo()
-        if detail.Unpack(info) and info.domain == _DOMAIN:
-            return raised_error(info.reason, info.metadata["fact"], info.metadata["remedy"])
+        message = pb.Error()
+        if detail.Unpack(message):
+            return error_from_wire(message)
     code = error.code()
     if code is grpc.StatusCode.DEADLINE_EXCEEDED:
         return UnavailableError(

@@ -9,7 +9,6 @@ from txn_source._generated.txnlog.v1 import metadata_service_pb2 as pb
 from txn_source.metadata.service.unit_of_work import UnitOfWork
 from txn_source.metadata.store import policies, topics
 from txn_source.metadata.store.connection import Connection
-from txn_source.model.errors import InvalidArgumentError
 from txn_source.model.policies import Scope
 from txn_source.model.topic_name import TopicName, parse_namespace
 
@@ -51,8 +50,6 @@ class PolicyCalls:
 
 
 def _scope(message: pb.PolicyScope) -> Scope:
-    if message.HasField("topic") and message.HasField("namespace"):
-        raise InvalidArgumentError("Both a topic and a namespace are named.", "Name one, or neither for the broker.")
     return Scope(
         TopicName.parse(message.topic) if message.HasField("topic") else None,
         parse_namespace(message.namespace) if message.HasField("namespace") else None,

@@ -10,6 +10,7 @@ from txn_source.metadata.delivery.consumer_requests import ConsumerConversation
 from txn_source.metadata.delivery.wakeups import Changes
 from txn_source.metadata.protocol import convert
 from txn_source.metadata.protocol import convert_subscriptions as sub_wire
+from txn_source.metadata.protocol.enums import ISOLATION_LEVEL, SUBSCRIPTION_TYPE
 from txn_source.metadata.service.unit_of_work import UnitOfWork
 from txn_source.metadata.store import (
     backlogs,
@@ -40,7 +41,7 @@ class SubscriptionCalls:
         self._changes = changes
 
     def CreateSubscription(self, request: pb.CreateSubscriptionRequest) -> pb.CreateSubscriptionResponse:
-        kind, level = SubscriptionType.parse(request.type), IsolationLevel.parse(request.isolation_level)
+        kind, level = SUBSCRIPTION_TYPE.given(request.type), ISOLATION_LEVEL.given(request.isolation_level)
         place = sub_wire.place_from_wire(request.place)
 
         def create(connection: Connection) -> pb.CreateSubscriptionResponse:
@@ -89,7 +90,7 @@ class SubscriptionCalls:
     def SetSubscriptionIsolationLevel(
         self, request: pb.SetSubscriptionIsolationLevelRequest
     ) -> pb.SetSubscriptionIsolationLevelResponse:
-        level = IsolationLevel.parse(request.isolation_level)
+        level = ISOLATION_LEVEL.given(request.isolation_level)
 
         def change(connection: Connection) -> pb.SetSubscriptionIsolationLevelResponse:
             topic_id, of_topic = _topic(connection, request.topic)
@@ -100,7 +101,7 @@ class SubscriptionCalls:
         return self._work.once(request, pb.SetSubscriptionIsolationLevelResponse, change)
 
     def CountMessages(self, request: pb.CountMessagesRequest) -> pb.CountMessagesResponse:
-        level, count = IsolationLevel.parse(request.isolation_level), 0
+        level, count = ISOLATION_LEVEL.given(request.isolation_level), 0
         points = sub_wire.points_from_wire(request.points)
         with self._work.read() as connection:
             for view in views.partitions_by_id(connection, list(points)):
@@ -129,8 +130,8 @@ class _Description:
         message = pb.Subscription(
             subscription_id=row.subscription_id,
             name=row.name,
-            type=row.type.value,
-            isolation_level=row.isolation_level.value,
+            type=SUBSCRIPTION_TYPE.to_wire(row.type),
+            isolation_level=ISOLATION_LEVEL.to_wire(row.isolation_level),
             durable=row.durable,
             epoch=row.epoch,
             ignored_acknowledgements=row.ignored_acknowledgements,

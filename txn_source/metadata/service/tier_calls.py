@@ -8,12 +8,12 @@ from typing import Any
 
 from txn_source._generated.txnlog.v1 import metadata_service_pb2 as pb
 from txn_source.metadata.protocol import convert
+from txn_source.metadata.protocol.enums import TIER
 from txn_source.metadata.service.unit_of_work import UnitOfWork
 from txn_source.metadata.store import copies, policies, topics, views
 from txn_source.metadata.store.connection import Connection
 from txn_source.metadata.store.trimming import trim
 from txn_source.model.copies import Tier
-from txn_source.model.errors import InvalidArgumentError
 from txn_source.model.position import Position, PositionRange
 from txn_source.model.retention import CopyPolicies, TrimLimits
 from txn_source.model.topic import PartitionView
@@ -80,15 +80,14 @@ class TierCalls:
         return pb.AbandonOffloadResponse()
 
     def DeleteCopies(self, request: pb.DeleteCopiesRequest) -> pb.DeleteCopiesResponse:
-        if request.tier not in [tier.value for tier in Tier]:
-            raise InvalidArgumentError(f"{request.tier!r} is not a tier.", f"Use {' or '.join(Tier)}.")
+        tier = TIER.given(request.tier)
 
         def delete(connection: Connection) -> pb.DeleteCopiesResponse:
             now_ms = self._work.now_ms()
             found = _partitions(connection, request.topic)
             ledger_ids, count = list(request.ledger_ids), 0
             for partition in found:
-                if request.tier == Tier.TIERED:
+                if tier is Tier.TIERED:
                     count += copies.delete_tiered(connection, partition.partition_id, ledger_ids, now_ms)
                 else:
                     count += copies.delete_hot(connection, partition.partition_id, ledger_ids, now_ms)

@@ -6,6 +6,7 @@ from txn_source._generated.txnlog.v1 import metadata_service_pb2 as pb
 from txn_source.metadata.delivery.wakeups import Changes
 from txn_source.metadata.protocol import convert
 from txn_source.metadata.protocol.convert_subscriptions import acknowledgement_from_wire
+from txn_source.metadata.protocol.enums import END_REASON, TRANSACTION_STATE
 from txn_source.metadata.service.unit_of_work import UnitOfWork
 from txn_source.metadata.store import subscriptions, topics, transaction_listing, transactions
 from txn_source.metadata.store.appends import Append, Write, Written, write
@@ -91,7 +92,7 @@ class TransactionCalls:
         return pb.GetTransactionResponse(transaction=_to_wire(found, self._work.now_ms()))
 
     def ListTransactions(self, request: pb.ListTransactionsRequest) -> pb.ListTransactionsResponse:
-        state = convert.state_from_wire(request.state)
+        state = TRANSACTION_STATE.from_wire(request.state)
         limit = min(request.limit or _MAX_LISTED, _MAX_LISTED)
         after = transactions.number_of(convert.txn_from_wire(request.after)) if request.HasField("after") else None
         with self._work.read() as connection:
@@ -107,11 +108,11 @@ class TransactionCalls:
 def _to_wire(listed: ListedTransaction, now_ms: int) -> pb.Transaction:
     message = pb.Transaction(
         id=convert.txn_to_wire(id_of(listed.txn)),
-        state=convert.state_to_wire(listed.state),
+        state=TRANSACTION_STATE.to_wire(listed.state),
         created_at_ms=listed.created_at_ms,
         timeout_ms=listed.timeout_ms,
         ended_at_ms=listed.ended_at_ms,
-        end_reason=listed.end_reason or "",
+        end_reason=END_REASON.to_wire(listed.end_reason),
         producers=listed.producers,
         now_ms=now_ms,
     )

@@ -21,7 +21,7 @@ from txn_source.metadata.store.tables import (
     transactions,
 )
 from txn_source.model.kinds import OPEN, STATES
-from txn_source.model.transaction import TransactionState
+from txn_source.model.transaction import EndReason, TransactionState
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +60,7 @@ class ListedTransaction:
     created_at_ms: int
     timeout_ms: int
     ended_at_ms: int | None
-    end_reason: str | None
+    end_reason: EndReason | None
     producers: Sequence[str]
     partitions: Sequence[WrittenPartition]
 
@@ -106,7 +106,7 @@ def _described(connection: Connection, rows: Sequence[Row[Any]]) -> list[ListedT
             row.created_at_ms,
             row.timeout_ms,
             row.ended_at_ms,
-            row.end_reason,
+            None if row.end_reason is None else EndReason(row.end_reason),
             names[row.txn],
             written[row.txn],
         )

@@ -14,7 +14,8 @@ import pyarrow as pa
 from txn_source._generated.txnlog.v1 import metadata_service_pb2 as pb
 from txn_source.metadata.protocol import convert
 from txn_source.metadata.protocol import convert_subscriptions as sub_wire
-from txn_source.metadata.protocol.convert import raised_error
+from txn_source.metadata.protocol.convert import error_from_wire
+from txn_source.metadata.protocol.enums import ISOLATION_LEVEL, SUBSCRIPTION_TYPE
 from txn_source.metadata.stub.metadata_stub import EntryPage, MetadataStub
 from txn_source.metadata.stub.subscriptions import SeekAnswer, seek_request, sought_from_wire
 from txn_source.metadata.stub.tiers import CopiesOfRange, copies_of_range
@@ -146,8 +147,8 @@ class ConsumerLink:
         message = pb.ConsumeRequest.Subscribe(
             topic=request.topic,
             name=request.name,
-            type=request.type.value,
-            isolation_level=None if request.isolation_level is None else request.isolation_level.value,
+            type=SUBSCRIPTION_TYPE.to_wire(request.type),
+            isolation_level=ISOLATION_LEVEL.to_wire(request.isolation_level),
             durable=request.durable,
             place=sub_wire.place_to_wire(request.place),
             consumer_name=request.consumer_name,
@@ -167,7 +168,7 @@ class ConsumerLink:
             answer.consumer_id,
             answer.epoch,
             answer.active,
-            IsolationLevel.parse(answer.isolation_level),
+            ISOLATION_LEVEL.given(answer.isolation_level),
             TopicView(
                 convert.topic_from_wire(answer.topic.topic),
                 tuple(convert.partition_from_wire(p) for p in answer.topic.partitions),
@@ -223,8 +224,8 @@ class ConsumerLink:
             self._waiting.pop(request.sequence, None)
         if isinstance(receipt, TxnLogError):
             raise receipt
-        if receipt.HasField("error_code"):
-            raise raised_error(receipt.error_code, receipt.fact, receipt.remedy)
+        if receipt.HasField("error"):
+            raise error_from_wire(receipt.error)
         return receipt  # type: ignore[no-any-return]
 
     def _listen(self) -> None:
@@ -259,9 +260,9 @@ class ConsumerLink:
                 answer = self._waiting.get(response.receipt.sequence)
                 if answer is not None:
                     answer.put(response.receipt)
-            case "turn":
+            case "epoch_change":
                 self._released.wait()
-                self._listener.on_epoch_change(response.turn.epoch, response.turn.active)
+                self._listener.on_epoch_change(response.epoch_change.epoch, response.epoch_change.active)
             case "subscribed":
                 self._is_open = True
                 self._opened.put(response.subscribed)

@@ -13,18 +13,20 @@ import pyarrow as pa
 from txn_source._generated.txnlog.v1 import metadata_service_pb2 as pb
 from txn_source.metadata.protocol import convert
 from txn_source.metadata.protocol.convert_subscriptions import acknowledgement_to_wire
+from txn_source.metadata.protocol.enums import END_REASON, TRANSACTION_STATE
 from txn_source.metadata.stub.subscriptions import SubscriptionStub
 from txn_source.metadata.stub.tiers import TierStub, request_id
 from txn_source.metadata.stub.transport import Transport
 from txn_source.model.acknowledgement import Acknowledgement
 from txn_source.model.entry import NewEntry, OpenedProducer
-from txn_source.model.errors import InternalError
+from txn_source.model.errors import InternalError, LogVersionError
 from txn_source.model.ledger_limits import LedgerLimits
 from txn_source.model.position import Position, PositionRange
 from txn_source.model.spark_commit import Sink, TopicBatch
 from txn_source.model.topic import Topic, TopicView, View
 from txn_source.model.topic_name import TopicName
 from txn_source.model.transaction import TransactionState, TxnId
+from txn_source.storage.root import FORMAT_VERSION
 
 _log = logging.getLogger(__name__)
 _TRANSACTIONS_AT_ONCE = 1000
@@ -117,8 +119,13 @@ class MetadataStub(TierStub, SubscriptionStub):
         self._transport.close()
 
     def get_log(self) -> LogInfo:
-        """Ask what log this is."""
+        """Ask what log this is; raise LOG_VERSION if its format is newer than this release's."""
         answer = self._transport.call("GetLog", pb.GetLogRequest())
+        if answer.format_version > FORMAT_VERSION:  # its segments are read and written here
+            raise LogVersionError(
+                f"The log has format version {answer.format_version}; this release reads up to {FORMAT_VERSION}.",
+                "Upgrade txn-source.",
+            )
         return LogInfo(answer.log_id, answer.storage_uri)
 
     # Topics
@@ -294,7 +301,7 @@ class MetadataStub(TierStub, SubscriptionStub):
             oldest_first: in the order in which they began; else the newest ones first.
         """
         request = pb.ListTransactionsRequest(
-            state=convert.state_to_wire(state),
+            state=TRANSACTION_STATE.to_wire(state),
             topic=None if topic is None else str(topic),
             oldest_first=oldest_first,
         )
@@ -451,15 +458,16 @@ def _incomplete(what: str) -> InternalError:
 
 
 def _transaction_info(message: pb.Transaction) -> TransactionInfo:
-    state = convert.state_from_wire(message.state)
+    state = TRANSACTION_STATE.from_wire(message.state)
     if state is None:
         raise _incomplete("a transaction without a state")
+    reason = END_REASON.from_wire(message.end_reason)
     return TransactionInfo(
         id=convert.txn_from_wire(message.id),
         state=state,
         age=(message.now_ms - message.created_at_ms) / 1000,
         timeout=message.timeout_ms / 1000,
-        end_reason=message.end_reason,
+        end_reason="" if reason is None else reason.value,
         producers=tuple(sorted(message.producers)),
         partitions=tuple(
             TransactionPartition(

@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from txn_source._generated.txnlog.v1 import metadata_service_pb2 as pb
 from txn_source.metadata.protocol import convert
 from txn_source.metadata.protocol import convert_subscriptions as sub_wire
+from txn_source.metadata.protocol.enums import ISOLATION_LEVEL, SUBSCRIPTION_TYPE
 from txn_source.metadata.stub.tiers import request_id
 from txn_source.metadata.stub.transport import Transport
 from txn_source.model.isolation import IsolationLevel
@@ -97,8 +98,8 @@ class SubscriptionStub:
             request_id=request_id(),
             topic=str(topic),
             name=name,
-            type=kind.value,
-            isolation_level=level.value,
+            type=SUBSCRIPTION_TYPE.to_wire(kind),
+            isolation_level=ISOLATION_LEVEL.to_wire(level),
             place=sub_wire.place_to_wire(place),
         )
         self._transport.call("CreateSubscription", request)
@@ -123,14 +124,15 @@ class SubscriptionStub:
     def set_subscription_isolation_level(self, topic: TopicName, name: str, level: IsolationLevel) -> None:
         """Change the isolation level of a subscription that no consumer is connected to."""
         request = pb.SetSubscriptionIsolationLevelRequest(
-            request_id=request_id(), topic=str(topic), name=name, isolation_level=level.value
+            request_id=request_id(), topic=str(topic), name=name, isolation_level=ISOLATION_LEVEL.to_wire(level)
         )
         self._transport.call("SetSubscriptionIsolationLevel", request)
 
     def count_messages(self, level: IsolationLevel, cursors: Mapping[int, MessageId]) -> int:
         """Return how many messages a reader of a level sees from messages on, inclusive, by partition id."""
         request = pb.CountMessagesRequest(
-            isolation_level=level.value, points=[sub_wire.point_to_wire(p, key_of(at)) for p, at in cursors.items()]
+            isolation_level=ISOLATION_LEVEL.to_wire(level),
+            points=[sub_wire.point_to_wire(p, key_of(at)) for p, at in cursors.items()],
         )
         return int(self._transport.call("CountMessages", request).messages)
 
@@ -139,8 +141,8 @@ def _info(message: pb.Subscription) -> SubscriptionInfo:
     return SubscriptionInfo(
         message.subscription_id,
         message.name,
-        SubscriptionType.parse(message.type),
-        IsolationLevel.parse(message.isolation_level),
+        SUBSCRIPTION_TYPE.given(message.type),
+        ISOLATION_LEVEL.given(message.isolation_level),
         message.durable,
         message.epoch,
         message.ignored_acknowledgements,

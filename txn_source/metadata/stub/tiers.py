@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from txn_source._generated.txnlog.v1 import metadata_service_pb2 as pb
 from txn_source.metadata.protocol import convert
+from txn_source.metadata.protocol.enums import TIER
 from txn_source.metadata.stub.transport import Transport
 from txn_source.model.copies import LedgerCopies, Tier, TieredCopy
 from txn_source.model.ledger import OffloadableLedger
@@ -72,7 +73,7 @@ class TierStub:
     def delete_copies(self, topic: TopicName, tier: Tier, ledger_ids: Sequence[int]) -> int:
         """Delete the copies of ledgers in one tier, but for those that are a ledger's only one; return how many."""
         request = pb.DeleteCopiesRequest(
-            request_id=request_id(), topic=str(topic), tier=str(tier), ledger_ids=ledger_ids
+            request_id=request_id(), topic=str(topic), tier=TIER.to_wire(tier), ledger_ids=ledger_ids
         )
         return int(self._transport.call("DeleteCopies", request).ledgers)
 

@@ -13,10 +13,71 @@ class TransactionState(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     TRANSACTION_STATE_OPEN: _ClassVar[TransactionState]
     TRANSACTION_STATE_COMMITTED: _ClassVar[TransactionState]
     TRANSACTION_STATE_ABORTED: _ClassVar[TransactionState]
+
+class EndReason(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    END_REASON_UNSPECIFIED: _ClassVar[EndReason]
+    END_REASON_CLIENT: _ClassVar[EndReason]
+    END_REASON_TIMEOUT: _ClassVar[EndReason]
+    END_REASON_FORCED: _ClassVar[EndReason]
+    END_REASON_FENCED: _ClassVar[EndReason]
+
+class IsolationLevel(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    ISOLATION_LEVEL_UNSPECIFIED: _ClassVar[IsolationLevel]
+    ISOLATION_LEVEL_READ_COMMITTED: _ClassVar[IsolationLevel]
+    ISOLATION_LEVEL_READ_UNCOMMITTED: _ClassVar[IsolationLevel]
+
+class SubscriptionType(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    SUBSCRIPTION_TYPE_UNSPECIFIED: _ClassVar[SubscriptionType]
+    SUBSCRIPTION_TYPE_EXCLUSIVE: _ClassVar[SubscriptionType]
+    SUBSCRIPTION_TYPE_FAILOVER: _ClassVar[SubscriptionType]
+    SUBSCRIPTION_TYPE_SHARED: _ClassVar[SubscriptionType]
+
+class Tier(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    TIER_UNSPECIFIED: _ClassVar[Tier]
+    TIER_BOOKKEEPER: _ClassVar[Tier]
+    TIER_TIERED: _ClassVar[Tier]
+
+class TopicEnd(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    TOPIC_END_UNSPECIFIED: _ClassVar[TopicEnd]
+    TOPIC_END_EARLIEST: _ClassVar[TopicEnd]
+    TOPIC_END_LATEST: _ClassVar[TopicEnd]
 TRANSACTION_STATE_UNSPECIFIED: TransactionState
 TRANSACTION_STATE_OPEN: TransactionState
 TRANSACTION_STATE_COMMITTED: TransactionState
 TRANSACTION_STATE_ABORTED: TransactionState
+END_REASON_UNSPECIFIED: EndReason
+END_REASON_CLIENT: EndReason
+END_REASON_TIMEOUT: EndReason
+END_REASON_FORCED: EndReason
+END_REASON_FENCED: EndReason
+ISOLATION_LEVEL_UNSPECIFIED: IsolationLevel
+ISOLATION_LEVEL_READ_COMMITTED: IsolationLevel
+ISOLATION_LEVEL_READ_UNCOMMITTED: IsolationLevel
+SUBSCRIPTION_TYPE_UNSPECIFIED: SubscriptionType
+SUBSCRIPTION_TYPE_EXCLUSIVE: SubscriptionType
+SUBSCRIPTION_TYPE_FAILOVER: SubscriptionType
+SUBSCRIPTION_TYPE_SHARED: SubscriptionType
+TIER_UNSPECIFIED: Tier
+TIER_BOOKKEEPER: Tier
+TIER_TIERED: Tier
+TOPIC_END_UNSPECIFIED: TopicEnd
+TOPIC_END_EARLIEST: TopicEnd
+TOPIC_END_LATEST: TopicEnd
+
+class Error(_message.Message):
+    __slots__ = ("code", "fact", "remedy")
+    CODE_FIELD_NUMBER: _ClassVar[int]
+    FACT_FIELD_NUMBER: _ClassVar[int]
+    REMEDY_FIELD_NUMBER: _ClassVar[int]
+    code: str
+    fact: str
+    remedy: str
+    def __init__(self, code: _Optional[str] = ..., fact: _Optional[str] = ..., remedy: _Optional[str] = ...) -> None: ...
 
 class GetLogRequest(_message.Message):
     __slots__ = ()
@@ -302,11 +363,11 @@ class Transaction(_message.Message):
     created_at_ms: int
     timeout_ms: int
     ended_at_ms: int
-    end_reason: str
+    end_reason: EndReason
     producers: _containers.RepeatedScalarFieldContainer[str]
     partitions: _containers.RepeatedCompositeFieldContainer[TransactionPartition]
     now_ms: int
-    def __init__(self, id: _Optional[_Union[TxnId, _Mapping]] = ..., state: _Optional[_Union[TransactionState, str]] = ..., created_at_ms: _Optional[int] = ..., timeout_ms: _Optional[int] = ..., ended_at_ms: _Optional[int] = ..., end_reason: _Optional[str] = ..., producers: _Optional[_Iterable[str]] = ..., partitions: _Optional[_Iterable[_Union[TransactionPartition, _Mapping]]] = ..., now_ms: _Optional[int] = ...) -> None: ...
+    def __init__(self, id: _Optional[_Union[TxnId, _Mapping]] = ..., state: _Optional[_Union[TransactionState, str]] = ..., created_at_ms: _Optional[int] = ..., timeout_ms: _Optional[int] = ..., ended_at_ms: _Optional[int] = ..., end_reason: _Optional[_Union[EndReason, str]] = ..., producers: _Optional[_Iterable[str]] = ..., partitions: _Optional[_Iterable[_Union[TransactionPartition, _Mapping]]] = ..., now_ms: _Optional[int] = ...) -> None: ...
 
 class BeginTransactionRequest(_message.Message):
     __slots__ = ("request_id", "timeout_ms", "age_ms")
@@ -748,9 +809,9 @@ class DeleteCopiesRequest(_message.Message):
     LEDGER_IDS_FIELD_NUMBER: _ClassVar[int]
     request_id: str
     topic: str
-    tier: str
+    tier: Tier
     ledger_ids: _containers.RepeatedScalarFieldContainer[int]
-    def __init__(self, request_id: _Optional[str] = ..., topic: _Optional[str] = ..., tier: _Optional[str] = ..., ledger_ids: _Optional[_Iterable[int]] = ...) -> None: ...
+    def __init__(self, request_id: _Optional[str] = ..., topic: _Optional[str] = ..., tier: _Optional[_Union[Tier, str]] = ..., ledger_ids: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class DeleteCopiesResponse(_message.Message):
     __slots__ = ("ledgers",)
@@ -940,9 +1001,9 @@ class SubscriptionPlace(_message.Message):
     __slots__ = ("where", "points")
     WHERE_FIELD_NUMBER: _ClassVar[int]
     POINTS_FIELD_NUMBER: _ClassVar[int]
-    where: str
+    where: TopicEnd
     points: _containers.RepeatedCompositeFieldContainer[MessagePoint]
-    def __init__(self, where: _Optional[str] = ..., points: _Optional[_Iterable[_Union[MessagePoint, _Mapping]]] = ...) -> None: ...
+    def __init__(self, where: _Optional[_Union[TopicEnd, str]] = ..., points: _Optional[_Iterable[_Union[MessagePoint, _Mapping]]] = ...) -> None: ...
 
 class SubscriptionPartition(_message.Message):
     __slots__ = ("partition_id", "partition", "mark", "acknowledged", "bound", "backlog")
@@ -989,8 +1050,8 @@ class Subscription(_message.Message):
     REDELIVERABLE_FIELD_NUMBER: _ClassVar[int]
     subscription_id: int
     name: str
-    type: str
-    isolation_level: str
+    type: SubscriptionType
+    isolation_level: IsolationLevel
     durable: bool
     epoch: int
     ignored_acknowledgements: int
@@ -998,7 +1059,7 @@ class Subscription(_message.Message):
     consumers: _containers.RepeatedCompositeFieldContainer[ConsumerInfo]
     held_by: _containers.RepeatedCompositeFieldContainer[TxnId]
     redeliverable: int
-    def __init__(self, subscription_id: _Optional[int] = ..., name: _Optional[str] = ..., type: _Optional[str] = ..., isolation_level: _Optional[str] = ..., durable: bool = ..., epoch: _Optional[int] = ..., ignored_acknowledgements: _Optional[int] = ..., partitions: _Optional[_Iterable[_Union[SubscriptionPartition, _Mapping]]] = ..., consumers: _Optional[_Iterable[_Union[ConsumerInfo, _Mapping]]] = ..., held_by: _Optional[_Iterable[_Union[TxnId, _Mapping]]] = ..., redeliverable: _Optional[int] = ...) -> None: ...
+    def __init__(self, subscription_id: _Optional[int] = ..., name: _Optional[str] = ..., type: _Optional[_Union[SubscriptionType, str]] = ..., isolation_level: _Optional[_Union[IsolationLevel, str]] = ..., durable: bool = ..., epoch: _Optional[int] = ..., ignored_acknowledgements: _Optional[int] = ..., partitions: _Optional[_Iterable[_Union[SubscriptionPartition, _Mapping]]] = ..., consumers: _Optional[_Iterable[_Union[ConsumerInfo, _Mapping]]] = ..., held_by: _Optional[_Iterable[_Union[TxnId, _Mapping]]] = ..., redeliverable: _Optional[int] = ...) -> None: ...
 
 class CreateSubscriptionRequest(_message.Message):
     __slots__ = ("request_id", "topic", "name", "type", "isolation_level", "place")
@@ -1011,10 +1072,10 @@ class CreateSubscriptionRequest(_message.Message):
     request_id: str
     topic: str
     name: str
-    type: str
-    isolation_level: str
+    type: SubscriptionType
+    isolation_level: IsolationLevel
     place: SubscriptionPlace
-    def __init__(self, request_id: _Optional[str] = ..., topic: _Optional[str] = ..., name: _Optional[str] = ..., type: _Optional[str] = ..., isolation_level: _Optional[str] = ..., place: _Optional[_Union[SubscriptionPlace, _Mapping]] = ...) -> None: ...
+    def __init__(self, request_id: _Optional[str] = ..., topic: _Optional[str] = ..., name: _Optional[str] = ..., type: _Optional[_Union[SubscriptionType, str]] = ..., isolation_level: _Optional[_Union[IsolationLevel, str]] = ..., place: _Optional[_Union[SubscriptionPlace, _Mapping]] = ...) -> None: ...
 
 class CreateSubscriptionResponse(_message.Message):
     __slots__ = ()
@@ -1083,8 +1144,8 @@ class SetSubscriptionIsolationLevelRequest(_message.Message):
     request_id: str
     topic: str
     name: str
-    isolation_level: str
-    def __init__(self, request_id: _Optional[str] = ..., topic: _Optional[str] = ..., name: _Optional[str] = ..., isolation_level: _Optional[str] = ...) -> None: ...
+    isolation_level: IsolationLevel
+    def __init__(self, request_id: _Optional[str] = ..., topic: _Optional[str] = ..., name: _Optional[str] = ..., isolation_level: _Optional[_Union[IsolationLevel, str]] = ...) -> None: ...
 
 class SetSubscriptionIsolationLevelResponse(_message.Message):
     __slots__ = ()
@@ -1094,9 +1155,9 @@ class CountMessagesRequest(_message.Message):
     __slots__ = ("isolation_level", "points")
     ISOLATION_LEVEL_FIELD_NUMBER: _ClassVar[int]
     POINTS_FIELD_NUMBER: _ClassVar[int]
-    isolation_level: str
+    isolation_level: IsolationLevel
     points: _containers.RepeatedCompositeFieldContainer[MessagePoint]
-    def __init__(self, isolation_level: _Optional[str] = ..., points: _Optional[_Iterable[_Union[MessagePoint, _Mapping]]] = ...) -> None: ...
+    def __init__(self, isolation_level: _Optional[_Union[IsolationLevel, str]] = ..., points: _Optional[_Iterable[_Union[MessagePoint, _Mapping]]] = ...) -> None: ...
 
 class CountMessagesResponse(_message.Message):
     __slots__ = ("messages",)
@@ -1118,13 +1179,13 @@ class ConsumeRequest(_message.Message):
         TOKEN_FIELD_NUMBER: _ClassVar[int]
         topic: str
         name: str
-        type: str
-        isolation_level: str
+        type: SubscriptionType
+        isolation_level: IsolationLevel
         durable: bool
         place: SubscriptionPlace
         consumer_name: str
         token: str
-        def __init__(self, topic: _Optional[str] = ..., name: _Optional[str] = ..., type: _Optional[str] = ..., isolation_level: _Optional[str] = ..., durable: bool = ..., place: _Optional[_Union[SubscriptionPlace, _Mapping]] = ..., consumer_name: _Optional[str] = ..., token: _Optional[str] = ...) -> None: ...
+        def __init__(self, topic: _Optional[str] = ..., name: _Optional[str] = ..., type: _Optional[_Union[SubscriptionType, str]] = ..., isolation_level: _Optional[_Union[IsolationLevel, str]] = ..., durable: bool = ..., place: _Optional[_Union[SubscriptionPlace, _Mapping]] = ..., consumer_name: _Optional[str] = ..., token: _Optional[str] = ...) -> None: ...
     class Flow(_message.Message):
         __slots__ = ("epoch", "messages")
         EPOCH_FIELD_NUMBER: _ClassVar[int]
@@ -1154,7 +1215,7 @@ class ConsumeRequest(_message.Message):
     def __init__(self, sequence: _Optional[int] = ..., subscribe: _Optional[_Union[ConsumeRequest.Subscribe, _Mapping]] = ..., flow: _Optional[_Union[ConsumeRequest.Flow, _Mapping]] = ..., acknowledge: _Optional[_Union[SubscriptionAcknowledgements, _Mapping]] = ..., redeliver: _Optional[_Union[ConsumeRequest.Redeliver, _Mapping]] = ..., seek: _Optional[_Union[SeekSubscriptionRequest, _Mapping]] = ...) -> None: ...
 
 class ConsumeResponse(_message.Message):
-    __slots__ = ("subscribed", "delivery", "receipt", "turn")
+    __slots__ = ("subscribed", "delivery", "receipt", "epoch_change")
     class Subscribed(_message.Message):
         __slots__ = ("subscription_id", "consumer_id", "epoch", "active", "isolation_level", "topic", "points", "created")
         SUBSCRIPTION_ID_FIELD_NUMBER: _ClassVar[int]
@@ -1169,11 +1230,11 @@ class ConsumeResponse(_message.Message):
         consumer_id: int
         epoch: int
         active: bool
-        isolation_level: str
+        isolation_level: IsolationLevel
         topic: TopicView
         points: _containers.RepeatedCompositeFieldContainer[MessagePoint]
         created: bool
-        def __init__(self, subscription_id: _Optional[int] = ..., consumer_id: _Optional[int] = ..., epoch: _Optional[int] = ..., active: bool = ..., isolation_level: _Optional[str] = ..., topic: _Optional[_Union[TopicView, _Mapping]] = ..., points: _Optional[_Iterable[_Union[MessagePoint, _Mapping]]] = ..., created: bool = ...) -> None: ...
+        def __init__(self, subscription_id: _Optional[int] = ..., consumer_id: _Optional[int] = ..., epoch: _Optional[int] = ..., active: bool = ..., isolation_level: _Optional[_Union[IsolationLevel, str]] = ..., topic: _Optional[_Union[TopicView, _Mapping]] = ..., points: _Optional[_Iterable[_Union[MessagePoint, _Mapping]]] = ..., created: bool = ...) -> None: ...
     class Delivery(_message.Message):
         __slots__ = ("epoch", "partition_id", "start", "end", "wanted", "messages", "decisions", "redeliveries", "copies", "entries", "aborted")
         EPOCH_FIELD_NUMBER: _ClassVar[int]
@@ -1200,19 +1261,15 @@ class ConsumeResponse(_message.Message):
         aborted: ListDecisionsResponse
         def __init__(self, epoch: _Optional[int] = ..., partition_id: _Optional[int] = ..., start: _Optional[int] = ..., end: _Optional[int] = ..., wanted: _Optional[_Iterable[_Union[MessageRange, _Mapping]]] = ..., messages: _Optional[int] = ..., decisions: _Optional[int] = ..., redeliveries: _Optional[int] = ..., copies: _Optional[_Union[ListCopiesResponse, _Mapping]] = ..., entries: _Optional[_Union[ListEntriesResponse, _Mapping]] = ..., aborted: _Optional[_Union[ListDecisionsResponse, _Mapping]] = ...) -> None: ...
     class Receipt(_message.Message):
-        __slots__ = ("sequence", "error_code", "fact", "remedy", "sought")
+        __slots__ = ("sequence", "error", "sought")
         SEQUENCE_FIELD_NUMBER: _ClassVar[int]
-        ERROR_CODE_FIELD_NUMBER: _ClassVar[int]
-        FACT_FIELD_NUMBER: _ClassVar[int]
-        REMEDY_FIELD_NUMBER: _ClassVar[int]
+        ERROR_FIELD_NUMBER: _ClassVar[int]
         SOUGHT_FIELD_NUMBER: _ClassVar[int]
         sequence: int
-        error_code: str
-        fact: str
-        remedy: str
+        error: Error
         sought: SeekSubscriptionResponse
-        def __init__(self, sequence: _Optional[int] = ..., error_code: _Optional[str] = ..., fact: _Optional[str] = ..., remedy: _Optional[str] = ..., sought: _Optional[_Union[SeekSubscriptionResponse, _Mapping]] = ...) -> None: ...
-    class Turn(_message.Message):
+        def __init__(self, sequence: _Optional[int] = ..., error: _Optional[_Union[Error, _Mapping]] = ..., sought: _Optional[_Union[SeekSubscriptionResponse, _Mapping]] = ...) -> None: ...
+    class EpochChange(_message.Message):
         __slots__ = ("epoch", "active")
         EPOCH_FIELD_NUMBER: _ClassVar[int]
         ACTIVE_FIELD_NUMBER: _ClassVar[int]
@@ -1222,9 +1279,9 @@ class ConsumeResponse(_message.Message):
     SUBSCRIBED_FIELD_NUMBER: _ClassVar[int]
     DELIVERY_FIELD_NUMBER: _ClassVar[int]
     RECEIPT_FIELD_NUMBER: _ClassVar[int]
-    TURN_FIELD_NUMBER: _ClassVar[int]
+    EPOCH_CHANGE_FIELD_NUMBER: _ClassVar[int]
     subscribed: ConsumeResponse.Subscribed
     delivery: ConsumeResponse.Delivery
     receipt: ConsumeResponse.Receipt
-    turn: ConsumeResponse.Turn
-    def __init__(self, subscribed: _Optional[_Union[ConsumeResponse.Subscribed, _Mapping]] = ..., delivery: _Optional[_Union[ConsumeResponse.Delivery, _Mapping]] = ..., receipt: _Optional[_Union[ConsumeResponse.Receipt, _Mapping]] = ..., turn: _Optional[_Union[ConsumeResponse.Turn, _Mapping]] = ...) -> None: ...
+    epoch_change: ConsumeResponse.EpochChange
+    def __init__(self, subscribed: _Optional[_Union[ConsumeResponse.Subscribed, _Mapping]] = ..., delivery: _Optional[_Union[ConsumeResponse.Delivery, _Mapping]] = ..., receipt: _Optional[_Union[ConsumeResponse.Receipt, _Mapping]] = ..., epoch_change: _Optional[_Union[ConsumeResponse.EpochChange, _Mapping]] = ...) -> None: ...

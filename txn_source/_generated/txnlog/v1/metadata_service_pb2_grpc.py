@@ -26,7 +26,8 @@ if _version_not_supported:
 
 
 class MetadataServiceStub(object):
-    """Missing associated documentation comment in .proto file."""
+    """All calls of the service.
+    """
 
     def __init__(self, channel):
         """Constructor.
@@ -237,46 +238,54 @@ class MetadataServiceStub(object):
 
 
 class MetadataServiceServicer(object):
-    """Missing associated documentation comment in .proto file."""
+    """All calls of the service.
+    """
 
     def GetLog(self, request, context):
-        """Missing associated documentation comment in .proto file."""
+        """Which log this is.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def CreateTopic(self, request, context):
-        """Missing associated documentation comment in .proto file."""
+        """Makes a topic with its partitions.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ListTopics(self, request, context):
-        """Missing associated documentation comment in .proto file."""
+        """The names of the topics.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def DeleteTopic(self, request, context):
-        """Missing associated documentation comment in .proto file."""
+        """Deletes a topic with all that is in it.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def RollLedger(self, request, context):
-        """Missing associated documentation comment in .proto file."""
+        """Closes open ledgers that have entries.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def OpenProducer(self, request, context):
-        """Missing associated documentation comment in .proto file."""
+        """Gives a producer its id, and fences older ones of its transactional id.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def Append(self, request, context):
-        """Missing associated documentation comment in .proto file."""
+        """Registers entries whose bytes are written and synced.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
@@ -289,7 +298,8 @@ class MetadataServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def BeginTransaction(self, request, context):
-        """Missing associated documentation comment in .proto file."""
+        """Opens a transaction.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
@@ -302,19 +312,22 @@ class MetadataServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def EndTransaction(self, request, context):
-        """Missing associated documentation comment in .proto file."""
+        """Commits or aborts a transaction, all of it at once.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def GetTransaction(self, request, context):
-        """Missing associated documentation comment in .proto file."""
+        """One transaction.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ListTransactions(self, request, context):
-        """Missing associated documentation comment in .proto file."""
+        """Transactions, by state and topic.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
@@ -334,37 +347,43 @@ class MetadataServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def FindPosition(self, request, context):
-        """Missing associated documentation comment in .proto file."""
+        """The first message at or after a time, of each partition.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ListLedgers(self, request, context):
-        """Missing associated documentation comment in .proto file."""
+        """The ledgers that a range touches.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def SplitRange(self, request, context):
-        """Missing associated documentation comment in .proto file."""
+        """Where to cut a range into pieces of about equal size.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ListEntries(self, request, context):
-        """Missing associated documentation comment in .proto file."""
+        """The data entries of a range that is read from hot copies.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ListDecisions(self, request, context):
-        """Missing associated documentation comment in .proto file."""
+        """The decided transactions of a range.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ListSegments(self, request, context):
-        """Missing associated documentation comment in .proto file."""
+        """The registered segments.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
@@ -384,37 +403,43 @@ class MetadataServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def ListOffloadable(self, request, context):
-        """Missing associated documentation comment in .proto file."""
+        """The ledgers that may be offloaded.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def BeginOffload(self, request, context):
-        """Missing associated documentation comment in .proto file."""
+        """Notes where an object will be.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def CompleteOffload(self, request, context):
-        """Missing associated documentation comment in .proto file."""
+        """Makes an object its ledger's tiered copy.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def AbandonOffload(self, request, context):
-        """Missing associated documentation comment in .proto file."""
+        """Says that an offload has failed.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def DeleteCopies(self, request, context):
-        """Missing associated documentation comment in .proto file."""
+        """Deletes copies of ledgers that have another one.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def TrimTopic(self, request, context):
-        """Missing associated documentation comment in .proto file."""
+        """Deletes the oldest ledgers.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
@@ -427,49 +452,57 @@ class MetadataServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def ForgetDoomedFiles(self, request, context):
-        """Missing associated documentation comment in .proto file."""
+        """Says that files were deleted.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ChangePolicies(self, request, context):
-        """Missing associated documentation comment in .proto file."""
+        """Sets and unsets policies, all or none.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def GetPolicies(self, request, context):
-        """Missing associated documentation comment in .proto file."""
+        """What is set, and what is in force.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def CreateSubscription(self, request, context):
-        """Missing associated documentation comment in .proto file."""
+        """Makes a subscription that stands at a place.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ListSubscriptions(self, request, context):
-        """Missing associated documentation comment in .proto file."""
+        """What subscriptions look like.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def DeleteSubscription(self, request, context):
-        """Missing associated documentation comment in .proto file."""
+        """Deletes a subscription that nobody is connected to.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def SeekSubscription(self, request, context):
-        """Missing associated documentation comment in .proto file."""
+        """Moves a subscription and raises its epoch, in one step.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def SetSubscriptionIsolationLevel(self, request, context):
-        """Missing associated documentation comment in .proto file."""
+        """Changes the level of a subscription that nobody is connected to.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
@@ -700,7 +733,8 @@ def add_MetadataServiceServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class MetadataService(object):
-    """Missing associated documentation comment in .proto file."""
+    """All calls of the service.
+    """
 
     @staticmethod
     def GetLog(request,
