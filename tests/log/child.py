@@ -108,7 +108,7 @@ def write_to_a_full_disk(kind: str, target: str) -> Any:
                     refused.append(error.fact)
         with files_up_to(1):
             try:
-                log.begin_transaction()
+                assert log.begin_transaction().id is not None
             except StorageWriteError as error:
                 refused.append(error.fact)
         producer.send("after")

@@ -95,7 +95,7 @@ def test_open_transaction_past_its_deadline_is_seen_aborted(root: Path, clock: M
 
 def test_writes_are_refused_in_clear_words(root: Path, clock: ManualClock) -> None:
     with unwritable(root), Log(ClockedTarget(root, clock)) as log:
-        for write in (log.begin_transaction, lambda: log.create_topic("u"), lambda: log.producer("t")):
+        for write in (lambda: log.begin_transaction().id, lambda: log.create_topic("u"), lambda: log.producer("t")):
             with pytest.raises(StorageWriteError, match=r"metadata\.db can only be read here"):
                 write()
         assert log.topics() == ["t"]

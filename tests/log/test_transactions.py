@@ -267,7 +267,7 @@ def test_first_transaction_has_the_id_zero(log: Log) -> None:
 def test_unknown_transaction_is_not_found(log: Log, unknown: str) -> None:
     """Name a transaction that never was in each call that takes one; nothing is stored."""
     log.create_topic("orders")
-    log.begin_transaction()
+    assert log.begin_transaction().id is not None
     producer = log.producer("orders", batching=BY_HAND)
     producer.send(b"x", txn=unknown)
     for call in (producer.flush, lambda: log.transaction(unknown), lambda: log.abort_transaction(unknown)):
@@ -279,7 +279,7 @@ def test_unknown_transaction_is_not_found(log: Log, unknown: str) -> None:
 @pytest.mark.parametrize("text", ["", "7", "(0,-1)", "(0,18446744073709551616)", None, 0])
 def test_bad_transaction_id_is_refused(log: Log, text: Any) -> None:
     """Give what isn't an id to the calls that take one."""
-    log.begin_transaction()
+    assert log.begin_transaction().id is not None
     for call in (log.transaction, log.abort_transaction):
         with pytest.raises(InvalidArgumentError):
             call(text)

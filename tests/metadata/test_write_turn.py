@@ -121,7 +121,7 @@ import sys, txn_source
 with txn_source.connect(sys.argv[1], create=False) as log:
     print("ready", flush=True)
     try:
-        log.begin_transaction()
+        log.begin_transaction().id
     except KeyboardInterrupt:
         print("interrupted", flush=True)
 """
