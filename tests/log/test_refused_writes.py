@@ -10,7 +10,7 @@ import pytest
 
 from tests.log.reading import BY_HAND, UNCOMMITTED, by_id, by_partition, eventually, send_each, values
 from tests.log.sites import Site
-from txn_source import Batching, Log, StorageWriteError, UnavailableError
+from txn_source import Batching, Log, StorageWriteError, TransactionEndedError, UnavailableError
 
 
 @contextmanager
@@ -82,8 +82,13 @@ def test_block_whose_commit_is_refused_leaves_no_open_transaction(log: Log) -> N
     log.create_topic("orders")
     producer = log.producer("orders", batching=BY_HAND)
     with unwritable(log), pytest.raises(StorageWriteError), log.begin_transaction() as transaction:
+        assert transaction.id is not None  # the service knows of it
         producer.send(b"lost", txn=transaction)
     assert log.transaction(transaction.id).end_reason == "client"
+    with unwritable(log), pytest.raises(StorageWriteError), log.begin_transaction() as unknown:
+        producer.send(b"lost", txn=unknown)
+    with pytest.raises(TransactionEndedError, match="has no id"):
+        _ = unknown.id
     assert log.transactions() == []
 
 

@@ -88,9 +88,14 @@ class Transaction:
 
         Raises:
             TransactionTimedOutError: its time was up before.
+            TransactionEndedError: it was aborted before that, so it has none.
         """
         if self._id is None:
             self._check_mine()
+            if self._end is not None:
+                raise TransactionEndedError(
+                    "The transaction was aborted before anything of it was written, and has no id.", "Begin a new one."
+                )
             self._begun(self._stub.begin_transaction(_ms(self.timeout), self._age_ms()))
         assert self._id is not None
         return self._id
