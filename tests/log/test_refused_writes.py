@@ -81,8 +81,9 @@ def test_block_whose_commit_is_refused_leaves_no_open_transaction(log: Log) -> N
     """Leave the block of a transaction that loses a message: it is aborted, and nothing waits for its timeout."""
     log.create_topic("orders")
     producer = log.producer("orders", batching=BY_HAND)
-    with unwritable(log), pytest.raises(StorageWriteError), log.begin_transaction() as transaction:
-        assert transaction.id is not None  # the service knows of it
+    transaction = log.begin_transaction()
+    assert transaction.id is not None  # the service knows of it
+    with unwritable(log), pytest.raises(StorageWriteError), transaction:
         producer.send(b"lost", txn=transaction)
     assert log.transaction(transaction.id).end_reason == "client"
     with unwritable(log), pytest.raises(StorageWriteError), log.begin_transaction() as unknown:
