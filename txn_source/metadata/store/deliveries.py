@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from itertools import accumulate
 from typing import Any
@@ -100,10 +101,13 @@ def redeliver(
     parts: Iterable[tuple[int, Iterable[MessageRange]]],
 ) -> None:
     """Let ranges that a shared subscription handed out to a consumer be handed out again, to anyone."""
+    of_partition: dict[int, list[MessageRange]] = defaultdict(list)
+    for partition_id, items in parts:  # one partition may come more than once
+        of_partition[partition_id] += items
     gone: list[int] = []
     made: list[dict[str, int | None]] = []
-    for partition_id, items in parts:
-        ordered = sorted(items)
+    for partition_id, asked in of_partition.items():
+        ordered = sorted(asked)
         starts = [item.start for item in ordered]
         furthest = list(accumulate((item.end for item in ordered), max))  # where all up to an item end
         for row in _delivered(connection, subscription.subscription_id, partition_id, consumer_id):
