@@ -21,9 +21,11 @@ if TYPE_CHECKING:
 
 _TASK_BYTES = 128 << 20
 _MIN_TASKS = 8
-_LEDGER = "partition int, " + ", ".join(
-    f"{field.name} bigint" for field in dataclasses.fields(OffloadableLedger) if field.name != "partition"
+_LEDGER = ", ".join(
+    f"{field.name} {'int' if field.name == 'partition' else 'bigint'}"
+    for field in dataclasses.fields(OffloadableLedger)
 )
+"""The columns of a ledger, in the order of its fields."""
 _DONE = pa.schema(
     [
         pa.field("ledger_id", pa.int64()),
