@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import logging
 import pickle
+import sys
 import traceback
 
 import pytest
@@ -75,6 +76,13 @@ def test_password_is_taken_out_of_what_the_driver_says() -> None:
     """A driver's text with the password in it, as a server's log line might be repeated, comes without it."""
     url = DatabaseUrl("postgresql://teller:p%40ss@db/log")
     assert url.scrubbed("FATAL: p@ss is wrong") == "FATAL: *** is wrong"
+
+
+def test_missing_driver_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Name a PostgreSQL database where psycopg isn't installed."""
+    monkeypatch.setitem(sys.modules, "psycopg", None)
+    with pytest.raises(InvalidArgumentError, match=r"Install txn-source\[postgres\]"):
+        DatabaseUrl(URLS[0])
 
 
 def test_refused_password_shows_in_no_error() -> None:

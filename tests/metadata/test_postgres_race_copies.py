@@ -106,18 +106,23 @@ def test_entry_lies_in_no_file_that_is_deleted(race: Services, rule: Rule) -> No
 
 
 @TWO
-def test_object_of_a_trimmed_ledger_is_not_forgotten(race: Services, rule: Rule) -> None:
-    """Hold an offload that has just been noted; trim its ledger: the object is to be deleted when it is written."""
+@pytest.mark.parametrize("how", ["trimmed", "deleted"])
+def test_object_of_a_ledger_that_goes_is_not_forgotten(race: Services, rule: Rule, how: str) -> None:
+    """Hold an offload that has just been noted; trim its ledger, or delete its topic: the object is to be deleted when
+    it is written."""
     one, view = race.producer()
     [ledger] = race.fill_ledgers(1, one)
     partition_id = view.partitions[0].partition_id
     uri = new_object_uri(None, ORDERS, 0, ledger)
     end = Position(ledger + 100, 0)
-    outcome = race.race(
-        lambda: race.a.begin_offload(partition_id, ledger, uri),
-        "INSERT INTO copies",
-        lambda: race.b.trim_topic(ORDERS, {0: end}, None, None),
-    )
+
+    def let_go() -> None:
+        if how == "trimmed":
+            race.b.trim_topic(ORDERS, {0: end}, None, None)
+        else:
+            race.b.delete_topic(ORDERS)
+
+    outcome = race.race(lambda: race.a.begin_offload(partition_id, ledger, uri), "INSERT INTO copies", let_go)
     outcome.check_both()
     assert race.rows(f"SELECT count(*) FROM ledgers WHERE ledger_id = {ledger}") == [0]
     assert race.rows("SELECT uri FROM doomed_files WHERE uri LIKE 'tiered%'") == (

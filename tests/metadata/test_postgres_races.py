@@ -11,6 +11,7 @@ from tests.metadata.races import MINUTE_MS, ORDERS, Outcome, Rule, Services, ser
 from txn_source._generated.txnlog.v1 import metadata_service_pb2 as pb
 from txn_source.metadata.store import log
 from txn_source.metadata.store.database import open_database
+from txn_source.metadata.stub.metadata_stub import MetadataStub
 from txn_source.model.errors import (
     InvalidArgumentError,
     ProducerFencedError,
@@ -20,7 +21,7 @@ from txn_source.model.errors import (
 from txn_source.model.kinds import ABORTED, COMMITTED, OPEN
 from txn_source.model.ledger_limits import LedgerLimits
 from txn_source.model.policies import Scope
-from txn_source.model.spark_commit import Sink, TopicBatch
+from txn_source.model.spark_commit import AppVersion, Sink, TopicBatch
 from txn_source.model.topic_name import TopicName
 
 ALL = pytest.mark.parametrize("rule", list(Rule))
@@ -332,11 +333,27 @@ def test_batch_of_a_query_is_committed_once(race: Services, rule: Rule) -> None:
     """Commit the first batch of a query through both, as two runs of it would."""
     batches = [TopicBatch(ORDERS, race.topic.topic_id, ())]
 
-    def commit(stub: object, run: str) -> object:
-        sink = Sink("query", 0, "spark", None, run, None)
-        return stub.commit_batch(sink, batches, f"key-{run}")  # type: ignore[attr-defined]
+    def commit(stub: MetadataStub, run: str) -> object:
+        return stub.commit_batch(Sink("query", 0, "spark", None, run), batches, f"key-{run}")
 
     outcome = race.race(lambda: commit(race.a, "one"), "FROM sinks", lambda: commit(race.b, "two"))
+    if rule is Rule.UNLOCKED:
+        assert outcome.conflict
+        return
+    outcome.check_both()
+    assert sorted((outcome.first[1], outcome.second[1])) == [False, True]
+
+
+@ALL
+def test_version_of_an_application_is_taken_once(race: Services, rule: Rule) -> None:
+    """Commit one version of an application through both, as a job does that is started twice."""
+    batches = [TopicBatch(ORDERS, race.topic.topic_id, ())]
+
+    def commit(stub: MetadataStub, run: str) -> object:
+        sink = Sink(None, 0, "spark", None, run, AppVersion("nightly", 1))
+        return stub.commit_batch(sink, batches, f"key-{run}")
+
+    outcome = race.race(lambda: commit(race.a, "one"), "FROM app_versions", lambda: commit(race.b, "two"))
     if rule is Rule.UNLOCKED:
         assert outcome.conflict
         return
