@@ -30,6 +30,7 @@ from txn_source.client.reading.source import resolve
 from txn_source.client.tiering.maintenance import MaintenanceReport
 from txn_source.model.copies import Tier
 from txn_source.model.position import PositionRange
+from txn_source.model.topic_name import TopicName
 
 BOTH, HOT, COLD = {"bookkeeper", "tiered"}, {"bookkeeper"}, {"tiered"}
 PURGE_AFTER_S = 3600
@@ -101,6 +102,18 @@ def test_ledger_that_was_never_offloaded_keeps_its_hot_copy(log: Log) -> None:
     assert log.delete_hot("orders") == 1
     assert log.delete_hot("orders") == 0
     assert tiers_of(log, "orders") == [COLD, HOT]
+
+
+def test_service_itself_deletes_no_last_copy(log: Log) -> None:
+    """Ask the service, past the client's own look, for copies of ledgers that have one, or none in that tier."""
+    orders = TopicName.parse("orders")
+    ids = fill(log)
+    assert log.metadata.delete_copies(orders, Tier.BOOKKEEPER, ids) == 0
+    assert log.metadata.delete_copies(orders, Tier.TIERED, ids) == 0
+    log.offload("orders")
+    assert log.metadata.delete_copies(orders, Tier.BOOKKEEPER, ids[:2]) == 2
+    assert log.metadata.delete_copies(orders, Tier.TIERED, ids) == len(ids) - 2
+    assert tiers_of(log, "orders") == [COLD] * 2 + [HOT] * (len(ids) - 2)
 
 
 @pytest.mark.parametrize("damage", [tiers.remove, tiers.cut_last_byte, tiers.overwrite])
