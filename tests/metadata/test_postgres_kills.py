@@ -87,7 +87,7 @@ def test_database_that_is_away_is_told(tmp_path: Path) -> None:
         log.create_topic("orders")
         server().stop()
         try:
-            for call in (log.topics, lambda: log.create_topic("bills"), log.begin_transaction):
+            for call in (log.topics, lambda: log.create_topic("bills"), log.transactions):
                 with pytest.raises(UnavailableError, match="can't be reached"):
                     call()
         finally:
