@@ -1,4 +1,4 @@
-"""Planning, reading and writing files load no pandas, though it is installed: Spark starts processes for each query."""
+"""Reading, consuming, writing files and offloading load no pandas, though it is installed: it takes a second."""
 
 from __future__ import annotations
 
@@ -54,6 +54,22 @@ writer.commit([writer.write(iter([batch, batch]))])
 print(*(name for name in ("pandas",) if name in sys.modules))
 """
 
+_CONSUMING = """
+import sys
+from txn_source import connect
+
+place, target = sys.argv[1:]
+with connect(**{place: target}) as log:
+    with log.subscribe("orders", "s", initial_position="earliest") as consumer:
+        left = 13
+        while left:
+            batch = consumer.receive_batch(30)
+            left -= len(batch)
+            consumer.acknowledge(batch)
+    print(len(log.offload("orders").ledger_ids))
+print(*(name for name in ("pandas",) if name in sys.modules))
+"""
+
 
 def test_planning_and_reading_load_no_pandas(site: Site) -> None:
     """Read ledgers of both tiers, with transactions of every end, in a new process as Spark's tasks do."""
@@ -94,6 +110,22 @@ def test_writing_as_a_job_does_loads_no_pandas(site: Site, tmp_path: Path) -> No
     assert printed(site, _WRITING, str(tmp_path / "batch.arrow")) == [""]
     assert sorted(values(log, "left")) == [b"1", b"1", b"3", b"3", b"4", b"4"]
     assert values(log, "right") == [b"2", b"2"]
+
+
+def test_consuming_and_offloading_load_no_pandas(site: Site) -> None:
+    """Receive messages of closed ledgers and of the open one in a new process, and offload the closed ones."""
+    pytest.importorskip("pandas")
+    log = site.connect()
+    log.create_topic("orders", ledger_max_entries=6)
+    with log.producer("orders") as producer:
+        for number in range(13):
+            producer.send(b"%d" % number)
+            producer.flush()
+        aborted = log.begin_transaction()
+        producer.send(b"aborted", txn=aborted)
+        producer.flush()
+        aborted.abort()
+    assert printed(site, _CONSUMING) == ["2", ""]
 
 
 def printed(site: Site, program: str, *arguments: str) -> list[str]:

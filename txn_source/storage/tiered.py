@@ -172,8 +172,9 @@ def _write(
             summary, has_event_times=given[EVENT_TIME.name], has_properties=given[PROPERTIES.name]
         )
         texts = {_LEDGER_KEY: _summary_text(summary), _ENTRIES_KEY: _table_text(index)}
+        runs = (checksumming.lengths, checksumming.checksums)
         texts[_CHECKSUMS_KEY] = _table_text(
-            pa.table([checksumming.lengths, checksumming.checksums], schema=_CHECKSUMS_SCHEMA)
+            pa.table([array_of(np.array(x, np.int64)) for x in runs], schema=_CHECKSUMS_SCHEMA)
         )
         writer.add_key_value_metadata(texts)
     return writer.writer.metadata  # a metadata_collector would hide why a write failed

@@ -28,7 +28,7 @@ import pyarrow as pa
 
 from txn_source.model.message_ranges import MessageRange, index_of, message_key, packed, position_of
 from txn_source.model.position import Position, key_of
-from txn_source.storage.arrays import numbers_in
+from txn_source.storage.arrays import array_of, numbers_in
 
 Places = npt.NDArray[np.int64]
 """Places of messages, a column each: row 0 has positions (``Position.key``), row 1 indexes in the entry."""
@@ -152,7 +152,7 @@ def _picked(batch: pa.RecordBatch, found: Sequence[tuple[slice, BatchRanges]]) -
     [(rows, ranges), *others] = found
     if others:
         ranges = BatchRanges(np.hstack([r.starts for _, r in found]), np.hstack([r.ends for _, r in found]))
-        batch = batch.take(pa.array(np.concatenate([np.arange(r.start, r.stop) for r, _ in found])))
+        batch = batch.take(array_of(np.concatenate([np.arange(r.start, r.stop) for r, _ in found])))
     elif rows != slice(0, batch.num_rows):
         batch = batch.slice(rows.start, rows.stop - rows.start)
     return batch, ranges

@@ -8,6 +8,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from txn_source.storage.arrays import numbers_in
+
 _WITH_OFFSETS = {pa.binary(): np.int32, pa.string(): np.int32, pa.large_binary(): np.int64, pa.large_string(): np.int64}
 
 
@@ -61,7 +63,7 @@ def check_memory(column: pa.Array) -> None:
         for number in range(kind.num_fields):
             check_memory(column.field(number))
     elif pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_map(kind):
-        offsets = column.offsets.to_numpy()
+        offsets = numbers_in(column.offsets)
         parts = [column.keys, column.items] if pa.types.is_map(kind) else [column.values]
         _check_offsets(offsets, len(parts[0]))
         for part in parts:

@@ -11,6 +11,7 @@ import logging
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -35,6 +36,7 @@ from txn_source.model.position import Position, PositionRange
 from txn_source.model.read_priority import ReadPriority
 from txn_source.model.topic import Topic
 from txn_source.model.topic_name import TopicName
+from txn_source.storage.arrays import array_of, numbers_in
 from txn_source.storage.object_names import may_be_object, new_object_uri
 from txn_source.storage.object_store import ObjectStore, is_unreachable, reason, store_of
 from txn_source.storage.schema import EVENT_TIME, PROPERTIES, deserialize_schema
@@ -191,26 +193,26 @@ class Offloader:
             rows = page.entries
             tables.append(
                 _index_table(
-                    rows["position"].to_numpy() - of.start.key, np.full(rows.num_rows, DATA, np.int8),
+                    numbers_in(rows["position"]) - of.start.key, np.full(rows.num_rows, DATA, np.int8),
                     rows["messages"], rows["length"], rows["txn"], rows["producer_id"], rows["base_sequence"],
                     rows["publish_time_us"],
                 )
             )  # fmt: skip
         decided = self._stub.list_decisions(ledger.partition_id, of, aborted_only=False, decisions=ALL_DECISIONS)
-        markers = decided["marker_position"].to_numpy()
-        decided = decided.filter(pa.array(markers < of.end.key))
-        kinds = np.where(decided["state"].to_numpy() == ABORTED, ABORT_MARKER, COMMIT_MARKER).astype(np.int8)
+        markers = numbers_in(decided["marker_position"])
+        decided = decided.filter(array_of(markers < of.end.key))
+        kinds = np.where(numbers_in(decided["state"]) == ABORTED, ABORT_MARKER, COMMIT_MARKER).astype(np.int8)
         none = np.zeros(decided.num_rows, np.int64)
-        ids = decided["marker_position"].to_numpy() - of.start.key
+        ids = numbers_in(decided["marker_position"]) - of.start.key
         tables.append(_index_table(ids, kinds, none, none, decided["txn"], none, none, none))
         return pa.concat_tables(tables).sort_by("entry_id"), producers
 
     def _row_groups(self, ledger: OffloadableLedger, index: pa.Table) -> Iterator[pa.Table]:
         """Yield the ledger's rows, those of aborted transactions among them, cut where row groups end."""
-        data = index.filter(pa.array(index["kind"].to_numpy() == DATA))
-        messages = data["messages"].to_numpy()
+        data = index.filter(array_of(numbers_in(index["kind"]) == DATA))
+        messages = numbers_in(data["messages"])
         rows_to = np.concatenate(([0], np.cumsum(messages)))
-        sizes = iter(np.diff(rows_to[row_group_edges(messages, data["bytes"].to_numpy())]).tolist())
+        sizes = iter(np.diff(rows_to[row_group_edges(messages, numbers_in(data["bytes"]))]).tolist())
         piece = Slice(self._topic.name.short, ledger.partition, ledger.partition_id, _range(ledger), ledger.bytes)
         reader = SliceReader(
             self._access, self._schema(), IsolationLevel.READ_UNCOMMITTED, ALL_DECISIONS,
@@ -270,9 +272,9 @@ def _range(ledger: OffloadableLedger) -> PositionRange:
     return PositionRange(Position(ledger.ledger_id, 0), ledger.end)
 
 
-def _index_table(*columns: object) -> pa.Table:
+def _index_table(*columns: pa.ChunkedArray | np.ndarray[Any, Any]) -> pa.Table:
     arrays = [
-        c.combine_chunks().cast(f.type) if isinstance(c, pa.ChunkedArray) else pa.array(c, f.type)
+        array_of(numbers_in(c) if isinstance(c, pa.ChunkedArray) else c).cast(f.type)
         for c, f in zip(columns, INDEX_SCHEMA, strict=True)
     ]
     return pa.table(arrays, schema=INDEX_SCHEMA)

@@ -15,6 +15,7 @@ from txn_source.model.position import Position, PositionRange
 from txn_source.model.subscription import Cursor
 from txn_source.model.topic import PartitionView
 from txn_source.model.visibility import visible
+from txn_source.storage.arrays import numbers_in
 
 _BATCH_BYTES = 64 << 20
 _LOOKS = 20
@@ -132,9 +133,9 @@ def next_batch(reading: PartitionReading, cursor: ReadCursor, most: int) -> tupl
 def _take(entries: pa.Table, of: PositionRange, level: IsolationLevel, aborted: pa.Table, most: int) -> tuple[int, int]:
     """Return how many entries to deliver from the first on, the last one visible; and their visible messages."""
     positions, txns, messages, lengths = (
-        entries[name].to_numpy() for name in ("position", "txn", "messages", "length")
+        numbers_in(entries[name]) for name in ("position", "txn", "messages", "length")
     )
-    hidden = aborted["txn"].to_numpy()[aborted["state"].to_numpy() == ABORTED]
+    hidden = numbers_in(aborted["txn"])[numbers_in(aborted["state"]) == ABORTED]
     seen = np.flatnonzero(visible(positions, txns, np.zeros(len(positions), np.bool_), of, level, hidden))
     if not len(seen):
         return 0, 0

@@ -21,6 +21,7 @@ from txn_source.metadata.store.connection import Connection
 from txn_source.metadata.store.pages import Page
 from txn_source.model.position import Position, PositionRange
 from txn_source.model.topic import PartitionView, Topic
+from txn_source.storage.arrays import numbers_in
 
 MAX_ENTRIES = 10_000
 """So many entries are looked at in one page, at most."""
@@ -41,7 +42,7 @@ class HotEntries:
 
     def within(self, of: PositionRange) -> HotEntries:
         """Return those of the range that also lie in another one, which begins in it."""
-        keys = self.table["position"].to_numpy()
+        keys = numbers_in(self.table["position"])
         end = min(self.range.end, of.end)
         first, last = (int(np.searchsorted(keys, bound.key)) for bound in (of.start, end))
         return HotEntries(PositionRange(of.start, end), self.table.slice(first, last - first), self.aborted)
@@ -95,7 +96,7 @@ class TopicSnapshot:
     def names_in(self, partition_id: int, entries: pa.Table) -> tuple[dict[int, str], dict[int, str]]:
         """Return the paths of the segments and the names of the producers that entries refer to, by id."""
         paths, producers = self._names.setdefault(partition_id, ({}, {}))
-        wanted = [set(entries[name].to_numpy().tolist()) for name in ("segment_id", "producer_id")]
+        wanted = [set(numbers_in(entries[name]).tolist()) for name in ("segment_id", "producer_id")]
         if not (wanted[0] <= paths.keys() and wanted[1] <= producers.keys()):
             found = pages.names_in(self.connection, Page(entries, None))
             paths.update(found[0])
