@@ -8,11 +8,15 @@ from typing import Any
 import pytest
 
 from tests.log.consuming import due_in_s, numbered, receive, subscribe
+from tests.log.holding import HoldingWay, holding
 from tests.log.reading import eventually, send_each
 from tests.log.sites import Site
+from txn_source import Consumer
 from txn_source.metadata.delivery import shared_dispatch, topic_snapshot
 from txn_source.metadata.delivery.consumer_session import ConsumerSession
+from txn_source.metadata.delivery.session_state import SessionState
 from txn_source.metadata.delivery.topic_dispatch import TopicDispatch
+from txn_source.metadata.delivery.wakeups import Changes
 from txn_source.metadata.store import pages
 
 CONSUMERS = 12
@@ -79,3 +83,37 @@ def test_redeliveries_are_handed_out_in_bounded_steps(site: Site, monkeypatch: p
     found = [receive(second) for _ in range(9)]
     assert sorted(message.value for message in found) == [b"%d" % number for number in range(9)]
     assert {message.redelivery_count for message in found} == {1}
+
+
+def session_behind(site: Site, way: HoldingWay, consumer: Consumer) -> ConsumerSession:
+    """Return the service's side of a consumer that is connected over a held way."""
+    service = site.server._service if site.server is not None else way.inner._service  # type: ignore[attr-defined]
+    found: ConsumerSession = service.changes.connected()[consumer._state.origin.consumer_id]
+    return found
+
+
+@pytest.mark.parametrize("kind", ["exclusive", "shared"])
+def test_permits_that_come_during_a_look_are_used_by_the_next_one(
+    site: Site, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    """Give permits when a look has made its deliveries and not yet counted them: the rest comes, and no other way."""
+    log, way = holding(site)
+    producer, _ = numbered(log, 0)
+    consumer = subscribe(log, type=kind, queue_size=2)
+    session = session_behind(site, way, consumer)
+    eventually(lambda: session.state.permits == 2)
+    way.hold("flow")
+    delivered = SessionState.delivered
+    given: list[bool] = []
+
+    def late(self: SessionState, messages: int) -> None:
+        if not given:
+            given.append(self.permit(self.epoch, 10))
+            monkeypatch.setattr(Changes, "tell", lambda *_: None)  # nor does whoever looks for changes wake it again
+        delivered(self, messages)
+
+    monkeypatch.setattr(SessionState, "delivered", late)
+    with log.begin_transaction() as transaction:
+        send_each(producer, [b"%d" % number for number in range(6)], txn=transaction)
+    assert [receive(consumer).value for _ in range(6)] == [b"%d" % number for number in range(6)]
+    assert given == [False]

@@ -30,6 +30,17 @@ def test_permits_add_up_to_a_limit() -> None:
     assert state.permits == MAX_PERMITS
 
 
+def test_permits_tell_whether_there_were_none() -> None:
+    """Give some to one that has none, to one that has some, and to one that got more than it had permits for."""
+    state = state_at()
+    assert state.permit(3, 5)
+    assert not state.permit(3, 1)
+    state.delivered(8)
+    assert state.permits == -2
+    assert state.permit(3, 1)
+    assert not state.permit(2, 1)
+
+
 @pytest.mark.parametrize("epoch", [2, 4])
 def test_permits_of_another_epoch_are_void(epoch: int) -> None:
     """Give permits that were sent in an epoch before, or in one that isn't known here yet; ask in such a one."""

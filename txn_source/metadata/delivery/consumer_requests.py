@@ -107,8 +107,9 @@ class ConsumerConversation:
         if not 0 < flow.messages <= MAX_PERMITS:
             raise InvalidArgumentError(f"{flow.messages} is not a number of permits.", f"Use 1 to {MAX_PERMITS}.")
         with session.lock:
-            session.state.permit(flow.epoch, flow.messages)
-        self._changes.wake(session)
+            had_none = session.state.permit(flow.epoch, flow.messages)
+        if had_none:
+            self._changes.wake(session)
 
     def _carry_out(
         self,

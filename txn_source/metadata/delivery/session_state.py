@@ -47,10 +47,16 @@ class SessionState:
         self._acknowledged = dict(cursors)
         self._read = {partition_id: ReadCursor.at(position_of(c.mark)) for partition_id, c in cursors.items()}
 
-    def permit(self, epoch: int, messages: int) -> None:
-        """Permit so many messages more; permits of another epoch are void."""
-        if epoch == self.epoch:
-            self.permits = min(MAX_PERMITS, self.permits + messages)
+    def permit(self, epoch: int, messages: int) -> bool:
+        """Permit so many messages more; permits of another epoch are void.
+
+        Returns True if there were none left: else whoever looked last has delivered all that there was.
+        """
+        if epoch != self.epoch:
+            return False
+        had_none = self.permits <= 0
+        self.permits = min(MAX_PERMITS, self.permits + messages)
+        return had_none
 
     def ready(self, epoch: int) -> int:
         """Return how many messages of a shared subscription may be delivered now, in an epoch."""

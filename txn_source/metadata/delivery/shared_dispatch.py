@@ -32,6 +32,8 @@ class SharedDispatch:
         self._permits = dict(permits)
         self.full = False
         """True if as much was handed out as one transaction may."""
+        self.left = False
+        """True if there is more than the permits allow for."""
         self._acknowledged = subscriptions.cursors_of(self._connection, subscription.subscription_id)
 
     def run(self) -> Iterator[tuple[int, EntryBatch]]:
@@ -82,6 +84,7 @@ class SharedDispatch:
             if self._permits[consumer_id] > 0:
                 turns.append(consumer_id)
             yield consumer_id, batch
+        self.left |= cursor.position < reading.bound
 
     def _note(self, partition_id: int, cursor: ReadCursor, before: Position) -> None:
         """Write down how far entries were handed out; what lies behind the last batch is seen by nobody."""

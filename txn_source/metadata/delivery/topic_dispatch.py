@@ -96,10 +96,10 @@ class TopicDispatch:
         in_turn = sorted(group, key=lambda session: session.state.last_delivery)
         topic, subscription_id = group[0].topic, subscription.subscription_id
 
-        def hand_out(connection: Connection) -> tuple[list[tuple[int, int, pb.ConsumeResponse]], bool]:
+        def hand_out(connection: Connection) -> tuple[list[tuple[int, int, pb.ConsumeResponse]], bool, bool]:
             current = subscriptions.by_id(connection, subscription_id)
             if current is None:
-                return [], False  # the next look says so
+                return [], False, False  # the next look says so
             consumers.remove_lapsed(connection, self._work.now_ms(), subscription_id)
             present = {consumer.consumer_id for consumer in consumers.connected(connection, subscription_id)}
             ready = {session.consumer_id: session.state.ready(current.epoch) for session in in_turn}
@@ -107,16 +107,17 @@ class TopicDispatch:
             snapshot = TopicSnapshot(connection, topic, self._configuration)
             dispatch, messages = SharedDispatch(snapshot, current, permits), DeliveryMessages(snapshot)
             made = [(n, batch.messages, messages.of(current, batch)) for n, batch in dispatch.run()]
-            return made, dispatch.full
+            return made, dispatch.full, dispatch.left
 
-        handed_out, more = self._work.write(hand_out)
+        handed_out, full, left = self._work.write(hand_out)
         by_id = {session.consumer_id: session for session in group}
         for consumer_id, messages, response in handed_out:  # now that it is committed
             session = by_id[consumer_id]
             with session.lock:
                 session.state.delivered(messages)
             session.send(response)
-        return more
+        # Permits that came meanwhile found others there, and woke nobody.
+        return full or (left and any(session.state.ready(subscription.epoch) for session in group))
 
 
 class _Moment:
