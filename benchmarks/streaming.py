@@ -23,11 +23,11 @@ from txn_source.client.places import Offsets
 from txn_source.client.reading.plan import plan
 from txn_source.client.reading.request import ReadRequest
 from txn_source.client.reading.source import resolve
+from txn_source.client.stream_offset import StreamOffset
 from txn_source.client.streaming.batch_limits import StreamLimits
 from txn_source.client.streaming.stream import StreamedTopics, TopicStream
-from txn_source.client.streaming.stream_offset import StreamOffset
-from txn_source.client.transaction import Transaction
 from txn_source.client.writing.producer import Producer
+from txn_source.client.writing.transaction import Transaction
 from txn_source.model.position import EARLIEST, LATEST
 
 _VALUE_BYTES = 120

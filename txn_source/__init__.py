@@ -56,10 +56,10 @@ if TYPE_CHECKING:
     from txn_source.client.tiering.offload import OffloadReport
     from txn_source.client.tiering.segment_garbage import Garbage
     from txn_source.client.topic_stats import TopicStats
-    from txn_source.client.transaction import Transaction
     from txn_source.client.writing.batching import Batching
     from txn_source.client.writing.producer import Producer
     from txn_source.client.writing.sent_ids import MessageIds
+    from txn_source.client.writing.transaction import Transaction
     from txn_source.metadata.stub.metadata_stub import TransactionInfo
     from txn_source.metadata.stub.subscriptions import SubscriptionInfo
     from txn_source.model.policies import EffectivePolicy
@@ -86,7 +86,7 @@ _LAZY = {
     "Sought": "txn_source.client.places",
     "SubscriptionInfo": "txn_source.metadata.stub.subscriptions",
     "TopicStats": "txn_source.client.topic_stats",
-    "Transaction": "txn_source.client.transaction",
+    "Transaction": "txn_source.client.writing.transaction",
     "TransactionInfo": "txn_source.metadata.stub.metadata_stub",
     "Trimmed": "txn_source.model.retention",
     "connect": "txn_source.client.connecting",

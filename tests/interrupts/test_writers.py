@@ -10,7 +10,6 @@ import pytest
 from tests.interrupts.injection import at_call, at_signal_point
 from tests.interrupts.writing import interrupt_everywhere
 from tests.log.sites import Site
-from txn_source.client import transaction
 from txn_source.client.writing import (
     batch_buffer,
     gathered,
@@ -22,6 +21,7 @@ from txn_source.client.writing import (
     receipts,
     routed_batch,
     segment_files,
+    transaction,
 )
 from txn_source.storage import segment
 

@@ -10,9 +10,9 @@ from txn_source import IsolationLevel, Log, Producer
 from txn_source.client.places import Offsets
 from txn_source.client.reading.columns import select_columns
 from txn_source.client.reading.request import ReadRequest
+from txn_source.client.stream_offset import StreamOffset
 from txn_source.client.streaming.batch_limits import StreamLimits
 from txn_source.client.streaming.stream import StreamedTopics, TopicStream
-from txn_source.client.streaming.stream_offset import StreamOffset
 from txn_source.model.position import LATEST
 
 Row = dict[str, Any]

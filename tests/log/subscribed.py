@@ -12,9 +12,9 @@ from txn_source import (
 )
 from txn_source.client.places import Offsets
 from txn_source.client.reading.request import ReadRequest
+from txn_source.client.stream_offset import StreamOffset
 from txn_source.client.streaming.batch_limits import StreamLimits
 from txn_source.client.streaming.stream import StreamedTopics, TopicStream
-from txn_source.client.streaming.stream_offset import StreamOffset
 from txn_source.client.streaming.stream_subscription import StreamSubscription
 from txn_source.model.message_ranges import index_of, position_of
 from txn_source.model.position import LATEST

@@ -27,8 +27,8 @@ from txn_source.client.reading.columns import select_columns
 from txn_source.client.reading.plan import plan
 from txn_source.client.reading.request import ReadRequest
 from txn_source.client.reading.source import resolve
+from txn_source.client.stream_offset import StreamOffset
 from txn_source.client.streaming.batch_limits import StreamLimits
-from txn_source.client.streaming.stream_offset import StreamOffset
 from txn_source.metadata.service.in_process import InProcessTransport
 from txn_source.metadata.store import views
 from txn_source.model.position import EARLIEST, LATEST

@@ -30,8 +30,8 @@ from txn_source import (
     TopicNotFoundError,
     UnavailableError,
 )
+from txn_source.client.stream_offset import StreamOffset
 from txn_source.client.streaming.batch_limits import StreamLimits
-from txn_source.client.streaming.stream_offset import StreamOffset
 from txn_source.model.topic_name import TopicName
 
 NOON = datetime(2026, 1, 31, 12, tzinfo=UTC)

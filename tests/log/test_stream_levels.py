@@ -16,9 +16,9 @@ from tests.log.reading import BY_HAND, COMMITTED, UNCOMMITTED, send_each
 from tests.log.streaming import Follower, reread, rows_between, stream_of, transfer
 from tests.log.subscribed import Streams
 from txn_source import InvalidArgumentError, IsolationLevel, Log, connect
+from txn_source.client.stream_offset import StreamOffset
 from txn_source.client.streaming.batch_limits import StreamLimits
 from txn_source.client.streaming.stream import TopicStream
-from txn_source.client.streaming.stream_offset import StreamOffset
 
 LEVELS = (COMMITTED, UNCOMMITTED)
 

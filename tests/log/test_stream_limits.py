@@ -11,8 +11,8 @@ import pytest
 from tests.log.reading import BY_HAND, COMMITTED, UNCOMMITTED, send_each, values
 from tests.log.streaming import Follower, as_text, numbered, reread, stream_of, transfer
 from txn_source import Log
+from txn_source.client.stream_offset import StreamOffset
 from txn_source.client.streaming.batch_limits import StreamLimits
-from txn_source.client.streaming.stream_offset import StreamOffset
 
 
 @pytest.fixture

@@ -235,7 +235,7 @@ def test_time_out_counts_from_the_beginning(site: Site) -> None:
 def test_many_entries_are_written_before_the_commit(calls: Calls, producers: list[Producer]) -> None:
     """Allow one entry in a call: a transaction with two is written before it is committed."""
     calls.names.clear()
-    with patch("txn_source.client.transaction._MOST_ENTRIES", 1):
+    with patch("txn_source.client.writing.transaction._MOST_ENTRIES", 1):
         transfer(calls.log, producers).commit()
     assert calls.names == ["BeginTransaction", "Append", "Append", "EndTransaction"]
     assert both(calls.log, "read_committed") == [[b"x"], [b"x"]]

@@ -12,17 +12,17 @@ from typing import Any
 import pyarrow as pa
 
 from txn_source.client.access import Access
-from txn_source.client.consuming.admin import Subscriptions, Unset, given_options
 from txn_source.client.consuming.consumer import Consumer
-from txn_source.client.consuming.dead_letters import send_dead_letter
 from txn_source.client.consuming.options import ConsumerOptions
 from txn_source.client.consuming.reader import Reader
+from txn_source.client.dead_letter_topic import send_dead_letter
 from txn_source.client.open_handles import OpenHandles
 from txn_source.client.places import Cut, GivenPlace, Sought
 from txn_source.client.policies import change_policies, read_priority, scope_of
 from txn_source.client.reading.copy_fallback import CopiesRead
 from txn_source.client.reading.ranges import cut_of
 from txn_source.client.scan import copies_read, scan
+from txn_source.client.subscriptions import Subscriptions, Unset, given_options
 from txn_source.client.target import Target
 from txn_source.client.tiering.maintenance import MaintenanceReport, maintain
 from txn_source.client.tiering.offload import OffloadReport
@@ -31,10 +31,10 @@ from txn_source.client.tiering.topic_copies import delete_hot_copies, delete_tie
 from txn_source.client.tiering.trimming import trim
 from txn_source.client.topic_stats import TopicStats, topic_stats
 from txn_source.client.topics import create_topic, delete_topic, roll_ledger
-from txn_source.client.transaction import Transaction
 from txn_source.client.transactions import list_transactions
 from txn_source.client.writing.batching import Batching
 from txn_source.client.writing.producer import Producer
+from txn_source.client.writing.transaction import Transaction
 from txn_source.metadata.stub.metadata_stub import MetadataStub, TransactionInfo
 from txn_source.metadata.stub.subscriptions import SubscriptionInfo
 from txn_source.model.door import guarded

@@ -17,8 +17,8 @@ from pyspark.sql.streaming.datasource import (
 )
 from pyspark.sql.types import StructType
 
+from txn_source.client.stream_offset import StreamOffset
 from txn_source.client.streaming.stream import StreamedTopics, TopicStream
-from txn_source.client.streaming.stream_offset import StreamOffset
 from txn_source.client.streaming.stream_subscription import StreamSubscription
 from txn_source.model.topic_name import TopicName
 from txn_source.spark.connection import open_log, readable

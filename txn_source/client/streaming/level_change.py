@@ -20,7 +20,7 @@ import logging
 from collections.abc import Sequence
 
 from txn_source.client.reading.source import Source
-from txn_source.client.streaming.stream_offset import StreamOffset, by_topic
+from txn_source.client.stream_offset import StreamOffset, by_topic
 from txn_source.metadata.stub.metadata_stub import MetadataStub
 from txn_source.model.errors import InvalidArgumentError
 from txn_source.model.isolation import IsolationLevel

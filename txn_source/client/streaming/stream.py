@@ -26,10 +26,10 @@ from txn_source.client.reading.plan import ReadPlan, plan_ranges
 from txn_source.client.reading.ranges import check_position, start_positions
 from txn_source.client.reading.request import ReadRequest
 from txn_source.client.reading.source import ReadPartition, Source, resolve
+from txn_source.client.stream_offset import StreamOffset, TopicPartition
 from txn_source.client.streaming.batch_limits import Admission, StreamLimits
 from txn_source.client.streaming.holders import Holders
 from txn_source.client.streaming.level_change import check_change
-from txn_source.client.streaming.stream_offset import StreamOffset, TopicPartition
 from txn_source.client.streaming.stream_subscription import Cursors, StreamSubscription
 from txn_source.model.errors import (
     DataLossError,

@@ -9,10 +9,10 @@ from typing import Any, TypeAlias
 import numpy as np
 import pyarrow as pa
 
-from txn_source.client.transaction import Transaction
 from txn_source.client.writing.batch_buffer import Buffer
 from txn_source.client.writing.routed_batch import RoutedBatch
 from txn_source.client.writing.sent_ids import MessageIds
+from txn_source.client.writing.transaction import Transaction
 from txn_source.model.entry import NewEntry
 from txn_source.model.errors import TxnLogError
 from txn_source.model.position import Position

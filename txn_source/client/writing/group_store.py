@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from txn_source.client.transaction import Transaction
 from txn_source.client.writing.gathered import Gathered
 from txn_source.client.writing.group import Group, Owner
 from txn_source.client.writing.losses import Losses
 from txn_source.client.writing.receipts import Receipts
 from txn_source.client.writing.segment_files import SegmentFiles
+from txn_source.client.writing.transaction import Transaction
 from txn_source.metadata.stub.metadata_stub import MetadataStub
 from txn_source.model.entry import OpenedProducer
 from txn_source.model.errors import SchemaMismatchError, StaleSegmentError, TxnLogError, UnavailableError

@@ -18,7 +18,6 @@ from typing import Any
 import pyarrow as pa
 
 from txn_source.client.access import Access
-from txn_source.client.transaction import Transaction, handle_of
 from txn_source.client.writing.batch_buffer import Buffer, as_bytes
 from txn_source.client.writing.batching import Batching
 from txn_source.client.writing.gathered import Gathered
@@ -29,6 +28,7 @@ from txn_source.client.writing.losses import Losses
 from txn_source.client.writing.receipts import Receipts
 from txn_source.client.writing.segment_files import SegmentFiles
 from txn_source.client.writing.sent_ids import MessageIds
+from txn_source.client.writing.transaction import Transaction, handle_of
 from txn_source.model.door import guarded, translated
 from txn_source.model.entry import NewEntry, OpenedProducer
 from txn_source.model.errors import InvalidArgumentError, SchemaMismatchError, TopicNotFoundError, TxnLogError
