@@ -15,8 +15,8 @@ from txn_source.client.target import open_service
 from txn_source.metadata.service.in_process import InProcessTransport
 from txn_source.metadata.service.server import Server
 from txn_source.metadata.service.service import Clock, MetadataService
-from txn_source.metadata.store.database import open_database
 from txn_source.metadata.store.database_url import DatabaseUrl
+from txn_source.metadata.store.opening import open_database
 from txn_source.metadata.stub.grpc_transport import GrpcTransport
 from txn_source.metadata.stub.metadata_stub import MetadataStub
 from txn_source.metadata.stub.transport import Transport

@@ -22,7 +22,8 @@ from txn_source import Log, connect
 from txn_source._generated.txnlog.v1 import metadata_service_pb2 as pb
 from txn_source.client.writing.task_writer import BulkWriter
 from txn_source.metadata.service.service import MetadataService
-from txn_source.metadata.store.database import Database, open_database
+from txn_source.metadata.store.database import Database
+from txn_source.metadata.store.opening import open_database
 from txn_source.metadata.store.tables import metadata
 from txn_source.metadata.stub.metadata_stub import MetadataStub
 from txn_source.model.spark_commit import Sink

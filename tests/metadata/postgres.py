@@ -22,8 +22,8 @@ from urllib.parse import quote
 import psycopg
 import pytest
 
-from txn_source.metadata.store.database import open_database
 from txn_source.metadata.store.database_url import DatabaseUrl
+from txn_source.metadata.store.opening import open_database
 from txn_source.metadata.store.tables import make_tables
 
 _SETTINGS = """

@@ -30,8 +30,9 @@ from tests.log.sites import log_on_postgres, service_over
 from tests.metadata.postgres import server
 from txn_source.metadata.service.in_process import InProcessTransport
 from txn_source.metadata.store import postgres_database
-from txn_source.metadata.store.database import Database, open_database
+from txn_source.metadata.store.database import Database
 from txn_source.metadata.store.database_url import DatabaseUrl
+from txn_source.metadata.store.opening import open_database
 from txn_source.metadata.stub.metadata_stub import MetadataStub
 from txn_source.model.entry import NewEntry, OpenedProducer
 from txn_source.model.errors import InternalError, UnavailableError

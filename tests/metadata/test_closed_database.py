@@ -12,9 +12,9 @@ from sqlalchemy import Connection, insert
 
 from tests.log.consuming import WAIT_S, meanwhile
 from txn_source.metadata.store import sqlite_file
-from txn_source.metadata.store.database import open_database
 from txn_source.metadata.store.group_commit import GroupCommit
 from txn_source.metadata.store.log import create_log
+from txn_source.metadata.store.opening import open_database
 from txn_source.metadata.store.tables import requests
 
 

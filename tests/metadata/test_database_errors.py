@@ -11,8 +11,8 @@ from sqlalchemy import insert, select
 
 from txn_source import connect
 from txn_source.metadata.store import sqlite_file
-from txn_source.metadata.store.database import open_database
 from txn_source.metadata.store.log import create_log
+from txn_source.metadata.store.opening import open_database
 from txn_source.metadata.store.tables import log_info, requests
 from txn_source.model.errors import InternalError, InvalidArgumentError, UnavailableError
 

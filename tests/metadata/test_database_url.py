@@ -11,8 +11,8 @@ import traceback
 import pytest
 
 from tests.metadata.postgres import server
-from txn_source.metadata.store.database import open_database
 from txn_source.metadata.store.database_url import DatabaseUrl
+from txn_source.metadata.store.opening import open_database
 from txn_source.model.errors import InvalidArgumentError, TxnLogError, UnavailableError
 
 SECRET = "s3cret"

@@ -16,8 +16,8 @@ from sqlalchemy import Connection, insert
 from tests.interrupts.injection import Interrupt, at_signal_point
 from txn_source import TxnLogError
 from txn_source.metadata.store import group_commit, sqlite_database, sqlite_file
-from txn_source.metadata.store.database import open_database
 from txn_source.metadata.store.log import create_log
+from txn_source.metadata.store.opening import open_database
 from txn_source.metadata.store.tables import requests
 from txn_source.model.errors import InternalError, InvalidArgumentError, StorageWriteError
 

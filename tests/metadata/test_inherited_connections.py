@@ -18,8 +18,8 @@ from sqlalchemy import Connection
 
 from tests.log.consuming import WAIT_S
 from txn_source.metadata.store import sqlite_file
-from txn_source.metadata.store.database import open_database
 from txn_source.metadata.store.log import create_log
+from txn_source.metadata.store.opening import open_database
 
 ENDLESS = "WITH RECURSIVE n(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n) SELECT count(*) FROM n"
 

@@ -21,7 +21,7 @@ from txn_source._generated.txnlog.v1 import metadata_service_pb2 as pb
 from txn_source.metadata.service import service
 from txn_source.metadata.service.service import MetadataService
 from txn_source.metadata.store import group_commit, sqlite_database, sqlite_file, timekeeping, write_turn
-from txn_source.metadata.store.database import open_database
+from txn_source.metadata.store.opening import open_database
 from txn_source.metadata.store.tables import metadata
 from txn_source.storage.root import LogRoot
 

@@ -16,9 +16,9 @@ from sqlalchemy import Connection, select
 
 from txn_source.metadata.store import producers, topics, transactions
 from txn_source.metadata.store.appends import Append, Write, Written, write_all
-from txn_source.metadata.store.database import open_database
 from txn_source.metadata.store.group_commit import Joined
 from txn_source.metadata.store.log import create_log
+from txn_source.metadata.store.opening import open_database
 from txn_source.metadata.store.tables import ledgers, metadata, partitions
 from txn_source.model.entry import NewEntry, OpenedProducer
 from txn_source.model.errors import TxnLogError

@@ -15,9 +15,9 @@ from tests.metadata.postgres import GUARDED, PostgresServer, server
 from txn_source import connect
 from txn_source.client.target import open_service
 from txn_source.metadata.store import postgres_connections, postgres_database
-from txn_source.metadata.store.database import open_database
 from txn_source.metadata.store.database_url import DatabaseUrl
 from txn_source.metadata.store.log import create_log
+from txn_source.metadata.store.opening import open_database
 from txn_source.model.errors import (
     InternalError,
     InvalidArgumentError,

@@ -13,9 +13,9 @@ from tests.log.sites import Site
 from tests.log.test_kills import FragileServer, insist, kill_servers
 from tests.metadata.postgres import server
 from txn_source import UnavailableError
-from txn_source.metadata.store.database import open_database
 from txn_source.metadata.store.database_url import DatabaseUrl
 from txn_source.metadata.store.log import create_log
+from txn_source.metadata.store.opening import open_database
 
 ROUNDS, LONG_ROUNDS = 3, 60
 ATTACKS = ("stop", "immediate", "kill", "sessions", "service")

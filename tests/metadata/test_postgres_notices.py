@@ -14,8 +14,9 @@ from sqlalchemy import text
 
 from tests.metadata.postgres import server
 from txn_source.metadata.store import postgres_clock, postgres_connections
-from txn_source.metadata.store.database import Change, Database, Wait, note_change, open_database
+from txn_source.metadata.store.database import Change, Database, Wait, note_change
 from txn_source.metadata.store.database_url import DatabaseUrl
+from txn_source.metadata.store.opening import open_database
 from txn_source.metadata.store.postgres_notices import changes_in
 
 PATIENCE_S = 20.0

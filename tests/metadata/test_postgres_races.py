@@ -10,7 +10,7 @@ import pytest
 from tests.metadata.races import MINUTE_MS, ORDERS, Outcome, Rule, Services, services
 from txn_source._generated.txnlog.v1 import metadata_service_pb2 as pb
 from txn_source.metadata.store import log
-from txn_source.metadata.store.database import open_database
+from txn_source.metadata.store.opening import open_database
 from txn_source.metadata.stub.metadata_stub import MetadataStub
 from txn_source.model.errors import (
     InvalidArgumentError,

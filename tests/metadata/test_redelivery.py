@@ -13,7 +13,8 @@ from sqlalchemy import Connection
 
 from tests.log.sites import Site
 from txn_source.metadata.store import deliveries, subscriptions
-from txn_source.metadata.store.database import Database, open_database
+from txn_source.metadata.store.database import Database
+from txn_source.metadata.store.opening import open_database
 from txn_source.model.message_ranges import MessageRange, message_key
 from txn_source.model.position import Position
 from txn_source.storage.root import LogRoot

@@ -13,7 +13,7 @@ from sqlalchemy import select
 import txn_source
 from txn_source.client.log import Log
 from txn_source.metadata.store import pages
-from txn_source.metadata.store.database import open_database
+from txn_source.metadata.store.opening import open_database
 from txn_source.metadata.store.tables import entries, entry_pages, transaction_partitions
 from txn_source.model.kinds import ABORTED, DATA, OPEN
 from txn_source.model.position import Position, PositionRange

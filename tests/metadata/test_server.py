@@ -20,7 +20,7 @@ from txn_source import InternalError, InvalidArgumentError, LogNotFoundError, Un
 from txn_source._generated.txnlog.v1 import metadata_service_pb2 as pb
 from txn_source.metadata.service.server import Server
 from txn_source.metadata.service.service import MetadataService
-from txn_source.metadata.store.database import open_database
+from txn_source.metadata.store.opening import open_database
 from txn_source.metadata.stub.transport import SERVICE_NAME
 from txn_source.storage.root import LogRoot
 

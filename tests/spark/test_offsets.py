@@ -14,7 +14,7 @@ import pytest
 import txn_source
 from txn_source.metadata.service.server import Server
 from txn_source.metadata.service.service import MetadataService
-from txn_source.metadata.store.database import open_database
+from txn_source.metadata.store.opening import open_database
 from txn_source.model.position import Position
 from txn_source.storage.root import LogRoot
 

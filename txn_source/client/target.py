@@ -98,8 +98,8 @@ def open_service(
         UnavailableError: the database can't be reached.
     """
     from txn_source.metadata.service.service import MetadataService
-    from txn_source.metadata.store.database import open_database
     from txn_source.metadata.store.log import check_log, create_log
+    from txn_source.metadata.store.opening import open_database
 
     root = LogRoot.at(path)
     if root.exists:

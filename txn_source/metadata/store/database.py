@@ -14,8 +14,6 @@ from typing import Protocol, TypeVar
 
 from sqlalchemy import Connection
 
-from txn_source.metadata.store.database_url import DatabaseUrl
-
 _log = logging.getLogger(__name__)
 _CHANGED = "txnlog_changes"
 T = TypeVar("T")
@@ -62,22 +60,6 @@ class Database(Protocol):
 
     def close(self) -> None:
         """Close this process's connections."""
-
-
-def open_database(url: str | DatabaseUrl) -> Database:
-    """Return the database of a URL; nothing is connected yet.
-
-    Raises:
-        InvalidArgumentError: the URL is of no metadata database, or its driver is missing.
-    """
-    of = DatabaseUrl.of(url)
-    if of.is_postgres:
-        from txn_source.metadata.store.postgres_database import PostgresDatabase
-
-        return PostgresDatabase(of)
-    from txn_source.metadata.store.sqlite_database import SqliteDatabase
-
-    return SqliteDatabase(of)
 
 
 def note_change(connection: Connection, topic_id: int, subscription_id: int = 0) -> None:
