@@ -8,13 +8,14 @@ from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from sqlalchemy import Connection, select
 
-from txn_source.metadata.store import producers, topics, transactions
+from txn_source.metadata.store import appends, producers, topics, transactions
 from txn_source.metadata.store.appends import Append, Write, Written, write_all
 from txn_source.metadata.store.group_commit import Joined
 from txn_source.metadata.store.log import create_log
@@ -71,10 +72,10 @@ entries = st.tuples(
 )
 
 
-appends = st.tuples(st.sampled_from([1, 1, 1, 1, 1, 2, 2, 4, 0]), st.lists(entries, min_size=1, max_size=2))
+drawn_appends = st.tuples(st.sampled_from([1, 1, 1, 1, 1, 2, 2, 4, 0]), st.lists(entries, min_size=1, max_size=2))
 kinds = st.sampled_from(["plain", "plain", "whole", "whole", 0, 0, 1, 2])
 repetitions = st.integers(1, 2)  # of the write so many before
-writes = st.one_of(st.tuples(st.lists(appends, min_size=1, max_size=2), kinds), repetitions)
+writes = st.one_of(st.tuples(st.lists(drawn_appends, min_size=1, max_size=2), kinds), repetitions)
 
 
 def made(world: World, drawn: Any, next_of: Counter[Any]) -> Write:
@@ -123,15 +124,16 @@ def outcome(world: World, path: Path, drawn: list[Any], *, together: bool) -> tu
     return [repr(each) for each in done], tables
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=100, deadline=None)
 @example(drawn=[([(1, [(0, None, 1, 0, None)])], "plain"), ([(1, [(0, None, 1, 0, 0)])], "plain")])  # the same bytes
 @example(drawn=[([(1, [(0, None, 2, 0, None)])], "whole"), 1])  # a repetition beside its first try
 @given(drawn=st.lists(writes, min_size=1, max_size=8))
 def test_writes_together_are_what_they_are_one_by_one(world: World, drawn: list[Any]) -> None:
     """Register random writes in one step, and one by one elsewhere; compare answers, errors and all tables."""
     alone = outcome(world, world.path.with_name("alone.db"), drawn, together=False)
-    together = outcome(world, world.path.with_name("together.db"), drawn, together=True)
-    assert together == alone
+    for stored_at_once in (appends.STORED_AT_ONCE, 1):
+        with patch.object(appends, "STORED_AT_ONCE", stored_at_once):
+            assert outcome(world, world.path.with_name("together.db"), drawn, together=True) == alone
 
 
 def test_waiting_writes_join(world: World, tmp_path: Path) -> None:

@@ -31,6 +31,9 @@ from txn_source.model.position import Position
 from txn_source.model.transaction import check_timeout
 from txn_source.model.units import MAX_TOTAL
 
+STORED_AT_ONCE = 20_000
+"""So many entries are placed before they are stored: a database gives up a session that is silent for long."""
+
 
 @dataclass(frozen=True, slots=True)
 class Append:
@@ -253,6 +256,9 @@ class _Together:
             for partition_id in sorted(by_partition):
                 for index in by_partition[partition_id]:
                     placed[index] = self._place_entry(writer, append.entries[index], txn)
+                    if len(self._in_files) >= STORED_AT_ONCE and one.timeout_ms is None:
+                        self._changed |= {entry.partition_id for entry in append.entries}
+                        self.store()
             touched |= by_partition.keys()
             positions[writer.producer_id] = [placed[index] for index in range(len(placed))]
             writer.went_to(sequences.in_order(append.entries))
