@@ -32,8 +32,8 @@ Endpoint = Annotated[
     str | None,
     typer.Option(
         "--endpoint",
-        metavar="HOST:PORT",
-        help=f"Address of a service, `txnlog serve` (or set {ENDPOINT_VARIABLE}).",
+        metavar="HOST:PORT[,...]",
+        help=f"Address of a service, `txnlog serve`, or of several of one log (or set {ENDPOINT_VARIABLE}).",
         rich_help_panel=_PANEL,
     ),
 ]

@@ -21,7 +21,8 @@ def connect(
 
     Args:
         path: the root of an embedded log; nothing needs to run, and many processes may use it at once.
-        endpoint: ``host:port`` of a metadata service (``txnlog serve``), instead of a path.
+        endpoint: ``host:port`` of a metadata service (``txnlog serve``), or of several of one log with commas
+            between them, instead of a path.
         create: make a new log at the path if the folder is missing or empty.
         timeout: deadline of each call to a service, in seconds.
 

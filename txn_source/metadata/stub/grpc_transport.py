@@ -1,9 +1,11 @@
-"""How a call reaches a service at an address: by gRPC."""
+"""How a call reaches a service at an address, or one of several: by gRPC."""
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
+import random
 from collections.abc import Iterator
 from typing import Any
 
@@ -14,80 +16,56 @@ from txn_source._generated.txnlog.v1 import metadata_service_pb2 as pb
 from txn_source.metadata.protocol.errors import from_rpc_error
 from txn_source.metadata.stub.transport import MAX_MESSAGE_BYTES, SERVICE_NAME, check_size
 from txn_source.metadata.stub.unsignalled import unsignalled
-from txn_source.model.errors import InvalidArgumentError
+from txn_source.model.errors import InvalidArgumentError, UnavailableError
 
-_SERVICE_CONFIG = {
-    "methodConfig": [
-        {
-            # Every call may be repeated: those that change something carry a request id or a sequence, or say where
-            # to end up (EndTransaction).
-            "name": [{"service": SERVICE_NAME}],
-            "retryPolicy": {
-                "maxAttempts": 5,
-                "initialBackoff": "0.1s",
-                "maxBackoff": "2s",
-                "backoffMultiplier": 3,
-                "retryableStatusCodes": ["UNAVAILABLE"],
-            },
-        }
+MAX_ENDPOINTS = 16
+_ATTEMPTS = 5
+
+
+def _channel_options(attempts: int) -> list[tuple[str, Any]]:
+    """Return a channel's options; a call that finds nobody is made so many times by gRPC itself."""
+    retries = {
+        # Every call may be repeated: those that change something carry a request id or a sequence, or say where to end
+        # up (EndTransaction).
+        "name": [{"service": SERVICE_NAME}],
+        "retryPolicy": {
+            "maxAttempts": attempts,
+            "initialBackoff": "0.1s",
+            "maxBackoff": "2s",
+            "backoffMultiplier": 3,
+            "retryableStatusCodes": ["UNAVAILABLE"],
+        },
+    }
+    return [
+        ("grpc.service_config", json.dumps({"methodConfig": [retries]})),
+        ("grpc.max_receive_message_length", MAX_MESSAGE_BYTES),
+        ("grpc.max_send_message_length", MAX_MESSAGE_BYTES),
+        ("grpc.keepalive_time_ms", 30_000),
+        ("grpc.keepalive_timeout_ms", 10_000),
+        ("grpc.max_reconnect_backoff_ms", 2_000),
+        ("grpc.initial_reconnect_backoff_ms", 100),
+        ("grpc.enable_http_proxy", 0),
     ]
-}
-CHANNEL_OPTIONS = [
-    ("grpc.service_config", json.dumps(_SERVICE_CONFIG)),
-    ("grpc.max_receive_message_length", MAX_MESSAGE_BYTES),
-    ("grpc.max_send_message_length", MAX_MESSAGE_BYTES),
-    ("grpc.keepalive_time_ms", 30_000),
-    ("grpc.keepalive_timeout_ms", 10_000),
-    ("grpc.max_reconnect_backoff_ms", 2_000),
-    ("grpc.initial_reconnect_backoff_ms", 100),
-    ("grpc.enable_http_proxy", 0),
-]
 
 
-class GrpcTransport:
-    """The service at an address ``host:port``.
+class _Service:
+    """One service, and this process's way to it.
 
     A channel made before a fork hangs after it, so each process makes its own at its first call.
     """
 
-    def __init__(self, endpoint: str, timeout_s: float) -> None:
-        host, _, port = endpoint.rpartition(":")
-        if not host or not port.isdigit() or not 0 < int(port) < 65536:
-            raise InvalidArgumentError(f"{endpoint!r} is not an endpoint.", 'Write it as "host:port".')
-        if timeout_s <= 0:
-            raise InvalidArgumentError(f"The timeout of {timeout_s:g} s is too short.", "Use more than 0.")
-        self.endpoint = endpoint
-        self.timeout_s = timeout_s
+    def __init__(self, address: str, attempts: int) -> None:
+        self.address = address
+        self.log_id: str | None = None
+        """Of the log that it serves, once that was asked."""
+        self._options = _channel_options(attempts)
         self._channels: dict[int, tuple[grpc.Channel, dict[str, Any]]] = {}
 
-    def call(self, method: str, request: Message) -> Any:
-        check_size(method, "request", request, "Send less at once: fewer entries, ids or names.")
-        return unsignalled(lambda: self._call(method, request))
-
-    def _call(self, method: str, request: Message) -> Any:
-        try:
-            return self._method(method)(request, timeout=self.timeout_s)
-        except grpc.RpcError as error:
-            raise from_rpc_error(error, self.endpoint, self.timeout_s) from None
-
-    def converse(self, method: str, requests: Iterator[Any]) -> Iterator[Any]:
-        call = self._method(method)(requests)
-        try:
-            yield from call
-        except grpc.RpcError as error:
-            raise from_rpc_error(error, self.endpoint, self.timeout_s) from None
-        finally:
-            call.cancel()
-
-    def close(self) -> None:
-        found = self._channels.pop(os.getpid(), None)
-        if found is not None:
-            unsignalled(found[0].close)
-
-    def _method(self, name: str) -> Any:
+    def method(self, name: str) -> Any:
+        """Return what makes a call."""
         found = self._channels.get(os.getpid())
         if found is None:
-            channel = grpc.insecure_channel(self.endpoint, options=CHANNEL_OPTIONS)
+            channel = grpc.insecure_channel(self.address, options=self._options)
             found = self._channels.setdefault(os.getpid(), (channel, {}))
         channel, methods = found
         if name not in methods:
@@ -99,3 +77,90 @@ class GrpcTransport:
                 response_deserializer=getattr(pb, described.output_type.name).FromString,
             )
         return methods[name]
+
+    def close(self) -> None:
+        """Close this process's channel."""
+        found = self._channels.pop(os.getpid(), None)
+        if found is not None:
+            unsignalled(found[0].close)
+
+
+class GrpcTransport:
+    """The service at an address ``host:port``, or several services of one log with commas between them.
+
+    Of several, calls go to one, a random one at first, and go on with the next one when that can't be reached: each
+    call may be repeated anywhere. Conversations begin at each of them in turn.
+    """
+
+    def __init__(self, endpoint: str, timeout_s: float) -> None:
+        addresses = list(dict.fromkeys(address.strip() for address in endpoint.split(",")))
+        for address in addresses:
+            host, _, port = address.rpartition(":")
+            if not host or not port.isdigit() or not 0 < int(port) < 65536:
+                raise InvalidArgumentError(
+                    f"{address!r} is not an endpoint.", 'Write it as "host:port", or several with commas between them.'
+                )
+        if len(addresses) > MAX_ENDPOINTS:
+            raise InvalidArgumentError(f"There are {len(addresses)} endpoints.", f"Give {MAX_ENDPOINTS} at most.")
+        if timeout_s <= 0:
+            raise InvalidArgumentError(f"The timeout of {timeout_s:g} s is too short.", "Use more than 0.")
+        self.endpoint = ",".join(addresses)
+        self.timeout_s = timeout_s
+        attempts = _ATTEMPTS if len(addresses) == 1 else 2
+        self._services = [_Service(address, attempts) for address in addresses]
+        self._current = random.randrange(len(addresses))
+        self._conversations = itertools.count(self._current)
+
+    def call(self, method: str, request: Message) -> Any:
+        check_size(method, "request", request, "Send less at once: fewer entries, ids or names.")
+        return unsignalled(lambda: self._call(method, request))
+
+    def converse(self, method: str, requests: Iterator[Any]) -> Iterator[Any]:
+        service = self._services[next(self._conversations) % len(self._services)]
+        self._check_log(service)
+        call = service.method(method)(requests)
+        try:
+            yield from call
+        except grpc.RpcError as error:
+            raise from_rpc_error(error, service.address, self.timeout_s) from None
+        finally:
+            call.cancel()
+
+    def close(self) -> None:
+        for service in self._services:
+            service.close()
+
+    def _call(self, method: str, request: Message) -> Any:
+        first, number = self._current, len(self._services)
+        for at in range(first, first + number):
+            service = self._services[at % number]
+            try:
+                self._check_log(service)
+                answer = self._call_at(service, method, request)
+            except UnavailableError:
+                if at == first + number - 1:
+                    raise
+            else:
+                self._current = at % number
+                return answer
+        raise AssertionError("the last one answers or raises")
+
+    def _call_at(self, service: _Service, method: str, request: Message) -> Any:
+        timeout_s = self.timeout_s / len(self._services)
+        try:
+            return service.method(method)(request, timeout=timeout_s)
+        except grpc.RpcError as error:
+            raise from_rpc_error(error, service.address, timeout_s) from None
+
+    def _check_log(self, service: _Service) -> None:
+        """Raise INVALID_ARGUMENT if one of several services is of another log; each is asked once."""
+        if len(self._services) == 1 or service.log_id is not None:
+            return
+        log_id = unsignalled(lambda: self._call_at(service, "GetLog", pb.GetLogRequest())).log_id
+        for other in self._services:
+            if other.log_id not in (None, log_id):
+                raise InvalidArgumentError(
+                    f"The services at {other.address} and {service.address} are of different logs.",
+                    "Give endpoints of one log.",
+                )
+        service.log_id = log_id
