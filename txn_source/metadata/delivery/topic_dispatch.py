@@ -101,7 +101,8 @@ class TopicDispatch:
             if current is None:
                 return [], False, False  # the next look says so
             consumers.remove_lapsed(connection, self._work.now_ms(), subscription_id)
-            present = {consumer.consumer_id for consumer in consumers.connected(connection, subscription_id)}
+            leases = consumers.leases(connection, [subscription_id])[subscription_id]
+            present = {lease.consumer_id for lease in leases}
             ready = {session.consumer_id: session.state.ready(current.epoch) for session in in_turn}
             permits = {n: messages for n, messages in ready.items() if messages > 0 and n in present}
             snapshot = TopicSnapshot(connection, topic, self._configuration)

@@ -13,7 +13,7 @@ from typing import TypeVar
 from sqlalchemy import Connection, and_, bindparam, delete, insert, or_, select, update
 
 from txn_source.metadata.store.database import note_change
-from txn_source.metadata.store.prepared import Lookup
+from txn_source.metadata.store.prepared import Lookup, Prepared
 from txn_source.metadata.store.subscription_rows import ConnectedConsumer, Lease, Subscription
 from txn_source.metadata.store.tables import consumers, deliveries, subscriptions
 from txn_source.model.errors import SubscriptionBusyError
@@ -67,6 +67,11 @@ def _is_zombie(pid: int) -> bool:
 def connected(connection: Connection, subscription_id: int) -> list[ConnectedConsumer]:
     """Return a subscription's consumers in the order in which they came; the lease may be over."""
     return [ConnectedConsumer.of(row) for row in connection.execute(_OF, {"subscription_id": subscription_id})]
+
+
+def is_connected(connection: Connection, subscription_id: int, consumer_id: int) -> bool:
+    """True if a consumer is one of a subscription's; its lease may be over."""
+    return bool(_IS_OF.rows(connection, {"subscription_id": subscription_id, "consumer_id": consumer_id}))
 
 
 def leases(connection: Connection, subscription_ids: Iterable[int]) -> Mapping[int, list[Lease]]:
@@ -196,6 +201,11 @@ _OF = (
     select(consumers)
     .where(consumers.c.subscription_id == bindparam("subscription_id"))
     .order_by(consumers.c.consumer_id)
+)
+_IS_OF = Prepared(
+    select(consumers.c.consumer_id).where(
+        consumers.c.subscription_id == bindparam("subscription_id"), consumers.c.consumer_id == bindparam("consumer_id")
+    )
 )
 _LEASES = Lookup(
     lambda names: select(

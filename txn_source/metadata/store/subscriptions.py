@@ -254,8 +254,7 @@ def acknowledge(connection: Connection, ack: Acknowledgement, *, strict: bool = 
         if strict:
             raise SubscriptionNotFoundError("The subscription was deleted.", "Abort the transaction.")
         return 0
-    known = consumers.connected(connection, ack.subscription_id)
-    lost = ack.consumer_id not in [c.consumer_id for c in known]
+    lost = not consumers.is_connected(connection, ack.subscription_id, ack.consumer_id)
     if lost and ack.epoch == row.epoch and not strict:
         raise UnavailableError(
             "The consumer has lost its lease.", "It connects again by itself, and acknowledges then."
