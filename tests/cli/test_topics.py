@@ -29,6 +29,22 @@ def test_create_makes_the_log_and_the_topic(txnlog: Any, root: Path) -> None:
         assert [ledger.entries for ledger in log.stats("orders").partitions[1].ledgers] == [3, 3, 1]
 
 
+def test_update_adds_partitions_and_says_what_becomes_of_keys(txnlog: Any, log: txn_source.Log) -> None:
+    """Go from two partitions to four, ask for as many once more, then for fewer: each is answered as it is."""
+    log.create_topic("orders", partitions=2)
+    assert txnlog("topics", "update", "public/default/orders", "--partitions", "4").stdout == (
+        "orders has 4 partitions now; messages with a key may go to another partition from here on.\n"
+    )
+    again = txnlog("topics", "update", "orders", "--partitions", "4")
+    assert (again.exit_code, again.stdout) == (0, "orders has 4 partitions already; nothing was changed.\n")
+    fewer = txnlog("topics", "update", "orders", "--partitions", "3")
+    assert fewer.exit_code == 2
+    assert "has 4 partitions and can't have 3" in fewer.stderr
+    [orders] = json.loads(txnlog("topics", "list", "--json").stdout)
+    assert orders["partitions"] == 4
+    assert "another partition" in " ".join(txnlog("topics", "update", "--help").stdout.split())
+
+
 def test_list_shows_what_each_topic_holds(txnlog: Any, log: txn_source.Log) -> None:
     """People see a row for each topic and programs the same as JSON: list a raw and a typed topic both ways."""
     assert txnlog("topics", "list").stdout == "There are no topics.\n"

@@ -150,6 +150,7 @@ class Subject:
     def _live(self, log: Log) -> None:
         log.create_topic("orders", partitions=2, retention_age=1e6)
         log.create_topic("bills", schema=pa.schema([("n", pa.int64())]))
+        log.update_topic("bills", 2)
         log.set_policies("orders", data_read_priority="bookkeeper-first", offload_compression_level=2)
         log.get_data_read_priority("orders", applied=True)
         for transactional_id in (None, "tellers", "tellers"):

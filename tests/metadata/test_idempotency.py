@@ -19,13 +19,14 @@ _POLICIES = pb.TopicPolicies(ledger_max_entries=10, ledger_max_bytes=1 << 20, le
     ("method", "request_"),
     [
         ("CreateTopic", pb.CreateTopicRequest(name="bills", partitions=3, policies=_POLICIES)),
+        ("UpdateTopic", pb.UpdateTopicRequest(name="orders", partitions=3)),
         ("DeleteTopic", pb.DeleteTopicRequest(name="orders")),
         ("RollLedger", pb.RollLedgerRequest(name="orders")),
         ("OpenProducer", pb.OpenProducerRequest(topic="orders")),
         ("OpenProducer", pb.OpenProducerRequest(topic="orders", transactional_id="tellers")),
         ("BeginTransaction", pb.BeginTransactionRequest(timeout_ms=10_000)),
     ],
-    ids=["create", "delete", "roll", "open", "open transactional", "begin"],
+    ids=["create", "update", "delete", "roll", "open", "open transactional", "begin"],
 )
 def test_repetition_is_answered_as_the_first_time(site: Site, method: str, request_: Any) -> None:
     """Call three times with one id and once with another; then look whether the log changed by a repetition."""

@@ -1,4 +1,4 @@
-"""``txnlog topics``: making, listing, rolling and deleting topics; the commands of other modules are hung in here."""
+"""``txnlog topics``: making, changing, listing, rolling and deleting topics; commands of other modules hang here."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def create(
     log: Log,
     name: Name,
     policies: dict[str, Any],
-    partitions: Annotated[int, typer.Option(min=1, help="How many; it can't be changed later.")] = 1,
+    partitions: Annotated[int, typer.Option(min=1, help="How many; `topics update` adds more.")] = 1,
     schema: Annotated[
         str | None,
         typer.Option(
@@ -63,6 +63,26 @@ def create(
         columns = parse_schema(schema)
     log.create_topic(name, partitions, columns, **policies)
     print(f"Created topic {TopicName.parse(name).short!r} with {format_count(partitions, 'partition')}.")
+
+
+@app.command("update")
+@on_log()
+def update(
+    log: Log,
+    name: Name,
+    partitions: Annotated[int, typer.Option(min=1, help="How many it is to have in all; none can be taken away.")],
+) -> None:
+    """Add partitions to a topic.
+
+    Messages with a key may go to another partition from then on: those of one key keep their order up to the change,
+    and from it on. Readers, streams and consumers that run take the new partitions from their start.
+    """
+    added = log.update_topic(name, partitions)
+    topic, there = TopicName.parse(name).short, format_count(partitions, "partition")
+    if added:
+        print(f"{topic} has {there} now; messages with a key may go to another partition from here on.")
+    else:
+        print(f"{topic} has {there} already; nothing was changed.")
 
 
 @app.command("list")

@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 import pyarrow as pa
@@ -30,15 +29,14 @@ from txn_source.client.tiering.segment_garbage import DEFAULT_AGE_S, Garbage, co
 from txn_source.client.tiering.topic_copies import delete_hot_copies, delete_tiered_copies, offload_topic
 from txn_source.client.tiering.trimming import trim
 from txn_source.client.topic_stats import TopicStats, topic_stats
-from txn_source.client.topics import create_topic, delete_topic, roll_ledger
-from txn_source.client.transactions import list_transactions
+from txn_source.client.topics import create_topic, delete_topic, roll_ledger, update_topic
+from txn_source.client.transactions import begin_transaction, list_transactions
 from txn_source.client.writing.batching import Batching
 from txn_source.client.writing.producer import Producer
 from txn_source.client.writing.transaction import Transaction
 from txn_source.metadata.stub.metadata_stub import MetadataStub, TransactionInfo
 from txn_source.metadata.stub.subscriptions import SubscriptionInfo
 from txn_source.model.door import guarded
-from txn_source.model.errors import InvalidArgumentError
 from txn_source.model.isolation import IsolationLevel
 from txn_source.model.ledger import OffloadableLedger
 from txn_source.model.policies import EffectivePolicy
@@ -75,9 +73,7 @@ class Log:
     def __enter__(self) -> Log:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def close(self) -> None:
@@ -94,7 +90,7 @@ class Log:
 
         Args:
             name: ``orders`` or ``persistent://tenant/namespace/orders``.
-            partitions: how many, 1 or more; it is fixed.
+            partitions: how many, 1 or more; ``update_topic`` adds some.
             schema: the payload columns; None is a raw topic with ``key binary, value binary``.
             policies: when the open ledger is rolled: ``ledger_max_entries``, ``ledger_max_bytes``, and
                 ``ledger_max_age`` in seconds; and any of those that ``set_policies`` takes.
@@ -104,6 +100,17 @@ class Log:
             InvalidArgumentError: a name, number, type or policy that can't be.
         """
         create_topic(self._stub, TopicName.parse(name), partitions, schema, policies)
+
+    def update_topic(self, name: str, partitions: int) -> int:
+        """Add partitions to a topic until it has so many; return how many were added, 0 if it had as many.
+
+        Whoever reads the topic, streams and consumers that run among them, reads the new ones from their start. From
+        then on messages with a key may go to another partition than those before them.
+
+        Raises:
+            InvalidArgumentError: it has more, or no topic can have so many. Nothing was changed.
+        """
+        return update_topic(self._stub, TopicName.parse(name), partitions)
 
     def topics(self, namespace: str | None = None) -> list[str]:
         """Return the names of all topics, or of those of one ``tenant/namespace``, sorted."""
@@ -269,9 +276,7 @@ class Log:
         Raises:
             InvalidArgumentError: the timeout is longer, or not above 0.
         """
-        if not isinstance(timeout, int | float) or not 0 < timeout < 1e9:
-            raise InvalidArgumentError(f"{timeout!r} is not a timeout.", "Use seconds, more than 0.")
-        return Transaction(self._stub, timeout)
+        return begin_transaction(self._stub, timeout)
 
     def transactions(
         self, state: str | None = "open", topic: str | None = None, limit: int = 0, *, oldest_first: bool = False
@@ -468,8 +473,7 @@ class Log:
         ``scan(topic, end=cut)`` reads any of the topics up to there, and Spark with ``endingOffsets`` set to
         ``cut.json()``. Reads of several topics see each transaction in all of them, or in none.
         """
-        names = [topics] if isinstance(topics, str) else list(topics)
-        return cut_of(self._stub, names, IsolationLevel.parse(isolation_level))
+        return cut_of(self._stub, topics, IsolationLevel.parse(isolation_level))
 
     def copies_read(self, scanned: pa.RecordBatchReader) -> CopiesRead:
         """Return which copies a ``scan`` has read so far: ledgers by tier, and the copies that failed, with reasons."""

@@ -1,4 +1,4 @@
-"""Making and deleting topics, and closing their open ledgers."""
+"""Making, enlarging and deleting topics, and closing their open ledgers."""
 
 from __future__ import annotations
 
@@ -22,12 +22,22 @@ def create_topic(
     stub: MetadataStub, name: TopicName, partitions: int, schema: pa.Schema | None, policies: Mapping[str, Any]
 ) -> None:
     """Create a topic; ``Log.create_topic`` has the arguments' meaning."""
-    if not isinstance(partitions, int) or isinstance(partitions, bool) or not 0 < partitions < 1 << 31:
-        raise InvalidArgumentError(f"{partitions!r} is not a number of partitions.", "Use 1 or more.")
+    _check_count(partitions)
     if schema is not None:
         schema = check_topic_schema(schema)
     limits, given = topic_policies(policies)
     stub.create_topic(name, partitions, serialize_schema(schema), limits, given)
+
+
+def update_topic(stub: MetadataStub, name: TopicName, partitions: int) -> int:
+    """Add partitions to a topic; ``Log.update_topic`` has the arguments' meaning."""
+    _check_count(partitions)
+    return stub.update_topic(name, partitions)
+
+
+def _check_count(partitions: int) -> None:
+    if not isinstance(partitions, int) or isinstance(partitions, bool) or not 0 < partitions < 1 << 31:
+        raise InvalidArgumentError(f"{partitions!r} is not a number of partitions.", "Use 1 or more.")
 
 
 def delete_topic(access: Access, name: TopicName) -> None:

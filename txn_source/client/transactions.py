@@ -1,11 +1,19 @@
-"""Transactions as operators see them."""
+"""Beginning transactions, and transactions as operators see them."""
 
 from __future__ import annotations
 
+from txn_source.client.writing.transaction import Transaction
 from txn_source.metadata.stub.metadata_stub import MetadataStub, TransactionInfo
 from txn_source.model.errors import InvalidArgumentError
 from txn_source.model.topic_name import TopicName
 from txn_source.model.transaction import TransactionState
+
+
+def begin_transaction(stub: MetadataStub, timeout: float) -> Transaction:
+    """Begin a transaction; ``Log.begin_transaction`` has the arguments' meaning."""
+    if not isinstance(timeout, int | float) or not 0 < timeout < 1e9:
+        raise InvalidArgumentError(f"{timeout!r} is not a timeout.", "Use seconds, more than 0.")
+    return Transaction(stub, timeout)
 
 
 def list_transactions(

@@ -59,10 +59,10 @@ def start_positions(access: Access, source: Source, request: ReadRequest) -> lis
     return _side(access.metadata, TieredPlanning(access), source, request.start, request)
 
 
-def cut_of(stub: MetadataStub, topics: Sequence[str], level: IsolationLevel) -> Cut:
+def cut_of(stub: MetadataStub, topics: str | Sequence[str], level: IsolationLevel) -> Cut:
     """Return up to where topics could be read now at a level, at one moment."""
     for left in range(_LOOKS_MAX, 0, -1):
-        source = resolve(stub, topics, columns=())
+        source = resolve(stub, [topics] if isinstance(topics, str) else topics, columns=())
         ends = [PositionRange(p.view.bounds.log_start, p.view.bounds.upper(level)) for p in source.partitions]
         with suppress(*((DataLossError,) if left > 1 else ())):  # trimmed meanwhile: look again
             if level is IsolationLevel.READ_COMMITTED:

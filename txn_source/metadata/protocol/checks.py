@@ -98,6 +98,7 @@ FIELDS: Mapping[str, Mapping[str, Rule | _Part | _Pairs]] = {
         "policies": _Part(),
         "layered_policies": _POLICIES,
     },
+    "UpdateTopicRequest": {"request_id": _NAME, "name": _NAME, "partitions": _ANY},
     "ListTopicsRequest": {"namespace": _NAME},
     "DeleteTopicRequest": {"request_id": _NAME, "name": _NAME},
     "RollLedgerRequest": {"request_id": _NAME, "name": _NAME, "partition": _ANY},

@@ -58,6 +58,7 @@ class MetadataService:
         self._calls: Mapping[str, Call] = {
             "GetLog": topics.GetLog,
             "CreateTopic": topics.CreateTopic,
+            "UpdateTopic": topics.UpdateTopic,
             "ListTopics": topics.ListTopics,
             "DeleteTopic": topics.DeleteTopic,
             "RollLedger": topics.RollLedger,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from txn_source._generated.txnlog.v1 import metadata_service_pb2 as pb
 from txn_source.metadata.protocol import convert
 from txn_source.metadata.service.unit_of_work import UnitOfWork
-from txn_source.metadata.store import copies, log, policies, topics
+from txn_source.metadata.store import copies, log, new_partitions, policies, topics
 from txn_source.metadata.store.connection import Connection
 from txn_source.metadata.store.database import note_change
 from txn_source.model.topic_name import TopicName, parse_namespace
@@ -35,6 +35,16 @@ class TopicCalls:
             return pb.CreateTopicResponse(topic=convert.topic_to_wire(topic))
 
         return self._work.once(request, pb.CreateTopicResponse, create)
+
+    def UpdateTopic(self, request: pb.UpdateTopicRequest) -> pb.UpdateTopicResponse:
+        name = TopicName.parse(request.name)
+
+        def update(connection: Connection) -> pb.UpdateTopicResponse:
+            topic = topics.find(connection, name)
+            added = new_partitions.add_partitions(connection, topic, request.partitions, self._work.now_ms())
+            return pb.UpdateTopicResponse(added=added)
+
+        return self._work.once(request, pb.UpdateTopicResponse, update)
 
     def ListTopics(self, request: pb.ListTopicsRequest) -> pb.ListTopicsResponse:
         namespace = parse_namespace(request.namespace) if request.HasField("namespace") else None

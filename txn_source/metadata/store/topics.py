@@ -24,8 +24,7 @@ def create(
     connection: Connection, name: TopicName, count: int, schema: bytes | None, limits: LedgerLimits, now_ms: int
 ) -> Topic:
     """Insert a topic with an open ledger on each partition, and return it."""
-    if not 1 <= count <= MAX_PARTITIONS:
-        raise InvalidArgumentError(f"A topic can't have {count} partitions.", f"Use 1 to {MAX_PARTITIONS}.")
+    check_count(count)
     if name.split_partition() is not None:
         raise InvalidArgumentError(
             f"The name {name.short!r} has the form of one partition's.", 'Use a name without "-partition-N" at its end.'
@@ -43,8 +42,14 @@ def create(
         )
     ).inserted_primary_key
     assert key is not None
-    _create_partitions(connection, int(key[0]), range(count), now_ms)
+    create_partitions(connection, int(key[0]), range(count), now_ms)
     return find(connection, name)
+
+
+def check_count(count: int) -> None:
+    """Raise INVALID_ARGUMENT unless a topic can have so many partitions."""
+    if not 1 <= count <= MAX_PARTITIONS:
+        raise InvalidArgumentError(f"A topic can't have {count} partitions.", f"Use 1 to {MAX_PARTITIONS}.")
 
 
 def _topic_of(row: Row[Any]) -> Topic:
@@ -122,7 +127,7 @@ def roll(connection: Connection, name: TopicName, index: int | None, now_us: int
     return closed
 
 
-def _create_partitions(connection: Connection, topic_id: int, indexes: Iterable[int], now_ms: int) -> None:
+def create_partitions(connection: Connection, topic_id: int, indexes: Iterable[int], now_ms: int) -> None:
     """Insert partitions, each with an open ledger."""
     rows = [{"topic_id": topic_id, "partition_index": index, **_EMPTY} for index in indexes]
     made = sorted(_INSERT.rows(connection, rows))

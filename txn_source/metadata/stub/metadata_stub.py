@@ -149,6 +149,11 @@ class MetadataStub(TierStub, SubscriptionStub):
         )
         return convert.topic_from_wire(self._transport.call("CreateTopic", request).topic)
 
+    def update_topic(self, name: TopicName, partitions: int) -> int:
+        """Add partitions to a topic until it has so many; return how many were added."""
+        request = pb.UpdateTopicRequest(request_id=request_id(), name=str(name), partitions=partitions)
+        return int(self._transport.call("UpdateTopic", request).added)
+
     def list_topics(self, namespace: str | None = None) -> list[TopicName]:
         """Return the topics' names, sorted."""
         answer = self._transport.call("ListTopics", pb.ListTopicsRequest(namespace=namespace))
