@@ -85,6 +85,9 @@ class Subscriber:
     def on_epoch_change(self, link: Any, epoch: int) -> None:
         self.told.append((link, epoch))
 
+    def on_partitions_added(self, added: Any) -> None:
+        self.told.append(added)
+
     def on_lost(self, error: UnavailableError) -> None:
         self.told.append("lost")
 
@@ -136,7 +139,7 @@ def test_lost_connection_is_made_again(made: Made) -> None:
 
 @pytest.mark.parametrize("how", ["taken away", "doubtful"])
 def test_what_comes_over_an_older_connection_is_dropped(made: Made, how: str) -> None:
-    """Replace the connection in both ways, and let the old one deliver, change the epoch, and end."""
+    """Replace the connection in both ways, and let the old one deliver, change the epoch, tell news, and end."""
     link, subscriber, _ = made
     old = subscriber.links[0]
     old.deliver("a")
@@ -150,11 +153,13 @@ def test_what_comes_over_an_older_connection_is_dropped(made: Made, how: str) ->
     assert old.is_closed == (how == "doubtful")  # else who took it away closes it
     old.deliver("b")
     old.listener.on_epoch_change(3, True)
+    old.listener.on_partitions_added("old news")
     old.end(SubscriptionNotFoundError("It is gone.", "Make it."))
     assert link.current is new
     new.deliver("c")
     new.listener.on_epoch_change(4, True)
-    assert subscriber.told == ["a", ("request", "answer"), "c", (new, 4)]
+    new.listener.on_partitions_added("news")
+    assert subscriber.told == ["a", ("request", "answer"), "c", (new, 4), "news"]
 
 
 @pytest.mark.parametrize("when", ["it ends", "it is made again"])

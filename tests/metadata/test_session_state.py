@@ -71,6 +71,32 @@ def test_new_epoch_begins_at_the_cursors_without_permits() -> None:
     assert state.acknowledged_of(10).mark == message_key(LATER)
 
 
+def test_added_partition_joins_the_epoch_at_its_cursor() -> None:
+    """Add a partition in the middle of an epoch: it is unknown until it joins; permits and places stay as they are."""
+    bounds = Bounds(START, START, START, START)
+    views = [PartitionView(number, index, bounds, 0, 0, START) for index, number in enumerate((10, 11))]
+    state = state_at()
+    state.permit(3, 5)
+    state.advance(10, ReadCursor.at(LATER))
+    assert [view.partition_id for view in state.unknown(views)] == [11]
+    state.join({11: Cursor(message_key(START))})
+    assert state.unknown(views) == []
+    assert (state.epoch, state.permits) == (3, 5)
+    assert state.read_cursor(10) == ReadCursor.at(LATER)
+    assert state.read_cursor(11) == ReadCursor.at(START)
+    assert state.acknowledged_of(11).mark == message_key(START)
+
+
+def test_partition_that_a_new_epoch_brought_stays_where_that_begins() -> None:
+    """Begin an epoch with a partition that the consumer wasn't told of, then let it join from an older look."""
+    view = PartitionView(11, 1, Bounds(START, START, START, START), 0, 0, START)
+    state = state_at()
+    state.begin(4, True, {10: Cursor(message_key(START)), 11: Cursor(message_key(LATER))})
+    assert state.unknown([view]) == [view]
+    state.join({11: Cursor(message_key(START))})
+    assert state.read_cursor(11) == ReadCursor.at(LATER)
+
+
 def test_unacknowledged_messages_of_a_shared_consumer_are_limited(monkeypatch: pytest.MonkeyPatch) -> None:
     """Deliver as many as the limit allows: it isn't ready before some are acknowledged."""
     monkeypatch.setattr(session_state, "MAX_UNACKNOWLEDGED", 4)

@@ -124,6 +124,8 @@ class Subscriptions:
         [info] = self._stub.list_subscriptions(topic_name, name, brief=True)
         place = resolve_place(self._access, topic_name, to, info.isolation_level)
         answer = self._stub.seek_subscription(topic_name, name, place, epoch)
+        if len(answer.messages) > len(info.partitions):  # some were added meanwhile
+            info = self.one(topic, name)
         return sought_of(answer, {p.partition_id: p.partition for p in info.partitions})
 
     def set_isolation_level(self, topic: str, name: str, level: IsolationLevel | str) -> None:

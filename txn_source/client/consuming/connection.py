@@ -16,7 +16,13 @@ from txn_source.client.consuming.epoch_changes import EpochChanges
 from txn_source.client.consuming.messages import Origin, Receiver, message_schema
 from txn_source.client.consuming.reconnecting_link import ReconnectingLink, not_connected
 from txn_source.client.consuming.redeliveries import parts_of
-from txn_source.metadata.stub.consumer_stream import ConsumerLink, Delivery, Subscribed, SubscribeRequest
+from txn_source.metadata.stub.consumer_stream import (
+    AddedPartitions,
+    ConsumerLink,
+    Delivery,
+    Subscribed,
+    SubscribeRequest,
+)
 from txn_source.model.errors import (
     InternalError,
     InvalidArgumentError,
@@ -26,7 +32,7 @@ from txn_source.model.errors import (
     UnavailableError,
 )
 from txn_source.model.message_ranges import MessageRange, key_of, message_key
-from txn_source.model.position import MessageId, PositionRange
+from txn_source.model.position import EARLIEST, MessageId, PositionRange
 from txn_source.model.subscription import Place
 from txn_source.storage.schema import deserialize_schema
 
@@ -72,6 +78,10 @@ class ConsumerConnection:
         state.queue.drop()
         state.origin = replace(state.origin)  # what interrupted calls give back is dropped, too
         link.flow(epoch, state.queue_size)
+
+    def on_partitions_added(self, added: AddedPartitions) -> None:
+        """Take deliveries of partitions that were added to the topic, too."""
+        self._state.add_partitions(added.indexes, added.messages)
 
     def on_lost(self, error: UnavailableError) -> None:
         """Say so in the log."""
@@ -138,9 +148,12 @@ class ConsumerConnection:
         state.news.tell()
 
     def _own_place(self, first: Place) -> Place:
-        """Return how far the caller is; at first, where it wants to begin."""
+        """Return how far the caller is; at first, where it wants to begin.
+
+        Partitions that it doesn't know were added while it was away, and begin at their start.
+        """
         cursors = self._state.queue.cursors()
-        return replace(first, messages=cursors) if cursors else first
+        return replace(first, where=EARLIEST, messages=cursors) if self._state.was_connected else first
 
     def _check_same(self, subscribed: Subscribed) -> None:
         """Raise if this isn't the subscription any more to which the consumer was connected."""

@@ -6,7 +6,7 @@ import copy
 import threading
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
@@ -18,6 +18,7 @@ from txn_source.client.waiting import News
 from txn_source.metadata.stub.consumer_stream import SubscribeRequest
 from txn_source.model.errors import TxnLogError
 from txn_source.model.isolation import IsolationLevel
+from txn_source.model.position import MessageId
 from txn_source.model.topic_name import TopicName
 
 _QUEUE_IN_ORDER, _QUEUE_SHARED = 100_000, 1_000
@@ -25,7 +26,7 @@ _QUEUE_IN_ORDER, _QUEUE_SHARED = 100_000, 1_000
 
 @dataclass(frozen=True, slots=True)
 class SubscribedTopic:
-    """The topic as it was when the consumer was connected; ``partitions`` are indexes by partition id."""
+    """The topic that a consumer is connected to; ``partitions`` are the indexes of those it knows, by partition id."""
 
     topic_id: int
     schema: pa.Schema
@@ -67,6 +68,15 @@ class ConsumerState:
     def was_connected(self) -> bool:
         """True from the first connection on."""
         return self.topic.topic_id >= 0
+
+    def add_partitions(self, indexes: Mapping[int, int], messages: Mapping[int, MessageId]) -> None:
+        """Take partitions that were added to the topic, and the subscription's next message of each, by id. Locked.
+
+        Where a seek was faster, what that said of them stays.
+        """
+        self.topic = replace(self.topic, partitions={**self.topic.partitions, **indexes})
+        known = self.queue.cursors()
+        self.queue.begin_at({p: at for p, at in messages.items() if p not in known})
 
     def refuse(self, error: TxnLogError) -> None:
         """Have calls that wait, and all later ones, raise an error; the first one counts."""

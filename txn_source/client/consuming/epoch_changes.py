@@ -51,7 +51,7 @@ class EpochChanges:
                 whole = replace(place, messages={**known, **place.messages})
                 return link.seek(state.request.topic, state.request.name, whole, epoch)
 
-            sought = sought_of(self.begin(ask), state.topic.partitions)
+            sought = self._told(self.begin(ask))
             for partition in sorted(sought.moved):
                 _log.warning(
                     "topic %s, partition %d: subscription %s can't stand at %s; it is at the nearest place, %s",
@@ -130,6 +130,15 @@ class EpochChanges:
         """Return how far a reader is, which only it knows; no more is taken of what was delivered before its seek."""
         with self._state.lock:
             return self._state.queue.cursors()
+
+    def _told(self, answer: SeekAnswer) -> Sought:
+        """Return what the caller is told of a seek, which may know of partitions that the consumer doesn't yet."""
+        state = self._state
+        if not answer.messages.keys() <= state.topic.partitions.keys():
+            [view] = self._access.metadata.get_view([state.topic_name]).topics
+            with state.lock:
+                state.add_partitions({p.partition_id: p.index for p in view.partitions}, {})
+        return sought_of(answer, state.topic.partitions)
 
     def _connected_anew(self, lost: ConsumerLink | None, until: float) -> bool:
         """Wait until there is another connection than one that was lost; return False when the time is up."""

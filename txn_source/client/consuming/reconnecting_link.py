@@ -18,7 +18,13 @@ import weakref
 from typing import Protocol
 
 from txn_source.client.consuming.due_thread import DueThread
-from txn_source.metadata.stub.consumer_stream import ConsumerLink, Delivery, Subscribed, SubscribeRequest
+from txn_source.metadata.stub.consumer_stream import (
+    AddedPartitions,
+    ConsumerLink,
+    Delivery,
+    Subscribed,
+    SubscribeRequest,
+)
 from txn_source.metadata.stub.transport import Transport
 from txn_source.model.errors import TxnLogError, UnavailableError
 
@@ -47,6 +53,9 @@ class Subscriber(Protocol):
 
     def on_epoch_change(self, link: ConsumerLink, epoch: int) -> None:
         """Begin anew in an epoch that a seek, here or elsewhere, has begun; under the lock."""
+
+    def on_partitions_added(self, added: AddedPartitions) -> None:
+        """Take notice of partitions that were added to the topic; under the lock."""
 
     def on_lost(self, error: UnavailableError) -> None:
         """Take notice that the connection was lost and will be made again; under the lock."""
@@ -165,6 +174,12 @@ class ReconnectingLink:
             if listener is self._listener and self.current is not None:
                 subscriber.on_epoch_change(self.current, epoch)
 
+    def on_partitions_added(self, listener: _Listener, subscriber: Subscriber, added: AddedPartitions) -> None:
+        """Pass new partitions on, likewise."""
+        with self._lock:
+            if listener is self._listener:
+                subscriber.on_partitions_added(added)
+
     def on_end(self, link: ConsumerLink, subscriber: Subscriber, error: TxnLogError) -> None:
         """Have a lost connection made again; tell the subscriber of anything else."""
         with self._lock:
@@ -192,6 +207,10 @@ class _Listener:
     def on_epoch_change(self, epoch: int, active: bool) -> None:
         if (subscriber := self._subscriber()) is not None:
             self._of.on_epoch_change(self, subscriber, epoch)
+
+    def on_partitions_added(self, added: AddedPartitions) -> None:
+        if (subscriber := self._subscriber()) is not None:
+            self._of.on_partitions_added(self, subscriber, added)
 
     def on_end(self, link: ConsumerLink, error: TxnLogError) -> None:
         if (subscriber := self._subscriber()) is not None:

@@ -18,7 +18,13 @@ from dataclasses import dataclass, replace
 
 from txn_source.client.consuming.due_thread import DueThread
 from txn_source.client.consuming.reconnecting_link import ReconnectingLink
-from txn_source.metadata.stub.consumer_stream import ConsumerLink, Delivery, Subscribed, SubscribeRequest
+from txn_source.metadata.stub.consumer_stream import (
+    AddedPartitions,
+    ConsumerLink,
+    Delivery,
+    Subscribed,
+    SubscribeRequest,
+)
 from txn_source.metadata.stub.metadata_stub import MetadataStub
 from txn_source.metadata.stub.subscriptions import SubscriptionInfo
 from txn_source.model.acknowledgement import Acknowledged, Acknowledgement
@@ -31,7 +37,7 @@ from txn_source.model.errors import (
 )
 from txn_source.model.isolation import IsolationLevel
 from txn_source.model.message_ranges import message_id_of, message_key
-from txn_source.model.position import LATEST, MessageId, Position
+from txn_source.model.position import EARLIEST, LATEST, MessageId, Position
 from txn_source.model.subscription import Place, SubscriptionType
 from txn_source.model.topic_name import TopicName
 
@@ -92,8 +98,9 @@ class StreamSubscription:
     def create(self, starts: Mapping[int, Position]) -> None:
         """Make the subscription, which stands at positions of the partitions, by index; and take hold of it."""
         [view] = self._stub.get_view([self.topic]).topics
-        begin = {p.partition_id: starts[p.index] for p in view.partitions}
-        place = Place(LATEST, {p: MessageId(at.ledger_id, at.entry_id) for p, at in begin.items()})
+        begin = {p.partition_id: starts[p.index] for p in view.partitions if p.index in starts}
+        # Those that were added since the starts were looked up are read from their own start.
+        place = Place(EARLIEST, {p: MessageId(at.ledger_id, at.entry_id) for p, at in begin.items()})
         kind = SubscriptionType.EXCLUSIVE
         self._stub.create_subscription(self.topic, self.name, kind, self.isolation_level, place)
         _log.info("subscription %r of topic %r was made for the stream", self.name, self.topic.short)
@@ -144,7 +151,8 @@ class StreamSubscription:
         except UnavailableError as error:
             _log.info("stream of subscription %r acknowledges later: %s", self.name, error)
             return
-        self._acknowledged = epoch, dict(ends)
+        # One that was added since ``cursors`` is acknowledged next time.
+        self._acknowledged = epoch, {i: at for i, at in ends.items() if i in ids}
 
     def close(self) -> None:
         """Let go of the subscription; closing again is harmless."""
@@ -190,6 +198,9 @@ class StreamSubscription:
     def on_epoch_change(self, link: ConsumerLink, epoch: int) -> None:
         """Note the epoch that a seek has begun."""
         self.epoch = max(self.epoch, epoch)
+
+    def on_partitions_added(self, added: AddedPartitions) -> None:
+        """Do nothing: ``cursors`` asks for all of them."""
 
     def on_lost(self, error: UnavailableError) -> None:
         """Say so in the log."""

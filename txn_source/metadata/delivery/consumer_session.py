@@ -8,13 +8,16 @@ from __future__ import annotations
 
 import queue
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 
 from txn_source._generated.txnlog.v1 import metadata_service_pb2 as pb
 from txn_source.metadata.delivery.session_state import SessionState
+from txn_source.metadata.protocol import convert
+from txn_source.metadata.protocol import convert_subscriptions as sub_wire
 from txn_source.metadata.store.subscription_rows import Subscription
 from txn_source.model.errors import TxnLogError
-from txn_source.model.topic import Topic
+from txn_source.model.subscription import Cursor
+from txn_source.model.topic import PartitionView, Topic
 
 
 class Outbox:
@@ -68,6 +71,23 @@ class ConsumerSession:
     def send(self, response: pb.ConsumeResponse) -> None:
         """Give the consumer an answer."""
         self._outbox.put(response)
+
+    def tell_partitions(self, partitions: Sequence[PartitionView], cursors: Mapping[int, Cursor]) -> None:
+        """Tell the consumer which of a topic's partitions it doesn't know, and where its subscription stands there.
+
+        Only the dispatcher calls it, before it delivers anything of them.
+        """
+        added = self.state.unknown(partitions)
+        if not added:
+            return
+        stands = {view.partition_id: cursors[view.partition_id] for view in added}
+        with self.lock:
+            self.state.join(stands)
+        told = pb.ConsumeResponse.PartitionsAdded(
+            partitions=[convert.partition_to_wire(view) for view in added],
+            points=[sub_wire.point_to_wire(partition_id, cursor.mark) for partition_id, cursor in stands.items()],
+        )
+        self.send(pb.ConsumeResponse(partitions_added=told))
 
     def send_after_look(self, response: pb.ConsumeResponse) -> None:
         """Give the consumer an answer when the dispatcher has looked at its subscription the next time."""

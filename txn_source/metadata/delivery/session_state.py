@@ -3,6 +3,7 @@
 1. It begins with the subscription's epoch, at the subscription's cursors.
 2. Permits of the current epoch let messages be delivered; each message that is delivered uses one.
 3. A new epoch, or another active consumer, begins anew at the cursors. Permits that were given before are void.
+4. Partitions that are added to the topic join the epoch at their cursors, once the consumer is told of them.
 
 Nothing here waits, or touches the database or the wire.
 """
@@ -35,7 +36,22 @@ class SessionState:
         """Begin with what the subscription has acknowledged, by partition id."""
         self.permits = self.unacknowledged = self.last_delivery = 0
         self._first = 0
+        self._known = set(cursors)
         self._begin(epoch, active, cursors)
+
+    def unknown(self, partitions: Sequence[PartitionView]) -> list[PartitionView]:
+        """Return those of a topic's partitions that the consumer hasn't been told of."""
+        return [view for view in partitions if view.partition_id not in self._known]
+
+    def join(self, cursors: Mapping[int, Cursor]) -> None:
+        """Take partitions, with what the subscription has acknowledged of them, that the consumer is told of now.
+
+        The epoch goes on. What it has of them already stays: another epoch may have begun since they were added.
+        """
+        self._known |= cursors.keys()
+        for partition_id, cursor in cursors.items():
+            self._acknowledged.setdefault(partition_id, cursor)
+            self._read.setdefault(partition_id, ReadCursor.at(position_of(cursor.mark)))
 
     def begin(self, epoch: int, active: bool, cursors: Mapping[int, Cursor]) -> None:
         """Begin a new epoch, or one as the active consumer: where the cursors stand, without permits."""

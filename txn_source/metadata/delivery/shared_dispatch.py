@@ -36,6 +36,11 @@ class SharedDispatch:
         """True if there is more than the permits allow for."""
         self._acknowledged = subscriptions.cursors_of(self._connection, subscription.subscription_id)
 
+    @property
+    def cursors(self) -> Mapping[int, Cursor]:
+        """What the subscription has acknowledged, by partition id."""
+        return self._acknowledged
+
     def run(self) -> Iterator[tuple[int, EntryBatch]]:
         """Yield batches, each with the id of the consumer that gets it; all of them are to be delivered."""
         for count, handed_out in enumerate(self._again_or_new(), 1):

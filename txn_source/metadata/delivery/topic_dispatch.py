@@ -1,7 +1,8 @@
 """One look at a topic: what its connected consumers may get now is read once, and handed out to those with permits.
 
 1. Whoever has lost its lease, or its subscription, is sent away.
-2. A new epoch, or another active consumer, is told; permits that were given before are void.
+2. A new epoch, or another active consumer, is told; permits that were given before are void. Partitions that were
+   added are told, too, before anything of them is delivered.
 3. Of an exclusive or failover subscription the active consumer gets what comes next. Cursors advance, and permits are
    used, only when the read that it all came from has ended well.
 4. Of a shared subscription one write transaction hands out what comes again and what is new. Permits are used only when
@@ -29,8 +30,8 @@ from txn_source.metadata.store.connection import Connection
 from txn_source.metadata.store.subscription_rows import Lease, Subscription
 from txn_source.model.errors import UnavailableError
 from txn_source.model.isolation import IsolationLevel
-from txn_source.model.subscription import SubscriptionType
-from txn_source.model.topic import Topic
+from txn_source.model.subscription import Cursor, SubscriptionType
+from txn_source.model.topic import PartitionView, Topic
 
 _DELIVERIES_AT_ONCE = 64
 """So many are made for one consumer in one look."""
@@ -96,10 +97,10 @@ class TopicDispatch:
         in_turn = sorted(group, key=lambda session: session.state.last_delivery)
         topic, subscription_id = group[0].topic, subscription.subscription_id
 
-        def hand_out(connection: Connection) -> tuple[list[tuple[int, int, pb.ConsumeResponse]], bool, bool]:
+        def hand_out(connection: Connection) -> _HandedOut:
             current = subscriptions.by_id(connection, subscription_id)
             if current is None:
-                return [], False, False  # the next look says so
+                return _HandedOut([], False, False, [], {})  # the next look says so
             consumers.remove_lapsed(connection, self._work.now_ms(), subscription_id)
             leases = consumers.leases(connection, [subscription_id])[subscription_id]
             present = {lease.consumer_id for lease in leases}
@@ -108,17 +109,34 @@ class TopicDispatch:
             snapshot = TopicSnapshot(connection, topic, self._configuration)
             dispatch, messages = SharedDispatch(snapshot, current, permits), DeliveryMessages(snapshot)
             made = [(n, batch.messages, messages.of(current, batch)) for n, batch in dispatch.run()]
-            return made, dispatch.full, dispatch.left
+            return _HandedOut(made, dispatch.full, dispatch.left, snapshot.partitions, dispatch.cursors)
 
-        handed_out, full, left = self._work.write(hand_out)
+        done = self._work.write(hand_out)
         by_id = {session.consumer_id: session for session in group}
-        for consumer_id, messages, response in handed_out:  # now that it is committed
+        for session in group:  # now that it is committed
+            session.tell_partitions(done.partitions, done.cursors)
+        for consumer_id, messages, response in done.deliveries:
             session = by_id[consumer_id]
             with session.lock:
                 session.state.delivered(messages)
             session.send(response)
         # Permits that came meanwhile found others there, and woke nobody.
-        return full or (left and any(session.state.ready(subscription.epoch) for session in group))
+        return done.full or (done.left and any(session.state.ready(subscription.epoch) for session in group))
+
+
+@dataclass(frozen=True, slots=True)
+class _HandedOut:
+    """What one write transaction has handed out: for each delivery its consumer, its messages, and what to send.
+
+    ``full`` and ``left`` are those of the ``SharedDispatch``. ``partitions`` and ``cursors`` are the topic's and the
+    subscription's then.
+    """
+
+    deliveries: list[tuple[int, int, pb.ConsumeResponse]]
+    full: bool
+    left: bool
+    partitions: Sequence[PartitionView]
+    cursors: Mapping[int, Cursor]
 
 
 class _Moment:
@@ -161,7 +179,7 @@ def _follow(
     group: Sequence[ConsumerSession],
     leases: Sequence[Lease],
 ) -> list[ConsumerSession]:
-    """Tell consumers of a new epoch, and of being the active one; return those that are still connected."""
+    """Tell consumers of new partitions, of a new epoch, and of being the active one; return those still connected."""
     ids = {lease.consumer_id for lease in leases}
     shared, first = subscription.type is SubscriptionType.SHARED, None
     if not shared:
@@ -173,10 +191,15 @@ def _follow(
             continue
         present.append(session)
         active = shared or first is None or first.consumer_id == session.consumer_id
-        if subscription.epoch == session.state.epoch and active == session.state.active:
+        goes_on = subscription.epoch == session.state.epoch and active == session.state.active
+        partitions = moment.snapshot.partitions
+        if goes_on and not session.state.unknown(partitions):
             continue
         if cursors is None:
             cursors = subscriptions.cursors_of(moment.connection, subscription.subscription_id)
+        session.tell_partitions(partitions, cursors)
+        if goes_on:
+            continue
         with session.lock:
             session.state.begin(subscription.epoch, active, cursors)
         change = pb.ConsumeResponse.EpochChange(epoch=subscription.epoch, active=active)

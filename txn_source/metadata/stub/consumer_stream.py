@@ -89,6 +89,14 @@ class Delivery:
     answers: Answers | None
 
 
+@dataclass(frozen=True, slots=True)
+class AddedPartitions:
+    """Partitions that were added to the topic: their indexes, and the subscription's next message of each, by id."""
+
+    indexes: Mapping[int, int]
+    messages: Mapping[int, MessageId]
+
+
 class ConsumerListener(Protocol):
     """What listens to the service; called from the link's thread."""
 
@@ -96,6 +104,9 @@ class ConsumerListener(Protocol):
 
     def on_epoch_change(self, epoch: int, active: bool) -> None:
         """A new epoch has begun, or the consumer has become active: permits begin anew."""
+
+    def on_partitions_added(self, added: AddedPartitions) -> None:
+        """The topic has more partitions, of which something may be delivered from now on."""
 
     def on_end(self, link: ConsumerLink, error: TxnLogError) -> None:
         """The conversation has ended, and not by ``close``."""
@@ -263,9 +274,17 @@ class ConsumerLink:
             case "epoch_change":
                 self._released.wait()
                 self._listener.on_epoch_change(response.epoch_change.epoch, response.epoch_change.active)
+            case "partitions_added":
+                self._released.wait()
+                self._listener.on_partitions_added(_added(response.partitions_added))
             case "subscribed":
                 self._is_open = True
                 self._opened.put(response.subscribed)
+
+
+def _added(message: pb.ConsumeResponse.PartitionsAdded) -> AddedPartitions:
+    indexes = {partition.partition_id: partition.index for partition in message.partitions}
+    return AddedPartitions(indexes, sub_wire.messages_from_wire(message.points))
 
 
 def _delivery(message: pb.ConsumeResponse.Delivery) -> Delivery:

@@ -1231,7 +1231,7 @@ class ConsumeRequest(_message.Message):
     def __init__(self, sequence: _Optional[int] = ..., subscribe: _Optional[_Union[ConsumeRequest.Subscribe, _Mapping]] = ..., flow: _Optional[_Union[ConsumeRequest.Flow, _Mapping]] = ..., acknowledge: _Optional[_Union[SubscriptionAcknowledgements, _Mapping]] = ..., redeliver: _Optional[_Union[ConsumeRequest.Redeliver, _Mapping]] = ..., seek: _Optional[_Union[SeekSubscriptionRequest, _Mapping]] = ...) -> None: ...
 
 class ConsumeResponse(_message.Message):
-    __slots__ = ("subscribed", "delivery", "receipt", "epoch_change")
+    __slots__ = ("subscribed", "delivery", "receipt", "epoch_change", "partitions_added")
     class Subscribed(_message.Message):
         __slots__ = ("subscription_id", "consumer_id", "epoch", "active", "isolation_level", "topic", "points", "created")
         SUBSCRIPTION_ID_FIELD_NUMBER: _ClassVar[int]
@@ -1285,6 +1285,13 @@ class ConsumeResponse(_message.Message):
         error: Error
         sought: SeekSubscriptionResponse
         def __init__(self, sequence: _Optional[int] = ..., error: _Optional[_Union[Error, _Mapping]] = ..., sought: _Optional[_Union[SeekSubscriptionResponse, _Mapping]] = ...) -> None: ...
+    class PartitionsAdded(_message.Message):
+        __slots__ = ("partitions", "points")
+        PARTITIONS_FIELD_NUMBER: _ClassVar[int]
+        POINTS_FIELD_NUMBER: _ClassVar[int]
+        partitions: _containers.RepeatedCompositeFieldContainer[Partition]
+        points: _containers.RepeatedCompositeFieldContainer[MessagePoint]
+        def __init__(self, partitions: _Optional[_Iterable[_Union[Partition, _Mapping]]] = ..., points: _Optional[_Iterable[_Union[MessagePoint, _Mapping]]] = ...) -> None: ...
     class EpochChange(_message.Message):
         __slots__ = ("epoch", "active")
         EPOCH_FIELD_NUMBER: _ClassVar[int]
@@ -1296,8 +1303,10 @@ class ConsumeResponse(_message.Message):
     DELIVERY_FIELD_NUMBER: _ClassVar[int]
     RECEIPT_FIELD_NUMBER: _ClassVar[int]
     EPOCH_CHANGE_FIELD_NUMBER: _ClassVar[int]
+    PARTITIONS_ADDED_FIELD_NUMBER: _ClassVar[int]
     subscribed: ConsumeResponse.Subscribed
     delivery: ConsumeResponse.Delivery
     receipt: ConsumeResponse.Receipt
     epoch_change: ConsumeResponse.EpochChange
-    def __init__(self, subscribed: _Optional[_Union[ConsumeResponse.Subscribed, _Mapping]] = ..., delivery: _Optional[_Union[ConsumeResponse.Delivery, _Mapping]] = ..., receipt: _Optional[_Union[ConsumeResponse.Receipt, _Mapping]] = ..., epoch_change: _Optional[_Union[ConsumeResponse.EpochChange, _Mapping]] = ...) -> None: ...
+    partitions_added: ConsumeResponse.PartitionsAdded
+    def __init__(self, subscribed: _Optional[_Union[ConsumeResponse.Subscribed, _Mapping]] = ..., delivery: _Optional[_Union[ConsumeResponse.Delivery, _Mapping]] = ..., receipt: _Optional[_Union[ConsumeResponse.Receipt, _Mapping]] = ..., epoch_change: _Optional[_Union[ConsumeResponse.EpochChange, _Mapping]] = ..., partitions_added: _Optional[_Union[ConsumeResponse.PartitionsAdded, _Mapping]] = ...) -> None: ...

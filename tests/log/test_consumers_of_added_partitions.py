@@ -1,0 +1,110 @@
+"""Consumers and readers that run while partitions are added take these from their start, in the epoch that they are in.
+
+Values are sent to a partition by its index, each an entry of its own.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.log.consuming import mark, read, receive, subscribe, take
+from tests.log.reading import BY_HAND, eventually, send_each
+from txn_source import Log
+
+
+def more_partitions(log: Log, values: list[bytes], partitions: int = 3) -> None:
+    """Add partitions, and write values to the last one."""
+    log.update_topic("t", partitions)
+    send_each(log.producer("t", batching=BY_HAND), values, partition=partitions - 1)
+
+
+@pytest.fixture
+def old(log: Log) -> list[bytes]:
+    """A topic ``t`` of one partition with these messages."""
+    log.create_topic("t")
+    values = [b"0", b"1", b"2"]
+    send_each(log.producer("t", batching=BY_HAND), values)
+    return values
+
+
+@pytest.mark.parametrize("kind", ["exclusive", "failover", "shared"])
+def test_consumer_takes_new_partitions_while_it_runs(log: Log, old: list[bytes], kind: str) -> None:
+    """Hold messages unacknowledged while partitions are added: all that follows comes once, and they count."""
+    with subscribe(log, type=kind) as consumer:
+        held = [receive(consumer) for _ in old]
+        epoch = consumer.epoch
+        more_partitions(log, [b"a", b"b"])
+        added = [receive(consumer) for _ in range(2)]
+        assert [(m.value, m.partition, m.redelivery_count) for m in added] == [(b"a", 2, 0), (b"b", 2, 0)]
+        for message in (*held, *added):
+            consumer.acknowledge(message)
+        consumer.flush()
+        more_partitions(log, [b"c"], 4)
+        assert take(consumer, 1, acknowledge=True) == [b"c"]
+        assert (consumer.epoch, log.subscription("t", "s").epoch) == (epoch, epoch)
+        assert [p.backlog for p in log.subscription("t", "s").partitions] == [0, 0, 0, 0]
+        assert log.subscription("t", "s").ignored_acknowledgements == 0
+        assert consumer.receive(0.0) is None
+
+
+def test_waiting_consumer_takes_over_with_the_new_partitions(log: Log, old: list[bytes]) -> None:
+    """Add partitions while a second consumer waits; when the first has gone it gets what isn't acknowledged."""
+    first = subscribe(log, type="failover")
+    with subscribe(log, type="failover") as second:
+        more_partitions(log, [b"a", b"b"])
+        found = [receive(first) for _ in range(5)]
+        for message in found:
+            if message.value in (b"0", b"a"):
+                first.acknowledge(message)
+        first.close()
+        assert sorted(take(second, 3)) == [b"1", b"2", b"b"]
+
+
+def test_what_a_shared_consumer_had_of_a_new_partition_goes_to_another(log: Log, old: list[bytes]) -> None:
+    """Let two share a new partition, and close one that has acknowledged nothing: the other gets all of it."""
+    one = subscribe(log, type="shared")
+    take(one, 3, acknowledge=True)
+    with subscribe(log, type="shared") as other:
+        more_partitions(log, [b"a", b"b", b"c", b"d"])
+        eventually(lambda: sum(c.unacknowledged for c in log.subscription("t", "s").consumers) == 4)
+        one.close()
+        assert sorted(take(other, 4, acknowledge=True)) == [b"a", b"b", b"c", b"d"]
+        assert other.receive(0.0) is None
+
+
+@pytest.mark.parametrize("start", ["earliest", "latest"])
+def test_reader_takes_new_partitions_from_their_start(log: Log, old: list[bytes], start: str) -> None:
+    """Read from either end, then add partitions: the reader knows that something is there, and reads it."""
+    with log.reader("t", start) as reader:
+        assert read(reader, 3 if start == "earliest" else 0) == (old if start == "earliest" else [])
+        more_partitions(log, [b"a", b"b"])
+        assert read(reader, 1) == [b"a"]
+        assert reader.has_message_available()
+        assert read(reader, 1) == [b"b"]
+        assert not reader.has_message_available()
+
+
+def test_reader_takes_partitions_that_were_added_while_it_was_away(log: Log, old: list[bytes]) -> None:
+    """Lose the connection of a reader at the end, add partitions, and let it connect again: it misses nothing."""
+    with log.reader("t", "latest") as reader:
+        assert reader.read_next(0.0) is None
+        consumer = reader._consumer
+        with consumer._lock:  # so that it can't connect again before the partitions are there
+            link = consumer._link.take_away()
+            assert link is not None
+            link.close()
+            more_partitions(log, [b"a"])
+        assert read(reader, 1) == [b"a"]
+
+
+def test_seek_answers_with_partitions_that_the_consumer_was_not_told_of(
+    log: Log, old: list[bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Keep the news from the consumer, as if its seek were faster: it is told of all partitions, and gets all."""
+    with subscribe(log) as consumer:
+        take(consumer, 3)
+        monkeypatch.setattr(consumer._connection, "on_partitions_added", lambda _: None)
+        more_partitions(log, [b"a"])
+        assert sorted(consumer.seek("earliest")) == [0, 1, 2]
+        assert sorted(take(consumer, 4, acknowledge=True)) == [b"0", b"1", b"2", b"a"]
+        assert mark(log, 2).entry_id == 1
