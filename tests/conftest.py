@@ -29,7 +29,7 @@ _CONTRACT = (
     *("shared_cuts", "subscription_seeks", "subscriptions", "timeouts", "transactions"),
     *("commit_batch", "idempotency"),
 )
-"""The test modules that run over PostgreSQL each time; the others do with --long."""
+"""The test modules that run over PostgreSQL each time; the others, and all over two services, do with --long."""
 _OWN_SPARK = ("tests/spark/test_pipeline_kills.py", "tests/spark/test_sink_crashes.py")
 """Their Spark runs in processes that are killed."""
 
@@ -59,10 +59,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def _is_long_on_postgres(item: pytest.Item) -> bool:
-    kinds = getattr(getattr(item, "callspec", None), "params", {})
-    return "postgres" in [kinds.get(name) for name in ("site", "clocked_site", "kind")] and item.path.stem not in [
-        f"test_{name}" for name in _CONTRACT
-    ]
+    parameters = getattr(getattr(item, "callspec", None), "params", {})
+    kinds = [parameters.get(name) for name in ("site", "clocked_site", "kind")]
+    in_contract = item.path.stem in [f"test_{name}" for name in _CONTRACT]
+    return "services" in kinds or ("postgres" in kinds and not in_contract)
 
 
 class _OneSparkSession(LoadFileScheduling):  # type: ignore[misc]

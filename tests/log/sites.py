@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import itertools
+import threading
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
+from google.protobuf.message import Message
 from sqlalchemy import text
 
 from tests.metadata.postgres import server
@@ -22,8 +26,9 @@ from txn_source.metadata.stub.metadata_stub import MetadataStub
 from txn_source.metadata.stub.transport import Transport
 from txn_source.storage.root import LogRoot
 
-KINDS = ("embedded", "remote", "postgres")
-"""A log in this process, one behind a server, and one behind a server that keeps its metadata in PostgreSQL."""
+KINDS = ("embedded", "remote", "postgres", "services")
+"""A log in this process, one behind a server, one behind a server that keeps its metadata in PostgreSQL, and one behind
+two of these, which a client calls in turn."""
 
 
 class ManualClock:
@@ -66,6 +71,43 @@ class ClockedTarget:
         return stub, stub.get_log().storage_uri
 
 
+class InTurn:
+    """A transport that makes each call at another service than the one before."""
+
+    def __init__(self, transports: Sequence[Transport]) -> None:
+        self._transports = transports
+        self._turns = itertools.cycle(transports)
+        self._turn = threading.Lock()
+        self.timeout_s = transports[0].timeout_s
+
+    def _next(self) -> Transport:
+        with self._turn:
+            return next(self._turns)
+
+    def call(self, method: str, request: Message) -> Any:
+        return self._next().call(method, request)
+
+    def converse(self, method: str, requests: Iterator[Any]) -> Iterator[Any]:
+        return self._next().converse(method, requests)
+
+    def close(self) -> None:
+        for transport in self._transports:
+            transport.close()
+
+
+@dataclass(frozen=True)
+class InTurnTarget:
+    """A log behind several services."""
+
+    endpoints: tuple[str, ...]
+    timeout_s: float
+
+    def open(self) -> tuple[MetadataStub, str]:
+        """Do what ``Target.open`` does."""
+        stub = MetadataStub(InTurn([GrpcTransport(endpoint, self.timeout_s) for endpoint in self.endpoints]))
+        return stub, stub.get_log().storage_uri
+
+
 @contextmanager
 def log_on_postgres(root: Path) -> Iterator[DatabaseUrl]:
     """Make a log whose metadata lies in a new database of this process's PostgreSQL; remove the database at the end."""
@@ -89,20 +131,24 @@ class Site:
         self.server: Server | None = None
         self.url: DatabaseUrl | None = None
         self._stack = ExitStack()
-        if kind == "postgres":
+        self.other: Site | None = None
+        """The second service, of the kind ``services``."""
+        if kind in ("postgres", "services"):
             self.url = self._stack.enter_context(log_on_postgres(root))
         else:
             connect(root).close()
         if self.kind == "remote":
             self.start_server()
             self._stack.callback(self.stop_server)
+        if kind == "services":
+            self.other = self._stack.enter_context(Site.beside(self))
 
     @classmethod
     def beside(cls, other: Site) -> Site:
         """Return another service over the log of a site on PostgreSQL."""
         site = cls.__new__(cls)
         site.kind, site.root, site.clock, site.url = other.kind, other.root, other.clock, other.url
-        site.server, site._stack = None, ExitStack()
+        site.server, site.other, site._stack = None, None, ExitStack()
         site.start_server()
         site._stack.callback(site.stop_server)
         return site
@@ -138,6 +184,8 @@ class Site:
 
     def open(self, timeout: float = 30.0) -> Log:
         """Open one more connection that whoever asks closes, or doesn't."""
+        if self.other is not None:
+            return Log(InTurnTarget((self.endpoint, self.other.endpoint), timeout))  # type: ignore[arg-type]
         if self.kind == "remote":
             return connect(endpoint=self.endpoint, timeout=timeout)
         return connect(self.root, create=False) if self.clock is None else Log(ClockedTarget(self.root, self.clock))
