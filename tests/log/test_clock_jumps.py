@@ -22,9 +22,17 @@ def ledgers(log: Log) -> int:
     return len(log.stats("t").ledgers)
 
 
-def test_ledgers_close_by_age_after_a_jump(clocked_log: Log, clock: ManualClock) -> None:
+def of_one_service(site: Site) -> Log:
+    """Return a connection to a log with one service. Of two, each looks at the clock every 10 s: the one that was idle
+    while the clock was ahead learns of it that much later."""
+    if site.other is not None:
+        pytest.skip("the other service has just looked at the clock, and looks again in 10 s")
+    return site.connect()
+
+
+def test_ledgers_close_by_age_after_a_jump(clocked_site: Site, clock: ManualClock) -> None:
     """Append while the clock is ahead, so that the open ledger was made then, and let its age pass after that."""
-    log = clocked_log
+    log = of_one_service(clocked_site)
     log.create_topic("t", ledger_max_age=60)
     producer = log.producer("t")
     send_each(producer, [b"before"])
@@ -105,9 +113,9 @@ def test_as_of_after_a_jump(clocked_log: Log, clock: ManualClock) -> None:
         assert found == rows, time
 
 
-def test_start_by_time_after_a_jump(clocked_log: Log, clock: ManualClock) -> None:
+def test_start_by_time_after_a_jump(clocked_site: Site, clock: ManualClock) -> None:
     """Look for the first message after a time that comes after the clock was ahead."""
-    log = clocked_log
+    log = of_one_service(clocked_site)
     log.create_topic("t")
     producer = log.producer("t")
     send_each(producer, [b"before"])
