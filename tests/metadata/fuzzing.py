@@ -160,8 +160,9 @@ class Subject:
                     producer.send(b"debit", key="alice", txn=txn)
                     producer.send(b"credit", key="bob", txn=txn)
         aborted = log.begin_transaction()
+        aborted_id = aborted.id
         aborted.abort()
-        log.abort_transaction(aborted.id)
+        log.abort_transaction(aborted_id)
         writer = BulkWriter(log.access, TopicName.parse("orders"))
         writer.write(pa.record_batch({"value": [b"job"]}))
         log.metadata.commit_batch(Sink("query", 3, "spark", None), [writer.finish()], "a job")

@@ -180,8 +180,8 @@ def test_waiting_writes_join(world: World, tmp_path: Path) -> None:
     assert steps == [30]
     assert answers[29].code == "TOPIC_NOT_FOUND"
     assert sorted([answers[5].repeated, answers[28].repeated]) == [False, True]
-    assert (answers[5].txn, answers[5].positions) == (answers[28].txn, answers[28].positions)
-    positions = [position for index in range(28) for [position] in answers[index].positions]
+    assert (answers[5].txn, answers[5].appended) == (answers[28].txn, answers[28].appended)
+    positions = [position for index in range(28) for each in answers[index].appended for position in each.positions]
     assert len(set(positions)) == 28
     assert len({answers[index].txn for index in range(28)}) == 28
     database.close()

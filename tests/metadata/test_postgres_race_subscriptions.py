@@ -37,7 +37,7 @@ class Audit:
         self.race = race
         self.partition_id = view.partitions[0].partition_id
         race.a.create_subscription(ORDERS, NAME, kind, IsolationLevel.READ_COMMITTED, Place(EARLIEST))
-        self.positions = [race.a.append(one, None, [race.entry(one)])[0] for _ in range(10)]
+        self.positions = [race.a.append(one, None, [race.entry(one)]).positions[0] for _ in range(10)]
         [self.id] = race.rows("SELECT subscription_id FROM subscriptions")
 
     def register(self, number: int, token: str) -> Any:

@@ -59,7 +59,7 @@ def test_appends_to_one_partition_follow_each_other(race: Services, rule: Rule) 
         return
     outcome.check_both()
     assert outcome.waited is (rule is Rule.LOCKED)
-    assert len({*outcome.first, *outcome.second}) == 2
+    assert len({*outcome.first.positions, *outcome.second.positions}) == 2
     assert race.rows("SELECT entries FROM ledgers ORDER BY 1 DESC LIMIT 1") == [2]
 
 
@@ -78,7 +78,7 @@ def test_append_follows_a_ledger_that_was_closed(race: Services, rule: Rule) -> 
         assert outcome.conflict
         return
     outcome.check_both()
-    [position] = outcome.first
+    [position] = outcome.first.positions
     [closed] = outcome.second
     assert (position.ledger_id == closed) is (rule is Rule.LOCKED)
     assert race.rows(f"SELECT entries FROM ledgers WHERE ledger_id = {closed}") == [1 + (rule is Rule.LOCKED)]

@@ -36,7 +36,7 @@ class Writer:
 
     def append(self, entries: Sequence[NewEntry], txn: TxnId | None = None) -> list[Position]:
         """Register entries, and again if called again."""
-        return self.log.metadata.append(self.identity, txn, entries)
+        return self.log.metadata.append(self.identity, txn, entries).positions
 
 
 def test_repeated_append_returns_the_first_positions(log: Log) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from txn_source.model.position import Position
+
 
 @dataclass(frozen=True, slots=True)
 class NewEntry:
@@ -16,6 +18,17 @@ class NewEntry:
     offset: int
     length: int
     crc32c: int
+
+
+@dataclass(frozen=True, slots=True)
+class Appended:
+    """What came of an append: the positions of its entries, in their order, and how many partitions the topic has.
+
+    ``partitions`` 0: that isn't told.
+    """
+
+    positions: list[Position]
+    partitions: int
 
 
 @dataclass(frozen=True, slots=True)

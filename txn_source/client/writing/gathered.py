@@ -33,6 +33,7 @@ class Gathered:
         "payload",
         "queue",
         "sticky",
+        "topic_partitions",
         "waiting_bytes",
         "waiting_messages",
     )
@@ -40,6 +41,9 @@ class Gathered:
     def __init__(self, payload: pa.Schema, partitions: int, sticky: int, batching: Batching) -> None:
         self.payload = payload
         self.partitions = partitions
+        """How many messages are routed to; their ids are known."""
+        self.topic_partitions = partitions
+        """How many the topic has, as the service said last: more, if some were added."""
         self.sticky = sticky
         """The partition of messages without a key, until the next write."""
         self.queue: deque[Group] = deque()
@@ -67,6 +71,12 @@ class Gathered:
     def some(self) -> bool:
         """True if a group that takes messages has any."""
         return any(group.messages for group in self.groups.values())
+
+    def learn(self, partitions: int) -> None:
+        """Take notice of how many partitions the topic has; those that are new are to be looked up."""
+        if partitions > self.partitions:
+            self.topic_partitions = partitions
+            self.alarm = True
 
     def begin(self, key: Any, group: Group) -> None:
         """Take a new group, which gets what is sent under ``key``."""

@@ -11,7 +11,7 @@ from txn_source.client.writing.receipts import Receipts
 from txn_source.client.writing.segment_files import SegmentFiles
 from txn_source.client.writing.transaction import Transaction
 from txn_source.metadata.stub.metadata_stub import MetadataStub
-from txn_source.model.entry import OpenedProducer
+from txn_source.model.entry import Appended, OpenedProducer
 from txn_source.model.errors import SchemaMismatchError, StaleSegmentError, TxnLogError, UnavailableError
 from txn_source.model.position import Position
 
@@ -117,7 +117,9 @@ class GroupStore:
             positions: list[Position] = []
             if group.receipt is None:
                 try:
-                    positions = self._register(group)
+                    appended = self._register(group)
+                    gathered.learn(appended.partitions)
+                    positions = appended.positions
                 except UnavailableError as error:
                     self._losses.unavailable = error
                     gathered.alarm = True
@@ -127,7 +129,7 @@ class GroupStore:
                     continue
             self.registered(gathered, group, positions)
 
-    def _register(self, group: Group) -> list[Position]:
+    def _register(self, group: Group) -> Appended:
         assert group.entries is not None
         txn = group.txn.id if isinstance(group.txn, Transaction) else group.txn
         try:

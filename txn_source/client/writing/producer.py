@@ -12,6 +12,7 @@ import threading
 import time
 import warnings
 from collections.abc import Callable
+from contextlib import suppress
 from types import TracebackType
 from typing import Any
 
@@ -30,9 +31,8 @@ from txn_source.client.writing.segment_files import SegmentFiles
 from txn_source.client.writing.sent_ids import MessageIds
 from txn_source.client.writing.transaction import Transaction, handle_of
 from txn_source.model.door import guarded, translated
-from txn_source.model.entry import NewEntry, OpenedProducer
+from txn_source.model.entry import Appended, NewEntry, OpenedProducer
 from txn_source.model.errors import InvalidArgumentError, SchemaMismatchError, TopicNotFoundError, TxnLogError
-from txn_source.model.position import Position
 from txn_source.model.routing import partition_of
 from txn_source.model.topic_name import TopicName
 from txn_source.model.transaction import TxnId
@@ -49,7 +49,8 @@ class Producer:
     """Sends messages to one topic. Thread-safe; a context manager that flushes and closes.
 
     A message is acknowledged when ``flush`` (or the commit of its transaction) returns. Messages with a key go to the
-    partition that the key's hash names; those without stay on one partition until the next write, then move on.
+    partition that the key's hash names; those without stay on one partition until the next write, then move on. Of
+    partitions that are added to the topic it learns with its next write; what is sent after that goes there, too.
 
     A call that was interrupted can be repeated: nothing is lost or doubled. ``send`` and ``send_batch`` that were
     interrupted have taken nothing, unless the interrupt came just as they returned; ``flush`` returns an id for each
@@ -80,8 +81,9 @@ class Producer:
         payload = deserialize_schema(view.topic.schema)
         self._gathered = Gathered(payload, partitions, opened.producer_id % partitions, batching)
         self._losses = Losses(self.name)
-        files = SegmentFiles(access.root, view, opened.producer_id, _MAX_OPEN_SEGMENTS)
-        self._store = GroupStore(access.metadata, opened, files, self._losses)
+        self._topic, self._topic_id = topic, view.topic.topic_id
+        self._files = SegmentFiles(access.root, view, opened.producer_id, _MAX_OPEN_SEGMENTS)
+        self._store = GroupStore(access.metadata, opened, self._files, self._losses)
         self._inherited = False
         self._linger = Linger(f"txnlog-{self.name}", batching.linger_s, clock)
         belongs_to_process(self)
@@ -265,10 +267,11 @@ class Producer:
         for group in self._waiting(txn):
             group.offered = offered
 
-    def _registered(self, txn: Transaction, positions: list[Position]) -> None:
+    def _registered(self, txn: Transaction, appended: Appended) -> None:
         """Take notice that what waited of a transaction is registered."""
         with self._lock:
-            at = 0
+            positions, at = appended.positions, 0
+            self._gathered.learn(appended.partitions)
             for group in self._waiting(txn):
                 count = len(group.entries or [])
                 self._store.registered(self._gathered, group, positions[at : at + count])
@@ -292,6 +295,9 @@ class Producer:
             self._drain()
         self._losses.raise_next()
         self._check_open()
+        if self._gathered.topic_partitions > self._gathered.partitions:
+            with suppress(TxnLogError):  # it goes on with those it knows, and is told again after the next write
+                self._learn_partitions()
         self._gathered.alarm = False
 
     def _new_group(self, txn: Transaction | TxnId | str | None) -> Group:
@@ -304,8 +310,18 @@ class Producer:
         self._gathered.begin(txn, group)
         return group
 
+    def _learn_partitions(self) -> None:
+        """Look up the partitions that were added to the topic, and route to them from now on."""
+        [view] = self._stub.get_view([self._topic]).topics
+        if view.topic.topic_id == self._topic_id:  # else the topic was made anew, and the next write is refused
+            self._files.add_partitions(view)
+            self._gathered.partitions = len(view.partitions)  # the last step
+
     def _new_buffer(self, group: Group, partition: int) -> Buffer:
         partitions = self._gathered.partitions
+        if isinstance(partition, int) and partition >= partitions:
+            self._learn_partitions()  # it may have been added
+            partitions = self._gathered.partitions
         if not isinstance(partition, int) or not 0 <= partition < partitions:
             raise TopicNotFoundError(
                 f"Topic {self.topic!r} has no partition {partition!r}.", f"Its partitions are 0 to {partitions - 1}."

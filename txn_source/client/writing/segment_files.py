@@ -78,6 +78,11 @@ class SegmentFiles:
         """Take notice of the ledger that a partition has come to; its next entry goes to a new segment."""
         self._ledgers[partition] = ledger_id
 
+    def add_partitions(self, view: TopicView) -> None:
+        """Take the partitions that were added to the topic; adding them again is harmless."""
+        self._ledgers += [p.bounds.log_end.ledger_id for p in view.partitions[len(self._ledgers) :]]
+        self._partition_ids += [p.partition_id for p in view.partitions[len(self._partition_ids) :]]
+
     def close(self) -> None:
         """Close all of them; the next entries go to new ones."""
         for _, segment in self._open.values():

@@ -14,7 +14,7 @@ from txn_source.client.consuming.messages import Message, MessageBatch, Receiver
 from txn_source.metadata.stub.metadata_stub import MetadataStub
 from txn_source.model.acknowledgement import Acknowledgement
 from txn_source.model.door import guarded
-from txn_source.model.entry import NewEntry, OpenedProducer
+from txn_source.model.entry import Appended, NewEntry, OpenedProducer
 from txn_source.model.errors import (
     InvalidArgumentError,
     StaleSegmentError,
@@ -23,7 +23,6 @@ from txn_source.model.errors import (
     TxnLogError,
     UnavailableError,
 )
-from txn_source.model.position import Position
 from txn_source.model.transaction import TxnId, check_timeout
 from txn_source.storage.forks import belongs_to_process, inherited_error
 
@@ -43,8 +42,8 @@ class Sender(Protocol):
     def _offer(self, txn: Transaction, offered: bool) -> None:
         """Note that what waits of a transaction may have been registered with it: nobody else registers it then."""
 
-    def _registered(self, txn: Transaction, positions: list[Position]) -> None:
-        """Take notice of the positions of what waited."""
+    def _registered(self, txn: Transaction, appended: Appended) -> None:
+        """Take notice of what came of what waited."""
 
     def _discard(self, txn: Transaction) -> None:
         """Forget what wasn't registered yet of a transaction that is going to be aborted."""
@@ -244,9 +243,9 @@ class Transaction:
 
     def _write(self, waiting: list[_Waiting], acks: list[Acknowledgement]) -> None:
         appends = [(opened, entries) for _, opened, entries in waiting]
-        txn, positions = self._stub.write_transaction(_ms(self.timeout), appends, acks)
+        txn, appended = self._stub.write_transaction(_ms(self.timeout), appends, acks)
         self._begun(txn)  # first: from here on what waits can be registered once more, by its id
-        for (producer, _, _), of_producer in zip(waiting, positions, strict=True):
+        for (producer, _, _), of_producer in zip(waiting, appended, strict=True):
             producer._registered(self, of_producer)
 
     def _write_and_keep_open(self, producers: list[Sender]) -> bool:

@@ -46,7 +46,8 @@ class ProducerCalls:
         entries = [convert.entry_from_wire(entry) for entry in request.entries]
         txn = transactions.number_of(convert.txn_from_wire(request.txn)) if request.HasField("txn") else None
         written = self._work.register(Write([Append(request.producer_id, request.epoch, entries)], txn))
-        return pb.AppendResponse(positions=[position.key for position in written.positions[0]])
+        [appended] = written.appended
+        return pb.AppendResponse(positions=[at.key for at in appended.positions], partitions=appended.partitions)
 
     def CommitBatch(self, request: pb.CommitBatchRequest) -> pb.CommitBatchResponse:
         sink = Sink(

@@ -60,8 +60,10 @@ class TransactionCalls:
         return pb.WriteTransactionResponse(
             id=convert.txn_to_wire(id_of(written.txn)),
             appended=[
-                pb.WriteTransactionResponse.Appended(positions=[position.key for position in positions])
-                for positions in written.positions
+                pb.WriteTransactionResponse.Appended(
+                    positions=[at.key for at in each.positions], partitions=each.partitions
+                )
+                for each in written.appended
             ],
         )
 

@@ -24,7 +24,7 @@ from txn_source.metadata.store.segments import JOB, Segment, Segments
 from txn_source.metadata.store.sequences import Writer
 from txn_source.metadata.store.tables import transaction_partitions, transaction_producers
 from txn_source.metadata.store.transactions import Counts, Whole
-from txn_source.model.entry import NewEntry
+from txn_source.model.entry import Appended, NewEntry
 from txn_source.model.errors import InvalidArgumentError, TxnLogError
 from txn_source.model.kinds import COMMIT_MARKER, COMMITTED, DATA, OPEN
 from txn_source.model.position import Position
@@ -61,12 +61,12 @@ class Write:
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """The positions of each append's entries, in their order, and the transaction that was committed with them.
+    """What came of each append, and the transaction that was committed with them.
 
     ``repeated``: it was stored before.
     """
 
-    positions: list[list[Position]]
+    appended: list[Appended]
     txn: int | None = None
     repeated: bool = False
 
@@ -150,8 +150,8 @@ class _Together:
             raise InvalidArgumentError("A producer is in the call more than once.", "Give it one append.")
         pairs = [(writer, append) for writer, append in zip(writers, one.appends, strict=True) if append.entries]
         if not pairs:
-            return Written([[] for _ in one.appends])
-        repeated = self._repetition(one, pairs)
+            return Written([Appended([], writer.partitions) for writer in writers])
+        repeated = self._repetition(one, writers, pairs)
         if repeated is not None:
             return repeated
         if one.txn is not None and one.txn not in self._open:
@@ -162,7 +162,7 @@ class _Together:
             owner = JOB if one.of_job else writer.producer_id
             self._segments.check(self._connection, writer.topic_id, owner, append.entries, self._tails, self.store)
         self._check_room([entry for _, append in pairs for entry in append.entries])
-        return self._place(one, pairs)
+        return self._place(one, writers, pairs)
 
     def store(self) -> None:
         """Store what was placed."""
@@ -193,7 +193,7 @@ class _Together:
         ):
             waiting.clear()
 
-    def _repetition(self, one: Write, pairs: _Pairs) -> Written | None:
+    def _repetition(self, one: Write, writers: Sequence[Writer], pairs: _Pairs) -> Written | None:
         """Return what was stored of a write, None if nothing was; raise if it was another one."""
         found: list[Mapping[int, Row[Any]] | None] = []
         for writer, append in pairs:
@@ -222,7 +222,7 @@ class _Together:
             positions[writer.producer_id] = [
                 Position.from_key(stored[entry.base_sequence].position) for entry in append.entries
             ]
-        of_all = [positions.get(append.producer_id, []) for append in one.appends]
+        of_all = [Appended(positions.get(writer.producer_id, []), writer.partitions) for writer in writers]
         return Written(of_all, None if one.timeout_ms is None else txn, repeated=True)
 
     def _check_room(self, new: Sequence[NewEntry]) -> None:
@@ -243,7 +243,7 @@ class _Together:
                         f"A partition takes {MAX_TOTAL} at most.",
                     )
 
-    def _place(self, one: Write, pairs: _Pairs) -> Written:
+    def _place(self, one: Write, writers: Sequence[Writer], pairs: _Pairs) -> Written:
         """Give the entries of a write, which was checked, their positions, and commit its own transaction."""
         txn = one.txn if one.timeout_ms is None else self._counts.begin()
         positions: dict[int, list[Position]] = {}
@@ -266,7 +266,7 @@ class _Together:
                 self._joined.add((txn, writer.producer_id))
                 self._joining.append((txn, writer.producer_id))
         self._changed |= touched
-        of_all = [positions.get(append.producer_id, []) for append in one.appends]
+        of_all = [Appended(positions.get(writer.producer_id, []), writer.partitions) for writer in writers]
         if txn is None or one.timeout_ms is None:
             return Written(of_all)
         self._commit(txn, one.timeout_ms, sorted(touched))

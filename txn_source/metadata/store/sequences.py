@@ -10,14 +10,17 @@ from typing import Any
 from sqlalchemy import Connection, Row, bindparam, func, select
 
 from txn_source.metadata.store.prepared import Lookup
-from txn_source.metadata.store.tables import entries, producers, segments
+from txn_source.metadata.store.tables import entries, partitions, producers, segments
 from txn_source.model.entry import NewEntry
 from txn_source.model.errors import InvalidArgumentError, ProducerFencedError, TopicNotFoundError
 
 
 @dataclass(slots=True)
 class Writer:
-    """A producer as its appends need it; ``end`` is where its stored sequences end, exclusive (None: it has none)."""
+    """A producer as its appends need it; ``end`` is where its stored sequences end, exclusive (None: it has none).
+
+    ``partitions`` is how many its topic has.
+    """
 
     producer_id: int
     topic_id: int
@@ -27,6 +30,7 @@ class Writer:
     newest_epoch: int | None
     last_sequence: int | None
     last_messages: int | None
+    partitions: int
 
     @property
     def end(self) -> int | None:
@@ -147,6 +151,9 @@ def _select_writers(names: Sequence[str]) -> Any:
         newer.c.topic_id == producers.c.topic_id, newer.c.transactional_id == producers.c.transactional_id
     )
     of = producers.c.producer_id
+    partitions_there = select(func.max(partitions.c.partition_index) + 1).where(  # the end of an index
+        partitions.c.topic_id == producers.c.topic_id
+    )
     last_sequence = select(last.c.base_sequence).where(last.c.producer_id == of)
     last_messages = select(size.c.messages).where(size.c.producer_id == of)
     return select(
@@ -158,6 +165,7 @@ def _select_writers(names: Sequence[str]) -> Any:
         newest.scalar_subquery(),
         last_sequence.order_by(last.c.base_sequence.desc()).limit(1).scalar_subquery(),
         last_messages.order_by(size.c.base_sequence.desc()).limit(1).scalar_subquery(),
+        partitions_there.scalar_subquery(),
     ).where(of.in_([bindparam(name) for name in names]))
 
 

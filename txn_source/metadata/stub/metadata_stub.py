@@ -18,7 +18,7 @@ from txn_source.metadata.stub.subscriptions import SubscriptionStub
 from txn_source.metadata.stub.tiers import TierStub, request_id
 from txn_source.metadata.stub.transport import Transport
 from txn_source.model.acknowledgement import Acknowledgement
-from txn_source.model.entry import NewEntry, OpenedProducer
+from txn_source.model.entry import Appended, NewEntry, OpenedProducer
 from txn_source.model.errors import InternalError, LogVersionError
 from txn_source.model.ledger_limits import LedgerLimits
 from txn_source.model.position import Position, PositionRange
@@ -182,18 +182,18 @@ class MetadataStub(TierStub, SubscriptionStub):
         opened = OpenedProducer(answer.producer_id, answer.epoch, answer.producer_name)
         return opened, _topic_view(answer)
 
-    def append(self, producer: OpenedProducer, txn: TxnId | None, entries: Sequence[NewEntry]) -> list[Position]:
-        """Register entries whose bytes are safe, all of them or none; return their positions."""
+    def append(self, producer: OpenedProducer, txn: TxnId | None, entries: Sequence[NewEntry]) -> Appended:
+        """Register entries whose bytes are safe, all of them or none."""
         request = pb.AppendRequest(
             producer_id=producer.producer_id,
             epoch=producer.epoch,
             txn=None if txn is None else convert.txn_to_wire(txn),
             entries=[convert.entry_to_wire(entry) for entry in entries],
         )
-        positions = self._transport.call("Append", request).positions
-        if len(positions) != len(entries):
-            raise _incomplete(f"{len(positions)} positions for {len(entries)} entries")
-        return [Position.from_key(key) for key in positions]
+        answer = self._transport.call("Append", request)
+        if len(answer.positions) != len(entries):
+            raise _incomplete(f"{len(answer.positions)} positions for {len(entries)} entries")
+        return _appended(answer)
 
     def commit_batch(self, sink: Sink, batches: Sequence[TopicBatch], key: str) -> tuple[TxnId | None, bool]:
         """Register all that a job wrote and commit it; return the transaction, and if the batch is an old one.
@@ -234,10 +234,10 @@ class MetadataStub(TierStub, SubscriptionStub):
         timeout_ms: int,
         appends: Sequence[tuple[OpenedProducer, Sequence[NewEntry]]],
         acknowledgements: Sequence[Acknowledgement] = (),
-    ) -> tuple[TxnId, list[list[Position]]]:
+    ) -> tuple[TxnId, list[Appended]]:
         """Begin a transaction, register entries of producers under it and commit it, all of that or nothing.
 
-        Returns its id, and the positions of each producer's entries. The same call again is harmless.
+        Returns its id, and what came of each producer's entries. The same call again is harmless.
         """
         request = pb.WriteTransactionRequest(
             timeout_ms=timeout_ms,
@@ -255,8 +255,7 @@ class MetadataStub(TierStub, SubscriptionStub):
         came, sent = [len(each.positions) for each in answer.appended], [len(entries) for _, entries in appends]
         if came != sent:
             raise _incomplete(f"{came} positions for {sent} entries")
-        positions = [[Position.from_key(key) for key in each.positions] for each in answer.appended]
-        return convert.txn_from_wire(answer.id), positions
+        return convert.txn_from_wire(answer.id), [_appended(each) for each in answer.appended]
 
     def end_transaction(
         self,
@@ -448,6 +447,10 @@ class MetadataStub(TierStub, SubscriptionStub):
             )
             yield answer
             start, more = answer.next_start, answer.has_more
+
+
+def _appended(message: Any) -> Appended:
+    return Appended([Position.from_key(key) for key in message.positions], message.partitions)
 
 
 def _topic_view(message: pb.TopicView | pb.OpenProducerResponse) -> TopicView:
