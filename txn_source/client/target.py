@@ -100,6 +100,7 @@ def open_service(
     from txn_source.metadata.service.service import MetadataService
     from txn_source.metadata.store.log import check_log, create_log
     from txn_source.metadata.store.opening import open_database
+    from txn_source.metadata.store.schema_versions import upgrade
 
     root = LogRoot.at(path)
     if root.exists:
@@ -116,10 +117,11 @@ def open_service(
             root.finish(log_id)
             _log.info("made a new log at %s", root.path)
         root.check()
-        if metadata is None:
-            root.check_embedded()  # once more: another process may just have made it
-        else:
+        if metadata is not None:
             check_log(database, root.check_on_postgres())
+        upgrade(database)
+        if metadata is None:
+            root.check_embedded()  # once more, with the file open: another process may just have made or moved it
     except BaseException:
         database.close()
         raise

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from sqlalchemy import Connection, insert, inspect, select, update
 
 from txn_source.metadata.store.database import Database
+from txn_source.metadata.store.schema_versions import read_version
 from txn_source.metadata.store.tables import log_info, make_tables
 from txn_source.model.errors import InvalidArgumentError, LogNotFoundError, LogVersionError
 from txn_source.storage.root import FORMAT_VERSION
@@ -23,6 +24,8 @@ class LogInfo:
 
 def create_log(database: Database, log_id: str | None = None) -> None:
     """Make the tables of a new log; harmless where they are there, also when two processes do it at once.
+
+    Tables of an older release are left as they are (``schema_versions.upgrade``).
 
     ``log_id`` is the log's; None is a new one, or whichever is there.
 
@@ -48,10 +51,11 @@ def check_log(database: Database, log_id: str) -> None:
     Raises:
         InvalidArgumentError: it holds another log.
         LogNotFoundError: it holds none.
-        LogVersionError: its format is newer than this release's.
+        LogVersionError: its format or schema is newer than this release's.
         StorageWriteError: it can only be read.
     """
     with database.read() as connection:
+        read_version(connection)
         found = read_info(connection)
     if found.log_id != log_id:
         raise _of_another(found.log_id)

@@ -24,6 +24,7 @@ from sqlalchemy import (
     String,
     Table,
     UniqueConstraint,
+    insert,
     inspect,
     literal_column,
     select,
@@ -33,8 +34,8 @@ from sqlalchemy.schema import CreateIndex, CreateTable, DDLElement
 
 metadata = MetaData()
 
-# Of the indexes that are only there to refuse what mustn't be (one_log, complete_copies), logs in SQLite that were made
-# before them have none. They need none: SQLite has one writer at a time.
+SCHEMA_VERSION = 2
+"""The version of these tables. A change of them adds one, and an upgrade to it (``schema_versions.py``)."""
 
 _Text = String().with_variant(String(collation="C"), "postgresql")
 """Text that is ordered by its code points, as SQLite does, whatever the locale."""
@@ -64,6 +65,12 @@ log_info = Table(
     Column("looked_at_ms", BigInteger, nullable=False, default=0),  # what the clock showed then
     Column("measured_ms", BigInteger, nullable=False, default=0),  # time that has passed, whatever the clock shows
     Index("one_log", text("(1)"), unique=True),
+)
+
+schema_versions = Table(  # those that the tables were made with or upgraded to: the highest one is theirs
+    "schema_versions",
+    metadata,
+    Column("version", Integer, primary_key=True, autoincrement=False),
 )
 
 requests = Table(  # answers of the calls that change something, for those who ask again
@@ -433,6 +440,7 @@ def make_tables(connection: Connection) -> None:
     if not inspect(connection).has_table(log_info.name):
         for statement in _statements(connection.dialect.name):
             connection.exec_driver_sql(statement)
+        connection.execute(insert(schema_versions).values(version=SCHEMA_VERSION))
 
 
 @cache

@@ -1,0 +1,267 @@
+"""Upgrades of the metadata database's tables: a log of the release before is opened, and becomes as a new one.
+
+``log_of_schema_1.sql`` is a log that the release with version 1 of the tables wrote, and its files.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+import sqlite3
+import tempfile
+import threading
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import txn_source
+from tests.log.test_read_only_root import unwritable
+from tests.metadata.postgres import server
+from txn_source.metadata.store import schema_versions
+from txn_source.metadata.store.log import create_log
+from txn_source.metadata.store.opening import open_database
+from txn_source.metadata.store.schema_versions import upgrade
+from txn_source.metadata.store.tables import SCHEMA_VERSION
+from txn_source.model.errors import LogVersionError
+
+OLD = Path(__file__).with_name("log_of_schema_1.sql")
+COMMITTED = [b"plain-0", b"committed-0", b"plain-1", b"committed-1"]
+"""What is seen in the old log, partition by partition."""
+
+
+def old_log(root: Path) -> Path:
+    """Write the old log at a root; return its database."""
+    root.mkdir()
+    database = root / "metadata.db"
+    with closing(sqlite3.connect(database)) as raw:
+        raw.executescript(OLD.read_text(encoding="utf-8"))
+        for path, data in raw.execute("SELECT path, bytes FROM fixture_files").fetchall():
+            (root / path).parent.mkdir(parents=True, exist_ok=True)
+            (root / path).write_bytes(data)
+        raw.execute("DROP TABLE fixture_files")
+        raw.execute("PRAGMA journal_mode = WAL")
+        raw.commit()
+    return database
+
+
+def schema_of(database: Path) -> dict[str, Any]:
+    """Return what SQLite knows of the tables: their columns, with types as it keeps them, and their indexes."""
+    with closing(sqlite3.connect(database)) as raw:
+        found: dict[str, Any] = {}
+        statements = {
+            name: None if sql is None else " ".join(sql.split())
+            for name, sql in raw.execute("SELECT name, sql FROM sqlite_master").fetchall()
+        }
+        for (table,) in raw.execute("SELECT name FROM sqlite_master WHERE type = 'table' ORDER BY name").fetchall():
+            columns = raw.execute(f"PRAGMA table_info({table})").fetchall()
+            found[table] = [
+                (number, name, re.sub(r".*INT.*", "INTEGER", type_), *rest) for number, name, type_, *rest in columns
+            ]
+            found[f"{table} is"] = [
+                how for how in ("AUTOINCREMENT", "WITHOUT ROWID") if how in (statements[table] or "")
+            ]
+            found[f"{table} refers"] = sorted(raw.execute(f"PRAGMA foreign_key_list({table})").fetchall())
+            for _, index, unique, origin, partial in raw.execute(f"PRAGMA index_list({table})").fetchall():
+                of = [row[2] for row in raw.execute(f"PRAGMA index_info({index})").fetchall()]
+                found[f"{table}.{index}"] = (unique, origin, partial, of, statements.get(index))
+        return found
+
+
+def contents_of(database: Path) -> str:
+    with closing(sqlite3.connect(database)) as raw:
+        return "\n".join(raw.iterdump())
+
+
+@pytest.fixture
+def root() -> Iterator[Path]:
+    """A place for a log where anybody may look."""
+    folder = Path(tempfile.mkdtemp(prefix="txnlog-test-", dir="/tmp"))
+    folder.chmod(0o755)
+    yield folder / "log"
+    shutil.rmtree(folder)
+
+
+@pytest.fixture
+def database(root: Path) -> Path:
+    """The database of an old log."""
+    return old_log(root)
+
+
+def values(log: txn_source.Log, level: str = "read_committed") -> list[bytes]:
+    found: list[bytes] = log.scan("orders", level).read_all()["value"].to_pylist()
+    return found
+
+
+def test_old_log_becomes_as_a_new_one(database: Path, root: Path, tmp_path: Path) -> None:
+    """Open it: its tables are those of a new log. This fails if the tables change without a version."""
+    txn_source.connect(tmp_path / "new").close()
+    new = schema_of(tmp_path / "new" / "metadata.db")
+    assert schema_of(database) != new
+    txn_source.connect(root, create=False).close()
+    assert schema_of(database) == new
+
+
+def test_old_log_is_read_and_written(root: Path, database: Path) -> None:
+    """Read its messages, take what its subscription has left, and write to it."""
+    with txn_source.connect(root, create=False) as log:
+        assert sorted(values(log)) == sorted(COMMITTED)
+        assert sorted(values(log, "read_uncommitted")) == sorted([*COMMITTED, b"aborted"])
+        with log.subscribe("orders", "billing", type="shared") as consumer:
+            left = [consumer.receive(timeout=10).value for _ in range(3)]
+        assert len(set(left)) == 3
+        assert set(left) < set(COMMITTED)
+        with log.begin_transaction() as txn, log.producer("orders") as producer:
+            producer.send(b"new", txn=txn)
+        assert sorted(values(log)) == sorted([*COMMITTED, b"new"])
+        log.create_topic("more")
+
+
+def test_upgrade_is_done_once(database: Path) -> None:
+    """Upgrade twice, one after the other: the second one changes nothing."""
+    one = open_database(f"sqlite:///{database}")
+    upgrade(one)
+    done = contents_of(database)
+    upgrade(one)
+    one.close()
+    assert contents_of(database) == done
+
+
+def test_two_upgrade_at_once(database: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let one service find the old version, and go on after another one has upgraded."""
+    first, second = (open_database(f"sqlite:///{database}") for _ in range(2))
+    step, entered = schema_versions._upgrade_once, []
+
+    def behind(connection: Any) -> int:
+        entered.append(step(connection))
+        return entered[-1]
+
+    write = first.write
+
+    def late(action: Any) -> Any:
+        upgrade(second)
+        return write(action)
+
+    monkeypatch.setattr(schema_versions, "_upgrade_once", behind)
+    monkeypatch.setattr(first, "write", late)
+    upgrade(first)
+    assert entered == [SCHEMA_VERSION, SCHEMA_VERSION]
+    first.close()
+    second.close()
+
+
+def test_many_open_an_old_log_at_once(root: Path, database: Path) -> None:
+    """Open it in several threads, each with connections of its own: all of them read it."""
+    found: list[list[bytes]] = []
+    ready = threading.Barrier(4)
+
+    def read() -> None:
+        ready.wait()
+        with txn_source.connect(root, create=False) as log:
+            found.append(sorted(values(log)))
+
+    threads = [threading.Thread(target=read) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert found == [sorted(COMMITTED)] * 4
+
+
+def test_failed_upgrade_changes_nothing(root: Path, database: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the upgrade fail after its last statement, and open the log once more without the fault."""
+    before = contents_of(database)
+    step = schema_versions._UPGRADES[1]
+
+    def broken(connection: Any) -> None:
+        step(connection)
+        raise RuntimeError("broken")
+
+    with monkeypatch.context() as patched:
+        patched.setitem(schema_versions._UPGRADES, 1, broken)
+        with pytest.raises(Exception, match="broken"):
+            txn_source.connect(root, create=False)
+    assert contents_of(database) == before
+    with txn_source.connect(root, create=False) as log:
+        assert sorted(values(log)) == sorted(COMMITTED)
+
+
+def test_newer_tables_are_refused(root: Path, database: Path) -> None:
+    """Open a log of a later release, for writing and for reading only: it says so, and stays as it is."""
+    txn_source.connect(root, create=False).close()
+    with closing(sqlite3.connect(database)) as raw:
+        raw.execute("INSERT INTO schema_versions VALUES (?)", (SCHEMA_VERSION + 1,))
+        raw.commit()
+    before = contents_of(database)
+    said = f"has schema version {SCHEMA_VERSION + 1}; this release reads up to {SCHEMA_VERSION}. Upgrade txn-source."
+    with pytest.raises(LogVersionError, match=re.escape(said)):
+        txn_source.connect(root, create=False)
+    with unwritable(root), pytest.raises(LogVersionError, match=re.escape(said)):
+        txn_source.connect(root, create=False)
+    assert contents_of(database) == before
+
+
+def test_what_cannot_be_upgraded_is_refused(root: Path, database: Path) -> None:
+    """Give a ledger two complete copies, which the new tables refuse."""
+    with closing(sqlite3.connect(database)) as raw:
+        raw.executemany(
+            "INSERT INTO copies (ledger_id, uri, begun_at_ms, complete) SELECT min(ledger_id), ?, 0, 1 FROM ledgers",
+            [("a",), ("b",)],
+        )
+        raw.commit()
+    before = contents_of(database)
+    with pytest.raises(LogVersionError, match="has two complete copies"):
+        txn_source.connect(root, create=False)
+    assert contents_of(database) == before
+
+
+def test_version_without_an_upgrade_is_refused(root: Path, database: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Take the upgrade away: what can't be brought up is refused, and stays as it is."""
+    before = contents_of(database)
+    monkeypatch.delitem(schema_versions._UPGRADES, 1)
+    with pytest.raises(LogVersionError, match="schema version 1, which this release can't upgrade"):
+        txn_source.connect(root, create=False)
+    assert contents_of(database) == before
+
+
+def test_reader_reads_an_old_log_as_it_is(root: Path, database: Path) -> None:
+    """Read an old log where it can't be written: nothing is upgraded."""
+    before = contents_of(database)
+    with unwritable(root), txn_source.connect(root, create=False) as log:
+        assert sorted(values(log)) == sorted(COMMITTED)
+    assert contents_of(database) == before
+
+
+def test_reader_refuses_what_it_cannot_read(root: Path, database: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let this release read the newest tables only: whoever may only read the log is told what to do."""
+    monkeypatch.setattr(schema_versions, "OLDEST_READABLE", SCHEMA_VERSION)
+    with unwritable(root), pytest.raises(LogVersionError, match="Open the log once where it can be written"):
+        txn_source.connect(root, create=False)
+
+
+@pytest.fixture
+def on_postgres() -> Iterator[Any]:
+    """A log on PostgreSQL with its tables as they were before they had a version."""
+    url = server().new_database()
+    database = open_database(url)
+    create_log(database)
+    with server().connect(url.revealed.partition("?")[0].rpartition("/")[2]) as raw:
+        raw.execute("DROP TABLE schema_versions")
+        raw.execute("DROP INDEX one_log")
+        raw.execute("DROP INDEX complete_copies")
+        yield database, raw
+    database.close()
+    server().drop_database(url)
+
+
+def test_upgrade_on_postgres(on_postgres: Any) -> None:
+    """Upgrade twice, and compare the indexes with those of tables that were made new."""
+    database, raw = on_postgres
+    for _ in range(2):
+        upgrade(database)
+    asked = "SELECT indexname, indexdef FROM pg_indexes WHERE schemaname = 'public' ORDER BY 1"
+    with server().connect("txnlog_template") as new:
+        assert raw.execute(asked).fetchall() == new.execute(asked).fetchall()
+    assert raw.execute("SELECT version FROM schema_versions").fetchall() == [(SCHEMA_VERSION,)]
