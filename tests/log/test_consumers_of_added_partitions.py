@@ -5,10 +5,15 @@ Values are sent to a partition by its index, each an entry of its own.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import pytest
 
-from tests.log.consuming import mark, read, receive, subscribe, take
+from tests.log.consuming import mark, read, receive, service_of, subscribe, take
+from tests.log.meddling import meddling
 from tests.log.reading import BY_HAND, eventually, send_each
+from tests.log.sites import Site
 from txn_source import Log
 
 
@@ -108,3 +113,51 @@ def test_seek_answers_with_partitions_that_the_consumer_was_not_told_of(
         assert sorted(consumer.seek("earliest")) == [0, 1, 2]
         assert sorted(take(consumer, 4, acknowledge=True)) == [b"0", b"1", b"2", b"a"]
         assert mark(log, 2).entry_id == 1
+
+
+def test_consumer_is_told_of_partitions_that_have_no_messages(log: Log, old: list[bytes]) -> None:
+    """Add partitions and write nothing: consumers of both kinds that wait know them."""
+    with subscribe(log, "one") as one, subscribe(log, "two", type="shared") as two:
+        log.update_topic("t", 3)
+        for consumer in (one, two):
+            eventually(lambda c=consumer: sorted(c._state.topic.partitions.values()) == [0, 1, 2])  # type: ignore[misc]
+
+
+def test_operators_seek_answers_with_partitions_that_came_meanwhile(site: Site) -> None:
+    """Add a partition between the look at the subscription and the seek: the answer has it, too."""
+    log, way = meddling(site)
+    log.create_topic("t")
+    log.create_subscription("t", "s")
+    way.before["SeekSubscription"] = lambda: log.update_topic("t", 2)
+    assert sorted(log.seek("t", "s", "earliest")) == [0, 1]
+
+
+class AddingFirst:
+    """The work of a service that adds a partition with a message before its next write."""
+
+    def __init__(self, work: Any, add: Callable[[], None]) -> None:
+        self._work = work
+        self._add = [add]
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._work, name)
+
+    def write(self, action: Callable[[Any], Any]) -> Any:
+        while self._add:
+            self._add.pop()()
+        return self._work.write(action)
+
+
+def test_partition_that_came_during_a_look_is_told_before_its_messages(
+    site: Site, log: Log, old: list[bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Add a partition between the look that finds a message and the write that hands it out: both are delivered."""
+    other = site.connect()
+    with subscribe(log, type="shared") as consumer:
+        take(consumer, 3, acknowledge=True)
+        dispatch = service_of(site, log).changes._dispatch
+        adding = AddingFirst(dispatch._work, lambda: more_partitions(other, [b"a"]))
+        monkeypatch.setattr(dispatch, "_work", adding)
+        send_each(log.producer("t", batching=BY_HAND), [b"3"], partition=0)
+        assert sorted(take(consumer, 2, acknowledge=True)) == [b"3", b"a"]
+        assert adding._add == []

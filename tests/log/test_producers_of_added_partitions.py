@@ -106,6 +106,16 @@ def test_new_partition_can_be_named_at_once(log: Log) -> None:
     assert by_partition(log, "t") == {1: [b"y"], 2: [b"x"]}
 
 
+def test_partitions_of_a_topic_that_was_made_anew_are_not_taken(log: Log) -> None:
+    """Delete the topic of an open producer and make it again with more partitions: those aren't the producer's."""
+    log.create_topic("t")
+    producer = log.producer("t")
+    log.delete_topic("t")
+    log.create_topic("t", partitions=3)
+    with pytest.raises(TopicNotFoundError, match=r"has no partition 2.*Its partitions are 0 to 0"):
+        producer.send(b"x", partition=2)
+
+
 def test_transaction_spans_old_and_new_partitions(log: Log) -> None:
     """Begin a transaction before partitions are added, and write to both kinds: it is seen whole, or not at all."""
     log.create_topic("t", partitions=2)

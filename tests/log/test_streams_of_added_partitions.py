@@ -1,0 +1,182 @@
+"""Streams and scans over a topic that gets more partitions: these are read from their start; replays don't change."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, datetime
+
+import pytest
+
+from tests.log.meddling import meddling
+from tests.log.reading import BY_HAND, send_each, values
+from tests.log.sites import ManualClock, Site
+from tests.log.streaming import Follower, as_text, numbered, stream_of, transfer
+from tests.log.subscribed import Streams, ends, marks
+from txn_source import InvalidArgumentError, Log, MessageId
+from txn_source.client.streaming.batch_limits import StreamLimits
+
+
+@pytest.fixture
+def streams() -> Iterator[Streams]:
+    """Streams that are closed in the end."""
+    opened = Streams([])
+    yield opened
+    opened.close()
+
+
+@pytest.mark.parametrize("start", ["earliest", "latest"])
+@pytest.mark.parametrize("level", ["read_committed", "read_uncommitted"])
+def test_running_stream_reads_new_partitions_from_their_start(log: Log, start: str, level: str) -> None:
+    """Add partitions between batches, and write before the next one is planned: it has all of that, once."""
+    log.create_topic("t")
+    producer = log.producer("t", batching=BY_HAND)
+    send_each(producer, [b"old"])
+    follower = Follower(log, stream_of(log, start=start, level=level))
+    assert follower.values() == ([b"old"] if start == "earliest" else None)
+    log.update_topic("t", 3)
+    send_each(producer, [b"new"], partition=2)
+    assert follower.values() == [b"new"]
+    assert follower.values() is None
+    send_each(producer, [b"newer"], partition=1)
+    assert follower.values() == [b"newer"]
+    assert sorted(index for _, index in follower.at.positions) == [0, 1, 2]
+    follower.replay()
+    follower.replay(stream_of(log, start=start, level=level))
+
+
+def test_batch_from_before_is_replayed_without_new_partitions(log: Log) -> None:
+    """Replay, and plan again, batches that ended before partitions were added: they have the rows that they had."""
+    log.create_topic("t", partitions=2)
+    producer = log.producer("t", batching=BY_HAND)
+    for number in range(3):
+        send_each(producer, numbered(2, f"{number}-"), partition=number % 2)
+    follower = Follower(log, stream_of(log, limits=StreamLimits(max_messages=2)))
+    list(follower.drain())
+    assert len(follower.batches) == 3
+    log.update_topic("t", 4)
+    send_each(producer, [b"new"], partition=3)
+    follower.replay()
+    follower.replay(stream_of(log))
+    assert follower.all_values() == [b"new"]
+
+
+def test_limited_batches_take_new_partitions_in_turn_and_whole(log: Log) -> None:
+    """Let transfers lie on old and new partitions and limit batches to one entry: each comes whole, in one batch."""
+    log.create_topic("t", partitions=2)
+    producer = log.producer("t", batching=BY_HAND)
+    transfer(log, producer, "before")
+    follower = Follower(log, stream_of(log, limits=StreamLimits(max_messages=1)))
+    assert follower.values() == [b"before", b"before"]
+    log.update_topic("t", 3)
+    for number in range(4):
+        transfer(log, producer, f"after-{number}", (number % 2, 2))
+    batches = [[row["value"] for row in rows] for rows in follower.drain()]
+    assert all(batch.count(value) == 2 for batch in batches for value in batch)
+    assert sorted(value for batch in batches for value in batch) == sorted([b"after-%d" % (n // 2) for n in range(8)])
+    follower.replay()
+
+
+def test_frozen_stream_ends_before_partitions_that_came_later(log: Log) -> None:
+    """Freeze a stream, then add partitions: it ends without them, and the next run has them."""
+    log.create_topic("t")
+    producer = log.producer("t", batching=BY_HAND)
+    send_each(producer, [b"old"])
+    stream = stream_of(log)
+    stream.freeze()
+    log.update_topic("t", 2)
+    send_each(producer, [b"new"], partition=1)
+    follower = Follower(log, stream)
+    follower.at = stream_of(log).initial()
+    assert follower.all_values() == [b"old"]
+    later = Follower(log, stream_of(log))
+    later.at = follower.at
+    assert later.all_values() == [b"new"]
+
+
+def test_end_that_does_not_name_new_partitions_says_so(log: Log) -> None:
+    """End a read at a cut of before: it is none of what is read now. Other offsets leave the new one at its end."""
+    log.create_topic("t")
+    producer = log.producer("t", batching=BY_HAND)
+    send_each(producer, [b"old"])
+    cut = log.cut("t")
+    stream = stream_of(log)
+    offset = stream.latest(stream.initial())
+    log.update_topic("t", 2)
+    send_each(producer, [b"new"], partition=1)
+    for end in (cut, cut.json()):
+        with pytest.raises(InvalidArgumentError, match="The cut has no position of t-partition-1"):
+            values(log, "t", end=end)
+    [at] = offset.positions.values()
+    for unnamed in (as_text(offset), {"t": {0: str(at)}}):
+        assert values(log, "t", end=unnamed) == [b"old", b"new"]
+    assert values(log, "t", end={"t": {0: str(at), 1: "earliest"}}) == [b"old"]
+    assert values(log, "t", end=log.cut("t")) == [b"old", b"new"]
+
+
+def test_time_before_partitions_were_added_shows_none_of_them(clocked_site: Site, clock: ManualClock) -> None:
+    """Read as of a moment before the partitions came: what is written there later isn't seen."""
+    log = clocked_site.connect()
+    log.create_topic("t")
+    producer = log.producer("t", batching=BY_HAND)
+    send_each(producer, [b"old"])
+    then = datetime.fromtimestamp(clock() / 1e6, UTC)
+    clock.advance(10)
+    log.update_topic("t", 2)
+    send_each(producer, [b"new"], partition=1)
+    assert values(log, "t", as_of=then) == [b"old"]
+
+
+def test_stream_with_a_subscription_reads_and_acknowledges_new_partitions(log: Log, streams: Streams) -> None:
+    """Add partitions while a stream holds its subscription: what it has processed of them is acknowledged."""
+    log.create_topic("t")
+    producer = log.producer("t", batching=BY_HAND)
+    send_each(producer, [b"old"])
+    stream = streams.open(log, start="earliest")
+    follower = Follower(log, stream)
+    assert follower.values() == [b"old"]
+    epoch = follower.at.epoch
+    log.update_topic("t", 3)
+    send_each(producer, [b"new"], partition=2)
+    assert follower.values() == [b"new"]
+    stream.commit(follower.at)
+    assert marks(log) == ends(follower.at)
+    assert (follower.at.epoch, len(marks(log))) == (epoch, 3)
+    log.seek("t", "s", {"t": {2: "earliest"}})
+    assert follower.values() == [b"new"]
+
+
+def test_partition_that_came_while_a_batch_was_planned_is_acknowledged_later(site: Site, streams: Streams) -> None:
+    """Add a partition between the look at the subscription and that at the topic: the next batch acknowledges it."""
+    log, way = meddling(site)
+    log.create_topic("t")
+    producer = log.producer("t", batching=BY_HAND)
+    stream = streams.open(log, start="earliest")
+    follower = Follower(log, stream)
+    send_each(producer, [b"old"])
+
+    def add() -> None:
+        log.update_topic("t", 2)
+        send_each(log.producer("t", batching=BY_HAND), [b"new"], partition=1)
+
+    way.after["ListSubscriptions"] = add
+    assert follower.values() == [b"old", b"new"]
+    stream.commit(follower.at)
+    assert follower.values() is None
+    assert marks(log) == ends(follower.at)
+
+
+def test_subscription_that_a_stream_makes_begins_new_partitions_at_their_start(site: Site, streams: Streams) -> None:
+    """Add a partition with a message between the look at the starts and the making of the subscription."""
+    log, way = meddling(site)
+    log.create_topic("t")
+    send_each(log.producer("t", batching=BY_HAND), [b"old"])
+
+    def add() -> None:
+        log.update_topic("t", 2)
+        send_each(log.producer("t", batching=BY_HAND), [b"new"], partition=1)
+
+    stream = streams.open(log, start="latest")
+    way.before["CreateSubscription"] = add
+    follower = Follower(log, stream)
+    assert marks(log)[1] == MessageId(marks(log)[1].ledger_id, 0)
+    assert follower.values() == [b"new"]
