@@ -6,12 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from tests.log.consuming import mark, message_id, subscribe
+from tests.log.consuming import mark, message_id, service_of, subscribe
 from tests.log.reading import BY_HAND, by_partition, send_each, values
 from tests.log.sites import Site
 from txn_source import InvalidArgumentError, Log, TopicNotFoundError
 from txn_source._generated.txnlog.v1 import metadata_service_pb2 as pb
 from txn_source.metadata.store.topics import MAX_PARTITIONS
+from txn_source.model.topic_name import TopicName
 
 
 def test_partitions_are_added_behind_those_that_are_there(log: Log) -> None:
@@ -73,7 +74,7 @@ def test_repetition_adds_none_that_others_have_added_since(site: Site) -> None:
 def test_subscription_stands_at_the_start_of_new_partitions(log: Log, position: str) -> None:
     """Make subscriptions that begin at either end, then add a partition and write: all of it is their backlog."""
     log.create_topic("t")
-    log.create_topic("other")
+    log.create_topic("other", partitions=3)
     log.create_subscription("t", "s", initial_position=position)
     log.create_subscription("other", "s")
     log.update_topic("t", 2)
@@ -82,9 +83,21 @@ def test_subscription_stands_at_the_start_of_new_partitions(log: Log, position: 
     assert mark(log, 1) == message_id(log.subscription("t", "s").partitions[1].mark)
     assert (mark(log, 1).ledger_id, mark(log, 1).entry_id) == (ledger.ledger_id, 0)
     assert [p.backlog for p in log.subscription("t", "s").partitions] == [0, 2]
-    assert len(log.subscription("other", "s").partitions) == 1
+    assert len(log.subscription("other", "s").partitions) == 3
     with subscribe(log) as consumer:
         assert [message.value for _ in range(2) if (message := consumer.receive(30.0))] == [b"a", b"b"]
+
+
+def test_addition_is_told_as_a_change_of_the_topic(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Add partitions, and as many once more: those who wait for changes hear of the first call alone."""
+    log = site.connect()
+    log.create_topic("t")
+    told: list[object] = []
+    monkeypatch.setattr(service_of(site, log).changes._database, "on_change", told.append)
+    [view] = log.metadata.get_view([TopicName.parse("t")]).topics
+    log.update_topic("t", 3)
+    log.update_topic("t", 3)
+    assert told == [{(view.topic.topic_id, 0)}]
 
 
 def test_policies_tiers_and_trimming_hold_for_new_partitions(log: Log, tmp_path: Path) -> None:

@@ -83,6 +83,7 @@ def test_reader_takes_new_partitions_from_their_start(log: Log, old: list[bytes]
     with log.reader("t", start) as reader:
         assert read(reader, 3 if start == "earliest" else 0) == (old if start == "earliest" else [])
         more_partitions(log, [b"a", b"b"])
+        eventually(reader.has_message_available)
         assert read(reader, 1) == [b"a"]
         assert reader.has_message_available()
         assert read(reader, 1) == [b"b"]

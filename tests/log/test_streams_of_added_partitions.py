@@ -165,8 +165,12 @@ def test_partition_that_came_while_a_batch_was_planned_is_acknowledged_later(sit
     assert marks(log) == ends(follower.at)
 
 
-def test_subscription_that_a_stream_makes_begins_new_partitions_at_their_start(site: Site, streams: Streams) -> None:
-    """Add a partition with a message between the look at the starts and the making of the subscription."""
+@pytest.mark.parametrize("known", [True, False], ids=["known", "unknown"])
+def test_subscription_that_a_stream_makes_begins_new_partitions_at_their_start(
+    site: Site, streams: Streams, known: bool
+) -> None:
+    """Add a partition with a message between the look at the starts and the making of the subscription, which looks at
+    the topic once more: after that, or before."""
     log, way = meddling(site)
     log.create_topic("t")
     send_each(log.producer("t", batching=BY_HAND), [b"old"])
@@ -176,7 +180,10 @@ def test_subscription_that_a_stream_makes_begins_new_partitions_at_their_start(s
         send_each(log.producer("t", batching=BY_HAND), [b"new"], partition=1)
 
     stream = streams.open(log, start="latest")
-    way.before["CreateSubscription"] = add
+    if known:
+        way.after["GetView"] = add
+    else:
+        way.before["CreateSubscription"] = add
     follower = Follower(log, stream)
     assert marks(log)[1] == MessageId(marks(log)[1].ledger_id, 0)
     assert follower.values() == [b"new"]
