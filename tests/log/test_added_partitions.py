@@ -88,12 +88,12 @@ def test_subscription_stands_at_the_start_of_new_partitions(log: Log, position: 
         assert [message.value for _ in range(2) if (message := consumer.receive(30.0))] == [b"a", b"b"]
 
 
-def test_addition_is_told_as_a_change_of_the_topic(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_addition_is_told_as_a_change_of_the_topic(embedded_site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     """Add partitions, and as many once more: those who wait for changes hear of the first call alone."""
-    log = site.connect()
+    log = embedded_site.connect()
     log.create_topic("t")
     told: list[object] = []
-    monkeypatch.setattr(service_of(site, log).changes._database, "on_change", told.append)
+    monkeypatch.setattr(service_of(embedded_site, log).changes._database, "on_change", told.append)
     [view] = log.metadata.get_view([TopicName.parse("t")]).topics
     log.update_topic("t", 3)
     log.update_topic("t", 3)

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.log.consuming import mark, read, receive, service_of, subscribe, take
+from tests.log.consuming import holder_of, mark, read, receive, subscribe, take
 from tests.log.meddling import meddling
 from tests.log.reading import BY_HAND, eventually, send_each
 from tests.log.sites import Site
@@ -156,7 +156,7 @@ def test_partition_that_came_during_a_look_is_told_before_its_messages(
     other = site.connect()
     with subscribe(log, type="shared") as consumer:
         take(consumer, 3, acknowledge=True)
-        dispatch = service_of(site, log).changes._dispatch
+        dispatch = holder_of(site, log, consumer).changes._dispatch
         adding = AddingFirst(dispatch._work, lambda: more_partitions(other, [b"a"]))
         monkeypatch.setattr(dispatch, "_work", adding)
         send_each(log.producer("t", batching=BY_HAND), [b"3"], partition=0)
