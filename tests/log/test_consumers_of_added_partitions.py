@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from tests.log.consuming import holder_of, mark, read, receive, subscribe, take
+from tests.log.consuming import WAIT_S, holder_of, mark, read, receive, subscribe, take
 from tests.log.meddling import meddling
 from tests.log.reading import BY_HAND, eventually, send_each
 from tests.log.sites import Site
-from txn_source import Log
+from txn_source import DataLossError, Log
 
 
 def more_partitions(log: Log, values: list[bytes], partitions: int = 3) -> None:
@@ -101,6 +101,27 @@ def test_reader_takes_partitions_that_were_added_while_it_was_away(log: Log, old
             link.close()
             more_partitions(log, [b"a"])
         assert read(reader, 1) == [b"a"]
+
+
+def test_reader_is_told_what_was_trimmed_of_a_partition_that_was_added_while_it_was_away(
+    log: Log, old: list[bytes]
+) -> None:
+    """Add partitions while a reader has no connection, and trim a message of one: that is told as lost, once."""
+    with log.reader("t", "latest") as reader:
+        assert reader.read_next(0.0) is None
+        consumer = reader._consumer
+        with consumer._lock:
+            link = consumer._link.take_away()
+            assert link is not None
+            link.close()
+            more_partitions(log, [b"a"])
+            log.roll_ledger("t", 2)
+            log.trim("t", keep_bytes=0)
+            send_each(log.producer("t", batching=BY_HAND), [b"b"], partition=2)
+        with pytest.raises(DataLossError):
+            reader.read_next(WAIT_S)
+        assert read(reader, 1) == [b"b"]
+        assert reader.read_next(0.0) is None
 
 
 def test_seek_answers_with_partitions_that_the_consumer_was_not_told_of(
