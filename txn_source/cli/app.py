@@ -15,6 +15,7 @@ from txn_source.cli import (
     consume,
     garbage,
     maintain,
+    migrate,
     namespaces,
     produce,
     serve,
@@ -67,6 +68,7 @@ app.add_typer(subscriptions.app, name="subscriptions")
 app.command("produce")(produce.produce)
 app.command("consume")(consume.consume)
 app.command("maintain")(maintain.maintain)
+app.command("migrate")(migrate.migrate)
 app.command("gc")(garbage.collect)
 
 

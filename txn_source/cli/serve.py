@@ -67,7 +67,7 @@ def serve(
     One line is logged (on standard error) when it serves, with its address, one when it has stopped, and one whenever
     maintenance did something. SIGTERM and Ctrl-C stop it: calls under way are finished, new ones refused.
     """
-    path = _root(context, root)
+    path = root_of(context, root)
     url = metadata if metadata is not None else os.environ.get(METADATA_VARIABLE)
     interval_s = parse_duration(maintenance_interval)
     configuration = None
@@ -133,7 +133,8 @@ def _check_port(host: str, port: int) -> None:
         raise cannot_listen(f"{host}:{port}") from None
 
 
-def _root(context: typer.Context, root: str | None) -> str:
+def root_of(context: typer.Context, root: str | None) -> str:
+    """Return the folder of the log that a command is to work on."""
     address = address_of(context).override(root, None)
     path = os.environ.get(ROOT_VARIABLE) or None if address.root is None else address.root
     if address.endpoint is not None or path is None:

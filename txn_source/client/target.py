@@ -119,6 +119,7 @@ def open_service(
         root.check()
         if metadata is not None:
             check_log(database, root.check_on_postgres())
+            root.retire_database()  # a migration may have ended just before
         upgrade(database)
         if metadata is None:
             root.check_embedded()  # once more, with the file open: another process may just have made or moved it

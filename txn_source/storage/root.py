@@ -3,6 +3,7 @@
 <root>/txnlog.json        the format's version; written last, so a folder without it is no log yet. If a service keeps
                           the metadata in PostgreSQL, that, and the id of the log there
 <root>/metadata.db        SQLite, unless a service keeps the metadata elsewhere
+<root>/metadata.db-migrated   what SQLite had when the metadata was moved to PostgreSQL; nobody opens it
 <root>/segments/...       see segment_path
 <root>/tiered/...         offloaded ledgers, unless a policy names another place
 <root>/broker.conf        the broker's policies, if there are any
@@ -92,6 +93,11 @@ class LogRoot:
     def database_url(self) -> str:
         """The URL of the metadata database."""
         return f"sqlite:///{self.path / _DATABASE}"
+
+    @property
+    def retired_database(self) -> Path:
+        """What the file is called once its content lies in PostgreSQL."""
+        return self.path / f"{_DATABASE}-migrated"
 
     @property
     def configuration(self) -> Path:
@@ -242,6 +248,25 @@ class LogRoot:
             with suppress(OSError):
                 temporary.unlink(missing_ok=True)
         self.settle()
+
+    def retire_database(self) -> None:
+        """Give the database's file another name, if it is there: the metadata lies in PostgreSQL."""
+        if not self.database.exists() or self.retired_database.exists():
+            return
+        try:
+            os.replace(self.database, self.retired_database)
+            sync_folder(self.path)
+            beside = self.database.with_name(f"{_DATABASE}-wal")
+            if beside.exists() and not beside.stat().st_size:
+                beside.unlink(missing_ok=True)
+            for name in ("-shm", "-turn"):
+                self.database.with_name(f"{_DATABASE}{name}").unlink(missing_ok=True)
+        except FileNotFoundError:
+            pass  # another process was faster
+        except OSError as error:
+            raise StorageWriteError(
+                f"The file {self.database} can't be renamed: {error.strerror}.", "Check the folder's permissions."
+            ) from error
 
     def settle(self) -> None:
         """Return when a log that is there would still be there after a power cut, whoever made it.

@@ -48,6 +48,8 @@ def create_log(database: Database, log_id: str | None = None) -> None:
 def check_log(database: Database, log_id: str) -> None:
     """Raise an error unless the database holds a log of this id and release, and can be written.
 
+    The root has this id, so a copy of the log that was left unfinished is the log: its mark goes.
+
     Raises:
         InvalidArgumentError: it holds another log.
         LogNotFoundError: it holds none.
@@ -57,9 +59,14 @@ def check_log(database: Database, log_id: str) -> None:
     with database.read() as connection:
         read_version(connection)
         found = read_info(connection)
-    if found.log_id != log_id:
+    if found.log_id not in (log_id, unfinished(log_id)):
         raise _of_another(found.log_id)
-    database.write(lambda c: c.execute(update(log_info).values(format_version=log_info.c.format_version)))
+    database.write(lambda c: c.execute(update(log_info).values(log_id=log_id)))
+
+
+def unfinished(log_id: str) -> str:
+    """Return what a copy of a log has in place of its id until the root says that the log's metadata is there."""
+    return f"{log_id}-unfinished"
 
 
 def _of_another(found: str) -> InvalidArgumentError:

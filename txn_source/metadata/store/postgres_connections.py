@@ -68,6 +68,11 @@ def _opening_statement() -> str:
     return f"{_ASK}, {settings}"
 
 
+def without_idle_limit(connection: Connection) -> None:
+    """Let the transaction of a connection go on after it has waited for long; only where it holds nobody up."""
+    connection.exec_driver_sql("SET LOCAL idle_in_transaction_session_timeout = 0")
+
+
 class Session:
     """A connection of the driver, with SQLAlchemy's around it."""
 
