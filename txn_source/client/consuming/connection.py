@@ -188,10 +188,8 @@ class ConsumerConnection:
         state = self._state
         for view in subscribed.topic.partitions:
             start, low = wanted.get(view.partition_id), view.bounds.log_start
-            if (
-                start is None and again and view.trimmed_end.ledger_id
-            ):  # it was added meanwhile, and all of it is wanted
-                start = MessageId(0, 0)
+            if start is None and again and view.trimmed_end.ledger_id:
+                start = MessageId(0, 0)  # it was added meanwhile, and all of it is wanted
             if start is None or start.position >= low or view.lost_nothing(start.position):
                 continue
             if not again:
