@@ -11,7 +11,7 @@ import pytest
 from tests.log.consuming import WAIT_S, mark, meanwhile, numbered, receive, subscribe
 from tests.log.reading import BY_HAND, values
 from txn_source import Log, TransactionEndedError
-from txn_source.client import transaction as transactions
+from txn_source.client.writing import transaction as transactions
 from txn_source.client.writing.producer import Producer
 from txn_source.metadata.stub.metadata_stub import MetadataStub
 

@@ -290,6 +290,11 @@ def _point(value: Any) -> Position | MessageId:
     return Position.parse(value)
 
 
+def _position_of_a_partition(value: Any) -> Position | MessageId:
+    """Return where a partition's offset lies: its text has two parts, as in what streams write."""
+    return value if isinstance(value, MessageId) else Position.parse(value)
+
+
 def _not_a_position(text: str) -> _Parsed:
     return _Parsed(bare=Position.parse(text))
 
@@ -341,7 +346,7 @@ _OFFSETS = _Parser(
         hint='Use earliest, latest, or JSON such as {"orders": {"0": "12:40"}}.',
     ),
     _not_a_position,
-    _point,
+    _position_of_a_partition,
     cuts=True,
 )
 _SUBSCRIPTION = _Parser(

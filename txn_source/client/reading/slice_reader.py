@@ -169,9 +169,12 @@ class _Batches(Iterator[pa.RecordBatch]):
                     "Read again with a new load() or scan().",
                 )
             self._batches.close()
-            if raised is error:
-                raise
-            raise raised from error
+            try:
+                if raised is error:
+                    raise
+                raise raised from error
+            finally:
+                del raised  # in a cycle with its traceback it would keep what an interrupt has left open
         return batch
 
 

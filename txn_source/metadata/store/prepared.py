@@ -6,12 +6,13 @@ SQLAlchemy takes some 10 µs for a statement that SQLite answers in one. A write
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 from sqlalchemy import Connection, Dialect, Executable, Table, bindparam, insert
 
 from txn_source.model.errors import TxnLogError
 
+R = TypeVar("R")
 ERRORS = "errors"
 """The key in ``Connection.info`` of what turns the driver's errors into ours, or into None."""
 _MOST = 256
@@ -47,13 +48,12 @@ class Prepared:
     def rows(self, connection: Connection, values: Mapping[str, Any]) -> Sequence[tuple[Any, ...]]:
         """Run it, and return all rows of its answer."""
         text = self._text(connection)
-        found: Sequence[tuple[Any, ...]] = _run(connection, text.sql, text.values(values)).fetchall()
-        return found
+        return _run(connection, text.sql, text.values(values), _all_rows)
 
     def run(self, connection: Connection, values: Mapping[str, Any]) -> int:
         """Run it, and return how many rows it changed."""
         text = self._text(connection)
-        return int(_run(connection, text.sql, text.values(values)).rowcount)
+        return _run(connection, text.sql, text.values(values), _count)
 
     def run_many(self, connection: Connection, rows: Sequence[Mapping[str, Any]]) -> int:
         """Run it for each of some rows, and return how many rows of the database it changed."""
@@ -62,7 +62,7 @@ class Prepared:
         if len(rows) == 1:
             return self.run(connection, rows[0])
         text = self._text(connection)
-        return int(_run(connection, text.sql, [text.values(row) for row in rows], many=True).rowcount)
+        return _run(connection, text.sql, [text.values(row) for row in rows], _count, many=True)
 
     def _text(self, connection: Connection) -> _Text:
         name = connection.dialect.name
@@ -132,17 +132,32 @@ class Lookup:
         return found
 
 
-def _run(connection: Connection, sql: str, values: Any, *, many: bool = False) -> Any:
+def _run(connection: Connection, sql: str, values: Any, result: Callable[[Any], R], *, many: bool = False) -> R:
+    """Run a statement, and return what ``result`` takes of its cursor.
+
+    The cursor is closed whatever happens: one that was interrupted would hold the database's file open.
+    """
     cursor = connection.connection.cursor()
     try:
         if many:
             cursor.executemany(sql, values)
         else:
             cursor.execute(sql, values)
+        return result(cursor)
     except Exception as error:
         translated = connection.info.get(ERRORS)
         ours: TxnLogError | None = None if translated is None else translated(error)
         if ours is None:
             raise
         raise ours from error
-    return cursor
+    finally:
+        cursor.close()
+
+
+def _all_rows(cursor: Any) -> Sequence[tuple[Any, ...]]:
+    rows: Sequence[tuple[Any, ...]] = cursor.fetchall()
+    return rows
+
+
+def _count(cursor: Any) -> int:
+    return int(cursor.rowcount)
