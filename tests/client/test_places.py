@@ -124,12 +124,16 @@ def test_long_value_is_cut_in_the_error() -> None:
 
 @pytest.mark.parametrize("first", [MessageId(12, 40), "12:40:0", " 12:40:0 "], ids=str)
 def test_first_message_of_an_entry_means_its_position(first: MessageId | str) -> None:
-    """Give a message id with index 0, as a value and as text, alone and in a mapping."""
+    """Give a message id with index 0, as a value and as text; in a mapping only a value, for a text is a position."""
     assert Offsets.parse(first, LATEST) == Offsets(LATEST, bare=Position(12, 40))
-    assert Offsets.parse({"orders": {0: first}}, LATEST) == Offsets(LATEST, {(ORDERS, 0): Position(12, 40)})
+    if isinstance(first, MessageId):
+        assert Offsets.parse({"orders": {0: first}}, LATEST) == Offsets(LATEST, {(ORDERS, 0): Position(12, 40)})
+    else:
+        with pytest.raises(InvalidArgumentError, match="is not a position"):
+            Offsets.parse({"orders": {0: first}}, LATEST)
 
 
-@pytest.mark.parametrize("value", [MessageId(12, 40, 3), "12:40:3", {"orders": {"0": "12:40:3"}}], ids=str)
+@pytest.mark.parametrize("value", [MessageId(12, 40, 3), "12:40:3", {"orders": {"0": MessageId(12, 40, 3)}}], ids=str)
 def test_message_inside_an_entry_is_no_offset(value: Any) -> None:
     """Give one to a read, which can't start there: the error says what would do."""
     with pytest.raises(InvalidArgumentError, match=r"12:40:3 lies inside its entry.* Use 12:40 .* or 12:41 "):
