@@ -19,9 +19,11 @@ import txn_source
 from tests.cli.test_serve import address_of
 from tests.metadata.postgres import GUARDED, server
 from txn_source.metadata.service import migration
+from txn_source.metadata.store import schema_versions
+from txn_source.metadata.store.database import Database
 from txn_source.metadata.store.database_url import DatabaseUrl
 from txn_source.metadata.store.tables import SCHEMA_VERSION
-from txn_source.model.errors import DataLossError
+from txn_source.model.errors import DataLossError, InvalidArgumentError
 from txn_source.storage.root import FORMAT_VERSION, LogRoot
 
 LEVELS = ("read_committed", "read_uncommitted")
@@ -179,6 +181,25 @@ def test_nobody_opens_the_log_meanwhile(root: Path, url: DatabaseUrl, filled: di
     assert len(locked) == NOTED - 1
 
 
+@pytest.mark.parametrize("file", ["was opened before", "is gone"])
+def test_opening_that_was_overtaken_is_refused(
+    file: str, root: Path, url: DatabaseUrl, filled: dict[str, list[bytes]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Move the log after another opening of it has looked at the root, and before it reads the database."""
+    upgrade = schema_versions.upgrade
+
+    def overtaken(database: Database) -> None:
+        with monkeypatch.context() as patched:
+            patched.setattr(schema_versions, "upgrade", upgrade)
+            migration.migrate(LogRoot.at(root), url, lambda _: None)
+        if file == "is gone":
+            upgrade(database)
+
+    monkeypatch.setattr(schema_versions, "upgrade", overtaken)
+    with pytest.raises(InvalidArgumentError, match="keeps its metadata in PostgreSQL"):
+        txn_source.connect(root, create=False)
+
+
 @pytest.mark.parametrize("holds", ["a table", "another log", "a newer log", "this log"])
 def test_target_that_is_not_empty_is_refused(
     holds: str, txnlog: Any, bare: Any, root: Path, url: DatabaseUrl, filled: dict[str, list[bytes]], tmp_path: Path
@@ -214,8 +235,10 @@ def test_target_that_is_not_empty_is_refused(
         assert seen(log) == filled
 
 
-@pytest.mark.parametrize("table", ["entries", "transaction_partitions"])
-@pytest.mark.parametrize("found_by", ["checksums", "scan"])
+@pytest.mark.parametrize(
+    ("found_by", "table"),
+    [("checksums", "cursors"), ("checksums", "entries"), ("scan", "entries"), ("scan", "transaction_partitions")],
+)
 def test_copy_that_differs_is_refused(
     found_by: str,
     table: str,
@@ -226,6 +249,7 @@ def test_copy_that_differs_is_refused(
 ) -> None:
     """Change a row of the copy, before its checksums are compared, or after that: nothing is kept of it."""
     change = {
+        "cursors": "UPDATE cursors SET mark_index = mark_index + 1",
         "entries": "UPDATE entries SET messages = messages + 1 WHERE base_sequence = 0",
         "transaction_partitions": "UPDATE transaction_partitions SET messages = messages + 7 WHERE state = 2",
     }

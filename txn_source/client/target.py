@@ -120,9 +120,11 @@ def open_service(
         if metadata is not None:
             check_log(database, root.check_on_postgres())
             root.retire_database()  # a migration may have ended just before
-        upgrade(database)
-        if metadata is None:
-            root.check_embedded()  # once more, with the file open: another process may just have made or moved it
+        try:
+            upgrade(database)
+        finally:  # once more, with the file open: another process may just have made the log, or moved its metadata
+            if metadata is None:
+                root.check_embedded()
     except BaseException:
         database.close()
         raise
