@@ -47,9 +47,9 @@ def recorded() -> Iterator[Statements]:
 
     inner = prepared._run
 
-    def run(connection: Any, sql: str, values: Any, *, many: bool = False) -> Any:
+    def run(connection: Any, sql: str, values: Any, result: Any, *, many: bool = False) -> Any:
         note(None, None, sql, values, None, many)
-        return inner(connection, sql, values, many=many)
+        return inner(connection, sql, values, result, many=many)
 
     event.listen(Engine, "before_cursor_execute", note)
     prepared._run = run

@@ -11,6 +11,7 @@ from txn_source.model.message_ranges import index_of, message_key, position_of
 from txn_source.model.position import Position
 from txn_source.model.subscription import Cursor
 from txn_source.model.topic import PartitionView
+from txn_source.model.visibility import needed
 
 
 def backlog(connection: Connection, view: PartitionView, level: IsolationLevel, cursor: Cursor) -> int:
@@ -32,12 +33,13 @@ def visible_messages(
     total = _messages_before(connection, view, bound) - _messages_before(connection, view, first)
     if level is IsolationLevel.READ_COMMITTED:
         t = transaction_partitions.c
-        aborted = (t.partition_id == view.partition_id, is_in(t.state, ABORTED), t.marker_position >= low)
-        inside = (t.first_position >= low, t.last_position < high)
+        touches = needed(t.first_position, t.marker_position, low, high)
+        aborted = (t.partition_id == view.partition_id, is_in(t.state, ABORTED), touches)
+        inside = (t.first_position >= low) & (t.last_position < high)
         total -= int(
-            connection.execute(select(func.coalesce(func.sum(t.messages), 0)).where(*aborted, *inside)).scalar_one()
+            connection.execute(select(func.coalesce(func.sum(t.messages), 0)).where(*aborted, inside)).scalar_one()
         )
-        cut = select(t.txn, t.last_position).where(*aborted, t.first_position < high, ~(inside[0] & inside[1]))
+        cut = select(t.txn, t.last_position).where(*aborted, ~inside)
         for txn, last in connection.execute(cut).all():
             total -= _messages_of(connection, view.partition_id, txn, low, min(high - 1, last))
     if index_of(start) and position_of(start) == first:
