@@ -76,13 +76,16 @@ def serve(
 
         configuration = read_configuration(config)
     # Before any thread starts, so that all inherit it: the signals wait until sigwait takes them, wherever we are.
-    signal.pthread_sigmask(signal.SIG_BLOCK, _STOP_SIGNALS)
-    os.environ.setdefault("GRPC_VERBOSITY", "NONE")  # gRPC's own report of a taken port would come before ours
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
-    logging.getLogger("txn_source.client.target").setLevel(logging.WARNING)  # the first line is that it serves
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, _STOP_SIGNALS)
+    try:
+        os.environ.setdefault("GRPC_VERBOSITY", "NONE")  # gRPC's own report of a taken port would come before ours
+        logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
+        logging.getLogger("txn_source.client.target").setLevel(logging.WARNING)  # the first line is that it serves
 
-    address = f"[{host}]" if ":" in host and not host.startswith("[") else host
-    _serve(path, url or None, address, port, configuration, interval_s)
+        address = f"[{host}]" if ":" in host and not host.startswith("[") else host
+        _serve(path, url or None, address, port, configuration, interval_s)
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def _serve(
