@@ -16,7 +16,7 @@ from crc32c import crc32c
 from sqlalchemy import Connection, Table, insert, update
 
 from txn_source.client.log import Log
-from txn_source.metadata.store.database import Database
+from txn_source.metadata.store.opening import open_database
 from txn_source.metadata.store.pages import seal
 from txn_source.metadata.store.tables import ledgers, partitions, segments
 from txn_source.model.position import MAX_LEDGER_ID
@@ -50,7 +50,7 @@ class Seeder:
 
     def __init__(self, log: Log, topic: str) -> None:
         self._root = log.root
-        self._database = Database(LogRoot.at(log.root).database_url)
+        self._database = open_database(LogRoot.at(log.root).database_url)
         [view] = log.metadata.get_view([name for name in log.metadata.list_topics() if name.short == topic]).topics
         self.topic_id = view.topic.topic_id
         self.partition_id = view.partitions[0].partition_id
@@ -100,7 +100,8 @@ class Seeder:
         self.set_ledger(**{k: v for k, v in rows[0].items() if k != "ledger_id"})
         self.insert(ledgers, rows[1:])
         self.change(partitions, open_ledger_id=ids[-1])
-        self._database.write(lambda connection: seal(connection, self.partition_id, ids[:-1]))
+        closed = {row["ledger_id"]: row["entries"] for row in rows[:-1]}
+        self._database.write(lambda connection: seal(connection, self.partition_id, closed))
 
     def segment(self, batch: pa.RecordBatch, copies: int) -> Segment:
         """Write a segment with an entry so many times, and register it."""
