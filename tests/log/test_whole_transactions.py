@@ -296,3 +296,28 @@ def test_abort_that_overtakes_the_commit_drops_all(calls: Calls, producers: list
     assert both(calls.log) == [[], []]
     with pytest.raises(TransactionEndedError):
         txn.commit()
+
+
+def test_producers_that_write_at_once_begin_one_transaction(calls: Calls, producers: list[Producer]) -> None:
+    """Flush two producers of one transaction in two threads, the first held while it begins: nothing is in another."""
+    txn = transfer(calls.log, producers)
+    begin = MetadataStub.begin_transaction
+    second, begun = threading.Event(), []
+
+    def held(stub: MetadataStub, *arguments: Any) -> Any:
+        begun.append(begin(stub, *arguments))
+        if len(begun) == 1:
+            second.wait(1)  # which comes only if two may begin
+        else:
+            second.set()
+        return begun[-1]
+
+    with patch.object(MetadataStub, "begin_transaction", held):
+        threads = [threading.Thread(target=producer.flush) for producer in producers]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(WAIT_S)
+    assert begun == [txn.id]
+    txn.commit()
+    assert both(calls.log, "read_committed") == [[b"x"], [b"x"]]

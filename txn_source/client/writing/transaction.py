@@ -78,6 +78,8 @@ class Transaction:
         self._asked = False
         """The service was asked to commit, so it may have done so."""
         self._lock = threading.Lock()
+        self._beginning = threading.Lock()
+        """Held while the service is asked for an id: two threads that register messages must not begin two."""
         self._mine = True
         belongs_to_process(self)
 
@@ -95,7 +97,9 @@ class Transaction:
                 raise TransactionEndedError(
                     "The transaction was aborted before anything of it was written, and has no id.", "Begin a new one."
                 )
-            self._begun(self._stub.begin_transaction(_ms(self.timeout), self._age_ms()))
+            with self._beginning:
+                if self._id is None:
+                    self._begun(self._stub.begin_transaction(_ms(self.timeout), self._age_ms()))
         assert self._id is not None
         return self._id
 
@@ -221,8 +225,12 @@ class Transaction:
     def _write_and_commit(self, producers: list[Sender]) -> bool:
         """Begin, write and commit in one call; return False if that can't be."""
         waiting = self._all_waiting(producers)
-        if self._id is not None or not waiting or sum(len(entries) for _, _, entries in waiting) > _MOST_ENTRIES:
+        if not waiting or sum(len(entries) for _, _, entries in waiting) > _MOST_ENTRIES:
             return False
+        with self._beginning:
+            return self._id is None and self._begin_and_commit(waiting)
+
+    def _begin_and_commit(self, waiting: list[_Waiting]) -> bool:
         if not self._asked:
             self._age_ms()
         acks = self._ask()
@@ -257,9 +265,11 @@ class Transaction:
         Raises:
             TransactionEndedError: it did happen.
         """
-        if self._id is not None:  # another thread was told
-            return False
         waiting = self._all_waiting(producers)
+        with self._beginning:
+            return self._id is None and self._begin_and_keep_open(waiting)  # else another thread was told
+
+    def _begin_and_keep_open(self, waiting: list[_Waiting]) -> bool:
         txn = self._stub.begin_transaction(_ms(self.timeout))
         try:
             for _, opened, entries in waiting:
