@@ -20,6 +20,7 @@ from txn_source.metadata.store.appends import Append, Write, Written, write_all
 from txn_source.metadata.store.group_commit import Joined
 from txn_source.metadata.store.log import create_log
 from txn_source.metadata.store.opening import open_database
+from txn_source.metadata.store.tables import entries as entries_table
 from txn_source.metadata.store.tables import ledgers, metadata, partitions
 from txn_source.model.entry import NewEntry, OpenedProducer
 from txn_source.model.errors import TxnLogError
@@ -184,6 +185,53 @@ def test_waiting_writes_join(world: World, tmp_path: Path) -> None:
     positions = [position for index in range(28) for each in answers[index].appended for position in each.positions]
     assert len(set(positions)) == 28
     assert len({answers[index].txn for index in range(28)}) == 28
+    database.close()
+
+
+def test_write_that_breaks_the_step_takes_no_other_with_it(world: World, tmp_path: Path) -> None:
+    """Let one of ten writes that wait together fail in a way that nobody foresaw: it alone is refused."""
+    shutil.copy(world.path, tmp_path / "metadata.db")
+    database = open_database(f"sqlite:///{tmp_path / 'metadata.db'}")
+
+    def together(connection: Connection, writes: Any) -> Any:
+        done = write_all(connection, writes, NOW_US)
+        if any(each.timeout_ms == 13 for each in writes):
+            raise ZeroDivisionError("unforeseen")
+        return done
+
+    held, entered = threading.Event(), threading.Event()
+
+    def hold(connection: Connection) -> None:
+        entered.set()
+        assert held.wait(60)
+
+    whole = [made(world, ([(1, [(n % 3, 2 * n, 2, n % 3, n)])], "whole"), Counter()) for n in range(10)]
+    whole[4] = replace(whole[4], timeout_ms=13)
+    answers: dict[int, Any] = {}
+
+    def run(index: int) -> None:
+        try:
+            answers[index] = database.write(Joined(together, whole[index]))
+        except Exception as error:
+            answers[index] = error
+
+    leader = threading.Thread(target=lambda: database.write(hold))
+    leader.start()
+    assert entered.wait(60)
+    threads = [threading.Thread(target=run, args=(index,)) for index in range(len(whole))]
+    for thread in threads:
+        thread.start()
+    queue = database._here()[1]._queue  # type: ignore[attr-defined]
+    while len(queue) < len(threads):
+        entered.wait(0.01)
+    held.set()
+    for thread in [leader, *threads]:
+        thread.join()
+    assert isinstance(answers.pop(4), ZeroDivisionError)
+    assert len({answers[index].txn for index in answers}) == 9
+    with database.read() as connection:
+        stored = connection.execute(select(entries_table.c.base_sequence).where(entries_table.c.txn.is_not(None)))
+        assert sorted(n for n in stored.scalars() if n is not None) == [2 * n for n in range(10) if n != 4]
     database.close()
 
 

@@ -243,9 +243,20 @@ def _carry_out(connection: Connection, waiting: _Waiting[Any]) -> None:
 
 
 def _carry_out_together(connection: Connection, all_of_them: Sequence[_Waiting[Any]]) -> None:
-    """Carry out actions of one kind in one step."""
+    """Carry out actions of one kind in one step; if the step itself fails, each by itself: one of them is to blame."""
     actions = [cast(Joined[Any, Any], waiting.action) for waiting in all_of_them]
-    done = actions[0].together(connection, [action.item for action in actions])
+    connection.exec_driver_sql("SAVEPOINT together")
+    try:
+        done = actions[0].together(connection, [action.item for action in actions])
+    except Exception as error:
+        try:
+            connection.exec_driver_sql("ROLLBACK TO together")
+        except TxnLogError:
+            raise error from None  # a full disk, say, took the whole transaction with it
+        for waiting in all_of_them:
+            _carry_out(connection, waiting)
+        return
+    connection.exec_driver_sql("RELEASE together")
     for waiting, value in zip(all_of_them, done, strict=True):
         if isinstance(value, TxnLogError):
             waiting.error = value
