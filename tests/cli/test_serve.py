@@ -195,3 +195,13 @@ def test_server_stops_while_an_upload_hangs(spawn: Any, log: txn_source.Log, roo
     assert process.returncode == 0
     assert re.fullmatch(rf".* INFO stopped serving on {address} \(SIGTERM\)\n", errors.decode())
     assert log.stats("orders").ledgers[0].tiers == (Tier.BOOKKEEPER,)
+
+
+def test_metadata_in_another_sqlite_file_is_refused(tmp_path: Path, bare: Any) -> None:
+    """Name a SQLite file as the metadata database of a service: nothing is made, neither a log nor the file."""
+    root, file = tmp_path / "log", tmp_path / "other.db"
+    result = bare("serve", "--root", root, "--port", "0", "--metadata", f"sqlite:///{file}")
+    assert result.exit_code != 0
+    assert "is not PostgreSQL. Use postgresql://" in result.stderr
+    assert not root.exists()
+    assert not file.exists()

@@ -79,7 +79,9 @@ def test_services_of_different_logs_are_refused(
         assert another.connect().topics() == []
 
 
-@pytest.mark.parametrize("endpoint", ["a", "a:1,b", "a:1,,b:2", "a:1, ", ",".join(f"a:{n}" for n in range(1, 19))])
+@pytest.mark.parametrize(
+    "endpoint", ["a", "http://a:1", "a:1,b", "a:1,,b:2", "a:1, ", ",".join(f"a:{n}" for n in range(1, 19))]
+)
 def test_bad_endpoints_are_refused(endpoint: str) -> None:
     """Give lists that can't be."""
     with pytest.raises(InvalidArgumentError, match="endpoint"):

@@ -103,6 +103,11 @@ def open_service(
     from txn_source.metadata.store.schema_versions import upgrade
 
     root = LogRoot.at(path)
+    if metadata is not None and not metadata.is_postgres:
+        raise InvalidArgumentError(
+            f"The metadata database {metadata} is not PostgreSQL.",
+            "Use postgresql://<user>@<host>/<database>, or leave it out: then it is SQLite in the root.",
+        )
     if root.exists:
         root.check()
         if metadata is None:

@@ -96,7 +96,7 @@ class GrpcTransport:
         addresses = list(dict.fromkeys(address.strip() for address in endpoint.split(",")))
         for address in addresses:
             host, _, port = address.rpartition(":")
-            if not host or not port.isdigit() or not 0 < int(port) < 65536:
+            if not host or "/" in host or not port.isdigit() or not 0 < int(port) < 65536:
                 raise InvalidArgumentError(
                     f"{address!r} is not an endpoint.", 'Write it as "host:port", or several with commas between them.'
                 )
