@@ -88,18 +88,18 @@ def service_of(site: Site, log: Log) -> MetadataService:
 def holder_of(site: Site, log: Log, consumer: Consumer) -> MetadataService:
     """Return the service that holds a consumer's lease: of two, either may."""
     services = [service_of(each, log) for each in (site, site.other) if each is not None]
-    return next(each for each in services if consumer._state.origin.consumer_id in each.changes.connected())
+    return next(each for each in services if consumer._state.origin.consumer_id in each.hub.connected())
 
 
 def session_of(site: Site, log: Log, consumer: Consumer) -> ConsumerSession:
     """Return the service's side of a consumer."""
-    return holder_of(site, log, consumer).changes.connected()[consumer._state.origin.consumer_id]
+    return holder_of(site, log, consumer).hub.connected()[consumer._state.origin.consumer_id]
 
 
 def due_in_s(site: Site, log: Log, consumer: Consumer) -> float | None:
     """Return in how many seconds the service looks for something to deliver; None: not before something changes."""
     session = session_of(site, log, consumer)
-    dispatcher = holder_of(site, log, consumer).changes._dispatcher
+    dispatcher = holder_of(site, log, consumer).hub._dispatcher
     return dispatcher.due_in_s(session.topic_id, session.subscription_id)
 
 

@@ -93,7 +93,7 @@ def test_addition_is_told_as_a_change_of_the_topic(embedded_site: Site, monkeypa
     log = embedded_site.connect()
     log.create_topic("t")
     told: list[object] = []
-    monkeypatch.setattr(service_of(embedded_site, log).changes._database, "on_change", told.append)
+    monkeypatch.setattr(service_of(embedded_site, log).hub._database, "on_change", told.append)
     [view] = log.metadata.get_view([TopicName.parse("t")]).topics
     log.update_topic("t", 3)
     log.update_topic("t", 3)

@@ -29,7 +29,7 @@ from txn_source import (
     SubscriptionNotFoundError,
     UnavailableError,
 )
-from txn_source.metadata.delivery import session_state, wakeups
+from txn_source.metadata.delivery import consumer_hub, session_state
 
 VALUES = [b"%d" % number for number in range(10)]
 
@@ -194,7 +194,7 @@ def test_unacknowledged_messages_of_a_shared_subscription_are_limited(
 
 def test_service_takes_so_many_consumers(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     """Connect one more than it takes: it is refused and leaves no trace; when one goes, there is room."""
-    monkeypatch.setattr(wakeups, "MAX_CONSUMERS", 2)
+    monkeypatch.setattr(consumer_hub, "MAX_CONSUMERS", 2)
     log = site.connect()
     numbered(log)
     first, _ = (subscribe(log, type="shared") for _ in range(2))

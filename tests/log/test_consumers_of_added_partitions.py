@@ -177,7 +177,7 @@ def test_partition_that_came_during_a_look_is_told_before_its_messages(
     other = site.connect()
     with subscribe(log, type="shared") as consumer:
         take(consumer, 3, acknowledge=True)
-        dispatch = holder_of(site, log, consumer).changes._dispatch
+        dispatch = holder_of(site, log, consumer).hub._dispatch
         adding = AddingFirst(dispatch._work, lambda: more_partitions(other, [b"a"]))
         monkeypatch.setattr(dispatch, "_work", adding)
         send_each(log.producer("t", batching=BY_HAND), [b"3"], partition=0)

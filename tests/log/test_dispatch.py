@@ -13,10 +13,10 @@ from tests.log.reading import eventually, send_each
 from tests.log.sites import Site
 from txn_source import Consumer
 from txn_source.metadata.delivery import shared_dispatch, topic_snapshot
+from txn_source.metadata.delivery.consumer_hub import ConsumerHub
 from txn_source.metadata.delivery.consumer_session import ConsumerSession
 from txn_source.metadata.delivery.session_state import SessionState
 from txn_source.metadata.delivery.topic_dispatch import TopicDispatch
-from txn_source.metadata.delivery.wakeups import Changes
 from txn_source.metadata.store import pages
 
 CONSUMERS = 12
@@ -88,7 +88,7 @@ def test_redeliveries_are_handed_out_in_bounded_steps(site: Site, monkeypatch: p
 def session_behind(site: Site, way: HoldingWay, consumer: Consumer) -> ConsumerSession:
     """Return the service's side of a consumer that is connected over a held way."""
     service = site.server._service if site.server is not None else way.inner._service  # type: ignore[attr-defined]
-    found: ConsumerSession = service.changes.connected()[consumer._state.origin.consumer_id]
+    found: ConsumerSession = service.hub.connected()[consumer._state.origin.consumer_id]
     return found
 
 
@@ -109,7 +109,9 @@ def test_permits_that_come_during_a_look_are_used_by_the_next_one(
     def late(self: SessionState, messages: int) -> None:
         if not given:
             given.append(self.permit(self.epoch, 10))
-            monkeypatch.setattr(Changes, "tell", lambda *_: None)  # nor does whoever looks for changes wake it again
+            monkeypatch.setattr(
+                ConsumerHub, "tell", lambda *_: None
+            )  # nor does whoever looks for changes wake it again
         delivered(self, messages)
 
     monkeypatch.setattr(SessionState, "delivered", late)

@@ -11,7 +11,7 @@ from tests.log.holding import settle
 from tests.log.reading import eventually
 from tests.log.sites import ManualClock, Site
 from txn_source import UnavailableError
-from txn_source.metadata.delivery.wakeups import Changes
+from txn_source.metadata.delivery.consumer_hub import ConsumerHub
 from txn_source.metadata.store import consumers
 
 VALUES = [b"%d" % number for number in range(10)]
@@ -39,7 +39,7 @@ def test_consumer_that_could_not_be_removed_is_followed_when_its_lease_ends(
     with patch.object(consumers, "remove", remove):
         first.close()
         eventually(lambda: bool(tried))
-    with patch.object(Changes, "tell", lambda *_: None):  # of what was changed before, too
+    with patch.object(ConsumerHub, "tell", lambda *_: None):  # of what was changed before, too
         settle(second)
         eventually(lambda: 0 < (due_in_s(clocked_site, log, second) or 0) <= 0.05)  # it has looked, and sleeps
         assert second.receive(0.0) is None

@@ -35,7 +35,7 @@ def test_stream_that_cannot_connect_again_says_why(site: Site) -> None:
     with patch.object(ConsumerLink, "open", connect):
         for each in (site, site.other):  # either may hold it
             if each is not None:
-                service_of(each, log).changes.close()
+                service_of(each, log).hub.close()
         assert tried.wait(WAIT_S)
         eventually(lambda: held._failure is not None)
     with pytest.raises(InternalError, match="can't start new thread"):

@@ -105,7 +105,7 @@ def test_conversations_beyond_the_limit_are_refused_before_they_subscribe(
     """Hold as many as there may be, silently: one more is refused by the limit, calls go on, and one that ends makes
     room."""
     monkeypatch.setattr("txn_source.metadata.service.server.MAX_CONSUMERS", 2)
-    monkeypatch.setattr("txn_source.metadata.delivery.wakeups.MAX_CONSUMERS", 2)
+    monkeypatch.setattr("txn_source.metadata.delivery.consumer_hub.MAX_CONSUMERS", 2)
     connect(tmp_path / "log").close()
     with Server(service_over(tmp_path / "log"), "127.0.0.1", 0) as server, connect(endpoint=server.address) as log:
         channel = grpc.insecure_channel(server.address)

@@ -16,10 +16,10 @@ import threading
 from collections.abc import Callable, Iterable, Iterator
 
 from txn_source._generated.txnlog.v1 import metadata_service_pb2 as pb
+from txn_source.metadata.delivery.consumer_hub import ConsumerHub
 from txn_source.metadata.delivery.consumer_session import ConsumerSession, Outbox
 from txn_source.metadata.delivery.session_state import MAX_PERMITS, SessionState
 from txn_source.metadata.delivery.subscribing import connect, subscription_gone
-from txn_source.metadata.delivery.wakeups import Changes
 from txn_source.metadata.delivery.work import Work
 from txn_source.metadata.protocol import convert_subscriptions as sub_wire
 from txn_source.metadata.protocol.checks import check
@@ -37,9 +37,9 @@ Seek = Callable[[pb.SeekSubscriptionRequest], pb.SeekSubscriptionResponse]
 class ConsumerConversation:
     """One consumer's requests, carried out; ``seek`` is the call of that name."""
 
-    def __init__(self, work: Work, changes: Changes, seek: Seek) -> None:
+    def __init__(self, work: Work, hub: ConsumerHub, seek: Seek) -> None:
         self._work = work
-        self._changes = changes
+        self._hub = hub
         self._seek = seek
         self._pid = os.getpid()
         self._outbox = Outbox()
@@ -90,18 +90,18 @@ class ConsumerConversation:
             response = pb.ConsumeResponse(receipt=receipt)
             if what == "redeliver":  # whoever has this answer has seen what was delivered before
                 self._session.send_after_look(response)
-                self._changes.wake(self._session)
+                self._hub.wake(self._session)
             else:
                 self._session.send(response)
 
     def _subscribe(self, request: pb.ConsumeRequest.Subscribe) -> None:
-        self._changes.check_room()
+        self._hub.check_room()
         connected = self._work.write(lambda connection: connect(connection, request, self._work.now_ms()))
         subscription = connected.subscription
         state = SessionState(subscription.epoch, connected.active, connected.cursors)
         session = ConsumerSession(connected.topic, subscription, connected.consumer_id, state, self._outbox)
         self._session = session  # now that it is committed, it has to be disconnected whatever happens
-        self._changes.add(session, connected.message())
+        self._hub.add(session, connected.message())
 
     def _flow(self, session: ConsumerSession, flow: pb.ConsumeRequest.Flow) -> None:
         if not 0 < flow.messages <= MAX_PERMITS:
@@ -109,7 +109,7 @@ class ConsumerConversation:
         with session.lock:
             had_none = session.state.permit(flow.epoch, flow.messages)
         if had_none:
-            self._changes.wake(session)
+            self._hub.wake(session)
 
     def _carry_out(
         self,
@@ -122,7 +122,7 @@ class ConsumerConversation:
             ack = sub_wire.acknowledgement_from_wire(request.acknowledge)
             count = self._work.write(lambda connection: subscriptions.acknowledge(connection, ack))
             if ack.epoch == session.state.epoch:
-                self._changes.acknowledged_by(session, count)
+                self._hub.acknowledged_by(session, count)
         elif what == "seek":
             receipt.sought.CopyFrom(self._seek(request.seek))
         elif what != "redeliver":
@@ -147,13 +147,13 @@ class ConsumerConversation:
             return True
 
         if self._work.write(redeliver):
-            self._changes.acknowledged_by(session, sum(r.messages for _, ranges in parts for r in ranges))
+            self._hub.acknowledged_by(session, sum(r.messages for _, ranges in parts for r in ranges))
 
     def _close(self) -> None:
         session = self._session
         if session is None or os.getpid() != self._pid:  # a forked child must not disconnect its parent's consumer
             return
-        self._changes.remove(session)
+        self._hub.remove(session)
         try:
             self._work.write(lambda connection: consumers.remove(connection, session.consumer_id))
         except TxnLogError as error:

@@ -14,7 +14,7 @@ import grpc
 from google.protobuf.message import DecodeError, Message
 
 from txn_source._generated.txnlog.v1 import metadata_service_pb2 as pb
-from txn_source.metadata.delivery.wakeups import MAX_CONSUMERS, too_many_consumers
+from txn_source.metadata.delivery.consumer_hub import MAX_CONSUMERS, too_many_consumers
 from txn_source.metadata.protocol.errors import to_status
 from txn_source.metadata.service.service import MetadataService
 from txn_source.metadata.stub.transport import MAX_MESSAGE_BYTES, SERVICE_NAME, check_size
@@ -88,7 +88,7 @@ class Server:
         self._stopping.set()
         self._health.enter_graceful_shutdown()
         stopped = self._grpc.stop(grace_s)  # takes no new calls: consumers that are sent away can't come back
-        self._service.changes.stop()
+        self._service.hub.stop()
         stopped.wait()
         if self._maintenance.ident is not None:  # it was started
             self._maintenance.join()

@@ -11,7 +11,7 @@ from typing import Any
 
 from google.protobuf.message import Message
 
-from txn_source.metadata.delivery.wakeups import Changes
+from txn_source.metadata.delivery.consumer_hub import ConsumerHub
 from txn_source.metadata.protocol.checks import check
 from txn_source.metadata.service.policy_calls import PolicyCalls
 from txn_source.metadata.service.producer_calls import ProducerCalls
@@ -47,14 +47,14 @@ class MetadataService:
         self._storage_uri = storage_uri
         self._work = work = UnitOfWork(database, clock)
         set_by_configuration = dict(configuration or {})
-        self.changes = Changes(database, work, set_by_configuration)
+        self.hub = ConsumerHub(database, work, set_by_configuration)
         topics = TopicCalls(work, storage_uri)
         producers = ProducerCalls(work)
-        transactions = TransactionCalls(work, self.changes)
+        transactions = TransactionCalls(work, self.hub)
         reads = ReadCalls(work)
         tiers = TierCalls(work, set_by_configuration)
         policies = PolicyCalls(work, set_by_configuration)
-        subscriptions = SubscriptionCalls(work, self.changes)
+        subscriptions = SubscriptionCalls(work, self.hub)
         self._calls: Mapping[str, Call] = {
             "GetLog": topics.GetLog,
             "CreateTopic": topics.CreateTopic,
@@ -115,7 +115,7 @@ class MetadataService:
 
     def close(self) -> None:
         """End the conversations with consumers, and close the database's connections."""
-        self.changes.close()
+        self.hub.close()
         self._database.close()
 
     def close_database(self) -> None:

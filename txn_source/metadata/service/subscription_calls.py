@@ -6,8 +6,8 @@ from collections.abc import Iterable, Iterator
 from typing import TypeVar
 
 from txn_source._generated.txnlog.v1 import metadata_service_pb2 as pb
+from txn_source.metadata.delivery.consumer_hub import ConsumerHub
 from txn_source.metadata.delivery.consumer_requests import ConsumerConversation
-from txn_source.metadata.delivery.wakeups import Changes
 from txn_source.metadata.protocol import convert
 from txn_source.metadata.protocol import convert_subscriptions as sub_wire
 from txn_source.metadata.protocol.enums import ISOLATION_LEVEL, SUBSCRIPTION_TYPE
@@ -34,11 +34,11 @@ T = TypeVar("T")
 
 
 class SubscriptionCalls:
-    """Calls about subscriptions, and what their consumers say; ``changes`` are those that are connected here."""
+    """Calls about subscriptions, and what their consumers say; ``hub`` has those that are connected here."""
 
-    def __init__(self, work: UnitOfWork, changes: Changes) -> None:
+    def __init__(self, work: UnitOfWork, hub: ConsumerHub) -> None:
         self._work = work
-        self._changes = changes
+        self._hub = hub
 
     def CreateSubscription(self, request: pb.CreateSubscriptionRequest) -> pb.CreateSubscriptionResponse:
         kind, level = SUBSCRIPTION_TYPE.given(request.type), ISOLATION_LEVEL.given(request.isolation_level)
@@ -62,14 +62,14 @@ class SubscriptionCalls:
                 rows = [subscriptions.find(connection, topic_id, request.name)]
             else:
                 rows = list(subscriptions.of_topic(connection, topic_id))
-            description = _Description(connection, of_topic, self._changes, self._work.now_ms(), brief=request.brief)
-            return pb.ListSubscriptionsResponse(subscriptions=[description.of(row) for row in rows])
+            description = _Description(connection, of_topic, self._hub, self._work.now_ms(), brief=request.brief)
+            return pb.ListSubscriptionsResponse(subscriptions=[description.of(subscription) for subscription in rows])
 
     def DeleteSubscription(self, request: pb.DeleteSubscriptionRequest) -> pb.DeleteSubscriptionResponse:
         def delete(connection: Connection) -> pb.DeleteSubscriptionResponse:
             topic_id, _ = _topic(connection, request.topic)
-            row = subscriptions.find(connection, topic_id, request.name)
-            subscriptions.remove(connection, row, self._work.now_ms())
+            subscription = subscriptions.find(connection, topic_id, request.name)
+            subscriptions.remove(connection, subscription, self._work.now_ms())
             return pb.DeleteSubscriptionResponse()
 
         return self._work.once(request, pb.DeleteSubscriptionResponse, delete)
@@ -79,9 +79,9 @@ class SubscriptionCalls:
 
         def seek(connection: Connection) -> pb.SeekSubscriptionResponse:
             topic_id, of_topic = _topic(connection, request.topic)
-            row = subscriptions.find(connection, topic_id, request.name)
+            subscription = subscriptions.find(connection, topic_id, request.name)
             epoch = request.epoch if request.HasField("epoch") else None
-            raised, at, moved = subscriptions.seek(connection, row, of_topic, place, epoch)
+            raised, at, moved = subscriptions.seek(connection, subscription, of_topic, place, epoch)
             points = [sub_wire.point_to_wire(partition_id, key) for partition_id, key in sorted(at.items())]
             return pb.SeekSubscriptionResponse(epoch=raised, points=points, moved_partition_ids=moved)
 
@@ -94,8 +94,8 @@ class SubscriptionCalls:
 
         def change(connection: Connection) -> pb.SetSubscriptionIsolationLevelResponse:
             topic_id, of_topic = _topic(connection, request.topic)
-            row = subscriptions.find(connection, topic_id, request.name)
-            subscriptions.set_level(connection, row, of_topic, level, self._work.now_ms())
+            subscription = subscriptions.find(connection, topic_id, request.name)
+            subscriptions.set_level(connection, subscription, of_topic, level, self._work.now_ms())
             return pb.SetSubscriptionIsolationLevelResponse()
 
         return self._work.once(request, pb.SetSubscriptionIsolationLevelResponse, change)
@@ -109,35 +109,35 @@ class SubscriptionCalls:
         return pb.CountMessagesResponse(messages=count)
 
     def Consume(self, requests: Iterable[pb.ConsumeRequest]) -> Iterator[pb.ConsumeResponse]:
-        return ConsumerConversation(self._work, self._changes, self.SeekSubscription).hold(requests)
+        return ConsumerConversation(self._work, self._hub, self.SeekSubscription).hold(requests)
 
 
 class _Description:
     """What a topic's subscriptions look like."""
 
     def __init__(
-        self, connection: Connection, of_topic: list[PartitionView], changes: Changes, now_ms: int, *, brief: bool
+        self, connection: Connection, of_topic: list[PartitionView], hub: ConsumerHub, now_ms: int, *, brief: bool
     ) -> None:
         self._connection = connection
         self._views = {view.partition_id: view for view in of_topic}
-        self._connected = changes.connected()
+        self._connected = hub.connected()
         self._now_ms = now_ms
         self._brief = brief
 
-    def of(self, row: Subscription) -> pb.Subscription:
+    def of(self, subscription: Subscription) -> pb.Subscription:
         """Return the message for a subscription."""
-        level = row.isolation_level
+        level = subscription.isolation_level
         message = pb.Subscription(
-            subscription_id=row.subscription_id,
-            name=row.name,
-            type=SUBSCRIPTION_TYPE.to_wire(row.type),
-            isolation_level=ISOLATION_LEVEL.to_wire(row.isolation_level),
-            durable=row.durable,
-            epoch=row.epoch,
-            ignored_acknowledgements=row.ignored_acknowledgements,
+            subscription_id=subscription.subscription_id,
+            name=subscription.name,
+            type=SUBSCRIPTION_TYPE.to_wire(subscription.type),
+            isolation_level=ISOLATION_LEVEL.to_wire(subscription.isolation_level),
+            durable=subscription.durable,
+            epoch=subscription.epoch,
+            ignored_acknowledgements=subscription.ignored_acknowledgements,
         )
         behind = []
-        for partition_id, cursor in subscriptions.cursors_of(self._connection, row.subscription_id).items():
+        for partition_id, cursor in subscriptions.cursors_of(self._connection, subscription.subscription_id).items():
             view = self._views[partition_id]
             message.partitions.add(
                 partition_id=partition_id,
@@ -153,14 +153,14 @@ class _Description:
             message.held_by.extend(
                 convert.txn_to_wire(id_of(txn)) for txn in transactions.open_on(self._connection, behind)
             )
-        self._add_consumers(row, message)
+        self._add_consumers(subscription, message)
         return message
 
-    def _add_consumers(self, row: Subscription, message: pb.Subscription) -> None:
-        shared = row.type == SubscriptionType.SHARED
-        handed_out = deliveries.handed_out(self._connection, row.subscription_id)
+    def _add_consumers(self, subscription: Subscription, message: pb.Subscription) -> None:
+        shared = subscription.type == SubscriptionType.SHARED
+        handed_out = deliveries.handed_out(self._connection, subscription.subscription_id)
         message.redeliverable = handed_out.get(None, 0)
-        rows = consumers.alive(consumers.connected(self._connection, row.subscription_id), self._now_ms)
+        rows = consumers.alive(consumers.connected(self._connection, subscription.subscription_id), self._now_ms)
         for number, consumer in enumerate(rows):
             here = self._connected.get(consumer.consumer_id)
             unacknowledged = consumer.unacknowledged if here is None else here.unacknowledged

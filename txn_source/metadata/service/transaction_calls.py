@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from txn_source._generated.txnlog.v1 import metadata_service_pb2 as pb
-from txn_source.metadata.delivery.wakeups import Changes
+from txn_source.metadata.delivery.consumer_hub import ConsumerHub
 from txn_source.metadata.protocol import convert
 from txn_source.metadata.protocol.convert_subscriptions import acknowledgement_from_wire
 from txn_source.metadata.protocol.enums import END_REASON, TRANSACTION_STATE
@@ -20,11 +20,11 @@ _MAX_LISTED = 10_000
 
 
 class TransactionCalls:
-    """Calls that begin, end and list transactions; ``changes`` are the consumers that a commit acknowledges for."""
+    """Calls that begin, end and list transactions; ``hub`` has the consumers that a commit acknowledges for."""
 
-    def __init__(self, work: UnitOfWork, changes: Changes) -> None:
+    def __init__(self, work: UnitOfWork, hub: ConsumerHub) -> None:
         self._work = work
-        self._changes = changes
+        self._hub = hub
 
     def BeginTransaction(self, request: pb.BeginTransactionRequest) -> pb.BeginTransactionResponse:
         def begin(connection: Connection) -> pb.BeginTransactionResponse:
@@ -55,7 +55,7 @@ class TransactionCalls:
 
         written = self._work.write(write_and_acknowledge) if consumed else self._work.register(whole)
         if consumed and not written.repeated:
-            self._changes.acknowledged(consumed)
+            self._hub.acknowledged(consumed)
         assert written.txn is not None
         return pb.WriteTransactionResponse(
             id=convert.txn_to_wire(id_of(written.txn)),
@@ -84,7 +84,7 @@ class TransactionCalls:
 
         self._work.write(end)
         if consumed:
-            self._changes.acknowledged(consumed)
+            self._hub.acknowledged(consumed)
         return pb.EndTransactionResponse()
 
     def GetTransaction(self, request: pb.GetTransactionRequest) -> pb.GetTransactionResponse:

@@ -206,11 +206,13 @@ def _writing(connection: Connection, producer_ids: Iterable[int]) -> set[int]:
     return {JOB, *connection.execute(query).scalars()}
 
 
-def _stale(row: Segment, owner: int) -> TxnLogError:
-    if row.deleted == CONDEMNED:
-        fact = f"The file {row.path} was taken for garbage, since nothing had been registered from it, and is deleted."
+def _stale(segment: Segment, owner: int) -> TxnLogError:
+    if segment.deleted == CONDEMNED:
+        fact = (
+            f"The file {segment.path} was taken for garbage, since nothing had been registered from it, and is deleted."
+        )
     else:
-        fact = f"Segment {row.path} was deleted after its ledgers had been offloaded or trimmed."
+        fact = f"Segment {segment.path} was deleted after its ledgers had been offloaded or trimmed."
     if owner == JOB:
         remedy = "Run the job again: nothing of it was registered. Let `txnlog gc` wait longer than jobs take."
     else:

@@ -126,30 +126,34 @@ def create(
     return find(connection, topic_id, name)
 
 
-def check_same(row: Subscription, kind: SubscriptionType, level: IsolationLevel | None) -> None:
+def check_same(subscription: Subscription, kind: SubscriptionType, level: IsolationLevel | None) -> None:
     """Raise the error that says how a subscription differs from what a consumer asks for."""
-    if level is not None and level != row.isolation_level:
+    if level is not None and level != subscription.isolation_level:
         raise SubscriptionIsolationMismatchError(
-            f"Subscription {row.name!r} is {row.isolation_level}, and the consumer asks for {level}.",
-            f"Ask for {row.isolation_level}, use another subscription, or change this one while no consumer is"
+            f"Subscription {subscription.name!r} is {subscription.isolation_level}, and the consumer asks for {level}.",
+            f"Ask for {subscription.isolation_level}, use another subscription, or change this one while no consumer is"
             " connected (`txnlog subscriptions set-isolation-level`).",
         )
-    if kind != row.type:
+    if kind != subscription.type:
         raise InvalidArgumentError(
-            f"Subscription {row.name!r} is {row.type}, and the consumer asks for {kind}.",
-            f"Ask for {row.type}, or use another subscription.",
+            f"Subscription {subscription.name!r} is {subscription.type}, and the consumer asks for {kind}.",
+            f"Ask for {subscription.type}, or use another subscription.",
         )
 
 
-def remove(connection: Connection, row: Subscription, now_ms: int) -> None:
+def remove(connection: Connection, subscription: Subscription, now_ms: int) -> None:
     """Delete a subscription that no consumer is connected to."""
-    _check_idle(connection, row, now_ms, "be deleted")
-    connection.execute(delete(subscriptions).where(subscriptions.c.subscription_id == row.subscription_id))
-    note_change(connection, row.topic_id, row.subscription_id)
+    _check_idle(connection, subscription, now_ms, "be deleted")
+    connection.execute(delete(subscriptions).where(subscriptions.c.subscription_id == subscription.subscription_id))
+    note_change(connection, subscription.topic_id, subscription.subscription_id)
 
 
 def set_level(
-    connection: Connection, row: Subscription, views: Sequence[PartitionView], level: IsolationLevel, now_ms: int
+    connection: Connection,
+    subscription: Subscription,
+    views: Sequence[PartitionView],
+    level: IsolationLevel,
+    now_ms: int,
 ) -> None:
     """Change the isolation level of a subscription that no consumer is connected to; what it acknowledged stays so.
 
@@ -158,21 +162,21 @@ def set_level(
     Raises:
         InvalidArgumentError: a transaction would be torn (``metadata/store/level_changes.py``).
     """
-    _check_idle(connection, row, now_ms, "change its isolation level")
-    if level == row.isolation_level:
+    _check_idle(connection, subscription, now_ms, "change its isolation level")
+    if level == subscription.isolation_level:
         return
-    found = cursors_of(connection, row.subscription_id)
-    level_changes.check(connection, row, views, found, level)
-    of_this = cursors.c.subscription_id == row.subscription_id
-    connection.execute(delete(deliveries).where(deliveries.c.subscription_id == row.subscription_id))
+    found = cursors_of(connection, subscription.subscription_id)
+    level_changes.check(connection, subscription, views, found, level)
+    of_this = cursors.c.subscription_id == subscription.subscription_id
+    connection.execute(delete(deliveries).where(deliveries.c.subscription_id == subscription.subscription_id))
     connection.execute(update(cursors).where(of_this).values(read_position=cursors.c.mark_position))
     for view in views:
         cursor = found[view.partition_id]
         counted = [replace(r, messages=_messages_in(connection, view, level, r)) for r in cursor.ranges]
-        store(connection, row.subscription_id, view.partition_id, Cursor(cursor.mark, MessageRanges(counted)))
+        store(connection, subscription.subscription_id, view.partition_id, Cursor(cursor.mark, MessageRanges(counted)))
     connection.execute(
         update(subscriptions)
-        .where(subscriptions.c.subscription_id == row.subscription_id)
+        .where(subscriptions.c.subscription_id == subscription.subscription_id)
         .values(isolation_level=level.value)
     )
 
@@ -188,13 +192,13 @@ def read_positions(connection: Connection, subscription_id: int) -> dict[int, in
 
 
 def seek(
-    connection: Connection, row: Subscription, views: Sequence[PartitionView], place: Place, epoch: int | None
+    connection: Connection, subscription: Subscription, views: Sequence[PartitionView], place: Place, epoch: int | None
 ) -> tuple[int, dict[int, int], list[int]]:
     """Move a subscription and raise its epoch, in one step.
 
     Args:
         connection: a write transaction.
-        row: the subscription.
+        subscription: the subscription.
         views: the topic's partitions.
         place: where to; partitions that it doesn't name go back to what they have not acknowledged.
         epoch: the new one; None is the next.
@@ -203,39 +207,41 @@ def seek(
         The new epoch, where it stands (``message_key`` by partition id), and the partitions whose place lay before the
         start or beyond the end of what a reader of its level can stand at: these are at the nearest place.
     """
-    raised = raise_epoch(connection, row, epoch)
-    before = cursors_of(connection, row.subscription_id)
+    raised = raise_epoch(connection, subscription, epoch)
+    before = cursors_of(connection, subscription.subscription_id)
     marks = {partition_id: cursor.mark for partition_id, cursor in before.items()}
-    at, moved = _places(connection, views, row.isolation_level, place, marks)
-    connection.execute(delete(cursors).where(cursors.c.subscription_id == row.subscription_id))
-    connection.execute(delete(deliveries).where(deliveries.c.subscription_id == row.subscription_id))
-    _set_cursors(connection, row.subscription_id, at)
+    at, moved = _places(connection, views, subscription.isolation_level, place, marks)
+    connection.execute(delete(cursors).where(cursors.c.subscription_id == subscription.subscription_id))
+    connection.execute(delete(deliveries).where(deliveries.c.subscription_id == subscription.subscription_id))
+    _set_cursors(connection, subscription.subscription_id, at)
     for partition_id, cursor in before.items():
         if not place.where and partition_id not in place.messages and len(cursor.ranges):
-            store(connection, row.subscription_id, partition_id, cursor)
+            store(connection, subscription.subscription_id, partition_id, cursor)
     return raised, at, moved
 
 
-def raise_epoch(connection: Connection, row: Subscription, epoch: int | None) -> int:
+def raise_epoch(connection: Connection, subscription: Subscription, epoch: int | None) -> int:
     """Raise a subscription's epoch to a larger one, None to the next; return it, or raise STALE_EPOCH."""
-    if epoch is not None and epoch <= row.epoch:
+    if epoch is not None and epoch <= subscription.epoch:
         raise StaleEpochError(
-            f"Subscription {row.name!r} has epoch {row.epoch}, and the call carries {epoch}.",
+            f"Subscription {subscription.name!r} has epoch {subscription.epoch}, and the call carries {epoch}.",
             "Another seek was faster: look where it stands, then seek again.",
         )
-    if epoch is not None and epoch > row.epoch + MAX_EPOCH_STEP:
+    if epoch is not None and epoch > subscription.epoch + MAX_EPOCH_STEP:
         raise InvalidArgumentError(
-            f"Subscription {row.name!r} has epoch {row.epoch}, and the call carries {epoch}.",
+            f"Subscription {subscription.name!r} has epoch {subscription.epoch}, and the call carries {epoch}.",
             f"Use a larger one, by {MAX_EPOCH_STEP} at most: later seeks need the rest.",
         )
-    raised = int(row.epoch + 1 if epoch is None else epoch)
+    raised = int(subscription.epoch + 1 if epoch is None else epoch)
     done = connection.execute(
         update(subscriptions)
-        .where(subscriptions.c.subscription_id == row.subscription_id, subscriptions.c.epoch == row.epoch)
+        .where(
+            subscriptions.c.subscription_id == subscription.subscription_id, subscriptions.c.epoch == subscription.epoch
+        )
         .values(epoch=raised)
     )
     expect(done.rowcount)
-    note_change(connection, row.topic_id, row.subscription_id)
+    note_change(connection, subscription.topic_id, subscription.subscription_id)
     return raised
 
 
@@ -249,30 +255,34 @@ def acknowledge(connection: Connection, ack: Acknowledgement, *, strict: bool = 
     Raises:
         UnavailableError: the consumer isn't connected any more; it acknowledges when it is again.
     """
-    row = by_id(connection, ack.subscription_id)
-    if row is None:
+    subscription = by_id(connection, ack.subscription_id)
+    if subscription is None:
         if strict:
             raise SubscriptionNotFoundError("The subscription was deleted.", "Abort the transaction.")
         return 0
     lost = not consumers.is_connected(connection, ack.subscription_id, ack.consumer_id)
-    if lost and ack.epoch == row.epoch and not strict:
+    if lost and ack.epoch == subscription.epoch and not strict:
         raise UnavailableError(
             "The consumer has lost its lease.", "It connects again by itself, and acknowledges then."
         )
-    if ack.epoch < row.epoch or lost:
+    if ack.epoch < subscription.epoch or lost:
         count = sum(r.messages for p in ack.partitions for r in p.ranges) + sum(
             p.up_to is not None for p in ack.partitions
         )
         if strict:
-            what = "its consumer has lost its connection" if lost else f"its epoch is {row.epoch}, theirs {ack.epoch}"
+            what = (
+                "its consumer has lost its connection"
+                if lost
+                else f"its epoch is {subscription.epoch}, theirs {ack.epoch}"
+            )
             raise StaleEpochError(
-                f"Messages of subscription {row.name!r} that the transaction consumed are delivered again: {what}.",
+                f"Messages of subscription {subscription.name!r} that the transaction consumed are delivered again: {what}.",
                 "Abort it, and consume them again.",
             )
-        ignored = min(row.ignored_acknowledgements + count, MAX_TOTAL)
+        ignored = min(subscription.ignored_acknowledgements + count, MAX_TOTAL)
         connection.execute(
             update(subscriptions)
-            .where(subscriptions.c.subscription_id == row.subscription_id)
+            .where(subscriptions.c.subscription_id == subscription.subscription_id)
             .values(ignored_acknowledgements=ignored)
         )
         return 0
@@ -282,7 +292,8 @@ def acknowledge(connection: Connection, ack: Acknowledgement, *, strict: bool = 
     for part in ack.partitions:
         if part.partition_id not in found:
             raise InvalidArgumentError(
-                f"Subscription {row.name!r} has no partition {part.partition_id}.", "Acknowledge its own messages."
+                f"Subscription {subscription.name!r} has no partition {part.partition_id}.",
+                "Acknowledge its own messages.",
             )
         highest = max([part.up_to or 0, *(r.end for r in part.ranges)])
         if highest > message_key(ends[part.partition_id]):
@@ -295,15 +306,15 @@ def acknowledge(connection: Connection, ack: Acknowledgement, *, strict: bool = 
         twice = next((r for r in part.ranges if cursor.has(r)), None) if strict else None
         if twice is not None:
             raise AcknowledgedElsewhereError(
-                f"Messages {twice} of subscription {row.name!r}, which it consumed, are acknowledged already.",
+                f"Messages {twice} of subscription {subscription.name!r}, which it consumed, are acknowledged already.",
                 "Another consumer has processed them: abort the transaction.",
             )
-        if row.type == SubscriptionType.SHARED:
-            shared.forget(connection, row.subscription_id, part.partition_id, part.ranges, cursor)
+        if subscription.type == SubscriptionType.SHARED:
+            shared.forget(connection, subscription.subscription_id, part.partition_id, part.ranges, cursor)
         new += cursor.acknowledge(part.ranges)
         if part.up_to is not None:
             cursor.acknowledge_up_to(part.up_to)
-        store(connection, row.subscription_id, part.partition_id, cursor, found[part.partition_id])
+        store(connection, subscription.subscription_id, part.partition_id, cursor, found[part.partition_id])
     return new
 
 
@@ -313,9 +324,9 @@ def _ends(connection: Connection, partition_ids: Sequence[int]) -> dict[int, Pos
     return {row.partition_id: Position(row.open_ledger_id, row.entries) for row in rows}
 
 
-def redeliver_all(connection: Connection, row: Subscription, epoch: int) -> int:
+def redeliver_all(connection: Connection, subscription: Subscription, epoch: int) -> int:
     """Begin a new epoch, in which all that is not acknowledged is delivered again; return it."""
-    return raise_epoch(connection, row, epoch) if epoch > row.epoch else int(row.epoch)
+    return raise_epoch(connection, subscription, epoch) if epoch > subscription.epoch else int(subscription.epoch)
 
 
 def keeper(connection: Connection, view: PartitionView, end: Position) -> str | None:
@@ -340,14 +351,14 @@ def keeper(connection: Connection, view: PartitionView, end: Position) -> str | 
     return None
 
 
-def _check_idle(connection: Connection, row: Subscription, now_ms: int, wish: str) -> None:
-    held = consumers.alive(consumers.connected(connection, row.subscription_id), now_ms)
+def _check_idle(connection: Connection, subscription: Subscription, now_ms: int, wish: str) -> None:
+    held = consumers.alive(consumers.connected(connection, subscription.subscription_id), now_ms)
     if held:
         raise SubscriptionBusyError(
-            f"Subscription {row.name!r} can't {wish}: consumer {held[0].name!r} is connected to it.",
+            f"Subscription {subscription.name!r} can't {wish}: consumer {held[0].name!r} is connected to it.",
             "Close its consumers first.",
         )
-    for consumer in consumers.connected(connection, row.subscription_id):
+    for consumer in consumers.connected(connection, subscription.subscription_id):
         consumers.remove(connection, consumer.consumer_id)
 
 

@@ -62,7 +62,7 @@ class _Sessions:
         return [session for subscription_id in wanted for session in of_topic[subscription_id].values()]
 
 
-class Changes:
+class ConsumerHub:
     """The consumers that are connected through this service, woken when their topic or subscription changes."""
 
     def __init__(self, database: Database, work: Work, configuration: Mapping[str, Any]) -> None:

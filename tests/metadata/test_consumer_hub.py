@@ -12,10 +12,10 @@ from tests.log.reading import eventually
 from tests.log.sites import service_over
 from txn_source import TxnLogError, connect
 from txn_source._generated.txnlog.v1 import metadata_service_pb2 as pb
+from txn_source.metadata.delivery.consumer_hub import ConsumerHub
 from txn_source.metadata.delivery.consumer_session import ConsumerSession, Outbox
 from txn_source.metadata.delivery.session_state import SessionState
 from txn_source.metadata.delivery.topic_dispatch import TopicDispatch
-from txn_source.metadata.delivery.wakeups import Changes
 from txn_source.metadata.store.subscription_rows import Subscription
 from txn_source.model.isolation import IsolationLevel
 from txn_source.model.subscription import SubscriptionType
@@ -44,7 +44,7 @@ def test_who_comes_back_while_others_are_sent_away_is_woken(tmp_path: Path, monk
         other.create_topic("t")
         topic = other.metadata.get_view([TopicName.parse("t")]).topics[0].topic
         service = service_over(tmp_path / "log")
-        changes: Changes = service.changes
+        hub: ConsumerHub = service.hub
         looks: list[int] = []
 
         def look(_: Any, sessions: Sequence[ConsumerSession]) -> dict[int, float | None]:
@@ -56,18 +56,18 @@ def test_who_comes_back_while_others_are_sent_away_is_woken(tmp_path: Path, monk
 
         def come_back(error: TxnLogError) -> None:
             first.failure = error
-            changes.remove(first)
-            changes.add(back, pb.ConsumeResponse())
+            hub.remove(first)
+            hub.add(back, pb.ConsumeResponse())
 
         monkeypatch.setattr(first, "fail", come_back)
-        changes.add(first, pb.ConsumeResponse())
+        hub.add(first, pb.ConsumeResponse())
         eventually(lambda: 1 in looks)
-        changes.close()
+        hub.close()
         eventually(lambda: 2 in looks)  # the first look of whoever looks for changes
         count = len(looks)
         with other.producer("t") as producer:
             producer.send(b"x")
         eventually(lambda: len(looks) > count)
         assert 1 not in looks[count:]
-        changes.remove(back)
+        hub.remove(back)
         service.close()
