@@ -59,6 +59,17 @@ class NaiveLog:
         if self.ledgers[partition][-1]:
             self.ledgers[partition].append(0)
 
+    def add_partitions(self, count: int) -> None:
+        self.entries += [[] for _ in range(count)]
+        self.ledgers += [[0] for _ in range(count)]
+
+    def begin_anew(self, partitions: int) -> None:
+        """The topic is deleted and made again: its messages are gone, and so are its producers."""
+        self.entries, self.ledgers = [], []
+        self.add_partitions(partitions)
+        for known in self.transactions.values():
+            known.writers.clear()
+
     # What is seen
 
     def open(self) -> list[TxnId]:

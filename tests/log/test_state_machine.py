@@ -21,10 +21,12 @@ from txn_source import (
     Position,
     Producer,
     ProducerFencedError,
+    TopicNotFoundError,
     Transaction,
     TransactionEndedError,
     TransactionTimedOutError,
     TxnId,
+    TxnLogError,
 )
 from txn_source.client.reading.columns import select_columns
 from txn_source.client.reading.plan import ReadPlan, plan
@@ -33,7 +35,7 @@ from txn_source.client.reading.source import resolve
 from txn_source.client.topic_stats import PartitionStats
 from txn_source.metadata.store import pages, views
 
-PARTITIONS, LEDGER_MAX_ENTRIES = 2, 5
+PARTITIONS, MOST_PARTITIONS, LEDGER_MAX_ENTRIES = 2, 5, 5
 _RAW = pa.schema([("value", pa.binary())])
 _WHY = {
     "client": TransactionEndedError,
@@ -43,7 +45,8 @@ _WHY = {
 """What a call under an ended transaction raises, by how it ended."""
 
 index = st.integers(0, 7)
-partition = st.integers(0, PARTITIONS - 1)
+partition = st.integers(0, MOST_PARTITIONS - 1)
+"""Where there are fewer, they are counted around."""
 
 
 class LogMachine(RuleBasedStateMachine):
@@ -64,7 +67,7 @@ class LogMachine(RuleBasedStateMachine):
         self.sent = 0
         self.dropped: list[Producer] = []
         self._open_log()
-        self.log.create_topic("t", PARTITIONS, ledger_max_entries=LEDGER_MAX_ENTRIES, ledger_max_age=1e12)
+        self._create(PARTITIONS)
         self._open_producers()
 
     def teardown(self) -> None:
@@ -73,9 +76,16 @@ class LogMachine(RuleBasedStateMachine):
             producer._linger.stop()
         self.stack.close()
 
+    @property
+    def partitions(self) -> int:
+        return len(self.model.entries)
+
     def _open_log(self) -> None:
         self.log = self.site.open()
         self.stack.callback(self.log._stub.close)  # not the log: its producers are dropped as they are
+
+    def _create(self, partitions: int) -> None:
+        self.log.create_topic("t", partitions, ledger_max_entries=LEDGER_MAX_ENTRIES, ledger_max_age=1e12)
 
     def _open_producers(self) -> None:
         self.producers: dict[str, Producer] = {
@@ -107,7 +117,7 @@ class LogMachine(RuleBasedStateMachine):
         self._append(who, partition, count, self._pick(number))
 
     def _append(self, who: str, partition: int, count: int, txn: TxnId | None) -> None:
-        values = self._values(count)
+        values, partition = self._values(count), partition % self.partitions
         for value in values:
             self.producers[who].send(value, partition=partition, txn=txn)
         assert len(self.producers[who].flush()) == count
@@ -157,9 +167,36 @@ class LogMachine(RuleBasedStateMachine):
 
     @rule(partition=st.none() | partition)
     def roll(self, partition: int | None) -> None:
+        if partition is not None:
+            partition %= self.partitions
         self.log.roll_ledger("t", partition)
-        for each in range(PARTITIONS) if partition is None else [partition]:
+        for each in range(self.partitions) if partition is None else [partition]:
             self.model.roll(each)
+
+    @precondition(lambda self: self.partitions < MOST_PARTITIONS)
+    @rule(more=st.integers(1, 2))
+    def add_partitions(self, more: int) -> None:
+        more = min(more, MOST_PARTITIONS - self.partitions)
+        assert self.log.update_topic("t", self.partitions + more) == more
+        self.model.add_partitions(more)
+
+    @precondition(lambda self: any(self.model.entries))
+    @rule(partitions=st.integers(1, 3))
+    def delete_and_create_anew(self, partitions: int) -> None:
+        """What belongs to the topic that is gone is refused, whatever has its name now; its transactions go on."""
+        self.log.delete_topic("t")
+        self._create(partitions)
+        for older in self.producers.values():
+            older.send(b"late", partition=0)
+            with pytest.raises(TopicNotFoundError):
+                older.flush()
+        for pinned, expected in self.plans:
+            if expected:
+                with pytest.raises(TxnLogError):
+                    self._read(pinned)
+        self.plans, self.seen = [], []
+        self.model.begin_anew(partitions)
+        self._open_producers()
 
     @rule()
     def take_over(self) -> None:
@@ -175,7 +212,7 @@ class LogMachine(RuleBasedStateMachine):
     def crash_and_reopen(self, holding: bool) -> None:
         if holding:
             self.producers["plain"].send(b"never written")
-        if self.kind == "remote":
+        if self.site.kind == "remote":
             self.site.stop_server()
             self.site.start_server()
         self.handles.clear()
@@ -191,7 +228,7 @@ class LogMachine(RuleBasedStateMachine):
         request = ReadRequest(IsolationLevel.parse(level), consistent_cut=False, min_partitions=tasks)
         pinned = plan(self.log.access, resolve(self.log.metadata, ["t"]), request)
         expected: list[Any] = []
-        for each in range(PARTITIONS):
+        for each in range(self.partitions):
             rows = self.model.uncommitted(each)
             if level == COMMITTED:
                 visible = set(self.model.committed(each))
@@ -205,12 +242,12 @@ class LogMachine(RuleBasedStateMachine):
     def rows_are_those_of_the_model(self) -> None:
         committed = self._scan(COMMITTED, ["value"])
         uncommitted = self._scan(UNCOMMITTED, ["value", "__txn_status"])
-        for each in range(PARTITIONS):
+        for each in range(self.partitions):
             assert committed[each] == [(value,) for value in self.model.committed(each)]
             assert uncommitted[each] == self.model.uncommitted(each)
 
     def _scan(self, level: str, columns: list[str]) -> list[list[tuple[Any, ...]]]:
-        found: list[list[tuple[Any, ...]]] = [[] for _ in range(PARTITIONS)]
+        found: list[list[tuple[Any, ...]]] = [[] for _ in range(self.partitions)]
         for row in self.log.scan("t", level, ["__partition", *columns], consistent_cut=False).read_all().to_pylist():
             found[row.pop("__partition")].append(tuple(row.values()))
         return found
@@ -234,12 +271,15 @@ class LogMachine(RuleBasedStateMachine):
 
     @invariant()
     def plans_read_what_they_read_when_they_were_made(self) -> None:
-        schema = select_columns(_RAW, ["value", "__txn_status"])
         for pinned, expected in self.plans:
-            reader = pinned.reader(self.log.access, schema)
-            batches = reader.read(piece for task in pinned.tasks for piece in task)
-            table = pa.Table.from_batches(batches, schema)
-            assert [tuple(row.values()) for row in table.to_pylist()] == expected
+            assert self._read(pinned) == expected
+
+    def _read(self, pinned: ReadPlan) -> list[Any]:
+        schema = select_columns(_RAW, ["value", "__txn_status"])
+        reader = pinned.reader(self.log.access, schema)
+        batches = reader.read(piece for task in pinned.tasks for piece in task)
+        table = pa.Table.from_batches(batches, schema)
+        return [tuple(row.values()) for row in table.to_pylist()]
 
 
 def entries_below(stats: PartitionStats, bound: Position) -> int:

@@ -29,14 +29,14 @@ from hypothesis.stateful import (
 
 from tests.log.reading import BY_HAND, send_each
 from tests.log.reading import rows as scan_rows
-from tests.log.sites import ManualClock, Site
+from tests.log.sites import KINDS, ManualClock, Site
 from tests.log.streaming import Follower, Row, reread, rows_between, stream_of
 from txn_source import InvalidArgumentError, IsolationLevel, Log, Producer, Transaction
 from txn_source.client.streaming.batch_limits import StreamLimits
 from txn_source.model.topic_name import TopicName
 
 TOPICS = ("debits", "credits")
-TIMEOUT_S = 60
+TIMEOUT_S, MOST_PLACES = 60, 10
 limits = st.builds(
     StreamLimits,
     max_messages=st.none() | st.integers(1, 12),
@@ -168,12 +168,21 @@ class StreamMachine(RuleBasedStateMachine):
         if what != "offload":
             self.log.delete_hot(topic)
 
+    @precondition(lambda self: len(self.places) < MOST_PLACES)
+    @rule(topic=st.sampled_from(TOPICS))
+    def add_a_partition(self, topic: str) -> None:
+        number = sum(of == topic for of, _ in self.places)
+        self.log.update_topic(topic, number + 1)
+        self.places.append((topic, number))
+
     @precondition(lambda self: self.query.at.level is not IsolationLevel.READ_UNCOMMITTED)  # or no way back is left
     @rule(where=st.integers(0, 7))
     def trim_what_was_read(self, where: int) -> None:
         """Trim the ledgers of a partition that the query has behind it."""
         topic, partition = self.places[where % len(self.places)]
-        at = self.query.at.positions[TopicName.parse(topic), partition]
+        at = self.query.at.positions.get((TopicName.parse(topic), partition))
+        if at is None:  # it was added since
+            return
         self.log.trim(topic, before={topic: {partition: f"{at.ledger_id}:0"}})
         self.query.batches.clear()
 
@@ -267,9 +276,9 @@ def test_every_batch_holds_whole_transfers() -> None:
 
 @pytest.mark.long
 @pytest.mark.timeout(3000)
-@pytest.mark.parametrize("kind", ["embedded", "remote"])
+@pytest.mark.parametrize("kind", KINDS)
 def test_every_batch_holds_whole_transfers_for_long(kind: str) -> None:
-    """Run it longer and more often, and over a server."""
+    """Run it longer and more often, over each kind of log."""
     run(kind, 300, 60)
 
 

@@ -24,9 +24,10 @@ from tests.log.sites import KINDS, Site
 from tests.log.test_state_machine import run
 from txn_source import Consumer, Message, MessageId, Transaction, TxnId, UnavailableError
 
-PARTITIONS, LEDGER_MAX_ENTRIES = 2, 5
+PARTITIONS, MOST_PARTITIONS, LEDGER_MAX_ENTRIES = 2, 4, 5
 index = st.integers(0, 7)
-partition = st.integers(0, PARTITIONS - 1)
+partition = st.integers(0, MOST_PARTITIONS - 1)
+"""Where there are fewer, they are counted around."""
 
 
 @dataclass
@@ -104,6 +105,10 @@ class SubscriptionMachine(RuleBasedStateMachine):
 
     # What the model says
 
+    @property
+    def partitions(self) -> int:
+        return len(self.model.entries)
+
     def _visible(self, of: Subscription, partition: int) -> list[bytes]:
         if of.level == COMMITTED:
             return self.model.committed(partition)
@@ -112,7 +117,7 @@ class SubscriptionMachine(RuleBasedStateMachine):
     def _wanted(self, of: Subscription) -> list[list[bytes]]:
         """What is to come, by partition, in order."""
         gone = of.acknowledged | of.in_hand()
-        return [[v for v in self._visible(of, each) if v not in gone] for each in range(PARTITIONS)]
+        return [[v for v in self._visible(of, each) if v not in gone] for each in range(self.partitions)]
 
     def _pick(self, number: int) -> tuple[Subscription, Session]:
         found = [(of, session) for of in self.subscriptions for session in of.sessions]
@@ -133,7 +138,7 @@ class SubscriptionMachine(RuleBasedStateMachine):
 
     @rule(partition=partition, count=st.integers(1, 3), number=index, plain=st.booleans())
     def append(self, partition: int, count: int, number: int, plain: bool) -> None:
-        undecided = self.model.open()
+        undecided, partition = self.model.open(), partition % self.partitions
         txn = None if plain or not undecided else undecided[number % len(undecided)]
         values = [b"%d" % (len(self.ids) + each) for each in range(count)]
         for value in values:
@@ -145,7 +150,7 @@ class SubscriptionMachine(RuleBasedStateMachine):
     @precondition(lambda self: len(self.model.open()) < 3)
     @rule(partition=partition)
     def begin(self, partition: int) -> None:
-        transaction = self.log.begin_transaction(800)
+        transaction, partition = self.log.begin_transaction(800), partition % self.partitions
         self.handles[transaction.id] = transaction
         self.model.transactions[transaction.id] = NaiveTransaction(1 << 62)
         value = b"%d" % len(self.ids)
@@ -163,8 +168,14 @@ class SubscriptionMachine(RuleBasedStateMachine):
 
     @rule(partition=partition)
     def roll(self, partition: int) -> None:
-        self.log.roll_ledger("t", partition)
-        self.model.roll(partition)
+        self.log.roll_ledger("t", partition % self.partitions)
+        self.model.roll(partition % self.partitions)
+
+    @precondition(lambda self: self.partitions < MOST_PARTITIONS)
+    @rule()
+    def add_a_partition(self) -> None:
+        assert self.log.update_topic("t", self.partitions + 1) == 1
+        self.model.add_partitions(1)
 
     # Coming and going
 
@@ -366,7 +377,7 @@ class SubscriptionMachine(RuleBasedStateMachine):
         eventually(lambda: all(session.consumer.epoch == of.epoch for session in of.sessions))
         for session in of.sessions:
             session.consumer.flush()  # what was pending is ignored
-        below = [self._below(of, each) for each in range(PARTITIONS)]
+        below = [self._below(of, each) for each in range(self.partitions)]
         if to:
             of.acknowledged = set().union(*below) if to == "latest" else set()
             return
@@ -387,7 +398,9 @@ class SubscriptionMachine(RuleBasedStateMachine):
     def backlogs_are_those_of_the_model(self) -> None:
         for of in self.subscriptions:
             info = self.log.subscription("t", of.name)
-            expected = [len([v for v in self._visible(of, p) if v not in of.acknowledged]) for p in range(PARTITIONS)]
+            expected = [
+                len([v for v in self._visible(of, p) if v not in of.acknowledged]) for p in range(self.partitions)
+            ]
             assert [each.backlog for each in info.partitions] == expected
             assert info.epoch == of.epoch
             assert len(info.consumers) == len(of.sessions)

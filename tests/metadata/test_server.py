@@ -107,7 +107,15 @@ def test_conversations_beyond_the_limit_are_refused_before_they_subscribe(
     monkeypatch.setattr("txn_source.metadata.service.server.MAX_CONSUMERS", 2)
     monkeypatch.setattr("txn_source.metadata.delivery.consumer_hub.MAX_CONSUMERS", 2)
     connect(tmp_path / "log").close()
-    with Server(service_over(tmp_path / "log"), "127.0.0.1", 0) as server, connect(endpoint=server.address) as log:
+    service, begun = service_over(tmp_path / "log"), threading.Semaphore(0)
+    converse = service.converse
+
+    def counted(name: str, requests: Any) -> Iterator[Any]:
+        begun.release()
+        yield from converse(name, requests)
+
+    monkeypatch.setattr(service, "converse", counted)
+    with Server(service, "127.0.0.1", 0) as server, connect(endpoint=server.address) as log:
         channel = grpc.insecure_channel(server.address)
         consume = channel.stream_stream(f"/{SERVICE_NAME}/Consume")
         gate = threading.Event()
@@ -124,7 +132,7 @@ def test_conversations_beyond_the_limit_are_refused_before_they_subscribe(
             return ""
 
         held = [consume(silent()) for _ in range(2)]
-        eventually(lambda: refusal() != "")  # the server has them
+        assert all(begun.acquire(timeout=30) for _ in held)
         assert refusal().startswith("UNAVAILABLE: [TXNLOG_UNAVAILABLE] This service has 2 consumers connected")
         assert log.topics() == []
         gate.set()
