@@ -270,13 +270,11 @@ def acknowledge(connection: Connection, ack: Acknowledgement, *, strict: bool = 
             p.up_to is not None for p in ack.partitions
         )
         if strict:
-            what = (
-                "its consumer has lost its connection"
-                if lost
-                else f"its epoch is {subscription.epoch}, theirs {ack.epoch}"
-            )
+            epochs = f"its epoch is {subscription.epoch}, theirs {ack.epoch}"
+            what = "its consumer has lost its connection" if lost else epochs
             raise StaleEpochError(
-                f"Messages of subscription {subscription.name!r} that the transaction consumed are delivered again: {what}.",
+                f"Messages of subscription {subscription.name!r} that the transaction consumed are delivered again:"
+                f" {what}.",
                 "Abort it, and consume them again.",
             )
         ignored = min(subscription.ignored_acknowledgements + count, MAX_TOTAL)
