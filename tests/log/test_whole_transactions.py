@@ -49,7 +49,7 @@ class Calls:
         """Lose the requests of a call (``before``), or its answers (``after``)."""
 
         def fail() -> None:
-            raise LOST
+            raise UnavailableError("The answer was lost.", "Try again.")
 
         getattr(self.between, which)[method] = fail
 

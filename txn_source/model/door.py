@@ -105,9 +105,12 @@ def guard(function: _Function, doing: str | None = None) -> _Function:
                 yield from function(*args, **kwargs)
             except Exception as error:
                 ours = _judged(error, function, name, args, kwargs)
-                if ours is error:
-                    raise
-                raise ours from error
+                try:
+                    if ours is error:
+                        raise
+                    raise ours from error
+                finally:
+                    del ours
 
         return cast("_Function", iterate)
 
@@ -117,9 +120,12 @@ def guard(function: _Function, doing: str | None = None) -> _Function:
             return function(*args, **kwargs)
         except Exception as error:
             ours = _judged(error, function, name, args, kwargs)
-            if ours is error:
-                raise
-            raise ours from error
+            try:
+                if ours is error:
+                    raise
+                raise ours from error
+            finally:
+                del ours  # no cycle with its traceback, which would keep what the caller drops
 
     return cast("_Function", call)
 

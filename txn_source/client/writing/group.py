@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import enum
+import weakref
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
@@ -26,6 +28,12 @@ Owner: TypeAlias = "Transaction | TxnId | None"
 """Whose messages they are: a transaction's, in the hands of this process or known by its id; None: plain ones."""
 
 
+class Forgotten(enum.Enum):
+    """In the place of a transaction that its program has dropped."""
+
+    TRANSACTION = enum.auto()
+
+
 @dataclass(slots=True, eq=False)
 class Group:
     """What was gathered under one transaction (None: plain), until it is registered.
@@ -40,7 +48,8 @@ class Group:
     4. registered: ``receipt`` has the ids. Or ``failed`` says why it is lost, and it never gets any further.
     """
 
-    txn: Owner
+    owner: Owner | weakref.ref[Transaction]
+    """Weak while its transaction asks to be begun and committed in one call: see ``txn``."""
     buffers: dict[int, Buffer] = field(default_factory=dict)
     runs: list[tuple[Buffer, int, int]] = field(default_factory=list)
     """Messages in a row for one buffer: the buffer, how many it had before, and the turn, which counts over all groups
@@ -48,17 +57,18 @@ class Group:
     cut: list[tuple[int, int, pa.RecordBatch]] | None = None
     """Partition, base sequence and messages of each entry."""
     entries: list[NewEntry] | None = None
-    offered: bool = False
-    """Its transaction has asked for it to be registered together with the commit."""
     receipt: Receipt | None = None
     failed: TxnLogError | None = None
     _undo: tuple[list[tuple[Buffer, int]], int] | None = None
     """While batches are being taken: how many messages the buffers had before, and how many runs there were."""
 
     @property
-    def unanswered(self) -> bool:
-        """True if it may be registered, and only its transaction can find that out."""
-        return self.offered and isinstance(self.txn, Transaction) and not self.txn.is_known
+    def txn(self) -> Owner | Forgotten:
+        """Whose messages they are. ``Forgotten``: of a transaction that can't be committed, nor asked about, any more:
+        nobody has it, and nobody was told its id."""
+        if isinstance(self.owner, weakref.ref):
+            return self.owner() or Forgotten.TRANSACTION
+        return self.owner
 
     @property
     def messages(self) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 
 from txn_source.client.writing.gathered import Gathered
-from txn_source.client.writing.group import Group, Owner
+from txn_source.client.writing.group import Forgotten, Group, Owner
 from txn_source.client.writing.losses import Losses
 from txn_source.client.writing.receipts import Receipts
 from txn_source.client.writing.segment_files import SegmentFiles
@@ -34,7 +34,7 @@ class GroupStore:
         self.receipts = Receipts()
         """Of what was registered; whoever takes the ids puts an empty one in its place."""
 
-    def store(self, gathered: Gathered, keep: Owner = None) -> None:
+    def store(self, gathered: Gathered, keep: Transaction | None = None) -> None:
         """Write all groups, and register them but for those of a transaction to keep.
 
         What fails for good is noted as lost; what couldn't be registered for now stays in the queue, and is registered
@@ -110,14 +110,18 @@ class GroupStore:
         self.receipts.add(group.receipt)
         gathered.queue.remove(group)
 
-    def _register_all(self, gathered: Gathered, keep: Owner) -> None:
+    def _register_all(self, gathered: Gathered, keep: Transaction | None) -> None:
         for group in list(gathered.queue):
-            if group.unanswered or (keep is not None and group.txn is keep):
+            owner = group.txn  # from here on it isn't forgotten
+            if isinstance(owner, Forgotten):
+                gathered.queue.remove(group)
+                continue
+            if isinstance(owner, Transaction) and (owner.is_unanswered or owner is keep):
                 continue
             positions: list[Position] = []
             if group.receipt is None:
                 try:
-                    appended = self._register(group)
+                    appended = self._register(group, owner)
                     gathered.learn(appended.partitions)
                     positions = appended.positions
                 except UnavailableError as error:
@@ -129,9 +133,9 @@ class GroupStore:
                     continue
             self.registered(gathered, group, positions)
 
-    def _register(self, group: Group) -> Appended:
+    def _register(self, group: Group, owner: Owner) -> Appended:
         assert group.entries is not None
-        txn = group.txn.id if isinstance(group.txn, Transaction) else group.txn
+        txn = owner.id if isinstance(owner, Transaction) else owner
         try:
             return self._stub.append(self.producer, txn, group.entries)
         except StaleSegmentError:  # we kept a segment open while its ledgers were offloaded or trimmed
@@ -153,7 +157,8 @@ class GroupStore:
         """Note what failed groups have lost, and let go of them."""
         for group, error in [(g, g.failed) for g in gathered.queue if g.failed is not None]:
             gathered.alarm = True
-            self._losses.note(group.txn, error, group.messages)
+            if not isinstance(owner := group.txn, Forgotten):
+                self._losses.note(owner, error, group.messages)
             gathered.queue.remove(group)
 
 

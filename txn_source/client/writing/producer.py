@@ -11,6 +11,7 @@ import logging
 import threading
 import time
 import warnings
+import weakref
 from collections.abc import Callable
 from contextlib import suppress
 from types import TracebackType
@@ -22,7 +23,7 @@ from txn_source.client.access import Access
 from txn_source.client.writing.batch_buffer import Buffer, as_bytes
 from txn_source.client.writing.batching import Batching
 from txn_source.client.writing.gathered import Gathered
-from txn_source.client.writing.group import Group, Owner
+from txn_source.client.writing.group import Forgotten, Group, Owner
 from txn_source.client.writing.group_store import GroupStore
 from txn_source.client.writing.linger import Linger, report_at_exit
 from txn_source.client.writing.losses import Losses
@@ -32,7 +33,13 @@ from txn_source.client.writing.sent_ids import MessageIds
 from txn_source.client.writing.transaction import Transaction, handle_of
 from txn_source.model.door import guarded, translated
 from txn_source.model.entry import Appended, NewEntry, OpenedProducer
-from txn_source.model.errors import InvalidArgumentError, SchemaMismatchError, TopicNotFoundError, TxnLogError
+from txn_source.model.errors import (
+    InvalidArgumentError,
+    SchemaMismatchError,
+    TopicNotFoundError,
+    TxnLogError,
+    UnavailableError,
+)
 from txn_source.model.routing import partition_of
 from txn_source.model.topic_name import TopicName
 from txn_source.model.transaction import TxnId
@@ -218,8 +225,8 @@ class Producer:
     def close(self) -> None:
         """Flush and close; harmless when it is closed, and in a fork.
 
-        If it raises while messages still wait (the service can't be reached, or it was interrupted) the producer stays
-        open: close it again.
+        If it raises while messages still wait (the service can't be reached, or it was interrupted, or the commit of
+        their transaction had no answer) the producer stays open: close it again.
         """
         if self._inherited:
             return
@@ -228,6 +235,7 @@ class Producer:
                 if not self._closed:
                     self._drain()
                     self._losses.raise_next()
+                    self._check_answered()
             finally:  # nothing is left to be done, also if what was left is lost
                 if not self._gathered.queue and not self._losses.unreported:
                     self._gathered.alarm = self._closed = True
@@ -262,10 +270,10 @@ class Producer:
             entries = [entry for group in self._waiting(txn) for entry in group.entries or []]
             return self._store.producer, entries
 
-    def _offer(self, txn: Transaction, offered: bool) -> None:
-        """Note that the service is asked to register what waits of a transaction, or that it has refused to."""
+    def _hold(self, txn: Transaction, weakly: bool) -> None:
+        """Keep a transaction whose messages wait alive, or, weakly, let go of them when it goes."""
         for group in self._waiting(txn):
-            group.offered = offered
+            group.owner = weakref.ref(txn) if weakly else txn
 
     def _registered(self, txn: Transaction, appended: Appended) -> None:
         """Take notice that what waited of a transaction is registered."""
@@ -362,14 +370,35 @@ class Producer:
         if self._closed:
             raise InvalidArgumentError(f"The producer {self.name!r} is closed.", "Open a new one.")
 
+    def _check_answered(self) -> None:
+        """Raise if there are messages of which only their transaction can find out what came of them."""
+        if unanswered := self._unanswered():
+            raise UnavailableError(
+                f"The commit of a transaction had no answer, so {unanswered:,} messages of producer {self.name!r} may"
+                " be stored, or may not.",
+                "Call commit() or abort() of that transaction again, then close the producer.",
+            )
+
+    def _unanswered(self) -> int:
+        """Return how many messages wait for their transaction to find out what came of its commit."""
+        owners = [(group.txn, group.messages) for group in list(self._gathered.queue)]
+        return sum(messages for txn, messages in owners if isinstance(txn, Transaction) and txn.is_unanswered)
+
     def _unreported(self) -> str | None:
         """Return what nobody will hear of if this producer goes now; None: nothing."""
         if self._closed or self._inherited:
             return None
-        waiting = sum(group.messages for group in list(self._gathered.queue))
+        unanswered = self._unanswered()
+        waiting = sum(group.messages for group in list(self._gathered.queue) if group.txn is not Forgotten.TRANSACTION)
+        waiting -= unanswered
         said = [str(error) for error in list(self._losses.unreported.values())]
         if waiting:
             said.insert(
                 0, f"{waiting:,} messages to topic {self.topic!r} were not flushed and are lost. Close it first."
+            )
+        if unanswered:
+            said.append(
+                f"Whether {unanswered:,} messages to topic {self.topic!r} are stored isn't known: the commit of their"
+                " transaction had no answer. Call commit() or abort() again."
             )
         return " ".join(said) or None

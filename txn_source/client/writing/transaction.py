@@ -5,8 +5,9 @@ from __future__ import annotations
 import threading
 import time
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
+from itertools import pairwise
 from types import TracebackType
 from typing import Any, Protocol, TypeAlias
 
@@ -16,8 +17,11 @@ from txn_source.model.acknowledgement import Acknowledgement
 from txn_source.model.door import guarded
 from txn_source.model.entry import Appended, NewEntry, OpenedProducer
 from txn_source.model.errors import (
+    InternalError,
     InvalidArgumentError,
+    ProducerFencedError,
     StaleSegmentError,
+    TopicNotFoundError,
     TransactionEndedError,
     TransactionTimedOutError,
     TxnLogError,
@@ -39,8 +43,8 @@ class Sender(Protocol):
     def _prepare(self, txn: Transaction) -> tuple[OpenedProducer, list[NewEntry]]:
         """Register everything else, and return what waits of a transaction: written, synced and not registered."""
 
-    def _offer(self, txn: Transaction, offered: bool) -> None:
-        """Note that what waits of a transaction may have been registered with it: nobody else registers it then."""
+    def _hold(self, txn: Transaction, weakly: bool) -> None:
+        """Keep a transaction whose messages wait alive, or, weakly, let go of them when it goes."""
 
     def _registered(self, txn: Transaction, appended: Appended) -> None:
         """Take notice of what came of what waited."""
@@ -77,6 +81,8 @@ class Transaction:
         """What was begun, and perhaps never came to its end: ``committed`` or ``aborted``."""
         self._asked = False
         """The service was asked to commit, so it may have done so."""
+        self._instead: TxnId | None = None
+        """Begun to find out what came of a commit that had no answer, see ``_find_out``."""
         self._lock = threading.Lock()
         self._beginning = threading.Lock()
         """Held while the service is asked for an id: two threads that register messages must not begin two."""
@@ -90,23 +96,21 @@ class Transaction:
         Raises:
             TransactionTimedOutError: its time was up before.
             TransactionEndedError: it was aborted before that, so it has none.
+            UnavailableError: its commit had no answer, which would tell it.
         """
         if self._id is None:
             self._check_mine()
-            if self._end is not None:
-                raise TransactionEndedError(
-                    "The transaction was aborted before anything of it was written, and has no id.", "Begin a new one."
-                )
             with self._beginning:
                 if self._id is None:
+                    self._check_has_no_end()
                     self._begun(self._stub.begin_transaction(_ms(self.timeout), self._age_ms()))
         assert self._id is not None
         return self._id
 
     @property
-    def is_known(self) -> bool:
-        """True if the service has told its id."""
-        return self._id is not None
+    def is_unanswered(self) -> bool:
+        """True if it was asked to be begun and committed in one call, and nobody knows yet what came of that."""
+        return self._asked and self._id is None
 
     def __repr__(self) -> str:
         return f"<{self._name} {self._end or 'open'}>"
@@ -173,36 +177,39 @@ class Transaction:
                 for producer in list(self._producers):
                     producer._drain_for(self)
                 self._stub.end_transaction(self.id, commit=True, acknowledgements=self._ask())
-        except UnavailableError:
-            if not self._asked:
-                self._reopen("committed")
-            raise
-        except TxnLogError:  # it was not committed
-            self._reopen("committed")
+        except TxnLogError as error:
+            if not (self._asked and isinstance(error, _NO_ANSWER)) and not self.is_unanswered:
+                self._reopen("committed")  # it was not committed
             raise
         for consumer, batches in list(self._consumed.items()):
             consumer._committed(batches)
         self._ended("committed")
 
     def abort(self) -> None:
-        """Abort: read_committed readers never see its messages. Aborting again is harmless."""
+        """Abort: read_committed readers never see its messages. Aborting again is harmless.
+
+        Raises:
+            TransactionEndedError: it was committed; also by a commit that had no answer.
+        """
         self._check_mine()
         with self._lock:
             if self._end is None:
                 self._ending = "aborted"  # first: from here on messages are missing
-            known = self._id is not None or self._asked
         try:
-            if known and self._id is None:
-                self._in_one_call(self._write_and_keep_open)
+            if self.is_unanswered:
+                self._in_one_call(self._find_out)
             for producer in list(self._producers):
                 producer._discard(self)
-            if known:
+            if self._was_begun():
                 self._stub.end_transaction(self.id, commit=False)
-        except TransactionEndedError:  # by itself, or by a commit whose answer was lost: commit() may still ask
-            self._reopen("aborted")
+        except TransactionEndedError:  # then commit() completes it, and what it acknowledges stays so
+            self._reopen("aborted", "committed")
             raise
-        finally:  # also if it had ended by itself: then nothing was acknowledged either
-            self._give_back()
+        except BaseException:
+            if not self._asked:
+                self._give_back()  # it can't be committed any more
+            raise
+        self._give_back()
         self._ended("aborted")
 
     def inherited(self) -> None:
@@ -213,37 +220,41 @@ class Transaction:
 
     def _in_one_call(self, call: Callable[[list[Sender]], bool]) -> bool:
         """Carry out a call with what waits in producers, while nothing else is written; return what it returns."""
+        in_order = sorted(self._producers, key=id)  # always the same: two transactions never wait in a ring
+        return self._with_locks_of(in_order, 0, call)
 
-        def with_the_rest(held: list[Sender], rest: list[Sender]) -> bool:
-            if not rest:
-                return call(held)
-            with rest[0]._lock:
-                return with_the_rest([*held, rest[0]], rest[1:])
-
-        return with_the_rest([], sorted(self._producers, key=id))  # in one order: two transactions never wait in a ring
+    def _with_locks_of(self, producers: list[Sender], first: int, call: Callable[[list[Sender]], bool]) -> bool:
+        if first == len(producers):
+            return call(producers)
+        with producers[first]._lock:
+            return self._with_locks_of(producers, first + 1, call)
 
     def _write_and_commit(self, producers: list[Sender]) -> bool:
         """Begin, write and commit in one call; return False if that can't be."""
         waiting = self._all_waiting(producers)
-        if not waiting or sum(len(entries) for _, _, entries in waiting) > _MOST_ENTRIES:
-            return False
         with self._beginning:
-            return self._id is None and self._begin_and_commit(waiting)
+            if self._id is not None or not (self._asked or _fits_one_call(waiting)):
+                return False
+            return self._begin_and_commit(waiting)
 
     def _begin_and_commit(self, waiting: list[_Waiting]) -> bool:
-        if not self._asked:
+        again = self._asked
+        if not again:
             self._age_ms()
         acks = self._ask()
         for producer, _, _ in waiting:
-            producer._offer(self, True)
+            producer._hold(self, True)
         try:
             self._write(waiting, acks)
-        except UnavailableError:
+        except _NO_ANSWER:
             raise
-        except TxnLogError as error:  # nothing of it happened
+        except TxnLogError as error:
+            if again:  # says nothing of the first try, which may have counted, or still be under way
+                self._settle(waiting)
+                return False
             for producer, _, _ in waiting:
-                producer._offer(self, False)
-            self._asked = False
+                producer._hold(self, False)
+            self._asked = False  # nothing of it happened
             if isinstance(error, StaleSegmentError):  # its producer writes to another one by itself
                 return False
             raise
@@ -256,33 +267,57 @@ class Transaction:
         for (producer, _, _), of_producer in zip(waiting, appended, strict=True):
             producer._registered(self, of_producer)
 
-    def _write_and_keep_open(self, producers: list[Sender]) -> bool:
-        """Make sure that a commit in one call, whose answer was lost, has not happened and never will.
-
-        What it had to write is written under a transaction that is begun for that, and stays open: then the commit, if
-        it is still under way, is refused.
-
-        Raises:
-            TransactionEndedError: it did happen.
-        """
+    def _find_out(self, producers: list[Sender]) -> bool:
+        """Have an id, if a commit in one call had no answer, see ``_settle``; return True."""
         waiting = self._all_waiting(producers)
         with self._beginning:
-            return self._id is None and self._begin_and_keep_open(waiting)  # else another thread was told
-
-    def _begin_and_keep_open(self, waiting: list[_Waiting]) -> bool:
-        txn = self._stub.begin_transaction(_ms(self.timeout))
-        try:
-            for _, opened, entries in waiting:
-                self._stub.append(opened, txn, entries)
-        except InvalidArgumentError:  # they are there, in another transaction
-            self._stub.end_transaction(txn, commit=False)
-            self._write(waiting, [])  # a repetition, which tells the id
-            raise TransactionEndedError(
-                f"Transaction {self.id} is committed and can't be aborted.",
-                "Its messages are visible; write others to undo them.",
-            ) from None
-        self._begun(txn)
+            if self.is_unanswered:
+                self._settle(waiting)
         return True
+
+    def _settle(self, waiting: list[_Waiting]) -> None:
+        """Find out if a commit in one call counted, or else see to it that it never does; then the id is known.
+
+        What it had to write is written under a transaction that is begun for that, and stays open. If the service
+        refuses that, since it is stored elsewhere, the commit counted. Else the commit is refused from now on, if it is
+        still under way: it counts wholly or not at all, so one entry that it can't have is enough.
+        """
+        for _, opened, entries in waiting:
+            try:
+                self._append_instead(opened, entries)
+            except TopicNotFoundError:  # nobody can tell by these
+                continue
+            except (ProducerFencedError, StaleSegmentError):  # they can't be registered any more, by no call
+                break
+            except InvalidArgumentError:
+                self._learn_from_commit(waiting)
+                return
+            break
+        for producer, _, _ in waiting:
+            producer._hold(self, False)
+        self._begun(self._begin_instead())
+
+    def _begin_instead(self) -> TxnId:
+        if self._instead is None:
+            self._instead = self._stub.begin_transaction(max(_ms(self.timeout), _SETTLE_MS))
+        return self._instead
+
+    def _append_instead(self, opened: OpenedProducer, entries: list[NewEntry]) -> None:
+        try:
+            self._stub.append(opened, self._begin_instead(), entries)
+        except TransactionEndedError:  # its time was up before it had them
+            self._instead = None
+            self._stub.append(opened, self._begin_instead(), entries)
+
+    def _learn_from_commit(self, waiting: list[_Waiting]) -> None:
+        """Learn the id of a transaction that is known to be committed, and the ids of its messages."""
+        self._stub.end_transaction(self._begin_instead(), commit=False)
+        self._instead = None
+        for each in waiting:
+            try:
+                self._write([each], [])  # a repetition
+            except TopicNotFoundError:
+                each[0]._discard(self)
 
     def _all_waiting(self, producers: list[Sender]) -> list[_Waiting]:
         waiting = [(producer, *producer._prepare(self)) for producer in producers]
@@ -314,6 +349,13 @@ class Transaction:
     def _name(self) -> str:
         return "Transaction" if self._id is None else f"Transaction {self._id}"
 
+    def _was_begun(self) -> bool:
+        """True if the service knows of it; if not it never will, since it is aborted."""
+        with self._beginning:
+            if self._id is None:
+                self._end = "aborted"
+            return self._id is not None
+
     def _give_back(self) -> None:
         while self._consumed:
             consumer, batches = next(iter(self._consumed.items()))
@@ -326,11 +368,22 @@ class Transaction:
             self._check_takes("take more messages")
             self._producers.add(producer)
 
-    def _reopen(self, ending: str) -> None:
-        """Forget an end that came to nothing, unless another thread has begun the other one."""
+    def _reopen(self, ending: str, other: str | None = None) -> None:
+        """Forget an end that came to nothing, or note the other one, unless another thread has begun that."""
         with self._lock:
             if self._ending == ending:
-                self._ending = None
+                self._ending = other
+
+    def _check_has_no_end(self) -> None:
+        """Raise unless it may be begun."""
+        if self._end is not None:
+            raise TransactionEndedError(
+                "The transaction was aborted before anything of it was written, and has no id.", "Begin a new one."
+            )
+        if self._asked:
+            raise UnavailableError(
+                "The transaction's commit had no answer, which would tell its id.", "Call commit() or abort() again."
+            )
 
     def _check_not_aborting(self) -> None:
         if self._end == "aborted":
@@ -367,6 +420,23 @@ def _ms(seconds: float) -> int:
     return max(1, round(seconds * 1000))
 
 
+def _fits_one_call(waiting: Sequence[_Waiting]) -> bool:
+    """True if entries can be registered together with the commit: some, not too many, and without gaps.
+
+    Numbers that are left out between those of a producer's entries may be stored as other messages: then the service
+    can't tell that these are new.
+    """
+    return 0 < sum(len(entries) for _, _, entries in waiting) <= _MOST_ENTRIES and all(
+        one.base_sequence + one.messages == other.base_sequence
+        for _, _, entries in waiting
+        for one, other in pairwise(entries)
+    )
+
+
+_SETTLE_MS = 60_000
+"""So long a transaction lives at least that is begun to find out what came of another one."""
+_NO_ANSWER = (UnavailableError, InternalError)
+"""What was asked for may have been done all the same."""
 _MOST_ENTRIES = 1_000
 """So many are written in one call at most: what is that large needn't save calls."""
 _HANDLES: weakref.WeakValueDictionary[tuple[MetadataStub, TxnId], Transaction] = weakref.WeakValueDictionary()

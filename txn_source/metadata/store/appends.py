@@ -149,11 +149,13 @@ class _Together:
         if len({writer.producer_id for writer in writers}) < len(writers):
             raise InvalidArgumentError("A producer is in the call more than once.", "Give it one append.")
         pairs = [(writer, append) for writer, append in zip(writers, one.appends, strict=True) if append.entries]
+        repeated = self._repetition(one, writers, pairs) if pairs else None
+        if repeated is not None:  # also of a producer that is fenced by now: what it did before that counts
+            return repeated
+        for writer in writers:
+            sequences.check_newest(writer)
         if not pairs:
             return Written([Appended([], writer.partitions) for writer in writers])
-        repeated = self._repetition(one, writers, pairs)
-        if repeated is not None:
-            return repeated
         if one.txn is not None and one.txn not in self._open:
             transactions.check_open(self._connection, one.txn)
         if one.timeout_ms is not None:

@@ -49,7 +49,7 @@ def writers(connection: Connection, producer_ids: Iterable[int]) -> dict[int, Wr
 
 
 def checked(found: Mapping[int, Writer], producer_id: int, epoch: int) -> Writer:
-    """Return a producer that may append, or raise why it may not."""
+    """Return a producer that is there, or raise what is wrong with it; ``check_newest`` says if it may append."""
     writer = found.get(producer_id)
     if writer is None:
         raise TopicNotFoundError(
@@ -59,13 +59,17 @@ def checked(found: Mapping[int, Writer], producer_id: int, epoch: int) -> Writer
         raise InvalidArgumentError(
             f"Producer {producer_id} has epoch {writer.epoch}, not {epoch}.", "Use the one that it was opened with."
         )
-    if writer.newest_epoch is not None and epoch < writer.newest_epoch:
+    return writer
+
+
+def check_newest(writer: Writer) -> None:
+    """Raise PRODUCER_FENCED if a newer producer has taken over from one."""
+    if writer.newest_epoch is not None and writer.epoch < writer.newest_epoch:
         raise ProducerFencedError(
             f"A newer producer with transactional id {writer.transactional_id!r} has taken over"
-            f" (its epoch is {writer.newest_epoch}, this one's {epoch}).",
+            f" (its epoch is {writer.newest_epoch}, this one's {writer.epoch}).",
             "Close this producer; only the newest one with that id may write.",
         )
-    return writer
 
 
 def in_order(new: Sequence[NewEntry]) -> Sequence[NewEntry]:
