@@ -10,7 +10,7 @@ import pytest
 
 from tests.log.consuming import WAIT_S, mark, meanwhile, numbered, receive, subscribe
 from tests.log.reading import BY_HAND, values
-from txn_source import Log, TransactionEndedError
+from txn_source import Log, TransactionEndedError, UnavailableError
 from txn_source.client.writing import transaction as transactions
 from txn_source.client.writing.producer import Producer
 from txn_source.metadata.stub.metadata_stub import MetadataStub
@@ -74,3 +74,33 @@ def test_commit_that_an_abort_overtakes_commits_nothing(log: Log) -> None:
     assert values(log, "t", "read_uncommitted") == []
     with pytest.raises(TransactionEndedError):
         txn.commit()
+
+
+def test_commit_that_fails_while_another_one_goes_on_takes_no_more(log: Log) -> None:
+    """Commit in two threads; one can't reach the service when the other has written all: nothing is sent in between."""
+    log.create_topic("t")
+    producer = log.producer("t", batching=BY_HAND)
+    txn = log.begin_transaction()
+    assert not log.transaction(txn.id).partitions  # the service knows of it
+    producer.send(b"in time", txn=txn)
+    drain = Producer._drain_for
+    written, over = threading.Event(), threading.Event()
+
+    def drain_for(of: Producer, *arguments: Any) -> None:
+        if written.is_set():
+            raise UnavailableError("It is gone.", "Wait.")
+        drain(of, *arguments)
+        written.set()
+        assert over.wait(WAIT_S)
+
+    with patch.object(Producer, "_drain_for", drain_for), meanwhile(txn.commit):
+        try:
+            assert written.wait(WAIT_S)
+            with pytest.raises(UnavailableError):
+                txn.commit()
+            with pytest.raises(TransactionEndedError, match="is being committed"):
+                producer.send(b"too late", txn=txn)
+        finally:
+            over.set()
+    txn.commit()
+    assert values(log, "t") == [b"in time"]

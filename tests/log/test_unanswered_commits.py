@@ -164,6 +164,18 @@ def test_answer_that_is_an_unforeseen_error_says_nothing(calls: Calls, producers
     assert both(calls.log, COMMITTED) == [[b"x"], [b"x"]]
 
 
+def test_write_that_is_answered_by_an_unforeseen_error_is_repeated(calls: Calls, producers: list[Producer]) -> None:
+    """Let the service fail once after it has stored plain messages: they have ids, and nobody is told of a loss."""
+    producers[0].send(b"x")
+
+    def fail() -> None:
+        raise InternalError("The service failed.", "Please report it.")
+
+    calls.between.after["Append"] = fail
+    assert len(producers[0].flush()) == 1
+    assert values(calls.log, "debits") == [b"x"]
+
+
 def test_numbers_of_other_messages_in_between_are_no_repetition(calls: Calls, producers: list[Producer]) -> None:
     """Write parts of a transaction with plain messages in between, in vain, and commit when the service is back."""
     txn = calls.log.begin_transaction()

@@ -11,9 +11,10 @@ from txn_source.client.writing.receipts import Receipts
 from txn_source.client.writing.segment_files import SegmentFiles
 from txn_source.client.writing.transaction import Transaction
 from txn_source.metadata.stub.metadata_stub import MetadataStub
-from txn_source.model.entry import Appended, OpenedProducer
-from txn_source.model.errors import SchemaMismatchError, StaleSegmentError, TxnLogError, UnavailableError
+from txn_source.model.entry import Appended, NewEntry, OpenedProducer
+from txn_source.model.errors import InternalError, SchemaMismatchError, StaleSegmentError, TxnLogError, UnavailableError
 from txn_source.model.position import Position
+from txn_source.model.transaction import TxnId
 
 _UNWRITABLE = (pa.ArrowException, ValueError, TypeError, OverflowError)
 """What Arrow raises of data that it can't write."""
@@ -137,12 +138,18 @@ class GroupStore:
         assert group.entries is not None
         txn = owner.id if isinstance(owner, Transaction) else owner
         try:
-            return self._stub.append(self.producer, txn, group.entries)
+            return self._append_entries(txn, group.entries)
         except StaleSegmentError:  # we kept a segment open while its ledgers were offloaded or trimmed
             group.entries = None  # none of them was registered, so other ones may be sent
             self._files.close()
             self._append([group])
-            return self._stub.append(self.producer, txn, group.entries or [])
+            return self._append_entries(txn, group.entries or [])
+
+    def _append_entries(self, txn: TxnId | None, entries: list[NewEntry]) -> Appended:
+        try:
+            return self._stub.append(self.producer, txn, entries)
+        except InternalError:  # it may have counted; then the repetition is answered
+            return self._stub.append(self.producer, txn, entries)
 
     def _follow(self, group: Group, positions: list[Position]) -> None:
         assert group.cut is not None

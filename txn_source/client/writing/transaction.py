@@ -79,6 +79,8 @@ class Transaction:
         self._end: str | None = None
         self._ending: str | None = None
         """What was begun, and perhaps never came to its end: ``committed`` or ``aborted``."""
+        self._committing: set[int] = set()
+        """Threads that are in ``commit``: as long as one is, no more messages are taken."""
         self._asked = False
         """The service was asked to commit, so it may have done so."""
         self._instead: TxnId | None = None
@@ -169,8 +171,10 @@ class Transaction:
             AcknowledgedElsewhereError: another consumer has acknowledged one of them.
         """
         self._check_mine()
+        thread = threading.get_ident()
         with self._lock:
             self._check_not_aborting()
+            self._committing.add(thread)
             self._ending = "committed"  # first: what is sent from here on would come too late
         try:
             if self._id is not None or not self._in_one_call(self._write_and_commit):
@@ -178,9 +182,12 @@ class Transaction:
                     producer._drain_for(self)
                 self._stub.end_transaction(self.id, commit=True, acknowledgements=self._ask())
         except TxnLogError as error:
+            self._committing.discard(thread)
             if not (self._asked and isinstance(error, _NO_ANSWER)) and not self.is_unanswered:
                 self._reopen("committed")  # it was not committed
             raise
+        finally:
+            self._committing.discard(thread)
         for consumer, batches in list(self._consumed.items()):
             consumer._committed(batches)
         self._ended("committed")
@@ -369,9 +376,9 @@ class Transaction:
             self._producers.add(producer)
 
     def _reopen(self, ending: str, other: str | None = None) -> None:
-        """Forget an end that came to nothing, or note the other one, unless another thread has begun that."""
+        """Forget an end that came to nothing, or note the other one, unless another thread goes on with one."""
         with self._lock:
-            if self._ending == ending:
+            if self._ending == ending and not (ending == "committed" and self._committing):
                 self._ending = other
 
     def _check_has_no_end(self) -> None:
