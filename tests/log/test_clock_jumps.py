@@ -22,17 +22,9 @@ def ledgers(log: Log) -> int:
     return len(log.stats("t").ledgers)
 
 
-def of_one_service(site: Site) -> Log:
-    """Return a connection to a log with one service. Of two, each looks at the clock every 10 s: the one that was idle
-    while the clock was ahead learns of it that much later."""
-    if site.other is not None:
-        pytest.skip("the other service has just looked at the clock, and looks again in 10 s")
-    return site.connect()
-
-
 def test_ledgers_close_by_age_after_a_jump(clocked_site: Site, clock: ManualClock) -> None:
     """Append while the clock is ahead, so that the open ledger was made then, and let its age pass after that."""
-    log = of_one_service(clocked_site)
+    log = clocked_site.connect()
     log.create_topic("t", ledger_max_age=60)
     producer = log.producer("t")
     send_each(producer, [b"before"])
@@ -115,12 +107,29 @@ def test_as_of_after_a_jump(clocked_log: Log, clock: ManualClock) -> None:
 
 def test_start_by_time_after_a_jump(clocked_site: Site, clock: ManualClock) -> None:
     """Look for the first message after a time that comes after the clock was ahead."""
-    log = of_one_service(clocked_site)
+    log = clocked_site.connect()
     log.create_topic("t")
     producer = log.producer("t")
     send_each(producer, [b"before"])
     clock.advance(_TEN_YEARS_S)
     send_each(producer, [b"ahead"])
+    clock.advance(-_TEN_YEARS_S + 1)
+    send_each(producer, [b"after"])
+    clock.advance(5)
+    since = now(clock)
+    send_each(producer, [b"late"])
+    assert values(log, "t", start=since) == [b"late"]
+
+
+def test_jump_that_another_service_saw(clocked_site: Site, clock: ManualClock) -> None:
+    """Let another connection, of an embedded log with a service of its own, write while the clock is ahead: the first
+    one learns of it with its next write, though it has just looked at the clock."""
+    log, other = clocked_site.connect(), clocked_site.connect()
+    log.create_topic("t")
+    producer, beside = log.producer("t"), other.producer("t")
+    send_each(producer, [b"before"])
+    clock.advance(_TEN_YEARS_S)
+    send_each(beside, [b"ahead"])
     clock.advance(-_TEN_YEARS_S + 1)
     send_each(producer, [b"after"])
     clock.advance(5)

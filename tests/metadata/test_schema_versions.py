@@ -16,16 +16,24 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from sqlalchemy import text
 
 import txn_source
+from tests.log.reading import eventually
+from tests.log.sites import Site
 from tests.log.test_read_only_root import unwritable
 from tests.metadata.postgres import server
+from txn_source.client.target import open_service
+from txn_source.metadata.service.in_process import InProcessTransport
 from txn_source.metadata.store import schema_versions
 from txn_source.metadata.store.log import create_log
 from txn_source.metadata.store.opening import open_database
 from txn_source.metadata.store.schema_versions import upgrade
 from txn_source.metadata.store.tables import SCHEMA_VERSION
-from txn_source.model.errors import LogVersionError
+from txn_source.metadata.stub.metadata_stub import MetadataStub
+from txn_source.model.errors import LogVersionError, UnavailableError
+from txn_source.model.ledger_limits import LedgerLimits
+from txn_source.model.topic_name import TopicName
 
 OLD = Path(__file__).with_name("log_of_schema_1.sql")
 COMMITTED = [b"plain-0", b"committed-0", b"plain-1", b"committed-1"]
@@ -201,6 +209,63 @@ def test_newer_tables_are_refused(root: Path, database: Path) -> None:
     with unwritable(root), pytest.raises(LogVersionError, match=re.escape(said)):
         txn_source.connect(root, create=False)
     assert contents_of(database) == before
+
+
+NEWER = text("INSERT INTO schema_versions VALUES (:version)").bindparams(version=SCHEMA_VERSION + 1)
+UPGRADED = f"A newer release has upgraded the metadata database to schema version {SCHEMA_VERSION + 1}, while this one"
+
+
+def stub_of(site: Site) -> MetadataStub:
+    return MetadataStub(InProcessTransport(site.service()))
+
+
+def create(stub: MetadataStub, name: str) -> None:
+    stub.create_topic(TopicName.parse(name), 1, None, LedgerLimits(), {})
+
+
+@pytest.mark.parametrize("kind", ["embedded", "postgres"])
+def test_running_service_refuses_what_a_newer_release_has_upgraded(kind: str, tmp_path: Path) -> None:
+    """Upgrade the tables of a log that is open: reads and writes are refused, and change nothing, until they are as
+    they were."""
+    with Site(kind, tmp_path / "log") as site, closing(stub_of(site)) as stub:
+        create(stub, "a")
+        site.execute(str(NEWER.compile(compile_kwargs={"literal_binds": True})))
+        for call in (lambda: create(stub, "b"), lambda: stub.get_view([TopicName.parse("a")])):
+            with pytest.raises(UnavailableError, match=UPGRADED):
+                call()
+        with pytest.raises(LogVersionError, match="Upgrade txn-source"):
+            open_service(str(site.root), site.url)
+        site.execute(f"DELETE FROM schema_versions WHERE version > {SCHEMA_VERSION}")
+        assert [name.short for name in stub.list_topics(None)] == ["a"]
+        create(stub, "b")
+
+
+def test_write_that_waits_for_an_upgrade_is_refused(tmp_path: Path) -> None:
+    """Begin a write while an upgrade has the log's lock: it waits, and finds the newer version."""
+    refused: list[Exception] = []
+    with Site("postgres", tmp_path / "log") as site, closing(stub_of(site)) as stub:
+        assert site.url is not None
+        name = site.url.revealed.partition("?")[0].rpartition("/")[2]
+        waiting = f"SELECT count(*) FROM pg_stat_activity WHERE datname = '{name}' AND wait_event = 'advisory'"
+
+        def write() -> None:
+            try:
+                create(stub, "b")
+            except UnavailableError as error:
+                refused.append(error)
+
+        def upgrade_meanwhile(connection: Any) -> None:
+            thread.start()
+            with server().connect() as raw:
+                eventually(lambda: raw.execute(waiting).fetchone() == (1,))
+            connection.execute(NEWER)
+
+        thread = threading.Thread(target=write)
+        with closing(open_database(site.url)) as database:
+            database.write(upgrade_meanwhile)
+        thread.join()
+        assert [UPGRADED in str(error) for error in refused] == [True]
+        assert stub.list_topics(None) == []
 
 
 def test_what_cannot_be_upgraded_is_refused(root: Path, database: Path) -> None:

@@ -14,8 +14,9 @@ from txn_source.metadata.store import requests, transactions
 from txn_source.metadata.store.appends import Write, Written, write_all
 from txn_source.metadata.store.connection import Connection
 from txn_source.metadata.store.database import Database
+from txn_source.metadata.store.due import read_due, read_due_of_any_version
 from txn_source.metadata.store.group_commit import Joined
-from txn_source.metadata.store.timekeeping import Timekeeping
+from txn_source.metadata.store.timekeeping import Timekeeping, was_ahead
 from txn_source.model.errors import InvalidArgumentError, TxnLogError, shown
 from txn_source.model.transaction import EndReason
 
@@ -43,7 +44,7 @@ class UnitOfWork:
         self._clock = clock
         self._timekeeping = Timekeeping()
         database.before_write = self._do_what_is_due
-        database.is_due = lambda connection: bool(transactions.due(connection, self.now_ms()))
+        database.is_due = lambda connection: bool(read_due_of_any_version(connection, self.now_ms()).overdue)
 
     def now_us(self) -> int:
         """Return the time in microseconds since the epoch."""
@@ -57,7 +58,7 @@ class UnitOfWork:
     def read(self) -> Iterator[Connection]:
         """A read of one moment that shows no open transaction past its deadline."""
         with self._database.read() as connection:
-            if self._database.read_only or not self._timekeeping.is_due(connection, self.now_ms()):
+            if self._database.read_only or not self._is_due(connection):
                 yield connection
                 return
         self.write(lambda _: None)
@@ -108,14 +109,21 @@ class UnitOfWork:
     def _register(self, connection: Connection, writes: Sequence[Write]) -> Sequence[Written | TxnLogError]:
         return write_all(connection, writes, self._clock())
 
+    def _is_due(self, connection: Connection) -> bool:
+        """True if something is to be done before anything is read."""
+        now_ms = self.now_ms()
+        due = read_due(connection, now_ms)
+        return bool(due.overdue) or was_ahead(due, now_ms)
+
     def _do_what_is_due(self, connection: Connection) -> bool:
         """Do what time asks for, before anything else is written; return True if that changed anything."""
         now_us = self._clock()
-        looked = self._timekeeping.look(connection, now_us // 1000)
-        overdue = transactions.due(connection, now_us // 1000)
-        for txn in overdue:
+        read = read_due_of_any_version if self._database.read_only else read_due
+        due = read(connection, now_us // 1000)
+        looked = self._timekeeping.look(connection, due, now_us // 1000)
+        for txn in due.overdue:
             transactions.end(connection, txn, commit=False, reason=EndReason.TIMEOUT, now_us=now_us)
-        return looked or bool(overdue)
+        return looked or bool(due.overdue)
 
 
 def _fingerprint(request: Message) -> bytes:

@@ -26,6 +26,10 @@ class RefusedRowError(ConflictError):
         return InternalError(self.fact, "Please report it.")
 
 
+class LockedError(ConflictError):
+    """Another writer had the log's lock for too long."""
+
+
 class LostConnectionError(ConflictError):
     """The connection was lost before the commit was asked for."""
 

@@ -39,7 +39,10 @@ SETTINGS = {
     "tcp_keepalives_idle": "5",  # nor does one whose machine is gone
     "tcp_keepalives_interval": "2",
     "tcp_keepalives_count": "3",
+    "tcp_user_timeout": "10s",  # also in the middle of an answer, for which there are no keepalives
 }
+CHECK_CLIENT = "SET client_connection_check_interval = '2s'"
+"""Ends a statement whose service was killed. Servers before version 14, and on some systems, don't know it."""
 _CONNECT = {
     "application_name": "txnlog",
     "connect_timeout": "5",
@@ -206,6 +209,8 @@ class SessionPool:
             assert clock is not None
             self._clock.set(clock[0])
             _check(url, version, encoding)
+            with contextlib.suppress(psycopg.NotSupportedError, psycopg.DataError, psycopg.ProgrammingError):
+                raw.execute(CHECK_CLIENT.encode(), prepare=False)
         except psycopg.Error as error:
             raw.close()
             raise translated(error, url) or error from None

@@ -19,7 +19,7 @@ import os
 import random
 import time
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from threading import Event
 from types import TracebackType
 from typing import TypeVar
@@ -27,7 +27,7 @@ from typing import TypeVar
 import psycopg
 from sqlalchemy import Connection
 
-from txn_source.metadata.store.conflicts import ConflictError, LostConnectionError
+from txn_source.metadata.store.conflicts import ConflictError, LockedError, LostConnectionError
 from txn_source.metadata.store.database import Change, Wait, forget_changes, noted_changes, tell_changes
 from txn_source.metadata.store.database_url import DatabaseUrl
 from txn_source.metadata.store.group_commit import GroupCommit, Outcome
@@ -40,6 +40,16 @@ from txn_source.model.errors import TxnLogError
 LOCK = "SELECT pg_advisory_xact_lock({space}, {key})"
 LOCK_SPACE = 0x74786E6C
 """Tells our locks from those of others in the database."""
+HUNG_S = 8.0
+_END_HUNG_HOLDER = """
+    SELECT pg_terminate_backend(pid) FROM pg_locks JOIN pg_stat_activity USING (pid)
+    WHERE locktype = 'advisory' AND granted AND objsubid = 2 AND classid = {space} AND objid = {key}
+    AND database = (SELECT oid FROM pg_database WHERE datname = current_database())
+    AND state = 'active' AND wait_event = 'ClientWrite'
+    AND state_change < clock_timestamp() - make_interval(secs => {hung_s})
+"""
+"""Ends the session that has the lock, if its service has taken nothing of an answer for so long: it was stopped, and no
+time-out of PostgreSQL's ends the session then."""
 _BEGIN_WRITE = "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE"
 _BEGIN_READ = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
 _ATTEMPTS = 6
@@ -166,6 +176,8 @@ class _Connections:
                     self._drop_writer()
                 if ours is None:
                     raise
+                if isinstance(ours, LockedError):
+                    self._end_hung_holder()
                 if fresh or not isinstance(ours, LostConnectionError):
                     raise ours from error
                 self.pool.close_idle()  # they are as old
@@ -189,6 +201,12 @@ class _Connections:
         if said != ["COMMIT"]:  # the transaction had failed before, and somebody hid that
             raise ConflictError(f"The metadata database {self._url} rolled a change back.", "Try again.")
         outcome.committed = True
+
+    def _end_hung_holder(self) -> None:
+        session = self._writer
+        if session is not None:
+            with suppress(psycopg.Error):  # nothing comes of it where the accounts differ
+                session.run(_END_HUNG_HOLDER.format(space=LOCK_SPACE, key=session.key & 0xFFFFFFFF, hung_s=HUNG_S))
 
     def _drop_writer(self) -> None:
         writer, self._writer = self._writer, None

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 
 import psycopg
 
-from txn_source.metadata.store.conflicts import ConflictError, LostConnectionError, RefusedRowError
+from txn_source.metadata.store.conflicts import ConflictError, LockedError, LostConnectionError, RefusedRowError
 from txn_source.metadata.store.database_url import DatabaseUrl
 from txn_source.model.errors import (
     InternalError,
@@ -20,10 +20,11 @@ from txn_source.model.errors import (
     UnavailableError,
 )
 
+_LOCKED = "55P03"  # lock_not_available
 _CONFLICTS = {
     "40001": "was changed by another writer meanwhile",  # serialization_failure
     "40P01": "had two writers waiting for each other",  # deadlock_detected
-    "55P03": "stayed locked by another writer",  # lock_not_available
+    _LOCKED: "stayed locked by another writer",
 }
 _LOST = ("57P01", "57P02", "57P05", "25P03", "25P04", "08003", "08006", "08007")
 """Sessions that the server ended, at a shutdown or because they took too long."""
@@ -59,7 +60,8 @@ def translated(error: BaseException, url: DatabaseUrl) -> TxnLogError | None:
     state, place = error.sqlstate or "", f"The metadata database {url}"
     text = _text_of(error, url)
     if state in _CONFLICTS:
-        return ConflictError(f"{place} {_CONFLICTS[state]}: {text}.", "Try again.")
+        kind = LockedError if state == _LOCKED else ConflictError
+        return kind(f"{place} {_CONFLICTS[state]}: {text}.", "Try again.")
     if state in _LOST or _is_lost(error):
         return LostConnectionError(f"{place} closed the connection: {text}.", "Try again when it is back.")
     if state.startswith("23"):

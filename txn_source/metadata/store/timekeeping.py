@@ -5,18 +5,20 @@ ends of transactions) are moments that never go back, so that a place can be fou
 what passed between two looks at the clock, but never by more than ``_MAX_STEP_MS`` at once, and never back; a clock
 that jumps changes it hardly, so what must not be forgotten early goes by it.
 
-Whoever writes looks at the clock every ``LOOK_EVERY_MS``. If it shows less than somebody saw before, it was ahead, and
-what was stored then lies in the future: those moments become the present one. Orders stay where they are as long as
-the clock was ahead by less than ``_ORDER_KEPT_MS``, which passes by itself; else they begin anew from the present.
+Whoever writes looks at the clock if nobody did so in the last ``LOOK_EVERY_MS``, or if it shows less than somebody saw
+before. Then it was ahead, and what was stored meanwhile lies in the future: those moments become the present one.
+Orders stay where they are as long as the clock was ahead by less than ``_ORDER_KEPT_MS``, which passes by itself; else
+they begin anew from the present. When somebody looked last is read in the same statement as what is due, so one service
+learns at once what another one saw.
 """
 
 from __future__ import annotations
 
 from sqlalchemy import Connection, delete, select, update
 
-from txn_source.metadata.store import transactions
 from txn_source.metadata.store.consumers import LEASE_MS
 from txn_source.metadata.store.copies import LEASE_MS as OFFLOAD_LEASE_MS
+from txn_source.metadata.store.due import Due
 from txn_source.metadata.store.partition_tail import Tail
 from txn_source.metadata.store.tables import consumers, copies, doomed_files, ledgers, log_info, partitions, requests
 from txn_source.metadata.store.tables import transactions as transaction_table
@@ -34,38 +36,26 @@ class Timekeeping:
 
     def __init__(self) -> None:
         self.measured_ms = 0
-        """Measured time, as of the last look."""
-        self._looked_at_ms: int | None = None
-        self._read_at_ms: int | None = None
+        """Measured time, as of the last write that has begun."""
 
-    def is_due(self, connection: Connection, now_ms: int) -> bool:
-        """True if ``look``, or the end of a transaction past its deadline, is to be done before anything is read."""
-        if transactions.due(connection, now_ms):
-            return True
-        if _near(self._looked_at_ms, now_ms) or _near(self._read_at_ms, now_ms):
-            return False
-        self._read_at_ms = now_ms
-        seen_ms = connection.execute(select(log_info.c.looked_at_ms)).scalar()
-        return seen_ms is not None and seen_ms >= now_ms + LOOK_EVERY_MS
-
-    def look(self, connection: Connection, now_ms: int) -> bool:
+    def look(self, connection: Connection, due: Due, now_ms: int) -> bool:
         """Look at the clock, if it is time to, and mend what it shows to be wrong; return True if it was."""
-        if _near(self._looked_at_ms, now_ms):
+        self.measured_ms = due.measured_ms
+        if abs(now_ms - due.looked_at_ms) < LOOK_EVERY_MS:
             return False
-        info = connection.execute(select(log_info)).one()
-        step_ms = min(max(0, now_ms - info.looked_at_ms), _MAX_STEP_MS) if info.looked_at_ms else 0
-        measured_ms = info.measured_ms + step_ms
-        connection.execute(update(log_info).values(looked_at_ms=now_ms, measured_ms=measured_ms))
-        connection.execute(delete(requests).where(requests.c.stored_at_ms < measured_ms - REQUEST_LIFETIME_MS))
-        if info.looked_at_ms >= now_ms + LOOK_EVERY_MS:
+        step_ms = min(max(0, now_ms - due.looked_at_ms), _MAX_STEP_MS) if due.looked_at_ms else 0
+        self.measured_ms += step_ms
+        connection.execute(update(log_info).values(looked_at_ms=now_ms, measured_ms=self.measured_ms))
+        connection.execute(delete(requests).where(requests.c.stored_at_ms < self.measured_ms - REQUEST_LIFETIME_MS))
+        if was_ahead(due, now_ms):
             _mend_moments(connection, now_ms)
             _mend_orders(connection, now_ms)
-        self.measured_ms, self._looked_at_ms = measured_ms, now_ms
         return True
 
 
-def _near(looked_at_ms: int | None, now_ms: int) -> bool:
-    return looked_at_ms is not None and abs(now_ms - looked_at_ms) < LOOK_EVERY_MS
+def was_ahead(due: Due, now_ms: int) -> bool:
+    """True if the clock shows less than when somebody looked last."""
+    return due.looked_at_ms >= now_ms + LOOK_EVERY_MS
 
 
 def _mend_moments(connection: Connection, now_ms: int) -> None:

@@ -169,11 +169,6 @@ def committed_of(connection: Connection, txn: int | None) -> int:
     return txn
 
 
-def due(connection: Connection, now_ms: int) -> list[int]:
-    """Return the open transactions whose deadline has passed."""
-    return [row[0] for row in _DUE.rows(connection, {"now_ms": now_ms})]
-
-
 def open_of_producer(connection: Connection, producer_id: int) -> list[int]:
     """Return the open transactions that a producer has written to."""
     query = (
@@ -237,11 +232,6 @@ def _unknown(txn: TxnId) -> TransactionNotFoundError:
 
 # Built once: for statements as short as these, building one costs as much as running it.
 _FIND = select(transactions).where(transactions.c.txn == bindparam("txn"))
-_DUE = Prepared(
-    select(transactions.c.txn)
-    .where(is_in(transactions.c.state, OPEN), transactions.c.deadline_ms <= bindparam("now_ms"))
-    .order_by(transactions.c.deadline_ms, transactions.c.txn)
-)
 _TOUCHED = (
     select(transaction_partitions.c.partition_id)
     .where(transaction_partitions.c.txn == bindparam("txn"))

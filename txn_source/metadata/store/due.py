@@ -1,0 +1,71 @@
+"""What is read before each call that looks at bounds, or writes, in one statement: what time and others ask for.
+
+That is which transactions are past their deadline, when somebody looked at the clock last, and whether a newer release
+has upgraded the tables meanwhile. An upgrade and a write take the same lock, so a write that has read the version can
+rely on it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from sqlalchemy import ColumnElement, Connection, and_, bindparam, func, literal, select
+
+from txn_source.metadata.store.prepared import Prepared
+from txn_source.metadata.store.tables import SCHEMA_VERSION, is_in, log_info, schema_versions, transactions
+from txn_source.model.errors import UnavailableError
+from txn_source.model.kinds import OPEN
+
+
+@dataclass(frozen=True, slots=True)
+class Due:
+    """What was read."""
+
+    looked_at_ms: int
+    """What the clock showed when a writer looked at it last; 0 if none has."""
+    measured_ms: int
+    """Measured time as of then (``timekeeping.py``)."""
+    overdue: list[int]
+    """The open transactions past their deadline, in the order of the deadlines."""
+
+
+def read_due(connection: Connection, now_ms: int) -> Due:
+    """Read it.
+
+    Raises:
+        UnavailableError: a newer release has upgraded the tables.
+    """
+    return _read(connection, now_ms, _DUE)
+
+
+def read_due_of_any_version(connection: Connection, now_ms: int) -> Due:
+    """Read it where the tables can't be changed from here: they may be of an older version, and tell none."""
+    return _read(connection, now_ms, _DUE_OF_ANY_VERSION)
+
+
+def _read(connection: Connection, now_ms: int, statement: Prepared) -> Due:
+    rows = statement.rows(connection, {"now_ms": now_ms})
+    if not rows:
+        return Due(0, 0, [])
+    looked_at_ms, measured_ms, version, _ = rows[0]
+    if version > SCHEMA_VERSION:
+        raise UnavailableError(
+            f"A newer release has upgraded the metadata database to schema version {version}, while this one had it"
+            f" open, which knows up to {SCHEMA_VERSION}.",
+            "Stop what runs with this release (txnlog serve, programs), and start it with the newer one.",
+        )
+    return Due(looked_at_ms, measured_ms, [row[3] for row in rows if row[3] is not None])
+
+
+def _statement(version: ColumnElement[int]) -> Prepared:
+    t = transactions.c
+    overdue = and_(is_in(t.state, OPEN), t.deadline_ms <= bindparam("now_ms"))
+    return Prepared(
+        select(log_info.c.looked_at_ms, log_info.c.measured_ms, version, t.txn)
+        .select_from(log_info.outerjoin(transactions, overdue))
+        .order_by(t.deadline_ms, t.txn)
+    )
+
+
+_DUE = _statement(select(func.coalesce(func.max(schema_versions.c.version), 0)).scalar_subquery())
+_DUE_OF_ANY_VERSION = _statement(literal(0))
