@@ -26,6 +26,8 @@ MIN_OFFSET = 8
 """An Arrow stream begins with its schema, whose message has a prefix of 8 bytes."""
 MAX_ENTRIES = 1_000_000
 """Entries, ids or other small items in one request."""
+MAX_WRITES = 1000
+"""Writes in one request."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,6 +142,8 @@ FIELDS: Mapping[str, Mapping[str, Rule | _Part | _Pairs]] = {
         "acknowledgements": _Part(items=10_000),
     },
     "WriteTransactionRequest.Append": {"producer_id": _ID, "epoch": _EPOCH, "entries": _Part(items=MAX_ENTRIES)},
+    "WriteAllRequest": {"writes": _Part(items=MAX_WRITES)},
+    "WriteAllRequest.Write": {"append": _Part(), "transaction": _Part()},
     "EndTransactionRequest": {
         "id": _Part(needed=True),
         "commit": _ANY,

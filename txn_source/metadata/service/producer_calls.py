@@ -1,4 +1,4 @@
-"""The service's calls of those who write: producers, and jobs that write a batch at once."""
+"""The service's calls of those who write, but for those that register a producer's entries (``write_calls.py``)."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ from txn_source._generated.txnlog.v1 import metadata_service_pb2 as pb
 from txn_source.metadata.protocol import convert
 from txn_source.metadata.service.unit_of_work import UnitOfWork
 from txn_source.metadata.store import pages, producers, segments, spark_commits, topics, transactions, views
-from txn_source.metadata.store.appends import Append, Write
 from txn_source.metadata.store.connection import Connection
 from txn_source.model.spark_commit import AppVersion, Sink
 from txn_source.model.topic_name import TopicName
@@ -41,13 +40,6 @@ class ProducerCalls:
             )
 
         return self._work.once(request, pb.OpenProducerResponse, open_producer)
-
-    def Append(self, request: pb.AppendRequest) -> pb.AppendResponse:
-        entries = [convert.entry_from_wire(entry) for entry in request.entries]
-        txn = transactions.number_of(convert.txn_from_wire(request.txn)) if request.HasField("txn") else None
-        written = self._work.register(Write([Append(request.producer_id, request.epoch, entries)], txn))
-        [appended] = written.appended
-        return pb.AppendResponse(positions=[at.key for at in appended.positions], partitions=appended.partitions)
 
     def CommitBatch(self, request: pb.CommitBatchRequest) -> pb.CommitBatchResponse:
         sink = Sink(

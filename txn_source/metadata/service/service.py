@@ -21,6 +21,7 @@ from txn_source.metadata.service.tier_calls import TierCalls
 from txn_source.metadata.service.topic_calls import TopicCalls
 from txn_source.metadata.service.transaction_calls import TransactionCalls
 from txn_source.metadata.service.unit_of_work import Clock, UnitOfWork, system_clock
+from txn_source.metadata.service.write_calls import WriteCalls
 from txn_source.metadata.store.database import Database
 
 Call = Callable[[Any], Message]
@@ -50,6 +51,7 @@ class MetadataService:
         self.hub = ConsumerHub(database, work, set_by_configuration)
         topics = TopicCalls(work, storage_uri)
         producers = ProducerCalls(work)
+        writes = WriteCalls(work, self.hub)
         transactions = TransactionCalls(work, self.hub)
         reads = ReadCalls(work)
         tiers = TierCalls(work, set_by_configuration)
@@ -63,12 +65,13 @@ class MetadataService:
             "DeleteTopic": topics.DeleteTopic,
             "RollLedger": topics.RollLedger,
             "OpenProducer": producers.OpenProducer,
-            "Append": producers.Append,
+            "Append": writes.Append,
             "CommitBatch": producers.CommitBatch,
             "ListSegments": producers.ListSegments,
             "CondemnSegments": producers.CondemnSegments,
             "BeginTransaction": transactions.BeginTransaction,
-            "WriteTransaction": transactions.WriteTransaction,
+            "WriteTransaction": writes.WriteTransaction,
+            "WriteAll": writes.WriteAll,
             "EndTransaction": transactions.EndTransaction,
             "GetTransaction": transactions.GetTransaction,
             "ListTransactions": transactions.ListTransactions,

@@ -9,7 +9,6 @@ from txn_source.metadata.protocol.convert_subscriptions import acknowledgement_f
 from txn_source.metadata.protocol.enums import END_REASON, TRANSACTION_STATE
 from txn_source.metadata.service.unit_of_work import UnitOfWork
 from txn_source.metadata.store import subscriptions, topics, transaction_listing, transactions
-from txn_source.metadata.store.appends import Append, Write, Written, write
 from txn_source.metadata.store.connection import Connection
 from txn_source.metadata.store.transaction_listing import ListedTransaction, Listing
 from txn_source.model.errors import InvalidArgumentError
@@ -32,40 +31,6 @@ class TransactionCalls:
             return pb.BeginTransactionResponse(id=convert.txn_to_wire(id_of(txn)))
 
         return self._work.once(request, pb.BeginTransactionResponse, begin)
-
-    def WriteTransaction(self, request: pb.WriteTransactionRequest) -> pb.WriteTransactionResponse:
-        appends = [
-            Append(each.producer_id, each.epoch, [convert.entry_from_wire(entry) for entry in each.entries])
-            for each in request.appends
-        ]
-        if not appends or not all(append.entries for append in appends):
-            raise InvalidArgumentError(
-                "A whole transaction without entries can't be told from its repetition.",
-                "Begin and end one that writes nothing by calls of their own.",
-            )
-        whole = Write(appends, timeout_ms=request.timeout_ms)
-        consumed = [acknowledgement_from_wire(message) for message in request.acknowledgements]
-
-        def write_and_acknowledge(connection: Connection) -> Written:
-            written = write(connection, whole, self._work.now_us())
-            if not written.repeated:
-                for ack in consumed:
-                    subscriptions.acknowledge(connection, ack, strict=True)
-            return written
-
-        written = self._work.write(write_and_acknowledge) if consumed else self._work.register(whole)
-        if consumed and not written.repeated:
-            self._hub.acknowledged(consumed)
-        assert written.txn is not None
-        return pb.WriteTransactionResponse(
-            id=convert.txn_to_wire(id_of(written.txn)),
-            appended=[
-                pb.WriteTransactionResponse.Appended(
-                    positions=[at.key for at in each.positions], partitions=each.partitions
-                )
-                for each in written.appended
-            ],
-        )
 
     def EndTransaction(self, request: pb.EndTransactionRequest) -> pb.EndTransactionResponse:
         if request.commit and request.forced:

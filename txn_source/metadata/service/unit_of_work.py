@@ -6,6 +6,7 @@ import hashlib
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
+from itertools import islice
 from typing import Any, TypeVar
 
 from google.protobuf.message import Message
@@ -74,9 +75,9 @@ class UnitOfWork:
         even if the change is refused."""
         return self._database.write(action)
 
-    def register(self, one: Write) -> Written:
-        """Register what was written, together with what others write at the same time."""
-        return self.write(Joined(self._register, one))
+    def register(self, writes: Sequence[Write]) -> Sequence[Written | TxnLogError]:
+        """Register writes, in one step with what others write at the same time; return what came of each."""
+        return self.write(Joined(self._register, writes))
 
     def once(self, request: Any, response: type[R], action: Callable[[Connection], R]) -> R:
         """Carry out a change once for each request id, and answer a repetition as the first time.
@@ -106,8 +107,11 @@ class UnitOfWork:
 
         return self.write(once)
 
-    def _register(self, connection: Connection, writes: Sequence[Write]) -> Sequence[Written | TxnLogError]:
-        return write_all(connection, writes, self._clock())
+    def _register(
+        self, connection: Connection, of_each: Sequence[Sequence[Write]]
+    ) -> Sequence[Sequence[Written | TxnLogError]]:
+        came = iter(write_all(connection, [one for writes in of_each for one in writes], self._clock()))
+        return [list(islice(came, len(writes))) for writes in of_each]
 
     def _is_due(self, connection: Connection) -> bool:
         """True if something is to be done before anything is read."""

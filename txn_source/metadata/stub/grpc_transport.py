@@ -14,6 +14,7 @@ from google.protobuf.message import Message
 
 from txn_source._generated.txnlog.v1 import metadata_service_pb2 as pb
 from txn_source.metadata.protocol.errors import from_rpc_error
+from txn_source.metadata.stub.shared_writes import SharedWrites
 from txn_source.metadata.stub.transport import MAX_MESSAGE_BYTES, SERVICE_NAME, check_size
 from txn_source.metadata.stub.unsignalled import unsignalled
 from txn_source.model.errors import InvalidArgumentError, UnavailableError
@@ -110,9 +111,12 @@ class GrpcTransport:
         self._services = [_Service(address, attempts) for address in addresses]
         self._current = random.randrange(len(addresses))
         self._conversations = itertools.count(self._current)
+        self._writes = SharedWrites(self._call)
 
     def call(self, method: str, request: Message) -> Any:
         check_size(method, "request", request, "Send less at once: fewer entries, ids or names.")
+        if self._writes.takes(method, request):
+            return unsignalled(lambda: self._writes.write(method, request))
         return unsignalled(lambda: self._call(method, request))
 
     def converse(self, method: str, requests: Iterator[Any]) -> Iterator[Any]:

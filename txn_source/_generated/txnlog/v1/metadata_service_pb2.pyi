@@ -437,6 +437,34 @@ class WriteTransactionResponse(_message.Message):
     appended: _containers.RepeatedCompositeFieldContainer[WriteTransactionResponse.Appended]
     def __init__(self, id: _Optional[_Union[TxnId, _Mapping]] = ..., appended: _Optional[_Iterable[_Union[WriteTransactionResponse.Appended, _Mapping]]] = ...) -> None: ...
 
+class WriteAllRequest(_message.Message):
+    __slots__ = ("writes",)
+    class Write(_message.Message):
+        __slots__ = ("append", "transaction")
+        APPEND_FIELD_NUMBER: _ClassVar[int]
+        TRANSACTION_FIELD_NUMBER: _ClassVar[int]
+        append: AppendRequest
+        transaction: WriteTransactionRequest
+        def __init__(self, append: _Optional[_Union[AppendRequest, _Mapping]] = ..., transaction: _Optional[_Union[WriteTransactionRequest, _Mapping]] = ...) -> None: ...
+    WRITES_FIELD_NUMBER: _ClassVar[int]
+    writes: _containers.RepeatedCompositeFieldContainer[WriteAllRequest.Write]
+    def __init__(self, writes: _Optional[_Iterable[_Union[WriteAllRequest.Write, _Mapping]]] = ...) -> None: ...
+
+class WriteAllResponse(_message.Message):
+    __slots__ = ("writes",)
+    class Written(_message.Message):
+        __slots__ = ("append", "transaction", "error")
+        APPEND_FIELD_NUMBER: _ClassVar[int]
+        TRANSACTION_FIELD_NUMBER: _ClassVar[int]
+        ERROR_FIELD_NUMBER: _ClassVar[int]
+        append: AppendResponse
+        transaction: WriteTransactionResponse
+        error: Error
+        def __init__(self, append: _Optional[_Union[AppendResponse, _Mapping]] = ..., transaction: _Optional[_Union[WriteTransactionResponse, _Mapping]] = ..., error: _Optional[_Union[Error, _Mapping]] = ...) -> None: ...
+    WRITES_FIELD_NUMBER: _ClassVar[int]
+    writes: _containers.RepeatedCompositeFieldContainer[WriteAllResponse.Written]
+    def __init__(self, writes: _Optional[_Iterable[_Union[WriteAllResponse.Written, _Mapping]]] = ...) -> None: ...
+
 class EndTransactionRequest(_message.Message):
     __slots__ = ("id", "commit", "forced", "acknowledgements")
     ID_FIELD_NUMBER: _ClassVar[int]

@@ -90,6 +90,11 @@ class MetadataServiceStub(object):
                 request_serializer=txn__source_dot___generated_dot_txnlog_dot_v1_dot_metadata__service__pb2.WriteTransactionRequest.SerializeToString,
                 response_deserializer=txn__source_dot___generated_dot_txnlog_dot_v1_dot_metadata__service__pb2.WriteTransactionResponse.FromString,
                 _registered_method=True)
+        self.WriteAll = channel.unary_unary(
+                '/txnlog.v1.MetadataService/WriteAll',
+                request_serializer=txn__source_dot___generated_dot_txnlog_dot_v1_dot_metadata__service__pb2.WriteAllRequest.SerializeToString,
+                response_deserializer=txn__source_dot___generated_dot_txnlog_dot_v1_dot_metadata__service__pb2.WriteAllResponse.FromString,
+                _registered_method=True)
         self.EndTransaction = channel.unary_unary(
                 '/txnlog.v1.MetadataService/EndTransaction',
                 request_serializer=txn__source_dot___generated_dot_txnlog_dot_v1_dot_metadata__service__pb2.EndTransactionRequest.SerializeToString,
@@ -318,6 +323,13 @@ class MetadataServiceServicer(object):
 
     def WriteTransaction(self, request, context):
         """A whole transaction in one step: begun, written and committed. The sequences of its entries tell a repetition.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def WriteAll(self, request, context):
+        """Appends and whole transactions that wait at the same time. Each is carried out, or refused, by itself.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -590,6 +602,11 @@ def add_MetadataServiceServicer_to_server(servicer, server):
                     servicer.WriteTransaction,
                     request_deserializer=txn__source_dot___generated_dot_txnlog_dot_v1_dot_metadata__service__pb2.WriteTransactionRequest.FromString,
                     response_serializer=txn__source_dot___generated_dot_txnlog_dot_v1_dot_metadata__service__pb2.WriteTransactionResponse.SerializeToString,
+            ),
+            'WriteAll': grpc.unary_unary_rpc_method_handler(
+                    servicer.WriteAll,
+                    request_deserializer=txn__source_dot___generated_dot_txnlog_dot_v1_dot_metadata__service__pb2.WriteAllRequest.FromString,
+                    response_serializer=txn__source_dot___generated_dot_txnlog_dot_v1_dot_metadata__service__pb2.WriteAllResponse.SerializeToString,
             ),
             'EndTransaction': grpc.unary_unary_rpc_method_handler(
                     servicer.EndTransaction,
@@ -1040,6 +1057,33 @@ class MetadataService(object):
             '/txnlog.v1.MetadataService/WriteTransaction',
             txn__source_dot___generated_dot_txnlog_dot_v1_dot_metadata__service__pb2.WriteTransactionRequest.SerializeToString,
             txn__source_dot___generated_dot_txnlog_dot_v1_dot_metadata__service__pb2.WriteTransactionResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def WriteAll(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/txnlog.v1.MetadataService/WriteAll',
+            txn__source_dot___generated_dot_txnlog_dot_v1_dot_metadata__service__pb2.WriteAllRequest.SerializeToString,
+            txn__source_dot___generated_dot_txnlog_dot_v1_dot_metadata__service__pb2.WriteAllResponse.FromString,
             options,
             channel_credentials,
             insecure,
