@@ -134,9 +134,16 @@ class InheritedLock:
     def __enter__(self) -> NoReturn:
         raise inherited_error(self._what)
 
+    def acquire(self, blocking: bool = True) -> NoReturn:
+        """Refuse."""
+        raise inherited_error(self._what)
+
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        """Do nothing: it was never taken."""
+
+    def release(self) -> None:
         """Do nothing: it was never taken."""
 
 

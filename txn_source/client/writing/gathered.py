@@ -27,6 +27,7 @@ class Gathered:
         "alarm",
         "groups",
         "last",
+        "lingers",
         "max_bytes",
         "max_messages",
         "partitions",
@@ -54,6 +55,8 @@ class Gathered:
         """The group that has the newest run, if messages may go on with it."""
         self.alarm = False
         """Something is to be done before more is taken: limits are reached, or an error is to be raised."""
+        self.lingers = False
+        """True from before messages begin to wait until they are written: the linger thread asks without the lock."""
         self.waiting_messages = 0
         self.waiting_bytes = 0
         self.max_messages = batching.max_messages
@@ -131,6 +134,7 @@ class Gathered:
     def written(self) -> None:
         """Note that nothing waits to be written any more."""
         self.waiting_messages = self.waiting_bytes = 0
+        self.lingers = False
 
     def discard(self, txn: Owner) -> None:
         """Forget the groups of a transaction."""

@@ -6,23 +6,19 @@ import enum
 import weakref
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 import pyarrow as pa
 
 from txn_source.client.writing.batch_buffer import Buffer
+from txn_source.client.writing.receipts import Receipt
 from txn_source.client.writing.routed_batch import RoutedBatch
-from txn_source.client.writing.sent_ids import MessageIds
 from txn_source.client.writing.transaction import Transaction
 from txn_source.model.entry import NewEntry
 from txn_source.model.errors import TxnLogError
 from txn_source.model.position import Position
 from txn_source.model.transaction import TxnId
-
-Receipt: TypeAlias = "tuple[MessageIds, np.ndarray[Any, np.dtype[np.int64]]]"
-"""The ids of messages that were registered, and the turn of each, by which the order of sending is found again."""
-
 
 Owner: TypeAlias = "Transaction | TxnId | None"
 """Whose messages they are: a transaction's, in the hands of this process or known by its id; None: plain ones."""
@@ -103,30 +99,6 @@ class Group:
     def receipt_of(self, positions: Sequence[Position]) -> Receipt:
         """Return the receipt for entries that got these positions."""
         assert self.cut is not None
-        owners = np.array([partition for partition, _, _ in self.cut], dtype=np.int64)
-        in_order = np.argsort(owners, kind="stable")
-        counts = np.array([batch.num_rows for _, _, batch in self.cut], dtype=np.int64)[in_order]
-        keys = np.array([position.key for position in positions], dtype=np.int64)[in_order]
-        return MessageIds(np.repeat(keys, counts), _indexes(counts)), self._turns()
-
-    def _turns(self) -> np.ndarray[Any, np.dtype[np.int64]]:
-        """Return the turn of each message that has an entry, partition after partition."""
-        owners = np.array([buffer.partition for buffer, _, _ in self.runs], dtype=np.int64)
-        in_order = np.argsort(owners, kind="stable")
-        starts = np.array([start for _, start, _ in self.runs], dtype=np.int64)[in_order]
-        turns = np.array([turn for _, _, turn in self.runs], dtype=np.int64)[in_order]
-        partitions = sorted(self.buffers)
-        totals = np.array([self.buffers[partition].messages for partition in partitions], dtype=np.int64)
-        owners = owners[in_order]
-        lasts = np.append(owners[1:] != owners[:-1], True)
-        ends = np.append(starts[1:], 0)
-        ends[lasts] = totals[np.searchsorted(partitions, owners[lasts])]
-        return np.repeat(turns, ends - starts)
-
-
-def _indexes(counts: np.ndarray[Any, np.dtype[np.int64]]) -> np.ndarray[Any, np.dtype[np.int32]]:
-    """Return 0..count-1 for each count, one after the other."""
-    total = int(counts.sum())
-    starts = np.repeat(np.cumsum(counts) - counts, counts)
-    indexes: np.ndarray[Any, np.dtype[np.int32]] = (np.arange(total, dtype=np.int64) - starts).astype(np.int32)
-    return indexes
+        entries = [(p, batch.num_rows, at.key) for (p, _, batch), at in zip(self.cut, positions, strict=True)]
+        runs = np.array([(buffer.partition, start, turn) for buffer, start, turn in self.runs], dtype=np.int64)
+        return Receipt(entries, runs, {partition: buffer.messages for partition, buffer in self.buffers.items()})

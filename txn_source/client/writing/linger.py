@@ -5,6 +5,7 @@ from __future__ import annotations
 import atexit
 import logging
 import threading
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from queue import Empty, SimpleQueue
@@ -38,6 +39,7 @@ class Linger:
         self._linger_s = linger_s
         self._clock = clock
         self._due_s = 0.0
+        self._plan = _Plan()
         self._calls: SimpleQueue[Waiting | None] = SimpleQueue()
         self._thread: threading.Thread | None = None
 
@@ -47,14 +49,20 @@ class Linger:
         return self._due_s - self._clock()
 
     def start(self, producer: Waiting) -> None:
-        """Begin to wait for the first message of many."""
+        """Begin to wait for the first message of many.
+
+        The thread isn't woken if it looks by itself before they are due, as it does where one small write follows the
+        other. It must find something waiting from before this call.
+        """
         self._due_s = self._clock() + self._linger_s
-        self.wake(producer)
+        next_look_s = self._plan.next_look_s
+        if next_look_s is None or next_look_s > time.monotonic() + self._linger_s:
+            self.wake(producer)
 
     def wake(self, producer: Waiting) -> None:
         """Have the thread look at the producer, which lives at least until then."""
         if self._thread is None or not self._thread.is_alive():  # an interrupt may have come before it began
-            self._thread = threading.Thread(target=_run, args=(self._calls,), name=self._name, daemon=True)
+            self._thread = threading.Thread(target=_run, args=(self._calls, self._plan), name=self._name, daemon=True)
             self._thread.start()
         self._calls.put(producer)
 
@@ -68,7 +76,13 @@ class Linger:
             self._thread.join()
 
 
-def _run(calls: SimpleQueue[Waiting | None]) -> None:
+class _Plan:
+    """When a thread looks by itself, on the machine's monotonic clock; None: it is looking, or waits to be woken."""
+
+    next_look_s: float | None = None
+
+
+def _run(calls: SimpleQueue[Waiting | None], plan: _Plan) -> None:
     wait: float | None = None
     known: ref[Waiting] | None = None
     while True:
@@ -80,9 +94,12 @@ def _run(calls: SimpleQueue[Waiting | None]) -> None:
                 return
             known = ref(producer)
         held = known() if known is not None else None
+        plan.next_look_s = None  # before it looks: what begins to wait from here on wakes it
         wait = held._write_if_due() if held is not None else None
         if wait is None:
             del held, producer
+        else:
+            plan.next_look_s = time.monotonic() + wait
 
 
 _OPEN: WeakSet[Waiting] = WeakSet()

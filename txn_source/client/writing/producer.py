@@ -48,6 +48,8 @@ from txn_source.storage.schema import KEY, RAW_SCHEMA, conform, deserialize_sche
 
 _MAX_OPEN_SEGMENTS = 128
 
+_BUSY_S = 0.01
+"""The linger thread looks again so long after it found that another thread uses the producer."""
 _log = logging.getLogger(__name__)
 
 
@@ -160,6 +162,7 @@ class Producer:
             if group is not gathered.last or group.runs[-1][0] is not buffer:
                 gathered.begin_run(group, buffer)
             if not gathered.waiting_messages:
+                gathered.lingers = True
                 self._linger.start(self)
             size = buffer.add(value, key, properties, event_time)  # taken; what follows may be missed
             gathered.waiting_messages += 1
@@ -203,6 +206,7 @@ class Producer:
             for target in {target for each in routed for target, _ in each.parts}:
                 group.buffers.get(target) or self._new_buffer(group, target)
             if not gathered.waiting_messages:
+                gathered.lingers = True
                 self._linger.start(self)
             gathered.take(group, routed, sum(b.nbytes for b in fitted))
             if gathered.full:
@@ -353,18 +357,25 @@ class Producer:
 
     def _write_if_due(self) -> float | None:
         """Write what has waited long enough; return in how many seconds to look again, None: when woken."""
-        with self._lock:
-            gathered = self._gathered
-            if self._closed or not (gathered.waiting_messages or gathered.some):
-                return None
-            left = self._linger.left
-            if left > 0 and not gathered.full:
-                return min(left, threading.TIMEOUT_MAX)
-            try:
-                self._drain()
-            except Exception:  # no error of ours: those are kept for the next call
-                _log.warning("what producer %s has gathered waits for the next flush", self.name, exc_info=True)
+        gathered, linger = self._gathered, self._linger
+        if not gathered.lingers:
             return None
+        if (left := linger.left) > 0 and not gathered.full:
+            return min(left, threading.TIMEOUT_MAX)
+        if not self._lock.acquire(blocking=gathered.full):
+            return _BUSY_S  # whoever has it may be writing all this
+        try:
+            if self._closed or not (gathered.waiting_messages or gathered.some):
+                gathered.lingers = False
+                return None
+            if (left := linger.left) > 0 and not gathered.full:  # others have begun to wait
+                return min(left, threading.TIMEOUT_MAX)
+            self._drain()
+        except Exception:  # no error of ours: those are kept for the next call
+            _log.warning("what producer %s has gathered waits for the next flush", self.name, exc_info=True)
+        finally:
+            self._lock.release()
+        return None
 
     def _check_open(self) -> None:
         if self._closed:

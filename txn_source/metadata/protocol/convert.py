@@ -102,7 +102,15 @@ def txn_from_wire(message: pb.TxnId) -> TxnId:
 
 def entry_to_wire(entry: NewEntry) -> pb.NewEntry:
     """Return the message for a new entry."""
-    return pb.NewEntry(**dataclasses.asdict(entry))
+    return pb.NewEntry(
+        partition_id=entry.partition_id,
+        base_sequence=entry.base_sequence,
+        messages=entry.messages,
+        segment=entry.segment,
+        offset=entry.offset,
+        length=entry.length,
+        crc32c=entry.crc32c,
+    )
 
 
 def entry_from_wire(message: pb.NewEntry) -> NewEntry:

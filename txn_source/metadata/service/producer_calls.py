@@ -5,7 +5,7 @@ from __future__ import annotations
 from txn_source._generated.txnlog.v1 import metadata_service_pb2 as pb
 from txn_source.metadata.protocol import convert
 from txn_source.metadata.service.unit_of_work import UnitOfWork
-from txn_source.metadata.store import pages, producers, segments, spark_commits, topics, transactions, views
+from txn_source.metadata.store import pages, producers, segments, spark_commits, topics, views
 from txn_source.metadata.store.connection import Connection
 from txn_source.model.spark_commit import AppVersion, Sink
 from txn_source.model.topic_name import TopicName
