@@ -19,9 +19,9 @@ _Numbers: TypeAlias = "np.ndarray[Any, np.dtype[np.int64]]"
 class Receipt:
     """What tells the ids of a group's messages; they are worked out when somebody asks for them.
 
-    ``entries``: partition, messages and ``Position.key`` of each. ``runs``, a row each: messages that were sent in a row to
-    one partition: the partition, how many of the group it had before, and the turn, by which the order of sending is
-    found again. ``messages``: how many each partition has.
+    ``entries``: partition, messages and ``Position.key`` of each. ``runs``, a row each: messages that were sent in a
+    row to one partition: the partition, how many of the group it had before, and the turn, by which the order of
+    sending is found again. ``messages``: how many each partition has.
     """
 
     entries: Sequence[tuple[int, int, int]]

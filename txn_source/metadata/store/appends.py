@@ -15,11 +15,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Connection, Row, bindparam, insert, select, update
+from sqlalchemy import Connection, Row, bindparam, select, update
 
 from txn_source.metadata.store import sequences, transactions
 from txn_source.metadata.store.partition_tail import Tail
-from txn_source.metadata.store.prepared import Lookup, Prepared
+from txn_source.metadata.store.prepared import Lookup, NewRows, Prepared
 from txn_source.metadata.store.segments import JOB, Segment, Segments
 from txn_source.metadata.store.sequences import Writer
 from txn_source.metadata.store.tables import transaction_partitions, transaction_producers
@@ -177,7 +177,7 @@ class _Together:
         Tail.store_all(connection, changed)
         self._counts.store(connection)
         transactions.insert_whole(connection, self._whole)
-        _INSERT_TRACE.run_many(connection, [_row(trace) for trace in self._new_traces.values()])
+        _NEW_TRACES.add(connection, [_row(trace) for trace in self._new_traces.values()])
         _LENGTHEN_TRACE.run_many(
             connection,
             [
@@ -186,7 +186,7 @@ class _Together:
                 for t in self._longer_traces.values()
             ],
         )  # fmt: skip
-        _JOIN.run_many(connection, [{"txn": txn, "producer_id": producer} for txn, producer in self._joining])
+        _JOINING.add(connection, [{"txn": txn, "producer_id": producer} for txn, producer in self._joining])
         for tail in changed:
             tail.seal(connection)
         for waiting in (
@@ -338,9 +338,7 @@ _JOINED = Lookup(
         transaction_producers.c.txn.in_([bindparam(name) for name in names])
     )
 )
-_INSERT_TRACE = Prepared(
-    insert(transaction_partitions).values({column.name: bindparam(column.name) for column in transaction_partitions.c})
-)
+_NEW_TRACES = NewRows(transaction_partitions)
 _LENGTHEN_TRACE = Prepared(
     update(transaction_partitions)
     .where(
@@ -349,4 +347,4 @@ _LENGTHEN_TRACE = Prepared(
     )
     .values(last_position=bindparam("last"), messages=bindparam("messages"), bytes=bindparam("bytes"))
 )
-_JOIN = Prepared(insert(transaction_producers).values(txn=bindparam("txn"), producer_id=bindparam("producer_id")))
+_JOINING = NewRows(transaction_producers)

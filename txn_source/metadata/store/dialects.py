@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Protocol
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol, TypeAlias
 
 from txn_source.metadata.store import postgres_dialect, sqlite_dialect
+
+Copy: TypeAlias = Callable[[Any, str, Sequence[str], Sequence[tuple[Any, ...]]], None]
+"""Inserts many rows by a driver's cursor: into which table, its columns, and their values."""
 
 
 class Dialect(Protocol):
@@ -15,6 +18,10 @@ class Dialect(Protocol):
     """Joins two tables, and begins with the first one if that can be said."""
     LARGER: str
     """The function that returns the larger one of two values."""
+
+    @property
+    def copy(self) -> Copy | None:
+        """What inserts many rows in one step; None: inserting each is as fast."""
 
     def rows(self, parameter: str, columns: Sequence[str]) -> str:
         """Return a SELECT of the rows in a parameter: JSON, a list of lists of integers."""

@@ -6,12 +6,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from sqlalchemy import Connection, Row, bindparam, insert, select, update
+from sqlalchemy import Connection, Row, bindparam, select, update
 
 from txn_source.metadata.store.conflicts import expect
 from txn_source.metadata.store.database import note_change
 from txn_source.metadata.store.pages import seal
-from txn_source.metadata.store.prepared import Insert, Lookup, Prepared
+from txn_source.metadata.store.prepared import Insert, Lookup, NewRows, Prepared
 from txn_source.metadata.store.tables import entries, ledgers, partitions, topics
 from txn_source.model.kinds import DATA
 from txn_source.model.ledger_limits import LedgerLimits
@@ -124,7 +124,7 @@ class Tail:
         """
         for tail in tails:
             note_change(connection, tail.topic_id)
-        _ENTRIES.run_many(connection, [row for tail in tails for row in tail.rows])
+        _ENTRIES.add(connection, [row for tail in tails for row in tail.rows])
         expect(_STORE_LEDGER.run_many(connection, [tail._ledger(closed_at_ms=None) for tail in tails]), len(tails))
         stored = [
             {
@@ -201,7 +201,7 @@ _TAILS = Lookup(
         .where(partitions.c.partition_id.in_([bindparam(name) for name in names]))
     )
 )
-_ENTRIES = Prepared(insert(entries).values({column.name: bindparam(column.name) for column in entries.c}))
+_ENTRIES = NewRows(entries)
 _STORE_PARTITION = Prepared(
     update(partitions)
     .where(partitions.c.partition_id == bindparam("id"), partitions.c.open_ledger_id == bindparam("stored"))

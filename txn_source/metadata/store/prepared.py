@@ -5,11 +5,13 @@ SQLAlchemy takes some 10 µs for a statement that SQLite answers in one. A write
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any, TypeVar
 
 from sqlalchemy import Connection, Dialect, Executable, Table, bindparam, insert
 
+from txn_source.metadata.store.dialects import dialect_of
 from txn_source.model.errors import TxnLogError
 
 R = TypeVar("R")
@@ -18,6 +20,8 @@ ERRORS = "errors"
 _MOST = 256
 """So many values are looked for in one statement."""
 _MOST_INSERTED = 64
+_COPIED = 4
+"""From so many rows on, copying them is cheaper than inserting each."""
 
 
 class _Text:
@@ -70,6 +74,25 @@ class Prepared:
         if text is None:
             text = self._texts.setdefault(name, _Text(self._statement, connection.dialect))
         return text
+
+
+class NewRows:
+    """Rows that are inserted into a table, nothing of which has to be told back; ``given`` are their columns."""
+
+    def __init__(self, table: Table, given: Sequence[str] | None = None) -> None:
+        self._table = table.name
+        self._given = tuple(given or table.c.keys())
+        self._insert = Prepared(insert(table).values({name: bindparam(name) for name in self._given}))
+
+    def add(self, connection: Connection, rows: Sequence[Mapping[str, Any]]) -> None:
+        """Insert rows; where the database can copy many at once, they are copied."""
+        copy = dialect_of(connection.dialect.name).copy
+        if copy is None or len(rows) < _COPIED:
+            self._insert.run_many(connection, rows)
+            return
+        given = self._given
+        with _cursor(connection) as cursor:
+            copy(cursor, self._table, given, [tuple([row[name] for name in given]) for row in rows])
 
 
 class Insert:
@@ -133,17 +156,24 @@ class Lookup:
 
 
 def _run(connection: Connection, sql: str, values: Any, result: Callable[[Any], R], *, many: bool = False) -> R:
-    """Run a statement, and return what ``result`` takes of its cursor.
-
-    The cursor is closed whatever happens: one that was interrupted would hold the database's file open.
-    """
-    cursor = connection.connection.cursor()
-    try:
+    """Run a statement, and return what ``result`` takes of its cursor."""
+    with _cursor(connection) as cursor:
         if many:
             cursor.executemany(sql, values)
         else:
             cursor.execute(sql, values)
         return result(cursor)
+
+
+@contextmanager
+def _cursor(connection: Connection) -> Iterator[Any]:
+    """The driver's cursor, whose errors become ours.
+
+    It is closed whatever happens: one that was interrupted would hold the database's file open.
+    """
+    cursor = connection.connection.cursor()
+    try:
+        yield cursor
     except Exception as error:
         translated = connection.info.get(ERRORS)
         ours: TxnLogError | None = None if translated is None else translated(error)

@@ -10,7 +10,7 @@ from sqlalchemy import Connection, Row, bindparam, case, func, insert, literal_c
 
 from txn_source.metadata.store.conflicts import expect
 from txn_source.metadata.store.partition_tail import Tail
-from txn_source.metadata.store.prepared import Lookup, Prepared
+from txn_source.metadata.store.prepared import Lookup, NewRows, Prepared
 from txn_source.metadata.store.tables import (
     is_in,
     log_info,
@@ -144,7 +144,7 @@ def insert_whole(connection: Connection, whole: Sequence[Whole]) -> None:
          "decision": w.decision}
         for w in whole
     ]  # fmt: skip
-    _INSERT.run_many(connection, rows)
+    _NEW.add(connection, rows)
 
 
 def still_open(connection: Connection, txns: Iterable[int]) -> set[int]:
@@ -251,7 +251,7 @@ _STATES = Lookup(
         transactions.c.txn.in_([bindparam(name) for name in names])
     )
 )
-_INSERT = Prepared(insert(transactions).values({column.name: bindparam(column.name) for column in transactions.c}))
+_NEW = NewRows(transactions)
 _COUNTS = Prepared(select(log_info.c.transactions, log_info.c.decisions, log_info.c.last_ended_at_ms))
 _STORE_COUNTS = Prepared(
     update(log_info).values(
