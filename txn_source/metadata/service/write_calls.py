@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from txn_source._generated.txnlog.v1 import metadata_service_pb2 as pb
-from txn_source.metadata.delivery.wakeups import ConsumerHub
+from txn_source.metadata.delivery.consumer_hub import ConsumerHub
 from txn_source.metadata.protocol import convert
 from txn_source.metadata.protocol.convert_subscriptions import acknowledgement_from_wire
 from txn_source.metadata.service.unit_of_work import UnitOfWork
@@ -18,7 +18,7 @@ from txn_source.model.transaction import id_of
 
 
 class WriteCalls:
-    """Calls that register entries; ``hub`` are the consumers that a whole transaction acknowledges for."""
+    """Calls that register entries; ``hub`` has the consumers that a whole transaction acknowledges for."""
 
     def __init__(self, work: UnitOfWork, hub: ConsumerHub) -> None:
         self._work = work
