@@ -12,7 +12,7 @@ from tests.log.holding import HoldingWay, holding
 from tests.log.reading import eventually, send_each
 from tests.log.sites import Site
 from txn_source import Consumer
-from txn_source.metadata.delivery import shared_dispatch, topic_snapshot
+from txn_source.metadata.delivery import session_state, shared_dispatch, topic_snapshot
 from txn_source.metadata.delivery.consumer_hub import ConsumerHub
 from txn_source.metadata.delivery.consumer_session import ConsumerSession
 from txn_source.metadata.delivery.session_state import SessionState
@@ -83,6 +83,36 @@ def test_redeliveries_are_handed_out_in_bounded_steps(site: Site, monkeypatch: p
     found = [receive(second) for _ in range(9)]
     assert sorted(message.value for message in found) == [b"%d" % number for number in range(9)]
     assert {message.redelivery_count for message in found} == {1}
+
+
+def test_acknowledgement_is_looked_at_only_if_its_consumer_waited_for_it(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Acknowledge what a shared subscription's consumer has: there is nothing to look for, unless it had its fill."""
+    monkeypatch.setattr(session_state, "MAX_UNACKNOWLEDGED", 3)
+    log, way = holding(site)
+    producer, _ = numbered(log, 2)
+    consumer = subscribe(log, type="shared")
+    session = session_behind(site, way, consumer)
+    woken: list[ConsumerSession] = []
+    wake = ConsumerHub.wake
+
+    def noted(self: ConsumerHub, of: ConsumerSession) -> None:
+        woken.append(of)
+        wake(self, of)
+
+    first, second = receive(consumer), receive(consumer)
+    monkeypatch.setattr(ConsumerHub, "wake", noted)
+    consumer.acknowledge(first)
+    consumer.flush()
+    assert session.unacknowledged == 1
+    assert woken == []
+    send_each(producer, [b"2", b"3", b"4"])
+    eventually(lambda: session.unacknowledged == 3)
+    consumer.acknowledge(second)
+    consumer.flush()
+    assert woken == [session]
+    assert [receive(consumer).value for _ in range(3)] == [b"2", b"3", b"4"]
 
 
 def session_behind(site: Site, way: HoldingWay, consumer: Consumer) -> ConsumerSession:

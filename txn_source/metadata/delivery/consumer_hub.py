@@ -23,7 +23,6 @@ from txn_source.metadata.store.database import Change, Database, Wait
 from txn_source.model.acknowledgement import Acknowledgement
 from txn_source.model.door import translated
 from txn_source.model.errors import TxnLogError, UnavailableError
-from txn_source.model.subscription import SubscriptionType
 from txn_source.storage.forks import belongs_to_process
 
 _log = logging.getLogger(__name__)
@@ -139,8 +138,7 @@ class ConsumerHub:
 
     def acknowledged_by(self, session: ConsumerSession, messages: int) -> None:
         """Let a consumer take notice that messages of its were acknowledged; a shared one may get more now."""
-        session.acknowledged(messages)
-        if session.subscription.type is SubscriptionType.SHARED:
+        if session.acknowledged(messages):
             self.wake(session)
 
     def tell(self, changes: Iterable[Change]) -> None:

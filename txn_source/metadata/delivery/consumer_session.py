@@ -16,7 +16,7 @@ from txn_source.metadata.protocol import convert
 from txn_source.metadata.protocol import convert_subscriptions as sub_wire
 from txn_source.metadata.store.subscription_rows import Subscription
 from txn_source.model.errors import TxnLogError
-from txn_source.model.subscription import Cursor
+from txn_source.model.subscription import Cursor, SubscriptionType
 from txn_source.model.topic import PartitionView, Topic
 
 
@@ -100,10 +100,12 @@ class ConsumerSession:
             waiting, self._after_look = self._after_look, []
         return waiting
 
-    def acknowledged(self, messages: int) -> None:
-        """Take notice of acknowledgements."""
+    def acknowledged(self, messages: int) -> bool:
+        """Take notice of acknowledgements; return True if only what it had kept it from getting more."""
         with self.lock:
+            waited = self.state.at_limit
             self.state.acknowledged(messages)
+        return waited and self.subscription.type is SubscriptionType.SHARED
 
     def fail(self, error: TxnLogError) -> None:
         """End the conversation with an error; the first one counts."""

@@ -13,7 +13,7 @@ from txn_source.metadata.store import consumers, subscriptions, topics, views
 from txn_source.metadata.store.connection import Connection
 from txn_source.metadata.store.subscription_rows import Subscription
 from txn_source.model.errors import SubscriptionNotFoundError
-from txn_source.model.subscription import Cursor, SubscriptionType
+from txn_source.model.subscription import Cursor
 from txn_source.model.topic import PartitionView, Topic
 from txn_source.model.topic_name import TopicName
 
@@ -22,21 +22,17 @@ from txn_source.model.topic_name import TopicName
 class Connected:
     """A consumer that was connected, with the database as it was then.
 
-    ``created``: the subscription was made for it. ``others``: it isn't the subscription's only consumer.
+    ``created``: the subscription was made for it. ``active``: it gets messages at once; of an ordered subscription the
+    first of its consumers does.
     """
 
     topic: Topic
     subscription: Subscription
     created: bool
     consumer_id: int
-    others: bool
+    active: bool
     partitions: list[PartitionView]
     cursors: Mapping[int, Cursor]
-
-    @property
-    def active(self) -> bool:
-        """True if it gets messages at once: of an ordered subscription, as the first of its consumers."""
-        return self.subscription.type is SubscriptionType.SHARED or not self.others
 
     def message(self) -> pb.ConsumeResponse:
         """Return the answer to the consumer."""
@@ -69,9 +65,9 @@ def connect(connection: Connection, request: pb.ConsumeRequest.Subscribe, now_ms
     topic = topics.find(connection, TopicName.parse(request.topic))
     partitions = views.partition_views(connection, [topic.topic_id])[topic.topic_id]
     subscription, created = _subscription(connection, request, topic, partitions, now_ms)
-    consumer_id, others = consumers.register(connection, subscription, request.token, request.consumer_name, now_ms)
+    consumer_id, waits = consumers.register(connection, subscription, request.token, request.consumer_name, now_ms)
     cursors = subscriptions.cursors_of(connection, subscription.subscription_id)
-    return Connected(topic, subscription, created, consumer_id, bool(others), partitions, cursors)
+    return Connected(topic, subscription, created, consumer_id, not waits, partitions, cursors)
 
 
 def _subscription(
@@ -88,11 +84,12 @@ def _subscription(
     found = subscriptions.find_any(connection, topic.topic_id, request.name)
     if found is not None:
         subscriptions.check_same(found, kind, level)
-        alive = consumers.alive(consumers.connected(connection, found.subscription_id), now_ms)
-        if not found.durable and all(other.token == request.token for other in alive):
-            # its only consumer comes back, and says itself how far it got
-            subscriptions.seek(connection, found, partitions, place, None)
-            found = subscriptions.find(connection, topic.topic_id, request.name)
+        if not found.durable:
+            alive = consumers.alive(consumers.connected(connection, found.subscription_id), now_ms)
+            if all(other.token == request.token for other in alive):
+                # its only consumer comes back, and says itself how far it got
+                subscriptions.seek(connection, found, partitions, place, None)
+                found = subscriptions.find(connection, topic.topic_id, request.name)
         return found, False
     if level is None:
         raise SubscriptionNotFoundError(

@@ -64,9 +64,11 @@ def _is_zombie(pid: int) -> bool:
         return False
 
 
-def connected(connection: Connection, subscription_id: int) -> list[ConnectedConsumer]:
-    """Return a subscription's consumers in the order in which they came; the lease may be over."""
-    return [ConnectedConsumer.of(row) for row in connection.execute(_OF, {"subscription_id": subscription_id})]
+def connected(connection: Connection, subscription_id: int, token: str | None = None) -> list[ConnectedConsumer]:
+    """Return a subscription's consumers in the order in which they came, or those of a token; the lease may be over."""
+    query, values = (_OF, {}) if token is None else (_OF_TOKEN, {"token": token})
+    rows = connection.execute(query, {"subscription_id": subscription_id, **values})
+    return [ConnectedConsumer.of(row) for row in rows]
 
 
 def is_connected(connection: Connection, subscription_id: int, consumer_id: int) -> bool:
@@ -91,15 +93,17 @@ def alive(found: Iterable[C], now_ms: int) -> list[C]:
 
 def register(
     connection: Connection, subscription: Subscription, token: str, name: str, now_ms: int
-) -> tuple[int, list[ConnectedConsumer]]:
-    """Connect a consumer; return its id, and the others that are connected.
+) -> tuple[int, bool]:
+    """Connect a consumer; return its id, and True if it gets messages only when others have gone.
 
     Raises:
         SubscriptionBusyError: an exclusive subscription has a consumer.
     """
-    found = connected(connection, subscription.subscription_id)
+    # Of a shared one the others don't matter, and there may be thousands.
+    shared = subscription.type is SubscriptionType.SHARED
+    found = connected(connection, subscription.subscription_id, token if shared else None)
     others = [row for row in alive(found, now_ms) if row.token != token]
-    if others and subscription.type == SubscriptionType.EXCLUSIVE:
+    if others and subscription.type is SubscriptionType.EXCLUSIVE:
         raise SubscriptionBusyError(
             f"Subscription {subscription.name!r} is exclusive, and consumer {others[0].name!r} is connected to it.",
             "Close that consumer (after a crash it goes by itself within 15 s), or use another subscription.",
@@ -120,7 +124,7 @@ def register(
             remove(connection, row.consumer_id)
     remove_lapsed(connection, now_ms)  # of other subscriptions, too: nobody else may ever look at these
     assert key is not None
-    return int(key[0]), others
+    return int(key[0]), bool(others)
 
 
 def renew(connection: Connection, unacknowledged: Mapping[int, int], now_ms: int) -> None:
@@ -202,6 +206,7 @@ _OF = (
     .where(consumers.c.subscription_id == bindparam("subscription_id"))
     .order_by(consumers.c.consumer_id)
 )
+_OF_TOKEN = _OF.where(consumers.c.token == bindparam("token"))
 _IS_OF = Prepared(
     select(consumers.c.consumer_id).where(
         consumers.c.subscription_id == bindparam("subscription_id"), consumers.c.consumer_id == bindparam("consumer_id")

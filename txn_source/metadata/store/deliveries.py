@@ -6,15 +6,16 @@ from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from itertools import accumulate
-from typing import Any
+from typing import Any, NamedTuple
 
-from sqlalchemy import Connection, Row, delete, func, insert, select, update
+from sqlalchemy import Connection, Row, bindparam, delete, func, insert, select, update
 
 from txn_source.metadata.store.conflicts import expect
 from txn_source.metadata.store.database import note_change
+from txn_source.metadata.store.prepared import Prepared
 from txn_source.metadata.store.subscription_rows import Subscription
 from txn_source.metadata.store.tables import cursors, deliveries
-from txn_source.model.message_ranges import MessageRange, MessageRanges, index_of, message_key, position_of
+from txn_source.model.message_ranges import MessageRange, MessageRanges, index_of, message_key, packed, position_of
 from txn_source.model.position import Position
 from txn_source.model.subscription import Cursor
 
@@ -130,19 +131,13 @@ def redeliver(
 
 
 def _delivered(
-    connection: Connection,
-    subscription_id: int,
-    partition_id: int,
-    consumer_id: int | None = None,
-    before: int | None = None,
+    connection: Connection, subscription_id: int, partition_id: int, consumer_id: int | None = None
 ) -> Sequence[Row[Any]]:
-    """Return what was handed out: all of it, or to one consumer, or from below a place (``message_key``) on."""
+    """Return what was handed out, ascending: all of it, or to one consumer."""
     d = deliveries.c
     query = select(deliveries).where(d.subscription_id == subscription_id, d.partition_id == partition_id)
     if consumer_id is not None:
         query = query.where(d.consumer_id == consumer_id)
-    if before is not None:
-        query = query.where(d.start_position <= position_of(before).key)
     return connection.execute(query.order_by(d.start_position, d.start_index)).all()
 
 
@@ -165,22 +160,51 @@ def _split(whole: MessageRange, items: Iterable[MessageRange]) -> tuple[list[Mes
 
 
 def forget(
-    connection: Connection, subscription_id: int, partition_id: int, ranges: Sequence[MessageRange], before: Cursor
+    connection: Connection,
+    subscription_id: int,
+    partition_id: int,
+    consumer_id: int,
+    ranges: Sequence[MessageRange],
+    after: Cursor,
 ) -> None:
-    """Drop the deliveries that are acknowledged wholly, and count down the others."""
-    after = Cursor(before.mark, MessageRanges(before.ranges))
-    after.acknowledge(ranges)
-    highest = max((r.end for r in ranges), default=0)
-    for row in _delivered(connection, subscription_id, partition_id, before=highest):
-        whole = _range(row)
+    """Drop the deliveries that a consumer has acknowledged wholly, and count down the others.
+
+    ``after`` is the subscription's cursor with these ranges. They are nearly always of what the consumer itself was
+    given, which is little; of what the whole subscription was, there may be thousands of rows.
+    """
+    acknowledged = MessageRanges(ranges)
+    of = {"subscription_id": subscription_id, "partition_id": partition_id}
+    rows = [_Row(*row) for row in _OF_CONSUMER.rows(connection, {**of, "consumer_id": consumer_id})]
+    own = MessageRanges(row.whole for row in rows)
+    if not all(own.covers(r) for r in acknowledged):
+        limits = [position_of(r.start if first else r.end).key for r in acknowledged for first in (True, False)]
+        span = {"lowest": min(limits), "highest": max(limits)}
+        rows = [_Row(*row) for row in _OF_SPAN.rows(connection, {**of, **span})]
+    for row in rows:
+        whole = row.whole
+        if not acknowledged.touches(whole):
+            continue
         new = sum(r.messages for r in ranges if whole.start <= r.start < whole.end)
         if not after.wanted(whole.start, whole.end):
-            connection.execute(delete(deliveries).where(deliveries.c.delivery_id == row.delivery_id))
+            _DROP.run(connection, {"id": row.delivery_id})
         elif new:
-            left = max(0, row.messages - new)
-            connection.execute(
-                update(deliveries).where(deliveries.c.delivery_id == row.delivery_id).values(messages=left)
-            )
+            _COUNT_DOWN.run(connection, {"id": row.delivery_id, "left": max(0, row.messages - new)})
+
+
+class _Row(NamedTuple):
+    """What acknowledging needs of a row."""
+
+    delivery_id: int
+    start_position: int
+    start_index: int
+    end_position: int
+    end_index: int
+    messages: int
+
+    @property
+    def whole(self) -> MessageRange:
+        start, end = packed(self.start_position, self.start_index), packed(self.end_position, self.end_index)
+        return MessageRange(start, end, self.messages)
 
 
 def _range(row: Row[Any]) -> MessageRange:
@@ -199,3 +223,18 @@ def _columns(item: MessageRange) -> dict[str, int]:
         "end_index": index_of(item.end),
         "messages": item.messages,
     }
+
+
+_OF_PARTITION = select(*(deliveries.c[name] for name in _Row._fields)).where(
+    deliveries.c.subscription_id == bindparam("subscription_id"), deliveries.c.partition_id == bindparam("partition_id")
+)
+_OF_CONSUMER = Prepared(_OF_PARTITION.where(deliveries.c.consumer_id == bindparam("consumer_id")))
+_OF_SPAN = Prepared(
+    _OF_PARTITION.where(
+        deliveries.c.start_position <= bindparam("highest"), deliveries.c.end_position >= bindparam("lowest")
+    )
+)
+_DROP = Prepared(delete(deliveries).where(deliveries.c.delivery_id == bindparam("id")))
+_COUNT_DOWN = Prepared(
+    update(deliveries).where(deliveries.c.delivery_id == bindparam("id")).values(messages=bindparam("left"))
+)

@@ -38,6 +38,8 @@ MAX_JOINED = 256
 _MAX_S = 0.05
 """No action joins a group that has been at it for so long."""
 _LOOK_S = 0.05
+_LOOKING = 16
+"""So many look every ``_LOOK_S`` seconds; more look less often, else thousands would do nothing but look."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +58,11 @@ class Joined(Generic[I, R]):
         if isinstance(done, TxnLogError):
             raise done
         return done
+
+
+def look_s(waiting: int) -> float:
+    """Return after how many seconds a writer looks by itself, while so many wait."""
+    return _LOOK_S * max(1.0, waiting / _LOOKING)
 
 
 class Outcome:
@@ -133,7 +140,7 @@ class GroupCommit:
                 while not mine.settled:
                     if self._turn.acquire(blocking=False):
                         return mine.result() if mine.settled else self._lead(mine)
-                    mine.bell.acquire(timeout=_LOOK_S)
+                    mine.bell.acquire(timeout=look_s(len(self._queue)))
             finally:
                 self._give_up_turn()
         finally:  # once more: an interrupt may have fallen on the line above

@@ -307,9 +307,10 @@ def acknowledge(connection: Connection, ack: Acknowledgement, *, strict: bool = 
                 f"Messages {twice} of subscription {subscription.name!r}, which it consumed, are acknowledged already.",
                 "Another consumer has processed them: abort the transaction.",
             )
-        if subscription.type == SubscriptionType.SHARED:
-            shared.forget(connection, subscription.subscription_id, part.partition_id, part.ranges, cursor)
         new += cursor.acknowledge(part.ranges)
+        if subscription.type == SubscriptionType.SHARED:
+            of = subscription.subscription_id, part.partition_id, ack.consumer_id
+            shared.forget(connection, *of, part.ranges, cursor)
         if part.up_to is not None:
             cursor.acknowledge_up_to(part.up_to)
         store(connection, subscription.subscription_id, part.partition_id, cursor, found[part.partition_id])
