@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import math
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,7 @@ import pytest
 import txn_source
 from tests.log.reading import BY_HAND, UNCOMMITTED, rows
 from tests.log.sites import Site
-from txn_source import Log, TxnLogError
+from txn_source import Batching, Log, TopicNotFoundError, TxnLogError, connect
 from txn_source.model.door import guard, guarded, translated
 from txn_source.model.errors import InternalError, InvalidArgumentError, StorageWriteError, UnavailableError
 from txn_source.storage.segment import SegmentReader
@@ -320,3 +320,48 @@ def test_value_of_another_kind_than_asked_for_is_named() -> None:
         length(5)  # type: ignore[arg-type]
     with pytest.raises(InvalidArgumentError, match=r"length\(\): at is 'x'\. Give it as int \| None\."):
         length("a", "x")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("value", [True, float("nan"), "5"])
+def test_what_is_no_number_is_refused_where_one_is_expected(embedded_site: Site, value: Any) -> None:
+    """Give a truth value, NaN or text as a time, a count or a partition: it is refused in our words, before a use."""
+    log = embedded_site.connect()
+    log.create_topic("orders", partitions=3)
+    log.create_subscription("orders", "s")
+    consumer = log.subscribe("orders", "c", initial_position="earliest")
+    producer = log.producer("orders", batching=BY_HAND)
+    producer.send(b"first", partition=1)
+    batch = pa.record_batch({"value": [b"x"]})
+    calls: list[Callable[[], Any]] = [
+        lambda: connect(embedded_site.root, timeout=value),
+        lambda: log.begin_transaction(timeout=value),
+        lambda: log.transactions(limit=value),
+        lambda: log.create_topic("other", partitions=value),
+        lambda: log.update_topic("orders", partitions=value),
+        lambda: log.roll_ledger("orders", value),
+        lambda: log.collect_garbage(older_than=value),
+        lambda: log.seek("orders", "s", "earliest", epoch=value),
+        lambda: consumer.receive(value),
+        lambda: producer.send(b"x", partition=value),
+        lambda: producer.send_batch(batch, partition=value),
+        *(
+            lambda name=name: Batching(**{name: value})  # type: ignore[misc]
+            for name in ("linger_s", "max_messages", "max_bytes")
+        ),
+        *(
+            lambda name=name: log.subscribe("orders", "new", **{name: value})  # type: ignore[misc]
+            for name in (
+                *("queue_size", "max_redeliveries"),
+                *("acknowledge_interval", "negative_acknowledge_delay", "acknowledge_timeout"),
+            )
+        ),
+    ]
+    taken = []
+    for number, call in enumerate(calls):
+        try:
+            call()
+        except (InvalidArgumentError, TopicNotFoundError):
+            continue
+        taken.append(number)
+    assert taken == []
+    assert len(producer.flush()) == 1

@@ -104,3 +104,34 @@ def test_commit_that_fails_while_another_one_goes_on_takes_no_more(log: Log) -> 
             over.set()
     txn.commit()
     assert values(log, "t") == [b"in time"]
+
+
+def test_abort_ends_what_is_begun_meanwhile(log: Log) -> None:
+    """Abort while a flush has asked the service to begin the transaction, and has no answer yet: it isn't left open."""
+    log.create_topic("t")
+    producer = log.producer("t", batching=BY_HAND)
+    txn = log.begin_transaction()
+    producer.send(b"x", txn=txn)
+    begin = MetadataStub.begin_transaction
+    asked, aborting = threading.Event(), threading.Event()
+
+    def begin_transaction(stub: MetadataStub, *arguments: Any) -> Any:
+        asked.set()
+        assert aborting.wait(WAIT_S)
+        return begin(stub, *arguments)
+
+    def abort() -> None:
+        assert asked.wait(WAIT_S)
+        with patch.object(Producer, "_discard", discard):
+            txn.abort()
+
+    inner = Producer._discard
+
+    def discard(of: Producer, *arguments: Any) -> None:
+        aborting.set()
+        inner(of, *arguments)
+
+    with patch.object(MetadataStub, "begin_transaction", begin_transaction), meanwhile(abort):
+        producer.flush()
+    assert [each.state.value for each in log.transactions(None)] == ["aborted"]
+    assert values(log, "t") == []

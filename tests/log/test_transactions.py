@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -333,3 +334,50 @@ def test_commit_waits_for_messages_that_were_sent_by_its_id(log: Log, spell: Cal
     producer.send(b"late", txn=spell(txn.id))
     with pytest.raises(TransactionEndedError):
         producer.flush()
+
+
+def test_transaction_spans_one_log(log: Log, tmp_path: Path) -> None:
+    """Send with a producer of another log under a transaction, and acknowledge what another log's consumer got."""
+    with Site("embedded", tmp_path / "other") as site:
+        other = site.connect()
+        for each in (log, other):
+            each.create_topic("t")
+        producer, foreign = log.producer("t", batching=BY_HAND), other.producer("t", batching=BY_HAND)
+        foreign.send(b"foreign")
+        foreign.flush()
+        consumer = other.subscribe("t", "s", initial_position="earliest")
+        message = consumer.receive(60)
+        assert message is not None
+        with log.begin_transaction() as txn:
+            producer.send(b"x", txn=txn)
+            with pytest.raises(InvalidArgumentError, match="The producer is of another log"):
+                foreign.send(b"x", txn=txn)
+            with pytest.raises(InvalidArgumentError, match="The message is of another log"):
+                txn.acknowledge(message)
+        assert values(log, "t") == [b"x"]
+        assert values(other, "t", UNCOMMITTED) == [b"foreign"]
+
+
+def test_transaction_spans_the_connections_of_a_log(site: Site) -> None:
+    """Send with producers of two connections under one transaction."""
+    one, other = site.connect(), site.connect()
+    one.create_topic("t")
+    producers = [log.producer("t", batching=BY_HAND) for log in (one, other)]
+    with one.begin_transaction() as txn:
+        for producer in producers:
+            producer.send(b"x", txn=txn)
+    assert values(one, "t") == [b"x", b"x"]
+
+
+def test_child_knows_a_transaction_by_its_id(log: Log) -> None:
+    """Fork, as far as the transaction knows: its id is one as any other process gives it."""
+    log.create_topic("t")
+    producer = log.producer("t", batching=BY_HAND)
+    txn = log.begin_transaction()
+    name = str(txn.id)
+    txn.inherited()
+    with pytest.raises(InvalidArgumentError, match="was forked"):
+        producer.send(b"x", txn=txn)
+    producer.send(b"x", txn=name)
+    assert len(producer.flush()) == 1
+    assert log.transaction(name).partitions[0].messages == 1

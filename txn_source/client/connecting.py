@@ -7,6 +7,8 @@ import os
 from txn_source.client.log import Log
 from txn_source.client.target import Target
 from txn_source.model.door import guard
+from txn_source.model.errors import InvalidArgumentError
+from txn_source.model.units import is_number
 
 
 @guard
@@ -27,7 +29,10 @@ def connect(
         timeout: deadline of each call to a service, in seconds.
 
     Raises:
+        InvalidArgumentError: a path, an endpoint or a timeout that can't be.
         LogNotFoundError: no log lies at the path, and none was to be made.
         UnavailableError: the service didn't answer.
     """
+    if not is_number(timeout):
+        raise InvalidArgumentError(f"{timeout!r:.80} is not a timeout.", "Use seconds, more than 0.")
     return Log(Target.of(path, endpoint, create=create, timeout_s=timeout))

@@ -29,6 +29,7 @@ from txn_source.model.isolation import IsolationLevel
 from txn_source.model.position import EARLIEST, LATEST
 from txn_source.model.subscription import Place, SubscriptionType
 from txn_source.model.topic_name import TopicName
+from txn_source.model.units import is_whole
 
 
 class Unset(Enum):
@@ -117,7 +118,7 @@ class Subscriptions:
 
     def seek(self, topic: str, name: str, to: GivenPlace, epoch: int | None) -> Sought:
         """Move a subscription as an operator."""
-        if epoch is not None and (not isinstance(epoch, int) or abs(epoch) >= 1 << 63):
+        if epoch is not None and (not is_whole(epoch) or abs(epoch) >= 1 << 63):
             raise InvalidArgumentError(f"{epoch!r:.80} can't be a new epoch.", "Use a number above the current one.")
         _check_name(name)
         topic_name = _whole(topic)

@@ -14,6 +14,7 @@ from txn_source.client.tiering.offload import delete_doomed_files
 from txn_source.metadata.stub.metadata_stub import MetadataStub
 from txn_source.model.errors import InvalidArgumentError, TopicNotFoundError
 from txn_source.model.topic_name import TopicName
+from txn_source.model.units import is_whole
 from txn_source.storage.schema import check_topic_schema, serialize_schema
 from txn_source.storage.segment import topic_folder
 
@@ -36,7 +37,7 @@ def update_topic(stub: MetadataStub, name: TopicName, partitions: int) -> int:
 
 
 def _check_count(partitions: int) -> None:
-    if not isinstance(partitions, int) or isinstance(partitions, bool) or not 0 < partitions < 1 << 31:
+    if not is_whole(partitions) or not 0 < partitions < 1 << 31:
         raise InvalidArgumentError(f"{partitions!r} is not a number of partitions.", "Use 1 or more.")
 
 
@@ -49,6 +50,6 @@ def delete_topic(access: Access, name: TopicName) -> None:
 
 def roll_ledger(stub: MetadataStub, topic: str, partition: int | None) -> list[int]:
     """Close the open ledger of each partition, or of one; return the ids of those that weren't empty."""
-    if partition is not None and (not isinstance(partition, int) or abs(partition) >= 1 << 31):
+    if partition is not None and (not is_whole(partition) or abs(partition) >= 1 << 31):
         raise TopicNotFoundError(f"Topic {topic!r} has no partition {partition!r}.", "They are numbered from 0.")
     return stub.roll_ledger(TopicName.parse(topic), partition)

@@ -1,10 +1,11 @@
-"""Durations and sizes as people write them: ``24h``, ``1h30m``, ``500ms``, ``128m``, ``10GB``."""
+"""Numbers, durations and sizes as people give them; as text: ``24h``, ``1h30m``, ``500ms``, ``128m``, ``10GB``."""
 
 from __future__ import annotations
 
+import math
 import re
 from datetime import timedelta
-from typing import Any
+from typing import Any, TypeGuard
 
 from txn_source.model.errors import InvalidArgumentError
 
@@ -16,6 +17,16 @@ _SIZE = re.compile(r"(\d+)\s*([kmgt]?)(?:i?b)?", re.ASCII)
 _SIZE_LETTERS = "kmgt"
 MAX_TOTAL = 1 << 62
 """Of running totals and epochs: so much that nothing real gets there, and sums of two of them still fit."""
+
+
+def is_whole(value: Any) -> TypeGuard[int]:
+    """True for a whole number; ``True`` and ``False``, which Python takes for 1 and 0, are none."""
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def is_number(value: Any) -> TypeGuard[float]:
+    """True for a number; neither a truth value nor NaN is one."""
+    return is_whole(value) or (isinstance(value, float) and not math.isnan(value))
 
 
 def parse_duration(text: str) -> float:

@@ -18,7 +18,6 @@ arrives with a smaller epoch is dropped. So once ``seek`` has returned nothing f
 
 from __future__ import annotations
 
-import math
 import threading
 import time
 import weakref
@@ -46,6 +45,7 @@ from txn_source.client.consuming.reconnecting_link import ReconnectingLink
 from txn_source.client.places import GivenPlace, Sought
 from txn_source.client.reading.slice_reader import SliceReader
 from txn_source.metadata.stub.consumer_stream import AnsweredStub, Delivery, SubscribeRequest
+from txn_source.metadata.stub.metadata_stub import MetadataStub
 from txn_source.model.acknowledgement import Acknowledgement
 from txn_source.model.door import guarded
 from txn_source.model.errors import InternalError, InvalidArgumentError, MessageUnreadableError, TxnLogError
@@ -53,6 +53,7 @@ from txn_source.model.isolation import IsolationLevel
 from txn_source.model.message_ranges import MessageRange
 from txn_source.model.packing import Slice
 from txn_source.model.topic_name import TopicName
+from txn_source.model.units import is_number
 from txn_source.storage.forks import belongs_to_process, inherited_error, keep_for_ever
 from txn_source.storage.schema import RAW_SCHEMA
 
@@ -348,6 +349,10 @@ class Consumer:
         """
         self._acknowledging.flush()
 
+    @property
+    def _metadata(self) -> MetadataStub:
+        return self._access.metadata
+
     def _consumed(self, batches: Mapping[MessageBatch, list[int]]) -> list[Acknowledgement]:
         return self._acknowledging.consumed(batches)
 
@@ -432,6 +437,6 @@ def _closed() -> TxnLogError:
 
 
 def _deadline(timeout: float) -> float | None:
-    if not isinstance(timeout, int | float) or math.isnan(timeout):
+    if not is_number(timeout):
         raise InvalidArgumentError(f"{timeout!r:.80} is not a timeout.", "Use seconds, or None to wait without end.")
     return None if timeout > threading.TIMEOUT_MAX else time.monotonic() + timeout

@@ -14,6 +14,7 @@ from txn_source.client.consuming.batch_ranges import BatchRanges, place_of, want
 from txn_source.client.consuming.damage import check_memory, damaged_rows, reason, shown_values
 from txn_source.client.reading.columns import METADATA_COLUMNS
 from txn_source.metadata.stub.consumer_stream import Delivery
+from txn_source.metadata.stub.metadata_stub import MetadataStub
 from txn_source.model.acknowledgement import Acknowledgement
 from txn_source.model.errors import InvalidArgumentError, MessageUnreadableError
 from txn_source.model.message_ranges import MessageRange
@@ -40,6 +41,10 @@ def message_schema(payload: pa.Schema) -> pa.Schema:
 
 class Receiver(Protocol):
     """A consumer as its messages, and the transactions that acknowledge them, know it. Its users know ``Consumer``."""
+
+    @property
+    def _metadata(self) -> MetadataStub:
+        """Its log."""
 
     def _consumed(self, batches: Mapping[MessageBatch, list[int]]) -> list[Acknowledgement]:
         """Return what a commit has to tell the service of rows of batches that a transaction has acknowledged."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from txn_source.model.errors import InvalidArgumentError
+from txn_source.model.units import is_number, is_whole
 
 _MAX_NUMBER = 1_000_000
 
@@ -34,8 +35,7 @@ class ConsumerOptions:
     def __post_init__(self) -> None:
         whole = {"queue_size": (self.queue_size, 1), "max_redeliveries": (self.max_redeliveries, 0)}
         for name, (value, least) in whole.items():
-            number = isinstance(value, int) and not isinstance(value, bool)
-            if value is not None and not (number and least <= value <= _MAX_NUMBER):
+            if value is not None and not (is_whole(value) and least <= value <= _MAX_NUMBER):
                 raise InvalidArgumentError(f"{name} is {value!r}.", f"Use a number from {least} to {_MAX_NUMBER}.")
         for name in ("consumer_name", "dead_letter_topic"):
             text = getattr(self, name)
@@ -43,7 +43,7 @@ class ConsumerOptions:
                 raise InvalidArgumentError(f"{name} is {text!r:.80}.", "Use text.")
         for name in ("acknowledge_interval", "negative_acknowledge_delay", "acknowledge_timeout"):
             value = getattr(self, name)
-            if value is not None and (not isinstance(value, int | float) or not 0 <= value < 1e9):
+            if value is not None and (not is_number(value) or not 0 <= value < 1e9):
                 raise InvalidArgumentError(f"{name} is {value!r}.", "Use seconds, 0 or more.")
 
 

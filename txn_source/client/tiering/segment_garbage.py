@@ -16,6 +16,7 @@ from dataclasses import dataclass
 
 from txn_source.client.access import Access
 from txn_source.model.errors import InvalidArgumentError
+from txn_source.model.units import is_number
 from txn_source.storage.segment import SegmentName, stored_segments
 
 DEFAULT_AGE_S = 24 * 3600.0
@@ -39,6 +40,8 @@ def collect_garbage(
 
     ``clock`` returns seconds since the epoch, as the files' times are.
     """
+    if not is_number(older_than_s):
+        raise InvalidArgumentError(f"{older_than_s!r:.80} is not an age.", "Use seconds, or a text such as 7d or 24h.")
     if older_than_s < 0:
         raise InvalidArgumentError(f"{older_than_s:g} s is not an age.", "Use 0 or more.")
     oldest = clock() - older_than_s

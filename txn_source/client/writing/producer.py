@@ -43,6 +43,7 @@ from txn_source.model.errors import (
 from txn_source.model.routing import partition_of
 from txn_source.model.topic_name import TopicName
 from txn_source.model.transaction import TxnId
+from txn_source.model.units import is_whole
 from txn_source.storage.forks import InheritedLock, belongs_to_process
 from txn_source.storage.schema import KEY, RAW_SCHEMA, conform, deserialize_schema
 
@@ -150,6 +151,8 @@ class Producer:
                     partition = gathered.sticky
                 else:
                     partition = partition_of(as_bytes("key", key) or b"", gathered.partitions)
+            elif type(partition) is not int:
+                self._check_number(partition)
             try:
                 group = gathered.groups.get(txn)
                 if group is None:
@@ -202,6 +205,8 @@ class Producer:
             if gathered.alarm:
                 self._attend()
             group = gathered.groups.get(txn) or self._new_group(txn)
+            if partition is not None:
+                self._check_number(partition)
             routed = [gathered.routed(b, partition) for b in fitted]
             for target in {target for each in routed for target, _ in each.parts}:
                 group.buffers.get(target) or self._new_buffer(group, target)
@@ -331,15 +336,24 @@ class Producer:
 
     def _new_buffer(self, group: Group, partition: int) -> Buffer:
         partitions = self._gathered.partitions
-        if isinstance(partition, int) and partition >= partitions:
+        if partition >= partitions:
             self._learn_partitions()  # it may have been added
             partitions = self._gathered.partitions
-        if not isinstance(partition, int) or not 0 <= partition < partitions:
-            raise TopicNotFoundError(
-                f"Topic {self.topic!r} has no partition {partition!r}.", f"Its partitions are 0 to {partitions - 1}."
-            )
+        if not 0 <= partition < partitions:
+            raise self._no_partition(partition)
         buffer = group.buffers[partition] = Buffer(self._gathered.payload, partition)
         return buffer
+
+    def _check_number(self, partition: Any) -> None:
+        """Raise TOPIC_NOT_FOUND for what is no number: 1.0 and True are 1 to a dict, and would be taken for it."""
+        if not is_whole(partition):
+            raise self._no_partition(partition)
+
+    def _no_partition(self, partition: Any) -> TopicNotFoundError:
+        last = self._gathered.partitions - 1
+        return TopicNotFoundError(
+            f"Topic {self.topic!r} has no partition {partition!r:.80}.", f"Its partitions are 0 to {last}."
+        )
 
     def _write_soon(self) -> None:
         """Have what was gathered written by the thread, or by the next call, whichever comes first.

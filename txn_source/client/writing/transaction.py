@@ -36,6 +36,8 @@ class Sender(Protocol):
 
     _lock: Any
     """While it is held nothing is sent, written or registered."""
+    _stub: MetadataStub
+    """Of its log."""
 
     def _drain_for(self, txn: Transaction) -> None:
         """Return when all messages of a transaction are registered, or raise why they can't be."""
@@ -150,11 +152,12 @@ class Transaction:
 
         Raises:
             TransactionEndedError: the transaction has ended, or its end was begun.
-            InvalidArgumentError: that is no message, or its consumer was forgotten.
+            InvalidArgumentError: that is no message, or its consumer was forgotten, or is of another log.
         """
         self._check_takes("acknowledge more messages")
         batch, rows = rows_of(message)
         consumer = batch.consumer
+        self._check_log(consumer._metadata, "message")
         with self._lock:
             self._check_takes("acknowledge more messages")
             self._consumed.setdefault(consumer, {}).setdefault(batch, []).extend(rows)
@@ -371,6 +374,7 @@ class Transaction:
 
     def _join(self, producer: Sender) -> None:
         self._check_mine()
+        self._check_log(producer._stub, "producer")
         with self._lock:
             self._check_takes("take more messages")
             self._producers.add(producer)
@@ -408,6 +412,13 @@ class Transaction:
             how, call = ("committed", "commit()") if self._ending == "committed" else ("aborted", "abort()")
             raise TransactionEndedError(
                 f"{self._name} is being {how} and can't {wish}.", f"Call {call} again to complete it."
+            )
+
+    def _check_log(self, other: MetadataStub, what: str) -> None:
+        if not self._stub.is_same_log(other):
+            raise InvalidArgumentError(
+                f"The {what} is of another log than the transaction.",
+                "A transaction spans topics of one log; begin one in each.",
             )
 
     def _check_mine(self) -> None:
@@ -450,9 +461,9 @@ _HANDLES: weakref.WeakValueDictionary[tuple[MetadataStub, TxnId], Transaction] =
 
 
 def handle_of(stub: MetadataStub, txn: TxnId) -> Transaction | None:
-    """Return the transaction of that id, if it was begun with the same log in this process and takes messages.
+    """Return the transaction of that id, if it was begun with the same log by this process and takes messages.
 
     One that has ended is the service's to refuse.
     """
     found = _HANDLES.get((stub, txn))
-    return found if found is not None and found._ending is None else None
+    return found if found is not None and found._mine and found._ending is None else None

@@ -108,6 +108,7 @@ class MetadataStub(TierStub, SubscriptionStub):
 
     def __init__(self, transport: Transport) -> None:
         self._transport = transport
+        self._log_id: str | None = None
 
     @property
     def transport(self) -> Transport:
@@ -126,7 +127,12 @@ class MetadataStub(TierStub, SubscriptionStub):
                 f"The log has format version {answer.format_version}; this release reads up to {FORMAT_VERSION}.",
                 "Upgrade txn-source.",
             )
+        self._log_id = answer.log_id
         return LogInfo(answer.log_id, answer.storage_uri)
+
+    def is_same_log(self, other: MetadataStub) -> bool:
+        """Return False if both were asked what log they are of, by ``get_log``, and it isn't the same one."""
+        return self is other or None in (self._log_id, other._log_id) or self._log_id == other._log_id
 
     # Topics
 
