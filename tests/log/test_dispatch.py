@@ -15,38 +15,56 @@ from txn_source import Consumer
 from txn_source.metadata.delivery import session_state, shared_dispatch, topic_snapshot
 from txn_source.metadata.delivery.consumer_hub import ConsumerHub
 from txn_source.metadata.delivery.consumer_session import ConsumerSession
+from txn_source.metadata.delivery.delivery_messages import DeliveryMessages
 from txn_source.metadata.delivery.session_state import SessionState
 from txn_source.metadata.delivery.topic_dispatch import TopicDispatch
 from txn_source.metadata.store import pages
+from txn_source.model.visibility import visible
 
 CONSUMERS = 12
 
 
 def test_commit_is_looked_at_once_for_all_consumers(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let many subscriptions wait at the end of a topic, and send a message: one look reads it, once, for all."""
+    """Let many subscriptions wait at the end of a topic, and send a message: one look reads it, once, for all.
+
+    What of it is visible, and the message that delivers it, are made once, too.
+    """
     log = site.connect()
     producer, _ = numbered(log, 0)
     consumers = [subscribe(log, f"s{number}") for number in range(CONSUMERS)]
     eventually(lambda: all(due_in_s(site, log, consumer) is None for consumer in consumers))
-    looks: list[tuple[int, int]] = []
+    looks: list[tuple[int, ...]] = []
     read: list[int] = []
-    look, entry_page = TopicDispatch.look, pages.entry_page
+    judged: list[int] = []
+    made: list[int] = []
+    look, entry_page, delivery = TopicDispatch.look, pages.entry_page, DeliveryMessages._delivery
 
     def counted_look(self: TopicDispatch, sessions: Sequence[ConsumerSession]) -> Any:
-        read.clear()
+        for calls in (read, judged, made):
+            calls.clear()
         waits = look(self, sessions)
-        looks.append((len(sessions), len(read)))
+        looks.append((len(sessions), len(read), len(judged), len(made)))
         return waits
 
     def counted_page(*arguments: Any) -> Any:
         read.append(1)
         return entry_page(*arguments)
 
+    def counted_visible(*arguments: Any) -> Any:
+        judged.append(1)
+        return visible(*arguments)
+
+    def counted_delivery(*arguments: Any) -> Any:
+        made.append(1)
+        return delivery(*arguments)
+
     monkeypatch.setattr(TopicDispatch, "look", counted_look)
     monkeypatch.setattr(topic_snapshot.pages, "entry_page", counted_page)
+    monkeypatch.setattr(topic_snapshot, "visible", counted_visible)
+    monkeypatch.setattr(DeliveryMessages, "_delivery", counted_delivery)
     send_each(producer, [b"x"])
     assert [receive(consumer).value for consumer in consumers] == [b"x"] * CONSUMERS
-    assert [found for found in looks if found[1]] == [(CONSUMERS, 1)]
+    assert [found for found in looks if found[1]] == [(CONSUMERS, 1, 1, 1)]
 
 
 @pytest.mark.parametrize("at_once", [1, 2, 5])

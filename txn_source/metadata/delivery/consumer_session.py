@@ -96,6 +96,8 @@ class ConsumerSession:
 
     def take_after_look(self) -> list[pb.ConsumeResponse]:
         """Return the answers that wait for a look that begins now."""
+        if not self._after_look:
+            return []
         with self.lock:
             waiting, self._after_look = self._after_look, []
         return waiting

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from txn_source._generated.txnlog.v1 import metadata_service_pb2 as pb
 from txn_source.metadata.delivery.next_entries import EntryBatch
 from txn_source.metadata.delivery.topic_snapshot import TopicSnapshot
@@ -17,10 +19,19 @@ class DeliveryMessages:
 
     def __init__(self, snapshot: TopicSnapshot) -> None:
         self._snapshot = snapshot
-        self._made: dict[tuple[int, PositionRange, IsolationLevel], pb.ConsumeResponse.Delivery] = {}
+        self._answered: dict[tuple[int, PositionRange, IsolationLevel], pb.ConsumeResponse.Delivery] = {}
+        self._made: dict[tuple[Any, ...], pb.ConsumeResponse] = {}
 
     def of(self, subscription: Subscription, batch: EntryBatch) -> pb.ConsumeResponse:
-        """Return the message that delivers a batch in the subscription's epoch."""
+        """Return the message that delivers a batch in the subscription's epoch. Others get the same one: it is read."""
+        level, numbers = subscription.isolation_level, (subscription.epoch, batch.messages, batch.redeliveries)
+        key = (batch.partition_id, batch.range, batch.wanted, level, numbers, batch.entries is None)
+        made = self._made.get(key)
+        if made is None:
+            made = self._made[key] = pb.ConsumeResponse(delivery=self._delivery(subscription, batch))
+        return made
+
+    def _delivery(self, subscription: Subscription, batch: EntryBatch) -> pb.ConsumeResponse.Delivery:
         delivery = pb.ConsumeResponse.Delivery(
             epoch=subscription.epoch,
             partition_id=batch.partition_id,
@@ -33,19 +44,19 @@ class DeliveryMessages:
         )
         if batch.entries is not None:
             delivery.MergeFrom(self._answers(subscription.isolation_level, batch))
-        return pb.ConsumeResponse(delivery=delivery)
+        return delivery
 
     def _answers(self, level: IsolationLevel, batch: EntryBatch) -> pb.ConsumeResponse.Delivery:
         """Return the part that has the answers: copies, entries, aborted transactions."""
         key = (batch.partition_id, batch.range, level)
-        if key not in self._made:
+        if key not in self._answered:
             entries, aborted = batch.entries, batch.aborted
             assert entries is not None
             assert aborted is not None
             segments, names = self._snapshot.names_in(batch.partition_id, entries)
             if level is not IsolationLevel.READ_COMMITTED:
                 aborted = aborted.slice(0, 0)
-            self._made[key] = pb.ConsumeResponse.Delivery(
+            self._answered[key] = pb.ConsumeResponse.Delivery(
                 copies=self._snapshot.copies_of(batch.partition_id, batch.range),
                 entries=pb.ListEntriesResponse(
                     entries=convert.table_to_wire(entries),
@@ -55,4 +66,4 @@ class DeliveryMessages:
                 ),
                 aborted=pb.ListDecisionsResponse(transactions=convert.table_to_wire(aborted)),
             )
-        return self._made[key]
+        return self._answered[key]

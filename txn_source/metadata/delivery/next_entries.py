@@ -4,18 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import numpy as np
 import pyarrow as pa
 
-from txn_source.metadata.delivery.topic_snapshot import TopicSnapshot
+from txn_source.metadata.delivery.topic_snapshot import HotEntries, TopicSnapshot
 from txn_source.model.isolation import IsolationLevel
-from txn_source.model.kinds import ABORTED
 from txn_source.model.message_ranges import MessageRange, message_key
 from txn_source.model.position import Position, PositionRange
 from txn_source.model.subscription import Cursor
 from txn_source.model.topic import PartitionView
-from txn_source.model.visibility import visible
-from txn_source.storage.arrays import numbers_in
 
 _BATCH_BYTES = 64 << 20
 _LOOKS = 20
@@ -110,14 +106,14 @@ def next_batch(reading: PartitionReading, cursor: ReadCursor, most: int) -> tupl
             ledger_end, messages = reading.snapshot.ledger_end(partition_id, cursor.position.ledger_id)
             end, entries, aborted = min(reading.bound, ledger_end), None, None
         else:
-            taken, messages = _take(found.table, of, reading.level, found.aborted, most)
+            taken, messages = _take(found, reading.level, most)
             if not taken:
                 cursor = cursor.passed(found.range.end)
                 continue
-            end = found.range.end
-            if taken < found.table.num_rows:
-                end = Position.from_key(found.table["position"][taken - 1].as_py()).plus(1)
-            entries, aborted = found.table.slice(0, taken), found.aborted
+            end, entries, aborted = found.range.end, found.table, found.aborted
+            if taken < entries.num_rows:
+                end = Position.from_key(entries["position"][taken - 1].as_py()).plus(1)
+                entries = entries.slice(0, taken)
         wanted = reading.wanted(cursor.delivered_to, end)
         if wanted:
             if entries is not None:
@@ -130,17 +126,14 @@ def next_batch(reading: PartitionReading, cursor: ReadCursor, most: int) -> tupl
     return None, cursor
 
 
-def _take(entries: pa.Table, of: PositionRange, level: IsolationLevel, aborted: pa.Table, most: int) -> tuple[int, int]:
+def _take(found: HotEntries, level: IsolationLevel, most: int) -> tuple[int, int]:
     """Return how many entries to deliver from the first on, the last one visible; and their visible messages."""
-    positions, txns, messages, lengths = (
-        numbers_in(entries[name]) for name in ("position", "txn", "messages", "length")
-    )
-    hidden = numbers_in(aborted["txn"])[numbers_in(aborted["state"]) == ABORTED]
-    seen = np.flatnonzero(visible(positions, txns, np.zeros(len(positions), np.bool_), of, level, hidden))
-    if not len(seen):
+    seen = found.visible(level)
+    count = len(seen.rows)
+    if not count:
         return 0, 0
-    count_to, bytes_to = np.cumsum(messages[seen]), np.cumsum(lengths[seen])
-    fit = min(int(np.searchsorted(count_to, most, "right")), int(np.searchsorted(bytes_to, _BATCH_BYTES, "right")))
-    last = max(1, fit) - 1
-    whole = last == len(seen) - 1
-    return len(positions) if whole else int(seen[last]) + 1, int(count_to[last])
+    last = count - 1
+    if seen.messages[last] > most or seen.bytes[last] > _BATCH_BYTES:
+        fits = min(seen.messages.searchsorted(most, "right"), seen.bytes.searchsorted(_BATCH_BYTES, "right"))
+        last = max(1, int(fits)) - 1
+    return found.table.num_rows if last == count - 1 else int(seen.rows[last]) + 1, int(seen.messages[last])

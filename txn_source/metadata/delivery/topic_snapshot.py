@@ -7,20 +7,24 @@ for one consumer after the other are cut out of the page.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from txn_source._generated.txnlog.v1 import metadata_service_pb2 as pb
 from txn_source.metadata.protocol import convert
 from txn_source.metadata.store import copies, pages, policies, views
 from txn_source.metadata.store.connection import Connection
 from txn_source.metadata.store.pages import Page
+from txn_source.model.isolation import IsolationLevel
+from txn_source.model.kinds import ABORTED
 from txn_source.model.position import Position, PositionRange
 from txn_source.model.topic import PartitionView, Topic
+from txn_source.model.visibility import visible
 from txn_source.storage.arrays import numbers_in
 
 MAX_ENTRIES = 10_000
@@ -29,23 +33,51 @@ _MIN_ENTRIES = 64
 """So many are read at least: it costs little more than one, and the next consumer may want them."""
 
 
+class VisibleEntries(NamedTuple):
+    """Which rows of a table of entries a level shows, and up to each of them the messages and bytes of all so far."""
+
+    rows: NDArray[np.intp]
+    messages: NDArray[np.int64]
+    bytes: NDArray[np.int64]
+
+
 @dataclass(frozen=True, slots=True)
 class HotEntries:
     """The data entries of a range that is read from hot copies, and the transactions among them that are aborted.
 
-    There may be other aborted transactions in that table, which lie around the range.
+    There may be other aborted transactions in that table, which lie around the range. Whoever asks for the same once
+    more gets the same answer, at no cost: thousands may.
     """
 
     range: PositionRange
     table: pa.Table
     aborted: pa.Table
+    _within: dict[PositionRange, HotEntries] = field(default_factory=dict, repr=False, compare=False)
+    _visible: dict[IsolationLevel, VisibleEntries] = field(default_factory=dict, repr=False, compare=False)
 
     def within(self, of: PositionRange) -> HotEntries:
         """Return those of the range that also lie in another one, which begins in it."""
-        keys = numbers_in(self.table["position"])
-        end = min(self.range.end, of.end)
-        first, last = (int(np.searchsorted(keys, bound.key)) for bound in (of.start, end))
-        return HotEntries(PositionRange(of.start, end), self.table.slice(first, last - first), self.aborted)
+        found = self._within.get(of)
+        if found is None:
+            keys = numbers_in(self.table["position"])
+            end = min(self.range.end, of.end)
+            first, last = (int(np.searchsorted(keys, bound.key)) for bound in (of.start, end))
+            found = HotEntries(PositionRange(of.start, end), self.table.slice(first, last - first), self.aborted)
+            self._within[of] = found
+        return found
+
+    def visible(self, level: IsolationLevel) -> VisibleEntries:
+        """Return what a level shows of them."""
+        found = self._visible.get(level)
+        if found is None:
+            columns = ("position", "txn", "messages", "length")
+            positions, txns, messages, lengths = (numbers_in(self.table[name]) for name in columns)
+            hidden = numbers_in(self.aborted["txn"])[numbers_in(self.aborted["state"]) == ABORTED]
+            markers = np.zeros(len(positions), np.bool_)
+            rows = np.flatnonzero(visible(positions, txns, markers, self.range, level, hidden))
+            found = VisibleEntries(rows, np.cumsum(messages[rows]), np.cumsum(lengths[rows]))
+            self._visible[level] = found
+        return found
 
 
 class TopicSnapshot:
