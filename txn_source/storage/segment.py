@@ -31,6 +31,7 @@ from crc32c import crc32c
 
 from txn_source.model.errors import InternalError, SegmentUnreadableError, StorageWriteError
 from txn_source.model.position import Position
+from txn_source.storage.encoding_turn import encoding_turn
 from txn_source.storage.folders import make_folder, sync_folder
 from txn_source.storage.forks import belongs_to_process
 
@@ -123,8 +124,9 @@ class SegmentWriter:
 
     def append(self, batch: pa.RecordBatch) -> StoredEntry:
         """Write one entry behind the last one; it is safe only after ``sync``."""
-        message = batch.serialize()
-        stored = StoredEntry(self._end, message.size, crc32c(message, self._header_crc32c))
+        with encoding_turn(batch.nbytes):
+            message = batch.serialize()
+            stored = StoredEntry(self._end, message.size, crc32c(message, self._header_crc32c))
         self._begin()
         self._write(message)
         self._end += message.size

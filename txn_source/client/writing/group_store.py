@@ -15,6 +15,7 @@ from txn_source.model.entry import Appended, NewEntry, OpenedProducer
 from txn_source.model.errors import InternalError, SchemaMismatchError, StaleSegmentError, TxnLogError, UnavailableError
 from txn_source.model.position import Position
 from txn_source.model.transaction import TxnId
+from txn_source.storage.encoding_turn import encoding_turn
 
 _UNWRITABLE = (pa.ArrowException, ValueError, TypeError, OverflowError)
 """What Arrow raises of data that it can't write."""
@@ -45,9 +46,10 @@ class GroupStore:
         self._drop_failed(gathered)
         gathered.seal()
         self._losses.unavailable = None
-        for group in list(gathered.queue):
-            if group.cut is None:
-                self._cut(gathered, group)
+        with encoding_turn(gathered.waiting_bytes):
+            for group in list(gathered.queue):
+                if group.cut is None:
+                    self._cut(gathered, group)
         self._write(gathered, [group for group in gathered.queue if group.entries is None])
         self._register_all(gathered, keep)
         gathered.written()

@@ -142,9 +142,9 @@ class SharedWrites:
             for waiting in group:
                 waiting.error = UnavailableError(error.fact, error.remedy)
             line.empty(error)
-        except TxnLogError as error:
+        except Exception:
             if len(group) == 1:
-                group[0].error = error
+                raise
 
     def _make_shared(self, group: list[_Waiting]) -> None:
         request = pb.WriteAllRequest()
