@@ -57,6 +57,8 @@ class HotEntries:
 
     def within(self, of: PositionRange) -> HotEntries:
         """Return those of the range that also lie in another one, which begins in it."""
+        if of.start == self.range.start and of.end >= self.range.end:
+            return self
         found = self._within.get(of)
         if found is None:
             keys = numbers_in(self.table["position"])
