@@ -28,6 +28,7 @@ _CONTRACT = (
     *("consistent_cut", "deletion_and_trimming", "fencing", "offload", "producer"),
     *("shared_cuts", "subscription_seeks", "subscriptions", "timeouts", "transactions"),
     *("commit_batch", "idempotency"),
+    *(f"{of}added_partitions" for of in ("", "consumers_of_", "producers_of_", "streams_of_")),
 )
 """The test modules that run over PostgreSQL each time; the others, and all over two services, do with --long."""
 _OWN_SPARK = ("tests/spark/test_pipeline_kills.py", "tests/spark/test_sink_crashes.py")
