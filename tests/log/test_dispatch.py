@@ -18,7 +18,7 @@ from txn_source.metadata.delivery.consumer_session import ConsumerSession
 from txn_source.metadata.delivery.delivery_messages import DeliveryMessages
 from txn_source.metadata.delivery.session_state import SessionState
 from txn_source.metadata.delivery.topic_dispatch import TopicDispatch
-from txn_source.metadata.store import pages
+from txn_source.metadata.store import deliveries, pages
 from txn_source.model.visibility import visible
 
 CONSUMERS = 12
@@ -157,9 +157,8 @@ def test_permits_that_come_during_a_look_are_used_by_the_next_one(
     def late(self: SessionState, messages: int) -> None:
         if not given:
             given.append(self.permit(self.epoch, 10))
-            monkeypatch.setattr(
-                ConsumerHub, "tell", lambda *_: None
-            )  # nor does whoever looks for changes wake it again
+            # Nor does whoever looks for changes wake it again.
+            monkeypatch.setattr(ConsumerHub, "tell", lambda *_: None)
         delivered(self, messages)
 
     monkeypatch.setattr(SessionState, "delivered", late)
@@ -167,3 +166,55 @@ def test_permits_that_come_during_a_look_are_used_by_the_next_one(
         send_each(producer, [b"%d" % number for number in range(6)], txn=transaction)
     assert [receive(consumer).value for _ in range(6)] == [b"%d" % number for number in range(6)]
     assert given == [False]
+
+
+def test_permits_that_come_during_a_look_are_used_for_what_comes_again(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Close a consumer of a shared subscription, and give another one permits when a look has handed out as much of
+    what comes again as it may, and not yet counted that: the rest comes, and no other way."""
+    log, way = holding(site)
+    producer, _ = numbered(log, 0)
+    first = subscribe(log, type="shared")
+    for number in range(6):
+        send_each(producer, [b"%d" % number])
+        receive(first)
+    second = subscribe(log, type="shared", queue_size=2)
+    session = session_behind(site, way, second)
+    eventually(lambda: session.state.permits == 2)
+    way.hold("flow")
+    delivered = SessionState.delivered
+    given: list[bool] = []
+
+    def late(self: SessionState, messages: int) -> None:
+        if not given:
+            given.append(self.permit(self.epoch, 10))
+            monkeypatch.setattr(ConsumerHub, "tell", lambda *_: None)
+        delivered(self, messages)
+
+    monkeypatch.setattr(SessionState, "delivered", late)
+    first.close()
+    assert sorted(receive(second).value for _ in range(6)) == [b"%d" % number for number in range(6)]
+    assert given == [False]
+
+
+def test_all_that_comes_again_is_handed_out(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Close a consumer that has more batches than are looked for at once: another one, which may take more than that,
+    gets all of them by one look after the other."""
+    monkeypatch.setattr(deliveries, "AGAIN_AT_ONCE", 3)
+    log = site.connect()
+    producer, _ = numbered(log, 0)
+    first = subscribe(log, type="shared")
+    for number in range(10):
+        send_each(producer, [b"%d" % number])
+        receive(first)
+    second = subscribe(log, type="shared")
+    delivered = SessionState.delivered
+
+    def alone(self: SessionState, messages: int) -> None:
+        monkeypatch.setattr(ConsumerHub, "tell", lambda *_: None)
+        delivered(self, messages)
+
+    monkeypatch.setattr(SessionState, "delivered", alone)
+    first.close()
+    assert sorted(receive(second).value for _ in range(10)) == [b"%d" % number for number in range(10)]

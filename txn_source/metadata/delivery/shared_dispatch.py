@@ -33,7 +33,7 @@ class SharedDispatch:
         self.full = False
         """True if as much was handed out as one transaction may."""
         self.left = False
-        """True if there is more than the permits allow for."""
+        """True if there is more, new or to come again, than was handed out."""
         self._acknowledged = subscriptions.cursors_of(self._connection, subscription.subscription_id)
 
     @property
@@ -59,6 +59,7 @@ class SharedDispatch:
                     yield consumer_id, batch
             if self.full or not taken:
                 break
+        self.left = deliveries.has_waiting(self._connection, subscription_id)
         turns = deque(consumer_id for consumer_id, permits in self._permits.items() if permits > 0)
         read_to = subscriptions.read_positions(self._connection, subscription_id)
         for partition_id, view in partitions.items():

@@ -20,6 +20,7 @@ from txn_source.model.position import Position
 from txn_source.model.subscription import Cursor
 
 _IDS_AT_ONCE = 1000
+AGAIN_AT_ONCE = 100
 
 
 def hand_out(
@@ -36,7 +37,8 @@ def take_back(
 ) -> list[tuple[int, MessageRange, int]]:
     """Hand out to a consumer what is to be handed out again; return (partition id, range, redeliveries) of each.
 
-    ``most`` messages, softly: one range is handed out, however many it has, unless ``most`` is 0.
+    ``most`` messages, softly: one range is handed out, however many it has, unless ``most`` is 0. No more than
+    ``AGAIN_AT_ONCE`` ranges are.
     """
     if most <= 0:
         return []
@@ -45,7 +47,7 @@ def take_back(
         select(deliveries)
         .where(d.subscription_id == subscription_id, d.consumer_id.is_(None))
         .order_by(d.partition_id, d.start_position, d.start_index)
-        .limit(100)
+        .limit(AGAIN_AT_ONCE)
     )
     taken, count = [], 0
     for row in connection.execute(query).all():
