@@ -27,9 +27,8 @@ def hand_out(
     connection: Connection, subscription_id: int, partition_id: int, item: MessageRange, consumer_id: int
 ) -> None:
     """Note that a shared subscription handed a range out to a consumer for the first time."""
-    values = _columns(item) | {"consumer_id": consumer_id, "redeliveries": 0}
-    values |= {"subscription_id": subscription_id, "partition_id": partition_id}
-    connection.execute(insert(deliveries), values)
+    of = {"subscription_id": subscription_id, "partition_id": partition_id, "consumer_id": consumer_id}
+    _HAND_OUT.run(connection, {**of, **_columns(item)})
 
 
 def take_back(
@@ -42,21 +41,15 @@ def take_back(
     """
     if most <= 0:
         return []
-    d = deliveries.c
-    query = (
-        select(deliveries)
-        .where(d.subscription_id == subscription_id, d.consumer_id.is_(None))
-        .order_by(d.partition_id, d.start_position, d.start_index)
-        .limit(AGAIN_AT_ONCE)
-    )
+    of = {"subscription_id": subscription_id, "most": AGAIN_AT_ONCE}
     taken, count = [], 0
-    for row in connection.execute(query).all():
+    for partition_id, redeliveries, *values in _WAITING.rows(connection, of):
+        row = _Row(*values)
         if count and count + row.messages > most:
             break
         count += row.messages
-        unclaimed = (d.delivery_id == row.delivery_id, d.consumer_id.is_(None))
-        expect(connection.execute(update(deliveries).where(*unclaimed).values(consumer_id=consumer_id)).rowcount)
-        taken.append((row.partition_id, _range(row), row.redeliveries))
+        expect(_CLAIM.run(connection, {"id": row.delivery_id, "consumer": consumer_id}))
+        taken.append((partition_id, row.whole, redeliveries))
     return taken
 
 
@@ -85,16 +78,8 @@ def has_waiting(connection: Connection, subscription_id: int) -> bool:
 
 def advance(connection: Connection, subscription_id: int, partition_id: int, read_position: int) -> None:
     """Note up to where a shared subscription has handed out entries, ``Position.key``."""
-    done = connection.execute(
-        update(cursors)
-        .where(
-            cursors.c.subscription_id == subscription_id,
-            cursors.c.partition_id == partition_id,
-            cursors.c.read_position <= read_position,
-        )
-        .values(read_position=read_position)
-    )
-    expect(done.rowcount)
+    of = {"of_subscription": subscription_id, "of_partition": partition_id}
+    expect(_ADVANCE.run(connection, {**of, "to_position": read_position}))
 
 
 def redeliver(
@@ -239,4 +224,31 @@ _OF_SPAN = Prepared(
 _DROP = Prepared(delete(deliveries).where(deliveries.c.delivery_id == bindparam("id")))
 _COUNT_DOWN = Prepared(
     update(deliveries).where(deliveries.c.delivery_id == bindparam("id")).values(messages=bindparam("left"))
+)
+_HAND_OUT = Prepared(
+    insert(deliveries).values(
+        redeliveries=0,
+        **{name: bindparam(name) for name in ("subscription_id", "partition_id", "consumer_id")},
+        **{name: bindparam(name) for name in _Row._fields if name != "delivery_id"},
+    )
+)
+_WAITING = Prepared(
+    select(deliveries.c.partition_id, deliveries.c.redeliveries, *(deliveries.c[name] for name in _Row._fields))
+    .where(deliveries.c.subscription_id == bindparam("subscription_id"), deliveries.c.consumer_id.is_(None))
+    .order_by(deliveries.c.partition_id, deliveries.c.start_position, deliveries.c.start_index)
+    .limit(bindparam("most"))
+)
+_CLAIM = Prepared(
+    update(deliveries)
+    .where(deliveries.c.delivery_id == bindparam("id"), deliveries.c.consumer_id.is_(None))
+    .values(consumer_id=bindparam("consumer"))
+)
+_ADVANCE = Prepared(
+    update(cursors)
+    .where(
+        cursors.c.subscription_id == bindparam("of_subscription"),
+        cursors.c.partition_id == bindparam("of_partition"),
+        cursors.c.read_position <= bindparam("to_position"),
+    )
+    .values(read_position=bindparam("to_position"))
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from sqlalchemy import Connection, Row, bindparam, delete, insert, select, update
 
@@ -13,7 +13,7 @@ from txn_source.metadata.store import deliveries as shared
 from txn_source.metadata.store.backlogs import visible_messages
 from txn_source.metadata.store.conflicts import expect
 from txn_source.metadata.store.database import note_change
-from txn_source.metadata.store.prepared import Lookup
+from txn_source.metadata.store.prepared import Lookup, Prepared
 from txn_source.metadata.store.subscription_rows import Subscription
 from txn_source.metadata.store.tables import (
     cursors,
@@ -66,8 +66,7 @@ def find_any(connection: Connection, topic_id: int, name: str) -> Subscription |
 
 def by_id(connection: Connection, subscription_id: int) -> Subscription | None:
     """Return a subscription; None if it is gone."""
-    row = connection.execute(_BY_ID, {"subscription_id": subscription_id}).first()
-    return None if row is None else Subscription.of(row)
+    return by_ids(connection, [subscription_id]).get(subscription_id)
 
 
 def by_ids(connection: Connection, subscription_ids: Iterable[int]) -> dict[int, Subscription]:
@@ -319,8 +318,7 @@ def acknowledge(connection: Connection, ack: Acknowledgement, *, strict: bool = 
 
 def _ends(connection: Connection, partition_ids: Sequence[int]) -> dict[int, Position]:
     """Return the log ends of partitions, exclusive."""
-    rows = connection.execute(_ENDS, {"ids": partition_ids})
-    return {row.partition_id: Position(row.open_ledger_id, row.entries) for row in rows}
+    return {row[0]: Position(row[1], row[2]) for row in _ENDS.rows(connection, set(partition_ids))}
 
 
 def redeliver_all(connection: Connection, subscription: Subscription, epoch: int) -> int:
@@ -436,18 +434,28 @@ def _set_cursors(connection: Connection, subscription_id: int, at: Mapping[int, 
     connection.execute(insert(cursors), rows)
 
 
-def _cursor_rows(connection: Connection, subscription_id: int) -> Sequence[Row[Any]]:
-    return connection.execute(_CURSORS, {"subscription_id": subscription_id}).all()
+class _CursorRow(NamedTuple):
+    """A subscription's cursor on a partition, as it is stored."""
+
+    partition_id: int
+    mark_position: int
+    mark_index: int
+    ranges: bytes
+    read_position: int
 
 
-def _cursor(row: Row[Any]) -> Cursor:
+def _cursor_rows(connection: Connection, subscription_id: int) -> list[_CursorRow]:
+    return [_CursorRow(*row) for row in _CURSORS.rows(connection, {"subscription_id": subscription_id})]
+
+
+def _cursor(row: _CursorRow | Row[Any]) -> Cursor:
     return Cursor(
         message_key(Position.from_key(row.mark_position), row.mark_index), MessageRanges.from_bytes(row.ranges)
     )
 
 
 def store(
-    connection: Connection, subscription_id: int, partition_id: int, cursor: Cursor, was: Row[Any] | None = None
+    connection: Connection, subscription_id: int, partition_id: int, cursor: Cursor, was: _CursorRow | None = None
 ) -> None:
     """Write down what a subscription has acknowledged of a partition.
 
@@ -457,35 +465,41 @@ def store(
     row = {"of_subscription": subscription_id, "of_partition": partition_id, "ranges": cursor.ranges.to_bytes()}
     row |= {"mark_position": position_of(cursor.mark).key, "mark_index": index_of(cursor.mark)}
     if was is None:
-        connection.execute(_STORE, row)
+        _STORE.run(connection, row)
         return
     row |= {"was_position": was.mark_position, "was_index": was.mark_index, "were": was.ranges}
-    expect(connection.execute(_STORE_UNLESS_CHANGED, row).rowcount)
+    expect(_STORE_UNLESS_CHANGED.run(connection, row))
 
 
-_BY_ID = select(subscriptions).where(subscriptions.c.subscription_id == bindparam("subscription_id"))
 _BY_IDS = Lookup(
     lambda names: select(*(subscriptions.c[name] for name in Subscription.columns())).where(
         subscriptions.c.subscription_id.in_([bindparam(name) for name in names])
     )
 )
-_CURSORS = (
-    select(cursors).where(cursors.c.subscription_id == bindparam("subscription_id")).order_by(cursors.c.partition_id)
+_CURSORS = Prepared(
+    select(*(cursors.c[name] for name in _CursorRow._fields))
+    .where(cursors.c.subscription_id == bindparam("subscription_id"))
+    .order_by(cursors.c.partition_id)
 )
-_STORE = (
+_UPDATE = (
     update(cursors)
     .where(
         cursors.c.subscription_id == bindparam("of_subscription"), cursors.c.partition_id == bindparam("of_partition")
     )
     .values({name: bindparam(name) for name in ("mark_position", "mark_index", "ranges")})
 )
-_STORE_UNLESS_CHANGED = _STORE.where(
-    cursors.c.mark_position == bindparam("was_position"),
-    cursors.c.mark_index == bindparam("was_index"),
-    cursors.c.ranges == bindparam("were"),
+_STORE = Prepared(_UPDATE)
+_STORE_UNLESS_CHANGED = Prepared(
+    _UPDATE.where(
+        cursors.c.mark_position == bindparam("was_position"),
+        cursors.c.mark_index == bindparam("was_index"),
+        cursors.c.ranges == bindparam("were"),
+    )
 )
-_ENDS = (
-    select(partitions.c.partition_id, partitions.c.open_ledger_id, ledgers.c.entries)
-    .join(ledgers, ledgers.c.ledger_id == partitions.c.open_ledger_id)
-    .where(partitions.c.partition_id.in_(bindparam("ids", expanding=True)))
+_ENDS = Lookup(
+    lambda names: (
+        select(partitions.c.partition_id, partitions.c.open_ledger_id, ledgers.c.entries)
+        .join(ledgers, ledgers.c.ledger_id == partitions.c.open_ledger_id)
+        .where(partitions.c.partition_id.in_([bindparam(name) for name in names]))
+    )
 )

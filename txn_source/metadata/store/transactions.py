@@ -193,14 +193,7 @@ def open_on(connection: Connection, partition_ids: Sequence[int]) -> list[int]:
 
 def next_deadline_ms(connection: Connection, partition_ids: Sequence[int]) -> int | None:
     """Return when the first of the transactions that are open on some partitions will be aborted; None: none is."""
-    t = transaction_partitions.c
-    query = (
-        select(func.min(transactions.c.deadline_ms))
-        .join(transaction_partitions, t.txn == transactions.c.txn)
-        .where(t.partition_id.in_(partition_ids), is_in(t.state, OPEN))
-    )
-    found = connection.execute(query).scalar()
-    return None if found is None else int(found)
+    return min((row[0] for row in _DEADLINES.rows(connection, partition_ids) if row[0] is not None), default=None)
 
 
 def ended_error(row: Row[Any], wish: str) -> TxnLogError:
@@ -274,4 +267,14 @@ _DECISION = (
         last_ended_at_ms=case((bindparam("now_ms") > _LAST, bindparam("now_ms")), else_=_LAST),
     )
     .returning(log_info.c.decisions, _LAST)
+)
+_DEADLINES = Lookup(
+    lambda names: (
+        select(func.min(transactions.c.deadline_ms))
+        .join(transaction_partitions, transaction_partitions.c.txn == transactions.c.txn)
+        .where(
+            transaction_partitions.c.partition_id.in_([bindparam(name) for name in names]),
+            is_in(transaction_partitions.c.state, OPEN),
+        )
+    )
 )

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from sqlalchemy import Connection, bindparam, func, select
 
 from txn_source.metadata.store.pages import PAGE_ROWS, Page, to_table
-from txn_source.metadata.store.prepared import Prepared
+from txn_source.metadata.store.prepared import Lookup, Prepared
 from txn_source.metadata.store.tables import (
     entries,
     is_in,
@@ -44,35 +44,24 @@ def partition_views(connection: Connection, topic_ids: Sequence[int]) -> dict[in
     One copy of an entry is enough, so a partition's high watermark is its log end and no ended transaction is
     unreplicated: the ongoing ones alone hold the last stable position back.
     """
-    of_topics = partitions.c.topic_id.in_(list(topic_ids))
-    rows = connection.execute(
-        select(partitions, ledgers)
-        .join(ledgers, ledgers.c.ledger_id == partitions.c.open_ledger_id)
-        .where(of_topics)
-        .order_by(partitions.c.topic_id, partitions.c.partition_index)
-    ).all()
-    ongoing = connection.execute(
-        select(transaction_partitions.c.partition_id, func.min(transaction_partitions.c.first_position).label("first"))
-        .join(partitions, partitions.c.partition_id == transaction_partitions.c.partition_id)
-        .where(of_topics, is_in(transaction_partitions.c.state, OPEN))
-        .group_by(transaction_partitions.c.partition_id)
-    ).all()
-    firsts = {row.partition_id: [Position.from_key(row.first)] for row in ongoing}
+    topics = set(topic_ids)
+    found = sorted(_PARTITIONS.rows(connection, topics))
+    firsts = {row[0]: [Position.from_key(row[1])] for row in _ONGOING.rows(connection, topics)}
     views: dict[int, list[PartitionView]] = defaultdict(list)
-    for row in rows:
+    for row in found:
+        topic_id, index, partition_id, log_start, trimmed_end, ledger_id, entries_there, *totals = row
+        messages_before, messages, messages_trimmed, bytes_before, bytes_there, bytes_trimmed = totals
         bounds = Bounds.of(
-            Position.from_key(row.log_start),
-            Position(row.open_ledger_id, row.entries),
-            firsts.get(row.partition_id, ()),
+            Position.from_key(log_start), Position(ledger_id, entries_there), firsts.get(partition_id, ())
         )
-        views[row.topic_id].append(
+        views[topic_id].append(
             PartitionView(
-                row.partition_id,
-                row.partition_index,
+                partition_id,
+                index,
                 bounds,
-                row.messages_before + row.messages - row.messages_trimmed,
-                row.bytes_before + row.bytes - row.bytes_trimmed,
-                Position.from_key(row.trimmed_end),
+                messages_before + messages - messages_trimmed,
+                bytes_before + bytes_there - bytes_trimmed,
+                Position.from_key(trimmed_end),
             )
         )
     return views
@@ -87,7 +76,8 @@ def partitions_by_id(connection: Connection, partition_ids: Sequence[int]) -> li
 
 def decisions(connection: Connection) -> int:
     """Return how many transactions have been decided in this log."""
-    return int(connection.execute(select(log_info.c.decisions)).scalar_one())
+    [(count,)] = _DECISIONS.rows(connection, {})
+    return int(count)
 
 
 def decisions_at(connection: Connection, time_ms: int) -> int:
@@ -189,3 +179,31 @@ _LEDGERS = Prepared(  # compiled once: a plan asks so for each partition
     .order_by(ledgers.c.ledger_id)
     .limit(bindparam("most"))
 )
+_PARTITIONS = Lookup(
+    lambda names: (
+        select(
+            *(
+                partitions.c[name]
+                for name in ("topic_id", "partition_index", "partition_id", "log_start", "trimmed_end")
+            ),
+            *(ledgers.c[name] for name in ("ledger_id", "entries", "messages_before", "messages")),
+            partitions.c.messages_trimmed,
+            ledgers.c.bytes_before,
+            ledgers.c.bytes,
+            partitions.c.bytes_trimmed,
+        )
+        .join(ledgers, ledgers.c.ledger_id == partitions.c.open_ledger_id)
+        .where(partitions.c.topic_id.in_([bindparam(name) for name in names]))
+    )
+)
+_ONGOING = Lookup(
+    lambda names: (
+        select(transaction_partitions.c.partition_id, func.min(transaction_partitions.c.first_position))
+        .join(partitions, partitions.c.partition_id == transaction_partitions.c.partition_id)
+        .where(
+            partitions.c.topic_id.in_([bindparam(name) for name in names]), is_in(transaction_partitions.c.state, OPEN)
+        )
+        .group_by(transaction_partitions.c.partition_id)
+    )
+)
+_DECISIONS = Prepared(select(log_info.c.decisions))
