@@ -9,7 +9,7 @@ from dataclasses import replace
 from txn_source.metadata.delivery.next_entries import EntryBatch, PartitionReading, ReadCursor, next_batch
 from txn_source.metadata.delivery.session_state import MAX_PERMITS
 from txn_source.metadata.delivery.topic_snapshot import TopicSnapshot
-from txn_source.metadata.store import deliveries, subscriptions
+from txn_source.metadata.store import cursor_rows, deliveries, subscriptions
 from txn_source.metadata.store.backlogs import visible_messages
 from txn_source.metadata.store.subscription_rows import Subscription
 from txn_source.model.message_ranges import MessageRange, message_key, position_of
@@ -98,7 +98,7 @@ class SharedDispatch:
         if cursor.delivered_to < cursor.position:
             invisible = MessageRange(message_key(cursor.delivered_to), message_key(cursor.position))
             self._acknowledged[partition_id].acknowledge([invisible])
-            subscriptions.store(self._connection, subscription_id, partition_id, self._acknowledged[partition_id])
+            cursor_rows.store(self._connection, subscription_id, partition_id, self._acknowledged[partition_id])
         if cursor.position != before:
             deliveries.advance(self._connection, subscription_id, partition_id, cursor.position.key)
 

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple
 
-from sqlalchemy import Connection, Row, bindparam, delete, insert, select, update
+from sqlalchemy import Connection, bindparam, delete, insert, select, update
 
-from txn_source.metadata.store import consumers, level_changes
+from txn_source.metadata.store import consumers, cursor_rows, level_changes
 from txn_source.metadata.store import deliveries as shared
 from txn_source.metadata.store.backlogs import visible_messages
 from txn_source.metadata.store.conflicts import expect
 from txn_source.metadata.store.database import note_change
-from txn_source.metadata.store.prepared import Lookup, Prepared
+from txn_source.metadata.store.prepared import Lookup
 from txn_source.metadata.store.subscription_rows import Subscription
 from txn_source.metadata.store.tables import (
     cursors,
@@ -121,7 +120,7 @@ def create(
     ).inserted_primary_key
     assert key is not None
     at, _ = _places(connection, views, level, place, {})
-    _set_cursors(connection, int(key[0]), at)
+    cursor_rows.insert_all(connection, int(key[0]), at)
     return find(connection, topic_id, name)
 
 
@@ -172,7 +171,9 @@ def set_level(
     for view in views:
         cursor = found[view.partition_id]
         counted = [replace(r, messages=_messages_in(connection, view, level, r)) for r in cursor.ranges]
-        store(connection, subscription.subscription_id, view.partition_id, Cursor(cursor.mark, MessageRanges(counted)))
+        cursor_rows.store(
+            connection, subscription.subscription_id, view.partition_id, Cursor(cursor.mark, MessageRanges(counted))
+        )
     connection.execute(
         update(subscriptions)
         .where(subscriptions.c.subscription_id == subscription.subscription_id)
@@ -182,12 +183,12 @@ def set_level(
 
 def cursors_of(connection: Connection, subscription_id: int) -> dict[int, Cursor]:
     """Return what a subscription has acknowledged, by partition id."""
-    return {row.partition_id: _cursor(row) for row in _cursor_rows(connection, subscription_id)}
+    return {row.partition_id: cursor_rows.cursor_in(row) for row in cursor_rows.rows_of(connection, subscription_id)}
 
 
 def read_positions(connection: Connection, subscription_id: int) -> dict[int, int]:
     """Return the next entry that a shared subscription hands out, ``Position.key`` by partition id."""
-    return {row.partition_id: row.read_position for row in _cursor_rows(connection, subscription_id)}
+    return {row.partition_id: row.read_position for row in cursor_rows.rows_of(connection, subscription_id)}
 
 
 def seek(
@@ -212,10 +213,10 @@ def seek(
     at, moved = _places(connection, views, subscription.isolation_level, place, marks)
     connection.execute(delete(cursors).where(cursors.c.subscription_id == subscription.subscription_id))
     connection.execute(delete(deliveries).where(deliveries.c.subscription_id == subscription.subscription_id))
-    _set_cursors(connection, subscription.subscription_id, at)
+    cursor_rows.insert_all(connection, subscription.subscription_id, at)
     for partition_id, cursor in before.items():
         if not place.where and partition_id not in place.messages and len(cursor.ranges):
-            store(connection, subscription.subscription_id, partition_id, cursor)
+            cursor_rows.store(connection, subscription.subscription_id, partition_id, cursor)
     return raised, at, moved
 
 
@@ -284,7 +285,7 @@ def acknowledge(connection: Connection, ack: Acknowledgement, *, strict: bool = 
         )
         return 0
     new = 0
-    found = {c.partition_id: c for c in _cursor_rows(connection, ack.subscription_id)}
+    found = {c.partition_id: c for c in cursor_rows.rows_of(connection, ack.subscription_id)}
     ends = _ends(connection, [part.partition_id for part in ack.partitions])
     for part in ack.partitions:
         if part.partition_id not in found:
@@ -299,7 +300,7 @@ def acknowledge(connection: Connection, ack: Acknowledgement, *, strict: bool = 
                 f" at {ends[part.partition_id]}.",
                 "Acknowledge messages that were delivered.",
             )
-        cursor = _cursor(found[part.partition_id])
+        cursor = cursor_rows.cursor_in(found[part.partition_id])
         twice = next((r for r in part.ranges if cursor.has(r)), None) if strict else None
         if twice is not None:
             raise AcknowledgedElsewhereError(
@@ -312,7 +313,7 @@ def acknowledge(connection: Connection, ack: Acknowledgement, *, strict: bool = 
             shared.forget(connection, *of, part.ranges, cursor)
         if part.up_to is not None:
             cursor.acknowledge_up_to(part.up_to)
-        store(connection, subscription.subscription_id, part.partition_id, cursor, found[part.partition_id])
+        cursor_rows.store(connection, subscription.subscription_id, part.partition_id, cursor, found[part.partition_id])
     return new
 
 
@@ -341,7 +342,7 @@ def keeper(connection: Connection, view: PartitionView, end: Position) -> str | 
         )
     )
     for row in connection.execute(query).all():
-        cursor = _cursor(row)
+        cursor = cursor_rows.cursor_in(row)
         acknowledged = sum(r.messages for r in cursor.ranges if r.end <= message_key(end))
         if visible_messages(connection, view, IsolationLevel(row.isolation_level), cursor.mark, end) > acknowledged:
             return str(row.name)
@@ -419,81 +420,9 @@ def _messages_in(connection: Connection, view: PartitionView, level: IsolationLe
     return behind_start - behind_end
 
 
-def _set_cursors(connection: Connection, subscription_id: int, at: Mapping[int, int]) -> None:
-    rows = [
-        {
-            "subscription_id": subscription_id,
-            "partition_id": partition_id,
-            "mark_position": position_of(key).key,
-            "mark_index": index_of(key),
-            "ranges": b"",
-            "read_position": position_of(key).key,
-        }
-        for partition_id, key in at.items()
-    ]
-    connection.execute(insert(cursors), rows)
-
-
-class _CursorRow(NamedTuple):
-    """A subscription's cursor on a partition, as it is stored."""
-
-    partition_id: int
-    mark_position: int
-    mark_index: int
-    ranges: bytes
-    read_position: int
-
-
-def _cursor_rows(connection: Connection, subscription_id: int) -> list[_CursorRow]:
-    return [_CursorRow(*row) for row in _CURSORS.rows(connection, {"subscription_id": subscription_id})]
-
-
-def _cursor(row: _CursorRow | Row[Any]) -> Cursor:
-    return Cursor(
-        message_key(Position.from_key(row.mark_position), row.mark_index), MessageRanges.from_bytes(row.ranges)
-    )
-
-
-def store(
-    connection: Connection, subscription_id: int, partition_id: int, cursor: Cursor, was: _CursorRow | None = None
-) -> None:
-    """Write down what a subscription has acknowledged of a partition.
-
-    Raises:
-        ConflictError: it isn't any more what it was as read.
-    """
-    row = {"of_subscription": subscription_id, "of_partition": partition_id, "ranges": cursor.ranges.to_bytes()}
-    row |= {"mark_position": position_of(cursor.mark).key, "mark_index": index_of(cursor.mark)}
-    if was is None:
-        _STORE.run(connection, row)
-        return
-    row |= {"was_position": was.mark_position, "was_index": was.mark_index, "were": was.ranges}
-    expect(_STORE_UNLESS_CHANGED.run(connection, row))
-
-
 _BY_IDS = Lookup(
     lambda names: select(*(subscriptions.c[name] for name in Subscription.columns())).where(
         subscriptions.c.subscription_id.in_([bindparam(name) for name in names])
-    )
-)
-_CURSORS = Prepared(
-    select(*(cursors.c[name] for name in _CursorRow._fields))
-    .where(cursors.c.subscription_id == bindparam("subscription_id"))
-    .order_by(cursors.c.partition_id)
-)
-_UPDATE = (
-    update(cursors)
-    .where(
-        cursors.c.subscription_id == bindparam("of_subscription"), cursors.c.partition_id == bindparam("of_partition")
-    )
-    .values({name: bindparam(name) for name in ("mark_position", "mark_index", "ranges")})
-)
-_STORE = Prepared(_UPDATE)
-_STORE_UNLESS_CHANGED = Prepared(
-    _UPDATE.where(
-        cursors.c.mark_position == bindparam("was_position"),
-        cursors.c.mark_index == bindparam("was_index"),
-        cursors.c.ranges == bindparam("were"),
     )
 )
 _ENDS = Lookup(
