@@ -12,6 +12,7 @@ from typing import Any
 
 import grpc
 import pytest
+from grpc._cython import cygrpc
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from tests.log.reading import eventually
@@ -217,3 +218,24 @@ def test_timeout_must_be_positive(timeout: float) -> None:
     """Connect with a deadline that has passed."""
     with pytest.raises(InvalidArgumentError, match="timeout"):
         connect(endpoint="localhost:6650", timeout=timeout)
+
+
+def test_options_are_ones_that_grpc_knows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Look for the name of each option of servers and channels in gRPC itself, which takes any name without a word."""
+    given: set[str] = set()
+
+    def recorded(make: Any) -> Any:
+        def made(*arguments: Any, options: Any, **others: Any) -> Any:
+            given.update(name for name, _ in options)
+            return make(*arguments, options=options, **others)
+
+        return made
+
+    for name in ("server", "insecure_channel"):
+        monkeypatch.setattr(grpc, name, recorded(getattr(grpc, name)))
+    connect(tmp_path / "log").close()
+    with Server(service_over(tmp_path / "log"), "127.0.0.1", 0) as server, connect(endpoint=server.address) as log:
+        assert log.topics() == []
+    code = Path(cygrpc.__file__).read_bytes()
+    assert len(given) >= 10
+    assert [name for name in sorted(given) if name.encode() not in code] == []

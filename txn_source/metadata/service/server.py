@@ -49,7 +49,7 @@ class Server:
                 ("grpc.max_receive_message_length", MAX_MESSAGE_BYTES),
                 ("grpc.max_send_message_length", MAX_MESSAGE_BYTES),
                 ("grpc.so_reuseport", 0),  # else a second server could share the port unnoticed
-                ("grpc.http2.min_recv_ping_interval_without_data_ms", 10_000),
+                ("grpc.http2.min_ping_interval_without_data_ms", 10_000),  # clients ping every 30 s
                 ("grpc.keepalive_permit_without_calls", 1),
             ],
         )
