@@ -18,8 +18,8 @@ from sqlalchemy import text
 import txn_source
 from tests.cli.test_serve import address_of
 from tests.metadata.postgres import GUARDED, server
-from txn_source.metadata.service import migration
-from txn_source.metadata.store import schema_versions
+from txn_source.metadata.service import comparison, migration
+from txn_source.metadata.store import schema_versions, table_copy
 from txn_source.metadata.store.database import Database
 from txn_source.metadata.store.database_url import DatabaseUrl
 from txn_source.metadata.store.tables import SCHEMA_VERSION
@@ -135,6 +135,21 @@ def test_log_is_moved_and_served(
     with server().connect(name_of(url)) as moved:
         [(topic,)] = moved.execute("SELECT topic_id FROM topics WHERE name LIKE '%/new'").fetchall()
     assert topic > last["topics"]
+
+
+def test_progress_is_told(
+    root: Path, url: DatabaseUrl, filled: dict[str, list[bytes]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Move a log with the steps in which it is told made small: rows and topics are counted up."""
+    for module in (table_copy, comparison):
+        monkeypatch.setattr(module, "_TOLD_EVERY", 1)
+    with txn_source.connect(root) as log:
+        log.create_topic("second")
+    lines: list[str] = []
+    done = migration.migrate(LogRoot.at(root), url, lines.append)
+    found = [line for line in lines if "so far" in line]
+    assert found[-2:] == [f"Copied {done.rows} rows so far.", "Scanned 1 topics so far."]
+    assert len(lines) == len(STEPS) + len(found)
 
 
 def test_consumers_are_left_out(txnlog: Any, root: Path, url: DatabaseUrl, filled: dict[str, list[bytes]]) -> None:

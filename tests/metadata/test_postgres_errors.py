@@ -8,13 +8,13 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from sqlalchemy import text
+from sqlalchemy import Connection, text
 
 from tests.log.sites import log_on_postgres
 from tests.metadata.postgres import GUARDED, PostgresServer, server
 from txn_source import connect
 from txn_source.client.target import open_service
-from txn_source.metadata.store import postgres_connections, postgres_database
+from txn_source.metadata.store import postgres_connections, postgres_database, schema_versions, topics
 from txn_source.metadata.store.database_url import DatabaseUrl
 from txn_source.metadata.store.log import create_log
 from txn_source.metadata.store.opening import open_database
@@ -273,6 +273,30 @@ def test_service_that_hangs_with_the_lock_loses_it(url: DatabaseUrl, monkeypatch
         with other.read() as read:
             assert read.execute(text("SELECT decisions, transactions FROM log_info")).one() == (1, 7)
         assert len(tries) == 2
+
+
+def test_only_what_cannot_be_cut_may_take_long(url: DatabaseUrl, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let statements take longer than they may: they are ended, but for the deletion of a topic, and an upgrade."""
+    monkeypatch.setitem(postgres_connections.SETTINGS, "statement_timeout", "50ms")
+    limits: list[str] = []
+
+    def look(connection: Connection) -> None:
+        limits.append(connection.execute(text("SHOW statement_timeout")).scalar_one())
+
+    def delete(connection: Connection) -> None:
+        topics.remove(connection, 1)
+        look(connection)
+
+    with closing(open_database(url)) as database:
+        create_log(database)
+        with pytest.raises(UnavailableError, match="took too long"):
+            database.write(lambda c: c.execute(text("SELECT pg_sleep(60)")))
+        database.write(delete)
+        monkeypatch.setattr(schema_versions, "_UPGRADES", {1: look})
+        database.write(lambda c: c.execute(text("UPDATE schema_versions SET version = 1")))
+        schema_versions.upgrade(database)
+        database.write(look)
+    assert limits == ["0", "0", "50ms"]
 
 
 def test_readers_are_bounded(url: DatabaseUrl, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,6 +13,8 @@ from txn_source.metadata.protocol.enums import ISOLATION_LEVEL
 from txn_source.metadata.service.service import MetadataService
 from txn_source.model.errors import DataLossError
 from txn_source.model.isolation import IsolationLevel
+
+_TOLD_EVERY = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,15 +27,20 @@ class Scanned:
     """That are visible at each level."""
 
 
-def compare(one: MetadataService, other: MetadataService) -> Scanned:
+def compare(sides: Iterable[MetadataService], progress: Callable[[int], None]) -> Scanned:
     """Scan all topics on both sides: bounds, ledgers, entries, decisions, and how many messages each level sees.
+
+    ``progress`` is told from time to time how many topics were scanned.
 
     Raises:
         DataLossError: they differ.
     """
+    one, other = sides
     names = list(_same(one, other, "ListTopics", pb.ListTopicsRequest()).names)
     messages, partitions = dict.fromkeys(IsolationLevel, 0), 0
-    for name in names:
+    for done, name in enumerate(names):
+        if done and done % _TOLD_EVERY == 0:
+            progress(done)
         view = _same(one, other, "GetView", pb.GetViewRequest(topics=[name]))
         for partition in view.topics[0].partitions:
             partitions += 1

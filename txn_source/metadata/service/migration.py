@@ -33,7 +33,7 @@ from txn_source.model.isolation import IsolationLevel
 from txn_source.storage.root import LogRoot
 
 Report = Callable[[str], None]
-"""Is told of each step, in one line."""
+"""Is told of each step, and how far the long ones are, in one line."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +97,7 @@ def _copy(source: Connection, target: Connection, root: LogRoot, now_us: int, re
     log_id = read_info(source).log_id
     again = prepare(target, log_id)
     report("Removed an unfinished copy of this log, and made new tables." if again else "Made the tables.")
-    copied = copy_tables(source, target)
+    copied = copy_tables(source, target, lambda rows: report(f"Copied {rows} rows so far."))
     rows = sum(table.rows for table in copied)
     report(f"Copied {rows} rows of {len(copied)} tables.")
     for before, after in zip(copied, read_tables(target), strict=True):
@@ -109,7 +109,7 @@ def _copy(source: Connection, target: Connection, root: LogRoot, now_us: int, re
             )
     report(f"Compared the counts and checksums of {len(copied)} tables: the same.")
     sides = (MetadataService(OneMoment(c, now_us), str(root.path), clock=lambda: now_us) for c in (source, target))
-    scanned = compare(*sides)
+    scanned = compare(sides, lambda topics: report(f"Scanned {topics} topics so far."))
     counts = ", ".join(f"{scanned.messages[level]} messages at {level.value}" for level in IsolationLevel)
     report(f"Scanned {scanned.topics} topics with {scanned.partitions} partitions on both sides: the same, {counts}.")
     leave_out_consumers(target, log_id)

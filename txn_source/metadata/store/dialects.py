@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol, TypeAlias
 
+from sqlalchemy import Connection
+
 from txn_source.metadata.store import postgres_dialect, sqlite_dialect
 
 Copy: TypeAlias = Callable[[Any, str, Sequence[str], Sequence[tuple[Any, ...]]], None]
@@ -23,6 +25,10 @@ class Dialect(Protocol):
     def copy(self) -> Copy | None:
         """What inserts many rows in one step; None: inserting each is as fast."""
 
+    @property
+    def UNLIMITED(self) -> str | None:
+        """Lets the statements of a transaction take as long as they need; None: they may anyway."""
+
     def rows(self, parameter: str, columns: Sequence[str]) -> str:
         """Return a SELECT of the rows in a parameter: JSON, a list of lists of integers."""
 
@@ -30,3 +36,13 @@ class Dialect(Protocol):
 def dialect_of(database: str) -> Dialect:
     """Return the dialect of a kind of database, by SQLAlchemy's name for it."""
     return sqlite_dialect if database == "sqlite" else postgres_dialect
+
+
+def may_take_long(connection: Connection) -> None:
+    """Let the statements of a transaction take as long as they need: work that can't be cut into pieces.
+
+    Other writers are told UNAVAILABLE meanwhile, after some time.
+    """
+    unlimited = dialect_of(connection.dialect.name).UNLIMITED
+    if unlimited is not None:
+        connection.exec_driver_sql(unlimited)

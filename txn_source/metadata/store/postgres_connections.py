@@ -34,7 +34,7 @@ CLOCK = "SELECT CAST(extract(epoch FROM clock_timestamp()) * 1000000 AS bigint)"
 
 SETTINGS = {
     "lock_timeout": "10s",
-    "statement_timeout": "300s",  # the deletion of a large topic is one statement
+    "statement_timeout": "60s",  # others wait for the lock for half as long; what may take longer says so
     "idle_in_transaction_session_timeout": "8s",  # a service that hangs doesn't hold the log's lock for longer
     "tcp_keepalives_idle": "5",  # nor does one whose machine is gone
     "tcp_keepalives_interval": "2",

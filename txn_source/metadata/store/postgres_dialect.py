@@ -7,6 +7,7 @@ from typing import Any
 
 IN_ORDER = "JOIN"  # the planner knows how many rows there are
 LARGER = "GREATEST"
+UNLIMITED = "SET LOCAL statement_timeout = 0"
 
 
 def rows(parameter: str, columns: Sequence[str]) -> str:

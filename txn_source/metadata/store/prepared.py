@@ -91,7 +91,7 @@ class NewRows:
             self._insert.run_many(connection, rows)
             return
         given = self._given
-        with _cursor(connection) as cursor:
+        with driver_cursor(connection) as cursor:
             copy(cursor, self._table, given, [tuple([row[name] for name in given]) for row in rows])
 
 
@@ -157,7 +157,7 @@ class Lookup:
 
 def _run(connection: Connection, sql: str, values: Any, result: Callable[[Any], R], *, many: bool = False) -> R:
     """Run a statement, and return what ``result`` takes of its cursor."""
-    with _cursor(connection) as cursor:
+    with driver_cursor(connection) as cursor:
         if many:
             cursor.executemany(sql, values)
         else:
@@ -166,7 +166,7 @@ def _run(connection: Connection, sql: str, values: Any, result: Callable[[Any], 
 
 
 @contextmanager
-def _cursor(connection: Connection) -> Iterator[Any]:
+def driver_cursor(connection: Connection) -> Iterator[Any]:
     """The driver's cursor, whose errors become ours.
 
     It is closed whatever happens: one that was interrupted would hold the database's file open.

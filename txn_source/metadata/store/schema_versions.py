@@ -15,6 +15,7 @@ from sqlalchemy import Connection, func, insert, inspect, select
 from sqlalchemy.schema import CreateIndex, CreateTable
 
 from txn_source.metadata.store.database import Database
+from txn_source.metadata.store.dialects import may_take_long
 from txn_source.metadata.store.tables import SCHEMA_VERSION, copies, log_info, schema_versions
 from txn_source.model.errors import LogNotFoundError, LogVersionError
 
@@ -80,6 +81,7 @@ def _upgrade_once(connection: Connection) -> int:
             f"The metadata database has schema version {found}, which this release can't upgrade.",
             "Open the log with an older release first, which can.",
         )
+    may_take_long(connection)
     step(connection)
     connection.execute(insert(schema_versions).values(version=found + 1))
     return found + 1

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 IN_ORDER = "CROSS JOIN"  # which SQLite's planner doesn't turn round
 LARGER = "MAX"
+UNLIMITED = None
 copy = None  # what it does for each row is little more than that
 
 

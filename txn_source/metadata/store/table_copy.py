@@ -1,4 +1,4 @@
-"""Copying the tables of a log from one database to another, and comparing them.
+"""Copying the tables of a log from SQLite to PostgreSQL, and comparing them.
 
 Both are read in the order of the primary key, in batches; a checksum is over all values of all rows in this order.
 """
@@ -6,15 +6,16 @@ Both are read in the order of the primary key, in batches; a checksum is over al
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Connection, LargeBinary, Table, func, insert, inspect, literal, select, text, tuple_, update
+from sqlalchemy import Connection, LargeBinary, Table, func, inspect, literal, select, text, tuple_, update
 from sqlalchemy.schema import DropTable
 
-from txn_source.metadata.store import consumers
+from txn_source.metadata.store import consumers, postgres_dialect
 from txn_source.metadata.store.log import unfinished
+from txn_source.metadata.store.prepared import driver_cursor
 from txn_source.metadata.store.schema_versions import read_version
 from txn_source.metadata.store.tables import consumers as consumer_table
 from txn_source.metadata.store.tables import log_info, make_tables, metadata, schema_versions
@@ -22,6 +23,7 @@ from txn_source.model.errors import InvalidArgumentError
 
 _BATCH = 2000
 _BATCH_OF_LARGE_ROWS = 50
+_TOLD_EVERY = 100_000
 _Row = tuple[Any, ...]
 
 
@@ -57,12 +59,21 @@ def prepare(target: Connection, log_id: str) -> bool:
     return again
 
 
-def copy_tables(source: Connection, target: Connection) -> list[TableContent]:
+def copy_tables(source: Connection, target: Connection, progress: Callable[[int], None]) -> list[TableContent]:
     """Copy all rows into empty tables, in a transaction; return what was read.
 
-    What is counted by the database goes on behind the highest number that the source has ever given out.
+    What is counted by the database goes on behind the highest number that the source has ever given out. ``progress``
+    is told from time to time how many rows were copied.
     """
-    copied = [_copy(source, target, table) for table in _tables()]
+    done = 0
+
+    def copied_some(rows: int) -> None:
+        nonlocal done
+        before, done = done, done + rows
+        if before // _TOLD_EVERY != done // _TOLD_EVERY:
+            progress(done)
+
+    copied = [_copy(source, target, table, copied_some) for table in _tables()]
     given_out = {row.name: int(row.seq) for row in source.execute(text("SELECT name, seq FROM sqlite_sequence"))}
     for table in _tables():
         for column in table.columns:
@@ -88,12 +99,14 @@ def _tables() -> list[Table]:
     return [table for table in metadata.sorted_tables if table is not schema_versions]
 
 
-def _copy(source: Connection, target: Connection, table: Table) -> TableContent:
+def _copy(source: Connection, target: Connection, table: Table, copied: Callable[[int], None]) -> TableContent:
     names = [column.name for column in table.columns]
 
     def stored() -> Iterator[list[_Row]]:
         for rows in _batches(source, table):
-            target.execute(insert(table), [dict(zip(names, row, strict=True)) for row in rows])
+            with driver_cursor(target) as cursor:
+                postgres_dialect.copy(cursor, table.name, names, rows)
+            copied(len(rows))
             yield rows
 
     return _content(table, stored())

@@ -7,6 +7,7 @@ from typing import Any
 
 from sqlalchemy import Connection, Row, bindparam, delete, insert, select, update
 
+from txn_source.metadata.store.dialects import may_take_long
 from txn_source.metadata.store.partition_tail import NewLedger, Tail, limits_of, open_ledgers
 from txn_source.metadata.store.prepared import Insert, Prepared
 from txn_source.metadata.store.tables import partitions, topics
@@ -98,7 +99,8 @@ def names(connection: Connection, namespace: str | None) -> list[str]:
 
 
 def remove(connection: Connection, topic_id: int) -> None:
-    """Delete a topic with all that belongs to it."""
+    """Delete a topic with all that belongs to it, in one statement: so nobody sees half of it."""
+    may_take_long(connection)
     connection.execute(delete(topics).where(topics.c.topic_id == topic_id))
 
 
