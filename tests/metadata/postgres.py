@@ -88,6 +88,11 @@ class PostgresServer:
         for left in ("postmaster.pid", ".s.PGSQL.5432.lock"):  # where nobody takes notice of ended processes, they live
             (self._data / left).unlink(missing_ok=True)
 
+    @property
+    def socket(self) -> str:
+        """The path of its Unix socket."""
+        return str(self._data / ".s.PGSQL.5432")
+
     def url(self, database: str = "postgres", user: str = "postgres", password: str | None = None) -> str:
         """Return the URL of a database of it."""
         secret = "" if password is None else f":{quote(password, safe='')}"

@@ -95,6 +95,28 @@ def test_account_that_may_not_write_is_refused_at_the_beginning(postgres: Postgr
     postgres.drop_database(empty)
 
 
+def test_database_that_is_read_only_is_not_written(postgres: PostgresServer, tmp_path: Path) -> None:
+    """Set a log's database, and an empty one, to be read only, as for the time of a backup: no service opens the log,
+    and none is made. What was open before is refused when it connects anew."""
+    freeze = b"ALTER DATABASE %s SET default_transaction_read_only = on"
+    said = r"can only be read\. Name the primary server"
+    with log_on_postgres(tmp_path / "log") as url, closing(open_database(url)) as database:
+        empty = postgres.new_database(with_tables=False)
+        with postgres.connect() as connection:
+            for each in (url, empty):
+                connection.execute(freeze % each.revealed.partition("?")[0].rpartition("/")[2].encode())
+        with pytest.raises(StorageWriteError, match=said):
+            open_service(str(tmp_path / "log"), url)
+        with pytest.raises(StorageWriteError, match=said):
+            open_service(str(tmp_path / "other"), empty, create=True)
+        assert not LogRoot.at(tmp_path / "other").exists
+        with pytest.raises(StorageWriteError, match=said):
+            database.write(lambda c: c.execute(text("UPDATE log_info SET decisions = 0")))
+        with database.read() as read:
+            assert read.execute(text("SELECT decisions FROM log_info")).scalar() == 0
+        postgres.drop_database(empty)
+
+
 def test_full_disk_is_told(postgres: PostgresServer, tmp_path: Path) -> None:
     """Let the database refuse a row for want of space: the call says so, and works when there is some again."""
     with log_on_postgres(tmp_path / "log") as url, closing(open_database(url)) as database:

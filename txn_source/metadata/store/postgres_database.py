@@ -50,7 +50,7 @@ _END_HUNG_HOLDER = """
 """
 """Ends the session that has the lock, if its service has taken nothing of an answer for so long: it was stopped, and no
 time-out of PostgreSQL's ends the session then."""
-_BEGIN_WRITE = "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE"
+_BEGIN_WRITE = "BEGIN ISOLATION LEVEL READ COMMITTED"  # a database that is set to be read only stays so
 _BEGIN_READ = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
 _ATTEMPTS = 6
 _PATIENCE_S = 30.0

@@ -35,7 +35,16 @@ _NUMBERS = ("22003",)
 _TEXTS = ("22021", "22P05")
 _MAX_TEXT = 300
 
+_UNTRUSTED = (
+    "shows a certificate that is not trusted here",
+    "Name its authority's certificate with sslrootcert=<file>, and the host as the certificate does.",
+)
 _CONNECTING: Mapping[str, tuple[str, str]] = {
+    "certificate verify failed": _UNTRUSTED,
+    "root certificate file": _UNTRUSTED,
+    "does not match host name": _UNTRUSTED,
+    "requires a valid client certificate": ("wants a certificate of the client", "Give one with sslcert and sslkey."),
+    "server does not support SSL": ("takes no TLS connections", "Turn TLS on there, or use another sslmode."),
     "does not exist": (
         "doesn't exist, or its account doesn't",
         "Create it (CREATE DATABASE ... ENCODING 'UTF8'), or correct the URL.",
@@ -47,7 +56,7 @@ _CONNECTING: Mapping[str, tuple[str, str]] = {
     "starting up": ("is starting", "Try again in a moment."),
     "shutting down": ("is stopping", "Try again when it is back."),
 }
-"""Pieces of what libpq says of a connection that wasn't made, for which it has no codes."""
+"""Pieces of what libpq says of a connection that wasn't made, for which it has no codes; the first one found counts."""
 
 
 def translated(error: BaseException, url: DatabaseUrl) -> TxnLogError | None:
