@@ -18,6 +18,7 @@ import pyspark
 
 from benchmarks import (
     aborted,
+    consumers,
     consuming,
     many_writers,
     memory,
@@ -43,6 +44,7 @@ BENCHMARKS = {
     "tiers": tiers.run,
     "streaming": streaming.run,
     "consuming": consuming.run,
+    "consumers": consumers.run,
 }
 RESULTS = Path(__file__).parent / "RESULTS.md"
 

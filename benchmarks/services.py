@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import txn_source
 from benchmarks.harness import Bench, Result
@@ -57,7 +57,8 @@ def _embedded(bench: Bench, seconds: float) -> Iterator[Result]:
 def _measured(
     what: str, root: Path, databases: Sequence[str | None], producers: Sequence[int], seconds: float
 ) -> Iterator[Result]:
-    with services(root, databases) as endpoints:
+    with services(root, databases) as running:
+        endpoints = [service.address for service in running]
         with txn_source.connect(endpoint=endpoints[0]) as log:
             log.create_topic("t", partitions=8)
         many = f"{len(endpoints)} service{'s' if len(endpoints) > 1 else ''} over {what}"
@@ -74,11 +75,18 @@ def _result(what: str, waits: list[float], seconds: float, target: tuple[str, fl
     return Result(what, len(waits) / seconds, "/s", target, f"p50 {p50:.1f} ms, p99 {p99:.1f} ms")
 
 
+class Service(NamedTuple):
+    """A service that runs."""
+
+    address: str
+    pid: int
+
+
 @contextmanager
-def services(root: Path, databases: Sequence[str | None]) -> Iterator[list[str]]:
-    """Run services of one log, one over each of the databases (None: SQLite); yield their addresses."""
+def services(root: Path, databases: Sequence[str | None]) -> Iterator[list[Service]]:
+    """Run services of one log, one over each of the databases (None: SQLite)."""
     running = []
-    endpoints = []
+    found: list[Service] = []
     try:
         for url in databases:
             command = [sys.executable, "-m", "txn_source.cli", "serve", "--root", str(root), "--port", "0"]
@@ -87,11 +95,11 @@ def services(root: Path, databases: Sequence[str | None]) -> Iterator[list[str]]
             running.append(process)
             assert process.stderr is not None
             for line in process.stderr:
-                if found := re.search(r"serving on (\S+),", line):
-                    endpoints.append(found[1])
+                if serving := re.search(r"serving on (\S+),", line):
+                    found.append(Service(serving[1], process.pid))
                     break
             threading.Thread(target=process.stderr.read, daemon=True).start()
-        yield endpoints
+        yield found
     finally:
         for process in running:
             process.terminate()
