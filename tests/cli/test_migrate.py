@@ -23,7 +23,7 @@ from txn_source.metadata.store import schema_versions, table_copy
 from txn_source.metadata.store.database import Database
 from txn_source.metadata.store.database_url import DatabaseUrl
 from txn_source.metadata.store.tables import SCHEMA_VERSION
-from txn_source.model.errors import DataLossError, InvalidArgumentError
+from txn_source.model.errors import DataLossError, InvalidArgumentError, UnavailableError
 from txn_source.storage.root import FORMAT_VERSION, LogRoot
 
 LEVELS = ("read_committed", "read_uncommitted")
@@ -310,6 +310,49 @@ def test_killed_migration_is_repeated_or_finished(
             assert log.scan("meanwhile").read_all()["value"].to_pylist() == [b"a"]
     assert not (root / "metadata.db").exists()
     assert (root / "metadata.db-migrated").exists()
+
+
+@pytest.mark.parametrize("step", ["copied", "committed"])
+def test_migration_whose_database_was_killed_goes_on(
+    step: str, spawn: Any, root: Path, url: DatabaseUrl, filled: dict[str, list[bytes]]
+) -> None:
+    """Kill PostgreSQL after each step, and start it again: what isn't committed is copied once more."""
+    lines: list[str] = []
+
+    def report(line: str) -> None:
+        lines.append(line)
+        if len(lines) == STEPS.index(step) + 1:
+            server().kill()
+            server().start()
+
+    migration.migrate(LogRoot.at(root), url, report)
+    assert lines.count("Made the tables.") == (1 if step == "committed" else 2)
+    assert marker(root) != IN_SQLITE
+    address = address_of(spawn("serve", "--root", root, "--port", "0", "--metadata", url.revealed))
+    with txn_source.connect(endpoint=address) as log:
+        assert seen(log) == filled
+
+
+def test_migration_whose_database_is_gone_leaves_the_log(
+    txnlog: Any, root: Path, url: DatabaseUrl, filled: dict[str, list[bytes]]
+) -> None:
+    """Stop PostgreSQL in the middle, and don't start it again until the migration has failed."""
+
+    def report(line: str) -> None:
+        if line.startswith("Copied"):
+            server().kill()
+
+    try:
+        with pytest.raises(UnavailableError, match="can't be reached"):
+            migration.migrate(LogRoot.at(root), url, report)
+        assert marker(root) == IN_SQLITE
+        with txn_source.connect(root, create=False) as log:
+            assert seen(log) == filled
+    finally:
+        server().start()
+    assert tables(url) == []
+    done = txnlog("migrate", "--metadata", url.revealed)
+    assert (done.exit_code, done.stderr) == (0, "")
 
 
 def test_password_is_in_no_output(spawn: Any, root: Path, filled: dict[str, list[bytes]]) -> None:
