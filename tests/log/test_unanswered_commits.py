@@ -80,6 +80,19 @@ def test_abort_that_has_no_answer_either_is_repeated(
     assert holding_back(calls.log) == []
 
 
+def test_abort_that_is_too_late_loses_no_ids(calls: Calls, producers: list[Producer]) -> None:
+    """Lose the answer by which an abort would learn of the second producer's messages, then abort again."""
+    txn = unanswered(calls, producers, "after")
+    calls.between.after["WriteTransaction"] = lambda: calls.lose("after")  # the next answer
+    with pytest.raises(UnavailableError):
+        txn.abort()
+    calls.find()
+    with pytest.raises(TransactionEndedError, match="is committed"):
+        txn.abort()
+    assert [len(producer.flush()) for producer in producers] == [1, 1]
+    txn.commit()
+
+
 @LOST
 @pytest.mark.parametrize("end", ["commit", "abort"])
 @pytest.mark.parametrize("change", ["fenced", "deleted", "both deleted", "stale"])

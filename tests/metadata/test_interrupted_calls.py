@@ -202,3 +202,8 @@ def test_call_interrupted_at_every_place(world: World, inject: str, kind: str) -
     """The same at each place."""
     places = _interrupt_everywhere(world, INJECTIONS[inject], CALLS[kind], step=1)
     print(f"{kind}, {inject}: {places} interrupts")
+
+
+def test_connection_that_was_never_opened_goes_silently() -> None:
+    """Drop a connection whose opening was interrupted at its very beginning: nothing is raised in its destructor."""
+    sqlite_file._Raw.__del__(sqlite_file._Raw.__new__(sqlite_file._Raw))

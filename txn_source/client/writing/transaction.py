@@ -208,10 +208,11 @@ class Transaction:
         try:
             if self.is_unanswered:
                 self._in_one_call(self._find_out)
-            for producer in list(self._producers):
-                producer._discard(self)
+            if not self._asked:
+                self._discard()
             if self._was_begun():
                 self._stub.end_transaction(self.id, commit=False)
+            self._discard()  # not before: if it is committed after all, what waits is registered, and has ids
         except TransactionEndedError:  # then commit() completes it, and what it acknowledges stays so
             self._reopen("aborted", "committed")
             raise
@@ -358,6 +359,10 @@ class Transaction:
     @property
     def _name(self) -> str:
         return "Transaction" if self._id is None else f"Transaction {self._id}"
+
+    def _discard(self) -> None:
+        for producer in list(self._producers):
+            producer._discard(self)
 
     def _was_begun(self) -> bool:
         """True if the service knows of it; if not it never will, since it is aborted."""

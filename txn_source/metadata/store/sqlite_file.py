@@ -54,12 +54,14 @@ class _Raw(sqlite3.Connection):
     threads that are gone.
     """
 
+    _pid: int | None = None  # of the class: until it is open, however early that was interrupted
+
     def __init__(self, *arguments: Any, **options: Any) -> None:
         self._pid = os.getpid()
         super().__init__(*arguments, **options)
 
     def __del__(self) -> None:
-        if self._pid != os.getpid():
+        if self._pid not in (None, os.getpid()):
             keep_for_ever(self)
 
     def close(self) -> None:
