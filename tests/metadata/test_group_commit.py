@@ -105,6 +105,23 @@ def test_writes_that_wait_are_one_commit(store: Store) -> None:
     assert store.commits() == before + 1
 
 
+def test_urgent_write_is_carried_out_before_all_that_wait(store: Store) -> None:
+    """Let some wait, and one that is urgent: it comes first of them, in the same commit."""
+    order: list[str] = []
+
+    def noted(name: str) -> Action:
+        def action(connection: Connection) -> str:
+            order.append(name)
+            return store_name(name)(connection)
+
+        return action
+
+    store.together(store_name("first"), {**{n: noted(n) for n in "abcde"}, "u": group_commit.Urgent(noted("u"))})
+    assert store.names() == [*"abcde", "first", "u"]
+    assert order[0] == "u"
+    assert sorted(order) == [*"abcde", "u"]
+
+
 def test_refused_write_takes_no_other_with_it(store: Store) -> None:
     """Let one of three that wait be refused after it has written something."""
     store.together(store_name("first"), {"a": store_name("a"), "bad": refused, "b": store_name("b")})

@@ -20,6 +20,7 @@ from txn_source.metadata.delivery.work import Work
 from txn_source.metadata.store import change_states
 from txn_source.metadata.store.consumers import RENEW_MS, renew
 from txn_source.metadata.store.database import Change, Database, Wait
+from txn_source.metadata.store.group_commit import Urgent
 from txn_source.model.acknowledgement import Acknowledgement
 from txn_source.model.door import translated
 from txn_source.model.errors import TxnLogError, UnavailableError
@@ -212,7 +213,8 @@ class ConsumerHub:
     def _renew(self) -> None:
         found = {consumer_id: session.unacknowledged for consumer_id, session in self.connected().items()}
         if found:
-            self._database.write(lambda connection: renew(connection, found, self._work.now_ms()))
+            # Thousands that connect at once would else let the leases of the first of them end.
+            self._database.write(Urgent(lambda connection: renew(connection, found, self._work.now_ms())))
 
     def _states(self) -> dict[Change, list[Any]]:
         with self._lock:

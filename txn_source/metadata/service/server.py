@@ -23,6 +23,8 @@ from txn_source.model.errors import InvalidArgumentError, TxnLogError, Unavailab
 
 _log = logging.getLogger(__name__)
 _CALLS_AT_ONCE = 16
+_PENDING = 4 * MAX_CONSUMERS
+"""So many calls and conversations that nobody has taken yet may wait."""
 _MAINTENANCE_INTERVAL_S = 1.0
 
 
@@ -48,6 +50,9 @@ class Server:
             options=[
                 ("grpc.max_receive_message_length", MAX_MESSAGE_BYTES),
                 ("grpc.max_send_message_length", MAX_MESSAGE_BYTES),
+                # Of more that wait gRPC cancels some, without a word: thousands that come back at once are let in.
+                ("grpc.server.max_pending_requests", _PENDING),
+                ("grpc.server.max_pending_requests_hard_limit", 2 * _PENDING),
                 ("grpc.so_reuseport", 0),  # else a second server could share the port unnoticed
                 ("grpc.http2.min_ping_interval_without_data_ms", 10_000),  # clients ping every 30 s
                 ("grpc.keepalive_permit_without_calls", 1),

@@ -65,6 +65,16 @@ def look_s(waiting: int) -> float:
     return _LOOK_S * max(1.0, waiting / _LOOKING)
 
 
+@dataclass(frozen=True, slots=True)
+class Urgent(Generic[R]):
+    """An action that is carried out before all that wait: what must not come late, however many there are."""
+
+    action: Callable[[Connection], R]
+
+    def __call__(self, connection: Connection) -> R:
+        return self.action(connection)
+
+
 class Outcome:
     """What became of one transaction."""
 
@@ -136,7 +146,10 @@ class GroupCommit:
         mine = _Waiting(action)
         try:
             try:
-                self._queue.append(mine)
+                if isinstance(action, Urgent):
+                    self._queue.appendleft(mine)
+                else:
+                    self._queue.append(mine)
                 while not mine.settled:
                     if self._turn.acquire(blocking=False):
                         return mine.result() if mine.settled else self._lead(mine)
