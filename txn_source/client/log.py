@@ -5,24 +5,21 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from datetime import timedelta
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
-from txn_source.client.access import Access
+from txn_source.client.connected import Connected
 from txn_source.client.consuming.consumer import Consumer
 from txn_source.client.consuming.options import ConsumerOptions
 from txn_source.client.consuming.reader import Reader
 from txn_source.client.dead_letter_topic import send_dead_letter
-from txn_source.client.open_handles import OpenHandles
 from txn_source.client.places import Cut, GivenPlace, Sought
 from txn_source.client.policies import change_policies, read_priority, scope_of
 from txn_source.client.reading.copy_fallback import CopiesRead
 from txn_source.client.reading.ranges import cut_of
 from txn_source.client.scan import copies_read, scan
-from txn_source.client.subscriptions import Subscriptions, Unset, given_options
-from txn_source.client.target import Target
+from txn_source.client.subscriptions import Unset, given_options
 from txn_source.client.tiering.maintenance import MaintenanceReport, maintain
 from txn_source.client.tiering.offload import OffloadReport
 from txn_source.client.tiering.segment_garbage import DEFAULT_AGE_S, Garbage, collect_garbage
@@ -34,7 +31,7 @@ from txn_source.client.transactions import begin_transaction, list_transactions
 from txn_source.client.writing.batching import Batching
 from txn_source.client.writing.producer import Producer
 from txn_source.client.writing.transaction import Transaction
-from txn_source.metadata.stub.metadata_stub import MetadataStub, TransactionInfo
+from txn_source.metadata.stub.metadata_stub import TransactionInfo
 from txn_source.metadata.stub.subscriptions import SubscriptionInfo
 from txn_source.model.door import guarded
 from txn_source.model.isolation import IsolationLevel
@@ -51,37 +48,11 @@ from txn_source.storage.schema import deserialize_schema
 
 
 @guarded(but=("offload",))  # its ``progress`` is the caller's
-class Log:
+class Log(Connected):
     """A log that was connected to. Thread-safe; a context manager that closes its producers.
 
     It can be pickled and used after a fork: each process opens what it needs by itself.
     """
-
-    def __init__(self, target: Target) -> None:
-        self._target = target
-        self._access = Access.open(target)
-        self._stub, self._root = self._access.metadata, self._access.root
-        self._open = OpenHandles()
-        self._subscriptions = Subscriptions(self._access, self._open)
-
-    def __reduce__(self) -> tuple[type[Log], tuple[Target]]:
-        return Log, (self._target,)
-
-    def __repr__(self) -> str:
-        return f"<Log {self._target}>"
-
-    def __enter__(self) -> Log:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    def close(self) -> None:
-        """Close the producers and consumers that are still open, which flushes them, and the connection."""
-        try:
-            self._open.close()
-        finally:
-            self._access.close()
 
     # Topics
 
@@ -478,23 +449,3 @@ class Log:
     def copies_read(self, scanned: pa.RecordBatchReader) -> CopiesRead:
         """Return which copies a ``scan`` has read so far: ledgers by tier, and the copies that failed, with reasons."""
         return copies_read(scanned)
-
-    @property
-    def target(self) -> Target:
-        """What was connected to: a value that other processes can open."""
-        return self._target
-
-    @property
-    def access(self) -> Access:
-        """The service's calls and the folder of the segments together, for the layers above."""
-        return self._access
-
-    @property
-    def root(self) -> Path:
-        """The folder that holds the segments."""
-        return self._root
-
-    @property
-    def metadata(self) -> MetadataStub:
-        """The service's calls, for the layers above."""
-        return self._stub

@@ -1,0 +1,67 @@
+"""What a log is connected to, and what is open over the connection."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Self
+
+from txn_source.client.access import Access
+from txn_source.client.open_handles import OpenHandles
+from txn_source.client.subscriptions import Subscriptions
+from txn_source.client.target import Target
+from txn_source.metadata.stub.metadata_stub import MetadataStub
+from txn_source.model.door import guarded
+
+
+@guarded
+class Connected:
+    """A connection to a log: where it goes, its ends, and what it opened.
+
+    It can be pickled and used after a fork: each process opens what it needs by itself.
+    """
+
+    def __init__(self, target: Target) -> None:
+        self._target = target
+        self._access = Access.open(target)
+        self._stub, self._root = self._access.metadata, self._access.root
+        self._open = OpenHandles()
+        self._subscriptions = Subscriptions(self._access, self._open)
+
+    def __reduce__(self) -> tuple[type[Self], tuple[Target]]:
+        return type(self), (self._target,)
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self._target}>"
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the producers and consumers that are still open, which flushes them, and the connection."""
+        try:
+            self._open.close()
+        finally:
+            self._access.close()
+
+    @property
+    def target(self) -> Target:
+        """What was connected to: a value that other processes can open."""
+        return self._target
+
+    @property
+    def access(self) -> Access:
+        """The service's calls and the folder of the segments together, for the layers above."""
+        return self._access
+
+    @property
+    def root(self) -> Path:
+        """The folder that holds the segments."""
+        return self._root
+
+    @property
+    def metadata(self) -> MetadataStub:
+        """The service's calls, for the layers above."""
+        return self._stub
