@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 import os
 import random
+import socket
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -55,13 +57,22 @@ def test_killed_producer_leaves_all_it_acknowledged_and_nothing_half(site: Site)
     kill_producers(site, ROUNDS)
 
 
+def lasting_port() -> int:
+    """Return a free port that the system gives to nobody who asks for any: it stays free between two servers."""
+    lowest = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
+    while True:
+        port = random.randrange(10_000, lowest)
+        with suppress(OSError), socket.create_server(("127.0.0.1", port)):
+            return port
+
+
 class FragileServer:
     """``txnlog serve`` in a process of its own, on one port; with a URL, over PostgreSQL."""
 
     def __init__(self, root: Path, url: DatabaseUrl | None = None) -> None:
         self._command = [sys.executable, "-m", "txn_source.cli", "serve", "--root", str(root), "--port"]
         self._environment = os.environ | ({} if url is None else {"TXNLOG_METADATA": url.revealed})
-        self._process = self._start(0)
+        self._process = self._start(lasting_port())
         self.endpoint = f"127.0.0.1:{self._port}"
 
     def _start(self, port: int) -> subprocess.Popen[str]:
