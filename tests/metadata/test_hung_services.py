@@ -136,9 +136,18 @@ def test_stopped_service_loses_the_lock_and_repeats_its_write(tmp_path: Path) ->
             assert values(log, "t") == [b"other", b"held", b"next"]
 
 
-def test_service_that_takes_no_answer_loses_the_lock(url: DatabaseUrl, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Ask for more than fits on the way, and take nothing of it, in the middle of a write: another writer ends that
-    session, and the write is made anew."""
+@pytest.mark.parametrize(
+    ("statement", "waits_for"),
+    [
+        ("SELECT repeat('x', 100000) FROM generate_series(1, 1000)", "ClientWrite"),
+        ("COPY sinks FROM STDIN", "ClientRead"),
+    ],
+)
+def test_service_that_stops_inside_a_statement_loses_the_lock(
+    statement: str, waits_for: str, url: DatabaseUrl, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In the middle of a write ask for more than fits on the way, and take nothing of it, or begin to send rows, and
+    send none: another writer ends that session, and the write is made anew."""
     monkeypatch.setitem(postgres_connections.SETTINGS, "lock_timeout", "100ms")
     monkeypatch.setattr(postgres_database, "HUNG_S", 0.05)
     with closing(open_database(url)) as hanging, closing(open_database(url)) as other:
@@ -149,8 +158,8 @@ def test_service_that_takes_no_answer_loses_the_lock(url: DatabaseUrl, monkeypat
             tries.append(1)
             if len(tries) == 1:
                 raw = connection.connection.dbapi_connection
-                raw.pgconn.send_query(b"SELECT repeat('x', 100000) FROM generate_series(1, 1000)")  # type: ignore[union-attr]
-                eventually(lambda: sessions(url, "wait_event = 'ClientWrite'") == 1)
+                raw.pgconn.send_query(statement.encode())  # type: ignore[union-attr]
+                eventually(lambda: sessions(url, f"state = 'active' AND wait_event = '{waits_for}'") == 1)
                 other.write(change)
                 raw.close()  # type: ignore[union-attr]
                 connection.execute(text("SELECT 1"))

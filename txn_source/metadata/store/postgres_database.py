@@ -45,11 +45,11 @@ _END_HUNG_HOLDER = """
     SELECT pg_terminate_backend(pid) FROM pg_locks JOIN pg_stat_activity USING (pid)
     WHERE locktype = 'advisory' AND granted AND objsubid = 2 AND classid = {space} AND objid = {key}
     AND database = (SELECT oid FROM pg_database WHERE datname = current_database())
-    AND state = 'active' AND wait_event = 'ClientWrite'
+    AND state = 'active' AND wait_event IN ('ClientWrite', 'ClientRead')
     AND state_change < clock_timestamp() - make_interval(secs => {hung_s})
 """
-"""Ends the session that has the lock, if its service has taken nothing of an answer for so long: it was stopped, and no
-time-out of PostgreSQL's ends the session then."""
+"""Ends the session that has the lock, if its service was stopped while it took an answer, or sent rows (COPY): none of
+PostgreSQL's time-outs does so then."""
 _BEGIN_WRITE = "BEGIN ISOLATION LEVEL READ COMMITTED"  # a database that is set to be read only stays so
 _BEGIN_READ = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
 _ATTEMPTS = 6
