@@ -12,7 +12,9 @@ from txn_source._generated.txnlog.v1 import metadata_service_pb2 as pb
 from txn_source.metadata.protocol import enums
 from txn_source.model.copies import Tier
 from txn_source.model.isolation import IsolationLevel
+from txn_source.model.policies import DEFAULT, SOURCES
 from txn_source.model.position import EARLIEST, LATEST
+from txn_source.model.read_priority import ReadPriority
 from txn_source.model.subscription import SubscriptionType
 from txn_source.model.transaction import EndReason, TransactionState
 
@@ -23,6 +25,8 @@ VALUES: dict[str, tuple[Any, list[Any]]] = {
     "SubscriptionType": (enums.SUBSCRIPTION_TYPE, list(SubscriptionType)),
     "Tier": (enums.TIER, list(Tier)),
     "TopicEnd": (enums.TOPIC_END, [EARLIEST, LATEST]),
+    "ReadPriority": (enums.READ_PRIORITY, list(ReadPriority)),
+    "PolicySource": (enums.POLICY_SOURCE, [*SOURCES, DEFAULT]),
 }
 
 
@@ -40,7 +44,7 @@ def test_each_value_has_its_number_and_back(name: str) -> None:
     for value in values:
         number = converted.to_wire(value)
         text = value if isinstance(value, str) or not isinstance(value, Enum) else value.value
-        assert described.values_by_number[number].name.endswith(f"_{text.upper()}")
+        assert described.values_by_number[number].name.endswith(f"_{text.upper().replace('-', '_')}")
         assert converted.from_wire(number) is converted.given(number) is value
     assert converted.from_wire(0) is None
 

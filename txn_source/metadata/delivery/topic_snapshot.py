@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from txn_source._generated.txnlog.v1 import metadata_service_pb2 as pb
 from txn_source.metadata.protocol import convert
+from txn_source.metadata.protocol.enums import READ_PRIORITY
 from txn_source.metadata.store import copies, pages, policies, views
 from txn_source.metadata.store.connection import Connection
 from txn_source.metadata.store.pages import Page
@@ -146,7 +147,7 @@ class TopicSnapshot:
         return pb.ListCopiesResponse(ledgers=self._copies[key], data_read_priority=self._read_priority)
 
     @cached_property
-    def _read_priority(self) -> str:
+    def _read_priority(self) -> pb.ReadPriority:
         topic = self._topic
         in_force = policies.in_force(self.connection, topic.name, topic.topic_id, self._configuration)
-        return str(in_force["data_read_priority"].value)
+        return READ_PRIORITY.to_wire(in_force["data_read_priority"].value)

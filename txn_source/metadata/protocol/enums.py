@@ -9,7 +9,9 @@ from txn_source._generated.txnlog.v1 import metadata_service_pb2 as pb
 from txn_source.model.copies import Tier
 from txn_source.model.errors import InternalError
 from txn_source.model.isolation import IsolationLevel
+from txn_source.model.policies import DEFAULT
 from txn_source.model.position import EARLIEST, LATEST
+from txn_source.model.read_priority import ReadPriority
 from txn_source.model.subscription import SubscriptionType
 from txn_source.model.transaction import EndReason, TransactionState
 
@@ -87,4 +89,22 @@ SUBSCRIPTION_TYPE = WireEnum(
 TIER = WireEnum("tier", pb.TIER_UNSPECIFIED, {Tier.BOOKKEEPER: pb.TIER_BOOKKEEPER, Tier.TIERED: pb.TIER_TIERED})
 TOPIC_END = WireEnum(
     "end of a topic", pb.TOPIC_END_UNSPECIFIED, {EARLIEST: pb.TOPIC_END_EARLIEST, LATEST: pb.TOPIC_END_LATEST}
+)
+READ_PRIORITY = WireEnum(
+    "read priority",
+    pb.READ_PRIORITY_UNSPECIFIED,
+    {
+        ReadPriority.TIERED_FIRST: pb.READ_PRIORITY_TIERED_FIRST,
+        ReadPriority.BOOKKEEPER_FIRST: pb.READ_PRIORITY_BOOKKEEPER_FIRST,
+    },
+)
+POLICY_SOURCE = WireEnum(
+    "source of a policy",
+    pb.POLICY_SOURCE_UNSPECIFIED,
+    {
+        "topic": pb.POLICY_SOURCE_TOPIC,
+        "namespace": pb.POLICY_SOURCE_NAMESPACE,
+        "broker": pb.POLICY_SOURCE_BROKER,
+        DEFAULT: pb.POLICY_SOURCE_DEFAULT,
+    },
 )

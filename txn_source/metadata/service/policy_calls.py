@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from txn_source._generated.txnlog.v1 import metadata_service_pb2 as pb
+from txn_source.metadata.protocol.enums import POLICY_SOURCE
 from txn_source.metadata.service.unit_of_work import UnitOfWork
 from txn_source.metadata.store import policies, topics
 from txn_source.metadata.store.connection import Connection
@@ -45,7 +46,7 @@ class PolicyCalls:
             in_force = policies.in_force(connection, topic.name, topic.topic_id, self._configuration)
         for name, policy in in_force.items():
             value = None if policy.value is None else str(policy.value)
-            response.effective.add(name=name, value=value, source=policy.source)
+            response.effective.add(name=name, value=value, source=POLICY_SOURCE.to_wire(policy.source))
         return response
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from txn_source._generated.txnlog.v1 import metadata_service_pb2 as pb
 from txn_source.metadata.protocol import convert
-from txn_source.metadata.protocol.enums import TIER
+from txn_source.metadata.protocol.enums import READ_PRIORITY, TIER
 from txn_source.metadata.service.unit_of_work import UnitOfWork
 from txn_source.metadata.store import copies, policies, topics, views
 from txn_source.metadata.store.connection import Connection
@@ -38,7 +38,7 @@ class TierCalls:
             in_force = policies.in_force(connection, topic.name, topic.topic_id, self._configuration)
         return pb.ListCopiesResponse(
             ledgers=[convert.copies_to_wire(c) for c in found],
-            data_read_priority=str(in_force["data_read_priority"].value),
+            data_read_priority=READ_PRIORITY.to_wire(in_force["data_read_priority"].value),
         )
 
     def ListOffloadable(self, request: pb.ListOffloadableRequest) -> pb.ListOffloadableResponse:

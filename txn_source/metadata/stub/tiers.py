@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from txn_source._generated.txnlog.v1 import metadata_service_pb2 as pb
 from txn_source.metadata.protocol import convert
-from txn_source.metadata.protocol.enums import TIER
+from txn_source.metadata.protocol.enums import POLICY_SOURCE, READ_PRIORITY, TIER
 from txn_source.metadata.stub.transport import Transport
 from txn_source.model.copies import LedgerCopies, Tier, TieredCopy
 from txn_source.model.ledger import OffloadableLedger
@@ -132,7 +132,9 @@ class TierStub:
         """Return every policy of a topic, and where it comes from."""
         answer = self._transport.call("GetPolicies", pb.GetPoliciesRequest(scope=_scope(Scope(topic))))
         return {
-            p.name: EffectivePolicy(parse_policy(p.name, p.value) if p.HasField("value") else None, p.source)
+            p.name: EffectivePolicy(
+                parse_policy(p.name, p.value) if p.HasField("value") else None, POLICY_SOURCE.given(p.source)
+            )
             for p in answer.effective
             if p.name in POLICIES  # a newer service may have more
         }
@@ -149,5 +151,5 @@ def _scope(scope: Scope) -> pb.PolicyScope:
 
 def copies_of_range(answer: pb.ListCopiesResponse) -> CopiesOfRange:
     """Return the ledgers and their copies in an answer."""
-    priority = ReadPriority.parse(answer.data_read_priority) if answer.data_read_priority else None
+    priority = READ_PRIORITY.from_wire(answer.data_read_priority)
     return CopiesOfRange(tuple(convert.copies_from_wire(c) for c in answer.ledgers), priority)

@@ -35,6 +35,20 @@ class SubscriptionType(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     SUBSCRIPTION_TYPE_FAILOVER: _ClassVar[SubscriptionType]
     SUBSCRIPTION_TYPE_SHARED: _ClassVar[SubscriptionType]
 
+class ReadPriority(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    READ_PRIORITY_UNSPECIFIED: _ClassVar[ReadPriority]
+    READ_PRIORITY_TIERED_FIRST: _ClassVar[ReadPriority]
+    READ_PRIORITY_BOOKKEEPER_FIRST: _ClassVar[ReadPriority]
+
+class PolicySource(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    POLICY_SOURCE_UNSPECIFIED: _ClassVar[PolicySource]
+    POLICY_SOURCE_TOPIC: _ClassVar[PolicySource]
+    POLICY_SOURCE_NAMESPACE: _ClassVar[PolicySource]
+    POLICY_SOURCE_BROKER: _ClassVar[PolicySource]
+    POLICY_SOURCE_DEFAULT: _ClassVar[PolicySource]
+
 class Tier(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = ()
     TIER_UNSPECIFIED: _ClassVar[Tier]
@@ -62,6 +76,14 @@ SUBSCRIPTION_TYPE_UNSPECIFIED: SubscriptionType
 SUBSCRIPTION_TYPE_EXCLUSIVE: SubscriptionType
 SUBSCRIPTION_TYPE_FAILOVER: SubscriptionType
 SUBSCRIPTION_TYPE_SHARED: SubscriptionType
+READ_PRIORITY_UNSPECIFIED: ReadPriority
+READ_PRIORITY_TIERED_FIRST: ReadPriority
+READ_PRIORITY_BOOKKEEPER_FIRST: ReadPriority
+POLICY_SOURCE_UNSPECIFIED: PolicySource
+POLICY_SOURCE_TOPIC: PolicySource
+POLICY_SOURCE_NAMESPACE: PolicySource
+POLICY_SOURCE_BROKER: PolicySource
+POLICY_SOURCE_DEFAULT: PolicySource
 TIER_UNSPECIFIED: Tier
 TIER_BOOKKEEPER: Tier
 TIER_TIERED: Tier
@@ -770,8 +792,8 @@ class ListCopiesResponse(_message.Message):
     LEDGERS_FIELD_NUMBER: _ClassVar[int]
     DATA_READ_PRIORITY_FIELD_NUMBER: _ClassVar[int]
     ledgers: _containers.RepeatedCompositeFieldContainer[LedgerCopies]
-    data_read_priority: str
-    def __init__(self, ledgers: _Optional[_Iterable[_Union[LedgerCopies, _Mapping]]] = ..., data_read_priority: _Optional[str] = ...) -> None: ...
+    data_read_priority: ReadPriority
+    def __init__(self, ledgers: _Optional[_Iterable[_Union[LedgerCopies, _Mapping]]] = ..., data_read_priority: _Optional[_Union[ReadPriority, str]] = ...) -> None: ...
 
 class ListOffloadableRequest(_message.Message):
     __slots__ = ("topic",)
@@ -991,8 +1013,8 @@ class GetPoliciesResponse(_message.Message):
         SOURCE_FIELD_NUMBER: _ClassVar[int]
         name: str
         value: str
-        source: str
-        def __init__(self, name: _Optional[str] = ..., value: _Optional[str] = ..., source: _Optional[str] = ...) -> None: ...
+        source: PolicySource
+        def __init__(self, name: _Optional[str] = ..., value: _Optional[str] = ..., source: _Optional[_Union[PolicySource, str]] = ...) -> None: ...
     SET_FIELD_NUMBER: _ClassVar[int]
     EFFECTIVE_FIELD_NUMBER: _ClassVar[int]
     set: _containers.ScalarMap[str, str]
