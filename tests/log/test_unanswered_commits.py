@@ -235,6 +235,20 @@ def test_producer_closes_when_nobody_has_the_transaction(calls: Calls, producers
     assert [sorted(rows) for rows in both(calls.log, COMMITTED)] == [[b"plain", *came], came]
 
 
+def test_loss_that_was_noted_keeps_no_transaction(calls: Calls, producers: list[Producer]) -> None:
+    """Lose messages of one transaction in the commit of another one, which has no answer, and drop that: it goes."""
+    ended = calls.log.begin_transaction()
+    calls.log.abort_transaction(ended.id)
+    producers[0].send(b"lost", txn=ended)
+    unanswered(calls, producers, "before")
+    with pytest.raises(TransactionEndedError, match="by an operator"):
+        producers[0].close()
+    for producer in producers:
+        producer.close()
+    with pytest.raises(TransactionEndedError, match="by an operator"):
+        ended.commit()
+
+
 def test_refused_commit_lets_nothing_go(calls: Calls, producers: list[Producer]) -> None:
     """Lose the commit's request, then have it refused: the transaction lives on, and its messages count."""
     numbered(calls.log)

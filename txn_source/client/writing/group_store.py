@@ -128,7 +128,7 @@ class GroupStore:
                     gathered.learn(appended.partitions)
                     positions = appended.positions
                 except UnavailableError as error:
-                    self._losses.unavailable = error
+                    self._losses.note_unavailable(error)
                     gathered.alarm = True
                     return
                 except TxnLogError as error:

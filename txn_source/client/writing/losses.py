@@ -7,7 +7,10 @@ from txn_source.model.errors import TxnLogError, UnavailableError
 
 
 class Losses:
-    """Errors that are still to be raised. None is forgotten before it was raised: an interrupt makes it come again."""
+    """Errors that are still to be raised. None is forgotten before it was raised: an interrupt makes it come again.
+
+    They are kept without their tracebacks, which would keep alive all that the calls had in hand that found them.
+    """
 
     def __init__(self, producer: str) -> None:
         self._producer = producer
@@ -20,10 +23,16 @@ class Losses:
     def note(self, txn: Owner, error: TxnLogError, messages: int) -> None:
         """Note that messages are lost; to be called before they go."""
         many = f"{messages:,} message{' is' if messages == 1 else 's are'}"
+        error.__traceback__ = None
         error.add_note(f"{many} not stored because of this, of producer {self._producer!r}.")
         if txn is not None:
             self._of_transactions.setdefault(txn, error)
         self.unreported.setdefault(txn, error)
+
+    def note_unavailable(self, error: UnavailableError) -> None:
+        """Note that the service can't be reached for now."""
+        error.__traceback__ = None
+        self.unavailable = error
 
     def raise_next(self) -> None:
         """Raise one that was not raised yet, if there is any."""
@@ -44,7 +53,7 @@ class Losses:
         error = self._of_transactions.get(txn)
         if error is not None:
             self.unreported.pop(txn, None)
-            raise error
+            raise error.with_traceback(None)
 
     def forget(self, txn: Owner) -> None:
         """Forget what a transaction lost, which is going to be aborted."""
