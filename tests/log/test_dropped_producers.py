@@ -65,8 +65,8 @@ def test_lost_messages_of_a_dropped_producer_are_told(remote_site: Site) -> None
     gone = weakref.ref(producer)
     eventually(lambda: gone()._losses.unavailable is not None)
     held, producer = [producer], None
-    held.clear()
     with pytest.warns(ResourceWarning, match="'dropped' was dropped: 2 messages to topic 'orders' .* are lost"):
+        held.clear()
         eventually(lambda: not gc.collect() and gone() is None)
 
 
