@@ -16,6 +16,7 @@ from txn_source.metadata.delivery.consumer_hub import ConsumerHub
 from txn_source.metadata.delivery.consumer_session import ConsumerSession, Outbox
 from txn_source.metadata.delivery.session_state import SessionState
 from txn_source.metadata.delivery.topic_dispatch import TopicDispatch
+from txn_source.metadata.store.group_commit import Urgent
 from txn_source.metadata.store.subscription_rows import Subscription
 from txn_source.model.isolation import IsolationLevel
 from txn_source.model.subscription import SubscriptionType
@@ -70,4 +71,20 @@ def test_who_comes_back_while_others_are_sent_away_is_woken(tmp_path: Path, monk
         eventually(lambda: len(looks) > count)
         assert 1 not in looks[count:]
         hub.remove(back)
+        service.close()
+
+
+def test_leases_are_renewed_before_all_else_that_waits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Renew while a consumer is connected, and look at how that is written."""
+    with connect(tmp_path / "log") as log:
+        log.create_topic("t")
+        topic = log.metadata.get_view([TopicName.parse("t")]).topics[0].topic
+        service = service_over(tmp_path / "log")
+        hub: ConsumerHub = service.hub
+        hub.add(session(topic, 1), pb.ConsumeResponse())
+        written: list[object] = []
+        monkeypatch.setattr(hub._database, "write", written.append)
+        hub._renew()
+        assert [type(action) for action in written] == [Urgent]
+        monkeypatch.undo()
         service.close()
