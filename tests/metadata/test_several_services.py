@@ -79,6 +79,33 @@ def test_services_of_different_logs_are_refused(
         assert another.connect().topics() == []
 
 
+def test_service_of_another_log_at_the_same_address_is_not_taken_for_the_first(tmp_path: Path) -> None:
+    """Stop a service, and start another log's on its port: no call of the client reaches that log."""
+    one, two = (Site("remote", tmp_path / name) for name in ("log", "another"))
+    with one as site, two as another, site.connect() as log:
+        log.create_topic("t")
+        with another.connect() as other:
+            other.create_topic("t")
+        producer = log.producer("t", batching=BY_HAND)
+        port = int(site.endpoint.rpartition(":")[2])
+        site.stop_server()
+        another.stop_server()
+        another.start_server(port)
+        producer.send(b"deposit")
+        with pytest.raises(UnavailableError, match="has another log now"):
+            producer.flush()
+        with pytest.raises(UnavailableError, match="has another log now"):
+            log.subscribe("t", "s")
+        with pytest.raises(UnavailableError, match="has another log now"):
+            log.metadata.get_log()
+        with another.connect() as other:
+            assert values(other, "t") == []
+        another.stop_server()
+        site.start_server(port)
+        producer.close()
+        assert values(log, "t") == [b"deposit"]
+
+
 @pytest.mark.parametrize(
     "endpoint", ["a", "http://a:1", "a:1,b", "a:1,,b:2", "a:1, ", ",".join(f"a:{n}" for n in range(1, 19))]
 )

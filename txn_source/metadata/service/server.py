@@ -17,7 +17,7 @@ from txn_source._generated.txnlog.v1 import metadata_service_pb2 as pb
 from txn_source.metadata.delivery.consumer_hub import MAX_CONSUMERS, too_many_consumers
 from txn_source.metadata.protocol.errors import to_status
 from txn_source.metadata.service.service import MetadataService
-from txn_source.metadata.stub.transport import MAX_MESSAGE_BYTES, SERVICE_NAME, check_size
+from txn_source.metadata.stub.transport import LOG_ID_KEY, MAX_MESSAGE_BYTES, SERVICE_NAME, check_size, other_log
 from txn_source.model.door import translated
 from txn_source.model.errors import InvalidArgumentError, TxnLogError, UnavailableError
 
@@ -152,6 +152,8 @@ def _answer(
 ) -> Callable[[bytes, grpc.ServicerContext], Any]:
     def answer(request: bytes, context: grpc.ServicerContext) -> Any:
         with calls, _refusals(name, context):
+            if name != "GetLog":  # which tells the log
+                _check_log(service, context)
             answered = service.call(name, read(request))
             check_size(name, "answer", answered, "Ask for less at once: fewer topics, or a smaller range or limit.")
             return answered
@@ -164,6 +166,7 @@ def _converse(
 ) -> Callable[[Iterator[bytes], grpc.ServicerContext], Iterator[Any]]:
     def converse(requests: Iterator[bytes], context: grpc.ServicerContext) -> Iterator[Any]:
         with _refusals(name, context):
+            _check_log(service, context)
             if not conversations.acquire(blocking=False):
                 raise too_many_consumers()
             try:
@@ -172,6 +175,13 @@ def _converse(
                 conversations.release()
 
     return converse
+
+
+def _check_log(service: MetadataService, context: grpc.ServicerContext) -> None:
+    """Raise UNAVAILABLE if the client means another log: the address may have been another service's before."""
+    for key, value in context.invocation_metadata() or ():
+        if key == LOG_ID_KEY and value != service.log_id:
+            raise other_log()
 
 
 @contextmanager

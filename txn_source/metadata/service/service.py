@@ -7,10 +7,12 @@ gRPC before them. The service keeps no state but its database.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import cached_property
 from typing import Any
 
 from google.protobuf.message import Message
 
+from txn_source._generated.txnlog.v1 import metadata_service_pb2 as pb
 from txn_source.metadata.delivery.consumer_hub import ConsumerHub
 from txn_source.metadata.protocol.checks import check
 from txn_source.metadata.service.policy_calls import PolicyCalls
@@ -124,6 +126,11 @@ class MetadataService:
     def close_database(self) -> None:
         """Close the database's connections that nobody uses; the next call opens what it needs."""
         self._database.close()
+
+    @cached_property
+    def log_id(self) -> str:
+        """Which log it is."""
+        return str(self._calls["GetLog"](pb.GetLogRequest()).log_id)  # type: ignore[attr-defined]
 
     @property
     def storage_uri(self) -> str:

@@ -15,7 +15,7 @@ from google.protobuf.message import Message
 from txn_source._generated.txnlog.v1 import metadata_service_pb2 as pb
 from txn_source.metadata.protocol.errors import from_rpc_error
 from txn_source.metadata.stub.shared_writes import SharedWrites
-from txn_source.metadata.stub.transport import MAX_MESSAGE_BYTES, SERVICE_NAME, check_size
+from txn_source.metadata.stub.transport import LOG_ID_KEY, MAX_MESSAGE_BYTES, SERVICE_NAME, check_size, other_log
 from txn_source.metadata.stub.unsignalled import unsignalled
 from txn_source.model.errors import InvalidArgumentError, UnavailableError
 
@@ -112,6 +112,8 @@ class GrpcTransport:
         self._current = random.randrange(len(addresses))
         self._conversations = itertools.count(self._current)
         self._writes = SharedWrites(self._call)
+        self._metadata: tuple[tuple[str, str], ...] = ()
+        """With each call: which log is meant, once a service has said which it has. Another log's refuses the call."""
 
     def call(self, method: str, request: Message) -> Any:
         check_size(method, "request", request, "Send less at once: fewer entries, ids or names.")
@@ -122,7 +124,7 @@ class GrpcTransport:
     def converse(self, method: str, requests: Iterator[Any]) -> Iterator[Any]:
         service = self._services[next(self._conversations) % len(self._services)]
         self._check_log(service)
-        call = service.method(method)(requests)
+        call = service.method(method)(requests, metadata=self._metadata)
         try:
             yield from call
         except grpc.RpcError as error:
@@ -152,9 +154,18 @@ class GrpcTransport:
     def _call_at(self, service: _Service, method: str, request: Message) -> Any:
         timeout_s = self.timeout_s / len(self._services)
         try:
-            return service.method(method)(request, timeout=timeout_s)
+            answer = service.method(method)(request, timeout=timeout_s, metadata=self._metadata)
         except grpc.RpcError as error:
             raise from_rpc_error(error, service.address, timeout_s) from None
+        if method == "GetLog":
+            self._note_log(answer.log_id)
+        return answer
+
+    def _note_log(self, log_id: str) -> None:
+        said = ((LOG_ID_KEY, log_id),)
+        if len(self._services) == 1 and self._metadata not in ((), said):
+            raise other_log()
+        self._metadata = self._metadata or said
 
     def _check_log(self, service: _Service) -> None:
         """Raise INVALID_ARGUMENT if one of several services is of another log; each is asked once."""

@@ -8,10 +8,12 @@ from typing import Any, Protocol
 from google.protobuf.message import Message
 
 from txn_source._generated.txnlog.v1 import metadata_service_pb2 as pb
-from txn_source.model.errors import InvalidArgumentError
+from txn_source.model.errors import InvalidArgumentError, UnavailableError
 
 SERVICE_NAME: str = pb.DESCRIPTOR.services_by_name["MetadataService"].full_name
 MAX_MESSAGE_BYTES = 64 << 20
+LOG_ID_KEY = "txnlog-log-id"
+"""In a call's gRPC metadata: the id of the log that the client has connected to."""
 
 
 def check_size(method: str, what: str, message: Message, remedy: str) -> None:
@@ -21,6 +23,14 @@ def check_size(method: str, what: str, message: Message, remedy: str) -> None:
         raise InvalidArgumentError(
             f"The {what} of {method} has {size:,} bytes, and {MAX_MESSAGE_BYTES:,} is the most that is carried.", remedy
         )
+
+
+def other_log() -> UnavailableError:
+    """Return the error of a service that has another log than the one that the client has connected to."""
+    return UnavailableError(
+        "The service at this address has another log now than the one that was connected to.",
+        "See which service runs there; connect anew if that log is meant.",
+    )
 
 
 class Transport(Protocol):
