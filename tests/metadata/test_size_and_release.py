@@ -100,9 +100,11 @@ def newer(tmp_path: Path) -> Iterator[tuple[Newer, Log]]:
 def test_log_of_a_newer_format_is_left_alone(newer: tuple[Newer, Log]) -> None:
     """Connect to a service that serves a log of the next format: this release can't read or write its segments."""
     service, log = newer
-    uri = log.metadata.get_log().storage_uri
+    known = log.metadata.get_log()
     later = FORMAT_VERSION + 1
-    service.answers["GetLog"] = pb.GetLogResponse(log_id="log", format_version=later, storage_uri=uri)
+    service.answers["GetLog"] = pb.GetLogResponse(
+        log_id=known.log_id, format_version=later, storage_uri=known.storage_uri
+    )
     with pytest.raises(LogVersionError, match=rf"has format version {later}; this release reads up to"):
         log.metadata.get_log()
 
@@ -177,8 +179,8 @@ def test_answers_that_make_no_sense_are_errors_of_ours(
 def test_policies_of_a_newer_service_are_left_out(newer: tuple[Newer, Log]) -> None:
     """Answer with a policy that this release doesn't have: those that it has are told."""
     service, log = newer
-    known = pb.GetPoliciesResponse.Effective(name="retention_age", value="5", source="topic")
-    more = pb.GetPoliciesResponse.Effective(name="colour", value="blue", source="topic")
+    known = pb.GetPoliciesResponse.Effective(name="retention_age", value="5", source="POLICY_SOURCE_TOPIC")
+    more = pb.GetPoliciesResponse.Effective(name="colour", value="blue", source="POLICY_SOURCE_TOPIC")
     service.answers["GetPolicies"] = pb.GetPoliciesResponse(effective=[known, more], set={"colour": "blue"})
     assert {name: p.value for name, p in log.policies("orders").items()} == {"retention_age": 5}
     assert log.get_data_read_priority() is None

@@ -265,8 +265,12 @@ def test_refused_time_is_shown_by_spark(published, read, refusal) -> None:
 
 
 def test_timestamp_of_a_message_above_the_bound_has_no_answer_yet(log, root: Path, read, values) -> None:
-    """Ask for times at and behind an open transaction's message: nothing to start from, all to end at."""
-    now = int(START.timestamp() * 1_000_000)
+    """Ask for times at and behind an open transaction's message: nothing to start from, all to end at.
+
+    The service's clock stands where this machine's is: what reads goes by that one, and must not find it ahead.
+    """
+    began_ms = int(datetime.now(UTC).timestamp() * 1000)
+    now = began_ms * 1000
     service = MetadataService(open_database(LogRoot.at(root).database_url), str(root), clock=lambda: now)
     with Server(service, "127.0.0.1", 0) as server, txn_source.connect(endpoint=server.address) as remote:
         remote.create_topic("timed")
@@ -278,11 +282,11 @@ def test_timestamp_of_a_message_above_the_bound_has_no_answer_yet(log, root: Pat
             producer.flush()
             now += 1000
             producer.send("2")
-    assert values(read(topic="timed", startingTimestamp=millis(1))) == []
-    assert values(read(topic="timed", endingTimestamp=millis(2))) == ["0"]
+    assert values(read(topic="timed", startingTimestamp=str(began_ms + 1))) == []
+    assert values(read(topic="timed", endingTimestamp=str(began_ms + 2))) == ["0"]
     level = {"isolationLevel": "read_uncommitted"}
-    assert values(read(topic="timed", startingTimestamp=millis(1), **level)) == ["2", "open"]
-    assert values(read(topic="timed", endingTimestamp=millis(2), **level)) == ["0", "open"]
+    assert values(read(topic="timed", startingTimestamp=str(began_ms + 1), **level)) == ["2", "open"]
+    assert values(read(topic="timed", endingTimestamp=str(began_ms + 2), **level)) == ["0", "open"]
 
 
 def test_positions_mean_the_same_over_a_service(positions, server: Server, read, values) -> None:
