@@ -15,7 +15,7 @@ from hypothesis.stateful import invariant, precondition, rule
 
 from tests.log import test_state_machine, tiers
 from tests.log.reading import COMMITTED, UNCOMMITTED
-from tests.log.test_state_machine import PARTITIONS, LogMachine, partition
+from tests.log.test_state_machine import PARTITIONS, LogMachine
 from txn_source import DataLossError, IsolationLevel, OnlyCopyError, Position, ReadPriority, SegmentUnreadableError
 from txn_source.client.reading.columns import select_columns
 from txn_source.client.reading.plan import ReadPlan, plan
@@ -28,7 +28,7 @@ from txn_source.storage import tiered
 
 OFFLOAD_AFTER_S, DELETION_LAG_S, RETENTION_S = 20, 30, 8000
 DAMAGE = {"removed": tiers.remove, "cut": tiers.cut_in_half, "overwritten": tiers.overwrite}
-number = st.integers(0, 99)
+partition, number = st.integers(0, PARTITIONS - 1), st.integers(0, 99)
 
 
 @dataclass
@@ -50,7 +50,12 @@ class Row:
 
 
 class TierMachine(LogMachine):
-    """The log's machine, with offloads, deletions, trims, and files that are damaged and restored."""
+    """The log's machine, with offloads, deletions, trims, and files that are damaged and restored.
+
+    Its topic stays, with the partitions that it has: what is known of copies here goes by them.
+    """
+
+    add_partitions = delete_and_create_anew = None
 
     def __init__(self) -> None:
         self.copies: list[list[LedgerModel]] = [[] for _ in range(PARTITIONS)]
