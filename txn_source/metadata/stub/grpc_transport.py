@@ -6,6 +6,7 @@ import itertools
 import json
 import os
 import random
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -21,6 +22,8 @@ from txn_source.model.errors import InvalidArgumentError, UnavailableError
 
 MAX_ENDPOINTS = 16
 _ATTEMPTS = 5
+_ROUNDS_S = (0.1, 0.3, 0.9, 2.0)
+"""So long is waited until several services, none of which could be reached, are tried again: as long as for one."""
 
 
 def _channel_options(attempts: int) -> list[tuple[str, Any]]:
@@ -137,6 +140,20 @@ class GrpcTransport:
             service.close()
 
     def _call(self, method: str, request: Message) -> Any:
+        if len(self._services) == 1:  # gRPC itself tries it again
+            return self._call_one(method, request)
+        until = time.monotonic() + self.timeout_s
+        for wait_s in _ROUNDS_S:
+            try:
+                return self._call_one(method, request)
+            except UnavailableError:  # one that has just come back may not have been found
+                if time.monotonic() + wait_s > until:
+                    raise
+                time.sleep(wait_s)
+        return self._call_one(method, request)
+
+    def _call_one(self, method: str, request: Message) -> Any:
+        """Call the services in turn, from the one that answered last, until one answers."""
         first, number = self._current, len(self._services)
         for at in range(first, first + number):
             service = self._services[at % number]
