@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import threading
 from collections import Counter
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -137,6 +138,36 @@ def test_writes_together_are_what_they_are_one_by_one(world: World, drawn: list[
             assert outcome(world, world.path.with_name("together.db"), drawn, together=True) == alone
 
 
+def written_together(database: Any, together: Callable[..., Any], writes: Sequence[Write]) -> dict[int, Any]:
+    """Let writes wait while another one is carried out, so that they are one step; return what came of each."""
+    held, entered = threading.Event(), threading.Event()
+    answers: dict[int, Any] = {}
+
+    def hold(connection: Connection) -> None:
+        entered.set()
+        assert held.wait(60)
+
+    def run(index: int) -> None:
+        try:
+            answers[index] = database.write(Joined(together, writes[index]))
+        except Exception as error:
+            answers[index] = error
+
+    leader = threading.Thread(target=lambda: database.write(hold))
+    leader.start()
+    assert entered.wait(60)
+    threads = [threading.Thread(target=run, args=(index,)) for index in range(len(writes))]
+    for thread in threads:
+        thread.start()
+    queue = database._here()[1]._queue
+    while len(queue) < len(threads):
+        entered.wait(0.01)
+    held.set()
+    for thread in [leader, *threads]:
+        thread.join()
+    return answers
+
+
 def test_waiting_writes_join(world: World, tmp_path: Path) -> None:
     """Let thirty threads write whole transactions while a leader is held: one step, and each gets its own answer.
 
@@ -150,34 +181,9 @@ def test_waiting_writes_join(world: World, tmp_path: Path) -> None:
         steps.append(len(writes))
         return write_all(connection, writes, NOW_US)
 
-    held, entered = threading.Event(), threading.Event()
-
-    def hold(connection: Connection) -> None:
-        entered.set()
-        assert held.wait(60)
-
     whole = [made(world, ([(1, [(n % 3, 2 * n, 2, n % 3, n)])], "whole"), Counter()) for n in range(28)]
     whole = [*whole, whole[5], Write([replace(whole[0].appends[0], producer_id=77)], timeout_ms=1)]
-    answers: dict[int, Any] = {}
-
-    def run(index: int) -> None:
-        try:
-            answers[index] = database.write(Joined(together, whole[index]))
-        except TxnLogError as error:
-            answers[index] = error
-
-    leader = threading.Thread(target=lambda: database.write(hold))
-    leader.start()
-    assert entered.wait(60)
-    threads = [threading.Thread(target=run, args=(index,)) for index in range(len(whole))]
-    for thread in threads:
-        thread.start()
-    queue = database._here()[1]._queue  # type: ignore[attr-defined]
-    while len(queue) < len(threads):
-        entered.wait(0.01)
-    held.set()
-    for thread in [leader, *threads]:
-        thread.join()
+    answers = written_together(database, together, whole)
     assert steps == [30]
     assert answers[29].code == "TOPIC_NOT_FOUND"
     assert sorted([answers[5].repeated, answers[28].repeated]) == [False, True]
@@ -199,34 +205,9 @@ def test_write_that_breaks_the_step_takes_no_other_with_it(world: World, tmp_pat
             raise ZeroDivisionError("unforeseen")
         return done
 
-    held, entered = threading.Event(), threading.Event()
-
-    def hold(connection: Connection) -> None:
-        entered.set()
-        assert held.wait(60)
-
     whole = [made(world, ([(1, [(n % 3, 2 * n, 2, n % 3, n)])], "whole"), Counter()) for n in range(10)]
     whole[4] = replace(whole[4], timeout_ms=13)
-    answers: dict[int, Any] = {}
-
-    def run(index: int) -> None:
-        try:
-            answers[index] = database.write(Joined(together, whole[index]))
-        except Exception as error:
-            answers[index] = error
-
-    leader = threading.Thread(target=lambda: database.write(hold))
-    leader.start()
-    assert entered.wait(60)
-    threads = [threading.Thread(target=run, args=(index,)) for index in range(len(whole))]
-    for thread in threads:
-        thread.start()
-    queue = database._here()[1]._queue  # type: ignore[attr-defined]
-    while len(queue) < len(threads):
-        entered.wait(0.01)
-    held.set()
-    for thread in [leader, *threads]:
-        thread.join()
+    answers = written_together(database, together, whole)
     assert isinstance(answers.pop(4), ZeroDivisionError)
     assert len({answers[index].txn for index in answers}) == 9
     with database.read() as connection:
