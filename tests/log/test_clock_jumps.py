@@ -8,7 +8,7 @@ import pytest
 
 from tests.log.reading import by_partition, send_each, values
 from tests.log.sites import ManualClock, Site
-from txn_source import Log, SubscriptionBusyError, TransactionTimedOutError
+from txn_source import Log, Producer, SubscriptionBusyError, TransactionTimedOutError
 
 _TEN_YEARS_S = 10 * 365 * 86400
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -105,6 +105,16 @@ def test_as_of_after_a_jump(clocked_log: Log, clock: ManualClock) -> None:
         assert found == rows, time
 
 
+def found_by_time_again(log: Log, producer: Producer, clock: ManualClock) -> list[bytes]:
+    """Set a clock back that was ten years ahead; send before and after a time, and return what is found from it on."""
+    clock.advance(-_TEN_YEARS_S + 1)
+    send_each(producer, [b"after"])
+    clock.advance(5)
+    since = now(clock)
+    send_each(producer, [b"late"])
+    return values(log, "t", start=since)
+
+
 def test_start_by_time_after_a_jump(clocked_site: Site, clock: ManualClock) -> None:
     """Look for the first message after a time that comes after the clock was ahead."""
     log = clocked_site.connect()
@@ -113,12 +123,7 @@ def test_start_by_time_after_a_jump(clocked_site: Site, clock: ManualClock) -> N
     send_each(producer, [b"before"])
     clock.advance(_TEN_YEARS_S)
     send_each(producer, [b"ahead"])
-    clock.advance(-_TEN_YEARS_S + 1)
-    send_each(producer, [b"after"])
-    clock.advance(5)
-    since = now(clock)
-    send_each(producer, [b"late"])
-    assert values(log, "t", start=since) == [b"late"]
+    assert found_by_time_again(log, producer, clock) == [b"late"]
 
 
 def test_jump_that_another_service_saw(clocked_site: Site, clock: ManualClock) -> None:
@@ -130,12 +135,7 @@ def test_jump_that_another_service_saw(clocked_site: Site, clock: ManualClock) -
     send_each(producer, [b"before"])
     clock.advance(_TEN_YEARS_S)
     send_each(beside, [b"ahead"])
-    clock.advance(-_TEN_YEARS_S + 1)
-    send_each(producer, [b"after"])
-    clock.advance(5)
-    since = now(clock)
-    send_each(producer, [b"late"])
-    assert values(log, "t", start=since) == [b"late"]
+    assert found_by_time_again(log, producer, clock) == [b"late"]
 
 
 def test_as_of_after_a_step_back(clocked_log: Log, clock: ManualClock) -> None:
