@@ -1,0 +1,221 @@
+package io.txnlog.spark;
+
+import com.fasterxml.jackson.databind.JsonNode;
+import java.time.Instant;
+import java.time.temporal.ChronoUnit;
+import java.util.ArrayList;
+import java.util.Arrays;
+import java.util.HashMap;
+import java.util.LinkedHashSet;
+import java.util.List;
+import java.util.Map;
+import java.util.Set;
+import org.apache.spark.sql.catalyst.analysis.NoSuchNamespaceException;
+import org.apache.spark.sql.catalyst.analysis.NoSuchTableException;
+import org.apache.spark.sql.catalyst.analysis.TableAlreadyExistsException;
+import org.apache.spark.sql.connector.catalog.Column;
+import org.apache.spark.sql.connector.catalog.Identifier;
+import org.apache.spark.sql.connector.catalog.NamespaceChange;
+import org.apache.spark.sql.connector.catalog.SupportsNamespaces;
+import org.apache.spark.sql.connector.catalog.Table;
+import org.apache.spark.sql.connector.catalog.TableCatalog;
+import org.apache.spark.sql.connector.catalog.TableChange;
+import org.apache.spark.sql.connector.catalog.CatalogV2Util;
+import org.apache.spark.sql.connector.expressions.Transform;
+import org.apache.spark.sql.types.DataType;
+import org.apache.spark.sql.types.StructType;
+import org.apache.spark.sql.util.CaseInsensitiveStringMap;
+
+/** A log as a catalog: tenants and their namespaces, and topics as tables. */
+public final class TxnLogCatalog implements TableCatalog, SupportsNamespaces {
+  private String name;
+  private Map<String, String> options;
+  private LogCalls log;
+  private StructType metadata;
+
+  @Override
+  public void initialize(String given, CaseInsensitiveStringMap all) {
+    name = given;
+    options = new HashMap<>(all.asCaseSensitiveMap());
+    boolean path = all.containsKey("path");
+    if (path == all.containsKey("endpoint")) {
+      throw new TxnLogException("INVALID_ARGUMENT", "[TXNLOG_INVALID_ARGUMENT] The catalog " + given + " has "
+          + (path ? "both a path and an endpoint." : "neither a path nor an endpoint.") + " Set spark.sql.catalog."
+          + given + ".path to the folder of an embedded log, or .endpoint to a service's host:port.");
+    }
+    log = new LogCalls(path ? Map.of("path", all.get("path")) : Map.of("endpoint", all.get("endpoint")));
+  }
+
+  @Override
+  public String name() {
+    return name;
+  }
+
+  @Override
+  public String[] defaultNamespace() {
+    return new String[] {"public"};
+  }
+
+  @Override
+  public String[][] listNamespaces() {
+    Set<String> tenants = new LinkedHashSet<>();
+    log.ask("namespaces", Map.of()).forEach(each -> tenants.add(each.get(0).asText()));
+    return tenants.stream().map(tenant -> new String[] {tenant}).toArray(String[][]::new);
+  }
+
+  @Override
+  public String[][] listNamespaces(String[] within) throws NoSuchNamespaceException {
+    if (within.length == 0) {
+      return listNamespaces();
+    }
+    List<String[]> found = new ArrayList<>();
+    log.ask("namespaces", Map.of()).forEach(each -> {
+      if (within.length == 1 && within[0].equals(each.get(0).asText())) {
+        found.add(new String[] {within[0], each.get(1).asText()});
+      }
+    });
+    if (found.isEmpty() && within.length != 2) {
+      throw new NoSuchNamespaceException(within);
+    }
+    return found.toArray(String[][]::new);
+  }
+
+  @Override
+  public boolean namespaceExists(String[] namespace) {
+    if (namespace.length == 0 || namespace.length > 2) {
+      return namespace.length == 0;
+    }
+    for (JsonNode each : log.ask("namespaces", Map.of())) {
+      if (each.get(0).asText().equals(namespace[0])
+          && (namespace.length == 1 || each.get(1).asText().equals(namespace[1]))) {
+        return true;
+      }
+    }
+    return false;
+  }
+
+  @Override
+  public Map<String, String> loadNamespaceMetadata(String[] namespace) throws NoSuchNamespaceException {
+    if (!namespaceExists(namespace)) {
+      throw new NoSuchNamespaceException(namespace);
+    }
+    return Map.of();
+  }
+
+  @Override
+  public Identifier[] listTables(String[] namespace) {
+    List<Identifier> found = new ArrayList<>();
+    log.ask("topics", Map.of("namespace", namespace))
+        .forEach(topic -> found.add(Identifier.of(namespace, topic.asText())));
+    return found.toArray(Identifier[]::new);
+  }
+
+  @Override
+  public Table loadTable(Identifier of) throws NoSuchTableException {
+    return load(of, Map.of());
+  }
+
+  @Override
+  public Table loadTable(Identifier of, long micros) throws NoSuchTableException {
+    return load(of, Map.of("asOfTimestamp", Instant.EPOCH.plus(micros, ChronoUnit.MICROS).toString()));
+  }
+
+  @Override
+  public Table loadTable(Identifier of, String version) throws NoSuchTableException {
+    return load(of, Map.of("endingOffsets", version));
+  }
+
+  private Table load(Identifier of, Map<String, String> more) throws NoSuchTableException {
+    try {
+      JsonNode found = log.ask("table", Map.of("namespace", of.namespace(), "name", of.name()));
+      if (metadata == null) {
+        metadata = (StructType) DataType.fromJson(log.ask("metadataColumns", Map.of()).asText());
+      }
+      Map<String, String> all = new HashMap<>(options);
+      all.putAll(more);
+      return new TxnLogTable(log, found, metadata, all);
+    } catch (TxnLogException e) {
+      if (e.code.equals("TOPIC_NOT_FOUND")) {
+        throw new NoSuchTableException(of);
+      }
+      throw e;
+    }
+  }
+
+  @Override
+  public Table createTable(Identifier of, Column[] columns, Transform[] partitions, Map<String, String> properties)
+      throws TableAlreadyExistsException {
+    if (partitions.length > 0) {
+      throw refused("A topic isn't partitioned by columns.", "Leave out PARTITIONED BY; TBLPROPERTIES('partitions' ="
+          + " '8') makes partitions, and keys are routed to them.");
+    }
+    Map<String, String> given = new HashMap<>(properties);
+    List.of(TableCatalog.PROP_OWNER, PROP_PROVIDER).forEach(given::remove);
+    try {
+      log.ask("create", Map.of("namespace", of.namespace(), "name", of.name(),
+          "schema", CatalogV2Util.v2ColumnsToStructType(columns).json(), "properties", given));
+      return loadTable(of);
+    } catch (TxnLogException e) {
+      if (e.code.equals("TOPIC_EXISTS")) {
+        throw new TableAlreadyExistsException(of);
+      }
+      throw e;
+    } catch (NoSuchTableException e) {
+      throw new IllegalStateException(e);
+    }
+  }
+
+  @Override
+  public Table alterTable(Identifier of, TableChange... changes) throws NoSuchTableException {
+    Map<String, String> properties = new HashMap<>();
+    for (TableChange change : changes) {
+      if (change instanceof TableChange.SetProperty set) {
+        properties.put(set.property(), set.value());
+      } else if (change instanceof TableChange.RemoveProperty removed) {
+        properties.put(removed.property(), null);
+      } else {
+        throw refused("A topic's columns can't be changed: its messages stay as they are.",
+            "Make a new topic, or SET TBLPROPERTIES for its policies.");
+      }
+    }
+    Map<String, Object> arguments = new HashMap<>();
+    arguments.put("namespace", of.namespace());
+    arguments.put("name", of.name());
+    arguments.put("properties", properties);
+    log.ask("set", arguments);
+    return loadTable(of);
+  }
+
+  @Override
+  public boolean dropTable(Identifier of) {
+    if (!Boolean.parseBoolean(options.getOrDefault("allowDrop", "false"))) {
+      throw refused("DROP TABLE would delete topic " + String.join(".", of.namespace()) + "." + of.name()
+          + " with all its messages.", "Set spark.sql.catalog." + name + ".allowDrop to true if it is meant.");
+    }
+    return log.ask("drop", Map.of("namespace", of.namespace(), "name", of.name())).asBoolean();
+  }
+
+  @Override
+  public void renameTable(Identifier from, Identifier to) {
+    throw refused("A topic can't be renamed: producers and positions know it by its name.", "Make a new one.");
+  }
+
+  @Override
+  public void createNamespace(String[] namespace, Map<String, String> properties) {
+    throw refused("A namespace is there as soon as it has a topic.", "Make a topic in it.");
+  }
+
+  @Override
+  public void alterNamespace(String[] namespace, NamespaceChange... changes) {
+    throw refused("Namespaces have no properties here.", "Set policies with `txnlog policies set --namespace`.");
+  }
+
+  @Override
+  public boolean dropNamespace(String[] namespace, boolean cascade) {
+    throw refused("A namespace goes with its last topic.", "Drop its topics.");
+  }
+
+  private static TxnLogException refused(String fact, String remedy) {
+    return new TxnLogException("INVALID_ARGUMENT", "[TXNLOG_INVALID_ARGUMENT] " + fact + " " + remedy);
+  }
+}

@@ -1,0 +1,121 @@
+package io.txnlog.spark;
+
+import com.fasterxml.jackson.databind.JsonNode;
+import java.util.EnumSet;
+import java.util.HashMap;
+import java.util.Map;
+import java.util.Set;
+import java.util.TreeMap;
+import org.apache.spark.sql.connector.catalog.MetadataColumn;
+import org.apache.spark.sql.connector.catalog.SupportsMetadataColumns;
+import org.apache.spark.sql.connector.catalog.SupportsRead;
+import org.apache.spark.sql.connector.catalog.SupportsWrite;
+import org.apache.spark.sql.connector.catalog.TableCapability;
+import org.apache.spark.sql.connector.read.ScanBuilder;
+import org.apache.spark.sql.connector.write.LogicalWriteInfo;
+import org.apache.spark.sql.connector.write.LogicalWriteInfoImpl;
+import org.apache.spark.sql.connector.write.WriteBuilder;
+import org.apache.spark.sql.types.DataType;
+import org.apache.spark.sql.types.StructField;
+import org.apache.spark.sql.types.StructType;
+import org.apache.spark.sql.util.CaseInsensitiveStringMap;
+
+/** A topic as a table: its payload columns, and the metadata columns for whoever names them. */
+final class TxnLogTable implements SupportsRead, SupportsWrite, SupportsMetadataColumns {
+  private static final Set<String> ENDS = Set.of("endingoffsets", "endingtimestamp", "asoftimestamp");
+
+  private final LogCalls log;
+  private final JsonNode found;
+  private final StructType schema;
+  private final StructType metadata;
+  private final Map<String, String> options;
+
+  TxnLogTable(LogCalls log, JsonNode found, StructType metadata, Map<String, String> options) {
+    this.log = log;
+    this.found = found;
+    this.schema = (StructType) DataType.fromJson(found.get("schema").asText());
+    this.metadata = metadata;
+    this.options = new HashMap<>(options);
+    this.options.put("topic", topic());
+  }
+
+  LogCalls log() {
+    return log;
+  }
+
+  String topic() {
+    return found.get("topic").asText();
+  }
+
+  /** Returns the column that costs least to read. */
+  StructType cheapest() {
+    return new StructType(new StructField[] {metadata.apply("__partition")});
+  }
+
+  /** True if the options say where a read ends. */
+  boolean hasItsOwnEnd(Map<String, String> all) {
+    return all.keySet().stream().anyMatch(name -> ENDS.contains(name.toLowerCase()));
+  }
+
+  @Override
+  public String name() {
+    return topic();
+  }
+
+  @Override
+  public StructType schema() {
+    return schema;
+  }
+
+  @Override
+  public Map<String, String> properties() {
+    Map<String, String> properties = new TreeMap<>();
+    found.get("properties").fields().forEachRemaining(each -> properties.put(each.getKey(), each.getValue().asText()));
+    return properties;
+  }
+
+  @Override
+  public MetadataColumn[] metadataColumns() {
+    MetadataColumn[] columns = new MetadataColumn[metadata.length()];
+    for (int i = 0; i < columns.length; i++) {
+      StructField field = metadata.apply(i);
+      columns[i] = new MetadataColumn() {
+        @Override
+        public String name() {
+          return field.name();
+        }
+
+        @Override
+        public DataType dataType() {
+          return field.dataType();
+        }
+      };
+    }
+    return columns;
+  }
+
+  @Override
+  public Set<TableCapability> capabilities() {
+    return EnumSet.of(TableCapability.BATCH_READ, TableCapability.MICRO_BATCH_READ,
+        TableCapability.BATCH_WRITE, TableCapability.STREAMING_WRITE);
+  }
+
+  @Override
+  public ScanBuilder newScanBuilder(CaseInsensitiveStringMap given) {
+    return new TxnLogScanBuilder(this, with(given));
+  }
+
+  @Override
+  public WriteBuilder newWriteBuilder(LogicalWriteInfo info) {
+    CaseInsensitiveStringMap all = new CaseInsensitiveStringMap(with(info.options()));
+    LogicalWriteInfo whole = new LogicalWriteInfoImpl(
+        info.queryId(), info.schema(), all, info.rowIdSchema(), info.metadataSchema());
+    return ((SupportsWrite) SparkInternals.pythonTable(info.schema(), all)).newWriteBuilder(whole);
+  }
+
+  private Map<String, String> with(CaseInsensitiveStringMap given) {
+    Map<String, String> all = new HashMap<>(new CaseInsensitiveStringMap(options));
+    all.putAll(given);
+    return all;
+  }
+}
