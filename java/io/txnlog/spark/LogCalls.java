@@ -43,7 +43,7 @@ final class LogCalls {
   }
 
   private void start() throws IOException {
-    List<String> command = List.of(SparkInternals.python(), "-m", "txn_source.catalog");
+    List<String> command = List.of(SparkInternals.python(), "-m", "txn_source.spark.catalog");
     ProcessBuilder builder = new ProcessBuilder(new ArrayList<>(command));
     builder.redirectError(ProcessBuilder.Redirect.INHERIT);
     try {

@@ -23,7 +23,8 @@ def topic_of(namespace: Sequence[str], name: str) -> TopicName:
     """Return the topic that an identifier of the catalog means: ``tenant`` alone stands for its namespace default."""
     if len(namespace) > 2:
         raise InvalidArgumentError(
-            f"{'.'.join([*namespace, name])} is not a topic.", "Write <tenant>.<namespace>.<topic>, or <tenant>.<topic>."
+            f"{'.'.join([*namespace, name])} is not a topic.",
+            "Write <tenant>.<namespace>.<topic>, or <tenant>.<topic>.",
         )
     tenant, inner = [*namespace, *_DEFAULT[len(namespace) :]]
     return TopicName.parse(f"{tenant}/{inner}/{name}")
