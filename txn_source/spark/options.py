@@ -15,6 +15,7 @@ from typing import TypeVar
 
 from txn_source.client.places import Offsets
 from txn_source.client.reading.columns import METADATA_COLUMNS, metadata_columns
+from txn_source.client.reading.filters import Filters
 from txn_source.client.reading.request import MAX_PARTITION_BYTES, ReadRequest, check_as_of
 from txn_source.client.streaming.batch_limits import DEFAULT_DELAY_S, StreamLimits
 from txn_source.client.target import Target
@@ -51,6 +52,8 @@ _BATCH_READ = (
     "minPartitions",
     "maxPartitionBytes",
     "failOnDataLoss",
+    "pushedFilters",
+    "limit",
 )
 _STREAM_ONLY = (
     "maxMessagesPerTrigger",
@@ -59,7 +62,7 @@ _STREAM_ONLY = (
     "maxTriggerDelay",
     "subscription",
 )
-_BATCH_ONLY = ("endingOffsets", "endingTimestamp", "asOfTimestamp")
+_BATCH_ONLY = ("endingOffsets", "endingTimestamp", "asOfTimestamp", "pushedFilters", "limit")
 _WRITE = ("path", "endpoint", "topic", "transactionalId")
 _BATCH_WRITE = ("txnAppId", "txnVersion")
 _TABLE = ("insertable",)
@@ -106,6 +109,7 @@ class ColumnOptions:
         # Whatever is wrong for both kinds of query is told now, and not when the query runs.
         given.request(given.side("starting", LATEST), given.side("ending", LATEST))
         given.as_of()
+        given.filters()
         given.limits()
         given.subscription()
         insertable = given.flag("insertable", default=False)
@@ -133,6 +137,7 @@ class BatchReadOptions:
         if as_of is not None:
             check_as_of(request.isolation_level, end != Offsets(LATEST))
             request = replace(request, as_of_us=as_of)
+        request = replace(request, filters=given.filters(), limit=given.optional("limit", _natural))
         given.metadata_columns()
         return cls(given.target(), topics, pattern, request)
 
@@ -272,6 +277,10 @@ class _Given:
         """Return the time of ``asOfTimestamp`` in microseconds."""
         return self.optional("asOfTimestamp", lambda text: Offsets.at_time(text, LATEST).publish_time_us)
 
+    def filters(self) -> Filters:
+        """Return the filters of the query, which the catalog hands over for skipping."""
+        return self.optional("pushedFilters", Filters.parse) or Filters()
+
     def limits(self) -> StreamLimits:
         """Return a stream's limits."""
         limits = StreamLimits(
@@ -382,6 +391,12 @@ def _version(text: str) -> int:
     if text.strip().isascii() and text.strip().isdigit() and int(text) <= _VERSION_MAX:
         return int(text)
     raise InvalidArgumentError(f"{text!r} is not a version.", "Use a number from 0, such as the id of the batch.")
+
+
+def _natural(text: str) -> int:
+    if text.strip().isascii() and text.strip().isdigit():
+        return int(text)
+    raise InvalidArgumentError(f"{text!r} is not a number from 0.", "Use one, such as 10.")
 
 
 def _positive(text: str) -> int:

@@ -5,12 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from txn_source.client.places import Offsets
+from txn_source.client.reading.filters import Filters
 from txn_source.model.errors import InvalidArgumentError
 from txn_source.model.isolation import IsolationLevel
 from txn_source.model.position import EARLIEST, LATEST
 from txn_source.model.read_priority import ReadPriority
 
 MAX_PARTITION_BYTES = 128 << 20
+_NO_FILTERS = Filters()
 _FROM_EARLIEST, _TO_LATEST = Offsets(EARLIEST), Offsets(LATEST)
 
 
@@ -29,6 +31,10 @@ class ReadRequest:
     """None: each topic's own."""
     as_of_us: int | None = None
     """End where read_committed would have ended at this time, instead of at ``end``."""
+    filters: Filters = _NO_FILTERS
+    """Rows for which one of these isn't true may be left out."""
+    limit: int | None = None
+    """So many rows suffice, any of those that are read; None: all are wanted."""
 
 
 def check_as_of(level: IsolationLevel, has_end: bool) -> None:
