@@ -9,7 +9,7 @@ export PYSPARK_PYTHON := $(CURDIR)/$(PY)
 unexport SPARK_HOME PYTHONPATH
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo flights tiers isolation test test-connect bench bench-quick lint format proto proto-baseline clean check-python check-java
+.PHONY: help venv demo flights tiers isolation test test-connect wheel bench bench-quick lint format proto proto-baseline clean check-python check-java
 
 help: ## Show this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1|\2/p' Makefile | while IFS='|' read -r target text; do \
@@ -50,6 +50,9 @@ lint: $(STAMP) ## Check style, formatting and types
 format: $(STAMP) ## Fix style and formatting where that is safe
 	$(PY) -m ruff check --fix .
 	$(PY) -m ruff format .
+
+wheel: $(STAMP) ## Build the wheel, with the jar of the Spark catalog, into dist
+	TXNLOG_JAR=required $(PY) -m pip wheel --quiet --disable-pip-version-check --no-deps --wheel-dir dist .
 
 # The include path is mapped so that the modules land in the package with the right imports.
 proto: $(STAMP) ## Generate the protobuf code again

@@ -31,7 +31,7 @@ LAYERS_ABOVE = {
     "metadata.service": ("model", "storage", "metadata"),
     "client": ("model", "storage", "metadata"),
     "spark": ("model", "storage", "metadata", "client"),
-    "cli": ("model", "storage", "metadata", "client"),
+    "cli": ("model", "storage", "metadata", "client", "spark"),
 }
 """What a layer may import besides itself (ARCHITECTURE.md)."""
 

@@ -19,6 +19,7 @@ from txn_source.cli import (
     namespaces,
     produce,
     serve,
+    spark_jar,
     subscriptions,
     topics,
     transactions,
@@ -70,6 +71,7 @@ app.command("consume")(consume.consume)
 app.command("maintain")(maintain.maintain)
 app.command("migrate")(migrate.migrate)
 app.command("gc")(garbage.collect)
+app.command("spark-jar")(spark_jar.spark_jar)
 
 
 def main() -> None:

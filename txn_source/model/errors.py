@@ -26,6 +26,7 @@ TxnLogError
 │   └── StaleSegmentError           STALE_SEGMENT          its file was deleted; producers write it anew by themselves
 ├── MessageUnreadableError          MESSAGE_UNREADABLE     a stored message can't be shown; the others can
 ├── DataLossError                   DATA_LOSS              what was asked for is gone
+├── NoJarError                      NO_JAR                 Spark's catalog needs a jar that can't be built here
 ├── UnavailableError                UNAVAILABLE            the service didn't answer; try again
 └── InternalError                   INTERNAL               our bug, not your mistake
 """
@@ -203,6 +204,12 @@ class DataLossError(TxnLogError):
 
     code = "DATA_LOSS"
     lost: Any = None
+
+
+class NoJarError(TxnLogError):
+    """Spark's catalog needs a jar that isn't there and can't be built."""
+
+    code = "NO_JAR"
 
 
 class UnavailableError(TxnLogError):

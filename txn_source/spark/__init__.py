@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
+from txn_source.spark.catalog.configure import configure
 from txn_source.spark.offload_job import offload
 from txn_source.spark.tables import create_tables
 
-__all__ = ["create_tables", "offload"]
+__all__ = ["configure", "create_tables", "offload"]

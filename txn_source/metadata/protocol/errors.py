@@ -41,6 +41,7 @@ _CODES: dict[str, int] = {
     "STALE_SEGMENT": code_pb2.FAILED_PRECONDITION,
     "MESSAGE_UNREADABLE": code_pb2.DATA_LOSS,
     "DATA_LOSS": code_pb2.DATA_LOSS,
+    "NO_JAR": code_pb2.FAILED_PRECONDITION,
     "UNAVAILABLE": code_pb2.UNAVAILABLE,
     "INTERNAL": code_pb2.INTERNAL,
 }

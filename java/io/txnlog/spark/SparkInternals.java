@@ -1,5 +1,10 @@
 package io.txnlog.spark;
 
+import java.io.IOException;
+import java.io.InputStream;
+import java.io.UncheckedIOException;
+import java.nio.charset.StandardCharsets;
+import java.util.Arrays;
 import java.util.Map;
 import java.util.WeakHashMap;
 import java.util.function.Supplier;
@@ -21,6 +26,29 @@ final class SparkInternals {
   private static final Map<QueryPlanningTracker, Object> QUERIES = new WeakHashMap<>();
 
   private SparkInternals() {}
+
+  /** Refuses a Spark of another minor version than the one that this jar was compiled with. */
+  static void checkVersion() {
+    String used = org.apache.spark.package$.MODULE$.SPARK_VERSION();
+    String compiled;
+    try (InputStream resource = SparkInternals.class.getResourceAsStream("spark-version")) {
+      compiled = new String(resource.readAllBytes(), StandardCharsets.UTF_8);
+    } catch (IOException e) {
+      throw new UncheckedIOException(e);
+    }
+    if (!minor(compiled).equals(minor(used))) {
+      throw otherSpark(compiled, used);
+    }
+  }
+
+  private static TxnLogException otherSpark(String compiled, String used) {
+    return new TxnLogException("NO_JAR", "[TXNLOG_NO_JAR] The catalog's jar is for Spark " + compiled
+        + ", and this is Spark " + used + ". Take the jar that `txnlog spark-jar` names where this Spark is installed.");
+  }
+
+  private static String minor(String version) {
+    return String.join(".", Arrays.asList(version.split("\\.")).subList(0, 2));
+  }
 
   /** Returns the table that the Python source makes, with the columns that are to be read. */
   static Table pythonTable(StructType schema, CaseInsensitiveStringMap options) {

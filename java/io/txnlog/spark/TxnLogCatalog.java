@@ -35,6 +35,7 @@ public final class TxnLogCatalog implements TableCatalog, SupportsNamespaces {
 
   @Override
   public void initialize(String given, CaseInsensitiveStringMap all) {
+    SparkInternals.checkVersion();
     name = given;
     options = new HashMap<>(all.asCaseSensitiveMap());
     boolean path = all.containsKey("path");
