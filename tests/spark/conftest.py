@@ -17,6 +17,7 @@ from pyspark.sql.types import StructType
 import txn_source
 from txn_source.client.target import Target
 from txn_source.metadata.service.server import Server
+from txn_source.spark.catalog.jar import jar
 from txn_source.spark.connection import open_log
 from txn_source.spark.source import TxnLogDataSource
 
@@ -41,6 +42,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
             .config("spark.driver.host", "127.0.0.1")
             .config("spark.driver.bindAddress", "127.0.0.1")
             .config("spark.driver.memory", "2g")
+            .config("spark.jars", str(jar()))
             .config("spark.ui.enabled", "false")
             .config("spark.ui.showConsoleProgress", "false")
             .config("spark.sql.shuffle.partitions", "2")
