@@ -1,5 +1,6 @@
 package io.txnlog.spark;
 
+import com.fasterxml.jackson.core.JsonProcessingException;
 import com.fasterxml.jackson.databind.JsonNode;
 import com.fasterxml.jackson.databind.ObjectMapper;
 import java.io.BufferedReader;
@@ -22,6 +23,20 @@ final class LogCalls {
   /** Takes the log's path or endpoint; the process is started with the first question. */
   LogCalls(Map<String, String> target) {
     this.target = target;
+  }
+
+  /** Returns what the log was opened by. */
+  Map<String, String> target() {
+    return target;
+  }
+
+  /** Returns a value as JSON. */
+  static String json(Object value) {
+    try {
+      return JSON.writeValueAsString(value);
+    } catch (JsonProcessingException e) {
+      throw new IllegalArgumentException(e);
+    }
   }
 
   /** Returns the answer to a call, or throws what the log says. A process that has died is started once more. */

@@ -4,6 +4,7 @@ import com.fasterxml.jackson.databind.JsonNode;
 import java.util.EnumSet;
 import java.util.HashMap;
 import java.util.Map;
+import java.util.Objects;
 import java.util.Set;
 import java.util.TreeMap;
 import org.apache.spark.sql.connector.catalog.MetadataColumn;
@@ -45,11 +46,6 @@ final class TxnLogTable implements SupportsRead, SupportsWrite, SupportsMetadata
 
   String topic() {
     return found.get("topic").asText();
-  }
-
-  /** Returns the column that costs least to read. */
-  StructType cheapest() {
-    return new StructType(new StructField[] {metadata.apply("__partition")});
   }
 
   /** True if the options say where a read ends. */
@@ -111,6 +107,18 @@ final class TxnLogTable implements SupportsRead, SupportsWrite, SupportsMetadata
     LogicalWriteInfo whole = new LogicalWriteInfoImpl(
         info.queryId(), info.schema(), all, info.rowIdSchema(), info.metadataSchema());
     return ((SupportsWrite) SparkInternals.pythonTable(info.schema(), all)).newWriteBuilder(whole);
+  }
+
+  /** Tables of one topic with the same options are the same to Spark: so a cached one is found again. */
+  @Override
+  public boolean equals(Object other) {
+    return other instanceof TxnLogTable table && schema.equals(table.schema) && options.equals(table.options)
+        && log.target().equals(table.log.target());
+  }
+
+  @Override
+  public int hashCode() {
+    return Objects.hash(schema, options, log.target());
   }
 
   private Map<String, String> with(CaseInsensitiveStringMap given) {

@@ -1,0 +1,50 @@
+package io.txnlog.spark;
+
+import java.util.HashMap;
+import java.util.List;
+import java.util.Map;
+import org.apache.spark.sql.types.StructType;
+import org.apache.spark.sql.util.CaseInsensitiveStringMap;
+
+/**
+ * What is to be read of a topic; two that are equal and end at one cut give the same rows.
+ *
+ * @param options the table's and the query's, together.
+ * @param columns what a row has; none if only the number of rows matters.
+ * @param filters conjuncts as {@link PushedFilters} says them: rows for which one isn't true may be left out.
+ * @param limit this many rows suffice.
+ * @param counts the read is one row, and each column of it the number of messages.
+ */
+record TxnLogRead(TxnLogTable table, Map<String, String> options, StructType columns,
+    List<Map<String, Object>> filters, int limit, boolean counts) {
+  static final int NO_LIMIT = -1;
+
+  /** Returns the isolation level as it was asked for. */
+  String level() {
+    return level(options);
+  }
+
+  static String level(Map<String, String> options) {
+    return new CaseInsensitiveStringMap(options).getOrDefault("isolationLevel", "read_committed");
+  }
+
+  /** True if no column is read, so that the log's metadata has the answer. */
+  boolean needsNoMessages() {
+    return counts || columns.isEmpty();
+  }
+
+  /** Returns the options of a source that reads this up to an end, as {@code endingOffsets} takes it; null: its own. */
+  Map<String, String> upTo(String end) {
+    Map<String, String> all = new HashMap<>(options);
+    if (end != null) {
+      all.put("endingOffsets", end);
+    }
+    if (!filters.isEmpty()) {
+      all.put("pushedFilters", LogCalls.json(filters));
+    }
+    if (limit != NO_LIMIT) {
+      all.put("limit", Integer.toString(limit));
+    }
+    return all;
+  }
+}

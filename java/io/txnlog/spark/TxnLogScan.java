@@ -1,0 +1,132 @@
+package io.txnlog.spark;
+
+import com.fasterxml.jackson.databind.JsonNode;
+import java.util.Map;
+import java.util.Objects;
+import java.util.OptionalLong;
+import org.apache.spark.sql.connector.read.Batch;
+import org.apache.spark.sql.connector.read.Scan;
+import org.apache.spark.sql.connector.read.Statistics;
+import org.apache.spark.sql.connector.read.SupportsReportStatistics;
+import org.apache.spark.sql.connector.read.streaming.MicroBatchStream;
+import org.apache.spark.sql.types.StructType;
+
+/** A read of a topic. Nothing is asked of the log, nor pinned, before Spark wants an estimate, a text, or to run. */
+final class TxnLogScan implements Scan, SupportsReportStatistics {
+  private final TxnLogRead read;
+  private final QueryCut cut;
+  private final TxnLogBatch batch;
+  private JsonNode outlook;
+  private JsonNode pinned;
+
+  TxnLogScan(TxnLogRead read, QueryCut cut) {
+    this.read = read;
+    this.cut = cut;
+    this.batch = new TxnLogBatch(read, cut);
+  }
+
+  @Override
+  public StructType readSchema() {
+    return read.columns();
+  }
+
+  @Override
+  public ColumnarSupportMode columnarSupportMode() {
+    return ColumnarSupportMode.UNSUPPORTED; // known without planning, which waits for the other scans of the query
+  }
+
+  @Override
+  public Batch toBatch() {
+    return batch;
+  }
+
+  @Override
+  public MicroBatchStream toMicroBatchStream(String checkpoint) {
+    return new TxnLogStream(read);
+  }
+
+  @Override
+  public Statistics estimateStatistics() {
+    long rows = read.counts() ? 1 : limited(outlook().get("rows").asLong());
+    long whole = outlook().get("rows").asLong();
+    StructType stored = read.table().schema();
+    double payload = 0;
+    double added = 0;
+    for (String name : read.columns().fieldNames()) {
+      double size = read.columns().apply(name).dataType().defaultSize();
+      if (stored.getFieldIndex(name).isDefined()) {
+        payload += size;
+      } else {
+        added += size;
+      }
+    }
+    double ofRow = whole == 0 ? 0 : outlook().get("bytes").asDouble() / whole * payload / stored.defaultSize();
+    long bytes = Math.max(1, (long) (rows * (ofRow + added)));
+    return new Statistics() {
+      @Override
+      public OptionalLong sizeInBytes() {
+        return OptionalLong.of(bytes);
+      }
+
+      @Override
+      public OptionalLong numRows() {
+        return OptionalLong.of(rows);
+      }
+    };
+  }
+
+  private long limited(long rows) {
+    return read.limit() == TxnLogRead.NO_LIMIT ? rows : Math.min(rows, read.limit());
+  }
+
+  /** Says what is read, in one line: as it is pinned, or, before the query runs, as it would be now. */
+  @Override
+  public String description() {
+    StringBuilder text = new StringBuilder("txnlog ").append(read.table().topic()).append(", ").append(read.level());
+    int tasks = batch.tasks();
+    try {
+      JsonNode seen = tasks < 0 ? outlook() : pinned();
+      text.append(tasks < 0 ? ", so far " : ", ").append(seen.get("bounds").asText());
+      text.append("; ").append(seen.get("ledgers").asText());
+      text.append("; tasks: ").append(tasks < 0 ? "about " + seen.get("tasks").asText() : tasks);
+    } catch (TxnLogException e) {
+      text.append("; ").append(e.getMessage());
+    }
+    text.append(read.needsNoMessages() ? "; counted by the metadata"
+        : "; columns: " + String.join(", ", read.columns().fieldNames()));
+    if (!read.filters().isEmpty()) {
+      text.append("; skips by: ").append(LogCalls.json(read.filters()));
+    }
+    return text.append(read.limit() == TxnLogRead.NO_LIMIT ? "" : "; limit: " + read.limit()).toString();
+  }
+
+  /** Returns what the read would find now: asked once, so that plans stay cheap. */
+  private synchronized JsonNode outlook() {
+    if (outlook == null) {
+      outlook = ask(read.options());
+    }
+    return outlook;
+  }
+
+  private synchronized JsonNode pinned() {
+    if (pinned == null) {
+      pinned = ask(batch.options());
+    }
+    return pinned;
+  }
+
+  private JsonNode ask(Map<String, String> options) {
+    return read.table().log().ask("outlook", Map.of("options", options));
+  }
+
+  /** Equal scans of one query are read once, where Spark can. */
+  @Override
+  public boolean equals(Object other) {
+    return other instanceof TxnLogScan scan && read.equals(scan.read) && cut == scan.cut;
+  }
+
+  @Override
+  public int hashCode() {
+    return Objects.hash(read, System.identityHashCode(cut));
+  }
+}

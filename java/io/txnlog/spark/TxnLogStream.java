@@ -1,0 +1,103 @@
+package io.txnlog.spark;
+
+import com.fasterxml.jackson.databind.JsonNode;
+import java.util.HashMap;
+import java.util.Map;
+import java.util.Optional;
+import org.apache.spark.sql.connector.read.InputPartition;
+import org.apache.spark.sql.connector.read.PartitionReaderFactory;
+import org.apache.spark.sql.connector.read.streaming.MicroBatchStream;
+import org.apache.spark.sql.connector.read.streaming.Offset;
+import org.apache.spark.sql.connector.read.streaming.ReadLimit;
+import org.apache.spark.sql.connector.read.streaming.ReportsSourceMetrics;
+import org.apache.spark.sql.connector.read.streaming.SupportsTriggerAvailableNow;
+
+/** The Python source's stream, with a name and figures for the query's progress. */
+final class TxnLogStream implements MicroBatchStream, SupportsTriggerAvailableNow, ReportsSourceMetrics {
+  private final TxnLogRead read;
+  private final MicroBatchStream python;
+  private final SupportsTriggerAvailableNow admission;
+
+  TxnLogStream(TxnLogRead read) {
+    this.read = read;
+    this.python = TxnLogBatch.python(read.columns(), read.options()).toMicroBatchStream("");
+    this.admission = (SupportsTriggerAvailableNow) python;
+  }
+
+  /** Returns the name that the source has in the query's progress. */
+  @Override
+  public String toString() {
+    return "txnlog[" + read.table().topic() + "]";
+  }
+
+  /** Returns how far the query is behind, and which open transaction holds it back; nothing if the log can't say. */
+  @Override
+  public Map<String, String> metrics(Optional<Offset> consumed) {
+    Map<String, String> figures = new HashMap<>();
+    if (consumed.isPresent()) {
+      try {
+        JsonNode behind = read.table().log().ask(
+            "behind", Map.of("options", read.options(), "offset", consumed.get().json()));
+        behind.fields().forEachRemaining(each -> figures.put(each.getKey(), each.getValue().asText()));
+      } catch (TxnLogException e) {
+        figures.put("unknown", e.getMessage()); // a figure that is missing must not end the query
+      }
+    }
+    return figures;
+  }
+
+  @Override
+  public Offset initialOffset() {
+    return python.initialOffset();
+  }
+
+  @Override
+  public Offset latestOffset() {
+    return python.latestOffset();
+  }
+
+  @Override
+  public Offset latestOffset(Offset start, ReadLimit limit) {
+    return admission.latestOffset(start, limit);
+  }
+
+  @Override
+  public ReadLimit getDefaultReadLimit() {
+    return admission.getDefaultReadLimit();
+  }
+
+  @Override
+  public Offset reportLatestOffset() {
+    return admission.reportLatestOffset();
+  }
+
+  @Override
+  public void prepareForTriggerAvailableNow() {
+    admission.prepareForTriggerAvailableNow();
+  }
+
+  @Override
+  public InputPartition[] planInputPartitions(Offset start, Offset end) {
+    return python.planInputPartitions(start, end);
+  }
+
+  @Override
+  public PartitionReaderFactory createReaderFactory() {
+    return python.createReaderFactory();
+  }
+
+  @Override
+  public Offset deserializeOffset(String json) {
+    return python.deserializeOffset(json);
+  }
+
+  @Override
+  public void commit(Offset end) {
+    python.commit(end);
+  }
+
+  @Override
+  public void stop() {
+    python.stop();
+  }
+}
