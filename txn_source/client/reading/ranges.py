@@ -61,15 +61,27 @@ def start_positions(access: Access, source: Source, request: ReadRequest) -> lis
 
 def cut_of(stub: MetadataStub, topics: str | Sequence[str], level: IsolationLevel) -> Cut:
     """Return up to where topics could be read now at a level, at one moment."""
+    return cuts_of(stub, [topics] if isinstance(topics, str) else topics, [level])[level]
+
+
+def cuts_of(stub: MetadataStub, topics: Sequence[str], levels: Sequence[IsolationLevel]) -> dict[IsolationLevel, Cut]:
+    """Return up to where topics could be read now at each level, at one moment for all of them."""
     for left in range(_LOOKS_MAX, 0, -1):
-        source = resolve(stub, [topics] if isinstance(topics, str) else topics, columns=())
-        ends = [PositionRange(p.view.bounds.log_start, p.view.bounds.upper(level)) for p in source.partitions]
+        source = resolve(stub, topics, columns=())
+        ends = {
+            level: [PositionRange(p.view.bounds.log_start, p.view.bounds.upper(level)) for p in source.partitions]
+            for level in levels
+        }
+        committed = ends.get(IsolationLevel.READ_COMMITTED)
         with suppress(*((DataLossError,) if left > 1 else ())):  # trimmed meanwhile: look again
-            if level is IsolationLevel.READ_COMMITTED:
-                ends = _cut(stub, source, ends)
+            if committed is not None:
+                ends[IsolationLevel.READ_COMMITTED] = _cut(stub, source, committed)
             break
     places = [(p.topic, p.view.index) for p in source.partitions]
-    return Cut({place: reach.end for place, reach in zip(places, ends, strict=True)}, level)
+    return {
+        level: Cut({place: reach.end for place, reach in zip(places, found, strict=True)}, level)
+        for level, found in ends.items()
+    }
 
 
 def _check_named(offsets: Offsets, source: Source) -> None:

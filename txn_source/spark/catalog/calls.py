@@ -12,8 +12,8 @@ from pyspark.sql.types import StructType
 from txn_source.client.log import Log
 from txn_source.client.reading.columns import METADATA_COLUMNS
 from txn_source.model.errors import InvalidArgumentError, TopicNotFoundError
-from txn_source.model.isolation import IsolationLevel
 from txn_source.model.topic_name import TopicName
+from txn_source.spark.catalog.read_calls import ReadCalls
 from txn_source.spark.schema import to_spark
 
 _DEFAULT = ("public", "default")
@@ -42,8 +42,8 @@ class CatalogCalls:
             "create": self.create,
             "drop": self.drop,
             "set": self.set,
-            "cut": self.cut,
             "metadataColumns": self.metadata_columns,
+            **ReadCalls(log).by_name,
         }
 
     def namespaces(self) -> list[list[str]]:
@@ -91,10 +91,6 @@ class CatalogCalls:
     def set(self, namespace: Sequence[str], name: str, properties: Mapping[str, str | None]) -> None:
         """Set policies of a topic, or remove those that are null."""
         self._log.set_policies(str(topic_of(namespace, name)), **properties)
-
-    def cut(self, topics: Sequence[str], level: str) -> str:
-        """Return where reads of topics end so that they see one moment, as ``endingOffsets`` takes it."""
-        return self._log.cut(list(topics), IsolationLevel.parse(level)).json()
 
     def metadata_columns(self) -> str:
         """Return the columns that each table has besides its own."""

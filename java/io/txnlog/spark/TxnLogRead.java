@@ -3,6 +3,7 @@ package io.txnlog.spark;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
+import org.apache.spark.sql.connector.expressions.filter.Predicate;
 import org.apache.spark.sql.types.StructType;
 import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 
@@ -11,12 +12,12 @@ import org.apache.spark.sql.util.CaseInsensitiveStringMap;
  *
  * @param options the table's and the query's, together.
  * @param columns what a row has; none if only the number of rows matters.
- * @param filters conjuncts as {@link PushedFilters} says them: rows for which one isn't true may be left out.
+ * @param filters conjuncts that {@link PushedFilters} can say: rows for which one isn't true may be left out.
  * @param limit this many rows suffice.
  * @param counts the read is one row, and each column of it the number of messages.
  */
 record TxnLogRead(TxnLogTable table, Map<String, String> options, StructType columns,
-    List<Map<String, Object>> filters, int limit, boolean counts) {
+    List<Predicate> filters, int limit, boolean counts) {
   static final int NO_LIMIT = -1;
 
   /** Returns the isolation level as it was asked for. */
@@ -40,7 +41,7 @@ record TxnLogRead(TxnLogTable table, Map<String, String> options, StructType col
       all.put("endingOffsets", end);
     }
     if (!filters.isEmpty()) {
-      all.put("pushedFilters", LogCalls.json(filters));
+      all.put("pushedFilters", LogCalls.json(filters.stream().map(PushedFilters::of).toList()));
     }
     if (limit != NO_LIMIT) {
       all.put("limit", Integer.toString(limit));

@@ -54,7 +54,7 @@ final class TxnLogScan implements Scan, SupportsReportStatistics {
     double added = 0;
     for (String name : read.columns().fieldNames()) {
       double size = read.columns().apply(name).dataType().defaultSize();
-      if (stored.getFieldIndex(name).isDefined()) {
+      if (read.table().isStored(name)) {
         payload += size;
       } else {
         added += size;
@@ -95,7 +95,7 @@ final class TxnLogScan implements Scan, SupportsReportStatistics {
     text.append(read.needsNoMessages() ? "; counted by the metadata"
         : "; columns: " + String.join(", ", read.columns().fieldNames()));
     if (!read.filters().isEmpty()) {
-      text.append("; skips by: ").append(LogCalls.json(read.filters()));
+      text.append("; skips by: ").append(String.join(" AND ", read.filters().stream().map(Object::toString).toList()));
     }
     return text.append(read.limit() == TxnLogRead.NO_LIMIT ? "" : "; limit: " + read.limit()).toString();
   }

@@ -3,7 +3,6 @@ package io.txnlog.spark;
 import java.util.Arrays;
 import java.util.List;
 import java.util.Map;
-import java.util.Objects;
 import org.apache.spark.sql.connector.expressions.aggregate.Aggregation;
 import org.apache.spark.sql.connector.expressions.aggregate.CountStar;
 import org.apache.spark.sql.connector.expressions.filter.Predicate;
@@ -13,6 +12,7 @@ import org.apache.spark.sql.connector.read.SupportsPushDownLimit;
 import org.apache.spark.sql.connector.read.SupportsPushDownRequiredColumns;
 import org.apache.spark.sql.connector.read.SupportsPushDownV2Filters;
 import org.apache.spark.sql.types.DataTypes;
+import org.apache.spark.sql.types.StructField;
 import org.apache.spark.sql.types.StructType;
 
 /** Collects what Spark knows of a read before it is planned: columns, a limit, and filters, for skipping only. */
@@ -31,9 +31,13 @@ final class TxnLogScanBuilder implements SupportsPushDownRequiredColumns, Suppor
     this.columns = table.schema();
   }
 
+  /** Takes the columns that are wanted; of a struct all parts are read, whichever of them are. */
   @Override
   public void pruneColumns(StructType required) {
-    columns = required;
+    columns = new StructType();
+    for (StructField field : required.fields()) {
+      columns = columns.add(table.isStored(field.name()) ? table.schema().apply(field.name()) : field);
+    }
   }
 
   /** Keeps all filters for Spark, which evaluates each of them again: so skipping can't give wrong rows. */
@@ -85,8 +89,7 @@ final class TxnLogScanBuilder implements SupportsPushDownRequiredColumns, Suppor
 
   @Override
   public Scan build() {
-    List<Map<String, Object>> filters =
-        Arrays.stream(pushed).map(PushedFilters::of).filter(Objects::nonNull).toList();
-    return new TxnLogScan(new TxnLogRead(table, options, columns, filters, limit, counts), QueryCut.of(table, options));
+    TxnLogRead read = new TxnLogRead(table, options, columns, List.of(pushed), limit, counts);
+    return new TxnLogScan(read, QueryCut.of(table, options));
   }
 }

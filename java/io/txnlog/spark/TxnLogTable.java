@@ -48,6 +48,11 @@ final class TxnLogTable implements SupportsRead, SupportsWrite, SupportsMetadata
     return found.get("topic").asText();
   }
 
+  /** True if a column is one of the messages' own, not made by the reader. */
+  boolean isStored(String column) {
+    return schema.getFieldIndex(column).isDefined();
+  }
+
   /** True if the options say where a read ends. */
   boolean hasItsOwnEnd(Map<String, String> all) {
     return all.keySet().stream().anyMatch(name -> ENDS.contains(name.toLowerCase()));

@@ -1,0 +1,136 @@
+"""What a catalog's scans ask about a log: where they end, what they would find, and how far a stream is behind."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from txn_source.client.access import Access
+from txn_source.client.log import Log
+from txn_source.client.places import Offsets
+from txn_source.client.reading.columns import select_columns
+from txn_source.client.reading.outlook import outlook
+from txn_source.client.reading.plan import plan
+from txn_source.client.reading.ranges import cuts_of
+from txn_source.client.reading.request import ReadRequest
+from txn_source.client.reading.source import ReadPartition, Source, resolve
+from txn_source.client.stream_offset import StreamOffset
+from txn_source.model.isolation import IsolationLevel
+from txn_source.model.position import EARLIEST, PositionRange
+from txn_source.model.topic_name import TopicName
+from txn_source.model.transaction import TransactionState
+from txn_source.spark.options import BatchReadOptions, StreamReadOptions
+
+
+class ReadCalls:
+    """The calls by their names; ``options`` are those of the source, as Spark hands them over."""
+
+    def __init__(self, log: Log) -> None:
+        self._access: Access = log.access
+        self.by_name: Mapping[str, Callable[..., Any]] = {
+            "cut": self.cut,
+            "outlook": self.outlook,
+            "count": self.count,
+            "behind": self.behind,
+        }
+
+    def cut(self, topics: Mapping[str, Sequence[str]]) -> dict[str, str]:
+        """Return where the scans of a query end, by isolation level, as ``endingOffsets`` takes it: one moment."""
+        whole = {str(_topic_of(name)) for names in topics.values() for name in names}
+        cuts = cuts_of(self._access.metadata, sorted(whole), [IsolationLevel.parse(level) for level in topics])
+        return {level: cuts[IsolationLevel.parse(level)].json() for level in topics}
+
+    def outlook(self, options: Mapping[str, str]) -> dict[str, Any]:
+        """Return what a batch read would find now."""
+        source, request = self._batch(options)
+        found = outlook(self._access, source, request)
+        return {
+            "rows": found.messages,
+            "bytes": found.bytes,
+            "bounds": found.bounds_text,
+            "ledgers": found.ledgers_text,
+            "tasks": found.tasks,
+        }
+
+    def count(self, options: Mapping[str, str]) -> int:
+        """Return how many messages a batch read has; none is read."""
+        source, request = self._batch(options)
+        return count(self._access, source, request)
+
+    def behind(self, options: Mapping[str, str], offset: str) -> dict[str, Any]:
+        """Return what a stream that has read up to an offset could read now, and what it can't and why.
+
+        ``messagesBehind`` can be read; the first of them was published ``secondsBehind`` ago. ``heldBackBy`` is the
+        transaction that is open for longest of those that keep ``heldBackMessages`` from being read; neither is there
+        if none does.
+        """
+        given = StreamReadOptions.parse(options)
+        at = StreamOffset.from_json(json.loads(offset))
+        source = resolve(self._access.metadata, given.topics, given.pattern, ())
+        level = at.level or given.request.isolation_level
+        places = {place: position for place, position in at.positions.items() if place in _places(source)}
+        request = ReadRequest(level, Offsets(EARLIEST, places), consistent_cut=False, fail_on_data_loss=False)
+        messages = count(self._access, source, request)
+        figures: dict[str, Any] = {"messagesBehind": messages, "secondsBehind": 0.0}
+        if messages:
+            figures["secondsBehind"] = round(max(0.0, time.time() - self._oldest_s(source, at, level)), 3)
+        return figures | (self._held_back(source) if level is IsolationLevel.READ_COMMITTED else {})
+
+    def _batch(self, options: Mapping[str, str]) -> tuple[Source, ReadRequest]:
+        given = BatchReadOptions.parse(options)
+        return resolve(self._access.metadata, given.topics, given.pattern, ()), given.request
+
+    def _oldest_s(self, source: Source, at: StreamOffset, level: IsolationLevel) -> float:
+        """Return when the first message that wasn't read was published, of an old ledger about when."""
+        oldest = time.time()
+        for partition in source.partitions:
+            bounds = partition.view.bounds
+            start = max(at.positions.get((partition.topic, partition.view.index), bounds.log_start), bounds.log_start)
+            if start < bounds.upper(level):
+                oldest = min(oldest, self._published_s(partition, PositionRange(start, bounds.upper(level))))
+        return oldest
+
+    def _published_s(self, partition: ReadPartition, of: PositionRange) -> float:
+        page = next(iter(self._access.metadata.list_entries(partition.view.partition_id, of)), None)
+        if page is not None and len(page.entries):
+            return float(page.entries["publish_time_us"][0].as_py()) / 1e6
+        ledgers = self._access.metadata.list_ledgers(partition.view.partition_id, of)
+        return float(ledgers["created_at_ms"][0].as_py()) / 1e3 if len(ledgers) else time.time()
+
+    def _held_back(self, source: Source) -> dict[str, Any]:
+        held = {
+            (p.topic, p.view.index)
+            for p in source.partitions
+            if p.view.bounds.last_stable < p.view.bounds.high_watermark
+        }
+        holders, waiting = [], dict.fromkeys(held, 0)
+        for topic in sorted({topic for topic, _ in held}):
+            for txn in self._access.metadata.list_transactions(TransactionState.OPEN, topic):
+                for part in txn.partitions:
+                    place = TopicName.parse(part.topic), part.partition
+                    if place in held:
+                        holders.append(txn)
+                        waiting[place] = max(waiting[place], part.held_back_messages)
+        if not holders:
+            return {}
+        oldest = max(holders, key=lambda txn: txn.age)
+        return {"heldBackBy": str(oldest.id), "heldBackMessages": sum(waiting.values())}
+
+
+def _places(source: Source) -> set[tuple[TopicName, int]]:
+    return {(p.topic, p.view.index) for p in source.partitions}
+
+
+def _topic_of(text: str) -> TopicName:
+    """Return the whole topic of a name that may be one partition's."""
+    name = TopicName.parse(text)
+    part = name.split_partition()
+    return name if part is None else part[0]
+
+
+def count(access: Access, source: Source, request: ReadRequest) -> int:
+    planned = plan(access, source, request)
+    reader = planned.reader(access, select_columns(source.payload, ["__partition"]))
+    return sum(len(batch) for batch in reader.read(piece for task in planned.tasks for piece in task))
