@@ -8,9 +8,10 @@ copy that is deleted under a running read is just one more that failed.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from types import TracebackType
+from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -18,7 +19,9 @@ import pyarrow as pa
 
 from txn_source.client.access import Access
 from txn_source.client.reading.batch_assembly import JoinedEntries, StoredRows
+from txn_source.client.reading.filters import Columns
 from txn_source.client.reading.segment_entries import HotCopies
+from txn_source.client.reading.skipping import RowGroups
 from txn_source.model.copies import LedgerCopies, Tier, TieredCopy
 from txn_source.model.errors import DataLossError, SegmentUnreadableError
 from txn_source.model.packing import Slice
@@ -30,8 +33,15 @@ from txn_source.storage.tiered import TieredReader
 
 _log = logging.getLogger(__name__)
 IntArray = npt.NDArray[np.int64]
-Seen = Callable[[Mapping[str, IntArray]], npt.NDArray[np.bool_]]
-"""Tells, from the columns ``position`` and ``txn``, which entries the reader sees."""
+
+
+class Seen(Protocol):
+    """Tells which entries the reader wants to see."""
+
+    def __call__(
+        self, columns: Mapping[str, IntArray], producers: Mapping[int, str], payload: Columns | None = None, /
+    ) -> npt.NDArray[np.bool_]:
+        """Return a flag for each, from a page's columns and producers, and what is known of all their messages."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -260,13 +270,14 @@ def _read_object(reader: TieredReader, of: PositionRange, seen: Seen, stored: pa
     low, high = (int(np.searchsorted(positions, bound.key)) for bound in (of.start, of.end))
     edges = footer.row_group_entries
     producers = footer.summary.producers
+    statistics = RowGroups(footer.metadata)
     for group in range(len(edges) - 1):
         first, last = max(int(edges[group]), low), min(int(edges[group + 1]), high)
         if first >= last:
             continue
         columns = {name: column[first:last] for name, column in footer.entries.items()}
         columns["position"], columns["length"] = positions[first:last], columns["bytes"]
-        keep = seen(columns)
+        keep = seen(columns, producers, statistics.of(group))
         end = Position.from_key(int(positions[last - 1])).plus(1)
         if not keep.any():
             continue

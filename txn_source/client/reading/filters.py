@@ -108,9 +108,8 @@ class Filter:
             return some, null
         if any(literal.value is None for literal in self.literals) and self.op != "in":
             return False, False  # null, whatever the row has
-        if any(literal.kind != of.kind for literal in self.literals if literal.value is not None):
-            return True, True
-        if of.low is None or of.high is None:
+        other = any(literal.kind != of.kind for literal in self.literals if literal.value is not None)
+        if other or of.low is None or of.high is None:
             return some, _any([some, null]) if self.op == "<=>" else some
         if self.op == "in":
             return self._in(of)

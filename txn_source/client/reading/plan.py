@@ -21,6 +21,7 @@ from txn_source.client.access import Access
 from txn_source.client.reading.footers import TieredPlanning
 from txn_source.client.reading.ranges import check_offsets, ranges_of
 from txn_source.client.reading.request import ReadRequest
+from txn_source.client.reading.skipping import of_partition
 from txn_source.client.reading.slice_reader import SliceReader
 from txn_source.client.reading.source import ReadPartition, Source, look_again
 from txn_source.client.reading.tasks import tasks_of
@@ -71,7 +72,11 @@ def plan(access: Access, source: Source, request: ReadRequest) -> ReadPlan:
 
 def _plan(access: Access, source: Source, request: ReadRequest) -> ReadPlan:
     reaches = ranges_of(access, source, request)
-    wanted = [(p, reach) for p, reach in zip(source.partitions, reaches, strict=True) if not reach.empty]
+    wanted = [
+        (partition, reach)
+        for partition, reach in zip(source.partitions, reaches, strict=True)
+        if not reach.empty and request.filters.keep(of_partition(partition.topic.short, partition.view.index))
+    ]
     return plan_ranges(access, source, wanted, request)
 
 

@@ -50,7 +50,7 @@ class HotCopies:
         self,
         partition_id: int,
         of: PositionRange,
-        seen: Callable[[Columns], npt.NDArray[np.bool_]],
+        seen: Callable[[Columns, Mapping[int, str]], npt.NDArray[np.bool_]],
         *,
         with_bytes: bool,
     ) -> Iterator[HotPart]:
@@ -61,7 +61,7 @@ class HotCopies:
         """
         for page in self._stub.list_entries(partition_id, of):
             columns = {name: numbers_in(page.entries[name]) for name in page.entries.column_names}
-            keep = seen(columns)
+            keep = seen(columns, page.producers)
             if not keep.all():
                 columns = {name: column[keep] for name, column in columns.items()}
             if not with_bytes or not keep.any():

@@ -7,6 +7,7 @@ pinned number of decisions alone, so a retried task reads the same rows.
 from __future__ import annotations
 
 from collections.abc import Generator, Iterable, Iterator, Mapping
+from contextlib import closing
 from dataclasses import dataclass, field
 from itertools import pairwise
 
@@ -16,8 +17,10 @@ import pyarrow as pa
 
 from txn_source.client.access import Access
 from txn_source.client.reading.batch_assembly import Assembly, EntryColumns
-from txn_source.client.reading.copy_fallback import CopiesRead, CopyReader, Part
+from txn_source.client.reading.copy_fallback import CopiesRead, CopyReader, Part, Seen
+from txn_source.client.reading.filters import Columns, Filters
 from txn_source.client.reading.request import ReadRequest
+from txn_source.client.reading.skipping import EntriesKnown, of_partition
 from txn_source.model.door import passes, translated
 from txn_source.model.errors import TxnLogError, UnavailableError
 from txn_source.model.isolation import IsolationLevel
@@ -25,7 +28,7 @@ from txn_source.model.kinds import ABORTED, COMMITTED, OPEN, STATES
 from txn_source.model.packing import Slice
 from txn_source.model.read_priority import ReadPriority
 from txn_source.model.transaction import id_of
-from txn_source.model.visibility import NO_TXN, visible
+from txn_source.model.visibility import NO_TXN, IntArray, visible
 from txn_source.storage.arrays import array_of, numbers_in, texts_of
 
 
@@ -42,23 +45,42 @@ class SliceReader:
     decisions: int
     read_priority: ReadPriority | None = None
     fail_on_data_loss: bool = True
+    filters: Filters = field(default_factory=Filters)
+    limit: int | None = None
     copies_read: CopiesRead = field(default_factory=CopiesRead)
 
     @classmethod
     def of(cls, access: Access, schema: pa.Schema, request: ReadRequest, decisions: int) -> SliceReader:
         """Return what reads slices as a request says, with the decisions that its plan knew."""
-        return cls(access, schema, request.isolation_level, decisions, request.read_priority, request.fail_on_data_loss)
+        return cls(
+            access,
+            schema,
+            request.isolation_level,
+            decisions,
+            request.read_priority,
+            request.fail_on_data_loss,
+            request.filters,
+            None if request.filters else request.limit,  # how many rows the filters leave isn't known here
+        )
 
     def read(self, slices: Iterable[Slice]) -> Iterator[pa.RecordBatch]:
-        """Yield what a reader of the level sees of the slices, in order. After an exception every later call raises."""
-        return _Batches(self._read(slices))
+        """Yield what a reader of the level sees of the slices, in order, up to the limit, and without some of what the
+        filters leave out. After an exception every later call raises."""
+        return _Batches(self._read(slices) if self.limit is None else self._first(slices, self.limit))
+
+    def _first(self, slices: Iterable[Slice], missing: int) -> Generator[pa.RecordBatch]:
+        """Yield so many rows."""
+        with closing(self._read(slices)) as batches:
+            while missing and (batch := next(batches, None)) is not None:
+                yield batch.slice(0, missing)
+                missing -= min(missing, batch.num_rows)
 
     def _read(self, slices: Iterable[Slice]) -> Generator[pa.RecordBatch]:
         assembly = Assembly(self.schema)
         with self._copies(assembly.stored) as copies:
             for piece in slices:
                 decided = self._decided(piece)
-                for part in copies.read(piece, lambda c, p=piece, d=decided: self._seen(c, p, d)):  # type: ignore[misc]
+                for part in copies.read(piece, self._seen(piece, decided)):
                     yield from self._add(piece, part, decided, assembly)
         yield from assembly.finish()
 
@@ -66,7 +88,7 @@ class SliceReader:
         """Yield the entries that a reader of the level sees of a slice, without their messages."""
         decided = self._decided(piece)
         with self._copies(pa.schema([])) as copies:
-            yield from copies.read(piece, lambda columns: self._seen(columns, piece, decided))
+            yield from copies.read(piece, self._seen(piece, decided))
 
     def _copies(self, stored: pa.Schema) -> CopyReader:
         return CopyReader(
@@ -77,11 +99,21 @@ class SliceReader:
             report=self.copies_read,
         )
 
-    def _seen(
-        self, columns: Mapping[str, npt.NDArray[np.int64]], piece: Slice, decided: _Decided
-    ) -> npt.NDArray[np.bool_]:
-        markers = np.zeros(len(columns["position"]), dtype=np.bool_)  # both kinds of copies leave markers out
-        return visible(columns["position"], columns["txn"], markers, piece.range, self.isolation_level, decided.aborted)
+    def _seen(self, piece: Slice, decided: _Decided) -> Seen:
+        partition = of_partition(piece.topic, piece.partition)
+        known = (decided.aborted, decided.committed) if "__txn_status" in self.schema.names else None
+
+        def seen(
+            columns: Mapping[str, IntArray], producers: Mapping[int, str], payload: Columns | None = None
+        ) -> npt.NDArray[np.bool_]:
+            markers = np.zeros(len(columns["position"]), dtype=np.bool_)  # both kinds of copies leave markers out
+            level = self.isolation_level
+            found = visible(columns["position"], columns["txn"], markers, piece.range, level, decided.aborted)
+            if self.filters:
+                found &= self.filters.keep(EntriesKnown(partition, columns, producers, known, payload))
+            return found
+
+        return seen
 
     def _decided(self, piece: Slice) -> _Decided:
         status = "__txn_status" in self.schema.names

@@ -18,11 +18,12 @@ import pyarrow as pa
 
 from txn_source.client.reading.footers import TieredPlanning
 from txn_source.client.reading.request import ReadRequest
+from txn_source.client.reading.skipping import of_ledgers, of_partition
 from txn_source.client.reading.source import ReadPartition
 from txn_source.metadata.stub.metadata_stub import MetadataStub
 from txn_source.model.errors import DataLossError, TopicNotFoundError
 from txn_source.model.packing import OPENING_COST_BYTES, Slice, pack
-from txn_source.model.position import Position, PositionRange
+from txn_source.model.position import MAX_ENTRY_ID, Position, PositionRange
 from txn_source.model.visibility import IntArray
 from txn_source.storage.arrays import numbers_in
 
@@ -68,6 +69,7 @@ def tasks_of(
             if size + opening > target * 3 // 2:
                 split = objects.split_range if in_object else stub.split_range
                 parts = split(view.partition_id, piece, target)
+                parts = [part for part in parts if _may_match(found.partition, *part, request)]
             slices.extend(Slice(topic, view.index, view.partition_id, part, cost + opening) for part, cost in parts)
     return pack(slices, target)
 
@@ -81,8 +83,18 @@ def _ledgers(stub: MetadataStub, partition: ReadPartition, reach: PositionRange,
     costs = (sizes * (part / np.maximum(entries, 1))).astype(np.int64)
     edges = [reach.start, *(Position(int(i), 0) for i in ids[1:]), reach.end][: len(ids) + 1]
     kept = part > 0
+    if request.filters:
+        pieces = of_ledgers(of_partition(partition.topic.short, partition.view.index), ids, first, first + part - 1)
+        kept &= request.filters.keep(pieces)
     ranges = [PositionRange(a, b) for (a, b), k in zip(pairwise(edges), kept, strict=True) if k]
     return _Ledgers(partition, ranges, costs[kept], numbers_in(table["purged"])[kept])
+
+
+def _may_match(partition: ReadPartition, piece: PositionRange, size: int, request: ReadRequest) -> bool:
+    """Tell whether a piece of a ledger may have rows that the filters want."""
+    known = of_partition(partition.topic.short, partition.view.index)
+    last = piece.end.entry_id - 1 if piece.end.ledger_id == piece.start.ledger_id else MAX_ENTRY_ID
+    return bool(request.filters.keep(of_ledgers(known, piece.start.ledger_id, piece.start.entry_id, last)))
 
 
 def _listed(
