@@ -301,6 +301,22 @@ def test_importing_the_source_loads_neither_service_nor_grpc() -> None:
     assert among(loaded, unwanted) == []
 
 
+def test_finding_the_source_loads_no_client() -> None:
+    """Import what Spark imports to learn the source's name, in a process that does nothing else."""
+    loaded = loaded_by("import pyspark_txnlog")
+    assert "txn_source.spark.source" in loaded
+    unwanted = ("google", "mmh3", "pyarrow.compute", "pyarrow.fs", "pyarrow.parquet", "txn_source.client")
+    assert among(loaded, (*unwanted, "txn_source.metadata", "txn_source.storage")) == []
+
+
+_PLANNING = """
+import sys
+from txn_source.spark.source import TxnLogDataSource
+
+source = TxnLogDataSource({"endpoint": sys.argv[1], "topic": "orders"})
+assert len(source.reader(source.schema()).partitions()) == 1
+"""
+
 _READING = """
 import sys
 import txn_source
@@ -324,6 +340,18 @@ def test_reading_from_a_service_loads_none(remote_site: Site) -> None:
     loaded = loaded_by(_READING, remote_site.endpoint)
     assert "grpc" in loaded
     assert among(loaded, OF_THE_SERVICE) == []
+
+
+def test_planning_loads_no_reader(remote_site: Site) -> None:
+    """Ask for the schema and plan a read in a new process, as Spark does before any task; nothing is tiered."""
+    log = remote_site.connect()
+    log.create_topic("orders")
+    with log.producer("orders") as producer:
+        producer.send(b"a")
+    loaded = loaded_by(_PLANNING, remote_site.endpoint)
+    assert "txn_source.client.reading.plan" in loaded
+    readers = ("txn_source.client.reading.slice_reader", "txn_source.storage.segment", "txn_source.storage.tiered")
+    assert among(loaded, (*readers, "pyarrow.compute", "pyarrow.fs", "pyarrow.parquet")) == []
 
 
 def test_generated_code_is_seen_at_the_rim_only() -> None:

@@ -2,8 +2,26 @@
 
 from __future__ import annotations
 
-from txn_source.spark.catalog.configure import configure
-from txn_source.spark.offload_job import offload
-from txn_source.spark.tables import create_tables
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from txn_source.spark.catalog.configure import configure
+    from txn_source.spark.offload_job import offload
+    from txn_source.spark.tables import create_tables
+
+_LAZY = {
+    "configure": "txn_source.spark.catalog.configure",
+    "create_tables": "txn_source.spark.tables",
+    "offload": "txn_source.spark.offload_job",
+}
+"""Loaded when first used: Spark imports this package in several processes for each query, none of which needs them."""
 
 __all__ = ["configure", "create_tables", "offload"]
+
+
+def __getattr__(name: str) -> Any:
+    from importlib import import_module
+
+    if name in _LAZY:
+        return getattr(import_module(_LAZY[name]), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

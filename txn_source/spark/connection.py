@@ -6,14 +6,16 @@ import functools
 import logging
 from collections.abc import Callable
 from pathlib import Path
-from typing import ParamSpec, TypeVar
+from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
 from pyspark.errors import PySparkException
 
-from txn_source.client.access import Access
-from txn_source.client.target import Target
 from txn_source.model.door import passes, translated
 from txn_source.model.errors import InternalError, TxnLogError
+
+if TYPE_CHECKING:
+    from txn_source.client.access import Access
+    from txn_source.client.target import Target
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -28,6 +30,8 @@ def open_log(target: Target) -> Access:
 
 @functools.lru_cache(_MAX_OPEN)
 def _opened(target: Target, identity: tuple[int, ...]) -> Access:
+    from txn_source.client.access import Access  # the process that only looks for the source's name needs none
+
     try:
         return Access.open(target)
     except Exception as error:

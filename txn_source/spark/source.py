@@ -2,30 +2,21 @@
 
 from __future__ import annotations
 
-from pyspark.sql.datasource import DataSource
-from pyspark.sql.types import StructType
+from typing import TYPE_CHECKING
 
-from txn_source.client.reading.columns import read_schema
-from txn_source.client.reading.source import resolve
+from pyspark.sql.datasource import DataSource
+
 from txn_source.model.errors import InvalidArgumentError
-from txn_source.spark.batch import BatchReader
 from txn_source.spark.connection import open_log, readable
-from txn_source.spark.options import BATCH_READ, WRITE, BatchReadOptions, ColumnOptions, WriteOptions
-from txn_source.spark.schema import to_spark
-from txn_source.spark.sink import BatchWriter, StreamWriter
-from txn_source.spark.sink_columns import SinkColumns
-from txn_source.spark.stream import StreamReader
-from txn_source.spark.table_options import (
-    is_create_table,
-    keep_options,
-    kept_options,
-    names_a_log,
-    no_options,
-    no_sure_target,
-    options_of,
-    target_of_insert,
-    without_sparks_own,
-)
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import StructType
+
+    from txn_source.spark.batch import BatchReader
+    from txn_source.spark.options import WriteOptions
+    from txn_source.spark.sink import BatchWriter, StreamWriter
+    from txn_source.spark.sink_columns import SinkColumns
+    from txn_source.spark.stream import StreamReader
 
 
 class TxnLogDataSource(DataSource):
@@ -33,6 +24,9 @@ class TxnLogDataSource(DataSource):
 
     It has no ``pushFilters``: on Spark 4.3 a pushed filter leaks into other scans of the same DataFrame and gives
     wrong rows.
+
+    Each method imports what it needs. Spark starts a process of its own to find the source, to ask for its schema, to
+    plan, and to read, and each imports this module.
     """
 
     @classmethod
@@ -43,6 +37,12 @@ class TxnLogDataSource(DataSource):
     @readable
     def schema(self) -> StructType:
         """Return the payload columns of the topics and the metadata columns that were asked for."""
+        from txn_source.client.reading.columns import read_schema
+        from txn_source.client.reading.source import resolve
+        from txn_source.spark.options import ColumnOptions
+        from txn_source.spark.schema import to_spark
+        from txn_source.spark.table_options import is_create_table, keep_options, without_sparks_own
+
         for_table = is_create_table(self.options)
         options = ColumnOptions.parse(without_sparks_own(self.options), for_table=for_table)
         source = resolve(open_log(options.target).metadata, options.topics, options.pattern)
@@ -52,29 +52,51 @@ class TxnLogDataSource(DataSource):
     @readable
     def streamReader(self, schema: StructType) -> StreamReader:
         """Return the reader of a streaming query."""
+        from txn_source.spark.stream import StreamReader
+
         return StreamReader(self.options, schema)
 
     @readable
     def streamWriter(self, schema: StructType, overwrite: bool) -> StreamWriter:
         """Return the writer of a streaming query."""
+        from txn_source.spark.sink import StreamWriter
+
         _refuse_overwrite(overwrite)
         return StreamWriter(*self._sink(schema, stream=True))
 
     @readable
     def writer(self, schema: StructType, overwrite: bool) -> BatchWriter:
         """Return the writer of a batch job."""
+        from txn_source.spark.sink import BatchWriter
+
         _refuse_overwrite(overwrite)
         return BatchWriter(*self._sink(schema, stream=False))
 
     @readable
     def reader(self, schema: StructType) -> BatchReader:
         """Return the reader of a batch query."""
+        from txn_source.spark.batch import BatchReader
+        from txn_source.spark.options import BATCH_READ, BatchReadOptions
+        from txn_source.spark.table_options import kept_options, names_a_log, no_options, options_of
+
         options = options_of(self.options, kept_options(schema), BATCH_READ)
         if not names_a_log(options):
             raise no_options("read")
         return BatchReader(BatchReadOptions.parse(options), schema)
 
     def _sink(self, schema: StructType, *, stream: bool) -> tuple[WriteOptions, SinkColumns]:
+        from txn_source.spark.options import WRITE, WriteOptions
+        from txn_source.spark.sink_columns import SinkColumns
+        from txn_source.spark.table_options import (
+            kept_options,
+            names_a_log,
+            no_options,
+            no_sure_target,
+            options_of,
+            target_of_insert,
+            without_sparks_own,
+        )
+
         given = without_sparks_own(self.options)
         of_table = bool(kept_options(schema))
         mark = None

@@ -10,7 +10,6 @@ import pyarrow as pa
 from pyspark.sql.datasource import InputPartition
 
 from txn_source.client.reading.request import ReadRequest
-from txn_source.client.reading.slice_reader import SliceReader
 from txn_source.client.target import Target
 from txn_source.model.isolation import IsolationLevel
 from txn_source.model.packing import Slice
@@ -36,6 +35,8 @@ def read_task(target: Target, request: ReadRequest, partition: InputPartition) -
     """Yield one task's rows; which copies it read is in the task's log, as a warning if one failed."""
     if not isinstance(partition, TaskPartition):
         return  # Spark's stand-in for "no partitions"
+    from txn_source.client.reading.slice_reader import SliceReader  # the process that plans needs none
+
     try:
         log = open_log(target)
         if partition.isolation_level is not None:

@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.types as types
 
 from txn_source.model.errors import SchemaMismatchError
@@ -162,6 +161,8 @@ def _no_dict(column: pa.Array) -> bool:
 def _outside(times: pa.Array, first: int, last: int) -> bool:
     if times.null_count == len(times):
         return False
+    import pyarrow.compute as pc  # takes long to load, and who only reads asks for none of this
+
     ends = pc.min_max(times.view(pa.int64()))
     return bool(ends["min"].as_py() < first or ends["max"].as_py() > last)
 

@@ -11,7 +11,7 @@ import logging
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from types import TracebackType
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -28,8 +28,9 @@ from txn_source.model.packing import Slice
 from txn_source.model.position import Position, PositionRange, ledger_of
 from txn_source.model.read_priority import ReadPriority
 from txn_source.storage.arrays import array_of
-from txn_source.storage.object_store import is_unreachable
-from txn_source.storage.tiered import TieredReader
+
+if TYPE_CHECKING:
+    from txn_source.storage.tiered import TieredReader
 
 _log = logging.getLogger(__name__)
 IntArray = npt.NDArray[np.int64]
@@ -182,12 +183,16 @@ class CopyReader:
             ):
                 yield Part(columns, producers, stored, end)
             return
+        from txn_source.storage.tiered import TieredReader  # with Parquet and file systems, which hot reads don't need
+
         with TieredReader(self._root, run.tiered) as reader:
             yield from _read_object(reader, run.range, seen, self._stored)
 
     def _failed(
         self, piece: Slice, at: Position, run: _Run, error: SegmentUnreadableError, failed: dict[tuple[int, str], str]
     ) -> None:
+        from txn_source.storage.object_store import is_unreachable
+
         failed[at.ledger_id, _name(run.tier, run.tiered)] = error.fact
         self._unreachable = self._unreachable or is_unreachable(error.__cause__)
         failure = CopyFailure(piece.topic, piece.partition, at.ledger_id, run.tier, at, error.fact)

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import pairwise
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from txn_source.client.access import Access
 from txn_source.model.errors import SegmentUnreadableError
 from txn_source.model.position import Position, PositionRange
-from txn_source.storage.tiered import Footer, read_footer
+
+if TYPE_CHECKING:
+    from txn_source.storage.tiered import Footer
 
 
 class TieredPlanning:
@@ -66,4 +69,6 @@ class TieredPlanning:
         listed = self._stub.list_copies(partition_id, PositionRange(at, at)).ledgers
         if not listed or listed[0].ledger_id != at.ledger_id or listed[0].tiered is None:
             return None  # trimmed meanwhile; reading will say so
+        from txn_source.storage.tiered import read_footer  # with Parquet and file systems, which few plans need
+
         return read_footer(self._root, listed[0].tiered)

@@ -14,6 +14,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
@@ -22,12 +23,14 @@ from txn_source.client.reading.footers import TieredPlanning
 from txn_source.client.reading.ranges import check_offsets, ranges_of
 from txn_source.client.reading.request import ReadRequest
 from txn_source.client.reading.skipping import of_partition
-from txn_source.client.reading.slice_reader import SliceReader
 from txn_source.client.reading.source import ReadPartition, Source, look_again
 from txn_source.client.reading.tasks import tasks_of
 from txn_source.model.errors import DataLossError, OutOfRangeError
 from txn_source.model.packing import Slice
 from txn_source.model.position import PositionRange
+
+if TYPE_CHECKING:
+    from txn_source.client.reading.slice_reader import SliceReader
 
 _log = logging.getLogger(__name__)
 _LOOKS_MAX = 5
@@ -46,6 +49,8 @@ class ReadPlan:
 
     def reader(self, access: Access, schema: pa.Schema) -> SliceReader:
         """Return what reads the tasks' slices, as batches of a schema."""
+        from txn_source.client.reading.slice_reader import SliceReader  # a process that only plans needs none
+
         return SliceReader.of(access, schema, self.request, self.decisions)
 
 

@@ -13,7 +13,6 @@ import pyarrow as pa
 
 from txn_source.client.access import Access
 from txn_source.client.reading.request import ReadRequest
-from txn_source.client.reading.slice_reader import SliceReader
 from txn_source.client.reading.source import ReadPartition
 from txn_source.model.kinds import ALL_DECISIONS
 from txn_source.model.packing import Slice
@@ -39,6 +38,8 @@ class Admission:
     """Counts what a reader would see between positions, without reading messages."""
 
     def __init__(self, access: Access, request: ReadRequest) -> None:
+        from txn_source.client.reading.slice_reader import SliceReader  # most processes want no more than the limits
+
         self._reader = SliceReader.of(access, pa.schema([]), request, ALL_DECISIONS)
 
     def admit(
