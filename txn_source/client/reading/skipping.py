@@ -8,16 +8,18 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pyarrow.parquet as pq
 
 from txn_source.client.reading.filters import Bounds, Coded, Column, Columns, kind_of, ordered
 from txn_source.model.kinds import ABORTED, COMMITTED, OPEN, STATES
 from txn_source.model.position import entry_of, ledger_of
 from txn_source.model.transaction import id_of
 from txn_source.model.visibility import NO_TXN, IntArray
+
+if TYPE_CHECKING:
+    import pyarrow.parquet as pq
 
 _EVENT_TIME = "__event_time"
 _PREFIX = "__"
