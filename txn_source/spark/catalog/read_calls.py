@@ -115,7 +115,7 @@ class ReadCalls:
                         waiting[place] = max(waiting[place], part.held_back_messages)
         if not holders:
             return {}
-        oldest = max(holders, key=lambda txn: txn.age)
+        oldest = min(holders, key=lambda txn: (-txn.age, txn.id))
         return {"heldBackBy": str(oldest.id), "heldBackMessages": sum(waiting.values())}
 
 

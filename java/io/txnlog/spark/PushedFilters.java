@@ -1,8 +1,11 @@
 package io.txnlog.spark;
 
+import java.util.ArrayDeque;
 import java.util.ArrayList;
 import java.util.Base64;
+import java.util.Deque;
 import java.util.List;
+import java.util.Locale;
 import java.util.Map;
 import org.apache.spark.sql.connector.expressions.Expression;
 import org.apache.spark.sql.connector.expressions.Literal;
@@ -16,19 +19,25 @@ final class PushedFilters {
   private static final Map<String, String> MIRRORED =
       Map.of("=", "=", "<=>", "<=>", "<", ">", "<=", ">=", ">", "<", ">=", "<=");
   private static final int VALUES_MAX = 1000;
+  private static final int PARTS_MAX = 1000;
+  private static final int DEEPEST = 32;
   private static final long EXACT_MAX = 1L << 53;
 
   private PushedFilters() {}
 
   /** Returns what a predicate says, or null if that can't be said exactly: then all rows are read. */
   static Map<String, Object> of(Expression given) {
+    return of(given, 0);
+  }
+
+  private static Map<String, Object> of(Expression given, int depth) {
     if (!(given instanceof Predicate predicate)) {
       return null;
     }
     Expression[] of = predicate.children();
     String name = predicate.name();
     return switch (name) {
-      case "AND", "OR", "NOT" -> combined(name.toLowerCase(), of);
+      case "AND", "OR", "NOT" -> combined(predicate, depth);
       case "IS_NULL" -> of[0] instanceof NamedReference a ? Map.of("op", "isnull", "column", column(a)) : null;
       case "IS_NOT_NULL" -> of[0] instanceof NamedReference a ? Map.of("op", "isnotnull", "column", column(a)) : null;
       case "STARTS_WITH" -> compared("startswith", of[0], of[1]);
@@ -41,16 +50,24 @@ final class PushedFilters {
     };
   }
 
-  private static Map<String, Object> combined(String op, Expression[] of) {
+  /** Returns a combination; of what Spark nests to the left, {@code (a OR b) OR c}, one list is made. */
+  private static Map<String, Object> combined(Predicate given, int depth) {
     List<Map<String, Object>> parts = new ArrayList<>();
-    for (Expression each : of) {
-      Map<String, Object> part = of(each);
+    Deque<Expression> left = new ArrayDeque<>(List.of(given.children()));
+    while (!left.isEmpty()) {
+      Expression each = left.pop();
+      if (each instanceof Predicate inner && inner.name().equals(given.name()) && !inner.name().equals("NOT")) {
+        left.push(inner.children()[1]);
+        left.push(inner.children()[0]);
+        continue;
+      }
+      Map<String, Object> part = depth == DEEPEST || parts.size() == PARTS_MAX ? null : of(each, depth + 1);
       if (part == null) {
         return null;
       }
       parts.add(part);
     }
-    return Map.of("op", op, "of", parts);
+    return Map.of("op", given.name().toLowerCase(Locale.ROOT), "of", parts);
   }
 
   private static Map<String, Object> comparison(String op, Expression[] of) {

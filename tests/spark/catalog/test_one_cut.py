@@ -1,0 +1,144 @@
+"""All scans of a query end at one cut: however it is written, it sees a transfer on both sides or on neither."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+import txn_source
+
+Bank = Any
+SCHEMA = pa.schema([("id", pa.int64()), ("n", pa.int64())])
+
+
+class Transfers:
+    """A writer that puts the same rows into three topics, in one transaction each time; some are aborted."""
+
+    def __init__(self, bank: Bank) -> None:
+        self.topics = [bank.topic(SCHEMA, partitions) for partitions in (2, 3, 1)]
+        self._root = bank.root
+        self._stop = threading.Event()
+        self._begun = threading.Event()
+        self._thread = threading.Thread(target=self._write)
+
+    def __enter__(self) -> Transfers:
+        self._thread.start()
+        assert self._begun.wait(30)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop.set()
+        self._thread.join()
+
+    def _write(self) -> None:
+        with txn_source.connect(self._root) as log:
+            producers = [log.producer(topic) for topic in self.topics]
+            counts = [len(log.stats(topic).partitions) for topic in self.topics]
+            number = 0
+            while not self._stop.wait(0.004) or number < 10:  # else the tests only wait for it
+                rows = pa.table({"id": [number] * 2, "n": [0, 1]}, schema=SCHEMA)
+                txn = log.begin_transaction()
+                for producer, count in zip(producers, counts, strict=True):
+                    producer.send_batch(rows, txn=txn, partition=number % count)
+                (txn.abort if number % 5 == 4 else txn.commit)()
+                number += 1
+                if number == 10:
+                    self._begun.set()
+
+
+@pytest.fixture(scope="module")
+def transfers(bank: Bank) -> Iterator[list[str]]:
+    """Three topics that are written to all the while."""
+    with Transfers(bank) as written:
+        yield written.topics
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "SELECT count(*) FROM {a} a FULL JOIN {b} b USING (id, n) WHERE a.id IS NULL OR b.id IS NULL",
+        "SELECT 2 * count(*) - (SELECT count(*) FROM {b} WHERE n >= 0) - (SELECT count(*) FROM {c}) FROM {a}",
+        "SELECT count(*) FROM {a} a WHERE NOT EXISTS (SELECT 1 FROM {b} b WHERE a.id = b.id)",
+        "SELECT count(*) FROM {b} b WHERE (SELECT count(*) FROM {c} c WHERE b.id = c.id) <> 2",
+        "WITH x AS (SELECT rand() r FROM {a}) SELECT (SELECT count(*) FROM x WHERE r >= 0) - (SELECT count(*) FROM x)",
+        "SELECT sum(s) FROM (SELECT 1 s FROM {a} UNION ALL SELECT -1 FROM {b})",
+        "SELECT count(*) FROM (SELECT * FROM {a} EXCEPT ALL SELECT * FROM {u})",
+    ],
+)
+def test_a_query_sees_no_half_of_a_transaction(bank: Bank, transfers: list[str], query: str) -> None:
+    names = {name: f"{{{topic}}}" for name, topic in zip("abc", transfers, strict=True)}
+    names["u"] = f"{names['b']} WITH (isolationLevel = 'read_uncommitted')"
+    assert bank.rows(query.format_map(names)) == [(0,)]
+
+
+def test_frames_that_were_made_apart_and_explained_before_are_joined_at_one_cut(
+    bank: Bank, transfers: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    a, b = bank.table(transfers[0]), bank.table(transfers[1])
+    a.explain()
+    assert a.count() <= b.count()
+    lonely = a.join(b, ["id", "n"], "full").filter(a.n.isNull() | b.n.isNull())
+    lonely.explain()
+    assert "BatchScan" in capsys.readouterr().out
+    assert lonely.collect() == []
+    assert lonely.count() == 0
+
+
+def test_views_are_read_at_the_cut_of_the_query(bank: Bank, transfers: list[str]) -> None:
+    bank.table(transfers[0]).createOrReplaceTempView("seen_a")
+    bank.table(transfers[1]).createOrReplaceTempView("seen_b")
+    [row] = bank.spark.sql(
+        "SELECT (SELECT count(*) FROM seen_a WHERE n = 0) - count(*) AS gap FROM seen_b WHERE n = 1"
+    ).collect()
+    assert row.gap == 0
+
+
+def test_an_insert_takes_its_rows_at_one_cut(bank: Bank, transfers: list[str]) -> None:
+    target = bank.topic(SCHEMA)
+    names = dict(zip("abt", [f"{{{t}}}" for t in (*transfers[:2], target)], strict=True))
+    bank.sql("INSERT INTO {t} SELECT id, 1 FROM {a} UNION ALL SELECT id, -1 FROM {b}".format_map(names))
+    assert bank.rows("SELECT sum(n), count(*) > 0 FROM {t}".format_map(names)) == [(0, True)]
+
+
+def test_a_frame_that_is_run_again_reads_the_same_and_a_new_one_reads_what_is_new(bank: Bank) -> None:
+    topic = bank.topic(SCHEMA)
+    bank.send(topic, pa.table({"id": [1], "n": [1]}))
+    frame = bank.table(topic).where("n > 0")
+    bank.send(topic, pa.table({"id": [2], "n": [1]}))
+    assert len(frame.collect()) == 2
+    bank.send(topic, pa.table({"id": [3], "n": [1]}))
+    assert len(frame.collect()) == 2
+    assert frame.count() == 3
+
+
+def test_a_plan_that_is_only_shown_fixes_nothing(bank: Bank) -> None:
+    topic = bank.topic(SCHEMA)
+    counted, listed = bank.table(topic).groupBy().count(), bank.table(topic)
+    counted.explain()
+    listed.explain()
+    bank.send(topic, pa.table({"id": [1], "n": [1]}))
+    assert counted.collect()[0][0] == 1
+    assert len(listed.collect()) == 1
+
+
+def test_tables_of_another_log_have_a_cut_of_their_own(bank: Bank, tmp_path_factory: pytest.TempPathFactory) -> None:
+    topic, root = bank.topic(SCHEMA), tmp_path_factory.mktemp("other") / "log"
+    bank.send(topic, pa.table({"id": [1], "n": [1]}))
+    with txn_source.connect(root) as other:
+        other.create_topic("elsewhere", 1, SCHEMA)
+        with other.producer("elsewhere") as producer:
+            producer.send_batch(pa.table({"id": [1], "n": [5]}, schema=SCHEMA))
+        bank.spark.conf.set("spark.sql.catalog.elsewhere", "io.txnlog.spark.TxnLogCatalog")
+        bank.spark.conf.set("spark.sql.catalog.elsewhere.path", str(root))
+        assert bank.rows(f"SELECT a.n + b.n FROM {{{topic}}} a JOIN elsewhere.public.elsewhere b USING (id)") == [(6,)]
+
+
+def test_a_time_is_the_same_moment_of_all_topics(bank: Bank, transfers: list[str]) -> None:
+    when = bank.spark.sql("SELECT current_timestamp()").collect()[0][0].isoformat(sep=" ")
+    names = {name: f"{{{topic}}} TIMESTAMP AS OF '{when}'" for name, topic in zip("ab", transfers, strict=False)}
+    first = bank.rows("SELECT count(*) FROM {a}".format_map(names))
+    assert bank.rows("SELECT count(*) FROM {b}".format_map(names)) == first

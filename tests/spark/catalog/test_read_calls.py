@@ -1,0 +1,138 @@
+"""What the catalog's scans ask of a log, asked without Spark."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+import txn_source
+from txn_source.model.errors import InvalidArgumentError, TopicNotFoundError
+from txn_source.spark.catalog.read_calls import ReadCalls
+
+SCHEMA = pa.schema([("id", pa.int64())])
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Iterator[txn_source.Log]:
+    with txn_source.connect(tmp_path / "log") as log:
+        log.create_topic("a", 2, SCHEMA)
+        log.create_topic("b", 1, SCHEMA)
+        yield log
+
+
+@pytest.fixture
+def calls(log: txn_source.Log) -> ReadCalls:
+    return ReadCalls(log)
+
+
+def _send(log: txn_source.Log, topic: str, rows: int, partition: int = 0, txn: Any = None) -> None:
+    with log.producer(topic) as producer:
+        producer.send_batch(pa.table({"id": list(range(rows))}, schema=SCHEMA), partition=partition, txn=txn)
+
+
+def _options(log: txn_source.Log, **more: str) -> dict[str, str]:
+    return {"path": str(log.root), "topic": "a", **more}
+
+
+def test_all_levels_of_a_query_end_at_one_moment(log: txn_source.Log, calls: ReadCalls) -> None:
+    with log.begin_transaction() as txn:
+        _send(log, "a", 3, txn=txn)
+        _send(log, "b", 3, txn=txn)
+        _send(log, "a", 2, partition=1)
+        cut = calls.cut({"read_committed": ["a", "b"], "READ-UNCOMMITTED": ["b"]})
+    committed, uncommitted = (json.loads(cut[level]) for level in ("read_committed", "READ-UNCOMMITTED"))
+    assert committed["level"] == "read_committed"
+    assert uncommitted["level"] == "read_uncommitted"
+    assert [log.scan(topic, end=cut["read_committed"]).read_all().num_rows for topic in "ab"] == [2, 0]
+    assert log.scan("b", "read_uncommitted", end=cut["READ-UNCOMMITTED"]).read_all().num_rows == 3
+    assert committed["positions"]["b"]["0"] < uncommitted["positions"]["b"]["0"]
+
+
+def test_a_partition_has_the_cut_of_its_topic(log: txn_source.Log, calls: ReadCalls) -> None:
+    _send(log, "a", 3, partition=1)
+    cut = calls.cut({"read_committed": ["a-partition-1", "a", "persistent://public/default/b"]})
+    assert list(json.loads(cut["read_committed"])["positions"]) == ["a", "b"]
+    assert log.scan("a-partition-1", end=cut["read_committed"]).read_all().num_rows == 3
+
+
+def test_a_cut_of_a_topic_that_is_gone_is_refused(calls: ReadCalls) -> None:
+    with pytest.raises(TopicNotFoundError):
+        calls.cut({"read_committed": ["a", "gone"]})
+
+
+def test_the_outlook_is_what_planning_finds(log: txn_source.Log, calls: ReadCalls) -> None:
+    _send(log, "a", 4)
+    _send(log, "a", 6)
+    _send(log, "a", 5, partition=1)
+    found = calls.outlook(_options(log))
+    assert found["rows"] == 15
+    assert found["bytes"] == log.stats("a").bytes
+    assert found["tasks"] == 1
+    half = calls.outlook(_options(log, endingOffsets=json.dumps({"a": {"0": "1:1", "1": "earliest"}})))
+    assert half["rows"] == 5  # half of the entries of a ledger with ten messages
+    assert half["ledgers"] == "1 ledgers: 1 hot, 0 tiered"
+    assert calls.outlook({**_options(log), "topic": "b"}) == {
+        "rows": 0, "bytes": 0, "bounds": "0: [3:0, 3:0)", "ledgers": "0 ledgers: 0 hot, 0 tiered", "tasks": 0,
+    }  # fmt: skip
+    with pytest.raises(InvalidArgumentError):
+        calls.outlook(_options(log, endingOffsets="9:9"))
+
+
+def test_counts_are_those_of_scans(log: txn_source.Log, calls: ReadCalls) -> None:
+    choose = random.Random(7)
+    for _ in range(12):
+        txn = choose.choice([None, log.begin_transaction()])
+        _send(log, "a", choose.randint(1, 9), choose.randint(0, 1), txn)
+        if txn is not None:
+            choose.choice([txn.commit, txn.abort])()
+        if choose.random() < 0.3:
+            log.roll_ledger("a")
+    log.offload("a")
+    log.delete_hot("a")
+    _send(log, "a", 3)
+    middle = json.loads(log.cut("a").json())
+    for level in ("read_committed", "read_uncommitted"):
+        assert calls.count(_options(log, isolationLevel=level)) == log.scan("a", level).read_all().num_rows
+        part = {"startingOffsets": json.dumps({"a": {"0": middle["positions"]["a"]["0"]}}), "isolationLevel": level}
+        start = {"a": {"0": middle["positions"]["a"]["0"]}}
+        assert calls.count(_options(log, **part)) == log.scan("a", level, start=start).read_all().num_rows
+
+
+def test_a_stream_is_behind_by_what_it_could_read(log: txn_source.Log, calls: ReadCalls) -> None:
+    _send(log, "a", 4)
+    at = {"epoch": 0, "decisions": 0, "level": "read_committed", "positions": {"a": {"0": "1:1", "1": "2:0"}}}
+    assert calls.behind(_options(log), json.dumps(at)) == {"messagesBehind": 0, "secondsBehind": 0.0}
+    with log.begin_transaction() as older, log.begin_transaction() as newer:
+        _send(log, "a", 2)
+        _send(log, "a", 3, txn=older)
+        _send(log, "a", 4)
+        _send(log, "a", 5, partition=1, txn=newer)
+        behind = calls.behind(_options(log), json.dumps(at))
+        assert behind.pop("secondsBehind") > 0
+        assert behind == {"messagesBehind": 2, "heldBackBy": str(older.id), "heldBackMessages": 12}
+        uncommitted = calls.behind(_options(log, isolationLevel="read_uncommitted"), json.dumps(at | {"level": None}))
+        assert uncommitted["messagesBehind"] == 14
+        assert "heldBackBy" not in uncommitted
+
+
+def test_a_stream_is_behind_what_was_trimmed_and_what_is_tiered_alone(log: txn_source.Log, calls: ReadCalls) -> None:
+    at: dict[str, Any] = {"epoch": 0, "decisions": 0, "positions": {"a": {"0": "1:0", "1": "2:0"}}}
+    _send(log, "a", 4)
+    log.roll_ledger("a")
+    _send(log, "a", 3)
+    log.roll_ledger("a")
+    log.offload("a")
+    log.delete_hot("a")
+    assert calls.behind(_options(log), json.dumps(at))["messagesBehind"] == 7
+    second = log.stats("a").partitions[0].ledgers[1].ledger_id
+    log.trim("a", before={"a": {0: f"{second}:0"}})
+    with_another = at | {"positions": {**at["positions"], "gone": {"0": "7:0"}}}
+    behind = calls.behind(_options(log), json.dumps(with_another))
+    assert behind["messagesBehind"] == 3
+    assert behind["secondsBehind"] > 0

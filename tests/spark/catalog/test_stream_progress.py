@@ -1,0 +1,38 @@
+"""A stream through the catalog says in its progress what it reads, how far it is behind, and who holds it back."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+Bank = Any
+SCHEMA = pa.schema([("id", pa.int64())])
+
+
+def test_the_progress_says_what_is_read_how_far_it_is_behind_and_who_holds_it_back(bank: Bank, tmp_path: Path) -> None:
+    topic = bank.topic(SCHEMA, 2)
+    for number in range(3):
+        bank.send(topic, pa.table({"id": [number] * 5}))
+    with bank.log.begin_transaction() as txn:
+        bank.send(topic, pa.table({"id": [4, 5]}), txn=txn, partition=1)
+        bank.send(topic, pa.table({"id": [6]}), partition=1)
+        frame = bank.spark.readStream.options(startingOffsets="earliest", maxMessagesPerTrigger="5")
+        query = (
+            frame.table(f"reads.public.{topic}")
+            .selectExpr("id", "__partition")
+            .writeStream.trigger(availableNow=True)
+            .option("checkpointLocation", str(tmp_path))
+            .format("noop")
+            .start()
+        )
+        assert query.awaitTermination(60)
+        held = {"heldBackBy": str(txn.id), "heldBackMessages": "3"}
+    batches = [progress for progress in query.recentProgress if progress.numInputRows]
+    sources = [progress.sources[0] for progress in batches]
+    assert [progress.numInputRows for progress in batches] == [5, 5, 5]
+    assert {source.description for source in sources} == {f"txnlog[persistent://public/default/{topic}]"}
+    assert [source.metrics["messagesBehind"] for source in sources] == ["10", "5", "0"]
+    assert float(sources[0].metrics["secondsBehind"]) > 0
+    assert sources[2].metrics == {"messagesBehind": "0", "secondsBehind": "0.0", **held}
