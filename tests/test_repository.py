@@ -317,6 +317,15 @@ source = TxnLogDataSource({"endpoint": sys.argv[1], "topic": "orders"})
 assert len(source.reader(source.schema()).partitions()) == 1
 """
 
+_EMBEDDED = """
+import sys
+from txn_source.spark.source import TxnLogDataSource
+
+source = TxnLogDataSource({"path": sys.argv[1], "topic": "orders"})
+reader = source.reader(source.schema())
+assert sum(batch.num_rows for task in reader.partitions() for batch in reader.read(task)) == 2
+"""
+
 _READING = """
 import sys
 import txn_source
@@ -352,6 +361,20 @@ def test_planning_loads_no_reader(remote_site: Site) -> None:
     assert "txn_source.client.reading.plan" in loaded
     readers = ("txn_source.client.reading.slice_reader", "txn_source.storage.segment", "txn_source.storage.tiered")
     assert among(loaded, (*readers, "pyarrow.compute", "pyarrow.fs", "pyarrow.parquet")) == []
+
+
+def test_reading_an_embedded_log_loads_nothing_that_writes(embedded_site: Site) -> None:
+    """Plan and read a log in a new process, as Spark does, and look at what was loaded of the service."""
+    log = embedded_site.connect()
+    log.create_topic("orders")
+    with log.producer("orders") as producer:
+        for value in (b"a", b"b"):
+            producer.send(value)
+    loaded = loaded_by(_EMBEDDED, str(embedded_site.root))
+    assert "txn_source.metadata.service.read_calls" in loaded
+    writes = [f"txn_source.metadata.service.{name}_calls" for name in ("producer", "subscription", "write")]
+    writes += ["txn_source.metadata.delivery", "txn_source.metadata.store.appends", "txn_source.client.writing"]
+    assert among(loaded, (*writes, "grpc", "pyarrow.fs", "pyarrow.parquet", "sqlalchemy.dialects.postgresql")) == []
 
 
 def test_generated_code_is_seen_at_the_rim_only() -> None:

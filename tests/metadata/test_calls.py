@@ -10,7 +10,7 @@ import pytest
 from tests.log.sites import service_over
 from txn_source import InvalidArgumentError, connect
 from txn_source._generated.txnlog.v1 import metadata_service_pb2 as pb
-from txn_source.metadata.service.service import MetadataService
+from txn_source.metadata.service.service import CALLS, CONVERSATIONS, MetadataService
 
 METHODS = pb.DESCRIPTOR.services_by_name["MetadataService"].methods
 
@@ -25,10 +25,11 @@ def service(tmp_path: Path) -> Iterator[MetadataService]:
 
 def test_table_of_calls_is_the_protocol_s(service: MetadataService) -> None:
     """Compare the names with the descriptors', and each with the method that it leads to."""
-    tables = {False: service._calls, True: service._conversations}
+    tables = {False: CALLS, True: CONVERSATIONS}
     for streaming, table in tables.items():
         assert set(table) == {method.name for method in METHODS if method.client_streaming == streaming}
-        assert [name for name, method in table.items() if method.__name__ != name] == []
+        leads_to = {name: getattr(service._subject(subject), name) for name, subject in table.items()}
+        assert [name for name, method in leads_to.items() if method.__name__ != name] == []
 
 
 def test_request_is_checked_before_its_call_begins(service: MetadataService) -> None:

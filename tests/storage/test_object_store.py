@@ -12,10 +12,9 @@ from txn_source.storage.object_store import (
     ObjectStore,
     check_folder,
     is_unreachable,
-    object_uri,
     reason,
-    store_of,
 )
+from txn_source.storage.object_uri import object_uri, store_of
 
 NAME = "t/n/orders/0/ledger-1-a.parquet"
 

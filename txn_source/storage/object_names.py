@@ -6,7 +6,7 @@ import re
 import uuid
 
 from txn_source.model.topic_name import TopicName
-from txn_source.storage.object_store import object_uri
+from txn_source.storage.object_uri import object_uri
 
 _OWN_FOLDER = "tiered"
 _WORD = r"(?!\.{1,2}/)[A-Za-z0-9_.=:-]+"

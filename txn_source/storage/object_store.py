@@ -19,16 +19,16 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
-from urllib.parse import parse_qsl, unquote
+from urllib.parse import parse_qsl
 
 import pyarrow as pa
 import pyarrow.fs as fs
 
 from txn_source.model.errors import InvalidArgumentError, StorageWriteError, TxnLogError
 from txn_source.storage.folders import make_folder, sync_file, sync_folder
+from txn_source.storage.object_uri import BUCKETS, parts_of
 
-_BUCKETS = ("s3", "gs", "gcs")
-_SCHEMES = ("file", *_BUCKETS, "hdfs", "viewfs")  # pyarrow knows more, one of which keeps everything in memory
+_SCHEMES = ("file", *BUCKETS, "hdfs", "viewfs")  # pyarrow knows more, one of which keeps everything in memory
 _S3_SECONDS = {"connect_timeout": 1.0, "request_timeout": 5.0}
 _S3_PARAMETERS = ("endpoint_override", "region", "scheme", *_S3_SECONDS, "max_attempts")
 _MAX_ATTEMPTS = 3
@@ -107,29 +107,15 @@ class ObjectStore:
                 sync_folder(folder)
 
     def _locate(self, uri: str) -> tuple[fs.FileSystem, str]:
-        scheme, authority, path, query = _parts(uri)
+        scheme, authority, path, query = parts_of(uri)
         if not scheme:
             return _local(), str(self._root / path)
         return _file_system(os.getpid(), scheme, authority, query), path
 
 
-def object_uri(folder: str | None, name: str) -> str:
-    """Return the URI of an object in a folder (None: the log's root); a URI's parameters stay at its end."""
-    if folder is None:
-        return name
-    base, mark, query = folder.partition("?") if _has_scheme(folder) else (folder, "", "")
-    return f"{base.rstrip('/')}/{name}{mark}{query}"
-
-
 def check_folder(uri: str) -> None:
     """Raise INVALID_ARGUMENT if no file system can be opened by a URI; nothing is asked of the store itself."""
     ObjectStore(Path("/"))._locate(uri)
-
-
-def store_of(uri: str) -> str:
-    """Return what all objects of one store have in common: a URI without its path."""
-    scheme, authority, _, query = _parts(uri)
-    return f"{scheme}://{authority}?{query}"
 
 
 def is_unreachable(error: BaseException | None) -> bool:
@@ -204,7 +190,7 @@ def _file_system(_process: int, scheme: str, authority: str, query: str) -> fs.F
         raise InvalidArgumentError(
             f"There is no file system for {name}.", f"Use a path, or {', '.join(f'{s}://' for s in _SCHEMES)}."
         )
-    if scheme in _BUCKETS and not authority:
+    if scheme in BUCKETS and not authority:
         raise InvalidArgumentError(f"{name} names no bucket.", f"Use {scheme}://bucket/folder.")
     if scheme == "file":
         if authority not in ("", "localhost") or query:
@@ -256,27 +242,6 @@ def _number(name: str, value: str | float, lowest: float, highest: float) -> flo
             f"The s3 URI's parameter {name!r} is {value!r}.", f"Use a number from {lowest:g} to {highest:g}."
         )
     return number
-
-
-def _has_scheme(uri: str) -> bool:
-    return "://" in uri or uri.startswith("file:")
-
-
-def _parts(uri: str) -> tuple[str, str, str, str]:
-    """Return scheme, authority, the path as its file system wants it, and parameters; a path has only itself.
-
-    ``urlsplit`` is of no use: it takes what follows a ``#`` in a name for no part of the path.
-    """
-    if not _has_scheme(uri):
-        return "", "", uri, ""
-    base, _, query = uri.partition("?")
-    scheme, _, rest = base.partition(":")
-    scheme, authority, path = scheme.lower(), "", rest
-    if rest.startswith("//"):
-        authority, slash, path = rest[2:].partition("/")
-        path = slash + path
-    path = unquote(path)
-    return scheme, authority, f"{authority}{path}" if scheme in _BUCKETS else path, query
 
 
 def _refused(uri: str, error: BaseException) -> StorageWriteError:

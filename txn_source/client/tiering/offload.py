@@ -38,7 +38,8 @@ from txn_source.model.topic import Topic
 from txn_source.model.topic_name import TopicName
 from txn_source.storage.arrays import array_of, numbers_in
 from txn_source.storage.object_names import may_be_object, new_object_uri
-from txn_source.storage.object_store import ObjectStore, is_unreachable, reason, store_of
+from txn_source.storage.object_store import ObjectStore, is_unreachable, reason
+from txn_source.storage.object_uri import store_of
 from txn_source.storage.schema import EVENT_TIME, PROPERTIES, deserialize_schema
 from txn_source.storage.segment import SegmentName
 from txn_source.storage.tiered import INDEX_SCHEMA, LedgerSummary, row_group_edges, write_tiered

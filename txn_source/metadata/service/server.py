@@ -79,6 +79,7 @@ class Server:
 
     def start(self) -> Server:
         """Begin to serve."""
+        self._service.load()
         self._service.maintain()
         self._grpc.start()
         self._maintenance.start()

@@ -8,28 +8,71 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cached_property
-from typing import Any
+from threading import RLock
+from typing import TYPE_CHECKING, Any
 
 from google.protobuf.message import Message
 
 from txn_source._generated.txnlog.v1 import metadata_service_pb2 as pb
-from txn_source.metadata.delivery.consumer_hub import ConsumerHub
 from txn_source.metadata.protocol.checks import check
-from txn_source.metadata.service.policy_calls import PolicyCalls
-from txn_source.metadata.service.producer_calls import ProducerCalls
-from txn_source.metadata.service.read_calls import ReadCalls
-from txn_source.metadata.service.subscription_calls import SubscriptionCalls
-from txn_source.metadata.service.tier_calls import TierCalls
-from txn_source.metadata.service.topic_calls import TopicCalls
-from txn_source.metadata.service.transaction_calls import TransactionCalls
 from txn_source.metadata.service.unit_of_work import Clock, UnitOfWork, system_clock
-from txn_source.metadata.service.write_calls import WriteCalls
 from txn_source.metadata.store.database import Database
+from txn_source.storage.forks import belongs_to_process
+
+if TYPE_CHECKING:
+    from txn_source.metadata.delivery.consumer_hub import ConsumerHub
 
 Call = Callable[[Any], Message]
 """Takes the request of a call and returns its answer."""
 Conversation = Callable[[Iterable[Any]], Iterator[Message]]
 """Takes the requests of a conversation as they come, and yields the answers."""
+
+
+CALLS: Mapping[str, str] = {
+    "GetLog": "topics",
+    "CreateTopic": "topics",
+    "UpdateTopic": "topics",
+    "ListTopics": "topics",
+    "DeleteTopic": "topics",
+    "RollLedger": "topics",
+    "OpenProducer": "producers",
+    "Append": "writes",
+    "CommitBatch": "producers",
+    "ListSegments": "producers",
+    "CondemnSegments": "producers",
+    "BeginTransaction": "transactions",
+    "WriteTransaction": "writes",
+    "WriteAll": "writes",
+    "EndTransaction": "transactions",
+    "GetTransaction": "transactions",
+    "ListTransactions": "transactions",
+    "GetView": "reads",
+    "FindCut": "reads",
+    "FindPosition": "reads",
+    "ListLedgers": "reads",
+    "SplitRange": "reads",
+    "ListEntries": "reads",
+    "ListDecisions": "reads",
+    "ListCopies": "tiers",
+    "ListOffloadable": "tiers",
+    "BeginOffload": "tiers",
+    "CompleteOffload": "tiers",
+    "AbandonOffload": "tiers",
+    "DeleteCopies": "tiers",
+    "TrimTopic": "tiers",
+    "ListDoomedFiles": "tiers",
+    "ForgetDoomedFiles": "tiers",
+    "ChangePolicies": "policies",
+    "GetPolicies": "policies",
+    "CreateSubscription": "subscriptions",
+    "ListSubscriptions": "subscriptions",
+    "DeleteSubscription": "subscriptions",
+    "SeekSubscription": "subscriptions",
+    "SetSubscriptionIsolationLevel": "subscriptions",
+    "CountMessages": "subscriptions",
+}
+"""Each call's subject, whose class has a method of the call's name."""
+CONVERSATIONS: Mapping[str, str] = {"Consume": "subscriptions"}
 
 
 class MetadataService:
@@ -48,61 +91,33 @@ class MetadataService:
     ) -> None:
         self._database = database
         self._storage_uri = storage_uri
-        self._work = work = UnitOfWork(database, clock)
-        set_by_configuration = dict(configuration or {})
-        self.hub = ConsumerHub(database, work, set_by_configuration)
-        topics = TopicCalls(work, storage_uri)
-        producers = ProducerCalls(work)
-        writes = WriteCalls(work, self.hub)
-        transactions = TransactionCalls(work, self.hub)
-        reads = ReadCalls(work)
-        tiers = TierCalls(work, set_by_configuration)
-        policies = PolicyCalls(work, set_by_configuration)
-        subscriptions = SubscriptionCalls(work, self.hub)
-        self._calls: Mapping[str, Call] = {
-            "GetLog": topics.GetLog,
-            "CreateTopic": topics.CreateTopic,
-            "UpdateTopic": topics.UpdateTopic,
-            "ListTopics": topics.ListTopics,
-            "DeleteTopic": topics.DeleteTopic,
-            "RollLedger": topics.RollLedger,
-            "OpenProducer": producers.OpenProducer,
-            "Append": writes.Append,
-            "CommitBatch": producers.CommitBatch,
-            "ListSegments": producers.ListSegments,
-            "CondemnSegments": producers.CondemnSegments,
-            "BeginTransaction": transactions.BeginTransaction,
-            "WriteTransaction": writes.WriteTransaction,
-            "WriteAll": writes.WriteAll,
-            "EndTransaction": transactions.EndTransaction,
-            "GetTransaction": transactions.GetTransaction,
-            "ListTransactions": transactions.ListTransactions,
-            "GetView": reads.GetView,
-            "FindCut": reads.FindCut,
-            "FindPosition": reads.FindPosition,
-            "ListLedgers": reads.ListLedgers,
-            "SplitRange": reads.SplitRange,
-            "ListEntries": reads.ListEntries,
-            "ListDecisions": reads.ListDecisions,
-            "ListCopies": tiers.ListCopies,
-            "ListOffloadable": tiers.ListOffloadable,
-            "BeginOffload": tiers.BeginOffload,
-            "CompleteOffload": tiers.CompleteOffload,
-            "AbandonOffload": tiers.AbandonOffload,
-            "DeleteCopies": tiers.DeleteCopies,
-            "TrimTopic": tiers.TrimTopic,
-            "ListDoomedFiles": tiers.ListDoomedFiles,
-            "ForgetDoomedFiles": tiers.ForgetDoomedFiles,
-            "ChangePolicies": policies.ChangePolicies,
-            "GetPolicies": policies.GetPolicies,
-            "CreateSubscription": subscriptions.CreateSubscription,
-            "ListSubscriptions": subscriptions.ListSubscriptions,
-            "DeleteSubscription": subscriptions.DeleteSubscription,
-            "SeekSubscription": subscriptions.SeekSubscription,
-            "SetSubscriptionIsolationLevel": subscriptions.SetSubscriptionIsolationLevel,
-            "CountMessages": subscriptions.CountMessages,
-        }
-        self._conversations: Mapping[str, Conversation] = {"Consume": subscriptions.Consume}
+        self._work = UnitOfWork(database, clock)
+        self._configuration = dict(configuration or {})
+        self._making = RLock()
+        self._hub: ConsumerHub | None = None
+        self._subjects: dict[str, Any] = {}
+        self._calls: dict[str, Call] = {}
+        belongs_to_process(self)
+
+    def inherited(self) -> None:
+        """Take notice that this is a fork: another thread of the parent may have held the lock."""
+        self._making = RLock()
+
+    def load(self) -> None:
+        """Load what all calls need; else each does with the first call of its subject."""
+        for subject in {*CALLS.values(), *CONVERSATIONS.values()}:
+            self._subject(subject)
+
+    @property
+    def hub(self) -> ConsumerHub:
+        """The consumers that are connected through this service."""
+        if self._hub is None:
+            from txn_source.metadata.delivery.consumer_hub import ConsumerHub
+
+            with self._making:
+                if self._hub is None:
+                    self._hub = ConsumerHub(self._database, self._work, self._configuration)
+        return self._hub
 
     def call(self, name: str, request: Message) -> Message:
         """Make a call and return its answer.
@@ -112,15 +127,17 @@ class MetadataService:
             TxnLogError: the call was refused, or has failed.
         """
         check(request)
-        return self._calls[name](request)
+        return (self._calls.get(name) or self._found(name))(request)
 
     def converse(self, name: str, requests: Iterable[Message]) -> Iterator[Message]:
         """Hold a conversation: yield the answers until the requests end. It checks each request itself."""
-        return self._conversations[name](requests)
+        held: Conversation = getattr(self._subject(CONVERSATIONS[name]), name)
+        return held(requests)
 
     def close(self) -> None:
         """End the conversations with consumers, and close the database's connections."""
-        self.hub.close()
+        if self._hub is not None:
+            self._hub.close()
         self._database.close()
 
     def close_database(self) -> None:
@@ -130,7 +147,7 @@ class MetadataService:
     @cached_property
     def log_id(self) -> str:
         """Which log it is."""
-        return str(self._calls["GetLog"](pb.GetLogRequest()).log_id)  # type: ignore[attr-defined]
+        return str(self._found("GetLog")(pb.GetLogRequest()).log_id)  # type: ignore[attr-defined]
 
     @property
     def storage_uri(self) -> str:
@@ -141,3 +158,50 @@ class MetadataService:
         """Do now what would otherwise be done when somebody looks: abort transactions past their deadline."""
         with self._work.read():
             pass
+
+    def _found(self, name: str) -> Call:
+        call: Call = getattr(self._subject(CALLS[name]), name)
+        self._calls[name] = call
+        return call
+
+    def _subject(self, subject: str) -> Any:
+        with self._making:
+            if subject not in self._subjects:
+                self._subjects[subject] = self._make(subject)
+            return self._subjects[subject]
+
+    def _make(self, subject: str) -> Any:
+        # Imported here: an embedded log is opened by each of Spark's processes, most of which only read.
+        match subject:
+            case "policies":
+                from txn_source.metadata.service.policy_calls import PolicyCalls
+
+                return PolicyCalls(self._work, self._configuration)
+            case "producers":
+                from txn_source.metadata.service.producer_calls import ProducerCalls
+
+                return ProducerCalls(self._work)
+            case "reads":
+                from txn_source.metadata.service.read_calls import ReadCalls
+
+                return ReadCalls(self._work)
+            case "subscriptions":
+                from txn_source.metadata.service.subscription_calls import SubscriptionCalls
+
+                return SubscriptionCalls(self._work, self.hub)
+            case "tiers":
+                from txn_source.metadata.service.tier_calls import TierCalls
+
+                return TierCalls(self._work, self._configuration)
+            case "topics":
+                from txn_source.metadata.service.topic_calls import TopicCalls
+
+                return TopicCalls(self._work, self._storage_uri)
+            case "transactions":
+                from txn_source.metadata.service.transaction_calls import TransactionCalls
+
+                return TransactionCalls(self._work, self.hub)
+            case _:
+                from txn_source.metadata.service.write_calls import WriteCalls
+
+                return WriteCalls(self._work, self.hub)

@@ -7,12 +7,10 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from itertools import islice
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from google.protobuf.message import Message
 
-from txn_source.metadata.store import requests, transactions
-from txn_source.metadata.store.appends import Write, Written, write_all
 from txn_source.metadata.store.connection import Connection
 from txn_source.metadata.store.database import Database
 from txn_source.metadata.store.due import read_due, read_due_of_any_version
@@ -20,6 +18,9 @@ from txn_source.metadata.store.group_commit import Joined
 from txn_source.metadata.store.timekeeping import Timekeeping, was_ahead
 from txn_source.model.errors import InvalidArgumentError, TxnLogError, shown
 from txn_source.model.transaction import EndReason
+
+if TYPE_CHECKING:
+    from txn_source.metadata.store.appends import Write, Written
 
 Clock = Callable[[], int]
 """Returns the time in microseconds since the epoch (UTC)."""
@@ -86,6 +87,8 @@ class UnitOfWork:
             InvalidArgumentError: the request has no id, or its id came with another kind of call or other content; the
                 answer to that is none to this.
         """
+        from txn_source.metadata.store import requests
+
         request_id = request.request_id
         if not request_id:
             raise InvalidArgumentError("The call has no request id.", "Send a fresh unique one with each change.")
@@ -110,6 +113,8 @@ class UnitOfWork:
     def _register(
         self, connection: Connection, of_each: Sequence[Sequence[Write]]
     ) -> Sequence[Sequence[Written | TxnLogError]]:
+        from txn_source.metadata.store.appends import write_all  # with all that writes, which a reader never needs
+
         came = iter(write_all(connection, [one for writes in of_each for one in writes], self._clock()))
         return [list(islice(came, len(writes))) for writes in of_each]
 
@@ -126,6 +131,8 @@ class UnitOfWork:
         due = read(connection, now_us // 1000)
         looked = self._timekeeping.look(connection, due, now_us // 1000)
         for txn in due.overdue:
+            from txn_source.metadata.store import transactions
+
             transactions.end(connection, txn, commit=False, reason=EndReason.TIMEOUT, now_us=now_us)
         return looked or bool(due.overdue)
 
