@@ -44,7 +44,7 @@ from txn_source.model.subscription import SubscriptionType
 from txn_source.model.topic_name import TopicName
 from txn_source.model.transaction import TxnId
 from txn_source.model.units import given_duration
-from txn_source.storage.schema import deserialize_schema
+from txn_source.storage.schema import commented_schema
 
 
 @guarded(but=("offload",))  # its ``progress`` is the caller's
@@ -62,7 +62,8 @@ class Log(Connected):
         Args:
             name: ``orders`` or ``persistent://tenant/namespace/orders``.
             partitions: how many, 1 or more; ``update_topic`` adds some.
-            schema: the payload columns; None is a raw topic with ``key binary, value binary``.
+            schema: the payload columns; None is a raw topic with ``key binary, value binary``. Of its metadata
+                ``comment`` is kept, the schema's and each column's.
             policies: when the open ledger is rolled: ``ledger_max_entries``, ``ledger_max_bytes``, and
                 ``ledger_max_age`` in seconds; and any of those that ``set_policies`` takes.
 
@@ -88,9 +89,9 @@ class Log(Connected):
         return [name.short for name in self._stub.list_topics(namespace)]
 
     def schema(self, topic: str) -> pa.Schema:
-        """Return the payload columns of a topic."""
+        """Return the payload columns of a topic, with the comments that it was made with."""
         [view] = self._stub.get_view([TopicName.parse(topic)]).topics
-        return deserialize_schema(view.topic.schema)
+        return commented_schema(view.topic.schema)
 
     def delete_topic(self, name: str) -> None:
         """Delete a topic with all its messages. Transactions that wrote to it go on elsewhere."""

@@ -67,6 +67,9 @@ _WRITE = ("path", "endpoint", "topic", "transactionalId")
 _BATCH_WRITE = ("txnAppId", "txnVersion")
 _TABLE = ("insertable",)
 _STREAM_READ = tuple(name for name in (*_BATCH_READ, *_STREAM_ONLY) if name not in _BATCH_ONLY)
+CATALOG_DEFAULTS = "catalogdefaults"
+"""Names of options, with commas between them, that a catalog gives to all queries: where one means nothing it is left
+out. It comes with each query through a catalog."""
 BATCH_READ, STREAM_READ, WRITE = (
     {name.lower(): name for name in names} for names in (_BATCH_READ, _STREAM_READ, _WRITE)
 )
@@ -182,6 +185,8 @@ class WriteOptions:
     topic: TopicName | None
     transactional_id: str | None
     app: AppVersion | None = None
+    through_catalog: bool = False
+    """Spark knows where the topic is, and its columns."""
 
     @classmethod
     def parse(cls, options: Mapping[str, str], columns: Sequence[str], *, stream: bool = False) -> WriteOptions:
@@ -210,7 +215,22 @@ class WriteOptions:
                 else f"'transactionalId' belongs to one topic, and column {TOPIC.name} names many.",
                 "Give an id together with the option 'topic', or leave it out: a write is exactly once without it.",
             )  # fmt: skip
-        return cls(target, topic, transactional_id, given.app())
+        return cls(target, topic, transactional_id, given.app(), through_catalog(options))
+
+
+def through_catalog(options: Mapping[str, str]) -> bool:
+    """True if a query names its topic by a catalog."""
+    return any(name.lower() == CATALOG_DEFAULTS for name in options)
+
+
+def check_catalog_options(options: Mapping[str, str]) -> None:
+    """Raise INVALID_ARGUMENT for an option of a catalog that is close to a known one, or that names a topic."""
+    topics: Elsewhere = {"queries: the tables of a catalog are topics": ("topic", "topics", "topicsPattern")}
+    own = ("path", "endpoint", "allowDrop")
+    given = _Given(options)
+    known = {*_BATCH_READ, *_STREAM_ONLY, *_WRITE, *_BATCH_WRITE, *own} - {"topic", "topics", "topicsPattern"}
+    given.check(sorted(known), topics | _TABLES_ONLY)
+    given.flag("allowDrop", default=False)
 
 
 class _Given:
@@ -218,6 +238,8 @@ class _Given:
 
     def __init__(self, options: Mapping[str, str]) -> None:
         self._options = {name.lower(): (name, value) for name, value in options.items()}
+        _, defaults = self._options.pop(CATALOG_DEFAULTS, ("", ""))
+        self._defaults = set(defaults.split(","))
 
     def check(self, allowed: Sequence[str], elsewhere: Mapping[str, Sequence[str]]) -> None:
         """Refuse options that are for something else, and those that are close to one that is allowed.
@@ -226,6 +248,7 @@ class _Given:
         """
         known = {name.lower(): name for name in allowed}
         others = {name.lower(): (name, what) for what, names in elsewhere.items() for name in names}
+        self._options = {n: o for n, o in self._options.items() if n in known or n not in self._defaults}
         for lower, (name, _) in self._options.items():
             if lower in known:
                 continue

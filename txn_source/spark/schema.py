@@ -21,6 +21,16 @@ def to_spark(schema: pa.Schema) -> StructType:
     return from_arrow_schema(schema)
 
 
+def with_comments(schema: StructType, columns: pa.Schema) -> StructType:
+    """Return the schema with the comments of the columns that it was made of."""
+    fields = []
+    for field, column in zip(schema.fields, columns, strict=True):
+        comment = (column.metadata or {}).get(b"comment")
+        metadata = {} if comment is None else {"comment": comment.decode(errors="replace")}
+        fields.append(StructField(field.name, field.dataType, field.nullable, metadata))
+    return StructType(fields)
+
+
 @dataclass(frozen=True, slots=True)
 class Projection:
     """The columns that Spark wants, in its order, names and exact Arrow types."""

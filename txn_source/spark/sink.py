@@ -133,7 +133,8 @@ class BatchWriter(_Writer, DataSourceArrowWriter):
     def write(self, iterator: Iterator[pa.RecordBatch]) -> TaskWrote:
         """Write a task's rows to files, unless Spark is about to make a table of them that nobody can read."""
         context = TaskContext.get()
-        if self._columns.mark is None and context is not None and _makes_a_table(context):
+        forgotten = self._columns.mark is None and not self._options.through_catalog
+        if forgotten and context is not None and _makes_a_table(context):
             raise InvalidArgumentError(
                 "Spark makes a new table of this write (saveAsTable, writeTo with create or replace), and forgets where"
                 " the log of such a table is.",

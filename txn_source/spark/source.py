@@ -85,7 +85,7 @@ class TxnLogDataSource(DataSource):
         return BatchReader(BatchReadOptions.parse(options), schema)
 
     def _sink(self, schema: StructType, *, stream: bool) -> tuple[WriteOptions, SinkColumns]:
-        from txn_source.spark.options import WRITE, WriteOptions
+        from txn_source.spark.options import WRITE, WriteOptions, through_catalog
         from txn_source.spark.sink_columns import SinkColumns
         from txn_source.spark.table_options import (
             kept_options,
@@ -98,7 +98,7 @@ class TxnLogDataSource(DataSource):
         )
 
         given = without_sparks_own(self.options)
-        of_table = bool(kept_options(schema))
+        of_table = bool(kept_options(schema)) and not through_catalog(given)
         mark = None
         if not names_a_log(given):
             target = target_of_insert(schema)

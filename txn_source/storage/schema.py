@@ -7,7 +7,7 @@ types that Spark can read. Two more columns may be stored beside the payload, on
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import pyarrow as pa
 import pyarrow.types as types
@@ -29,6 +29,10 @@ PROPERTIES = pa.field("__properties", pa.map_(pa.string(), pa.string()))
 KEY = pa.field("__key", pa.binary())
 """Routes the rows of a typed topic's batch to partitions; it is not stored."""
 
+_COMMENT = b"comment"
+COMMENT_MAX_BYTES = 4000
+"""Of a topic or a column: the schema travels with each view of the topic."""
+
 MESSAGE_MAX_BYTES = 256 << 20
 """Of one message, all its columns together. Arrow, Parquet and Spark's rows end at 2 GiB, and count copies."""
 
@@ -48,7 +52,7 @@ _SIMPLE = (
 
 
 def check_topic_schema(schema: pa.Schema) -> pa.Schema:
-    """Return the schema without any metadata, or raise INVALID_ARGUMENT if a topic can't have it."""
+    """Return the schema, with no metadata but comments, or raise INVALID_ARGUMENT if a topic can't have it."""
     if not isinstance(schema, pa.Schema):
         raise InvalidArgumentError(
             f"The schema is a {type(schema).__name__}.", "Give a pyarrow.Schema, or None for a raw topic."
@@ -85,7 +89,9 @@ def check_topic_schema(schema: pa.Schema) -> pa.Schema:
                 f"Column {field.name!r} has the time zone {zone!r}, which nobody knows.",
                 "Use a name of the tz database, such as Europe/Berlin, or an offset such as +07:30.",
             )
-    return pa.schema([_bare(field) for field in schema])
+    comments = [_comment(field.metadata, f"Column {field.name!r}") for field in schema]
+    fields = [_bare(field).with_metadata(kept) for field, kept in zip(schema, comments, strict=True)]
+    return pa.schema(fields, metadata=_comment(schema.metadata, "The schema"))
 
 
 def checked_schema(data: bytes) -> bytes:
@@ -110,7 +116,17 @@ def serialize_schema(schema: pa.Schema | None) -> bytes | None:
 
 
 def deserialize_schema(data: bytes | None) -> pa.Schema:
-    """Return a topic's payload schema."""
+    """Return a topic's payload schema, without comments: they are in no segment."""
+    if data is None:
+        return RAW_SCHEMA
+    schema = commented_schema(data)
+    if _COMMENT in data:
+        return pa.schema([field.remove_metadata() for field in schema])
+    return schema
+
+
+def commented_schema(data: bytes | None) -> pa.Schema:
+    """Return a topic's payload schema with its comments: metadata ``comment`` of the schema and of its columns."""
     return RAW_SCHEMA if data is None else pa.ipc.read_schema(pa.py_buffer(data))
 
 
@@ -246,6 +262,16 @@ def _readable_by_spark(t: pa.DataType) -> bool:
     if types.is_decimal128(t):
         return bool(0 <= t.scale <= t.precision)
     return any(is_type(t) for is_type in _SIMPLE)
+
+
+def _comment(metadata: Mapping[bytes, bytes] | None, of: str) -> dict[bytes, bytes] | None:
+    """Return of some metadata the comment, None if there is none."""
+    comment = (metadata or {}).get(_COMMENT)
+    if comment is not None and len(comment) > COMMENT_MAX_BYTES:
+        raise InvalidArgumentError(
+            f"{of} has a comment of {len(comment)} bytes.", f"Use {COMMENT_MAX_BYTES} bytes at most."
+        )
+    return {_COMMENT: comment} if comment else None
 
 
 def _bare(field: pa.Field) -> pa.Field:

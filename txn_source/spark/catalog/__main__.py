@@ -1,8 +1,8 @@
 """The process that a catalog asks: ``python -m txn_source.spark.catalog``.
 
-A line of JSON each: first the target, ``{"path": ...}`` or ``{"endpoint": ...}``; then calls, ``{"call": ...,
-"arguments": {...}}``. Each line is answered by ``{"answer": ...}`` or ``{"error": {"code": ..., "message": ...}}``. It
-ends with its input.
+A line of JSON each: first ``{"target": {"path": ...} or {"endpoint": ...}, "options": {...}}``, the catalog's; then
+calls, ``{"call": ..., "arguments": {...}}``. Each line is answered by ``{"answer": ...}`` or ``{"error": {"code": ...,
+"message": ...}}``. It ends with its input.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from txn_source.client.connecting import connect
 from txn_source.model.door import passes, translated
 from txn_source.model.errors import TxnLogError
 from txn_source.spark.catalog.calls import CatalogCalls
+from txn_source.spark.options import check_catalog_options
 
 
 def main() -> None:
@@ -26,12 +27,13 @@ def main() -> None:
     os.dup2(2, 1)  # whatever prints must not come between the answers
     calls: dict[str, Callable[..., Any]] = {}
 
-    def opened(target: dict[str, Any]) -> None:
-        calls.update(CatalogCalls(connect(**target)).by_name)
+    def opened(target: dict[str, Any], options: dict[str, str]) -> None:
+        check_catalog_options(options)
+        calls.update(CatalogCalls(connect(**target, create=False)).by_name)
 
     for line in sys.stdin:
         asked = json.loads(line)
-        _answer(answers, partial(calls[asked["call"]], **asked["arguments"]) if calls else partial(opened, asked))
+        _answer(answers, partial(calls[asked["call"]], **asked["arguments"]) if calls else partial(opened, **asked))
 
 
 def _answer(answers: TextIO, call: Callable[[], Any]) -> None:

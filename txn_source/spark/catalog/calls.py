@@ -1,20 +1,30 @@
-"""The questions of a catalog about one log, answered with values that JSON can carry."""
+"""What a catalog's statements ask of a log, answered with values that JSON can carry."""
 
 from __future__ import annotations
 
+import difflib
+import json
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pyarrow as pa
-from pyspark.sql.pandas.types import to_arrow_schema
-from pyspark.sql.types import StructType
 
 from txn_source.client.log import Log
 from txn_source.client.reading.columns import METADATA_COLUMNS
-from txn_source.model.errors import InvalidArgumentError, TopicNotFoundError
+from txn_source.model.errors import InvalidArgumentError, OutOfRangeError, TopicNotFoundError
 from txn_source.model.topic_name import TopicName
+from txn_source.spark.catalog.definitions import (
+    INHERITED,
+    PARTITIONS,
+    partitions_of,
+    policies_of,
+    properties_of,
+    topic_columns,
+)
 from txn_source.spark.catalog.read_calls import ReadCalls
-from txn_source.spark.schema import to_spark
+from txn_source.spark.schema import to_spark, with_comments
 
 _DEFAULT = ("public", "default")
 
@@ -39,8 +49,11 @@ class CatalogCalls:
             "namespaces": self.namespaces,
             "topics": self.topics,
             "table": self.table,
+            "version": self.version,
+            "asOf": self.as_of,
             "create": self.create,
             "drop": self.drop,
+            "dropEmpty": self.drop_empty,
             "set": self.set,
             "metadataColumns": self.metadata_columns,
             **ReadCalls(log).by_name,
@@ -52,33 +65,75 @@ class CatalogCalls:
         return [list(name) for name in sorted(names | {_DEFAULT})]
 
     def topics(self, namespace: Sequence[str]) -> list[str]:
-        """Return the topics of a namespace."""
+        """Return the topics of a namespace; none if there is no such namespace."""
+        if len(namespace) > 2:
+            return []
         of = topic_of(namespace, "t")
         return [TopicName.parse(name).name for name in self._log.topics(f"{of.tenant}/{of.namespace}")]
 
     def table(self, namespace: Sequence[str], name: str) -> dict[str, Any]:
-        """Return a topic's columns and properties."""
+        """Return a topic's columns and properties; if there is none, just the error if names are ``near``, or ""."""
         topic = topic_of(namespace, name)
-        stats = self._log.stats(str(topic))
-        properties = {"partitions": str(len(stats.partitions))}
-        for policy, found in self._log.policies(str(topic)).items():
-            if found.value is not None:
-                properties[policy] = f"{found.value} ({found.source})"
+        try:
+            [view] = self._log.access.metadata.get_view([topic]).topics
+            columns, policies = self._log.schema(str(topic)), self._log.policies(str(topic))
+        except TopicNotFoundError as error:
+            near = self._near(topic)
+            told = TopicNotFoundError(error.fact, f"Did you mean {' or '.join(near)}?")
+            return {"near": str(told) if near else ""}
         return {
-            "topic": str(topic),
-            "schema": to_spark(self._log.schema(str(topic))).json(),
-            "properties": properties,
-            "rows": sum(partition.messages for partition in stats.partitions),
-            "bytes": sum(partition.bytes for partition in stats.partitions),
+            "topic": topic.short,
+            "schema": with_comments(to_spark(columns), columns).json(),
+            "properties": properties_of(view, columns, policies),
         }
+
+    def _near(self, topic: TopicName) -> list[str]:
+        """Return identifiers of topics that somebody may have meant: of the same name elsewhere, or much like it."""
+        topics = [TopicName.parse(name) for name in self._log.topics()]
+        here = {t.name.lower(): t for t in topics if (t.tenant, t.namespace) == (topic.tenant, topic.namespace)}
+        near = [here[name] for name in difflib.get_close_matches(topic.name.lower(), here, n=2, cutoff=0.75)]
+        elsewhere = [t for t in topics if t.name == topic.name]
+        return [_identifier(t) for t in (near or elsewhere)[:2]]
+
+    def version(self, namespace: Sequence[str], name: str, version: str) -> str:
+        """Return the offsets at which a version of a topic ends: JSON, or the position of its only partition."""
+        topic = topic_of(namespace, name)
+        text = version.strip()
+        if text.startswith("{"):
+            return text
+        try:
+            [view] = self._log.access.metadata.get_view([topic]).topics
+        except TopicNotFoundError:
+            return text  # the table is looked for next
+        if len(view.partitions) > 1:
+            raise InvalidArgumentError(
+                f"VERSION AS OF {version!r} is one position, and {topic.short} has {len(view.partitions)} partitions.",
+                f"""Give one for each: VERSION AS OF '{{"{topic.short}": {{"0": "12:40", "1": "13:7"}}}}'.""",
+            )
+        return json.dumps({str(topic): {"0": text}})
+
+    def as_of(self, namespace: Sequence[str], name: str, micros: int) -> str:
+        """Return a time, in microseconds since 1970, as ``asOfTimestamp`` takes it; a missing topic is found later.
+
+        Raises:
+            OutOfRangeError: the topic wasn't there yet.
+        """
+        topic = topic_of(namespace, name)
+        with suppress(TopicNotFoundError):
+            [view] = self._log.access.metadata.get_view([topic]).topics
+            if micros < view.topic.created_at_ms * 1000:
+                raise OutOfRangeError(
+                    f"TIMESTAMP AS OF {_time(micros)} is before topic {topic.short!r} was made,"
+                    f" {_time(view.topic.created_at_ms * 1000)}.",
+                    "Use a later time.",
+                )
+        return _time(micros)
 
     def create(self, namespace: Sequence[str], name: str, schema: str, properties: Mapping[str, str]) -> None:
         """Create a topic; its columns are Spark's, ``key binary, value binary`` is a raw one."""
-        given = dict(properties)
-        partitions = int(given.pop("partitions", "1"))
-        columns = to_arrow_schema(StructType.fromJson(__import__("json").loads(schema)))
-        raw = columns.equals(pa.schema([("key", pa.binary()), ("value", pa.binary())]))
-        self._log.create_topic(str(topic_of(namespace, name)), partitions, None if raw else columns, **given)
+        columns = topic_columns(json.loads(schema), properties.get("comment"))
+        partitions, policies = partitions_of(properties), policies_of(properties)
+        self._log.create_topic(str(topic_of(namespace, name)), partitions or 1, columns, **policies)
 
     def drop(self, namespace: Sequence[str], name: str) -> bool:
         """Delete a topic; return False if there is none."""
@@ -88,10 +143,50 @@ class CatalogCalls:
             return False
         return True
 
+    def drop_empty(self, namespace: Sequence[str], name: str) -> bool:
+        """Delete a topic unless it has messages; return whether it did."""
+        try:
+            [view] = self._log.access.metadata.get_view([topic_of(namespace, name)]).topics
+        except TopicNotFoundError:
+            return False
+        return not any(partition.messages for partition in view.partitions) and self.drop(namespace, name)
+
     def set(self, namespace: Sequence[str], name: str, properties: Mapping[str, str | None]) -> None:
-        """Set policies of a topic, or remove those that are null."""
-        self._log.set_policies(str(topic_of(namespace, name)), **properties)
+        """Set policies of a topic, or remove those that are null; ``partitions`` may be more than there are."""
+        topic = topic_of(namespace, name)
+        if "comment" in properties:
+            raise InvalidArgumentError("A topic's comment stays as it was made.", "Leave it out.")
+        if PARTITIONS in properties and properties[PARTITIONS] is None:
+            raise InvalidArgumentError("A topic always has partitions.", f"SET TBLPROPERTIES ('{PARTITIONS}' = '8').")
+        if any(name.startswith(INHERITED) for name in properties):
+            raise InvalidArgumentError(
+                f"Properties that begin with {INHERITED!r} show what others say.",
+                f"Set the policy itself, without {INHERITED!r}, which then is the topic's own.",
+            )
+        given = {name: value for name, value in properties.items() if value is not None}
+        partitions, policies = partitions_of(given), {n: None for n, v in properties.items() if v is None}
+        [view] = self._log.access.metadata.get_view([topic]).topics
+        if partitions is not None and partitions < len(view.partitions):
+            raise InvalidArgumentError(
+                f"{topic.short} has {len(view.partitions)} partitions, which is more than {partitions}.",
+                "Partitions are never removed.",
+            )
+        policies |= policies_of(given)
+        if policies:
+            self._log.set_policies(str(topic), **policies)
+        if partitions is not None:
+            self._log.update_topic(str(topic), partitions)
 
     def metadata_columns(self) -> str:
         """Return the columns that each table has besides its own."""
         return to_spark(pa.schema(list(METADATA_COLUMNS.values()))).json()
+
+
+def _time(micros: int) -> str:
+    return (datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=micros)).isoformat()
+
+
+def _identifier(topic: TopicName) -> str:
+    """Return a topic's name as SQL writes it, without the catalog."""
+    parts = [topic.tenant, *([] if topic.namespace == _DEFAULT[1] else [topic.namespace]), topic.name]
+    return ".".join(part if part.isidentifier() else f"`{part}`" for part in parts)

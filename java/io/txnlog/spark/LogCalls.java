@@ -16,13 +16,15 @@ final class LogCalls {
   private static final ObjectMapper JSON = new ObjectMapper();
 
   private final Map<String, String> target;
+  private final Map<String, String> options;
   private Process process;
   private BufferedWriter questions;
   private BufferedReader answers;
 
-  /** Takes the log's path or endpoint; the process is started with the first question. */
-  LogCalls(Map<String, String> target) {
+  /** Takes the log's path or endpoint, and the catalog's options; the process is started with the first question. */
+  LogCalls(Map<String, String> target, Map<String, String> options) {
     this.target = target;
+    this.options = options;
   }
 
   /** Returns what the log was opened by. */
@@ -52,8 +54,9 @@ final class LogCalls {
       if (!started) {
         return ask(call, arguments);
       }
-      throw new TxnLogException("UNAVAILABLE", "[TXNLOG_UNAVAILABLE] The catalog's Python process has ended ("
-          + e.getMessage() + "). See what it wrote to the log of Spark's driver.");
+      throw new TxnLogException("UNAVAILABLE", "[TXNLOG_UNAVAILABLE] The catalog's Python process, "
+          + SparkInternals.python() + " -m txn_source.spark.catalog, has ended (" + e.getMessage()
+          + "). See what it wrote to the log of Spark's driver. " + SparkInternals.SET_PYTHON);
     }
   }
 
@@ -65,11 +68,16 @@ final class LogCalls {
       process = builder.start();
     } catch (IOException e) {
       throw new TxnLogException("UNAVAILABLE", "[TXNLOG_UNAVAILABLE] " + command.get(0) + " can't be started ("
-          + e.getMessage() + "). Set spark.pyspark.python, or PYSPARK_PYTHON, to the Python that has txn-source.");
+          + e.getMessage() + "). " + SparkInternals.SET_PYTHON);
     }
     questions = process.outputWriter(StandardCharsets.UTF_8);
     answers = process.inputReader(StandardCharsets.UTF_8);
-    said(JSON.writeValueAsString(target));
+    try {
+      said(JSON.writeValueAsString(Map.of("target", target, "options", options)));
+    } catch (TxnLogException e) {
+      stop(); // it has no log
+      throw e;
+    }
   }
 
   private JsonNode said(String question) throws IOException {

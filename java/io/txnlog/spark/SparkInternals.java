@@ -8,8 +8,9 @@ import java.util.Arrays;
 import java.util.Map;
 import java.util.WeakHashMap;
 import java.util.function.Supplier;
-import org.apache.spark.SparkConf;
-import org.apache.spark.SparkEnv;
+import org.apache.spark.QueryContext;
+import org.apache.spark.api.python.PythonUtils$;
+import org.apache.spark.sql.AnalysisException;
 import org.apache.spark.sql.catalyst.QueryPlanningTracker;
 import org.apache.spark.sql.connector.catalog.SupportsRead;
 import org.apache.spark.sql.connector.catalog.SupportsWrite;
@@ -20,9 +21,15 @@ import org.apache.spark.sql.execution.datasources.DataSource;
 import org.apache.spark.sql.internal.SQLConf;
 import org.apache.spark.sql.types.StructType;
 import org.apache.spark.sql.util.CaseInsensitiveStringMap;
+import scala.Option;
+import scala.collection.immutable.Map$;
 
 /** All that is used of Spark and isn't public: what can break with its next release is in this file. */
 final class SparkInternals {
+  /** What to do about a Python that isn't the right one. */
+  static final String SET_PYTHON =
+      "Set PYSPARK_PYTHON, where Spark's driver is started, to the Python that has txn-source.";
+
   private static final Map<QueryPlanningTracker, Object> QUERIES = new WeakHashMap<>();
 
   private SparkInternals() {}
@@ -50,16 +57,34 @@ final class SparkInternals {
     return String.join(".", Arrays.asList(version.split("\\.")).subList(0, 2));
   }
 
-  /** Returns the table that the Python source makes, with the columns that are to be read. */
+  /**
+   * Throws what Spark takes for a missing table, and shows: of NoSuchTableException it shows nothing, so names that are
+   * near would be lost.
+   */
+  @SuppressWarnings("unchecked")
+  static <E extends Throwable> RuntimeException missing(String message) throws E {
+    throw (E) new AnalysisException(message, Option.empty(), Option.empty(), Option.empty(),
+        Option.apply("TABLE_OR_VIEW_NOT_FOUND"), Map$.MODULE$.empty(), new QueryContext[0]);
+  }
+
+  /** Returns the table that the Python source makes, with the columns that are to be read or written. */
   static Table pythonTable(StructType schema, CaseInsensitiveStringMap options) {
-    TableProvider source = DataSource.lookupDataSourceV2("txnlog", SQLConf.get()).get();
-    return source.getTable(schema, new Transform[0], options.asCaseSensitiveMap());
+    try {
+      TableProvider source = DataSource.lookupDataSourceV2("txnlog", SQLConf.get()).get();
+      return source.getTable(schema, new Transform[0], options.asCaseSensitiveMap());
+    } catch (Exception e) {
+      if (e instanceof ClassNotFoundException) { // which Scala throws without declaring it
+        throw new TxnLogException("UNAVAILABLE", "[TXNLOG_UNAVAILABLE] Spark's Python, " + python()
+            + ", doesn't find txn-source. " + SET_PYTHON);
+      }
+      throw e;
+    }
   }
 
   /** Returns what belongs to the query that this thread plans, made at the first call; each plan has its own. */
   @SuppressWarnings("unchecked")
   static <T> T ofQuery(Supplier<T> made) {
-    scala.Option<QueryPlanningTracker> query = QueryPlanningTracker.get();
+    Option<QueryPlanningTracker> query = QueryPlanningTracker.get();
     if (query.isEmpty()) {
       return made.get();
     }
@@ -68,16 +93,8 @@ final class SparkInternals {
     }
   }
 
-  /** Returns the Python that the driver's processes run. */
+  /** Returns the Python that plans for Spark's Python sources. */
   static String python() {
-    SparkConf conf = SparkEnv.get().conf();
-    for (String name : new String[] {"spark.pyspark.driver.python", "spark.pyspark.python"}) {
-      if (conf.contains(name)) {
-        return conf.get(name);
-      }
-    }
-    Map<String, String> environment = System.getenv();
-    return environment.getOrDefault(
-        "PYSPARK_DRIVER_PYTHON", environment.getOrDefault("PYSPARK_PYTHON", "python3"));
+    return PythonUtils$.MODULE$.defaultPythonExec();
   }
 }

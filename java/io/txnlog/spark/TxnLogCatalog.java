@@ -1,25 +1,26 @@
 package io.txnlog.spark;
 
 import com.fasterxml.jackson.databind.JsonNode;
-import java.time.Instant;
-import java.time.temporal.ChronoUnit;
 import java.util.ArrayList;
-import java.util.Arrays;
 import java.util.HashMap;
 import java.util.LinkedHashSet;
 import java.util.List;
+import java.util.Locale;
 import java.util.Map;
 import java.util.Set;
+import org.apache.spark.sql.SparkSession;
 import org.apache.spark.sql.catalyst.analysis.NoSuchNamespaceException;
 import org.apache.spark.sql.catalyst.analysis.NoSuchTableException;
 import org.apache.spark.sql.catalyst.analysis.TableAlreadyExistsException;
 import org.apache.spark.sql.connector.catalog.Column;
 import org.apache.spark.sql.connector.catalog.Identifier;
 import org.apache.spark.sql.connector.catalog.NamespaceChange;
+import org.apache.spark.sql.connector.catalog.StagedTable;
+import org.apache.spark.sql.connector.catalog.StagingTableCatalog;
 import org.apache.spark.sql.connector.catalog.SupportsNamespaces;
 import org.apache.spark.sql.connector.catalog.Table;
-import org.apache.spark.sql.connector.catalog.TableCatalog;
 import org.apache.spark.sql.connector.catalog.TableChange;
+import org.apache.spark.sql.connector.catalog.TableWritePrivilege;
 import org.apache.spark.sql.connector.catalog.CatalogV2Util;
 import org.apache.spark.sql.connector.expressions.Transform;
 import org.apache.spark.sql.types.DataType;
@@ -27,9 +28,11 @@ import org.apache.spark.sql.types.StructType;
 import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 
 /** A log as a catalog: tenants and their namespaces, and topics as tables. */
-public final class TxnLogCatalog implements TableCatalog, SupportsNamespaces {
+public final class TxnLogCatalog implements StagingTableCatalog, SupportsNamespaces {
+  private static final Set<String> OWN = Set.of("path", "endpoint", "allowdrop");
+
   private String name;
-  private Map<String, String> options;
+  private CaseInsensitiveStringMap options;
   private LogCalls log;
   private StructType metadata;
 
@@ -37,14 +40,15 @@ public final class TxnLogCatalog implements TableCatalog, SupportsNamespaces {
   public void initialize(String given, CaseInsensitiveStringMap all) {
     SparkInternals.checkVersion();
     name = given;
-    options = new HashMap<>(all.asCaseSensitiveMap());
+    options = all;
     boolean path = all.containsKey("path");
     if (path == all.containsKey("endpoint")) {
       throw new TxnLogException("INVALID_ARGUMENT", "[TXNLOG_INVALID_ARGUMENT] The catalog " + given + " has "
           + (path ? "both a path and an endpoint." : "neither a path nor an endpoint.") + " Set spark.sql.catalog."
           + given + ".path to the folder of an embedded log, or .endpoint to a service's host:port.");
     }
-    log = new LogCalls(path ? Map.of("path", all.get("path")) : Map.of("endpoint", all.get("endpoint")));
+    log = new LogCalls(
+        path ? Map.of("path", all.get("path")) : Map.of("endpoint", all.get("endpoint")), all.asCaseSensitiveMap());
   }
 
   @Override
@@ -104,11 +108,19 @@ public final class TxnLogCatalog implements TableCatalog, SupportsNamespaces {
   }
 
   @Override
-  public Identifier[] listTables(String[] namespace) {
+  public Identifier[] listTables(String[] namespace) throws NoSuchNamespaceException {
     List<Identifier> found = new ArrayList<>();
     log.ask("topics", Map.of("namespace", namespace))
         .forEach(topic -> found.add(Identifier.of(namespace, topic.asText())));
+    if (found.isEmpty() && !namespaceExists(namespace)) {
+      throw new NoSuchNamespaceException(namespace);
+    }
     return found.toArray(Identifier[]::new);
+  }
+
+  @Override
+  public boolean tableExists(Identifier of) {
+    return !found(of).has("near");
   }
 
   @Override
@@ -116,53 +128,100 @@ public final class TxnLogCatalog implements TableCatalog, SupportsNamespaces {
     return load(of, Map.of());
   }
 
+  /** Returns a table to be written to, which statements that make it look for too: so names like it aren't told. */
+  @Override
+  public Table loadTable(Identifier of, Set<TableWritePrivilege> privileges) throws NoSuchTableException {
+    if (!tableExists(of)) {
+      throw new NoSuchTableException(of);
+    }
+    return load(of, Map.of());
+  }
+
   @Override
   public Table loadTable(Identifier of, long micros) throws NoSuchTableException {
-    return load(of, Map.of("asOfTimestamp", Instant.EPOCH.plus(micros, ChronoUnit.MICROS).toString()));
+    Map<String, Object> asked = Map.of("namespace", of.namespace(), "name", of.name(), "micros", micros);
+    return load(of, Map.of("asOfTimestamp", log.ask("asOf", asked).asText()));
   }
 
   @Override
   public Table loadTable(Identifier of, String version) throws NoSuchTableException {
-    return load(of, Map.of("endingOffsets", version));
+    Map<String, Object> asked = Map.of("namespace", of.namespace(), "name", of.name(), "version", version);
+    return load(of, Map.of("endingOffsets", log.ask("version", asked).asText()));
   }
 
-  private Table load(Identifier of, Map<String, String> more) throws NoSuchTableException {
-    try {
-      JsonNode found = log.ask("table", Map.of("namespace", of.namespace(), "name", of.name()));
-      if (metadata == null) {
-        metadata = (StructType) DataType.fromJson(log.ask("metadataColumns", Map.of()).asText());
-      }
-      Map<String, String> all = new HashMap<>(options);
-      all.putAll(more);
-      return new TxnLogTable(log, found, metadata, all);
-    } catch (TxnLogException e) {
-      if (e.code.equals("TOPIC_NOT_FOUND")) {
+  private Table load(Identifier of, Map<String, String> given) throws NoSuchTableException {
+    JsonNode found = found(of);
+    if (found.has("near")) {
+      if (found.get("near").asText().isEmpty()) {
         throw new NoSuchTableException(of);
       }
-      throw e;
+      throw SparkInternals.<RuntimeException>missing(found.get("near").asText());
     }
+    return new TxnLogTable(log, found, metadata(), defaults(), given);
+  }
+
+  private JsonNode found(Identifier of) {
+    return log.ask("table", Map.of("namespace", of.namespace(), "name", of.name()));
+  }
+
+  private StructType metadata() {
+    if (metadata == null) {
+      metadata = (StructType) DataType.fromJson(log.ask("metadataColumns", Map.of()).asText());
+    }
+    return metadata;
+  }
+
+  /** Returns the options for queries. */
+  private Map<String, String> defaults() {
+    Map<String, String> defaults = new HashMap<>(options.asCaseSensitiveMap());
+    defaults.keySet().removeIf(each -> OWN.contains(each.toLowerCase(Locale.ROOT)));
+    return defaults;
   }
 
   @Override
   public Table createTable(Identifier of, Column[] columns, Transform[] partitions, Map<String, String> properties)
       throws TableAlreadyExistsException {
+    create(of, columns, partitions, properties);
+    return new TxnLogTable(log, found(of), metadata(), defaults(), Map.of());
+  }
+
+  @Override
+  public StagedTable stageCreate(
+      Identifier of, Column[] columns, Transform[] partitions, Map<String, String> properties)
+      throws TableAlreadyExistsException {
+    create(of, columns, partitions, properties);
+    return new StagedTopic(log, found(of), metadata(), defaults(), of);
+  }
+
+  @Override
+  public StagedTable stageReplace(
+      Identifier of, Column[] columns, Transform[] partitions, Map<String, String> properties) {
+    throw refused("A topic is never replaced: readers hold positions in it.",
+        "Use CREATE TABLE for a new one, or INSERT INTO.");
+  }
+
+  @Override
+  public StagedTable stageCreateOrReplace(
+      Identifier of, Column[] columns, Transform[] partitions, Map<String, String> properties) {
+    return stageReplace(of, columns, partitions, properties);
+  }
+
+  private void create(Identifier of, Column[] columns, Transform[] partitions, Map<String, String> properties)
+      throws TableAlreadyExistsException {
     if (partitions.length > 0) {
-      throw refused("A topic isn't partitioned by columns.", "Leave out PARTITIONED BY; TBLPROPERTIES('partitions' ="
-          + " '8') makes partitions, and keys are routed to them.");
+      throw refused("A topic isn't partitioned by columns.", "Leave out PARTITIONED BY and CLUSTERED BY;"
+          + " TBLPROPERTIES('partitions' = '8') makes partitions, and keys are routed to them.");
     }
     Map<String, String> given = new HashMap<>(properties);
-    List.of(TableCatalog.PROP_OWNER, PROP_PROVIDER).forEach(given::remove);
+    given.remove(PROP_PROVIDER, SparkSession.active().conf().get("spark.sql.sources.default")); // toTable says it unasked
     try {
       log.ask("create", Map.of("namespace", of.namespace(), "name", of.name(),
           "schema", CatalogV2Util.v2ColumnsToStructType(columns).json(), "properties", given));
-      return loadTable(of);
     } catch (TxnLogException e) {
       if (e.code.equals("TOPIC_EXISTS")) {
         throw new TableAlreadyExistsException(of);
       }
       throw e;
-    } catch (NoSuchTableException e) {
-      throw new IllegalStateException(e);
     }
   }
 
@@ -176,7 +235,7 @@ public final class TxnLogCatalog implements TableCatalog, SupportsNamespaces {
         properties.put(removed.property(), null);
       } else {
         throw refused("A topic's columns can't be changed: its messages stay as they are.",
-            "Make a new topic, or SET TBLPROPERTIES for its policies.");
+            "Make a new topic; SET TBLPROPERTIES changes policies.");
       }
     }
     Map<String, Object> arguments = new HashMap<>();
@@ -184,12 +243,12 @@ public final class TxnLogCatalog implements TableCatalog, SupportsNamespaces {
     arguments.put("name", of.name());
     arguments.put("properties", properties);
     log.ask("set", arguments);
-    return loadTable(of);
+    return load(of, Map.of());
   }
 
   @Override
   public boolean dropTable(Identifier of) {
-    if (!Boolean.parseBoolean(options.getOrDefault("allowDrop", "false"))) {
+    if (!options.getBoolean("allowDrop", false)) {
       throw refused("DROP TABLE would delete topic " + String.join(".", of.namespace()) + "." + of.name()
           + " with all its messages.", "Set spark.sql.catalog." + name + ".allowDrop to true if it is meant.");
     }
@@ -208,7 +267,7 @@ public final class TxnLogCatalog implements TableCatalog, SupportsNamespaces {
 
   @Override
   public void alterNamespace(String[] namespace, NamespaceChange... changes) {
-    throw refused("Namespaces have no properties here.", "Set policies with `txnlog policies set --namespace`.");
+    throw refused("Namespaces have no properties here.", "Set policies with `txnlog namespaces set-policies`.");
   }
 
   @Override

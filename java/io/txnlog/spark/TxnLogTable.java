@@ -7,6 +7,7 @@ import java.util.Map;
 import java.util.Objects;
 import java.util.Set;
 import java.util.TreeMap;
+import java.util.stream.Collectors;
 import org.apache.spark.sql.connector.catalog.MetadataColumn;
 import org.apache.spark.sql.connector.catalog.SupportsMetadataColumns;
 import org.apache.spark.sql.connector.catalog.SupportsRead;
@@ -14,7 +15,6 @@ import org.apache.spark.sql.connector.catalog.SupportsWrite;
 import org.apache.spark.sql.connector.catalog.TableCapability;
 import org.apache.spark.sql.connector.read.ScanBuilder;
 import org.apache.spark.sql.connector.write.LogicalWriteInfo;
-import org.apache.spark.sql.connector.write.LogicalWriteInfoImpl;
 import org.apache.spark.sql.connector.write.WriteBuilder;
 import org.apache.spark.sql.types.DataType;
 import org.apache.spark.sql.types.StructField;
@@ -22,21 +22,32 @@ import org.apache.spark.sql.types.StructType;
 import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 
 /** A topic as a table: its payload columns, and the metadata columns for whoever names them. */
-final class TxnLogTable implements SupportsRead, SupportsWrite, SupportsMetadataColumns {
+class TxnLogTable implements SupportsRead, SupportsWrite, SupportsMetadataColumns {
+  private static final Set<String> NAMED = Set.of("path", "endpoint", "topic", "topics", "topicspattern");
   private static final Set<String> ENDS = Set.of("endingoffsets", "endingtimestamp", "asoftimestamp");
 
   private final LogCalls log;
   private final JsonNode found;
   private final StructType schema;
   private final StructType metadata;
+  private final Map<String, String> defaults;
   private final Map<String, String> options;
 
-  TxnLogTable(LogCalls log, JsonNode found, StructType metadata, Map<String, String> options) {
+  /**
+   * Takes what the log says of a topic.
+   *
+   * @param defaults the catalog's options for all queries, as far as they mean something for one.
+   * @param given what the statement says of the table, such as its time.
+   */
+  TxnLogTable(
+      LogCalls log, JsonNode found, StructType metadata, Map<String, String> defaults, Map<String, String> given) {
     this.log = log;
     this.found = found;
     this.schema = (StructType) DataType.fromJson(found.get("schema").asText());
     this.metadata = metadata;
-    this.options = new HashMap<>(options);
+    this.defaults = new CaseInsensitiveStringMap(defaults);
+    this.options = new HashMap<>(new CaseInsensitiveStringMap(given));
+    this.options.putAll(log.target());
     this.options.put("topic", topic());
   }
 
@@ -109,8 +120,22 @@ final class TxnLogTable implements SupportsRead, SupportsWrite, SupportsMetadata
   @Override
   public WriteBuilder newWriteBuilder(LogicalWriteInfo info) {
     CaseInsensitiveStringMap all = new CaseInsensitiveStringMap(with(info.options()));
-    LogicalWriteInfo whole = new LogicalWriteInfoImpl(
-        info.queryId(), info.schema(), all, info.rowIdSchema(), info.metadataSchema());
+    LogicalWriteInfo whole = new LogicalWriteInfo() {
+      @Override
+      public CaseInsensitiveStringMap options() {
+        return all; // those of the table don't reach the Python source otherwise
+      }
+
+      @Override
+      public String queryId() {
+        return info.queryId();
+      }
+
+      @Override
+      public StructType schema() {
+        return info.schema();
+      }
+    };
     return ((SupportsWrite) SparkInternals.pythonTable(info.schema(), all)).newWriteBuilder(whole);
   }
 
@@ -118,7 +143,7 @@ final class TxnLogTable implements SupportsRead, SupportsWrite, SupportsMetadata
   @Override
   public boolean equals(Object other) {
     return other instanceof TxnLogTable table && schema.equals(table.schema) && options.equals(table.options)
-        && log.target().equals(table.log.target());
+        && defaults.equals(table.defaults)        && log.target().equals(table.log.target());
   }
 
   @Override
@@ -126,9 +151,22 @@ final class TxnLogTable implements SupportsRead, SupportsWrite, SupportsMetadata
     return Objects.hash(schema, options, log.target());
   }
 
+  /**
+   * Returns the options of a query. Defaults are told by name: which of them mean something for its kind, a batch or a
+   * stream, a read or a write, the source knows; the others it leaves out instead of refusing them.
+   */
   private Map<String, String> with(CaseInsensitiveStringMap given) {
-    Map<String, String> all = new HashMap<>(new CaseInsensitiveStringMap(options));
+    for (String name : given.keySet()) {
+      if (NAMED.contains(name)) {
+        throw new TxnLogException("INVALID_ARGUMENT", "[TXNLOG_INVALID_ARGUMENT] The option '" + name
+            + "' is given, and the catalog's table " + topic() + " says itself what it is. Leave it out.");
+      }
+    }
+    Map<String, String> all = new HashMap<>(defaults);
+    all.putAll(options);
     all.putAll(given);
+    all.put("catalogdefaults", defaults.keySet().stream()
+        .filter(name -> !options.containsKey(name) && !given.containsKey(name)).collect(Collectors.joining(",")));
     return all;
   }
 }
