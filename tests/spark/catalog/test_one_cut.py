@@ -138,7 +138,7 @@ def test_tables_of_another_log_have_a_cut_of_their_own(bank: Bank, tmp_path_fact
 
 
 def test_a_time_is_the_same_moment_of_all_topics(bank: Bank, transfers: list[str]) -> None:
-    when = bank.spark.sql("SELECT current_timestamp()").collect()[0][0].isoformat(sep=" ")
+    when = bank.spark.sql("SELECT CAST(current_timestamp() AS STRING)").collect()[0][0]  # in the zone of the session
     names = {name: f"{{{topic}}} TIMESTAMP AS OF '{when}'" for name, topic in zip("ab", transfers, strict=False)}
     first = bank.rows("SELECT count(*) FROM {a}".format_map(names))
     assert bank.rows("SELECT count(*) FROM {b}".format_map(names)) == first
