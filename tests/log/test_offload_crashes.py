@@ -281,7 +281,7 @@ def test_full_disk_under_an_offload_is_told_and_registers_nothing(embedded_site:
     log.create_topic("orders")
     tiers.write_ledgers(log, ledgers=1, value=lambda source: source.randbytes(300_000))
     rows = everything(log, "orders", UNCOMMITTED)
-    said = outcome(start("offload_to_a_full_disk", embedded_site.kind, target(embedded_site), "5000000"))
+    said = outcome(start("offload_to_a_full_disk", embedded_site.kind, target(embedded_site), "1500000"))
     assert re.match(r"\[TXNLOG_STORAGE_WRITE_FAILED\] tiered/.*File too large.*Nothing was registered", said)
     assert (tiers_of(log, "orders"), objects(log.root)) == ([HOT], [])
     log.offload("orders")

@@ -146,7 +146,7 @@ def test_damage_to_the_copy_that_is_not_read_is_not_noticed(
     ("tier", "damage"),
     [
         (Tier.TIERED, tiers.flip_in_row_group(2)),
-        (Tier.TIERED, tiers.flip_in_row_group(3)),
+        (Tier.TIERED, tiers.in_second_file(tiers.flip_in_row_group(1))),
         (Tier.BOOKKEEPER, tiers.flip_near_end),
         (Tier.BOOKKEEPER, tiers.cut_last_byte),
     ],

@@ -61,7 +61,7 @@ class TierMachine(LogMachine):
         self.copies: list[list[LedgerModel]] = [[] for _ in range(PARTITIONS)]
         self.trimmed = [0] * PARTITIONS  # ledgers
         self.damaged_entries: dict[tuple[int, int], tuple[Path, int]] = {}
-        self.damaged_objects: dict[tuple[int, int], tuple[Path, bytes]] = {}
+        self.damaged_objects: dict[tuple[int, int], dict[Path, bytes]] = {}  # and what was in their files
         self.pinned: list[tuple[ReadPlan, list[Row], list[int], list[int]]] = []
         super().__init__()
         self.log.set_policies(
@@ -130,9 +130,15 @@ class TierMachine(LogMachine):
                 known = self.copies[each][ledger]
                 needed = wanted.get((each, ledger), set())
                 hot = known.hot and not needed & self.damaged_entries.keys()
-                if not hot and (known.offloaded_at is None or (each, ledger) in self.damaged_objects):
+                if not hot and (known.offloaded_at is None or self._fails(each, ledger, needed)):
                     may, must = True, must or bool(needed)
         return must, may
+
+    def _fails(self, each: int, ledger: int, needed: set[tuple[int, int]]) -> bool:
+        """Tell whether a file of the tiered copy is damaged that a read of some entries opens."""
+        damaged = {path.suffix for path in self.damaged_objects.get((each, ledger), ())}
+        aborted = any(self.model.status(self.model.entries[e][i].txn) == "aborted" for e, i in needed)
+        return ".parquet" in damaged or (".aborted" in damaged and aborted)
 
     # Steps
 
@@ -266,13 +272,13 @@ class TierMachine(LogMachine):
 
     @rule(number=number, how=st.sampled_from(sorted(DAMAGE)))
     def damage_an_object(self, number: int, how: str) -> None:
-        found = tiers.objects(self.log.root)
+        found = [*tiers.objects(self.log.root), *tiers.second_files(self.log.root)]
         if not found:
             return
         path = found[number % len(found)]
         ledger_id = int(path.name.split("-")[1])
         [place] = [(e, ids.index(ledger_id)) for e, ids in enumerate(self.ids) if ledger_id in ids]
-        self.damaged_objects.setdefault(place, (path, path.read_bytes()))
+        self.damaged_objects.setdefault(place, {}).setdefault(path, path.read_bytes())
         DAMAGE[how](path)
         tiered._FOOTERS = tiered._FooterCache()  # as a reader in another process
 
@@ -281,8 +287,9 @@ class TierMachine(LogMachine):
     def restore(self) -> None:
         for path, offset in self.damaged_entries.values():
             tiers.flip(path, offset)
-        for path, data in self.damaged_objects.values():
-            path.write_bytes(data)
+        for files in self.damaged_objects.values():
+            for path, data in files.items():
+                path.write_bytes(data)
         self.damaged_entries.clear()
         self.damaged_objects.clear()
 

@@ -40,6 +40,16 @@ def objects(root: Path) -> list[Path]:
     return sorted((root / "tiered").rglob("*.parquet"), key=lambda path: int(path.name.split("-")[1]))
 
 
+def second_file(path: Path) -> Path:
+    """Return the file with the aborted messages of an object."""
+    return path.with_name(f"_{path.stem}.aborted")
+
+
+def second_files(root: Path) -> list[Path]:
+    """Return all files with aborted messages in the root, by ledger."""
+    return sorted((root / "tiered").rglob("*.aborted"), key=lambda path: int(path.name.split("-")[1]))
+
+
 def segments(root: Path) -> list[Path]:
     """Return the segments in the root, by the ledger that was open when they were begun."""
     return sorted((root / "segments").rglob("*.arrow"), key=lambda path: int(path.name.split("-")[0]))
@@ -122,7 +132,7 @@ def replace_by_folder(path: Path) -> None:
 
 def replace_by_sibling(path: Path) -> None:
     """Put the file that lies beside it in its place."""
-    other = next(p for p in sorted(path.parent.iterdir()) if p != path)
+    other = next(p for p in sorted(path.parent.iterdir()) if p != path and p.suffix == path.suffix)
     shutil.copy(other, path)
 
 
@@ -147,6 +157,11 @@ def flip_in_row_group(number: int) -> Damage:
         flip(path, column.data_page_offset + column.total_compressed_size - 10)
 
     return damage
+
+
+def in_second_file(damage: Damage) -> Damage:
+    """Return what does the same damage to the file with the aborted messages."""
+    return lambda path: damage(second_file(path))
 
 
 def flip(path: Path, at: int, mask: int = 0xFF) -> None:

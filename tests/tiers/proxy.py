@@ -42,9 +42,9 @@ class Fault:
     times: int | None = None
 
 
-def on_byte(what: str, at: int, times: int | None = None) -> Fault:
-    """Return a fault of every answer that has a certain byte of the object."""
-    return Fault(what, lambda request: request.wants(at), at, times)
+def on_byte(what: str, name: str, at: int, times: int | None = None) -> Fault:
+    """Return a fault of every answer that has a certain byte of an object."""
+    return Fault(what, lambda request: name in request.path and request.wants(at), at, times)
 
 
 class Proxy:

@@ -24,7 +24,10 @@ class Store(Protocol):
     uri: str | None
 
     def names(self) -> list[str]:
-        """Return the names of all objects, sorted."""
+        """Return the names of all objects, sorted, without second files."""
+
+    def files(self) -> list[str]:
+        """Return the names of all files, sorted."""
 
     def read(self, name: str) -> bytes: ...
     def write(self, name: str, data: bytes) -> None: ...
@@ -39,6 +42,9 @@ class FolderStore:
         self._folder = folder
 
     def names(self) -> list[str]:
+        return [name for name in self.files() if name.endswith(".parquet")]
+
+    def files(self) -> list[str]:
         return sorted(str(p.relative_to(self._folder)) for p in self._folder.rglob("*") if p.is_file())
 
     def read(self, name: str) -> bytes:
@@ -66,6 +72,9 @@ class Bucket:
         return f"s3://{self.name}/folder?endpoint_override=http://{endpoint}{more}"
 
     def names(self) -> list[str]:
+        return [name for name in self.files() if name.endswith(".parquet")]
+
+    def files(self) -> list[str]:
         found = self._system.get_file_info(fs.FileSelector(self.name, recursive=True))
         prefix = f"{self.name}/folder/"
         return sorted(info.path.removeprefix(prefix) for info in found if info.type is fs.FileType.File)
@@ -82,8 +91,8 @@ class Bucket:
         self._system.delete_file(f"{self.name}/folder/{name}")
 
     def download(self, target: Path) -> None:
-        """Copy all objects into a folder."""
-        for name in self.names():
+        """Copy all files into a folder."""
+        for name in self.files():
             (target / name).parent.mkdir(parents=True, exist_ok=True)
             (target / name).write_bytes(self.read(name))
 

@@ -61,17 +61,23 @@ def test_reads_are_the_same_from_either_copy(log_with_store: Log, before: dict[s
 
 
 def test_each_ledger_becomes_one_parquet_file(log_with_store: Log, store: Store, before: dict[str, pa.Table]) -> None:
-    """Look into the store: Parquet files with all messages below the topic's name, and no more if asked again."""
+    """Look into the store: Parquet files with what read_committed sees, a second file with the rest for each, below the
+    topic's name, and no more if asked again."""
     report = log_with_store.offload("orders")
-    names = store.names()
+    names, everything = store.names(), store.files()
     assert len(names) == 3
+    seconds = [name for name in everything if name not in names]
+    assert sorted(name.replace("/_", "/").replace(".aborted", ".parquet") for name in seconds) == names
     assert all(name.startswith("public/default/orders/0/ledger-") and name.endswith(".parquet") for name in names)
     files = [pq.ParquetFile(pa.BufferReader(store.read(name))) for name in names]
-    assert sum(len(store.read(name)) for name in names) == report.tiered_bytes
-    assert sum(file.metadata.num_rows for file in files) == before[UNCOMMITTED].num_rows - 1 == report.messages
+    assert sum(len(store.read(name)) for name in everything) == report.tiered_bytes
+    assert sum(file.metadata.num_rows for file in files) == before[COMMITTED].num_rows - 1
+    hidden = sum(pq.read_metadata(pa.BufferReader(store.read(name))).num_rows for name in seconds)
+    assert hidden == before[UNCOMMITTED].num_rows - before[COMMITTED].num_rows
+    assert report.messages == before[UNCOMMITTED].num_rows - 1
     assert all(file.metadata.num_row_groups > 2 for file in files)
     assert log_with_store.offload("orders").ledger_ids == ()
-    assert store.names() == names
+    assert store.files() == everything
 
 
 def test_rows_are_the_same_without_hot_copies(log_with_store: Log, store: Store, before: dict[str, pa.Table]) -> None:
@@ -84,19 +90,19 @@ def test_rows_are_the_same_without_hot_copies(log_with_store: Log, store: Store,
             assert everything(log_with_store, "orders", level, read_priority=priority).equals(before[level])
     with pytest.raises(OnlyCopyError):
         log_with_store.delete_offloaded("orders")
-    assert len(store.names()) == 3
+    assert len(store.files()) == 6
 
 
 def test_deleted_copies_are_gone_from_the_store(log_with_store: Log, store: Store, before: dict[str, pa.Table]) -> None:
     """Delete the offloaded copies: the store is empty, reads go on from hot ones, and offloading again works."""
     log_with_store.offload("orders")
-    old = store.names()
+    old = store.files()
     assert log_with_store.delete_offloaded("orders") == 3
-    assert store.names() == []
+    assert store.files() == []
     assert everything(log_with_store, "orders", UNCOMMITTED).equals(before[UNCOMMITTED])
     assert len(log_with_store.offload("orders").ledger_ids) == 3
-    assert len(store.names()) == 3
-    assert not set(store.names()) & set(old)
+    assert len(store.files()) == 6
+    assert not set(store.files()) & set(old)
     assert everything(log_with_store, "orders", COMMITTED, read_priority="tiered-first").equals(before[COMMITTED])
 
 
@@ -114,19 +120,22 @@ def test_deleted_topic_and_trimmed_ledgers_leave_no_objects(
         log_with_store.offload(topic)
     log_with_store.delete_hot("orders")
     delete(log_with_store, "orders")
-    [kept] = store.names()
-    assert kept.startswith("public/default/other/")
+    kept = store.files()
+    assert len(kept) == 2
+    assert all(name.startswith("public/default/other/") for name in kept)
 
 
 @pytest.mark.usefixtures("before")
 def test_object_that_is_gone_already_is_deleted_without_a_word(
     log_with_store: Log, store: Store, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Remove an object by hand before its copy is deleted: nothing is doomed any more afterwards, nothing warned."""
+    """Remove an object, and the second file of another, by hand before the copies are deleted: nothing is doomed any
+    more afterwards, nothing warned."""
     log_with_store.offload("orders")
     store.remove(store.names()[0])
+    store.remove(next(name for name in store.files() if "_ledger-2-" in name))
     assert log_with_store.delete_offloaded("orders") == 3
-    assert store.names() == []
+    assert store.files() == []
     assert log_with_store.metadata.list_doomed_files() == []
     assert caplog.records == []
 
@@ -139,10 +148,10 @@ def test_offload_that_cannot_finish_leaves_no_object(log_with_store: Log, store:
     segments[1].write_bytes(data[:-1000])
     with pytest.raises(SegmentUnreadableError, match=r"\[TXNLOG_SEGMENT_UNREADABLE\] Segment"):
         log_with_store.offload("orders")
-    assert [name.split("-")[1] for name in store.names()] == ["1", "3"]
+    assert [name.split("-")[1] for name in store.files()] == ["1", "3"] * 2
     segments[1].write_bytes(data)
     assert log_with_store.offload("orders").ledger_ids == (2,)
-    assert len(store.names()) == 3
+    assert len(store.files()) == 6
     assert log_with_store.metadata.list_doomed_files() == []
 
 

@@ -76,10 +76,10 @@ def make_spoilable(log: Log, bucket: Bucket, proxy: Proxy, max_attempts: int) ->
 def test_hot_copy_goes_on_where_the_store_fails(
     spoilable: Spoilable, caplog: pytest.LogCaptureFixture, what: str
 ) -> None:
-    """Spoil every answer with the third row group of a ledger: the rows are right, and the failure's place is noted."""
+    """Spoil every answer with the second row group of a ledger: the rows are right, and the failed place is noted."""
     log, names = spoilable.log, spoilable.before[UNCOMMITTED].schema.names
-    data, first = spoilable.row_group(2, 2)
-    spoilable.proxy.set_fault(on_byte(what, data[-1]))
+    data, first = spoilable.row_group(2, 1)
+    spoilable.proxy.set_fault(on_byte(what, "/ledger-2-", data[-1]))
     for level in LEVELS if what != "silence" else (UNCOMMITTED,):
         caplog.clear()
         reader = log.scan("orders", level, names, read_priority="tiered-first")
@@ -103,8 +103,8 @@ def test_store_that_fails_has_the_only_copy(spoilable: Spoilable, what: str) -> 
     """Do the same without hot copies: what lies before is read, then one line says why; later all is readable again."""
     log = spoilable.log
     log.delete_hot("orders")
-    data, first = spoilable.row_group(2, 2)
-    spoilable.proxy.set_fault(on_byte(what, data[-1]))
+    data, first = spoilable.row_group(2, 1)
+    spoilable.proxy.set_fault(on_byte(what, "/ledger-2-", data[-1]))
     with pytest.raises(SegmentUnreadableError) as caught:
         everything(log, "orders", UNCOMMITTED)
     assert re.fullmatch(
@@ -137,7 +137,7 @@ def test_answer_that_fails_once_is_asked_for_again(log: Log, bucket: Bucket, pro
     """Spoil one answer of a store that is asked up to twice: nobody sees anything of it."""
     spoilable = make_spoilable(log, bucket, proxy, max_attempts=2)
     data, _ = spoilable.row_group(2, 2)
-    spoilable.proxy.set_fault(on_byte(what, data[-1], times=1))
+    spoilable.proxy.set_fault(on_byte(what, "/ledger-2-", data[-1], times=1))
     names = spoilable.before[UNCOMMITTED].schema.names
     reader = spoilable.log.scan("orders", UNCOMMITTED, names, read_priority="tiered-first")
     assert reader.read_all().equals(spoilable.before[UNCOMMITTED])
@@ -204,7 +204,7 @@ def test_offload_that_fails_registers_nothing(log: Log, bucket: Bucket, proxy: P
 
     proxy.set_fault(None)
     assert len(log.offload("orders").ledger_ids) == 1
-    assert len(bucket.names()) == 1
+    assert len(bucket.files()) == 2
     log.delete_hot("orders")
     assert everything(log, "orders", UNCOMMITTED).equals(before)
 
@@ -222,6 +222,6 @@ def test_upload_of_which_one_answer_is_lost(log: Log, bucket: Bucket, proxy: Pro
         assert tiers_of(log, "orders") == [{"bookkeeper"}]
         log.offload("orders")
     assert proxy.struck == 1
-    assert len(bucket.names()) == 1
+    assert len(bucket.files()) == 2
     log.delete_hot("orders")
     assert everything(log, "orders", UNCOMMITTED).equals(before)

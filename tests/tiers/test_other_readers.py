@@ -30,7 +30,6 @@ SCHEMA = pa.schema(
 )
 COLUMNS = [*SCHEMA.names, "__partition", "__ledger_id", "__entry_id", "__producer_name", "__sequence_id", "__txn_id"]
 COLUMNS += ["__txn_status", "__publish_time", "__event_time"]
-VISIBLE = "__txn_status IS DISTINCT FROM 'aborted'"
 
 
 def order(source: Random) -> dict[str, Any]:
@@ -63,13 +62,14 @@ def expected(log: Log, offloaded: Path) -> dict[str, pa.Table]:
 
 
 def test_duckdb_sees_what_each_level_sees(offloaded: Path, expected: dict[str, pa.Table]) -> None:
-    """Ask DuckDB for all rows, and for those that were not aborted: they are those of the two levels."""
-    source = f"SELECT {', '.join(COLUMNS)} FROM read_parquet('{offloaded}/**/*.parquet')"
+    """Ask DuckDB for the objects' rows, and for those of the second files, too: they are those of the two levels."""
     by = "ORDER BY __ledger_id, __entry_id, __index"
     with duckdb.connect() as database:
         database.execute("SET TimeZone = 'UTC'")
-        for level, where in ((UNCOMMITTED, "true"), (COMMITTED, VISIBLE)):
-            found = database.sql(f"{source} WHERE {where} {by}").to_arrow_table()
+        for level, files in ((COMMITTED, ("*.parquet",)), (UNCOMMITTED, ("*.parquet", "_*.aborted"))):
+            paths = ", ".join(f"'{offloaded}/**/{name}'" for name in files)
+            query = f"SELECT {', '.join(COLUMNS)} FROM read_parquet([{paths}]) {by}"
+            found = database.sql(query).to_arrow_table()
             assert found.num_rows > 20
             assert found.cast(expected[level].schema.remove_metadata()).to_pylist() == expected[level].to_pylist()
     assert expected[COMMITTED].num_rows < expected[UNCOMMITTED].num_rows
@@ -78,28 +78,34 @@ def test_duckdb_sees_what_each_level_sees(offloaded: Path, expected: dict[str, p
 READERS: dict[str, Callable[[Path], pa.Table]] = {
     "pyarrow's file reader": lambda path: pq.ParquetFile(path).read(COLUMNS),
     "polars": lambda path: pl.read_parquet(path, columns=COLUMNS).select(COLUMNS).to_arrow(),
-}
-DATASET_READERS: dict[str, Callable[[Path], pa.Table]] = {
     "pyarrow's table reader": lambda path: pq.read_table(path, columns=COLUMNS),
     "pyarrow's datasets": lambda path: ds.dataset(path).to_table(columns=COLUMNS),
     "pandas": lambda path: pa.Table.from_pandas(pd.read_parquet(path, columns=["cents"])),
 }
+FOLDER_READERS: dict[str, Callable[[Path], pa.Table]] = {
+    "duckdb": lambda folder: duckdb.sql(f"FROM '{folder}/**/*.parquet'").to_arrow_table(),
+    "polars": lambda folder: pl.read_parquet(folder / "**/*.parquet").to_arrow(),
+    "pyarrow's table reader": pq.read_table,
+    "pyarrow's datasets": lambda folder: ds.dataset(folder).to_table(),
+    "pandas": lambda folder: pa.Table.from_pandas(pd.read_parquet(folder)),
+}
 
 
 @pytest.mark.parametrize("reader", READERS)
-def test_other_readers_see_all_rows(offloaded: Path, expected: dict[str, pa.Table], reader: str) -> None:
-    """Read each object: together they are all rows, those of aborted transactions among them."""
-    check(READERS[reader], offloaded, expected[UNCOMMITTED])
+def test_other_readers_see_what_read_committed_sees(
+    offloaded: Path, expected: dict[str, pa.Table], reader: str
+) -> None:
+    """Read each object: together they are the rows of the level."""
+    paths = sorted(offloaded.rglob("*.parquet"), key=lambda path: int(path.name.split("-")[1]))
+    found = [row for path in paths for row in READERS[reader](path).to_pylist()]
+    assert found == expected[COMMITTED].select(list(found[0])).to_pylist()
 
 
-@pytest.mark.parametrize("reader", DATASET_READERS)
-def test_readers_over_datasets_see_all_rows(offloaded: Path, expected: dict[str, pa.Table], reader: str) -> None:
-    """Do the same with readers that are made of pyarrow's datasets."""
-    check(DATASET_READERS[reader], offloaded, expected[UNCOMMITTED])
-
-
-def check(read: Callable[[Path], pa.Table], folder: Path, expected: pa.Table) -> None:
-    paths = sorted(folder.rglob("*.parquet"), key=lambda path: int(path.name.split("-")[1]))
-    found = [row for path in paths for row in read(path).to_pylist()]
-    names = list(found[0])
-    assert found == expected.select(names).to_pylist()
+@pytest.mark.parametrize("reader", FOLDER_READERS)
+def test_readers_of_folders_see_no_second_files(offloaded: Path, expected: dict[str, pa.Table], reader: str) -> None:
+    """Read the folder with all files, as each tool does by itself: there are the rows of the level, and no more."""
+    found = FOLDER_READERS[reader](offloaded)
+    places = zip(found["__ledger_id"].to_pylist(), found["__entry_id"].to_pylist(), strict=True)
+    known = expected[COMMITTED]
+    assert sorted(places) == list(zip(known["__ledger_id"].to_pylist(), known["__entry_id"].to_pylist(), strict=True))
+    assert set(found["__txn_status"].to_pylist()) == {None, "committed"}

@@ -6,6 +6,8 @@ from txn_source.model.transaction import TransactionState
 
 DATA, COMMIT_MARKER, ABORT_MARKER = 0, 1, 2
 """Kinds of entries."""
+ABORTED_DATA = 3
+"""In the index of a tiered object: messages of an aborted transaction, which lie in the second file."""
 
 OPEN, COMMITTED, ABORTED = 0, 1, 2
 """States of transactions."""

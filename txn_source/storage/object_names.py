@@ -10,6 +10,7 @@ from txn_source.storage.object_uri import object_uri
 
 _OWN_FOLDER = "tiered"
 _WORD = r"(?!\.{1,2}/)[A-Za-z0-9_.=:-]+"
+_NAME = re.compile(r"(?:.*/)?(ledger-[0-9]+-[0-9a-f]{12})\.parquet", re.DOTALL)
 _PATH = re.compile(rf"(?:.*/)?{_WORD}/{_WORD}/{_WORD}/[0-9]+/ledger-[0-9]+-[0-9a-f]{{12}}\.parquet", re.DOTALL)
 
 
@@ -26,9 +27,27 @@ def is_object_of(uri: str, folder: str | None, topic: TopicName, partition: int,
 
 def may_be_object(uri: str) -> bool:
     """True if a URI has the form of an object of ours, in whatever folder; a relative one must stay in the root."""
-    path, _, _ = uri.partition("?") if "://" in uri else (uri, "", "")
+    path, _ = _split(uri)
     inside = "://" in path or path.startswith("/") or ".." not in path.split("/")
     return inside and _PATH.fullmatch(path) is not None
+
+
+def aborted_uri(uri: str) -> str:
+    """Return the URI of the file with the aborted messages that lies beside an object.
+
+    Neither a pattern such as ``*.parquet`` finds it nor a tool that leaves out names with an underscore in front.
+    """
+    path, rest = _split(uri)
+    found = _NAME.fullmatch(path)
+    if found is None:
+        raise ValueError(f"{uri!r} is not the name of an object")
+    return f"{path[: found.start(1)]}_{found[1]}.aborted{rest}"
+
+
+def _split(uri: str) -> tuple[str, str]:
+    """Return a URI's path, with what is before it, and its parameters."""
+    path, mark, parameters = uri.partition("?") if "://" in uri else (uri, "", "")
+    return path, mark + parameters
 
 
 def _uri(folder: str | None, topic: TopicName, partition: int, ledger_id: int, unique: str) -> str:

@@ -1,10 +1,16 @@
-"""Tiered objects: a closed ledger as one Parquet file, which any Parquet tool can read.
+"""Tiered objects: a closed ledger as a Parquet file, which any Parquet tool can read.
 
-Its columns are the payload's, ``__event_time`` and ``__properties``, then position, time, producer and transaction.
-A row group has whole entries only, about 128k rows. The footer carries two texts:
+It has what ``read_committed`` sees of the ledger. The messages of aborted transactions, if there are any, lie in a
+second file beside it (``aborted_uri``), of the same form, which ``read_uncommitted`` alone opens. Objects of format 1
+have all messages in the one file.
 
-* ``txnlog.ledger``, JSON: which ledger of which log this is, counts, producers' names;
-* ``txnlog.entries``, Base64 of a compressed Arrow stream: a row for each entry, markers among them;
+The columns are the payload's, ``__event_time`` and ``__properties``, then position, time, producer and transaction.
+A row group has whole entries only, about 128k rows. The footer carries three texts:
+
+* ``txnlog.ledger``, JSON: which ledger of which log this is, counts, producers' names, size and checksum of the second
+  file;
+* ``txnlog.entries``, Base64 of a compressed Arrow stream: a row for each entry, markers among them; that of the second
+  file has its own entries only;
 * ``txnlog.checksums``, likewise: lengths and CRC-32C of the runs of bytes before the footer (``checked_file.py``).
 
 So a reader plans row groups without touching rows, takes what is constant in an entry from the index, and the ledger
@@ -33,16 +39,19 @@ from crc32c import crc32c
 
 from txn_source.model.copies import TieredCopy
 from txn_source.model.errors import SegmentUnreadableError, StorageWriteError
-from txn_source.model.kinds import DATA
+from txn_source.model.kinds import ABORTED_DATA, DATA
 from txn_source.model.ledger import ClosedLedger
 from txn_source.storage.arrays import array_of, numbers_in
 from txn_source.storage.checked_file import CheckedSource, ChecksummingSink, Runs
+from txn_source.storage.object_names import aborted_uri
 from txn_source.storage.object_store import ObjectStore, reason
 from txn_source.storage.schema import EVENT_TIME, PROPERTIES, RAW_SCHEMA
 
 ROW_GROUP_ROWS = 128 * 1024
 ROW_GROUP_BYTES = 18 << 20
-_FORMAT = 1
+_FORMAT = 2
+_FIRST_WITHOUT_ABORTED = 2
+"""Objects of older formats have the messages of aborted transactions among the others."""
 _LEDGER_KEY, _ENTRIES_KEY, _CHECKSUMS_KEY = "txnlog.ledger", "txnlog.entries", "txnlog.checksums"
 _CHECKSUMS_SCHEMA = pa.schema([pa.field("bytes", pa.int64()), pa.field("crc32c", pa.int64())])
 _TAIL_BYTES = 8
@@ -51,7 +60,7 @@ _CACHED_FOOTERS_BYTES = 64 << 20
 INDEX_SCHEMA = pa.schema(
     [
         pa.field("entry_id", pa.int64()),
-        pa.field("kind", pa.int8()),  # 0 messages, 1 commit marker, 2 abort marker
+        pa.field("kind", pa.int8()),  # 0 messages, 1 commit marker, 2 abort marker, 3 messages in the second file
         pa.field("messages", pa.int64()),
         pa.field("bytes", pa.int64()),  # of the entry in its segment
         pa.field("txn", pa.int64()),  # -1: none
@@ -112,6 +121,7 @@ def write_tiered(
     index: pa.Table,
     summary: LedgerSummary,
     compression_level: int,
+    aborted: TieredCopy | None = None,
 ) -> TieredCopy:
     """Write an object, read its footer back and check it; return the copy, which nobody knows of yet.
 
@@ -123,20 +133,21 @@ def write_tiered(
         index: the entries, ``INDEX_SCHEMA``.
         summary: what the ledger is.
         compression_level: of zstd.
+        aborted: the second file, which was written before; its entries are ``ABORTED_DATA`` in the index.
 
     Raises:
         StorageWriteError: the store refused, or what it holds is not what was written. The object is gone again.
     """
     with store.write(uri) as sink:
-        written = _write(sink, schema, row_groups, index, summary, compression_level)
+        written = _write(sink, schema, row_groups, index, summary, compression_level, aborted)
         size = sink.tell()
     try:
         with store.open(uri) as file:
             found = file.size()
             length = int.from_bytes(file.read_at(_TAIL_BYTES, size - _TAIL_BYTES)[:4], "little") + _TAIL_BYTES
             data = file.read_at(length, size - length)
-        footer = _parse_footer(data)
-        right = found == size and footer.metadata.equals(written) and footer.rows == summary.ledger.messages
+        footer = _parse_footer(data, uri)
+        right = found == size and footer.metadata.equals(written) and footer.rows == footer.messages.sum()
         right = right and all(footer.runs.covers(*_chunk(footer.metadata, g, c)) for g, c in _chunks(footer.metadata))
     except (OSError, pa.ArrowException, ValueError) as error:
         raise _not_as_written(uri, reason(error)) from error
@@ -152,6 +163,7 @@ def _write(
     index: pa.Table,
     summary: LedgerSummary,
     compression_level: int,
+    aborted: TieredCopy | None,
 ) -> pq.FileMetaData:
     """Write an object to a stream, and return what its footer must say of the row groups."""
     given = {EVENT_TIME.name: False, PROPERTIES.name: False}
@@ -171,7 +183,7 @@ def _write(
         summary = dataclasses.replace(
             summary, has_event_times=given[EVENT_TIME.name], has_properties=given[PROPERTIES.name]
         )
-        texts = {_LEDGER_KEY: _summary_text(summary), _ENTRIES_KEY: _table_text(index)}
+        texts = {_LEDGER_KEY: _summary_text(summary, aborted), _ENTRIES_KEY: _table_text(index)}
         runs = (checksumming.lengths, checksumming.checksums)
         texts[_CHECKSUMS_KEY] = _table_text(
             pa.table([array_of(np.array(x, np.int64)) for x in runs], schema=_CHECKSUMS_SCHEMA)
@@ -182,15 +194,34 @@ def _write(
 
 @dataclass(frozen=True, slots=True)
 class Footer:
-    """A tiered object's footer: its row groups, and the data entries in them, an item each in arrays."""
+    """A tiered object's footer: its row groups, and the ledger's data entries, an item each in arrays."""
 
     metadata: pq.FileMetaData
     summary: LedgerSummary
     entries: dict[str, IntArray]
-    row_group_entries: IntArray
-    """Where row groups begin, and the end, as indexes into the entries."""
+    inside: IntArray
+    """Which of the entries have their messages in this file, as indexes; the others are in the second one."""
+    row_groups: IntArray
+    """Where row groups begin, and the end, as indexes into ``inside``."""
     runs: Runs
     """The checksums of all bytes before the footer."""
+    aborted: TieredCopy | None
+    """The second file."""
+    committed_only: bool
+    """True if it has no message of an aborted transaction."""
+
+    @property
+    def messages(self) -> IntArray:
+        """How many messages each of the entries in this file has."""
+        return self.entries["messages"][self.inside]
+
+    @property
+    def row_group_entries(self) -> IntArray:
+        """Where row groups begin, and the end, as indexes into the entries: one begins where its first entry does."""
+        if len(self.row_groups) == 1:
+            return self.row_groups
+        between = self.inside[self.row_groups[1:-1]]
+        return np.concatenate(([0], between, [len(self.entries["messages"])]))
 
     @property
     def rows(self) -> int:
@@ -200,7 +231,8 @@ class Footer:
     @property
     def memory_bytes(self) -> int:
         """About what it takes to keep it."""
-        return int(2 * self.metadata.serialized_size + sum(column.nbytes for column in self.entries.values()))
+        arrays = (*self.entries.values(), self.inside)
+        return int(2 * self.metadata.serialized_size + sum(array.nbytes for array in arrays))
 
 
 class TieredReader:
@@ -288,13 +320,16 @@ def read_footer(root: Path, copy: TieredCopy) -> Footer:
 
 
 def check_object(root: Path, copy: TieredCopy) -> None:
-    """Look at an object, not at what is remembered of it.
+    """Look at the files of a copy, not at what is remembered of them.
 
     Raises:
-        SegmentUnreadableError: it is missing, of another size, or has another footer.
+        SegmentUnreadableError: one is missing, of another size, or has another footer.
     """
     try:
-        _read_footer(root, copy)
+        second = _read_footer(root, copy).aborted
+        if second is not None:
+            copy = second
+            _read_footer(root, copy)
     except (OSError, ValueError, KeyError, TypeError, pa.ArrowException) as error:
         raise _unreadable(copy, reason(error)) from error
 
@@ -333,7 +368,7 @@ def _read_footer(root: Path, copy: TieredCopy) -> Footer:
     found = crc32c(data)
     if found != copy.footer_crc32c:
         raise ValueError(f"its footer has checksum {found:08x} where {copy.footer_crc32c:08x} was written (CRC-32C)")
-    return _parse_footer(data)
+    return _parse_footer(data, copy.uri)
 
 
 def _check_size(file: pa.NativeFile, copy: TieredCopy) -> None:
@@ -341,25 +376,39 @@ def _check_size(file: pa.NativeFile, copy: TieredCopy) -> None:
         raise ValueError(f"it has {size} bytes where {copy.size} were written")
 
 
-def _parse_footer(data: bytes) -> Footer:
+def _parse_footer(data: bytes, uri: str) -> Footer:
     metadata = pq.read_metadata(pa.BufferReader(b"PAR1" + data))  # its offsets need no bytes before them
     texts = metadata.metadata
     summary = json.loads(texts[_LEDGER_KEY.encode()])
-    if summary.pop("format") > _FORMAT:
+    if (form := summary.pop("format")) > _FORMAT:
         raise ValueError("it was written by a newer release of txnlog; upgrade txn-source")
+    second = summary.pop("aborted", None)
     index, checksums = (_table_of(texts[key.encode()]) for key in (_ENTRIES_KEY, _CHECKSUMS_KEY))
-    index = index.filter(array_of(numbers_in(index["kind"]) == DATA))
-    entries = {name: numbers_in(index[name]).astype(np.int64) for name in index.column_names if name != "kind"}
-    rows_to = np.cumsum(entries["messages"])
+    kinds = numbers_in(index["kind"])
+    index = index.filter(array_of((kinds == DATA) | (kinds == ABORTED_DATA)))
+    entries = {name: numbers_in(index[name]).astype(np.int64) for name in index.column_names}
+    inside = np.flatnonzero(entries.pop("kind") == DATA)
+    rows_to = np.cumsum(entries["messages"][inside])
     ends = np.cumsum([metadata.row_group(i).num_rows for i in range(metadata.num_row_groups)])
     edges = np.concatenate(([0], np.searchsorted(rows_to, ends) + 1)) if len(ends) else np.zeros(1, np.int64)
-    runs = Runs.of(numbers_in(checksums["bytes"]), numbers_in(checksums["crc32c"]))
-    return Footer(metadata, _summary_of(summary), entries, edges, runs)
+    return Footer(
+        metadata,
+        _summary_of(summary),
+        entries,
+        inside,
+        edges,
+        Runs.of(numbers_in(checksums["bytes"]), numbers_in(checksums["crc32c"])),
+        None if second is None else TieredCopy(aborted_uri(uri), **second),
+        form >= _FIRST_WITHOUT_ABORTED,
+    )
 
 
-def _summary_text(summary: LedgerSummary) -> str:
+def _summary_text(summary: LedgerSummary, aborted: TieredCopy | None) -> str:
     fields = dataclasses.asdict(summary)
-    return json.dumps({"format": _FORMAT, **fields.pop("ledger"), **fields})
+    second = None if aborted is None else dataclasses.asdict(aborted)
+    if second is not None:
+        del second["uri"]  # follows from that of the first one
+    return json.dumps({"format": _FORMAT, **fields.pop("ledger"), **fields, "aborted": second})
 
 
 def _summary_of(fields: dict[str, Any]) -> LedgerSummary:

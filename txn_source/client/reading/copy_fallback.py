@@ -11,38 +11,23 @@ import logging
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from types import TracebackType
-from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
 from txn_source.client.access import Access
-from txn_source.client.reading.batch_assembly import JoinedEntries, StoredRows
-from txn_source.client.reading.filters import Columns
+from txn_source.client.reading.batch_assembly import StoredRows
+from txn_source.client.reading.filters import Seen
 from txn_source.client.reading.segment_entries import HotCopies
-from txn_source.client.reading.skipping import RowGroups
 from txn_source.model.copies import LedgerCopies, Tier, TieredCopy
 from txn_source.model.errors import DataLossError, SegmentUnreadableError
 from txn_source.model.packing import Slice
 from txn_source.model.position import Position, PositionRange, ledger_of
 from txn_source.model.read_priority import ReadPriority
-from txn_source.storage.arrays import array_of
-
-if TYPE_CHECKING:
-    from txn_source.storage.tiered import TieredReader
 
 _log = logging.getLogger(__name__)
 IntArray = npt.NDArray[np.int64]
-
-
-class Seen(Protocol):
-    """Tells which entries the reader wants to see."""
-
-    def __call__(
-        self, columns: Mapping[str, IntArray], producers: Mapping[int, str], payload: Columns | None = None, /
-    ) -> npt.NDArray[np.bool_]:
-        """Return a flag for each, from a page's columns and producers, and what is known of all their messages."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,10 +168,10 @@ class CopyReader:
             ):
                 yield Part(columns, producers, stored, end)
             return
-        from txn_source.storage.tiered import TieredReader  # with Parquet and file systems, which hot reads don't need
+        from txn_source.client.reading.object_entries import read_object  # with Parquet, which hot reads don't need
 
-        with TieredReader(self._root, run.tiered) as reader:
-            yield from _read_object(reader, run.range, seen, self._stored)
+        for columns, producers, stored, end in read_object(self._root, run.tiered, run.range, seen, self._stored):
+            yield Part(columns, producers, stored, end)
 
     def _failed(
         self, piece: Slice, at: Position, run: _Run, error: SegmentUnreadableError, failed: dict[tuple[int, str], str]
@@ -266,34 +251,3 @@ def _runs(
 def _name(tier: Tier, tiered: TieredCopy | None) -> str:
     """Return a copy's name in a list of failures; an object that replaced another one has not failed yet."""
     return str(tier) if tier is Tier.BOOKKEEPER or tiered is None else f"{tier} {tiered.uri}"
-
-
-def _read_object(reader: TieredReader, of: PositionRange, seen: Seen, stored: pa.Schema) -> Iterator[Part]:
-    """Yield a part for each row group in which the reader sees anything; others aren't read."""
-    footer = reader.footer
-    positions = footer.entries["entry_id"] + Position(of.start.ledger_id, 0).key
-    low, high = (int(np.searchsorted(positions, bound.key)) for bound in (of.start, of.end))
-    edges = footer.row_group_entries
-    producers = footer.summary.producers
-    statistics = RowGroups(footer.metadata)
-    for group in range(len(edges) - 1):
-        first, last = max(int(edges[group]), low), min(int(edges[group + 1]), high)
-        if first >= last:
-            continue
-        columns = {name: column[first:last] for name, column in footer.entries.items()}
-        columns["position"], columns["length"] = positions[first:last], columns["bytes"]
-        keep = seen(columns, producers, statistics.of(group))
-        end = Position.from_key(int(positions[last - 1])).plus(1)
-        if not keep.any():
-            continue
-        rows: tuple[tuple[int, StoredRows], ...] = ()
-        messages = columns["messages"]
-        if len(stored):
-            skipped = int(footer.entries["messages"][edges[group] : first].sum())
-            table = reader.read_row_group(group, list(stored)).slice(skipped, int(messages.sum()))
-            if not keep.all():
-                table = table.filter(array_of(np.repeat(keep, messages)))
-            [batch] = table.combine_chunks().to_batches()
-            rows = ((0, JoinedEntries(batch, messages[keep])),)
-        yield Part({name: column[keep] for name, column in columns.items()}, producers, rows, end)
-    yield Part({"position": positions[:0]}, producers, (), of.end)

@@ -15,14 +15,15 @@ import base64
 import binascii
 import json
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
 from txn_source.model.errors import InvalidArgumentError
+from txn_source.model.visibility import BoolArray, IntArray
 
 Truth = Any
 """A truth for all units, or an array with one for each."""
@@ -65,6 +66,15 @@ class Coded:
 Column = Bounds | Coded
 Columns = Callable[[tuple[str, ...]], Column | None]
 """Tells what is known of a column by its path; None: nothing."""
+
+
+class Seen(Protocol):
+    """Tells which entries the reader wants to see."""
+
+    def __call__(
+        self, columns: Mapping[str, IntArray], producers: Mapping[int, str], payload: Columns | None = None, /
+    ) -> BoolArray:
+        """Return a flag for each, from a page's columns and producers, and what is known of all their messages."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -43,7 +43,10 @@ class TieredPlanning:
         return found
 
     def split_range(self, partition_id: int, of: PositionRange, target_bytes: int) -> list[tuple[PositionRange, int]]:
-        """Cut a range of one ledger at row groups into pieces of about so many bytes; return each with its bytes."""
+        """Cut a range of one ledger at row groups into pieces of about so many bytes; return each with its bytes.
+
+        Entries in the second file may make the part of the ledger between two row groups large: that is cut anywhere.
+        """
         try:
             footer = self._footer(partition_id, of.start)
         except SegmentUnreadableError:
@@ -55,8 +58,15 @@ class TieredPlanning:
         if of.end.ledger_id == of.start.ledger_id:
             high = int(np.searchsorted(ids, of.end.entry_id))
         bytes_to = np.concatenate(([0], np.cumsum(sizes)))
-        cuts = [low]
-        for edge in footer.row_group_entries.tolist():
+        from txn_source.storage.tiered import ROW_GROUP_BYTES
+
+        cuts, step = [low], max(target_bytes, ROW_GROUP_BYTES)
+        for edge in (*footer.row_group_entries.tolist(), high):
+            while bytes_to[min(edge, high)] - bytes_to[cuts[-1]] >= 2 * step:
+                inner = int(np.searchsorted(bytes_to, bytes_to[cuts[-1]] + step))
+                if inner >= min(edge, high):
+                    break  # one entry is that large
+                cuts.append(inner)
             if low < edge < high and bytes_to[edge] - bytes_to[cuts[-1]] >= target_bytes:
                 cuts.append(edge)
         starts = [of.start, *(Position(of.start.ledger_id, int(ids[cut])) for cut in cuts[1:]), of.end]

@@ -17,8 +17,8 @@ import pyarrow as pa
 
 from txn_source.client.access import Access
 from txn_source.client.reading.batch_assembly import Assembly, EntryColumns
-from txn_source.client.reading.copy_fallback import CopiesRead, CopyReader, Part, Seen
-from txn_source.client.reading.filters import Columns, Filters
+from txn_source.client.reading.copy_fallback import CopiesRead, CopyReader, Part
+from txn_source.client.reading.filters import Columns, Filters, Seen
 from txn_source.client.reading.request import ReadRequest
 from txn_source.client.reading.skipping import EntriesKnown, of_partition
 from txn_source.model.door import passes, translated
@@ -99,7 +99,7 @@ class SliceReader:
             report=self.copies_read,
         )
 
-    def _seen(self, piece: Slice, decided: _Decided) -> Seen:
+    def _seen(self, piece: Slice, decided: Decided) -> Seen:
         partition = of_partition(piece.topic, piece.partition)
         known = (decided.aborted, decided.committed) if "__txn_status" in self.schema.names else None
 
@@ -115,18 +115,18 @@ class SliceReader:
 
         return seen
 
-    def _decided(self, piece: Slice) -> _Decided:
+    def _decided(self, piece: Slice) -> Decided:
         status = "__txn_status" in self.schema.names
         committed_only = self.isolation_level is IsolationLevel.READ_COMMITTED
         if not committed_only and not status:
-            return _Decided(_NONE, _NONE)
+            return Decided(_NONE, _NONE)
         table = self.access.metadata.list_decisions(
             piece.partition_id, piece.range, aborted_only=not status, decisions=self.decisions
         )
         txns, states = numbers_in(table["txn"]), numbers_in(table["state"])
-        return _Decided(txns[states != COMMITTED], txns[states == COMMITTED])
+        return Decided(txns[states != COMMITTED], txns[states == COMMITTED])
 
-    def _add(self, piece: Slice, part: Part, decided: _Decided, assembly: Assembly) -> Iterator[pa.RecordBatch]:
+    def _add(self, piece: Slice, part: Part, decided: Decided, assembly: Assembly) -> Iterator[pa.RecordBatch]:
         columns = part.columns
         assembly.start_page(
             EntryColumns(
@@ -163,7 +163,7 @@ class SliceReader:
         names = texts_of([None if txn == NO_TXN else str(id_of(txn)) for txn in different.tolist()])
         return names.take(array_of(numbers))
 
-    def _statuses(self, txns: npt.NDArray[np.int64], decided: _Decided) -> pa.Array | None:
+    def _statuses(self, txns: npt.NDArray[np.int64], decided: Decided) -> pa.Array | None:
         if "__txn_status" not in self.schema.names:
             return None
         codes = np.where(
@@ -214,6 +214,8 @@ _NONE = np.empty(0, np.int64)
 
 
 @dataclass(frozen=True, slots=True)
-class _Decided:
+class Decided:
+    """Of the transactions that touch a slice, those whose end is known, by number."""
+
     aborted: npt.NDArray[np.int64]
     committed: npt.NDArray[np.int64]

@@ -1,5 +1,8 @@
 """Offloading: a closed ledger becomes one object, which is written, checked and only then registered.
 
+It has what read_committed sees. The messages of aborted transactions go before it into a second file, which shares its
+name and so its fate.
+
 Whoever is interrupted leaves an object that nobody knows of but the list of offloads under way; it is deleted when
 another offload of the ledger is complete, or after an hour. Two at once do no harm: the first to complete wins, and
 the other one's object is deleted.
@@ -19,7 +22,9 @@ import pyarrow.compute as pc
 
 from txn_source.client.access import Access
 from txn_source.client.reading.columns import METADATA_COLUMNS
-from txn_source.client.reading.slice_reader import SliceReader
+from txn_source.client.reading.filters import Seen
+from txn_source.client.reading.slice_reader import Decided, SliceReader
+from txn_source.model.copies import TieredCopy
 from txn_source.model.errors import (
     DataLossError,
     InternalError,
@@ -29,15 +34,16 @@ from txn_source.model.errors import (
     TxnLogError,
 )
 from txn_source.model.isolation import IsolationLevel
-from txn_source.model.kinds import ABORT_MARKER, ABORTED, ALL_DECISIONS, COMMIT_MARKER, DATA
+from txn_source.model.kinds import ABORT_MARKER, ABORTED, ABORTED_DATA, ALL_DECISIONS, COMMIT_MARKER, DATA
 from txn_source.model.ledger import ClosedLedger, OffloadableLedger
 from txn_source.model.packing import Slice
 from txn_source.model.position import Position, PositionRange
 from txn_source.model.read_priority import ReadPriority
 from txn_source.model.topic import Topic
 from txn_source.model.topic_name import TopicName
+from txn_source.model.visibility import hidden
 from txn_source.storage.arrays import array_of, numbers_in
-from txn_source.storage.object_names import may_be_object, new_object_uri
+from txn_source.storage.object_names import aborted_uri, may_be_object, new_object_uri
 from txn_source.storage.object_store import ObjectStore, is_unreachable, reason
 from txn_source.storage.object_uri import store_of
 from txn_source.storage.schema import EVENT_TIME, PROPERTIES, deserialize_schema
@@ -143,10 +149,7 @@ class Offloader:
             index, producers = self._index(ledger)
             if (pc.sum(index["messages"]).as_py() or 0) != ledger.messages:
                 return self._gone_meanwhile(ledger, copy_id)
-            copy = write_tiered(
-                self._store, uri, self._object_schema(), self._row_groups(ledger, index), index,
-                self._summary(ledger, producers), self._level,
-            )  # fmt: skip
+            copy, second = self._write(ledger, uri, index, self._summary(ledger, producers))
             accepted = self._stub.complete_offload(copy_id, copy)
         except BaseException as error:
             with suppress(TxnLogError):
@@ -156,9 +159,32 @@ class Offloader:
             raise
         if not accepted:
             with suppress(OSError, pa.ArrowException):
-                self._store.delete(uri)
+                delete_object(self._store, uri)
             return OffloadReport(skipped=(ledger.ledger_id,))
-        return OffloadReport((ledger.ledger_id,), (), ledger.messages, ledger.bytes, copy.size)
+        return OffloadReport((ledger.ledger_id,), (), ledger.messages, ledger.bytes, copy.size + second)
+
+    def _write(
+        self, ledger: OffloadableLedger, uri: str, index: pa.Table, summary: LedgerSummary
+    ) -> tuple[TieredCopy, int]:
+        """Write a ledger's object, and before it the second file if it has any; return the copy, and the size of that.
+
+        If it fails, neither is left.
+        """
+        schema, aborted = self._object_schema(), None
+        try:
+            apart = index.filter(array_of(numbers_in(index["kind"]) == ABORTED_DATA))
+            if apart.num_rows:
+                own = apart.set_column(1, INDEX_SCHEMA.field(1), array_of(np.full(apart.num_rows, DATA, np.int8)))
+                rows = self._row_groups(ledger, own, _AbortedReader, IsolationLevel.READ_UNCOMMITTED)
+                aborted = write_tiered(self._store, aborted_uri(uri), schema, rows, own, summary, self._level)
+            rows = self._row_groups(ledger, index, SliceReader, IsolationLevel.READ_COMMITTED)
+            copy = write_tiered(self._store, uri, schema, rows, index, summary, self._level, aborted)
+        except BaseException:
+            if aborted is not None:
+                with suppress(OSError, pa.ArrowException):
+                    self._store.delete(aborted.uri)
+            raise
+        return copy, 0 if aborted is None else aborted.size
 
     def _is_gone(self, ledger: OffloadableLedger) -> bool:
         """Tell whether somebody else has offloaded the ledger, or trimmed it."""
@@ -187,6 +213,8 @@ class Offloader:
     def _index(self, ledger: OffloadableLedger) -> tuple[pa.Table, dict[int, str]]:
         """Return the ledger's entries, markers among them, and its producers' names."""
         of = _range(ledger)
+        decided = self._stub.list_decisions(ledger.partition_id, of, aborted_only=False, decisions=ALL_DECISIONS)
+        aborted = numbers_in(decided["txn"])[numbers_in(decided["state"]) == ABORTED]
         producers: dict[int, str] = {}
         tables = []
         for page in self._stub.list_entries(ledger.partition_id, of):
@@ -194,12 +222,12 @@ class Offloader:
             rows = page.entries
             tables.append(
                 _index_table(
-                    numbers_in(rows["position"]) - of.start.key, np.full(rows.num_rows, DATA, np.int8),
+                    numbers_in(rows["position"]) - of.start.key,
+                    np.where(hidden(numbers_in(rows["txn"]), aborted), ABORTED_DATA, DATA).astype(np.int8),
                     rows["messages"], rows["length"], rows["txn"], rows["producer_id"], rows["base_sequence"],
                     rows["publish_time_us"],
                 )
             )  # fmt: skip
-        decided = self._stub.list_decisions(ledger.partition_id, of, aborted_only=False, decisions=ALL_DECISIONS)
         markers = numbers_in(decided["marker_position"])
         decided = decided.filter(array_of(markers < of.end.key))
         kinds = np.where(numbers_in(decided["state"]) == ABORTED, ABORT_MARKER, COMMIT_MARKER).astype(np.int8)
@@ -208,17 +236,16 @@ class Offloader:
         tables.append(_index_table(ids, kinds, none, none, decided["txn"], none, none, none))
         return pa.concat_tables(tables).sort_by("entry_id"), producers
 
-    def _row_groups(self, ledger: OffloadableLedger, index: pa.Table) -> Iterator[pa.Table]:
-        """Yield the ledger's rows, those of aborted transactions among them, cut where row groups end."""
+    def _row_groups(
+        self, ledger: OffloadableLedger, index: pa.Table, reader_type: type[SliceReader], level: IsolationLevel
+    ) -> Iterator[pa.Table]:
+        """Yield the ledger's rows that are ``DATA`` in an index, which is what the reader sees, by row groups."""
         data = index.filter(array_of(numbers_in(index["kind"]) == DATA))
         messages = numbers_in(data["messages"])
         rows_to = np.concatenate(([0], np.cumsum(messages)))
         sizes = iter(np.diff(rows_to[row_group_edges(messages, numbers_in(data["bytes"]))]).tolist())
         piece = Slice(self._topic.name.short, ledger.partition, ledger.partition_id, _range(ledger), ledger.bytes)
-        reader = SliceReader(
-            self._access, self._schema(), IsolationLevel.READ_UNCOMMITTED, ALL_DECISIONS,
-            ReadPriority.BOOKKEEPER_FIRST,
-        )  # fmt: skip
+        reader = reader_type(self._access, self._schema(), level, ALL_DECISIONS, ReadPriority.BOOKKEEPER_FIRST)
         waiting: list[pa.RecordBatch] = []
         missing = next(sizes, 0)
         for batch in reader.read([piece]):
@@ -241,6 +268,20 @@ class Offloader:
         )
 
 
+class _AbortedReader(SliceReader):
+    """Reads what read_committed doesn't see."""
+
+    def _seen(self, piece: Slice, decided: Decided) -> Seen:
+        seen = super()._seen(piece, decided)
+        return lambda columns, *known: seen(columns, *known) & hidden(columns["txn"], decided.aborted)
+
+
+def delete_object(store: ObjectStore, uri: str) -> None:
+    """Delete an object, and the second file that may lie beside it; raise OSError if one is there and stays."""
+    store.delete(aborted_uri(uri))
+    store.delete(uri)
+
+
 def delete_doomed_files(access: Access) -> int:
     """Delete the files that nothing refers to any more; return how many. One that can't be deleted is kept in mind."""
     store = ObjectStore(access.root)
@@ -253,7 +294,10 @@ def delete_doomed_files(access: Access) -> int:
         if store_of(file.uri) in unreachable:
             continue  # each of its files would take seconds to fail
         try:
-            store.delete(file.uri)
+            if may_be_object(file.uri):
+                delete_object(store, file.uri)
+            else:
+                store.delete(file.uri)
         except (OSError, TxnLogError, pa.ArrowException) as error:
             _log.warning("%s can't be deleted and is tried again later: %s", file.uri.partition("?")[0], reason(error))
             if is_unreachable(error):
