@@ -18,7 +18,7 @@ from txn_source.client.places import Cut, GivenPlace, Sought
 from txn_source.client.policies import change_policies, read_priority, scope_of
 from txn_source.client.reading.copy_fallback import CopiesRead
 from txn_source.client.reading.ranges import cut_of
-from txn_source.client.scan import copies_read, scan
+from txn_source.client.scan import copies_read, count_messages, scan
 from txn_source.client.subscriptions import Unset, given_options
 from txn_source.client.tiering.maintenance import MaintenanceReport, maintain
 from txn_source.client.tiering.offload import OffloadReport
@@ -436,6 +436,26 @@ class Log(Connected):
             DataLossError: what was planned is gone.
         """
         return scan(self._access, topic, isolation_level, columns, start, end, read_priority, consistent_cut, as_of)
+
+    def count(
+        self,
+        topic: str | Sequence[str],
+        isolation_level: IsolationLevel | str = IsolationLevel.READ_COMMITTED,
+        start: Any = None,
+        end: Any = None,
+        consistent_cut: bool = True,
+        as_of: Any = None,
+    ) -> int:
+        """Return how many messages ``scan`` would read with the same arguments; none is read.
+
+        The metadata knows. Only where a range begins or ends inside a ledger whose entries have left it, an hour after
+        the ledger was closed and its hot copy deleted, the footer of the ledger's object is read.
+
+        Raises:
+            TopicNotFoundError, InvalidArgumentError, OutOfRangeError, DataLossError: as ``scan``.
+            SegmentUnreadableError: a footer that is needed can't be read.
+        """
+        return count_messages(self._access, topic, isolation_level, start, end, consistent_cut, as_of)
 
     def cut(
         self, topics: str | Sequence[str], isolation_level: IsolationLevel | str = IsolationLevel.READ_COMMITTED

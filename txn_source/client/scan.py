@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
@@ -12,6 +13,7 @@ from txn_source.client.access import Access
 from txn_source.client.places import Offsets, moment_us
 from txn_source.client.reading.columns import read_schema, select_columns
 from txn_source.client.reading.copy_fallback import CopiesRead
+from txn_source.client.reading.count import count
 from txn_source.client.reading.plan import plan
 from txn_source.client.reading.request import ReadRequest, check_as_of
 from txn_source.client.reading.source import resolve
@@ -41,15 +43,9 @@ def scan(
         schema = read_schema(source.payload, "default", several_topics=not isinstance(topic, str))
     else:
         schema = select_columns(source.payload, columns)
-    level = IsolationLevel.parse(isolation_level)
-    request = ReadRequest(
-        level,
-        Offsets.parse(start, EARLIEST),
-        Offsets.parse(end, LATEST),
-        consistent_cut,
-        read_priority=None if read_priority is None else ReadPriority.parse(read_priority),
-        as_of_us=_as_of(as_of, level, end),
-    )
+    request = _request(isolation_level, start, end, consistent_cut, as_of)
+    if read_priority is not None:
+        request = replace(request, read_priority=ReadPriority.parse(read_priority))
     planned = plan(access, source, request)
     reader = planned.reader(access, schema)
     batches = pa.RecordBatchReader.from_batches(schema, reader.read(piece for task in planned.tasks for piece in task))
@@ -63,6 +59,28 @@ def copies_read(scanned: pa.RecordBatchReader) -> CopiesRead:
     if found is None:
         raise InvalidArgumentError("That is not what scan() returned.", "Give the reader that came from scan().")
     return found
+
+
+def count_messages(
+    access: Access,
+    topic: str | Sequence[str],
+    isolation_level: IsolationLevel | str,
+    start: Any,
+    end: Any,
+    consistent_cut: bool,
+    as_of: Any,
+) -> int:
+    """Count what a scan of what is there now would read; ``Log.count`` has the arguments' meaning."""
+    source = resolve(access.metadata, [topic] if isinstance(topic, str) else list(topic), columns=())
+    return count(access, source, _request(isolation_level, start, end, consistent_cut, as_of))
+
+
+def _request(
+    isolation_level: IsolationLevel | str, start: Any, end: Any, consistent_cut: bool, as_of: Any
+) -> ReadRequest:
+    level = IsolationLevel.parse(isolation_level)
+    sides = Offsets.parse(start, EARLIEST), Offsets.parse(end, LATEST)
+    return ReadRequest(level, *sides, consistent_cut, as_of_us=_as_of(as_of, level, end))
 
 
 def _as_of(value: Any, level: IsolationLevel, end: Any) -> int | None:

@@ -112,6 +112,8 @@ class Filter:
 
     def _judge(self, of: Bounds) -> tuple[Truth, Truth]:
         some, null = of.may_have_values, of.may_be_null
+        if self.op == "in" and not self.literals:
+            return False, True  # also of null
         if self.op == "isnull" or (self.op == "<=>" and self.literals[0].value is None):
             return null, some
         if self.op == "isnotnull":

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from txn_source.client.access import Access
+from txn_source.metadata.stub.metadata_stub import Piece
 from txn_source.model.errors import SegmentUnreadableError
 from txn_source.model.position import Position, PositionRange
 
@@ -42,8 +43,8 @@ class TieredPlanning:
                     found[partition_id] = at.position.plus(int(footer.entries["entry_id"][index]))
         return found
 
-    def split_range(self, partition_id: int, of: PositionRange, target_bytes: int) -> list[tuple[PositionRange, int]]:
-        """Cut a range of one ledger at row groups into pieces of about so many bytes; return each with its bytes.
+    def split_range(self, partition_id: int, of: PositionRange, target_bytes: int) -> list[Piece]:
+        """Cut a range of one ledger at row groups into pieces of about so many bytes.
 
         Entries in the second file may make the part of the ledger between two row groups large: that is cut anywhere.
         """
@@ -52,7 +53,7 @@ class TieredPlanning:
         except SegmentUnreadableError:
             footer = None
         if footer is None:
-            return [(of, target_bytes)]
+            return [Piece(of, target_bytes, None)]
         ids, sizes = footer.entries["entry_id"], footer.entries["bytes"]
         low, high = int(np.searchsorted(ids, of.start.entry_id)), len(ids)  # no ids if it has markers only
         if of.end.ledger_id == of.start.ledger_id:
@@ -70,8 +71,11 @@ class TieredPlanning:
             if low < edge < high and bytes_to[edge] - bytes_to[cuts[-1]] >= target_bytes:
                 cuts.append(edge)
         starts = [of.start, *(Position(of.start.ledger_id, int(ids[cut])) for cut in cuts[1:]), of.end]
+        times = footer.entries["publish_time_us"].tolist()
         return [
-            (PositionRange(start, end), int(bytes_to[b] - bytes_to[a]))
+            Piece(
+                PositionRange(start, end), int(bytes_to[b] - bytes_to[a]), (times[a], times[b - 1]) if a < b else None
+            )
             for (start, end), (a, b) in zip(pairwise(starts), pairwise([*cuts, high]), strict=True)
         ]
 

@@ -12,9 +12,9 @@ gets the same rows.
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import pyarrow as pa
 
@@ -32,6 +32,7 @@ from txn_source.model.position import PositionRange
 if TYPE_CHECKING:
     from txn_source.client.reading.slice_reader import SliceReader
 
+T = TypeVar("T")
 _log = logging.getLogger(__name__)
 _LOOKS_MAX = 5
 """How often a plan that may leave out what is gone looks again, if that has happened while it was made."""
@@ -62,17 +63,24 @@ def plan(access: Access, source: Source, request: ReadRequest) -> ReadPlan:
             ``fail_on_data_loss=False`` leaves it out, with a warning.
         TopicNotFoundError: a topic was deleted since then, whatever ``fail_on_data_loss`` says.
     """
+    return looked_at(access, source, request, _plan)
+
+
+def looked_at(
+    access: Access, source: Source, request: ReadRequest, make: Callable[[Access, Source, ReadRequest], T]
+) -> T:
+    """Return what is made of a source, looked at again where the request doesn't mind that something is gone."""
     check_offsets(source, request)
     for _ in range(_LOOKS_MAX if not request.fail_on_data_loss else 0):
         try:
-            return _plan(access, source, request)
+            return make(access, source, request)
         except (DataLossError, OutOfRangeError) as error:
             again = look_again(access.metadata, source)
             if again is None or again.partitions == source.partitions:
                 raise
             _log.warning("the read is planned again: %s (failOnDataLoss=false)", error.fact)
             source = again
-    return _plan(access, source, request)
+    return make(access, source, request)
 
 
 def _plan(access: Access, source: Source, request: ReadRequest) -> ReadPlan:

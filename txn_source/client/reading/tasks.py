@@ -16,11 +16,12 @@ from itertools import pairwise
 import numpy as np
 import pyarrow as pa
 
+from txn_source.client.reading.filters import Columns
 from txn_source.client.reading.footers import TieredPlanning
 from txn_source.client.reading.request import ReadRequest
 from txn_source.client.reading.skipping import of_ledgers, of_partition
 from txn_source.client.reading.source import ReadPartition
-from txn_source.metadata.stub.metadata_stub import MetadataStub
+from txn_source.metadata.stub.metadata_stub import MetadataStub, Piece
 from txn_source.model.errors import DataLossError, TopicNotFoundError
 from txn_source.model.packing import OPENING_COST_BYTES, Slice, pack
 from txn_source.model.position import MAX_ENTRY_ID, Position, PositionRange
@@ -29,7 +30,11 @@ from txn_source.storage.arrays import numbers_in
 
 _log = logging.getLogger(__name__)
 _SMALLEST_TASK_BYTES = 8 << 20
+
 """A task costs 25-50 ms of a core whatever it reads; less than this isn't worth one."""
+
+
+_MAX = (1 << 63) - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,17 +70,16 @@ def tasks_of(
     for found in ledgers:
         topic, view = found.partition.topic.short, found.partition.view
         for piece, size, in_object in zip(found.ranges, found.sizes.tolist(), found.purged.tolist(), strict=True):
-            parts = [(piece, size)]
+            parts = [Piece(piece, size, None)]
             if size + opening > target * 3 // 2:
                 split = objects.split_range if in_object else stub.split_range
-                parts = split(view.partition_id, piece, target)
-                parts = [part for part in parts if _may_match(found.partition, *part, request)]
-            slices.extend(Slice(topic, view.index, view.partition_id, part, cost + opening) for part, cost in parts)
+                parts = [part for part in split(view.partition_id, piece, target) if _wanted(found, part, request)]
+            slices.extend(Slice(topic, view.index, view.partition_id, p.range, p.bytes + opening) for p in parts)
     return pack(slices, target)
 
 
 def _ledgers(stub: MetadataStub, partition: ReadPartition, reach: PositionRange, request: ReadRequest) -> _Ledgers:
-    reach, table = _listed(stub, partition, reach, request)
+    reach, table = listed(stub, partition, reach, request)
     ids, entries, sizes = (numbers_in(table[name]) for name in ("ledger_id", "entries", "bytes"))
     first = np.where(ids == reach.start.ledger_id, reach.start.entry_id, 0)
     last = np.where(ids == reach.end.ledger_id, np.minimum(reach.end.entry_id, entries), entries)
@@ -84,24 +88,41 @@ def _ledgers(stub: MetadataStub, partition: ReadPartition, reach: PositionRange,
     edges = [reach.start, *(Position(int(i), 0) for i in ids[1:]), reach.end][: len(ids) + 1]
     kept = part > 0
     if request.filters:
-        pieces = of_ledgers(of_partition(partition.topic.short, partition.view.index), ids, first, first + part - 1)
-        kept &= request.filters.keep(pieces)
+        known = of_ledgers(_known(partition), ids, first, first + part - 1, _times(table))
+        kept &= request.filters.keep(known)
     ranges = [PositionRange(a, b) for (a, b), k in zip(pairwise(edges), kept, strict=True) if k]
     return _Ledgers(partition, ranges, costs[kept], numbers_in(table["purged"])[kept])
 
 
-def _may_match(partition: ReadPartition, piece: PositionRange, size: int, request: ReadRequest) -> bool:
+def _wanted(of: _Ledgers, piece: Piece, request: ReadRequest) -> bool:
     """Tell whether a piece of a ledger may have rows that the filters want."""
-    known = of_partition(partition.topic.short, partition.view.index)
-    last = piece.end.entry_id - 1 if piece.end.ledger_id == piece.start.ledger_id else MAX_ENTRY_ID
-    return bool(request.filters.keep(of_ledgers(known, piece.start.ledger_id, piece.start.entry_id, last)))
+    start, end = piece.range.start, piece.range.end
+    last = end.entry_id - 1 if end.ledger_id == start.ledger_id else MAX_ENTRY_ID
+    known = of_ledgers(_known(of.partition), start.ledger_id, start.entry_id, last, piece.times_us)
+    return bool(request.filters.keep(known))
 
 
-def _listed(
+def _times(ledgers: pa.Table) -> tuple[IntArray, IntArray] | None:
+    """Return bounds of the publish times in ledgers; None from a service that doesn't tell."""
+    if "first_publish_time_us" not in ledgers.column_names:
+        return None
+    first, last = (numbers_in(ledgers[f"{which}_publish_time_us"]) for which in ("first", "last"))
+    return np.where(first < 0, -_MAX, first), np.where(last < 0, _MAX, last)
+
+
+def _known(partition: ReadPartition) -> Columns:
+    return of_partition(partition.topic.short, partition.view.index)
+
+
+def listed(
     stub: MetadataStub, partition: ReadPartition, reach: PositionRange, request: ReadRequest
 ) -> tuple[PositionRange, pa.Table]:
-    """Return what is there of a range, and the ledgers that it touches."""
-    table = stub.list_ledgers(partition.view.partition_id, reach)
+    """Return what is there of a range, and the ledgers that it touches, with times if there are filters.
+
+    Raises:
+        DataLossError: a part of the range is gone. ``fail_on_data_loss=False`` leaves it out, with a warning.
+    """
+    table = stub.list_ledgers(partition.view.partition_id, reach, times=bool(request.filters))
     first = table["ledger_id"][0].as_py() if len(table) else None
     if first == reach.start.ledger_id:
         return reach, table

@@ -161,8 +161,9 @@ FIELDS: Mapping[str, Mapping[str, Rule | _Part | _Pairs]] = {
     "GetViewRequest": {"topics": _text(400, items=MAX_ENTRIES)},
     "FindCutRequest": {"bounds": _POSITIONS, "starts": _POSITIONS, "upward": _ANY},
     "FindPositionRequest": {"partition_ids": _numbers(1, MAX_INT, items=MAX_ENTRIES), "publish_time_us": _TIME},
-    "ListLedgersRequest": _RANGE,
+    "ListLedgersRequest": {**_RANGE, "times": _ANY},
     "SplitRangeRequest": {**_RANGE, "target_bytes": _COUNT},
+    "CountRangeRequest": {**_RANGE, "isolation_level": _LEVEL},
     "ListEntriesRequest": _RANGE,
     "ListDecisionsRequest": {**_RANGE, "aborted_only": _ANY, "decisions": _COUNT},
     "ListSegmentsRequest": {"after_segment_id": _numbers(0, MAX_INT)},
@@ -264,6 +265,7 @@ TOGETHER: Mapping[str, _Together] = {
     # Not of decisions: their pages go on by marker, which may lie behind the end.
     **{f"List{what}Request": _FORWARD for what in ("Ledgers", "Entries", "Copies")},
     "SplitRangeRequest": _FORWARD,
+    "CountRangeRequest": _FORWARD,
     "MessageRange": _Together(_message_range_forward, "end_position", "one at or behind the start"),
     "TieredCopy": _Together(lambda m: m.footer_bytes <= m.size, "footer_bytes", "at most the object's size"),
     "FindCutRequest": _Together(

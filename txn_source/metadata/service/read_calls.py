@@ -6,8 +6,9 @@ from typing import Any
 
 from txn_source._generated.txnlog.v1 import metadata_service_pb2 as pb
 from txn_source.metadata.protocol import convert
+from txn_source.metadata.protocol.enums import ISOLATION_LEVEL
 from txn_source.metadata.service.unit_of_work import UnitOfWork
-from txn_source.metadata.store import copies, cuts, pages, topics, views
+from txn_source.metadata.store import copies, counts, cuts, pages, topics, views
 from txn_source.model.errors import InvalidArgumentError
 from txn_source.model.position import Position, PositionRange
 from txn_source.model.topic_name import TopicName
@@ -59,7 +60,7 @@ class ReadCalls:
 
     def ListLedgers(self, request: pb.ListLedgersRequest) -> pb.ListLedgersResponse:
         with self._work.read_history() as connection:
-            page = views.ledger_page(connection, request.partition_id, _range(request))
+            page = views.ledger_page(connection, request.partition_id, _range(request), times=request.times)
         return pb.ListLedgersResponse(
             ledgers=convert.table_to_wire(page.table),
             has_more=page.next_start is not None,
@@ -68,8 +69,21 @@ class ReadCalls:
 
     def SplitRange(self, request: pb.SplitRangeRequest) -> pb.SplitRangeResponse:
         with self._work.read_history() as connection:
-            cuts, sizes = views.split(connection, request.partition_id, _range(request), max(1, request.target_bytes))
-        return pb.SplitRangeResponse(cuts=cuts, piece_bytes=sizes)
+            found = views.split(connection, request.partition_id, _range(request), max(1, request.target_bytes))
+        return pb.SplitRangeResponse(
+            cuts=found.cuts,
+            piece_bytes=found.sizes,
+            first_times_us=found.first_times_us,
+            last_times_us=found.last_times_us,
+        )
+
+    def CountRange(self, request: pb.CountRangeRequest) -> pb.CountRangeResponse:
+        level = ISOLATION_LEVEL.given(request.isolation_level)
+        with self._work.read_history() as connection:
+            found = counts.count(connection, request.partition_id, _range(request), level)
+        if found is None:
+            return pb.CountRangeResponse(lost=True)
+        return pb.CountRangeResponse(messages=found.messages, ledger_ids=found.ledger_ids)
 
     def ListEntries(self, request: pb.ListEntriesRequest) -> pb.ListEntriesResponse:
         of = _range(request)

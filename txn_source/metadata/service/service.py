@@ -51,6 +51,7 @@ CALLS: Mapping[str, str] = {
     "FindPosition": "reads",
     "ListLedgers": "reads",
     "SplitRange": "reads",
+    "CountRange": "reads",
     "ListEntries": "reads",
     "ListDecisions": "reads",
     "ListCopies": "tiers",

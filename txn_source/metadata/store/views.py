@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
 
-from sqlalchemy import Connection, bindparam, func, select
+from sqlalchemy import ColumnElement, Connection, bindparam, func, literal_column, select
 
 from txn_source.metadata.store.pages import PAGE_ROWS, Page, to_table
 from txn_source.metadata.store.prepared import Lookup, Prepared
@@ -21,7 +23,7 @@ from txn_source.metadata.store.tables import (
 )
 from txn_source.model.bounds import Bounds
 from txn_source.model.kinds import DATA, OPEN
-from txn_source.model.position import Position, PositionRange
+from txn_source.model.position import MAX_ENTRY_ID, Position, PositionRange
 from txn_source.model.topic import PartitionView
 
 LEDGER_COLUMNS = (
@@ -36,6 +38,10 @@ LEDGER_COLUMNS = (
     "purged",
 )
 """Of a page of ledgers; a time that has not come is -1."""
+_TIMES = ("first_publish_time_us", "last_publish_time_us")
+"""Of a page's ledgers as its messages have them, -1 if it has none or their entries are gone. Inside a ledger publish
+times never go back. What ledgers themselves say was lowered where a clock was ahead, and their messages' times weren't.
+"""
 
 
 def partition_views(connection: Connection, topic_ids: Sequence[int]) -> dict[int, list[PartitionView]]:
@@ -115,11 +121,12 @@ def find_position(connection: Connection, partition_id: int, publish_time_us: in
     return None if key is None else (Position.from_key(key), False)
 
 
-def ledger_page(connection: Connection, partition_id: int, of: PositionRange) -> Page:
-    """Return the ledgers that the range touches, ascending, the open one last."""
+def ledger_page(connection: Connection, partition_id: int, of: PositionRange, *, times: bool = False) -> Page:
+    """Return the ledgers that the range touches, ascending, the open one last; with ``times``, these too."""
     of_page = {"partition_id": partition_id, "first": of.start.ledger_id, "last": of.end.ledger_id}
-    rows = _LEDGERS.rows(connection, of_page | {"most": PAGE_ROWS + 1})
-    table = to_table(rows[:PAGE_ROWS], LEDGER_COLUMNS)
+    query, columns = (_LEDGERS_WITH_TIMES, (*LEDGER_COLUMNS, *_TIMES)) if times else (_LEDGERS, LEDGER_COLUMNS)
+    rows = query.rows(connection, of_page | {"most": PAGE_ROWS + 1})
+    table = to_table(rows[:PAGE_ROWS], columns)
     more = len(rows) > PAGE_ROWS
     return Page(table, Position(rows[PAGE_ROWS][0], 0).key if more else None)
 
@@ -135,10 +142,19 @@ def ledger_end(connection: Connection, partition_id: int, ledger_id: int) -> tup
     return Position(rows[1].ledger_id, 0), int(rows[0].messages)
 
 
-def split(
-    connection: Connection, partition_id: int, of: PositionRange, target_bytes: int
-) -> tuple[list[int], list[int]]:
-    """Return where to cut a range into pieces of about so many bytes, and the bytes of each piece."""
+@dataclass(frozen=True, slots=True)
+class Split:
+    """Where to cut a range, and of each piece the bytes and the publish times of its first and last message; of none
+    if there are no messages."""
+
+    cuts: Sequence[int] = ()
+    sizes: Sequence[int] = (0,)
+    first_times_us: Sequence[int] = ()
+    last_times_us: Sequence[int] = ()
+
+
+def split(connection: Connection, partition_id: int, of: PositionRange, target_bytes: int) -> Split:
+    """Return where to cut a range into pieces of about so many bytes."""
     inside = (
         entries.c.partition_id == partition_id,
         entries.c.position >= of.start.key,
@@ -147,12 +163,17 @@ def split(
     )
     base = connection.execute(select(func.min(entries.c.bytes_before)).where(*inside)).scalar()
     if base is None:
-        return [], [0]
+        return Split()
     piece = (entries.c.bytes_before - base) // target_bytes
+    times = func.min(entries.c.publish_time_us), func.max(entries.c.publish_time_us)
     rows = connection.execute(
-        select(func.min(entries.c.position), func.sum(entries.c.length)).where(*inside).group_by(piece).order_by(piece)
+        select(func.min(entries.c.position), func.sum(entries.c.length), *times)
+        .where(*inside)
+        .group_by(piece)
+        .order_by(piece)
     ).all()
-    return [row[0] for row in rows[1:]], [int(row[1]) for row in rows]
+    positions, sizes, firsts, lasts = zip(*rows, strict=True)
+    return Split(positions[1:], [int(size) for size in sizes], firsts, lasts)
 
 
 def segment_page(connection: Connection, after: int) -> list[tuple[int, str]]:
@@ -162,23 +183,46 @@ def segment_page(connection: Connection, after: int) -> list[tuple[int, str]]:
     return [(row.segment_id, row.path) for row in rows]
 
 
-_LEDGERS = Prepared(  # compiled once: a plan asks so for each partition
-    select(
-        ledgers.c.ledger_id,
-        ledgers.c.entries,
-        ledgers.c.messages,
-        ledgers.c.bytes,
-        ledgers.c.created_at_ms,
-        *(func.coalesce(ledgers.c[name], -1) for name in ("closed_at_ms", "offloaded_at_ms", "hot_deleted_at_ms")),
-        ledgers.c.purged,
+_OF_LEDGERS = (
+    ledgers.c.ledger_id,
+    ledgers.c.entries,
+    ledgers.c.messages,
+    ledgers.c.bytes,
+    ledgers.c.created_at_ms,
+    *(func.coalesce(ledgers.c[name], -1) for name in ("closed_at_ms", "offloaded_at_ms", "hot_deleted_at_ms")),
+    ledgers.c.purged,
+)
+
+
+def _publish_time(*, last: bool) -> ColumnElement[int]:
+    """Return the publish time of a ledger's first or last message, -1 if there is none: one look at the entries."""
+    start = ledgers.c.ledger_id * literal_column(str(Position(1, 0).key))
+    order = entries.c.position.desc() if last else entries.c.position
+    time = (
+        select(entries.c.publish_time_us)
+        .where(
+            entries.c.partition_id == ledgers.c.partition_id,
+            entries.c.position >= start,
+            entries.c.position <= start + literal_column(str(MAX_ENTRY_ID)),
+            entries.c.kind == literal_column(str(DATA)),
+        )
+        .order_by(order)
+        .limit(literal_column("1"))
     )
-    .where(
+    return func.coalesce(time.scalar_subquery(), literal_column("-1"))
+
+
+def _ledgers(*columns: Any) -> Prepared:
+    """Return what finds ledgers of a partition; compiled once, since a plan asks so for each partition."""
+    query = select(*columns).where(
         ledgers.c.partition_id == bindparam("partition_id"),
         ledgers.c.ledger_id.between(bindparam("first"), bindparam("last")),
     )
-    .order_by(ledgers.c.ledger_id)
-    .limit(bindparam("most"))
-)
+    return Prepared(query.order_by(ledgers.c.ledger_id).limit(bindparam("most")))
+
+
+_LEDGERS = _ledgers(*_OF_LEDGERS)
+_LEDGERS_WITH_TIMES = _ledgers(*_OF_LEDGERS, _publish_time(last=False), _publish_time(last=True))
 _PARTITIONS = Lookup(
     lambda names: (
         select(

@@ -6,20 +6,21 @@ import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 
 from txn_source._generated.txnlog.v1 import metadata_service_pb2 as pb
 from txn_source.metadata.protocol import convert
 from txn_source.metadata.protocol.convert_subscriptions import acknowledgement_to_wire
-from txn_source.metadata.protocol.enums import END_REASON, TRANSACTION_STATE
+from txn_source.metadata.protocol.enums import END_REASON, ISOLATION_LEVEL, TRANSACTION_STATE
 from txn_source.metadata.stub.subscriptions import SubscriptionStub
 from txn_source.metadata.stub.tiers import TierStub, request_id
 from txn_source.metadata.stub.transport import Transport
 from txn_source.model.acknowledgement import Acknowledgement
 from txn_source.model.entry import Appended, NewEntry, OpenedProducer
 from txn_source.model.errors import InternalError, LogVersionError
+from txn_source.model.isolation import IsolationLevel
 from txn_source.model.ledger_limits import LedgerLimits
 from txn_source.model.position import Position, PositionRange
 from txn_source.model.spark_commit import Sink, TopicBatch
@@ -101,6 +102,22 @@ class FoundPosition:
 
     position: Position
     ledger_only: bool
+
+
+class Piece(NamedTuple):
+    """A piece of a range: its stored bytes, and the publish times of its first and last message, if they are known."""
+
+    range: PositionRange
+    bytes: int
+    times_us: tuple[int, int] | None
+
+
+@dataclass(frozen=True, slots=True)
+class CountedRange:
+    """How many messages lie in a range, without its part in some ledgers, which only their objects know."""
+
+    messages: int
+    ledger_ids: tuple[int, ...]
 
 
 class MetadataStub(TierStub, SubscriptionStub):
@@ -374,16 +391,18 @@ class MetadataStub(TierStub, SubscriptionStub):
         """Return how many transactions had ended at a time (microseconds, UTC)."""
         return int(self._transport.call("FindPosition", pb.FindPositionRequest(publish_time_us=time_us)).decisions)
 
-    def list_ledgers(self, partition_id: int, of: PositionRange) -> pa.Table:
+    def list_ledgers(self, partition_id: int, of: PositionRange, *, times: bool = False) -> pa.Table:
         """Return the ledgers that a range touches, ascending.
 
         Columns, all int64: ledger_id, entries (markers among them), messages, bytes, created_at_ms; closed_at_ms,
         offloaded_at_ms and hot_deleted_at_ms, -1 where that has not come; purged (1: its entries are no longer listed).
+        With ``times`` also first_publish_time_us and last_publish_time_us, -1 where they aren't known or there are no
+        messages.
         """
         while True:
             tables: list[pa.Table] = []
             follows, named = True, -1
-            for answer in self._pages("ListLedgers", pb.ListLedgersRequest, partition_id, of):
+            for answer in self._pages("ListLedgers", pb.ListLedgersRequest, partition_id, of, times=times):
                 table = convert.table_from_wire(answer.ledgers)
                 # A page begins with the ledger that the one before has named, unless that was trimmed meanwhile.
                 follows = not tables or (len(table) > 0 and table["ledger_id"][0].as_py() == named)
@@ -394,8 +413,8 @@ class MetadataStub(TierStub, SubscriptionStub):
             if follows:
                 return pa.concat_tables(tables)
 
-    def split_range(self, partition_id: int, of: PositionRange, target_bytes: int) -> list[tuple[PositionRange, int]]:
-        """Cut a range at entries into pieces of about so many bytes; return each with its stored bytes."""
+    def split_range(self, partition_id: int, of: PositionRange, target_bytes: int) -> list[Piece]:
+        """Cut a range at entries into pieces of about so many bytes."""
         request = pb.SplitRangeRequest(
             partition_id=partition_id, start=of.start.key, end=of.end.key, target_bytes=target_bytes
         )
@@ -403,10 +422,26 @@ class MetadataStub(TierStub, SubscriptionStub):
         if len(answer.piece_bytes) != len(answer.cuts) + 1:
             raise _incomplete(f"{len(answer.cuts)} cuts and {len(answer.piece_bytes)} pieces")
         cuts = [of.start, *(Position.from_key(cut) for cut in answer.cuts), of.end]
+        times = list(zip(answer.first_times_us, answer.last_times_us, strict=False))
+        told = times if len(times) == len(answer.piece_bytes) else [None] * len(answer.piece_bytes)
         return [
-            (PositionRange(start, end), size)
-            for (start, end), size in zip(pairwise(cuts), answer.piece_bytes, strict=True)
+            Piece(PositionRange(start, end), size, known)
+            for (start, end), size, known in zip(pairwise(cuts), answer.piece_bytes, told, strict=True)
         ]
+
+    def count_range(self, partition_id: int, of: PositionRange, level: IsolationLevel) -> CountedRange | None:
+        """Return how many messages a reader of a level sees in a range; None if the ledger it starts in is gone.
+
+        The range must end at or below the level's bound.
+        """
+        request = pb.CountRangeRequest(
+            partition_id=partition_id,
+            start=of.start.key,
+            end=of.end.key,
+            isolation_level=ISOLATION_LEVEL.to_wire(level),
+        )
+        answer = self._transport.call("CountRange", request)
+        return None if answer.lost else CountedRange(answer.messages, tuple(answer.ledger_ids))
 
     def list_entries(self, partition_id: int, of: PositionRange) -> Iterator[EntryPage]:
         """Return the data entries of a range, a page at a time, as far as their ledgers have a hot copy.

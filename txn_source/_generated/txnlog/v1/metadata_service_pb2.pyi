@@ -624,14 +624,16 @@ class FindPositionResponse(_message.Message):
     def __init__(self, found: _Optional[_Iterable[_Union[FindPositionResponse.Found, _Mapping]]] = ..., decisions: _Optional[int] = ...) -> None: ...
 
 class ListLedgersRequest(_message.Message):
-    __slots__ = ("partition_id", "start", "end")
+    __slots__ = ("partition_id", "start", "end", "times")
     PARTITION_ID_FIELD_NUMBER: _ClassVar[int]
     START_FIELD_NUMBER: _ClassVar[int]
     END_FIELD_NUMBER: _ClassVar[int]
+    TIMES_FIELD_NUMBER: _ClassVar[int]
     partition_id: int
     start: int
     end: int
-    def __init__(self, partition_id: _Optional[int] = ..., start: _Optional[int] = ..., end: _Optional[int] = ...) -> None: ...
+    times: bool
+    def __init__(self, partition_id: _Optional[int] = ..., start: _Optional[int] = ..., end: _Optional[int] = ..., times: bool = ...) -> None: ...
 
 class ListLedgersResponse(_message.Message):
     __slots__ = ("ledgers", "has_more", "next_start")
@@ -656,12 +658,38 @@ class SplitRangeRequest(_message.Message):
     def __init__(self, partition_id: _Optional[int] = ..., start: _Optional[int] = ..., end: _Optional[int] = ..., target_bytes: _Optional[int] = ...) -> None: ...
 
 class SplitRangeResponse(_message.Message):
-    __slots__ = ("cuts", "piece_bytes")
+    __slots__ = ("cuts", "piece_bytes", "first_times_us", "last_times_us")
     CUTS_FIELD_NUMBER: _ClassVar[int]
     PIECE_BYTES_FIELD_NUMBER: _ClassVar[int]
+    FIRST_TIMES_US_FIELD_NUMBER: _ClassVar[int]
+    LAST_TIMES_US_FIELD_NUMBER: _ClassVar[int]
     cuts: _containers.RepeatedScalarFieldContainer[int]
     piece_bytes: _containers.RepeatedScalarFieldContainer[int]
-    def __init__(self, cuts: _Optional[_Iterable[int]] = ..., piece_bytes: _Optional[_Iterable[int]] = ...) -> None: ...
+    first_times_us: _containers.RepeatedScalarFieldContainer[int]
+    last_times_us: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, cuts: _Optional[_Iterable[int]] = ..., piece_bytes: _Optional[_Iterable[int]] = ..., first_times_us: _Optional[_Iterable[int]] = ..., last_times_us: _Optional[_Iterable[int]] = ...) -> None: ...
+
+class CountRangeRequest(_message.Message):
+    __slots__ = ("partition_id", "start", "end", "isolation_level")
+    PARTITION_ID_FIELD_NUMBER: _ClassVar[int]
+    START_FIELD_NUMBER: _ClassVar[int]
+    END_FIELD_NUMBER: _ClassVar[int]
+    ISOLATION_LEVEL_FIELD_NUMBER: _ClassVar[int]
+    partition_id: int
+    start: int
+    end: int
+    isolation_level: IsolationLevel
+    def __init__(self, partition_id: _Optional[int] = ..., start: _Optional[int] = ..., end: _Optional[int] = ..., isolation_level: _Optional[_Union[IsolationLevel, str]] = ...) -> None: ...
+
+class CountRangeResponse(_message.Message):
+    __slots__ = ("messages", "ledger_ids", "lost")
+    MESSAGES_FIELD_NUMBER: _ClassVar[int]
+    LEDGER_IDS_FIELD_NUMBER: _ClassVar[int]
+    LOST_FIELD_NUMBER: _ClassVar[int]
+    messages: int
+    ledger_ids: _containers.RepeatedScalarFieldContainer[int]
+    lost: bool
+    def __init__(self, messages: _Optional[int] = ..., ledger_ids: _Optional[_Iterable[int]] = ..., lost: bool = ...) -> None: ...
 
 class ListEntriesRequest(_message.Message):
     __slots__ = ("partition_id", "start", "end")

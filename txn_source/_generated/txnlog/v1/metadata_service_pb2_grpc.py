@@ -135,6 +135,11 @@ class MetadataServiceStub(object):
                 request_serializer=txn__source_dot___generated_dot_txnlog_dot_v1_dot_metadata__service__pb2.SplitRangeRequest.SerializeToString,
                 response_deserializer=txn__source_dot___generated_dot_txnlog_dot_v1_dot_metadata__service__pb2.SplitRangeResponse.FromString,
                 _registered_method=True)
+        self.CountRange = channel.unary_unary(
+                '/txnlog.v1.MetadataService/CountRange',
+                request_serializer=txn__source_dot___generated_dot_txnlog_dot_v1_dot_metadata__service__pb2.CountRangeRequest.SerializeToString,
+                response_deserializer=txn__source_dot___generated_dot_txnlog_dot_v1_dot_metadata__service__pb2.CountRangeResponse.FromString,
+                _registered_method=True)
         self.ListEntries = channel.unary_unary(
                 '/txnlog.v1.MetadataService/ListEntries',
                 request_serializer=txn__source_dot___generated_dot_txnlog_dot_v1_dot_metadata__service__pb2.ListEntriesRequest.SerializeToString,
@@ -386,6 +391,13 @@ class MetadataServiceServicer(object):
 
     def SplitRange(self, request, context):
         """Where to cut a range into pieces of about equal size.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def CountRange(self, request, context):
+        """How many messages a reader of a level sees in a range.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -647,6 +659,11 @@ def add_MetadataServiceServicer_to_server(servicer, server):
                     servicer.SplitRange,
                     request_deserializer=txn__source_dot___generated_dot_txnlog_dot_v1_dot_metadata__service__pb2.SplitRangeRequest.FromString,
                     response_serializer=txn__source_dot___generated_dot_txnlog_dot_v1_dot_metadata__service__pb2.SplitRangeResponse.SerializeToString,
+            ),
+            'CountRange': grpc.unary_unary_rpc_method_handler(
+                    servicer.CountRange,
+                    request_deserializer=txn__source_dot___generated_dot_txnlog_dot_v1_dot_metadata__service__pb2.CountRangeRequest.FromString,
+                    response_serializer=txn__source_dot___generated_dot_txnlog_dot_v1_dot_metadata__service__pb2.CountRangeResponse.SerializeToString,
             ),
             'ListEntries': grpc.unary_unary_rpc_method_handler(
                     servicer.ListEntries,
@@ -1300,6 +1317,33 @@ class MetadataService(object):
             '/txnlog.v1.MetadataService/SplitRange',
             txn__source_dot___generated_dot_txnlog_dot_v1_dot_metadata__service__pb2.SplitRangeRequest.SerializeToString,
             txn__source_dot___generated_dot_txnlog_dot_v1_dot_metadata__service__pb2.SplitRangeResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def CountRange(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/txnlog.v1.MetadataService/CountRange',
+            txn__source_dot___generated_dot_txnlog_dot_v1_dot_metadata__service__pb2.CountRangeRequest.SerializeToString,
+            txn__source_dot___generated_dot_txnlog_dot_v1_dot_metadata__service__pb2.CountRangeResponse.FromString,
             options,
             channel_credentials,
             insecure,
