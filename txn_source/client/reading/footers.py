@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from txn_source.client.access import Access
-from txn_source.metadata.stub.metadata_stub import Piece
+from txn_source.metadata.stub.ranges import Piece
 from txn_source.model.errors import SegmentUnreadableError
 from txn_source.model.position import Position, PositionRange
 

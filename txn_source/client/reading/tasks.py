@@ -21,7 +21,8 @@ from txn_source.client.reading.footers import TieredPlanning
 from txn_source.client.reading.request import ReadRequest
 from txn_source.client.reading.skipping import of_ledgers, of_partition
 from txn_source.client.reading.source import ReadPartition
-from txn_source.metadata.stub.metadata_stub import MetadataStub, Piece
+from txn_source.metadata.stub.metadata_stub import MetadataStub
+from txn_source.metadata.stub.ranges import Piece
 from txn_source.model.errors import DataLossError, TopicNotFoundError
 from txn_source.model.packing import OPENING_COST_BYTES, Slice, pack
 from txn_source.model.position import MAX_ENTRY_ID, Position, PositionRange

@@ -3,24 +3,23 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import Any
 
 import pyarrow as pa
 
 from txn_source._generated.txnlog.v1 import metadata_service_pb2 as pb
 from txn_source.metadata.protocol import convert
 from txn_source.metadata.protocol.convert_subscriptions import acknowledgement_to_wire
-from txn_source.metadata.protocol.enums import END_REASON, ISOLATION_LEVEL, TRANSACTION_STATE
+from txn_source.metadata.protocol.enums import END_REASON, TRANSACTION_STATE
+from txn_source.metadata.stub.ranges import RangeStub, incomplete
 from txn_source.metadata.stub.subscriptions import SubscriptionStub
 from txn_source.metadata.stub.tiers import TierStub, request_id
 from txn_source.metadata.stub.transport import Transport
 from txn_source.model.acknowledgement import Acknowledgement
 from txn_source.model.entry import Appended, NewEntry, OpenedProducer
-from txn_source.model.errors import InternalError, LogVersionError
-from txn_source.model.isolation import IsolationLevel
+from txn_source.model.errors import LogVersionError
 from txn_source.model.ledger_limits import LedgerLimits
 from txn_source.model.position import Position, PositionRange
 from txn_source.model.spark_commit import Sink, TopicBatch
@@ -104,23 +103,7 @@ class FoundPosition:
     ledger_only: bool
 
 
-class Piece(NamedTuple):
-    """A piece of a range: its stored bytes, and the publish times of its first and last message, if they are known."""
-
-    range: PositionRange
-    bytes: int
-    times_us: tuple[int, int] | None
-
-
-@dataclass(frozen=True, slots=True)
-class CountedRange:
-    """How many messages lie in a range, without its part in some ledgers, which only their objects know."""
-
-    messages: int
-    ledger_ids: tuple[int, ...]
-
-
-class MetadataStub(TierStub, SubscriptionStub):
+class MetadataStub(RangeStub, TierStub, SubscriptionStub):
     """The service's calls. All raise ``TxnLogError``; all may be repeated."""
 
     def __init__(self, transport: Transport) -> None:
@@ -215,7 +198,7 @@ class MetadataStub(TierStub, SubscriptionStub):
         )
         answer = self._transport.call("Append", request)
         if len(answer.positions) != len(entries):
-            raise _incomplete(f"{len(answer.positions)} positions for {len(entries)} entries")
+            raise incomplete(f"{len(answer.positions)} positions for {len(entries)} entries")
         return _appended(answer)
 
     def commit_batch(self, sink: Sink, batches: Sequence[TopicBatch], key: str) -> tuple[TxnId | None, bool]:
@@ -277,7 +260,7 @@ class MetadataStub(TierStub, SubscriptionStub):
         answer = self._transport.call("WriteTransaction", request)
         came, sent = [len(each.positions) for each in answer.appended], [len(entries) for _, entries in appends]
         if came != sent:
-            raise _incomplete(f"{came} positions for {sent} entries")
+            raise incomplete(f"{came} positions for {sent} entries")
         return convert.txn_from_wire(answer.id), [_appended(each) for each in answer.appended]
 
     def end_transaction(
@@ -349,7 +332,7 @@ class MetadataStub(TierStub, SubscriptionStub):
         """Read the bounds of all partitions of the topics in one moment."""
         answer = self._transport.call("GetView", pb.GetViewRequest(topics=[str(t) for t in topics]))
         if len(answer.topics) != len(topics):
-            raise _incomplete(f"{len(answer.topics)} topics where {len(topics)} were asked for")
+            raise incomplete(f"{len(answer.topics)} topics where {len(topics)} were asked for")
         return View(tuple(_topic_view(t) for t in answer.topics), answer.decisions, answer.now_ms)
 
     def find_cut(
@@ -391,65 +374,13 @@ class MetadataStub(TierStub, SubscriptionStub):
         """Return how many transactions had ended at a time (microseconds, UTC)."""
         return int(self._transport.call("FindPosition", pb.FindPositionRequest(publish_time_us=time_us)).decisions)
 
-    def list_ledgers(self, partition_id: int, of: PositionRange, *, times: bool = False) -> pa.Table:
-        """Return the ledgers that a range touches, ascending.
-
-        Columns, all int64: ledger_id, entries (markers among them), messages, bytes, created_at_ms; closed_at_ms,
-        offloaded_at_ms and hot_deleted_at_ms, -1 where that has not come; purged (1: its entries are no longer listed).
-        With ``times`` also first_publish_time_us and last_publish_time_us, -1 where they aren't known or there are no
-        messages.
-        """
-        while True:
-            tables: list[pa.Table] = []
-            follows, named = True, -1
-            for answer in self._pages("ListLedgers", pb.ListLedgersRequest, partition_id, of, times=times):
-                table = convert.table_from_wire(answer.ledgers)
-                # A page begins with the ledger that the one before has named, unless that was trimmed meanwhile.
-                follows = not tables or (len(table) > 0 and table["ledger_id"][0].as_py() == named)
-                if not follows:
-                    break
-                tables.append(table)
-                named = Position.from_key(answer.next_start).ledger_id
-            if follows:
-                return pa.concat_tables(tables)
-
-    def split_range(self, partition_id: int, of: PositionRange, target_bytes: int) -> list[Piece]:
-        """Cut a range at entries into pieces of about so many bytes."""
-        request = pb.SplitRangeRequest(
-            partition_id=partition_id, start=of.start.key, end=of.end.key, target_bytes=target_bytes
-        )
-        answer = self._transport.call("SplitRange", request)
-        if len(answer.piece_bytes) != len(answer.cuts) + 1:
-            raise _incomplete(f"{len(answer.cuts)} cuts and {len(answer.piece_bytes)} pieces")
-        cuts = [of.start, *(Position.from_key(cut) for cut in answer.cuts), of.end]
-        times = list(zip(answer.first_times_us, answer.last_times_us, strict=False))
-        told = times if len(times) == len(answer.piece_bytes) else [None] * len(answer.piece_bytes)
-        return [
-            Piece(PositionRange(start, end), size, known)
-            for (start, end), size, known in zip(pairwise(cuts), answer.piece_bytes, told, strict=True)
-        ]
-
-    def count_range(self, partition_id: int, of: PositionRange, level: IsolationLevel) -> CountedRange | None:
-        """Return how many messages a reader of a level sees in a range; None if the ledger it starts in is gone.
-
-        The range must end at or below the level's bound.
-        """
-        request = pb.CountRangeRequest(
-            partition_id=partition_id,
-            start=of.start.key,
-            end=of.end.key,
-            isolation_level=ISOLATION_LEVEL.to_wire(level),
-        )
-        answer = self._transport.call("CountRange", request)
-        return None if answer.lost else CountedRange(answer.messages, tuple(answer.ledger_ids))
-
     def list_entries(self, partition_id: int, of: PositionRange) -> Iterator[EntryPage]:
         """Return the data entries of a range, a page at a time, as far as their ledgers have a hot copy.
 
         The last page's ``end`` is the range's, unless there is a ledger in the range without a hot copy: then it is
         that ledger's start.
         """
-        for answer in self._pages("ListEntries", pb.ListEntriesRequest, partition_id, of):
+        for answer in self.pages("ListEntries", pb.ListEntriesRequest, partition_id, of):
             if answer.entries:
                 end = Position.from_key(answer.next_start)
                 entries = convert.table_from_wire(answer.entries)
@@ -461,7 +392,7 @@ class MetadataStub(TierStub, SubscriptionStub):
         Columns, all int64: txn, first_position, marker_position, state (1 committed, 2 aborted). Those decided after
         the log's first ``decisions`` decisions are left out, so that a retry gets what the first try got.
         """
-        answers = self._pages(
+        answers = self.pages(
             "ListDecisions", pb.ListDecisionsRequest, partition_id, of, aborted_only=aborted_only, decisions=decisions
         )
         return pa.concat_tables([convert.table_from_wire(answer.transactions) for answer in answers])
@@ -478,17 +409,6 @@ class MetadataStub(TierStub, SubscriptionStub):
         """Make files unregistrable that nothing was registered from; return those that may be deleted now."""
         return list(self._transport.call("CondemnSegments", pb.CondemnSegmentsRequest(paths=paths)).paths)
 
-    def _pages(
-        self, method: str, request: Callable[..., Any], partition_id: int, of: PositionRange, **extra: object
-    ) -> Iterator[Any]:
-        start, more = of.start.key, True
-        while more:
-            answer = self._transport.call(
-                method, request(partition_id=partition_id, start=start, end=of.end.key, **extra)
-            )
-            yield answer
-            start, more = answer.next_start, answer.has_more
-
 
 def _appended(message: Any) -> Appended:
     return Appended([Position.from_key(key) for key in message.positions], message.partitions)
@@ -500,16 +420,10 @@ def _topic_view(message: pb.TopicView | pb.OpenProducerResponse) -> TopicView:
     )
 
 
-def _incomplete(what: str) -> InternalError:
-    return InternalError(
-        f"The metadata service answered with {what}.", "Check that client and service are of the same release."
-    )
-
-
 def _transaction_info(message: pb.Transaction) -> TransactionInfo:
     state = TRANSACTION_STATE.from_wire(message.state)
     if state is None:
-        raise _incomplete("a transaction without a state")
+        raise incomplete("a transaction without a state")
     reason = END_REASON.from_wire(message.end_reason)
     return TransactionInfo(
         id=convert.txn_from_wire(message.id),

@@ -10,9 +10,8 @@ from typing import Any
 from txn_source.client.access import Access
 from txn_source.client.log import Log
 from txn_source.client.places import Offsets
-from txn_source.client.reading.columns import select_columns
+from txn_source.client.reading.count import count
 from txn_source.client.reading.outlook import outlook
-from txn_source.client.reading.plan import plan
 from txn_source.client.reading.ranges import cuts_of
 from txn_source.client.reading.request import ReadRequest
 from txn_source.client.reading.source import ReadPartition, Source, resolve
@@ -128,9 +127,3 @@ def _topic_of(text: str) -> TopicName:
     name = TopicName.parse(text)
     part = name.split_partition()
     return name if part is None else part[0]
-
-
-def count(access: Access, source: Source, request: ReadRequest) -> int:
-    planned = plan(access, source, request)
-    reader = planned.reader(access, select_columns(source.payload, ["__partition"]))
-    return sum(len(batch) for batch in reader.read(piece for task in planned.tasks for piece in task))
