@@ -16,21 +16,28 @@ final class QueryCut {
     this.log = log;
   }
 
-  /** Returns the cut of the query that is being planned, with a topic that it reads; null if that has its own end. */
+  /**
+   * Returns the cut of the query that is being planned, with a topic that it reads; null if that has its own end. All
+   * scans of a query are known before one is planned: a scan that comes later is of another run, and gets a new cut.
+   */
   static QueryCut of(TxnLogTable table, Map<String, String> options) {
     if (table.hasItsOwnEnd(options)) {
       return null;
     }
     Map<Object, QueryCut> ofQuery = SparkInternals.ofQuery(ConcurrentHashMap::new);
-    QueryCut cut = ofQuery.computeIfAbsent(table.log().target(), target -> new QueryCut(table.log()));
-    cut.add(TxnLogRead.level(options), table.topic());
-    return cut;
+    return ofQuery.compute(table.log().target(), (target, found) -> {
+      QueryCut cut = found == null || found.isFixed() ? new QueryCut(table.log()) : found;
+      cut.add(TxnLogRead.level(options), table.topic());
+      return cut;
+    });
+  }
+
+  private synchronized boolean isFixed() {
+    return ends != null;
   }
 
   private synchronized void add(String level, String topic) {
-    if (topics.computeIfAbsent(level, key -> new TreeSet<>()).add(topic)) {
-      ends = null;
-    }
+    topics.computeIfAbsent(level, key -> new TreeSet<>()).add(topic);
   }
 
   /** Returns where the topics of a level end; levels are cut at one moment, too. */
