@@ -142,3 +142,13 @@ def test_a_time_is_the_same_moment_of_all_topics(bank: Bank, transfers: list[str
     names = {name: f"{{{topic}}} TIMESTAMP AS OF '{when}'" for name, topic in zip("ab", transfers, strict=False)}
     first = bank.rows("SELECT count(*) FROM {a}".format_map(names))
     assert bank.rows("SELECT count(*) FROM {b}".format_map(names)) == first
+
+
+def test_a_frame_that_is_written_after_it_was_read_has_what_came_meanwhile(bank: Bank) -> None:
+    topic, target = bank.topic(SCHEMA), bank.topic(SCHEMA)
+    bank.send(topic, pa.table({"id": [1], "n": [1]}))
+    frame = bank.table(topic).where("n > 0")
+    assert len(frame.collect()) == 1
+    bank.send(topic, pa.table({"id": [2], "n": [1]}))
+    frame.writeTo(f"reads.public.{target}").append()
+    assert bank.rows(f"SELECT id FROM {{{target}}}") == [(1,), (2,)]

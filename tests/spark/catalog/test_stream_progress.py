@@ -36,3 +36,15 @@ def test_the_progress_says_what_is_read_how_far_it_is_behind_and_who_holds_it_ba
     assert [source.metrics["messagesBehind"] for source in sources] == ["10", "5", "0"]
     assert float(sources[0].metrics["secondsBehind"]) > 0
     assert sources[2].metrics == {"messagesBehind": "0", "secondsBehind": "0.0", **held}
+
+
+def test_a_stream_s_plan_tells_no_range(bank: Bank, tmp_path: Path) -> None:
+    topic = bank.topic(SCHEMA)
+    bank.send(topic, pa.table({"id": [1, 2]}))
+    frame = bank.spark.readStream.option("startingOffsets", "earliest").table(f"reads.public.{topic}")
+    counted = frame.groupBy().count().writeStream.trigger(availableNow=True).outputMode("complete")
+    query = counted.option("checkpointLocation", str(tmp_path)).format("memory").queryName("counted").start()
+    assert query.awaitTermination(60)
+    assert bank.spark.table("counted").collect()[0][0] == 2
+    plan = query._jsq.explainInternal(False)
+    assert f"txnlog persistent://public/default/{topic}, read_committed; columns: id" in plan

@@ -21,7 +21,7 @@ final class QueryCut {
    * scans of a query are known before one is planned: a scan that comes later is of another run, and gets a new cut.
    */
   static QueryCut of(TxnLogTable table, Map<String, String> options) {
-    if (table.hasItsOwnEnd(options)) {
+    if (TxnLogTable.hasItsOwnEnd(options)) {
       return null;
     }
     Map<Object, QueryCut> ofQuery = SparkInternals.ofQuery(ConcurrentHashMap::new);

@@ -29,6 +29,15 @@ record TxnLogRead(TxnLogTable table, Map<String, String> options, StructType col
     return new CaseInsensitiveStringMap(options).getOrDefault("isolationLevel", "read_committed");
   }
 
+  /** True of messages; false of a table that shows the log's metadata. */
+  boolean ofMessages() {
+    return ofMessages(options);
+  }
+
+  static boolean ofMessages(Map<String, String> options) {
+    return !options.containsKey(TxnLogTable.METADATA_TABLE);
+  }
+
   /** True if no column is read, so that the log's metadata has the answer. */
   boolean needsNoMessages() {
     return counts || columns.isEmpty();

@@ -16,6 +16,7 @@ final class TxnLogScan implements Scan, SupportsReportStatistics {
   private final TxnLogRead read;
   private final QueryCut cut;
   private final TxnLogBatch batch;
+  private volatile boolean streams;
   private JsonNode outlook;
   private JsonNode pinned;
 
@@ -42,13 +43,24 @@ final class TxnLogScan implements Scan, SupportsReportStatistics {
 
   @Override
   public MicroBatchStream toMicroBatchStream(String checkpoint) {
+    streams = true;
     return new TxnLogStream(read);
   }
 
   @Override
   public Statistics estimateStatistics() {
-    long rows = read.counts() ? 1 : limited(outlook().get("rows").asLong());
+    try {
+      if (read.ofMessages()) {
+        return estimated();
+      }
+    } catch (TxnLogException e) { // told when the query runs
+    }
+    return statistics(OptionalLong.empty(), OptionalLong.empty());
+  }
+
+  private Statistics estimated() {
     long whole = outlook().get("rows").asLong();
+    long rows = read.counts() ? 1 : limited(whole);
     StructType stored = read.table().schema();
     double payload = 0;
     double added = 0;
@@ -61,16 +73,19 @@ final class TxnLogScan implements Scan, SupportsReportStatistics {
       }
     }
     double ofRow = whole == 0 ? 0 : outlook().get("bytes").asDouble() / whole * payload / stored.defaultSize();
-    long bytes = Math.max(1, (long) (rows * (ofRow + added)));
+    return statistics(OptionalLong.of(Math.max(1, (long) (rows * (ofRow + added)))), OptionalLong.of(rows));
+  }
+
+  private static Statistics statistics(OptionalLong bytes, OptionalLong rows) {
     return new Statistics() {
       @Override
       public OptionalLong sizeInBytes() {
-        return OptionalLong.of(bytes);
+        return bytes;
       }
 
       @Override
       public OptionalLong numRows() {
-        return OptionalLong.of(rows);
+        return rows;
       }
     };
   }
@@ -83,14 +98,10 @@ final class TxnLogScan implements Scan, SupportsReportStatistics {
   @Override
   public String description() {
     StringBuilder text = new StringBuilder("txnlog ").append(read.table().topic()).append(", ").append(read.level());
-    int tasks = batch.tasks();
-    try {
-      JsonNode seen = tasks < 0 ? outlook() : pinned();
-      text.append(tasks < 0 ? ", so far " : ", ").append(seen.get("bounds").asText());
-      text.append("; ").append(seen.get("ledgers").asText());
-      text.append("; tasks: ").append(tasks < 0 ? "about " + seen.get("tasks").asText() : tasks);
-    } catch (TxnLogException e) {
-      text.append("; ").append(e.getMessage());
+    if (!read.ofMessages()) {
+      text.append(", ").append(read.options().get(TxnLogTable.METADATA_TABLE));
+    } else if (!streams) { // a batch of a stream has bounds of its own, which the query's progress tells
+      text.append(range());
     }
     text.append(read.needsNoMessages() ? "; counted by the metadata"
         : "; columns: " + String.join(", ", read.columns().fieldNames()));
@@ -98,6 +109,17 @@ final class TxnLogScan implements Scan, SupportsReportStatistics {
       text.append("; skips by: ").append(String.join(" AND ", read.filters().stream().map(Object::toString).toList()));
     }
     return text.append(read.limit() == TxnLogRead.NO_LIMIT ? "" : "; limit: " + read.limit()).toString();
+  }
+
+  private String range() {
+    int tasks = batch.tasks();
+    try {
+      JsonNode seen = tasks < 0 ? outlook() : pinned();
+      return (tasks < 0 ? ", so far " : ", ") + seen.get("bounds").asText() + "; " + seen.get("ledgers").asText()
+          + "; tasks: " + (tasks < 0 ? "about " + seen.get("tasks").asText() : tasks);
+    } catch (TxnLogException e) {
+      return "; " + e.getMessage();
+    }
   }
 
   /** Returns what the read would find now: asked once, so that plans stay cheap. */

@@ -35,6 +35,9 @@ final class TxnLogScanBuilder implements SupportsPushDownRequiredColumns, Suppor
   @Override
   public void pruneColumns(StructType required) {
     columns = new StructType();
+    if (required.isEmpty() && !TxnLogRead.ofMessages(options)) {
+      columns = columns.add(table.schema().apply(0)); // it must be read to know how many rows it has
+    }
     for (StructField field : required.fields()) {
       columns = columns.add(table.isStored(field.name()) ? table.schema().apply(field.name()) : field);
     }
@@ -66,13 +69,13 @@ final class TxnLogScanBuilder implements SupportsPushDownRequiredColumns, Suppor
 
   @Override
   public boolean supportCompletePushDown(Aggregation aggregation) {
-    return counts(aggregation);
+    return TxnLogRead.ofMessages(options) && counts(aggregation);
   }
 
   /** Takes the count of all rows, which the log's metadata knows; Spark asks only where there are no filters. */
   @Override
   public boolean pushAggregation(Aggregation aggregation) {
-    counts = counts(aggregation);
+    counts = TxnLogRead.ofMessages(options) && counts(aggregation);
     if (counts) {
       columns = new StructType();
       for (int i = 0; i < aggregation.aggregateExpressions().length; i++) {

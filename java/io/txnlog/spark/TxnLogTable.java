@@ -3,6 +3,7 @@ package io.txnlog.spark;
 import com.fasterxml.jackson.databind.JsonNode;
 import java.util.EnumSet;
 import java.util.HashMap;
+import java.util.Locale;
 import java.util.Map;
 import java.util.Objects;
 import java.util.Set;
@@ -23,8 +24,9 @@ import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 
 /** A topic as a table: its payload columns, and the metadata columns for whoever names them. */
 class TxnLogTable implements SupportsRead, SupportsWrite, SupportsMetadataColumns {
+  static final String METADATA_TABLE = "metadatatable";
   private static final Set<String> NAMED = Set.of("path", "endpoint", "topic", "topics", "topicspattern");
-  private static final Set<String> ENDS = Set.of("endingoffsets", "endingtimestamp", "asoftimestamp");
+  private static final Set<String> ENDS = Set.of("endingoffsets", "endingtimestamp", "asoftimestamp", METADATA_TABLE);
 
   private final LogCalls log;
   private final JsonNode found;
@@ -64,9 +66,9 @@ class TxnLogTable implements SupportsRead, SupportsWrite, SupportsMetadataColumn
     return schema.getFieldIndex(column).isDefined();
   }
 
-  /** True if the options say where a read ends. */
-  boolean hasItsOwnEnd(Map<String, String> all) {
-    return all.keySet().stream().anyMatch(name -> ENDS.contains(name.toLowerCase()));
+  /** True if a read doesn't end with the others of its query: it says where it ends, or has no messages. */
+  static boolean hasItsOwnEnd(Map<String, String> all) {
+    return all.keySet().stream().anyMatch(name -> ENDS.contains(name.toLowerCase(Locale.ROOT)));
   }
 
   @Override
@@ -143,7 +145,7 @@ class TxnLogTable implements SupportsRead, SupportsWrite, SupportsMetadataColumn
   @Override
   public boolean equals(Object other) {
     return other instanceof TxnLogTable table && schema.equals(table.schema) && options.equals(table.options)
-        && defaults.equals(table.defaults)        && log.target().equals(table.log.target());
+        && defaults.equals(table.defaults) && log.target().equals(table.log.target());
   }
 
   @Override
