@@ -32,7 +32,7 @@ def test_the_progress_says_what_is_read_how_far_it_is_behind_and_who_holds_it_ba
     batches = [progress for progress in query.recentProgress if progress.numInputRows]
     sources = [progress.sources[0] for progress in batches]
     assert [progress.numInputRows for progress in batches] == [5, 5, 5]
-    assert {source.description for source in sources} == {f"txnlog[persistent://public/default/{topic}]"}
+    assert {source.description for source in sources} == {f"txnlog[{topic}]"}
     assert [source.metrics["messagesBehind"] for source in sources] == ["10", "5", "0"]
     assert float(sources[0].metrics["secondsBehind"]) > 0
     assert sources[2].metrics == {"messagesBehind": "0", "secondsBehind": "0.0", **held}
@@ -47,4 +47,4 @@ def test_a_stream_s_plan_tells_no_range(bank: Bank, tmp_path: Path) -> None:
     assert query.awaitTermination(60)
     assert bank.spark.table("counted").collect()[0][0] == 2
     plan = query._jsq.explainInternal(False)
-    assert f"txnlog persistent://public/default/{topic}, read_committed; columns: id" in plan
+    assert f"txnlog {topic}, read_committed; columns: id" in plan
