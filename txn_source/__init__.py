@@ -53,6 +53,7 @@ if TYPE_CHECKING:
     from txn_source.client.log import Log
     from txn_source.client.places import Cut, Sought
     from txn_source.client.reading.copy_fallback import CopiesRead
+    from txn_source.client.tiering.iceberg import IcebergReport
     from txn_source.client.tiering.maintenance import MaintenanceReport
     from txn_source.client.tiering.offload import OffloadReport
     from txn_source.client.tiering.segment_garbage import Garbage
@@ -76,6 +77,7 @@ _LAZY = {
     "Cut": "txn_source.client.places",
     "EffectivePolicy": "txn_source.model.policies",
     "Garbage": "txn_source.client.tiering.segment_garbage",
+    "IcebergReport": "txn_source.client.tiering.iceberg",
     "Log": "txn_source.client.log",
     "MaintenanceReport": "txn_source.client.tiering.maintenance",
     "Message": "txn_source.client.consuming.messages",
@@ -105,6 +107,7 @@ __all__ = [
     "DataLossError",
     "EffectivePolicy",
     "Garbage",
+    "IcebergReport",
     "InternalError",
     "InvalidArgumentError",
     "IsolationLevel",

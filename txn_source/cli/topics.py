@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from txn_source.cli import tiers, topic_policies, topic_stats
+from txn_source.cli import iceberg, tiers, topic_policies, topic_stats
 from txn_source.cli.arguments import Name, Yes, confirm
 from txn_source.cli.connection import on_log
 from txn_source.cli.output import Json, console, print_json, table
@@ -159,6 +159,7 @@ def roll(
 
 app.command("stats")(topic_stats.stats)
 app.command("offload")(tiers.offload)
+app.command("export-iceberg")(iceberg.export_iceberg)
 app.command("delete-offloaded")(tiers.delete_offloaded)
 app.command("delete-hot")(tiers.delete_hot)
 app.command("trim")(tiers.trim)

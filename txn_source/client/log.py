@@ -20,6 +20,7 @@ from txn_source.client.reading.copy_fallback import CopiesRead
 from txn_source.client.reading.ranges import cut_of
 from txn_source.client.scan import copies_read, count_messages, scan
 from txn_source.client.subscriptions import Unset, given_options
+from txn_source.client.tiering.iceberg import IcebergReport, export_iceberg
 from txn_source.client.tiering.maintenance import MaintenanceReport, maintain
 from txn_source.client.tiering.offload import OffloadReport
 from txn_source.client.tiering.segment_garbage import DEFAULT_AGE_S, Garbage, collect_garbage
@@ -128,6 +129,26 @@ class Log(Connected):
             StorageWriteError: the target can't be written. What was offloaded before stays.
         """
         return offload_topic(self._access, TopicName.parse(topic), progress)
+
+    def export_iceberg(self, topic: str, catalog: Any, table: str) -> IcebergReport:
+        """Bring an Iceberg table up to date with what is offloaded of a topic, as read_committed shows it up to a cut.
+
+        Objects are registered as they are; what was trimmed, or offloaded anew, is removed. It can be repeated, and
+        run in two places at once. Objects that are deleted or trimmed are missing in the table until the next run.
+
+        Args:
+            topic: whose.
+            catalog: a PyIceberg catalog, the name of one in its configuration, or a catalog's properties.
+            table: ``namespace.table``, made if it isn't there.
+
+        Raises:
+            InvalidArgumentError: PyIceberg isn't installed, the table shows something else, or an object that an older
+                release wrote has aborted messages in it. Nothing was changed.
+            SchemaMismatchError: the topic has a column that Iceberg can't have. Nothing was changed.
+            SegmentUnreadableError: an object can't be read. Nothing was changed.
+            UnavailableError: others changed the table all the time.
+        """
+        return export_iceberg(self._access, TopicName.parse(topic), catalog, table)
 
     def delete_offloaded(self, topic: str) -> int:
         """Delete the tiered copies of a topic and return how many; its ledgers can be offloaded again.

@@ -51,7 +51,7 @@ from txn_source.storage.segment import SegmentName
 from txn_source.storage.tiered import INDEX_SCHEMA, LedgerSummary, row_group_edges, write_tiered
 
 _log = logging.getLogger(__name__)
-_OBJECT_COLUMNS = (
+OBJECT_COLUMNS = (
     "__partition",
     "__ledger_id",
     "__entry_id",
@@ -62,7 +62,7 @@ _OBJECT_COLUMNS = (
     "__txn_id",
     "__txn_status",
 )
-_STORED_AS = {"__batch_index": "__index"}
+STORED_AS = {"__batch_index": "__index"}
 """Names that differ in objects: pyarrow's datasets have a column ``__batch_index`` and refuse files with one."""
 
 
@@ -205,10 +205,10 @@ class Offloader:
 
     def _schema(self) -> pa.Schema:
         payload = deserialize_schema(self._topic.schema)
-        return pa.schema([*payload, EVENT_TIME, PROPERTIES, *(METADATA_COLUMNS[name] for name in _OBJECT_COLUMNS)])
+        return pa.schema([*payload, EVENT_TIME, PROPERTIES, *(METADATA_COLUMNS[name] for name in OBJECT_COLUMNS)])
 
     def _object_schema(self) -> pa.Schema:
-        return pa.schema([field.with_name(_STORED_AS.get(field.name, field.name)) for field in self._schema()])
+        return pa.schema([field.with_name(STORED_AS.get(field.name, field.name)) for field in self._schema()])
 
     def _index(self, ledger: OffloadableLedger) -> tuple[pa.Table, dict[int, str]]:
         """Return the ledger's entries, markers among them, and its producers' names."""
