@@ -92,7 +92,7 @@ class CatalogCalls:
         topics = [TopicName.parse(name) for name in self._log.topics()]
         here = {t.name.lower(): t for t in topics if (t.tenant, t.namespace) == (topic.tenant, topic.namespace)}
         near = [here[name] for name in difflib.get_close_matches(topic.name.lower(), here, n=2, cutoff=0.75)]
-        elsewhere = [t for t in topics if t.name == topic.name]
+        elsewhere = sorted((t for t in topics if t.name == topic.name), key=lambda t: t.tenant != topic.tenant)
         return [_identifier(t) for t in (near or elsewhere)[:2]]
 
     def version(self, namespace: Sequence[str], name: str, version: str) -> str:

@@ -54,7 +54,7 @@ def _column(field: StructField) -> pa.Field:
         [back] = to_spark(check_topic_schema(pa.schema([column]))).fields
     except (PySparkException, pa.ArrowException, TypeError):
         back = None
-    lossy = back is None or back.dataType.simpleString() != shown or _TEXT_LENGTH in field.json() or "void" in shown
+    lossy = back is None or back.dataType.simpleString() != shown or _TEXT_LENGTH in field.json()
     if lossy or isinstance(field.dataType, CharType | VarcharType):
         raise InvalidArgumentError(
             f"Column {field.name!r} is {length or shown}, which a topic doesn't keep as it is.",

@@ -79,7 +79,7 @@ public final class TxnLogCatalog implements StagingTableCatalog, SupportsNamespa
         found.add(new String[] {within[0], each.get(1).asText()});
       }
     });
-    if (found.isEmpty() && within.length != 2) {
+    if (found.isEmpty() && !namespaceExists(within)) {
       throw new NoSuchNamespaceException(within);
     }
     return found.toArray(String[][]::new);

@@ -1,0 +1,94 @@
+"""TIMESTAMP AS OF and VERSION AS OF: a table as it was."""
+
+from __future__ import annotations
+
+import json
+
+import pyarrow as pa
+import pytest
+
+from tests.spark.sql.conftest import Statements
+
+
+def append(bank: Statements, *ids: int) -> None:
+    with bank.log.producer(bank.topic("t")) as producer:
+        producer.send_batch(pa.table({"id": list(ids)}))
+
+
+@pytest.fixture
+def history(bank: Statements) -> tuple[Statements, str, str]:
+    """A table of two writes, and the time and the position between them."""
+    bank.log.create_topic(bank.topic("t"), schema=pa.schema([("id", pa.int64())]))
+    append(bank, 1, 2)
+    [(between,)] = bank.rows("SELECT CAST(current_timestamp() AS STRING)")
+    [partition] = bank.log.stats(bank.topic("t")).partitions
+    append(bank, 3)
+    return bank, between, str(partition.log_end)
+
+
+def test_table_is_read_as_it_was(history: tuple[Statements, str, str]) -> None:
+    bank, time, position = history
+    by_json = f'{{"{bank.topic("t")}": {{"0": "{position}"}}}}'
+    for place in (f"TIMESTAMP AS OF '{time}'", f"FOR SYSTEM_TIME AS OF TIMESTAMP'{time}'"):
+        assert bank.rows(f"SELECT id FROM {{ns}}.t {place}") == [(1,), (2,)], place
+    for place in (f"VERSION AS OF '{position}'", f"VERSION AS OF '{by_json}'"):
+        assert bank.rows(f"SELECT id FROM {{ns}}.t {place}") == [(1,), (2,)], place
+    table = f"{bank.ns}.t"
+    assert sorted(row.id for row in bank.spark.read.option("versionAsOf", position).table(table).collect()) == [1, 2]
+    assert sorted(row.id for row in bank.spark.read.option("timestampAsOf", time).table(table).collect()) == [1, 2]
+    assert bank.rows("SELECT id FROM {ns}.t") == [(1,), (2,), (3,)]
+
+
+def test_two_times_of_one_table_are_two_reads(history: tuple[Statements, str, str]) -> None:
+    bank, time, position = history
+    union = f"SELECT id FROM {{ns}}.t VERSION AS OF '{position}' UNION ALL SELECT id FROM {{ns}}.t"
+    assert bank.rows(union) == [(1,), (1,), (2,), (2,), (3,)]
+    new = f"SELECT id FROM {{ns}}.t EXCEPT SELECT id FROM {{ns}}.t TIMESTAMP AS OF '{time}'"
+    assert bank.rows(new) == [(3,)]
+
+
+@pytest.mark.parametrize(
+    ("place", "why"),
+    [
+        (
+            "TIMESTAMP AS OF '2020-01-01'",
+            "[TXNLOG_OUT_OF_RANGE] TIMESTAMP AS OF 2019-12-31T18:30:00+00:00 is before topic",
+        ),
+        ("TIMESTAMP AS OF 'abc'", "[INVALID_TIME_TRAVEL_TIMESTAMP_EXPR.INPUT]"),
+        ("TIMESTAMP AS OF INTERVAL 1 DAY", "[INVALID_TIME_TRAVEL_TIMESTAMP_EXPR.INPUT]"),
+        ("TIMESTAMP AS OF current_user()", "[INVALID_TIME_TRAVEL_TIMESTAMP_EXPR.UNEVALUABLE]"),
+        ("VERSION AS OF '0:0'", "[TXNLOG_OUT_OF_RANGE] Position 0:0 lies outside"),
+        ("VERSION AS OF '999999:0'", "[TXNLOG_OUT_OF_RANGE] Position 999999:0 lies outside"),
+        ("VERSION AS OF 'x'", "[TXNLOG_INVALID_ARGUMENT] Option 'endingOffsets': 'x' is not a position."),
+        ("VERSION AS OF 5", "'5' is not a position."),
+        ("""VERSION AS OF '{"t": 1'""", "are not JSON"),
+        ("""VERSION AS OF '{"elsewhere": {"0": "1:0"}}'""", "which this read doesn't take"),
+    ],
+)
+def test_place_that_the_table_never_had_is_told(history: tuple[Statements, str, str], place: str, why: str) -> None:
+    assert why in history[0].refused(f"SELECT id FROM {{ns}}.t {place}")
+
+
+def test_version_before_what_was_trimmed_is_told(history: tuple[Statements, str, str]) -> None:
+    bank, _, position = history
+    bank.log.roll_ledger(bank.topic("t"))
+    append(bank, 4)
+    bank.log.trim(bank.topic("t"), keep_bytes=0)
+    assert "[TXNLOG_OUT_OF_RANGE]" in bank.refused(f"SELECT id FROM {{ns}}.t VERSION AS OF '{position}'")
+    assert bank.rows("SELECT id FROM {ns}.t") == [(4,)]
+
+
+def test_one_position_is_no_version_of_several_partitions(bank: Statements) -> None:
+    bank.log.create_topic(bank.topic("t"), partitions=2, schema=pa.schema([("id", pa.int64())]))
+    assert "is one position, and" in bank.refused("SELECT * FROM {ns}.t VERSION AS OF '1:0'")
+    partitions = bank.log.stats(bank.topic("t")).partitions
+    ends = json.dumps({bank.topic("t"): {str(k): str(partition.log_end) for k, partition in enumerate(partitions)}})
+    append(bank, 1, 2, 3)
+    assert bank.rows(f"SELECT * FROM {{ns}}.t VERSION AS OF '{ends}'") == []
+
+
+def test_missing_table_is_told(history: tuple[Statements, str, str]) -> None:
+    bank = history[0]
+    for place in ("VERSION AS OF '1:0'", "TIMESTAMP AS OF '2020-01-01'"):
+        assert bank.refused(f"SELECT * FROM {{ns}}.x {place}").startswith("[TABLE_OR_VIEW_NOT_FOUND]")
+        assert "Did you mean" in bank.refused(f"SELECT * FROM {{ns}}.T {place}")
