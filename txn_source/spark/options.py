@@ -16,7 +16,7 @@ from typing import TypeVar
 from txn_source.client.places import Offsets
 from txn_source.client.reading.columns import METADATA_COLUMNS, metadata_columns
 from txn_source.client.reading.filters import Filters
-from txn_source.client.reading.request import MAX_PARTITION_BYTES, ReadRequest, check_as_of
+from txn_source.client.reading.request import MAX_PARTITION_BYTES, ReadRequest, check_as_of, parse_ranges
 from txn_source.client.streaming.batch_limits import DEFAULT_DELAY_S, StreamLimits
 from txn_source.client.target import Target
 from txn_source.model.errors import InvalidArgumentError
@@ -54,6 +54,7 @@ _BATCH_READ = (
     "failOnDataLoss",
     "pushedFilters",
     "limit",
+    "ranges",
 )
 _STREAM_ONLY = (
     "maxMessagesPerTrigger",
@@ -62,11 +63,13 @@ _STREAM_ONLY = (
     "maxTriggerDelay",
     "subscription",
 )
-_BATCH_ONLY = ("endingOffsets", "endingTimestamp", "asOfTimestamp", "pushedFilters", "limit")
+_BATCH_ONLY = ("endingOffsets", "endingTimestamp", "asOfTimestamp", "pushedFilters", "limit", "ranges")
 _WRITE = ("path", "endpoint", "topic", "transactionalId")
 _BATCH_WRITE = ("txnAppId", "txnVersion")
 _TABLE = ("insertable",)
 _STREAM_READ = tuple(name for name in (*_BATCH_READ, *_STREAM_ONLY) if name not in _BATCH_ONLY)
+NATIVE_READS = "nativeTieredReads"
+"""Of catalogs and of ``txn_source.spark.read``."""
 CATALOG_DEFAULTS = "catalogdefaults"
 """Names of options, with commas between them, that a catalog gives to all queries: where one means nothing it is left
 out. It comes with each query through a catalog."""
@@ -141,6 +144,7 @@ class BatchReadOptions:
             check_as_of(request.isolation_level, end != Offsets(LATEST))
             request = replace(request, as_of_us=as_of)
         request = replace(request, filters=given.filters(), limit=given.optional("limit", _natural))
+        request = replace(request, ranges=given.optional("ranges", parse_ranges))
         given.metadata_columns()
         return cls(given.target(), topics, pattern, request)
 
@@ -216,6 +220,15 @@ class WriteOptions:
                 "Give an id together with the option 'topic', or leave it out: a write is exactly once without it.",
             )  # fmt: skip
         return cls(target, topic, transactional_id, given.app(), through_catalog(options))
+
+
+def native_reads_wanted(options: dict[str, str]) -> bool:
+    """Take the option ``nativeTieredReads`` out of some, and return whether Spark's Parquet reader may read objects."""
+    names = [name for name in options if name.lower() == NATIVE_READS.lower()]
+    wanted = _Given({name: options[name] for name in names}).flag(NATIVE_READS, default=True)
+    for name in names:
+        del options[name]
+    return wanted
 
 
 def through_catalog(options: Mapping[str, str]) -> bool:

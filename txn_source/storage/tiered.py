@@ -319,6 +319,19 @@ def read_footer(root: Path, copy: TieredCopy) -> Footer:
         raise _unreadable(copy, reason(error)) from error
 
 
+def checked_footer(root: Path, copy: TieredCopy) -> Footer:
+    """Return the footer of an object after a look at its end, whatever is remembered of it.
+
+    Raises:
+        SegmentUnreadableError: as ``read_footer``.
+    """
+    try:
+        data = _footer_bytes(root, copy)
+        return _FOOTERS.get((root, copy)) or _FOOTERS.put((root, copy), _parse_footer(data, copy.uri))
+    except (OSError, ValueError, KeyError, TypeError, pa.ArrowException) as error:
+        raise _unreadable(copy, reason(error)) from error
+
+
 def check_object(root: Path, copy: TieredCopy) -> None:
     """Look at the files of a copy, not at what is remembered of them.
 
@@ -362,13 +375,17 @@ _FOOTERS = _FooterCache()
 
 
 def _read_footer(root: Path, copy: TieredCopy) -> Footer:
+    return _parse_footer(_footer_bytes(root, copy), copy.uri)
+
+
+def _footer_bytes(root: Path, copy: TieredCopy) -> bytes:
     with ObjectStore(root).open(copy.uri) as file:
         _check_size(file, copy)
-        data = file.read_at(copy.footer_bytes, copy.size - copy.footer_bytes)
+        data: bytes = file.read_at(copy.footer_bytes, copy.size - copy.footer_bytes)
     found = crc32c(data)
     if found != copy.footer_crc32c:
         raise ValueError(f"its footer has checksum {found:08x} where {copy.footer_crc32c:08x} was written (CRC-32C)")
-    return _parse_footer(data, copy.uri)
+    return data
 
 
 def _check_size(file: pa.NativeFile, copy: TieredCopy) -> None:

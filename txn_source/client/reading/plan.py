@@ -20,7 +20,7 @@ import pyarrow as pa
 
 from txn_source.client.access import Access
 from txn_source.client.reading.footers import TieredPlanning
-from txn_source.client.reading.ranges import check_offsets, ranges_of
+from txn_source.client.reading.ranges import check_offsets, wanted_of
 from txn_source.client.reading.request import ReadRequest
 from txn_source.client.reading.skipping import of_partition
 from txn_source.client.reading.source import ReadPartition, Source, look_again
@@ -84,11 +84,10 @@ def looked_at(
 
 
 def _plan(access: Access, source: Source, request: ReadRequest) -> ReadPlan:
-    reaches = ranges_of(access, source, request)
     wanted = [
         (partition, reach)
-        for partition, reach in zip(source.partitions, reaches, strict=True)
-        if not reach.empty and request.filters.keep(of_partition(partition.topic.short, partition.view.index))
+        for partition, reach in wanted_of(access, source, request)
+        if request.filters.keep(of_partition(partition.topic.short, partition.view.index))
     ]
     return plan_ranges(access, source, wanted, request)
 

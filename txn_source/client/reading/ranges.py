@@ -52,6 +52,34 @@ def ranges_of(access: Access, source: Source, request: ReadRequest) -> list[Posi
     return ranges
 
 
+def wanted_of(access: Access, source: Source, request: ReadRequest) -> list[tuple[ReadPartition, PositionRange]]:
+    """Return what a request reads: the range of each partition, or those that it gives itself.
+
+    Raises:
+        OutOfRangeError, DataLossError: as ``ranges_of``.
+        InvalidArgumentError: it gives a range of what the source doesn't have.
+    """
+    if request.ranges is None:
+        found = list(zip(source.partitions, ranges_of(access, source, request), strict=True))
+    else:
+        known = {(p.topic, p.view.index): p for p in source.partitions}
+        for topic, index in request.ranges.keys() - known.keys():
+            raise InvalidArgumentError(
+                f"A range is of partition {index} of topic {topic.short!r}, which this read doesn't take.",
+                "Leave the ranges to txn_source.spark.read.",
+            )
+        found = [
+            (known[place], PositionRange(reach.start, min(reach.end, _upper(known[place], request))))
+            for place, reaches in request.ranges.items()
+            for reach in reaches
+        ]
+    return [(partition, reach) for partition, reach in found if not reach.empty]
+
+
+def _upper(partition: ReadPartition, request: ReadRequest) -> Position:
+    return partition.view.bounds.upper(request.isolation_level)
+
+
 def start_positions(access: Access, source: Source, request: ReadRequest) -> list[Position]:
     """Return where a read of the source begins on each partition."""
     _check_named(request.start, source)

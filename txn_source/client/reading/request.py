@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from txn_source.client.places import Offsets
 from txn_source.client.reading.filters import Filters
 from txn_source.model.errors import InvalidArgumentError
 from txn_source.model.isolation import IsolationLevel
-from txn_source.model.position import EARLIEST, LATEST
+from txn_source.model.position import EARLIEST, LATEST, Position, PositionRange
 from txn_source.model.read_priority import ReadPriority
+from txn_source.model.topic_name import TopicName
 
 MAX_PARTITION_BYTES = 128 << 20
 _NO_FILTERS = Filters()
+Ranges = Mapping[tuple[TopicName, int], Sequence[PositionRange]]
 _FROM_EARLIEST, _TO_LATEST = Offsets(EARLIEST), Offsets(LATEST)
 
 
@@ -31,10 +35,27 @@ class ReadRequest:
     """None: each topic's own."""
     as_of_us: int | None = None
     """End where read_committed would have ended at this time, instead of at ``end``."""
+    ranges: Ranges | None = None
+    """Just these ranges of partitions, in place of ``start``, ``end`` and ``as_of_us``, and without a cut of them: they
+    are parts of one that was made before."""
     filters: Filters = _NO_FILTERS
     """Rows for which one of these isn't true may be left out."""
     limit: int | None = None
     """So many rows suffice, any of those that are read; None: all are wanted."""
+
+
+def parse_ranges(text: str) -> Ranges:
+    """Return the ranges in JSON such as ``{"orders": {"0": [["12:0", "14:7"]]}}``, or raise INVALID_ARGUMENT."""
+    try:
+        return {
+            (TopicName.parse(topic), int(index)): [PositionRange(*map(Position.parse, pair)) for pair in pairs]
+            for topic, partitions in json.loads(text).items()
+            for index, pairs in partitions.items()
+        }
+    except (ValueError, TypeError, AttributeError) as error:
+        raise InvalidArgumentError(
+            f"{text!r:.80} are no ranges of partitions ({error}).", "Leave it to txn_source.spark.read."
+        ) from None
 
 
 def check_as_of(level: IsolationLevel, has_end: bool) -> None:

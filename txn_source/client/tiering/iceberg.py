@@ -27,7 +27,7 @@ from txn_source.client.reading.plan import plan
 from txn_source.client.reading.request import ReadRequest
 from txn_source.client.reading.source import resolve
 from txn_source.client.tiering.iceberg_table import CUT, Owner, ShownTable, check_types, location, open_catalog
-from txn_source.client.tiering.offload import OBJECT_COLUMNS, STORED_AS
+from txn_source.client.tiering.object_columns import OBJECT_COLUMNS, STORED_AS
 from txn_source.model.copies import TieredCopy
 from txn_source.model.errors import DataLossError, InvalidArgumentError, UnavailableError
 from txn_source.model.isolation import IsolationLevel

@@ -21,9 +21,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from txn_source.client.access import Access
-from txn_source.client.reading.columns import METADATA_COLUMNS
 from txn_source.client.reading.filters import Seen
 from txn_source.client.reading.slice_reader import Decided, SliceReader
+from txn_source.client.tiering.object_columns import object_schema, offloaded_schema
 from txn_source.model.copies import TieredCopy
 from txn_source.model.errors import (
     DataLossError,
@@ -46,24 +46,11 @@ from txn_source.storage.arrays import array_of, numbers_in
 from txn_source.storage.object_names import aborted_uri, may_be_object, new_object_uri
 from txn_source.storage.object_store import ObjectStore, is_unreachable, reason
 from txn_source.storage.object_uri import store_of
-from txn_source.storage.schema import EVENT_TIME, PROPERTIES, deserialize_schema
+from txn_source.storage.schema import deserialize_schema
 from txn_source.storage.segment import SegmentName
 from txn_source.storage.tiered import INDEX_SCHEMA, LedgerSummary, row_group_edges, write_tiered
 
 _log = logging.getLogger(__name__)
-OBJECT_COLUMNS = (
-    "__partition",
-    "__ledger_id",
-    "__entry_id",
-    "__batch_index",
-    "__publish_time",
-    "__producer_name",
-    "__sequence_id",
-    "__txn_id",
-    "__txn_status",
-)
-STORED_AS = {"__batch_index": "__index"}
-"""Names that differ in objects: pyarrow's datasets have a column ``__batch_index`` and refuse files with one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +85,7 @@ class Offloader:
         self._store = ObjectStore(access.root)
         [view] = stub.get_view([topic]).topics
         self._topic: Topic = view.topic
+        self._payload = deserialize_schema(self._topic.schema)
         self._log_id = stub.get_log().log_id
         policies = stub.policies_in_force(topic)
         self._folder: str | None = policies["offload_uri"].value
@@ -170,7 +158,7 @@ class Offloader:
 
         If it fails, neither is left.
         """
-        schema, aborted = self._object_schema(), None
+        schema, aborted = object_schema(self._payload), None
         try:
             apart = index.filter(array_of(numbers_in(index["kind"]) == ABORTED_DATA))
             if apart.num_rows:
@@ -202,13 +190,6 @@ class Offloader:
 
     def _uri(self, ledger: OffloadableLedger) -> str:
         return new_object_uri(self._folder, self._topic.name, ledger.partition, ledger.ledger_id)
-
-    def _schema(self) -> pa.Schema:
-        payload = deserialize_schema(self._topic.schema)
-        return pa.schema([*payload, EVENT_TIME, PROPERTIES, *(METADATA_COLUMNS[name] for name in OBJECT_COLUMNS)])
-
-    def _object_schema(self) -> pa.Schema:
-        return pa.schema([field.with_name(STORED_AS.get(field.name, field.name)) for field in self._schema()])
 
     def _index(self, ledger: OffloadableLedger) -> tuple[pa.Table, dict[int, str]]:
         """Return the ledger's entries, markers among them, and its producers' names."""
@@ -245,14 +226,16 @@ class Offloader:
         rows_to = np.concatenate(([0], np.cumsum(messages)))
         sizes = iter(np.diff(rows_to[row_group_edges(messages, numbers_in(data["bytes"]))]).tolist())
         piece = Slice(self._topic.name.short, ledger.partition, ledger.partition_id, _range(ledger), ledger.bytes)
-        reader = reader_type(self._access, self._schema(), level, ALL_DECISIONS, ReadPriority.BOOKKEEPER_FIRST)
+        reader = reader_type(
+            self._access, offloaded_schema(self._payload), level, ALL_DECISIONS, ReadPriority.BOOKKEEPER_FIRST
+        )
         waiting: list[pa.RecordBatch] = []
         missing = next(sizes, 0)
         for batch in reader.read([piece]):
             rest = batch
             while missing and rest.num_rows >= missing:
                 table = pa.Table.from_batches([*waiting, rest.slice(0, missing)])
-                yield table.rename_columns(self._object_schema().names)
+                yield table.rename_columns(object_schema(self._payload).names)
                 rest, waiting, missing = rest.slice(missing), [], next(sizes, 0)
             if rest.num_rows:
                 waiting.append(rest)

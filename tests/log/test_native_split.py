@@ -1,0 +1,305 @@
+"""A read in two parts: the objects that any Parquet reader may take, read here by PyArrow alone, and the rest, read by
+the log's own reader, are together what the log's own reader sees of all of it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from tests.log import tiers
+from tests.log.reading import BY_HAND, COMMITTED, UNCOMMITTED
+from tests.log.tiers import everything, objects, second_files, write_ledgers
+from txn_source import (
+    DataLossError,
+    InvalidArgumentError,
+    IsolationLevel,
+    Log,
+    OnlyCopyError,
+    Position,
+    SegmentUnreadableError,
+    connect,
+)
+from txn_source.client.places import Offsets
+from txn_source.client.reading.columns import METADATA_COLUMNS, select_columns
+from txn_source.client.reading.native import NativeSplit, location_of, native_split
+from txn_source.client.reading.plan import plan
+from txn_source.client.reading.request import ReadRequest, parse_ranges
+from txn_source.client.reading.source import resolve
+from txn_source.model.position import EARLIEST, LATEST
+from txn_source.model.read_priority import ReadPriority
+from txn_source.storage import tiered
+
+COLUMNS = ["value", *(name for name in METADATA_COLUMNS if name != "__topic")]
+Row = dict[str, Any]
+
+
+@pytest.fixture(autouse=True)
+def _small_row_groups(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tiered, "ROW_GROUP_ROWS", 5)
+    monkeypatch.setattr(tiered, "_FOOTERS", tiered._FooterCache())
+
+
+def split_of(log: Log, level: str = COMMITTED, **request: Any) -> NativeSplit:
+    wanted = ReadRequest(IsolationLevel.parse(level), **request)
+    return native_split(log.access, resolve(log.metadata, ["orders"]), wanted)
+
+
+def key(row: Row) -> tuple[int, ...]:
+    return tuple(row[name] for name in ("__partition", "__ledger_id", "__entry_id", "__batch_index"))
+
+
+def rows_of(log: Log, split: NativeSplit, level: str) -> list[Row]:
+    """Read the objects by PyArrow and the ranges as Spark's Python source would: by a plan of its own."""
+    found: list[Row] = []
+    for each in split.objects:
+        table = pq.ParquetFile(each.location.removeprefix("file://")).read()
+        assert table.num_rows == each.rows > 0
+        table = table.rename_columns([{"__index": "__batch_index"}.get(n, n) for n in table.column_names])
+        found += table.select(COLUMNS).to_pylist()
+    source = resolve(log.metadata, ["orders"])
+    pinned = plan(log.access, source, ReadRequest(IsolationLevel.parse(level), ranges=parse_ranges(split.ranges)))
+    reader = pinned.reader(log.access, select_columns(source.payload, COLUMNS))
+    for batch in reader.read(piece for task in pinned.tasks for piece in task):
+        found += batch.to_pylist()
+    return sorted(found, key=key)
+
+
+def expected(log: Log, level: str, **ends: Any) -> list[Row]:
+    return sorted(log.scan("orders", level, COLUMNS, **ends).read_all().to_pylist(), key=key)
+
+
+STEP = st.one_of(
+    st.tuples(st.sampled_from(["plain", "commit", "abort", "open"]), st.integers(0, 1), st.integers(1, 4)),
+    st.tuples(st.sampled_from(["roll", "offload", "delete_hot", "delete_offloaded", "trim"]), st.just(0), st.just(0)),
+    st.tuples(st.sampled_from(["lose", "lose_second", "damage"]), st.just(0), st.integers(0, 9)),
+)
+
+
+@given(steps=st.lists(STEP, min_size=3, max_size=25), priority=st.sampled_from([None, *ReadPriority]), data=st.data())
+@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_both_parts_are_the_whole(
+    tmp_path_factory: pytest.TempPathFactory,
+    steps: list[tuple[str, int, int]],
+    priority: ReadPriority | None,
+    data: st.DataObject,
+) -> None:
+    """Write, end, offload, delete, trim and damage in any order; divide reads of all and of ranges at both levels: the
+    parts' rows are those of one scan. Messages that are written after the division are in neither."""
+    with connect(tmp_path_factory.mktemp("native") / "log") as log:
+        log.create_topic("orders", partitions=2)
+        _fill(log, steps)
+        if not all(_readable(log, level) for level in (COMMITTED, UNCOMMITTED)):
+            return  # no reader could say what to expect
+        tiered._FOOTERS = tiered._FooterCache()
+        wanted = {level: expected(log, level) for level in (COMMITTED, UNCOMMITTED)}
+        splits = {level: split_of(log, level, read_priority=priority) for level in wanted}
+        with log.producer("orders") as producer:
+            producer.send(b"later", partition=1)
+        for level, split in splits.items():
+            assert rows_of(log, split, level) == wanted[level]
+        stats = log.stats("orders").partitions[0]
+        places = [Position(ledger.ledger_id, entry) for ledger in stats.ledgers for entry in range(ledger.entries + 1)]
+        start, end = sorted(data.draw(st.sampled_from(places)) for _ in range(2))
+        ends = {"start": {"orders": {0: start}}, "end": {"orders": {0: end}}}
+        for level in wanted:
+            sides = {
+                side: Offsets.parse(value, default)
+                for (side, value), default in zip(ends.items(), (EARLIEST, LATEST), strict=True)
+            }
+            split = split_of(log, level, read_priority=priority, **sides)
+            assert rows_of(log, split, level) == expected(log, level, **ends)
+
+
+def _fill(log: Log, steps: list[tuple[str, int, int]]) -> None:
+    open_ones = []
+    with log.producer("orders", batching=BY_HAND) as producer:
+        for number, (what, partition, count) in enumerate(steps):
+            if what in ("plain", "commit", "abort", "open"):
+                txn = None if what == "plain" else log.begin_transaction(800)
+                for index in range(count):
+                    producer.send(b"%d-%d" % (number, index), partition=partition, txn=txn)
+                    if index % 2:
+                        producer.flush()
+                producer.flush()
+                if txn is not None:
+                    {"commit": txn.commit, "abort": txn.abort, "open": lambda t=txn: open_ones.append(t)}[what]()
+            elif what == "roll":
+                log.roll_ledger("orders")
+            elif what in ("lose", "damage", "lose_second"):
+                found = second_files(log.root) if what == "lose_second" else objects(log.root)
+                if found:
+                    path = found[count % len(found)]
+                    tiers.flip_in_footer(path) if what == "damage" and path.exists() else path.unlink()
+            else:
+                _maintain(log, what)
+    for txn in open_ones[::2]:
+        txn.commit()
+
+
+def _maintain(log: Log, what: str) -> None:
+    if what == "trim":
+        ledgers = log.stats("orders").partitions[0].ledgers
+        log.trim("orders", before={"orders": {0: Position(ledgers[len(ledgers) // 2].ledger_id, 0)}})
+        return
+    with suppress(OnlyCopyError, SegmentUnreadableError):  # of damaged copies
+        getattr(log, what)("orders")
+
+
+def _readable(log: Log, level: str) -> bool:
+    tiered._FOOTERS = tiered._FooterCache()
+    try:
+        everything(log, "orders", level)
+    except SegmentUnreadableError:
+        return False
+    return True
+
+
+# What is handed over
+
+
+@pytest.fixture
+def offloaded(tmp_path: Path) -> Iterator[Log]:
+    """A log with three offloaded ledgers and an open one; aborted messages in each of the three."""
+    with connect(tmp_path / "log") as log:
+        log.create_topic("orders")
+        write_ledgers(log)
+        log.offload("orders")
+        yield log
+
+
+def test_whole_ledgers_are_handed_over(offloaded: Log) -> None:
+    """Divide a read of all: the objects have what read_committed sees of the closed ledgers, the open one is left."""
+    split = split_of(offloaded)
+    assert [Path(o.location.removeprefix("file://")) for o in split.objects] == objects(offloaded.root)
+    assert [o.size for o in split.objects] == [path.stat().st_size for path in objects(offloaded.root)]
+    [(_, rest)] = split.rest
+    assert rest.start == Position(offloaded.stats("orders").ledgers[-1].ledger_id, 0)
+    assert split.left == {"they are open, not decided, or only in part inside the read": 1}
+    assert rows_of(offloaded, split, COMMITTED) == expected(offloaded, COMMITTED)
+
+
+def test_ledgers_with_aborted_messages_are_left_to_read_uncommitted(offloaded: Log) -> None:
+    """Divide the same at read_uncommitted: one object of two files is none that another reader could take alone."""
+    split = split_of(offloaded, UNCOMMITTED)
+    assert split.objects == ()
+    assert split.left["aborted messages lie in second files"] == 3
+
+
+@pytest.mark.parametrize("first", [0, 1])
+@pytest.mark.parametrize("last", [0, 1])
+def test_ledger_is_whole_or_left(offloaded: Log, first: int, last: int) -> None:
+    """Read from or up to one entry inside of a ledger: only those in between are handed over."""
+    ledgers = offloaded.stats("orders").ledgers[:3]
+    start, end = Position(ledgers[0].ledger_id, first), Position(ledgers[2].ledger_id, ledgers[2].entries - last)
+    split = split_of(
+        offloaded,
+        start=Offsets.parse({"orders": {0: start}}, EARLIEST),
+        end=Offsets.parse({"orders": {0: end}}, LATEST),
+    )
+    assert [o.ledger_id for o in split.objects] == [x.ledger_id for x in ledgers[first : 3 - last]]
+    assert rows_of(offloaded, split, COMMITTED) == expected(offloaded, COMMITTED, start=start, end=end)
+
+
+def test_priority_decides_where_there_is_a_hot_copy(offloaded: Log) -> None:
+    """Read hot copies first, by the read's option and by the topic's policy; then delete the hot copies."""
+    for priority in (ReadPriority.BOOKKEEPER_FIRST, None):
+        split = split_of(offloaded, read_priority=priority)
+        assert (len(split.objects), split.left.get("their hot copies are read first", 0)) == (
+            (0, 3) if priority else (3, 0)
+        )
+    offloaded.set_data_read_priority("bookkeeper-first", topic="orders")
+    assert split_of(offloaded).objects == ()
+    assert len(split_of(offloaded, read_priority=ReadPriority.TIERED_FIRST).objects) == 3
+    offloaded.delete_hot("orders")
+    assert len(split_of(offloaded).objects) == 3
+
+
+@pytest.mark.parametrize("damage", [tiers.remove, tiers.cut_last_byte, tiers.flip_in_footer, tiers.overwrite])
+def test_unsound_object_is_left(offloaded: Log, damage: tiers.Damage) -> None:
+    """Damage an object whose footer is remembered: its ledger is left, with the reason, and read from the hot copy."""
+    assert len(split_of(offloaded).objects) == 3
+    path = objects(offloaded.root)[1]
+    damage(path)
+    split = split_of(offloaded)
+    assert len(split.objects) == 2
+    assert any(path.name in why and " is unreadable: " in why for why in split.left)
+    assert rows_of(offloaded, split, COMMITTED) == expected(offloaded, COMMITTED)
+
+
+def test_object_of_format_1_is_left(offloaded: Log, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Take the objects for older ones: they may have aborted messages among the others."""
+    monkeypatch.setattr(tiered, "_FIRST_WITHOUT_ABORTED", 3)
+    assert split_of(offloaded).objects == ()
+    assert list(split_of(offloaded).left.values()) == [3, 1]
+
+
+def test_rest_that_was_trimmed_is_told(offloaded: Log) -> None:
+    """Trim between the division and the plan of its rest."""
+    ledgers = offloaded.stats("orders").ledgers
+    start = Offsets.parse({"orders": {0: Position(ledgers[0].ledger_id, 1)}}, EARLIEST)
+    split = split_of(offloaded, start=start)
+    offloaded.trim("orders", before=f"{ledgers[1].ledger_id}:0")
+    with pytest.raises(DataLossError, match="was trimmed"):
+        rows_of(offloaded, split, COMMITTED)
+
+
+@pytest.mark.parametrize(
+    "text", ["", "{}x", "[]", '{"orders": 1}', '{"orders": {"x": []}}', '{"orders": {"0": [["1:0"]]}}']
+)
+def test_ranges_that_are_none_are_refused(text: str) -> None:
+    with pytest.raises(InvalidArgumentError):
+        parse_ranges(text)
+
+
+def test_range_of_what_is_not_read_is_refused(offloaded: Log) -> None:
+    """Name a partition that isn't there."""
+    ranges = parse_ranges(json.dumps({"orders": {"7": [["1:0", "1:1"]]}}))
+    with pytest.raises(InvalidArgumentError, match="partition 7 of topic 'orders'"):
+        plan(offloaded.access, resolve(offloaded.metadata, ["orders"]), ReadRequest(ranges=ranges))
+
+
+def test_range_ends_at_the_levels_bound(log: Log) -> None:
+    """Give a range that reaches over an open transaction: read_committed sees nothing of it."""
+    log.create_topic("orders")
+    with log.producer("orders") as producer:
+        producer.send(b"plain")
+        producer.flush()
+        producer.send(b"open", txn=log.begin_transaction())
+        producer.flush()
+        ranges = parse_ranges(json.dumps({"orders": {"0": [["1:0", "1:2"]]}}))
+        source = resolve(log.metadata, ["orders"])
+        pinned = plan(log.access, source, ReadRequest(ranges=ranges))
+        batches = pinned.reader(log.access, source.payload).read(p for task in pinned.tasks for p in task)
+        assert [v for batch in batches for v in batch["value"].to_pylist()] == [b"plain"]
+
+
+LOCATIONS = {
+    "tiered/t/n/x/0/ledger-1.parquet": "file:///log/tiered/t/n/x/0/ledger-1.parquet",
+    "/cold store/%41#b/x.parquet": "file:///cold store/%41#b/x.parquet",
+    "file:///cold%20store/x.parquet": "file:///cold store/x.parquet",
+    "hdfs://name:9000/cold/x.parquet": "hdfs://name:9000/cold/x.parquet",
+    "hdfs://name:9000/cold/x.parquet?user=me": None,
+    "s3://bucket/cold/x.parquet": None,
+    "gs://bucket/cold/x.parquet": None,
+    "/co[ld]/x.parquet": None,
+    "/cold*/x.parquet": None,
+    "/{cold}/x.parquet": None,
+    "/cold\\a/x.parquet": None,
+    "/k\u00e4lte/x.parquet": None,
+    "/cold\n/x.parquet": None,
+}
+
+
+@pytest.mark.parametrize("uri", LOCATIONS)
+def test_location_is_what_hadoop_takes_as_it_is(uri: str) -> None:
+    location, why = location_of(Path("/log"), uri)
+    assert location == LOCATIONS[uri]
+    assert (location is None) == bool(why)
