@@ -14,6 +14,7 @@ from txn_source.client.consuming.consumer import Consumer
 from txn_source.client.consuming.options import ConsumerOptions
 from txn_source.client.consuming.reader import Reader
 from txn_source.client.dead_letter_topic import send_dead_letter
+from txn_source.client.metadata_tables import metadata_table
 from txn_source.client.places import Cut, GivenPlace, Sought
 from txn_source.client.policies import change_policies, read_priority, scope_of
 from txn_source.client.reading.copy_fallback import CopiesRead
@@ -487,6 +488,20 @@ class Log(Connected):
         ``cut.json()``. Reads of several topics see each transaction in all of them, or in none.
         """
         return cut_of(self._stub, topics, IsolationLevel.parse(isolation_level))
+
+    def metadata_table(self, name: str, topic: str | None = None) -> pa.Table:
+        """Return a table about the log, as of one moment, to query with DuckDB, Polars or pandas.
+
+        Args:
+            name: ``transactions``, ``ledgers``, ``subscriptions`` or ``partitions``; docs/metadata-tables.md has the
+                columns.
+            topic: only its rows; None: those of all topics.
+
+        Raises:
+            InvalidArgumentError: there is no such table.
+            TopicNotFoundError: there is no such topic.
+        """
+        return metadata_table(self._stub, name, topic)
 
     def copies_read(self, scanned: pa.RecordBatchReader) -> CopiesRead:
         """Return which copies a ``scan`` has read so far: ledgers by tier, and the copies that failed, with reasons."""

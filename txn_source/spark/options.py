@@ -27,6 +27,7 @@ from txn_source.model.spark_commit import AppVersion
 from txn_source.model.topic_name import TopicName
 from txn_source.model.units import parse_size
 from txn_source.spark.foreign_options import foreign_option
+from txn_source.storage.log_tables import check_table
 
 T = TypeVar("T")
 Elsewhere = dict[str, tuple[str, ...]]
@@ -55,6 +56,7 @@ _BATCH_READ = (
     "pushedFilters",
     "limit",
     "ranges",
+    "metadataTable",
 )
 _STREAM_ONLY = (
     "maxMessagesPerTrigger",
@@ -63,7 +65,9 @@ _STREAM_ONLY = (
     "maxTriggerDelay",
     "subscription",
 )
-_BATCH_ONLY = ("endingOffsets", "endingTimestamp", "asOfTimestamp", "pushedFilters", "limit", "ranges")
+_INTERNAL = ("pushedFilters", "limit", "ranges")
+_BATCH_ONLY = ("endingOffsets", "endingTimestamp", "asOfTimestamp", "metadataTable", *_INTERNAL)
+_TABLE_READ = ("path", "endpoint", "topic", "metadataTable", "pushedFilters", "limit")
 _WRITE = ("path", "endpoint", "topic", "transactionalId")
 _BATCH_WRITE = ("txnAppId", "txnVersion")
 _TABLE = ("insertable",)
@@ -147,6 +151,27 @@ class BatchReadOptions:
         request = replace(request, ranges=given.optional("ranges", parse_ranges))
         given.metadata_columns()
         return cls(given.target(), topics, pattern, request)
+
+
+@dataclass(frozen=True, slots=True)
+class MetadataTableOptions:
+    """What a read of a table about the log was asked for; ``topic`` None: all topics."""
+
+    target: Target
+    table: str
+    topic: str | None
+
+    @classmethod
+    def parse(cls, options: Mapping[str, str]) -> MetadataTableOptions | None:
+        """Return the options' meaning, or raise INVALID_ARGUMENT; None if no such table is named."""
+        given = _Given(options)
+        table = given.optional("metadataTable", check_table)
+        if table is None:
+            return None
+        others = tuple(name for name in _BATCH_READ if name not in _TABLE_READ)
+        given.check(_TABLE_READ, {"reading messages only": others} | _STREAMS_ONLY | _WRITES_ONLY | _TABLES_ONLY)
+        topic = given.optional("topic", TopicName.parse)
+        return cls(given.target(), table, None if topic is None else str(topic))
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
     from txn_source.spark.batch import BatchReader
+    from txn_source.spark.metadata_table import MetadataTableReader
     from txn_source.spark.options import WriteOptions
     from txn_source.spark.sink import BatchWriter, StreamWriter
     from txn_source.spark.sink_columns import SinkColumns
@@ -39,12 +40,18 @@ class TxnLogDataSource(DataSource):
         """Return the payload columns of the topics and the metadata columns that were asked for."""
         from txn_source.client.reading.columns import read_schema
         from txn_source.client.reading.source import resolve
-        from txn_source.spark.options import ColumnOptions
+        from txn_source.spark.options import ColumnOptions, MetadataTableOptions
         from txn_source.spark.schema import to_spark
         from txn_source.spark.table_options import is_create_table, keep_options, without_sparks_own
+        from txn_source.storage.log_tables import LOG_TABLES
 
         for_table = is_create_table(self.options)
-        options = ColumnOptions.parse(without_sparks_own(self.options), for_table=for_table)
+        given = without_sparks_own(self.options)
+        about_log = MetadataTableOptions.parse(given)
+        if about_log is not None:
+            columns = to_spark(LOG_TABLES[about_log.table])
+            return keep_options(columns, self.options, insertable=False) if for_table else columns
+        options = ColumnOptions.parse(given, for_table=for_table)
         source = resolve(open_log(options.target).metadata, options.topics, options.pattern)
         schema = to_spark(read_schema(source.payload, options.metadata_columns, several_topics=options.several_topics))
         return keep_options(schema, self.options, insertable=options.insertable) if for_table else schema
@@ -73,15 +80,20 @@ class TxnLogDataSource(DataSource):
         return BatchWriter(*self._sink(schema, stream=False))
 
     @readable
-    def reader(self, schema: StructType) -> BatchReader:
+    def reader(self, schema: StructType) -> BatchReader | MetadataTableReader:
         """Return the reader of a batch query."""
         from txn_source.spark.batch import BatchReader
-        from txn_source.spark.options import BATCH_READ, BatchReadOptions
+        from txn_source.spark.options import BATCH_READ, BatchReadOptions, MetadataTableOptions
         from txn_source.spark.table_options import kept_options, names_a_log, no_options, options_of
 
         options = options_of(self.options, kept_options(schema), BATCH_READ)
         if not names_a_log(options):
             raise no_options("read")
+        about_log = MetadataTableOptions.parse(options)
+        if about_log is not None:
+            from txn_source.spark.metadata_table import MetadataTableReader
+
+            return MetadataTableReader(about_log, schema)
         return BatchReader(BatchReadOptions.parse(options), schema)
 
     def _sink(self, schema: StructType, *, stream: bool) -> tuple[WriteOptions, SinkColumns]:

@@ -164,6 +164,7 @@ FIELDS: Mapping[str, Mapping[str, Rule | _Part | _Pairs]] = {
     "ListLedgersRequest": {**_RANGE, "times": _ANY},
     "SplitRangeRequest": {**_RANGE, "target_bytes": _COUNT},
     "CountRangeRequest": {**_RANGE, "isolation_level": _LEVEL},
+    "ReadTableRequest": {"table": _WORD, "topic": _NAME, "next": _COUNT, "decisions": _COUNT},
     "ListEntriesRequest": _RANGE,
     "ListDecisionsRequest": {**_RANGE, "aborted_only": _ANY, "decisions": _COUNT},
     "ListSegmentsRequest": {"after_segment_id": _numbers(0, MAX_INT)},

@@ -52,6 +52,7 @@ CALLS: Mapping[str, str] = {
     "ListLedgers": "reads",
     "SplitRange": "reads",
     "CountRange": "reads",
+    "ReadTable": "tables",
     "ListEntries": "reads",
     "ListDecisions": "reads",
     "ListCopies": "tiers",
@@ -182,6 +183,10 @@ class MetadataService:
                 from txn_source.metadata.service.producer_calls import ProducerCalls
 
                 return ProducerCalls(self._work)
+            case "tables":
+                from txn_source.metadata.service.table_calls import TableCalls
+
+                return TableCalls(self._work)
             case "reads":
                 from txn_source.metadata.service.read_calls import ReadCalls
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Connection, Row, and_, func, select
+from sqlalchemy import Connection, Row, Select, and_, func, select
 
 from txn_source.metadata.store import transactions as store
 from txn_source.metadata.store.tables import (
@@ -22,6 +22,8 @@ from txn_source.metadata.store.tables import (
 )
 from txn_source.model.kinds import OPEN, STATES
 from txn_source.model.transaction import EndReason, TransactionState
+
+_AT_ONCE = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,12 +81,7 @@ def listing(connection: Connection, wanted: Listing, limit: int) -> tuple[list[L
     if wanted.state is not None:
         query = query.where(transactions.c.state == STATES.index(wanted.state))
     if wanted.topic_id is not None:
-        on_topic = (
-            select(transaction_partitions.c.txn)
-            .join(partitions, partitions.c.partition_id == transaction_partitions.c.partition_id)
-            .where(partitions.c.topic_id == wanted.topic_id)
-        )
-        query = query.where(txn.in_(on_topic))
+        query = query.where(txn.in_(_on_topic(wanted.topic_id)))
     if wanted.after is not None:
         query = query.where(txn > wanted.after if wanted.oldest_first else txn < wanted.after)
     rows = list(connection.execute(query.order_by(txn if wanted.oldest_first else txn.desc()).limit(limit)).all())
@@ -94,6 +91,45 @@ def listing(connection: Connection, wanted: Listing, limit: int) -> tuple[list[L
     last = rows[-1].txn
     behind = query.where(txn > last if wanted.oldest_first else txn < last).subquery()
     return found, int(connection.execute(select(func.count()).select_from(behind)).scalar_one())
+
+
+def all_open(connection: Connection, topic_id: int | None) -> list[ListedTransaction]:
+    """Return all open transactions in the order in which they began, or those that wrote to a topic."""
+    found: list[ListedTransaction] = []
+    more = 1
+    while more:
+        after = found[-1].txn if found else None
+        wanted = Listing(TransactionState.OPEN, topic_id, oldest_first=True, after=after)
+        some, more = listing(connection, wanted, _AT_ONCE)
+        found += some
+    return found
+
+
+def ended(
+    connection: Connection, topic_id: int | None, start: int, decisions: int, limit: int
+) -> list[ListedTransaction]:
+    """Return so many ended transactions at most, in the order in which they began.
+
+    Args:
+        connection: a database transaction.
+        topic_id: only those that wrote to it.
+        start: the first one that may come.
+        decisions: only those that are among the log's first so many decisions.
+        limit: how many.
+    """
+    t = transactions.c
+    query = select(transactions).where(t.txn >= start, t.decision <= decisions)
+    if topic_id is not None:
+        query = query.where(t.txn.in_(_on_topic(topic_id)))
+    return _described(connection, list(connection.execute(query.order_by(t.txn).limit(limit)).all()))
+
+
+def _on_topic(topic_id: int) -> Select[tuple[int]]:
+    return (
+        select(transaction_partitions.c.txn)
+        .join(partitions, partitions.c.partition_id == transaction_partitions.c.partition_id)
+        .where(partitions.c.topic_id == topic_id)
+    )
 
 
 def _described(connection: Connection, rows: Sequence[Row[Any]]) -> list[ListedTransaction]:

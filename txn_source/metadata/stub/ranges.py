@@ -1,4 +1,4 @@
-"""Calls about ranges of partitions: their ledgers, where to cut them, and how much they have."""
+"""Calls about ranges of partitions: ledgers, where to cut, how much there is. And the tables about the log."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from txn_source.metadata.stub.transport import Transport
 from txn_source.model.errors import InternalError
 from txn_source.model.isolation import IsolationLevel
 from txn_source.model.position import Position, PositionRange
+from txn_source.model.topic_name import TopicName
 
 
 class Piece(NamedTuple):
@@ -90,6 +91,17 @@ class RangeStub:
         )
         answer = self._transport.call("CountRange", request)
         return None if answer.lost else CountedRange(answer.messages, tuple(answer.ledger_ids))
+
+    def read_table(self, name: str, topic: TopicName | None) -> pa.Table:
+        """Return a table about the log, as of one moment (``LOG_TABLES``)."""
+        request = pb.ReadTableRequest(table=name, topic=None if topic is None else str(topic))
+        tables: list[pa.Table] = []
+        more = True
+        while more:
+            answer = self._transport.call("ReadTable", request)
+            tables.append(convert.table_from_wire(answer.rows))
+            request.next, request.decisions, more = answer.next, answer.decisions, answer.has_more
+        return pa.concat_tables(tables)
 
     def pages(
         self, method: str, request: Callable[..., Any], partition_id: int, of: PositionRange, **extra: object

@@ -691,6 +691,30 @@ class CountRangeResponse(_message.Message):
     lost: bool
     def __init__(self, messages: _Optional[int] = ..., ledger_ids: _Optional[_Iterable[int]] = ..., lost: bool = ...) -> None: ...
 
+class ReadTableRequest(_message.Message):
+    __slots__ = ("table", "topic", "next", "decisions")
+    TABLE_FIELD_NUMBER: _ClassVar[int]
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    NEXT_FIELD_NUMBER: _ClassVar[int]
+    DECISIONS_FIELD_NUMBER: _ClassVar[int]
+    table: str
+    topic: str
+    next: int
+    decisions: int
+    def __init__(self, table: _Optional[str] = ..., topic: _Optional[str] = ..., next: _Optional[int] = ..., decisions: _Optional[int] = ...) -> None: ...
+
+class ReadTableResponse(_message.Message):
+    __slots__ = ("rows", "has_more", "next", "decisions")
+    ROWS_FIELD_NUMBER: _ClassVar[int]
+    HAS_MORE_FIELD_NUMBER: _ClassVar[int]
+    NEXT_FIELD_NUMBER: _ClassVar[int]
+    DECISIONS_FIELD_NUMBER: _ClassVar[int]
+    rows: bytes
+    has_more: bool
+    next: int
+    decisions: int
+    def __init__(self, rows: _Optional[bytes] = ..., has_more: bool = ..., next: _Optional[int] = ..., decisions: _Optional[int] = ...) -> None: ...
+
 class ListEntriesRequest(_message.Message):
     __slots__ = ("partition_id", "start", "end")
     PARTITION_ID_FIELD_NUMBER: _ClassVar[int]

@@ -140,6 +140,11 @@ class MetadataServiceStub(object):
                 request_serializer=txn__source_dot___generated_dot_txnlog_dot_v1_dot_metadata__service__pb2.CountRangeRequest.SerializeToString,
                 response_deserializer=txn__source_dot___generated_dot_txnlog_dot_v1_dot_metadata__service__pb2.CountRangeResponse.FromString,
                 _registered_method=True)
+        self.ReadTable = channel.unary_unary(
+                '/txnlog.v1.MetadataService/ReadTable',
+                request_serializer=txn__source_dot___generated_dot_txnlog_dot_v1_dot_metadata__service__pb2.ReadTableRequest.SerializeToString,
+                response_deserializer=txn__source_dot___generated_dot_txnlog_dot_v1_dot_metadata__service__pb2.ReadTableResponse.FromString,
+                _registered_method=True)
         self.ListEntries = channel.unary_unary(
                 '/txnlog.v1.MetadataService/ListEntries',
                 request_serializer=txn__source_dot___generated_dot_txnlog_dot_v1_dot_metadata__service__pb2.ListEntriesRequest.SerializeToString,
@@ -398,6 +403,13 @@ class MetadataServiceServicer(object):
 
     def CountRange(self, request, context):
         """How many messages a reader of a level sees in a range.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ReadTable(self, request, context):
+        """A page of a table about the log.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -664,6 +676,11 @@ def add_MetadataServiceServicer_to_server(servicer, server):
                     servicer.CountRange,
                     request_deserializer=txn__source_dot___generated_dot_txnlog_dot_v1_dot_metadata__service__pb2.CountRangeRequest.FromString,
                     response_serializer=txn__source_dot___generated_dot_txnlog_dot_v1_dot_metadata__service__pb2.CountRangeResponse.SerializeToString,
+            ),
+            'ReadTable': grpc.unary_unary_rpc_method_handler(
+                    servicer.ReadTable,
+                    request_deserializer=txn__source_dot___generated_dot_txnlog_dot_v1_dot_metadata__service__pb2.ReadTableRequest.FromString,
+                    response_serializer=txn__source_dot___generated_dot_txnlog_dot_v1_dot_metadata__service__pb2.ReadTableResponse.SerializeToString,
             ),
             'ListEntries': grpc.unary_unary_rpc_method_handler(
                     servicer.ListEntries,
@@ -1344,6 +1361,33 @@ class MetadataService(object):
             '/txnlog.v1.MetadataService/CountRange',
             txn__source_dot___generated_dot_txnlog_dot_v1_dot_metadata__service__pb2.CountRangeRequest.SerializeToString,
             txn__source_dot___generated_dot_txnlog_dot_v1_dot_metadata__service__pb2.CountRangeResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ReadTable(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/txnlog.v1.MetadataService/ReadTable',
+            txn__source_dot___generated_dot_txnlog_dot_v1_dot_metadata__service__pb2.ReadTableRequest.SerializeToString,
+            txn__source_dot___generated_dot_txnlog_dot_v1_dot_metadata__service__pb2.ReadTableResponse.FromString,
             options,
             channel_credentials,
             insecure,
