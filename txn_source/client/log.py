@@ -470,12 +470,8 @@ class Log(Connected):
     ) -> int:
         """Return how many messages ``scan`` would read with the same arguments; none is read.
 
-        The metadata knows. Only where a range begins or ends inside a ledger whose entries have left it, an hour after
-        the ledger was closed and its hot copy deleted, the footer of the ledger's object is read.
-
-        Raises:
-            TopicNotFoundError, InvalidArgumentError, OutOfRangeError, DataLossError: as ``scan``.
-            SegmentUnreadableError: a footer that is needed can't be read.
+        The metadata knows; the footer of a ledger's object only where a range begins or ends inside an old ledger,
+        whose entries have left it. It raises what ``scan`` does.
         """
         return count_messages(self._access, topic, isolation_level, start, end, consistent_cut, as_of)
 
@@ -490,16 +486,10 @@ class Log(Connected):
         return cut_of(self._stub, topics, IsolationLevel.parse(isolation_level))
 
     def metadata_table(self, name: str, topic: str | None = None) -> pa.Table:
-        """Return a table about the log, as of one moment, to query with DuckDB, Polars or pandas.
+        """Return a table about a topic or (None) all, as of one moment, to query with DuckDB, Polars or pandas.
 
-        Args:
-            name: ``transactions``, ``ledgers``, ``subscriptions`` or ``partitions``; docs/metadata-tables.md has the
-                columns.
-            topic: only its rows; None: those of all topics.
-
-        Raises:
-            InvalidArgumentError: there is no such table.
-            TopicNotFoundError: there is no such topic.
+        ``name`` is ``transactions``, ``ledgers``, ``subscriptions`` or ``partitions``; docs/metadata-tables.md has the
+        columns.
         """
         return metadata_table(self._stub, name, topic)
 

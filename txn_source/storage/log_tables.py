@@ -93,18 +93,7 @@ LOG_TABLES: Mapping[str, pa.Schema] = {
         ]
     ),
 }
-"""The columns of each.
-
-* ``partitions``: a row for each partition. Bounds are exclusive but ``log_start``; ``messages`` and ``bytes`` count
-  aborted ones, too. ``held_back_messages`` are those that ``read_committed`` doesn't read yet.
-* ``ledgers``: a row for each ledger that was not trimmed. ``entries`` count markers. ``hot`` and ``tiered`` tell which
-  copies there are.
-* ``subscriptions``: a row for each subscription and partition. All below message ``next_index`` of ``next_position`` is
-  acknowledged, ``backlog`` counts what isn't. ``held_back_by`` are the open transactions behind which more waits.
-* ``transactions``: a row for each transaction and partition that it wrote to; for one that has written nothing yet, a
-  row without topic and partition, if all topics were asked for. ``age_seconds`` count from its begin. What an open one
-  holds back are the messages at or above its ``first_position``, its own among them; an ended one holds back none.
-"""
+"""The columns of each; docs/metadata-tables.md has their meaning."""
 
 
 def check_table(name: str) -> str:
