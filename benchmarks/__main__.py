@@ -18,8 +18,10 @@ import pyspark
 
 from benchmarks import (
     aborted,
+    catalog,
     consumers,
     consuming,
+    first_row,
     many_writers,
     memory,
     planning,
@@ -42,9 +44,11 @@ BENCHMARKS = {
     "memory": memory.run,
     "small_transactions": small_transactions.run,
     "tiers": tiers.run,
+    "catalog": catalog.run,
     "streaming": streaming.run,
     "consuming": consuming.run,
     "consumers": consumers.run,
+    "first_row": first_row.run,
 }
 RESULTS = Path(__file__).parent / "RESULTS.md"
 

@@ -13,6 +13,8 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
+from txn_source.spark.catalog.configure import configure
+
 _COMPARE = {"≥": operator.ge, "≤": operator.le}
 
 
@@ -71,11 +73,11 @@ def best_of(runs: int, *actions: Callable[[], object]) -> list[float]:
 
 
 def spark_session() -> SparkSession:
-    """Return the one Spark session of the run: two local cores, quiet."""
+    """Return the one Spark session of the run: two local cores, quiet, with the catalog's jar."""
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ["PYTHONPATH"] = str(Path(__file__).resolve().parent.parent)  # workers import the prepared source
     spark = (
-        SparkSession.builder.master("local[2]")
+        configure(SparkSession.builder.master("local[2]"))
         .appName("txnlog-benchmarks")
         .config("spark.ui.enabled", "false")
         .config("spark.ui.showConsoleProgress", "false")
