@@ -15,9 +15,10 @@ from pyspark.sql import SparkSession
 
 from benchmarks.harness import Bench, Result, best_of, spark_session
 from benchmarks.prepared import ROWS
-from benchmarks.scan import drain
+from benchmarks.scan import drain, messages
 from txn_source.client.connecting import connect
 from txn_source.client.log import Log
+from txn_source.spark.native_read import read
 
 _COLUMNS = 10
 _SCHEMA = pa.schema([pa.field(f"c{index}", pa.int64()) for index in range(_COLUMNS)])
@@ -35,6 +36,7 @@ def run(bench: Bench) -> Iterator[Result]:
         yield from _columns_and_count(bench, spark, root, batches * ROWS)
         yield from _planning(bench, spark, log, root)
         yield from _filters(bench, log, root)
+        yield from _native(bench, spark, log, root)
 
 
 def _fill(log: Log, topic: str, batches: int, **policies: Any) -> None:
@@ -132,3 +134,31 @@ def _read(root: str, filters: list[dict[str, Any]] | None) -> tuple[int, int]:
     command = [sys.executable, "-c", _READ, pickle.dumps(options).hex()]
     rows, size = subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()
     return int(rows), int(size)
+
+
+def _native(bench: Bench, spark: SparkSession, log: Log, root: str) -> Iterator[Result]:
+    """All of a topic that is offloaded, its default columns, against the files alone, and the Python source."""
+    batches = bench.size(192, 4)
+    batch = messages(ROWS, 120)
+    log.create_topic("history", partitions=2, ledger_max_bytes=256 << 20)
+    with log.producer("history") as producer:
+        for index in range(batches):
+            producer.send_batch(batch, partition=index % 2)
+    log.roll_ledger("history")
+    log.offload("history")
+    names = [{"__batch_index": "__index"}.get(name, name) for name in log.scan("history").schema.names]
+
+    def files() -> None:
+        objects = spark.read.option("recursiveFileLookup", True).parquet(f"{root}/tiered/public/default/history")
+        drain(objects.select(names))
+
+    t_native, t_files, t_python = best_of(
+        bench.runs,
+        lambda: drain(read(spark, "history", path=root)),
+        files,
+        lambda: drain(read(spark, "history", path=root, nativeTieredReads=False)),
+    )
+    rows = batches * ROWS
+    rates = f"{rows / t_native / 1e6:.1f} M rows/s against {rows / t_files / 1e6:.1f}; {rows / 1e6:.1f} M rows"
+    yield Result("tiered, spark.read / Spark's Parquet reader on the files", t_files / t_native, "×", ("≥", 0.9), rates)
+    yield Result("tiered, spark.read / without nativeTieredReads", t_python / t_native, "×", None)

@@ -22,19 +22,19 @@ import pyarrow.parquet as pq
 from txn_source.client.access import Access
 from txn_source.client.ledgers import ledgers_of
 from txn_source.client.places import Cut, Offsets
-from txn_source.client.reading.columns import METADATA_COLUMNS, select_columns
+from txn_source.client.reading.columns import select_columns
 from txn_source.client.reading.plan import plan
 from txn_source.client.reading.request import ReadRequest
 from txn_source.client.reading.source import resolve
 from txn_source.client.tiering.iceberg_table import CUT, Owner, ShownTable, check_types, location, open_catalog
-from txn_source.client.tiering.object_columns import OBJECT_COLUMNS, STORED_AS
+from txn_source.client.tiering.object_columns import object_schema, offloaded_schema
 from txn_source.model.copies import TieredCopy
 from txn_source.model.errors import DataLossError, InvalidArgumentError, UnavailableError
 from txn_source.model.isolation import IsolationLevel
 from txn_source.model.position import EARLIEST, LATEST, Position, PositionRange
 from txn_source.model.topic import PartitionView, Topic
 from txn_source.model.topic_name import TopicName
-from txn_source.storage.schema import EVENT_TIME, PROPERTIES, deserialize_schema
+from txn_source.storage.schema import deserialize_schema
 from txn_source.storage.tiered import read_footer
 
 if TYPE_CHECKING:
@@ -101,9 +101,7 @@ class _Export:
         [view] = access.metadata.get_view([name]).topics
         self._topic: Topic = view.topic
         payload = deserialize_schema(self._topic.schema)
-        metadata = [METADATA_COLUMNS[column] for column in OBJECT_COLUMNS]
-        self._columns = pa.schema([*payload, EVENT_TIME, PROPERTIES, *metadata])
-        self._schema = pa.schema([field.with_name(STORED_AS.get(field.name, field.name)) for field in self._columns])
+        self._columns, self._schema = offloaded_schema(payload), object_schema(payload)
 
     def run(self, catalog: Any) -> IcebergReport | None:
         """Return what was done; None if somebody else changed the table meanwhile."""
