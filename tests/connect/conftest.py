@@ -12,10 +12,19 @@ import pytest
 from pyspark.sql import SparkSession
 
 import txn_source
+from txn_source.spark.catalog.jar import jar
 
 
 @pytest.fixture(scope="session")
-def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+def served_root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where the log of the server's catalog ``served`` lies."""
+    root = tmp_path_factory.mktemp("served") / "log"
+    txn_source.connect(root).close()
+    return root
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory, served_root: Path) -> Iterator[SparkSession]:
     """A session of a client, over gRPC to a server that is started with it and ends with it.
 
     A client may set the options of its session only, and is warned about others; the server takes these elsewhere.
@@ -23,6 +32,9 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     settings = {
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
+        "spark.jars": str(jar()),
+        "spark.sql.catalog.served": "io.txnlog.spark.TxnLogCatalog",
+        "spark.sql.catalog.served.path": str(served_root),
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.sql.shuffle.partitions": "2",

@@ -8,6 +8,7 @@ import sys
 from collections.abc import Mapping
 
 from pyspark.sql import SparkSession
+from pyspark.sql.utils import is_remote
 
 from txn_source.model.errors import InvalidArgumentError
 from txn_source.spark.catalog.jar import jar
@@ -44,7 +45,7 @@ def configure(
         builder = builder.config(f"spark.sql.catalog.{name}", _CATALOG)
         for option, value in options.items():
             builder = builder.config(f"spark.sql.catalog.{name}.{option}", value)
-    if "spark.remote" in given or "SPARK_REMOTE" in os.environ:
+    if "spark.remote" in given or "SPARK_REMOTE" in os.environ or is_remote():
         return builder
     path = str(jar())
     _check_running(path)

@@ -1,0 +1,98 @@
+"""The catalog in Sparks of their own: the shell ``spark-sql``, a jar of another Spark, a Python that isn't there."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pyarrow as pa
+import pyspark
+import pytest
+
+import txn_source
+from txn_source.spark.catalog.jar import jar
+from txn_source.spark.catalog.jar_building import VERSION_ENTRY
+
+TIMEOUT_S = 250
+OF_THIS_SESSION = ("PYSPARK_SUBMIT_ARGS", "SPARK_CONNECT_MODE_ENABLED", "SPARK_REMOTE")
+"""Set by the fixtures of this folder, where their session runs in this process."""
+SPARK_SQL = Path(pyspark.__file__).parent / "bin" / "spark-sql"
+
+
+def test_shell_runs_statements(tmp_path: Path, root: Path, log: txn_source.Log) -> None:
+    """Give the shell the options that the README names, and statements; one is refused in one line."""
+    log.create_topic("orders", schema=pa.schema([("id", pa.int64()), ("who", pa.string())]))
+    conf = {
+        "spark.ui.enabled": "false",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.driver.host": "127.0.0.1",
+        "spark.sql.catalogImplementation": "in-memory",
+        "spark.sql.catalog.bank": "io.txnlog.spark.TxnLogCatalog",
+        "spark.sql.catalog.bank.path": str(root),
+    }
+    statements = (
+        "USE bank.public; CREATE TABLE copies (id BIGINT) TBLPROPERTIES ('partitions' = '2');"
+        " INSERT INTO orders VALUES (1, 'a'), (2, 'b'); INSERT INTO copies SELECT id + 40 FROM orders;"
+        " SELECT 'sum', sum(id) FROM copies WHERE id > 0; SHOW TABLES; SELECT * FROM bank.public.order;"
+    )
+    run = subprocess.run(
+        [SPARK_SQL, "--master", "local[1]", "--jars", jar(), *_conf(conf), "-e", statements],
+        capture_output=True, text=True, cwd=tmp_path, timeout=TIMEOUT_S, check=False,
+    )  # fmt: skip
+    assert "sum\t83" in run.stdout, run.stderr[-2000:]
+    assert {"orders", "copies"} <= set(run.stdout.split())
+    assert run.returncode != 0
+    assert "There is no topic 'order' in this log. Did you mean public.orders?" in run.stdout + run.stderr
+    assert sorted(log.scan("copies", columns=["id"]).read_all()["id"].to_pylist()) == [41, 42]
+
+
+def _conf(settings: dict[str, str]) -> list[str]:
+    return [part for name, value in settings.items() for part in ("--conf", f"{name}={value}")]
+
+
+_OTHER_SESSION = """
+import sys
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+builder = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false").config("spark.jars", sys.argv[1])
+builder = builder.config("spark.driver.host", "127.0.0.1").config("spark.driver.bindAddress", "127.0.0.1")
+builder = builder.config("spark.sql.catalog.bank", "io.txnlog.spark.TxnLogCatalog")
+spark = builder.config("spark.sql.catalog.bank.path", sys.argv[2]).getOrCreate()
+spark.sparkContext.setLogLevel("OFF")
+try:
+    spark.sql("SHOW TABLES IN bank.public").show()
+except PySparkException as error:
+    print("refused:", str(error).splitlines()[0])
+"""
+
+
+@pytest.mark.parametrize(
+    ("version", "python", "why"),
+    [
+        ("3.5.1", sys.executable, "[TXNLOG_NO_JAR] The catalog's jar is for Spark 3.5.1, and this is Spark "),
+        (None, "/nothing/python", "[TXNLOG_UNAVAILABLE] /nothing/python can't be started"),
+    ],
+)
+def test_wrong_surroundings_are_told(
+    tmp_path: Path, root: Path, log: txn_source.Log, version: str | None, python: str, why: str
+) -> None:
+    """Start a Spark with a jar that was made for another one, and one with a Python that isn't there."""
+    assert log.topics() == []
+    other = tmp_path / "other.jar"
+    shutil.copyfile(jar(), other)
+    if version is not None:
+        with zipfile.ZipFile(jar()) as mine, zipfile.ZipFile(other, "w") as theirs:
+            for entry in mine.namelist():
+                theirs.writestr(entry, version if entry == VERSION_ENTRY else mine.read(entry))
+    mine = {name: value for name, value in os.environ.items() if name not in OF_THIS_SESSION}
+    environment = {**mine, "PYSPARK_PYTHON": python, "PYSPARK_DRIVER_PYTHON": python}
+    run = subprocess.run(
+        [sys.executable, "-c", _OTHER_SESSION, str(other), str(root)],
+        capture_output=True, text=True, env=environment, timeout=TIMEOUT_S,
+    )  # fmt: skip
+    assert f"refused: {why}" in run.stdout, run.stderr[-2000:]

@@ -1,0 +1,79 @@
+"""Catalogs of a session: their options, and the process that answers them."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.spark.sql.conftest import Statements, add_catalog
+from txn_source.client.target import Target
+from txn_source.metadata.service.server import Server
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "why"),
+    [
+        ("w1", {}, "The catalog w1 has neither a path nor an endpoint. Set spark.sql.catalog.w1.path"),
+        ("w2", {"path": "/x", "endpoint": "h:1"}, "The catalog w2 has both a path and an endpoint."),
+        ("w3", {"path": "/nothing/here"}, "[TXNLOG_LOG_NOT_FOUND]"),
+        ("w4", {"endpoint": "nonsense"}, "[TXNLOG_INVALID_ARGUMENT]"),
+        ("w5", {"path": "/x", "isolationLevl": "x"}, "Did you mean 'isolationLevel'?"),
+        ("w6", {"path": "/x", "allowdrops": "true"}, "Did you mean 'allowDrop'?"),
+        (
+            "w7",
+            {"path": "/x", "topic": "orders"},
+            "The option 'topic' is for queries: the tables of a catalog are topics.",
+        ),
+        ("w8", {"path": "/x", "allowDrop": "perhaps"}, "'perhaps' is neither true nor false."),
+        ("w9", {"path": "/x", "kafka.bootstrap.servers": "h:1"}, "There is no option 'kafka.bootstrap.servers' here."),
+    ],
+)
+def test_wrong_options_are_told_at_the_first_use(
+    bank: Statements, name: str, options: dict[str, str], why: str
+) -> None:
+    add_catalog(bank.spark, name, **options)
+    for _ in range(2):  # the second use is told the same
+        assert why in bank.refused(f"SHOW TABLES IN {name}.public")
+
+
+def test_catalog_of_a_service_shows_the_same_tables(orders: Statements, root: Path) -> None:
+    with Server(Target.of(root, None).service(), "127.0.0.1", 0) as server:
+        remote = add_catalog(orders.spark, "remote", endpoint=server.address)
+        table = f"{remote}.{orders.tenant}.orders"
+        orders.sql(f"INSERT INTO {table} VALUES (4, 4.5, 'd')")
+        joined = f"SELECT l.id FROM {table} r JOIN {{ns}}.orders l ON r.id = l.id WHERE l.id > 2"
+        assert orders.rows(joined) == [(3,), (4,)]
+    assert "[TXNLOG_UNAVAILABLE]" in orders.refused(f"SELECT * FROM {table}")
+    assert orders.rows("SELECT id FROM {ns}.orders WHERE id > 3") == [(4,)]
+
+
+def test_process_that_died_is_started_again(orders: Statements, root: Path) -> None:
+    """Kill the process that answers a catalog between two statements, as an operator may."""
+    name = add_catalog(orders.spark, "killed", path=str(root))
+    show = f"SHOW TABLES IN {name}.{orders.tenant}"
+    before = helpers()
+    assert len(orders.rows(show)) == 1
+    [new] = helpers() - before
+    os.kill(new, signal.SIGKILL)
+    assert len(orders.rows(show)) == 1
+    assert len(helpers() - before) == 1
+
+
+def helpers() -> set[int]:
+    """Return the ids of the processes that answer catalogs of this test's Java."""
+    listed = subprocess.run(["ps", "-eo", "pid,ppid,stat,args"], capture_output=True, text=True, check=True).stdout
+    rows = [line.split(None, 3) for line in listed.splitlines()[1:]]
+    children: dict[int, set[int]] = {}
+    for pid, parent, *_ in rows:
+        children.setdefault(int(parent), set()).add(int(pid))
+    mine, todo = set(), [os.getpid()]
+    while todo:
+        found = children.get(todo.pop(), set()) - mine
+        mine |= found
+        todo += found
+    named = {int(row[0]) for row in rows if "txn_source.spark.catalog" in row[-1] and not row[2].startswith("Z")}
+    return mine & named
