@@ -25,6 +25,7 @@ from txn_source.spark.catalog.definitions import (
 )
 from txn_source.spark.catalog.read_calls import ReadCalls
 from txn_source.spark.schema import to_spark, with_comments
+from txn_source.storage.log_tables import LOG_TABLES
 
 _DEFAULT = ("public", "default")
 
@@ -72,12 +73,20 @@ class CatalogCalls:
         return [TopicName.parse(name).name for name in self._log.topics(f"{of.tenant}/{of.namespace}")]
 
     def table(self, namespace: Sequence[str], name: str) -> dict[str, Any]:
-        """Return a topic's columns and properties; if there is none, just the error if names are ``near``, or ""."""
-        topic = topic_of(namespace, name)
+        """Return a topic's columns and properties; if there is none, just the error if names are ``near``, or "".
+
+        Below a topic lie tables about it: ``public.orders.transactions``, unless there is a topic of that name.
+        """
         try:
+            topic = topic_of(namespace, name)
             [view] = self._log.access.metadata.get_view([topic]).topics
             columns, policies = self._log.schema(str(topic)), self._log.policies(str(topic))
-        except TopicNotFoundError as error:
+        except (TopicNotFoundError, InvalidArgumentError) as error:
+            about = self._about_topic(namespace, name)
+            if about is not None:
+                return about
+            if not isinstance(error, TopicNotFoundError):
+                raise
             near = self._near(topic)
             told = TopicNotFoundError(error.fact, f"Did you mean {' or '.join(near)}?")
             return {"near": str(told) if near else ""}
@@ -86,6 +95,18 @@ class CatalogCalls:
             "schema": with_comments(to_spark(columns), columns).json(),
             "properties": properties_of(view, columns, policies),
         }
+
+    def _about_topic(self, namespace: Sequence[str], name: str) -> dict[str, Any] | None:
+        """Return the columns of a table about the topic that a namespace names as well; None if there is none."""
+        if not namespace or len(namespace) > 3 or name.lower() not in LOG_TABLES:
+            return None
+        topic = topic_of(namespace[:-1], namespace[-1])
+        try:
+            self._log.access.metadata.get_view([topic])
+        except TopicNotFoundError:
+            return None
+        schema = to_spark(LOG_TABLES[name.lower()]).json()
+        return {"topic": topic.short, "schema": schema, "properties": {}, "metadataTable": name.lower()}
 
     def _near(self, topic: TopicName) -> list[str]:
         """Return identifiers of topics that somebody may have meant: of the same name elsewhere, or much like it."""

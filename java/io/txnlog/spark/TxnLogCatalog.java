@@ -157,6 +157,11 @@ public final class TxnLogCatalog implements StagingTableCatalog, SupportsNamespa
       }
       throw SparkInternals.<RuntimeException>missing(found.get("near").asText());
     }
+    if (found.has("metadataTable")) {
+      Map<String, String> all = new HashMap<>(given);
+      all.put(TxnLogTable.METADATA_TABLE, found.get("metadataTable").asText());
+      return new TxnLogTable(log, found, new StructType(), defaults(), all);
+    }
     return new TxnLogTable(log, found, metadata(), defaults(), given);
   }
 

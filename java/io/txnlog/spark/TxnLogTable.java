@@ -73,7 +73,7 @@ class TxnLogTable implements SupportsRead, SupportsWrite, SupportsMetadataColumn
 
   @Override
   public String name() {
-    return topic();
+    return TxnLogRead.ofMessages(options) ? topic() : topic() + "." + options.get(METADATA_TABLE);
   }
 
   @Override
@@ -110,6 +110,9 @@ class TxnLogTable implements SupportsRead, SupportsWrite, SupportsMetadataColumn
 
   @Override
   public Set<TableCapability> capabilities() {
+    if (!TxnLogRead.ofMessages(options)) {
+      return EnumSet.of(TableCapability.BATCH_READ);
+    }
     return EnumSet.of(TableCapability.BATCH_READ, TableCapability.MICRO_BATCH_READ,
         TableCapability.BATCH_WRITE, TableCapability.STREAMING_WRITE);
   }
