@@ -10,8 +10,10 @@ from pathlib import Path
 import pytest
 
 from tests.spark.sql.conftest import Statements, add_catalog
+from txn_source import InvalidArgumentError
 from txn_source.client.target import Target
 from txn_source.metadata.service.server import Server
+from txn_source.spark.options import check_catalog_options
 
 
 @pytest.mark.parametrize(
@@ -20,16 +22,7 @@ from txn_source.metadata.service.server import Server
         ("w1", {}, "The catalog w1 has neither a path nor an endpoint. Set spark.sql.catalog.w1.path"),
         ("w2", {"path": "/x", "endpoint": "h:1"}, "The catalog w2 has both a path and an endpoint."),
         ("w3", {"path": "/nothing/here"}, "[TXNLOG_LOG_NOT_FOUND]"),
-        ("w4", {"endpoint": "nonsense"}, "[TXNLOG_INVALID_ARGUMENT]"),
-        ("w5", {"path": "/x", "isolationLevl": "x"}, "Did you mean 'isolationLevel'?"),
-        ("w6", {"path": "/x", "allowdrops": "true"}, "Did you mean 'allowDrop'?"),
-        (
-            "w7",
-            {"path": "/x", "topic": "orders"},
-            "The option 'topic' is for queries: the tables of a catalog are topics.",
-        ),
-        ("w8", {"path": "/x", "allowDrop": "perhaps"}, "'perhaps' is neither true nor false."),
-        ("w9", {"path": "/x", "kafka.bootstrap.servers": "h:1"}, "There is no option 'kafka.bootstrap.servers' here."),
+        ("w4", {"path": "/x", "isolationLevl": "x"}, "Did you mean 'isolationLevel'?"),
     ],
 )
 def test_wrong_options_are_told_at_the_first_use(
@@ -38,6 +31,23 @@ def test_wrong_options_are_told_at_the_first_use(
     add_catalog(bank.spark, name, **options)
     for _ in range(2):  # the second use is told the same
         assert why in bank.refused(f"SHOW TABLES IN {name}.public")
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "why"),
+    [
+        ("allowdrops", "true", "Did you mean 'allowDrop'?"),
+        ("topic", "orders", "The option 'topic' is for queries: the tables of a catalog are topics."),
+        ("allowDrop", "perhaps", "'perhaps' is neither true nor false."),
+        ("kafka.bootstrap.servers", "h:1", "There is no option 'kafka.bootstrap.servers' here."),
+        ("insertable", "true", "is for CREATE TABLE only"),
+    ],
+)
+def test_options_that_no_catalog_has_are_refused(option: str, value: str, why: str) -> None:
+    with pytest.raises(InvalidArgumentError) as caught:
+        check_catalog_options({"path": "/x", option: value})
+    assert why in str(caught.value)
+    check_catalog_options({"path": "/x", "ALLOWDROP": "True", "isolationlevel": "x", "txnAppId": "a"})
 
 
 def test_catalog_of_a_service_shows_the_same_tables(orders: Statements, root: Path) -> None:
