@@ -10,6 +10,7 @@ import java.nio.charset.StandardCharsets;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
+import java.util.TreeMap;
 
 /** Asks a Python process about one log: a line of JSON for each question, one for each answer. */
 final class LogCalls {
@@ -39,6 +40,13 @@ final class LogCalls {
     } catch (JsonProcessingException e) {
       throw new IllegalArgumentException(e);
     }
+  }
+
+  /** Returns the texts of an object, by their names. */
+  static Map<String, String> texts(JsonNode of) {
+    Map<String, String> all = new TreeMap<>();
+    of.fieldNames().forEachRemaining(name -> all.put(name, of.get(name).asText()));
+    return all;
   }
 
   /** Returns the answer to a call, or throws what the log says. A process that has died is started once more. */

@@ -17,11 +17,11 @@ final class QueryCut {
   }
 
   /**
-   * Returns the cut of the query that is being planned, with a topic that it reads; null if that has its own end. All
+   * Returns the cut of the query that is being planned, with a topic that it reads; null if that ends elsewhere. All
    * scans of a query are known before one is planned: a scan that comes later is of another run, and gets a new cut.
    */
   static QueryCut of(TxnLogTable table, Map<String, String> options) {
-    if (TxnLogTable.hasItsOwnEnd(options)) {
+    if (TxnLogTable.hasItsOwnEnd(options) || options.getOrDefault("consistentcut", "").equalsIgnoreCase("false")) {
       return null;
     }
     Map<Object, QueryCut> ofQuery = SparkInternals.ofQuery(ConcurrentHashMap::new);

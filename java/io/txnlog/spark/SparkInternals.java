@@ -5,24 +5,34 @@ import java.io.InputStream;
 import java.io.UncheckedIOException;
 import java.nio.charset.StandardCharsets;
 import java.util.Arrays;
+import java.util.HashMap;
+import java.util.List;
 import java.util.Map;
 import java.util.WeakHashMap;
 import java.util.function.Supplier;
 import org.apache.spark.QueryContext;
 import org.apache.spark.api.python.PythonUtils$;
 import org.apache.spark.sql.AnalysisException;
+import org.apache.spark.sql.SparkSession;
 import org.apache.spark.sql.catalyst.QueryPlanningTracker;
 import org.apache.spark.sql.connector.catalog.SupportsRead;
 import org.apache.spark.sql.connector.catalog.SupportsWrite;
 import org.apache.spark.sql.connector.catalog.Table;
 import org.apache.spark.sql.connector.catalog.TableProvider;
 import org.apache.spark.sql.connector.expressions.Transform;
+import org.apache.spark.sql.connector.expressions.filter.Predicate;
+import org.apache.spark.sql.connector.read.Batch;
 import org.apache.spark.sql.execution.datasources.DataSource;
+import org.apache.spark.sql.execution.datasources.parquet.ParquetFileFormat;
+import org.apache.spark.sql.execution.datasources.v2.parquet.ParquetScanBuilder;
+import org.apache.spark.sql.execution.datasources.v2.parquet.ParquetTable;
+import org.apache.spark.sql.internal.connector.PredicateUtils;
 import org.apache.spark.sql.internal.SQLConf;
 import org.apache.spark.sql.types.StructType;
 import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 import scala.Option;
 import scala.collection.immutable.Map$;
+import scala.jdk.javaapi.CollectionConverters;
 
 /** All that is used of Spark and isn't public: what can break with its next release is in this file. */
 final class SparkInternals {
@@ -79,6 +89,20 @@ final class SparkInternals {
       }
       throw e;
     }
+  }
+
+  /** Returns Spark's own read of Parquet files: some of their columns, and no row groups that filters exclude. */
+  static Batch parquet(
+      List<String> locations, Map<String, String> options, StructType columns, List<Predicate> filters) {
+    Map<String, String> all = new HashMap<>(options);
+    all.put(DataSource.GLOB_PATHS_KEY(), "false");
+    CaseInsensitiveStringMap given = new CaseInsensitiveStringMap(all);
+    ParquetScanBuilder builder = new ParquetTable("txnlog", SparkSession.active(), given,
+        CollectionConverters.asScala(locations).toSeq(), Option.apply(columns), ParquetFileFormat.class)
+        .newScanBuilder(given);
+    builder.pruneColumns(columns);
+    builder.pushedDataFilters_$eq(PredicateUtils.toV1(filters.toArray(Predicate[]::new)));
+    return builder.build().toBatch();
   }
 
   /** Returns what belongs to the query that this thread plans, made at the first call; each plan has its own. */

@@ -5,12 +5,11 @@ import java.util.List;
 import java.util.Map;
 import org.apache.spark.sql.connector.expressions.filter.Predicate;
 import org.apache.spark.sql.types.StructType;
-import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 
 /**
  * What is to be read of a topic; two that are equal and end at one cut give the same rows.
  *
- * @param options the table's and the query's, together.
+ * @param options the table's and the query's, together, by their names in lower case.
  * @param columns what a row has; none if only the number of rows matters.
  * @param filters conjuncts that {@link PushedFilters} can say: rows for which one isn't true may be left out.
  * @param limit this many rows suffice.
@@ -26,7 +25,7 @@ record TxnLogRead(TxnLogTable table, Map<String, String> options, StructType col
   }
 
   static String level(Map<String, String> options) {
-    return new CaseInsensitiveStringMap(options).getOrDefault("isolationLevel", "read_committed");
+    return options.getOrDefault("isolationlevel", "read_committed");
   }
 
   /** True of messages; false of a table that shows the log's metadata. */
@@ -47,10 +46,10 @@ record TxnLogRead(TxnLogTable table, Map<String, String> options, StructType col
   Map<String, String> upTo(String end) {
     Map<String, String> all = new HashMap<>(options);
     if (end != null) {
-      all.put("endingOffsets", end);
+      all.put("endingoffsets", end);
     }
     if (!filters.isEmpty()) {
-      all.put("pushedFilters", LogCalls.json(filters.stream().map(PushedFilters::of).toList()));
+      all.put("pushedfilters", LogCalls.json(filters.stream().map(PushedFilters::of).toList()));
     }
     if (limit != NO_LIMIT) {
       all.put("limit", Integer.toString(limit));

@@ -17,6 +17,7 @@ final class TxnLogScan implements Scan, SupportsReportStatistics {
   private final QueryCut cut;
   private final TxnLogBatch batch;
   private volatile boolean streams;
+  private NativeBatch way;
   private JsonNode outlook;
   private JsonNode pinned;
 
@@ -33,12 +34,24 @@ final class TxnLogScan implements Scan, SupportsReportStatistics {
 
   @Override
   public ColumnarSupportMode columnarSupportMode() {
-    return ColumnarSupportMode.UNSUPPORTED; // known without planning, which waits for the other scans of the query
+    // Of the Python source it is known without planning, which waits for the other scans of the query.
+    return isNative() ? ColumnarSupportMode.PARTITION_DEFINED : ColumnarSupportMode.UNSUPPORTED;
   }
 
   @Override
   public Batch toBatch() {
-    return batch;
+    return isNative() ? way() : batch;
+  }
+
+  private boolean isNative() {
+    return !streams && way().parquet() != null;
+  }
+
+  private synchronized NativeBatch way() {
+    if (way == null) {
+      way = NativeBatch.of(read);
+    }
+    return way;
   }
 
   @Override
@@ -101,7 +114,7 @@ final class TxnLogScan implements Scan, SupportsReportStatistics {
     if (!read.ofMessages()) {
       text.append(", ").append(read.options().get(TxnLogTable.METADATA_TABLE));
     } else if (!streams) { // a batch of a stream has bounds of its own, which the query's progress tells
-      text.append(range());
+      text.append(range()).append(read.needsNoMessages() ? "" : "; " + way().text());
     }
     text.append(read.needsNoMessages() ? "; counted by the metadata"
         : "; columns: " + String.join(", ", read.columns().fieldNames()));

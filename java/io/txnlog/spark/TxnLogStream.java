@@ -1,7 +1,5 @@
 package io.txnlog.spark;
 
-import com.fasterxml.jackson.databind.JsonNode;
-import java.util.HashMap;
 import java.util.Map;
 import java.util.Optional;
 import org.apache.spark.sql.connector.read.InputPartition;
@@ -33,17 +31,12 @@ final class TxnLogStream implements MicroBatchStream, SupportsTriggerAvailableNo
   /** Returns how far the query is behind, and which open transaction holds it back; nothing if the log can't say. */
   @Override
   public Map<String, String> metrics(Optional<Offset> consumed) {
-    Map<String, String> figures = new HashMap<>();
-    if (consumed.isPresent()) {
-      try {
-        JsonNode behind = read.table().log().ask(
-            "behind", Map.of("options", read.options(), "offset", consumed.get().json()));
-        behind.fields().forEachRemaining(each -> figures.put(each.getKey(), each.getValue().asText()));
-      } catch (TxnLogException e) {
-        figures.put("unknown", e.getMessage()); // a figure that is missing must not end the query
-      }
+    try {
+      return consumed.isEmpty() ? Map.of() : LogCalls.texts(read.table().log().ask(
+          "behind", Map.of("options", read.options(), "offset", consumed.get().json())));
+    } catch (TxnLogException e) {
+      return Map.of("unknown", e.getMessage()); // a figure that is missing must not end the query
     }
-    return figures;
   }
 
   @Override

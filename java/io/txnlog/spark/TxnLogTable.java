@@ -3,11 +3,9 @@ package io.txnlog.spark;
 import com.fasterxml.jackson.databind.JsonNode;
 import java.util.EnumSet;
 import java.util.HashMap;
-import java.util.Locale;
 import java.util.Map;
 import java.util.Objects;
 import java.util.Set;
-import java.util.TreeMap;
 import java.util.stream.Collectors;
 import org.apache.spark.sql.connector.catalog.MetadataColumn;
 import org.apache.spark.sql.connector.catalog.SupportsMetadataColumns;
@@ -66,9 +64,9 @@ class TxnLogTable implements SupportsRead, SupportsWrite, SupportsMetadataColumn
     return schema.getFieldIndex(column).isDefined();
   }
 
-  /** True if a read doesn't end with the others of its query: it says where it ends, or has no messages. */
-  static boolean hasItsOwnEnd(Map<String, String> all) {
-    return all.keySet().stream().anyMatch(name -> ENDS.contains(name.toLowerCase(Locale.ROOT)));
+  /** True if a read says itself where it ends, or has no messages. */
+  static boolean hasItsOwnEnd(Map<String, String> options) {
+    return ENDS.stream().anyMatch(name -> !options.getOrDefault(name, "latest").equalsIgnoreCase("latest"));
   }
 
   @Override
@@ -83,9 +81,7 @@ class TxnLogTable implements SupportsRead, SupportsWrite, SupportsMetadataColumn
 
   @Override
   public Map<String, String> properties() {
-    Map<String, String> properties = new TreeMap<>();
-    found.get("properties").fields().forEachRemaining(each -> properties.put(each.getKey(), each.getValue().asText()));
-    return properties;
+    return LogCalls.texts(found.get("properties"));
   }
 
   @Override
