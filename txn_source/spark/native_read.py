@@ -27,7 +27,7 @@ from txn_source.spark.schema import to_spark
 
 _log = logging.getLogger(__name__)
 _ENDS = ("startingoffsets", "endingoffsets", "startingtimestamp", "endingtimestamp", "asoftimestamp")
-_ALWAYS = {
+PARQUET_OPTIONS = {
     "ignoreCorruptFiles": "false",  # of a session they would leave out rows without a word
     "ignoreMissingFiles": "false",
     "mergeSchema": "false",
@@ -36,6 +36,7 @@ _ALWAYS = {
     "int96RebaseMode": "CORRECTED",
     "parquet.page.verify-checksum.enabled": "true",
 }
+"""How Spark is to read objects, whatever the session says."""
 _AS_THEY_ARE = (
     pa.bool_(), pa.int8(), pa.int16(), pa.int32(), pa.int64(), pa.float32(), pa.float64(), pa.date32(), pa.string(),
     pa.large_string(), pa.binary(), pa.large_binary(),
@@ -83,7 +84,7 @@ def read(
     else:
         schema = select_columns(source.payload, columns)
     spark_schema = _nullable(to_spark(schema))
-    why = "nativeTieredReads is false" if not wanted else _unreadable(schema, source.payload)
+    why = "nativeTieredReads is false" if not wanted else unreadable(schema, source.payload)
     if why is not None:
         _log.info("the Python source reads all of %s: %s", topic, why)
         return spark.read.format("txnlog").schema(spark_schema).options(**given).load()
@@ -120,7 +121,7 @@ def _native(spark: SparkSession, objects: Sequence[NativeObject], schema: Struct
     """Return the rows of some objects of one topic, in the columns of a schema."""
     stored = [f for f in schema.fields if f.name != "__topic"] or [_PLACE]
     in_file = StructType([StructField(STORED_AS.get(f.name, f.name), f.dataType) for f in stored])
-    frame = spark.read.options(**_ALWAYS).schema(in_file).parquet(*(found.location for found in objects))
+    frame = spark.read.options(**PARQUET_OPTIONS).schema(in_file).parquet(*(found.location for found in objects))
     return frame.select([_column(field, objects[0].topic) for field in schema.fields])
 
 
@@ -138,7 +139,7 @@ def _by_topic(objects: Sequence[NativeObject]) -> list[list[NativeObject]]:
     return list(found.values())
 
 
-def _unreadable(schema: pa.Schema, payload: pa.Schema) -> str | None:
+def unreadable(schema: pa.Schema, payload: pa.Schema) -> str | None:
     """Return why Spark's Parquet reader can't take columns of a topic as this source does; None if it can."""
     for field in schema:
         if not _reads_alike(field.type):

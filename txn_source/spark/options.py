@@ -264,11 +264,12 @@ def through_catalog(options: Mapping[str, str]) -> bool:
 def check_catalog_options(options: Mapping[str, str]) -> None:
     """Raise INVALID_ARGUMENT for an option of a catalog that is close to a known one, or that names a topic."""
     topics: Elsewhere = {"queries: the tables of a catalog are topics": ("topic", "topics", "topicsPattern")}
-    own = ("path", "endpoint", "allowDrop")
+    own = ("path", "endpoint", "allowDrop", NATIVE_READS)
     given = _Given(options)
     known = {*_BATCH_READ, *_STREAM_ONLY, *_WRITE, *_BATCH_WRITE, *own} - {"topic", "topics", "topicsPattern"}
     given.check(sorted(known), topics | _TABLES_ONLY)
     given.flag("allowDrop", default=False)
+    given.flag(NATIVE_READS, default=True)
 
 
 class _Given:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -54,8 +55,7 @@ class Bank:
 
     def sql(self, text: str) -> DataFrame:
         """Run SQL in which names in braces stand for topics: ``SELECT * FROM {t1}``."""
-        names = {f"t{k}": f"{CATALOG}.public.t{k}" for k in range(next(_NUMBERS))}
-        return self.spark.sql(text.format_map(names))
+        return self.spark.sql(re.sub(r"\{(t\d+)\}", rf"{CATALOG}.public.\1", text))
 
     def rows(self, text: str) -> list[tuple[Any, ...]]:
         """Run SQL and return its rows, sorted."""

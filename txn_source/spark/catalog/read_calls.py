@@ -10,17 +10,21 @@ from typing import Any
 from txn_source.client.access import Access
 from txn_source.client.log import Log
 from txn_source.client.places import Offsets
+from txn_source.client.reading.columns import select_columns
 from txn_source.client.reading.count import count
+from txn_source.client.reading.native import native_split
 from txn_source.client.reading.outlook import outlook
 from txn_source.client.reading.ranges import cuts_of
 from txn_source.client.reading.request import ReadRequest
 from txn_source.client.reading.source import ReadPartition, Source, resolve
 from txn_source.client.stream_offset import StreamOffset
+from txn_source.client.tiering.object_columns import STORED_AS
 from txn_source.model.isolation import IsolationLevel
 from txn_source.model.position import EARLIEST, PositionRange
 from txn_source.model.topic_name import TopicName
 from txn_source.model.transaction import TransactionState
-from txn_source.spark.options import BatchReadOptions, StreamReadOptions
+from txn_source.spark.native_read import PARQUET_OPTIONS, unreadable
+from txn_source.spark.options import BatchReadOptions, StreamReadOptions, native_reads_wanted
 
 
 class ReadCalls:
@@ -32,6 +36,7 @@ class ReadCalls:
             "cut": self.cut,
             "outlook": self.outlook,
             "count": self.count,
+            "native": self.native,
             "behind": self.behind,
         }
 
@@ -57,6 +62,26 @@ class ReadCalls:
         """Return how many messages a batch read has; none is read."""
         source, request = self._batch(options)
         return count(self._access, source, request)
+
+    def native(self, options: Mapping[str, str], columns: Sequence[str]) -> dict[str, Any]:
+        """Return the objects that have all of a batch read, or the ``reason`` why Spark's Parquet reader can't take it.
+
+        ``options`` in the answer are those that it is to be used with.
+        """
+        given = dict(options)
+        if not native_reads_wanted(given):
+            return {"reason": "nativeTieredReads is false"}
+        source, request = self._batch(given)
+        schema = select_columns(source.payload, columns)
+        renamed = [name for name in columns if name in (*STORED_AS, "__topic")]
+        why = f"objects have no column {renamed[0]}" if renamed else unreadable(schema, source.payload)
+        if why is not None:
+            return {"reason": why}
+        split = native_split(self._access, source, request)
+        if split.left or not split.objects:
+            left = [f"{count} ledgers: {why}" for why, count in split.left.items()]
+            return {"reason": "; ".join(left) or "there are no messages"}
+        return {"locations": [found.location for found in split.objects], "options": PARQUET_OPTIONS}
 
     def behind(self, options: Mapping[str, str], offset: str) -> dict[str, Any]:
         """Return what a stream that has read up to an offset could read now, and what it can't and why.

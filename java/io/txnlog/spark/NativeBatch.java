@@ -53,16 +53,20 @@ record NativeBatch(Batch parquet, String text) implements Batch {
 
   @Override
   public InputPartition[] planInputPartitions() {
-    try {
-      return parquet.planInputPartitions();
-    } catch (RuntimeException e) {
-      throw lost(e);
-    }
+    return taken(parquet::planInputPartitions);
   }
 
   @Override
   public PartitionReaderFactory createReaderFactory() {
     return new Factory(parquet.createReaderFactory());
+  }
+
+  private static <T> T taken(Step<T> step) {
+    try {
+      return step.take();
+    } catch (Exception e) { // Spark's are checked ones, which it throws without declaring them
+      throw lost(e);
+    }
   }
 
   private static TxnLogException lost(Exception cause) {
@@ -116,14 +120,6 @@ record NativeBatch(Batch parquet, String text) implements Batch {
     @Override
     public void close() throws IOException {
       parquet.close();
-    }
-
-    private static <R> R taken(Step<R> step) {
-      try {
-        return step.take();
-      } catch (IOException | RuntimeException e) {
-        throw lost(e);
-      }
     }
   }
 }
