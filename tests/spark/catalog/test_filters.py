@@ -149,10 +149,12 @@ def test_what_the_filters_exclude_is_not_read(bank: Bank, numbers: str) -> None:
 
 
 def test_each_kind_of_predicate_gives_the_rows_that_it_should(bank: Bank, history: str) -> None:
-    _check(bank, history, [f"{c} {o} {v[0]}" for c, v in LITERALS.items() for o in ("<", "<=>")][::2])
+    columns = list(LITERALS)
+    pairs = zip(columns[::2], columns[1::2], strict=True)
+    _check(bank, history, [f"({a} < {LITERALS[a][0]} OR {b} <=> {LITERALS[b][0]})" for a, b in pairs])
 
 
-@settings(max_examples=2, deadline=None, phases=[Phase.generate], suppress_health_check=list(HealthCheck))
+@settings(max_examples=1, deadline=None, phases=[Phase.generate], suppress_health_check=list(HealthCheck))
 @given(st.lists(PREDICATES, min_size=PREDICATES_AT_ONCE, max_size=PREDICATES_AT_ONCE))
 def test_random_predicates_give_the_rows_that_they_should(bank: Bank, history: str, predicates: list[str]) -> None:
     _check(bank, history, predicates)
