@@ -21,15 +21,17 @@ LEVELS = ("read_committed", "read_uncommitted")
 def test_first_five_minutes_run_as_written(spark: SparkSession, tmp_path: Path) -> None:
     """Run the README's blocks one after the other in one namespace, with a folder of our own for its path."""
     blocks = re.findall(r"<!-- test: (\w+) -->\n```python\n(.*?)```", README, re.DOTALL)
-    order = "first spark stream table scan operate tiers foreach subscriptions follow"
+    order = "first spark stream table scan operate tiers foreach subscriptions follow catalog"
     assert " ".join(name for name, _ in blocks) == order
     names: dict[str, Any] = {}
     for _, code in blocks:
-        exec(compile(code.replace("/tmp/bank", str(tmp_path / "bank")), "README.md", "exec"), names)
+        here = code.replace("bank=", "readme=").replace("bank.public", "readme.public")  # other tests have a bank, too
+        exec(compile(here.replace("/tmp/bank", str(tmp_path / "bank")), "README.md", "exec"), names)
     spark.sql("DROP TABLE orders")
     log = names["log"]
     assert names["read"]("read_uncommitted").count() == names["read"]("read_committed").count() + 1  # the aborted one
     assert log.transactions() == []
+    assert sorted(log.scan("bills").read_all()["id"].to_pylist()) == [1, 2]
     assert len(log.scan("copy").read_all()) == 3
     assert len(log.scan("checked").read_all()) > 0
     copies = log.copies_read(names["hot"])
