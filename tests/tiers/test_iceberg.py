@@ -13,10 +13,19 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from pyiceberg.catalog import Catalog, load_catalog
+from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.table import Table
 
 from tests.tiers.stores import CREDENTIALS, Bucket, Store
-from txn_source import InvalidArgumentError, Log, SchemaMismatchError, SegmentUnreadableError, connect
+from txn_source import (
+    InvalidArgumentError,
+    Log,
+    OnlyCopyError,
+    SchemaMismatchError,
+    SegmentUnreadableError,
+    UnavailableError,
+    connect,
+)
 from txn_source.client.tiering.iceberg import _shows_aborted
 from txn_source.client.tiering.iceberg_table import ShownTable
 
@@ -180,6 +189,56 @@ def test_of_two_exports_at_once_one_begins_anew(
     late = log.export_iceberg("orders", catalog, TABLE)
     assert (late.added, late.snapshot_id) == (0, reports[0].snapshot_id)
     assert shown(catalog)[::2] == ([b"a", b"b", b"c", b"d", b"e"], 1)
+
+
+def test_catalog_that_fails_is_told_and_can_be_tried_again(
+    log: Log, catalog: Catalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Let the catalog lose a commit's answer, once before and once after it counted: each row is there once."""
+    two_closed(log)
+    commit_table = SqlCatalog.commit_table
+
+    def lose_answer(counts: bool, *given: Any) -> Any:
+        monkeypatch.setattr(SqlCatalog, "commit_table", commit_table)
+        if counts:
+            commit_table(*given)
+        raise ConnectionError("gone")
+
+    for counts in (False, True):
+        monkeypatch.setattr(SqlCatalog, "commit_table", lambda *given, counts=counts: lose_answer(counts, *given))
+        with pytest.raises(UnavailableError, match="ConnectionError: gone"):
+            log.export_iceberg("orders", catalog, TABLE)
+    assert log.export_iceberg("orders", catalog, TABLE).added == 0
+    assert shown(catalog)[::2] == ([b"a", b"b", b"c", b"d"], 1)
+
+
+@pytest.mark.parametrize("seed", [0, 1, *(pytest.param(seed, marks=pytest.mark.long) for seed in range(2, 40))])
+def test_random_life_of_a_topic_is_shown_exactly(log: Log, catalog: Catalog, seed: int) -> None:
+    """Write, roll, offload, delete copies, trim and add partitions in random order, and export between: exact each
+    time, and as far as it says."""
+    rng = random.Random(seed)
+    log.create_topic("orders", partitions=2, ledger_max_entries=rng.choice((3, 5, 9)))
+    steps = {
+        "write": lambda: fill(log, rng.randint(2, 5), rng.randrange(1000)),
+        "roll": lambda: log.roll_ledger("orders", rng.choice((0, 1, None))),
+        "offload": lambda: log.offload("orders"),
+        "delete objects": lambda: log.delete_offloaded("orders"),
+        "delete segments": lambda: log.delete_hot("orders"),
+        "trim": lambda: log.trim("orders", keep_bytes=rng.randrange(2000)),
+        "more partitions": lambda: log.update_topic("orders", min(4, len(log.stats("orders").partitions) + 1)),
+    }
+    weights = [5, 2, 5, 1, 1, 0.5, 0.5]
+    for name in ("write", "roll", "offload"):
+        steps[name]()
+    log.export_iceberg("orders", catalog, TABLE)
+    for _ in range(15):
+        [step] = rng.choices(list(steps), weights)
+        try:
+            steps[step]()
+        except OnlyCopyError:
+            continue
+        log.export_iceberg("orders", catalog, TABLE)
+        assert_exact(log, catalog)
 
 
 @pytest.mark.parametrize("committed", [False, True])

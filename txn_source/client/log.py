@@ -147,7 +147,7 @@ class Log(Connected):
                 release wrote has aborted messages in it. Nothing was changed.
             SchemaMismatchError: the topic has a column that Iceberg can't have. Nothing was changed.
             SegmentUnreadableError: an object can't be read. Nothing was changed.
-            UnavailableError: others changed the table all the time.
+            UnavailableError: the catalog or the table's store failed, or others changed the table all the time.
         """
         return export_iceberg(self._access, TopicName.parse(topic), catalog, table)
 

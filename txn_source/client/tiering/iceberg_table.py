@@ -4,20 +4,27 @@ PyIceberg, which is optional.
 
 from __future__ import annotations
 
+import functools
 import re
 import uuid
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 from urllib.parse import parse_qsl
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pyarrow.types as types
 
-from txn_source.model.errors import InvalidArgumentError, SchemaMismatchError, StorageWriteError
+from txn_source.model.errors import (
+    InvalidArgumentError,
+    SchemaMismatchError,
+    StorageWriteError,
+    TxnLogError,
+    UnavailableError,
+)
 from txn_source.storage.object_uri import BUCKETS, parts_of, store_of
 
 if TYPE_CHECKING:
@@ -26,6 +33,8 @@ if TYPE_CHECKING:
     from pyiceberg.manifest import DataFile
     from pyiceberg.table import Table
 
+P = ParamSpec("P")
+R = TypeVar("R")
 LOG_ID, TOPIC, TOPIC_ID = "txnlog.log-id", "txnlog.topic", "txnlog.topic-id"
 """The table's properties that say what it shows. A topic that was made anew has another id."""
 CUT = "txnlog.cut"
@@ -92,6 +101,24 @@ def check_types(schema: pa.Schema) -> None:
             )
 
 
+def _told(method: Callable[P, R]) -> Callable[P, R]:
+    """Let what PyIceberg, its catalog or its store raise be told as the table's being out of reach."""
+
+    @functools.wraps(method)
+    def call(*args: P.args, **kwargs: P.kwargs) -> R:
+        try:
+            return method(*args, **kwargs)
+        except TxnLogError:
+            raise
+        except Exception as error:
+            raise UnavailableError(
+                f"The Iceberg table can't be read or changed: {_text(error)}.",
+                "Check the catalog and the table's store, then try again: what was done counts once.",
+            ) from error
+
+    return call
+
+
 class ShownTable:
     """One look at an Iceberg table, and the next step from there: nothing is changed if somebody else was faster."""
 
@@ -102,6 +129,7 @@ class ShownTable:
         """The data files of the current snapshot, by location."""
 
     @classmethod
+    @_told
     def open(cls, catalog: Catalog, name: str, schema: pa.Schema, owner: Owner) -> ShownTable:
         """Return a table, made if it isn't there, with its namespace.
 
@@ -145,6 +173,7 @@ class ShownTable:
         snapshot = self._table.current_snapshot()
         return None if snapshot is None else snapshot.snapshot_id
 
+    @_told
     def object_file(self, uri: str, root: Path) -> DataFile:
         """Describe a tiered object as a data file, from its footer."""
         store = store_of(uri)
@@ -179,6 +208,7 @@ class ShownTable:
             with suppress(OSError, pa.ArrowException):
                 self._table.io.delete(path)
 
+    @_told
     def change(
         self, added: Iterable[DataFile], removed: Iterable[DataFile], properties: Mapping[str, str]
     ) -> int | None:
