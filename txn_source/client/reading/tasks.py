@@ -36,6 +36,8 @@ _SMALLEST_TASK_BYTES = 8 << 20
 
 
 _MAX = (1 << 63) - 1
+_COUNTED_SLICES = 64
+"""A limit that takes more than so many slices is large; then all are read as far as they are asked for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +78,21 @@ def tasks_of(
                 split = objects.split_range if in_object else stub.split_range
                 parts = [part for part in split(view.partition_id, piece, target) if _wanted(found, part, request)]
             slices.extend(Slice(topic, view.index, view.partition_id, p.range, p.bytes + opening) for p in parts)
+    if request.limit is not None and not request.filters:
+        slices = _enough(stub, slices, request.limit, request)
     return pack(slices, target)
+
+
+def _enough(stub: MetadataStub, slices: Sequence[Slice], limit: int, request: ReadRequest) -> list[Slice]:
+    """Return the first slices that have so many messages between them, as far as that is worth asking."""
+    for number, piece in enumerate(slices):
+        if limit <= 0:
+            return list(slices[:number])
+        if number == _COUNTED_SLICES:
+            break
+        counted = stub.count_range(piece.partition_id, piece.range, request.isolation_level)
+        limit -= 0 if counted is None else counted.messages
+    return list(slices)
 
 
 def _ledgers(stub: MetadataStub, partition: ReadPartition, reach: PositionRange, request: ReadRequest) -> _Ledgers:
