@@ -8,6 +8,7 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 
 import txn_source
+from tests.spark.catalog.transfers import SCHEMA, Transfers
 from tests.spark.sql import (
     test_alter_table,
     test_create_as_select,
@@ -18,7 +19,7 @@ from tests.spark.sql import (
     test_names,
     test_time_travel,
 )
-from tests.spark.sql.conftest import bank, catalog_log, orders
+from tests.spark.sql.conftest import Statements, bank, catalog_log, orders
 from tests.spark.sql.conftest import root as root
 from txn_source.spark import configure
 
@@ -44,6 +45,16 @@ SAME = (
 )
 """The tests that run here, too; they take the fixtures above, over this folder's session."""
 globals().update({test.__name__: test for test in SAME})
+
+
+def test_tables_of_a_query_are_read_at_one_cut(bank: Statements) -> None:
+    topics = [bank.topic(name) for name in ("a", "b")]
+    for partitions, topic in enumerate(topics, 1):
+        bank.log.create_topic(topic, partitions, SCHEMA)
+    with Transfers(bank.log.root, topics):
+        gap = bank.rows("SELECT count(*) - (SELECT count(*) FROM {ns}.b WHERE n >= 0) FROM {ns}.a")
+        lonely = bank.rows("SELECT * FROM {ns}.a a FULL JOIN {ns}.b b USING (id, n) WHERE a.id IS NULL OR b.id IS NULL")
+    assert (gap, lonely) == ([(0,)], [])
 
 
 def test_catalog_of_the_server_is_there(spark: SparkSession, served_root: Path) -> None:

@@ -105,7 +105,7 @@ def test_a_plan_says_why_the_python_source_reads(bank: Bank, history: tuple[str,
         text = scan_text(bank.sql(f"SELECT {columns} FROM {{{topic}}} {at} {options}"))
         return text.split("; by Python: ")[1].split("; columns")[0]
 
-    assert why("id", version=None) == "it ends where the log ends when it runs"
+    assert why("id", version=None) == "its end is the log's when it runs"
     assert why("id, __batch_index") == "objects have no column __batch_index"
     assert why("id", "WITH (dataReadPriority = 'bookkeeper-first')") == "6 ledgers: their hot copies are read first"
     assert why("id", "WITH (isolationLevel = 'read_uncommitted')").endswith("aborted messages lie in second files")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator
 from typing import Any
 
@@ -10,51 +9,17 @@ import pyarrow as pa
 import pytest
 
 import txn_source
+from tests.spark.catalog.transfers import SCHEMA, Transfers
 
 Bank = Any
-SCHEMA = pa.schema([("id", pa.int64()), ("n", pa.int64())])
-
-
-class Transfers:
-    """A writer that puts the same rows into three topics, in one transaction each time; some are aborted."""
-
-    def __init__(self, bank: Bank) -> None:
-        self.topics = [bank.topic(SCHEMA, partitions) for partitions in (2, 3, 1)]
-        self._root = bank.root
-        self._stop = threading.Event()
-        self._begun = threading.Event()
-        self._thread = threading.Thread(target=self._write)
-
-    def __enter__(self) -> Transfers:
-        self._thread.start()
-        assert self._begun.wait(30)
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._stop.set()
-        self._thread.join()
-
-    def _write(self) -> None:
-        with txn_source.connect(self._root) as log:
-            producers = [log.producer(topic) for topic in self.topics]
-            counts = [len(log.stats(topic).partitions) for topic in self.topics]
-            number = 0
-            while not self._stop.wait(0.004) or number < 10:  # else the tests only wait for it
-                rows = pa.table({"id": [number] * 2, "n": [0, 1]}, schema=SCHEMA)
-                txn = log.begin_transaction()
-                for producer, count in zip(producers, counts, strict=True):
-                    producer.send_batch(rows, txn=txn, partition=number % count)
-                (txn.abort if number % 5 == 4 else txn.commit)()
-                number += 1
-                if number == 10:
-                    self._begun.set()
 
 
 @pytest.fixture(scope="module")
 def transfers(bank: Bank) -> Iterator[list[str]]:
     """Three topics that are written to all the while."""
-    with Transfers(bank) as written:
-        yield written.topics
+    topics = [bank.topic(SCHEMA, partitions) for partitions in (2, 3, 1)]
+    with Transfers(bank.root, topics):
+        yield topics
 
 
 @pytest.mark.parametrize(

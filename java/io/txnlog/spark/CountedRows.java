@@ -2,7 +2,6 @@ package io.txnlog.spark;
 
 import java.util.Arrays;
 import org.apache.spark.sql.catalyst.InternalRow;
-import org.apache.spark.sql.catalyst.expressions.GenericInternalRow;
 import org.apache.spark.sql.connector.read.Batch;
 import org.apache.spark.sql.connector.read.InputPartition;
 import org.apache.spark.sql.connector.read.PartitionReader;
@@ -31,7 +30,7 @@ record CountedRows(Object[] values, long times) implements Batch {
   record Factory(Object[] values) implements PartitionReaderFactory {
     @Override
     public PartitionReader<InternalRow> createReader(InputPartition task) {
-      InternalRow row = new GenericInternalRow(values);
+      InternalRow row = SparkInternals.row(values);
       return new PartitionReader<>() {
         private long left = ((Task) task).times();
 

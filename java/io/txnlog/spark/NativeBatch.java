@@ -28,7 +28,7 @@ record NativeBatch(Batch parquet, String text) implements Batch {
       return byPython("it is the log's metadata");
     }
     if (!TxnLogTable.hasItsOwnEnd(read.options())) {
-      return byPython("it ends where the log ends when it runs");
+      return byPython("its end is the log's when it runs");
     }
     JsonNode found;
     try {

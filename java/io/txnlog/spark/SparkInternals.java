@@ -14,7 +14,9 @@ import org.apache.spark.QueryContext;
 import org.apache.spark.api.python.PythonUtils$;
 import org.apache.spark.sql.AnalysisException;
 import org.apache.spark.sql.SparkSession;
+import org.apache.spark.sql.catalyst.InternalRow;
 import org.apache.spark.sql.catalyst.QueryPlanningTracker;
+import org.apache.spark.sql.catalyst.expressions.GenericInternalRow;
 import org.apache.spark.sql.connector.catalog.SupportsRead;
 import org.apache.spark.sql.connector.catalog.SupportsWrite;
 import org.apache.spark.sql.connector.catalog.Table;
@@ -103,6 +105,11 @@ final class SparkInternals {
     builder.pruneColumns(columns);
     builder.pushedDataFilters_$eq(PredicateUtils.toV1(filters.toArray(Predicate[]::new)));
     return builder.build().toBatch();
+  }
+
+  /** Returns a row of some values, as Spark has them inside. */
+  static InternalRow row(Object[] values) {
+    return new GenericInternalRow(values);
   }
 
   /** Returns what belongs to the query that this thread plans, made at the first call; each plan has its own. */

@@ -110,10 +110,13 @@ final class TxnLogScan implements Scan, SupportsReportStatistics {
   /** Says what is read, in one line: as it is pinned, or, before the query runs, as it would be now. */
   @Override
   public String description() {
-    StringBuilder text = new StringBuilder("txnlog ").append(read.table().topic()).append(", ").append(read.level());
-    if (!read.ofMessages()) {
-      text.append(", ").append(read.options().get(TxnLogTable.METADATA_TABLE));
-    } else if (!streams) { // a batch of a stream has bounds of its own, which the query's progress tells
+    StringBuilder text = new StringBuilder("txnlog ").append(read.table().topic());
+    if (read.ofMessages()) {
+      text.append(", ").append(read.level());
+    } else {
+      text.append(", its ").append(read.options().get(TxnLogTable.METADATA_TABLE));
+    }
+    if (read.ofMessages() && !streams) { // a batch of a stream has bounds of its own, which the query's progress tells
       text.append(range()).append(read.needsNoMessages() ? "" : "; " + way().text());
     }
     text.append(read.needsNoMessages() ? "; counted by the metadata"
