@@ -25,7 +25,7 @@ _log = logging.getLogger(__name__)
 
 def open_log(target: Target) -> Access:
     """Return a log, opened once in a worker that runs many tasks; one that was made anew at a path is opened anew."""
-    return _opened(target, _identity(target))
+    return _opened(target, identity_of(target))
 
 
 @functools.lru_cache(_MAX_OPEN)
@@ -40,7 +40,8 @@ def _opened(target: Target, identity: tuple[int, ...]) -> Access:
         raise translated(error, "Log()") from error
 
 
-def _identity(target: Target) -> tuple[int, ...]:
+def identity_of(target: Target) -> tuple[int, ...]:
+    """Return what is another value for a log that was made anew at a path."""
     if target.path is None:
         return ()
     try:

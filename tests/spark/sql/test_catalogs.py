@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 from pathlib import Path
 
 import pytest
 
+import txn_source
 from tests.spark.sql.conftest import Statements, add_catalog
 from txn_source import InvalidArgumentError
 from txn_source.client.target import Target
@@ -22,13 +24,13 @@ from txn_source.spark.options import check_catalog_options
         ("w1", {}, "The catalog w1 has neither a path nor an endpoint. Set spark.sql.catalog.w1.path"),
         ("w2", {"path": "/x", "endpoint": "h:1"}, "The catalog w2 has both a path and an endpoint."),
         ("w3", {"path": "/nothing/here"}, "[TXNLOG_LOG_NOT_FOUND]"),
-        ("w4", {"path": "/x", "isolationLevl": "x"}, "Did you mean 'isolationLevel'?"),
+        ("w4", {"path": "{root}", "isolationLevl": "x"}, "Did you mean 'isolationLevel'?"),
     ],
 )
 def test_wrong_options_are_told_at_the_first_use(
     bank: Statements, name: str, options: dict[str, str], why: str
 ) -> None:
-    add_catalog(bank.spark, name, **options)
+    add_catalog(bank.spark, name, **{k: v.replace("{root}", str(bank.log.root)) for k, v in options.items()})
     for _ in range(2):  # the second use is told the same
         assert why in bank.refused(f"SHOW TABLES IN {name}.public")
 
@@ -61,16 +63,33 @@ def test_catalog_of_a_service_shows_the_same_tables(orders: Statements, root: Pa
     assert orders.rows("SELECT id FROM {ns}.orders WHERE id > 3") == [(4,)]
 
 
-def test_process_that_died_is_started_again(orders: Statements, root: Path) -> None:
-    """Kill the process that answers a catalog between two statements, as an operator may."""
-    name = add_catalog(orders.spark, "killed", path=str(root))
-    show = f"SHOW TABLES IN {name}.{orders.tenant}"
+def test_catalogs_of_one_log_share_a_process_that_may_die(bank: Statements, tmp_path: Path) -> None:
+    """Give two sessions catalogs of a log, and kill the process that answers them, as an operator may."""
+    with txn_source.connect(tmp_path / "log") as log:
+        log.create_topic("orders")
     before = helpers()
-    assert len(orders.rows(show)) == 1
-    [new] = helpers() - before
-    os.kill(new, signal.SIGKILL)
-    assert len(orders.rows(show)) == 1
+    sessions = [bank.spark, bank.spark.newSession()]
+    for number, session in enumerate(sessions):
+        name = add_catalog(session, f"shared{number}", path=str(tmp_path / "log"))
+        assert session.sql(f"SHOW TABLES IN {name}.public").count() == 1
+    [helper] = helpers() - before
+    os.kill(helper, signal.SIGKILL)
+    for number, session in enumerate(sessions):
+        assert session.sql(f"SHOW TABLES IN shared{number}.public").count() == 1
     assert len(helpers() - before) == 1
+
+
+def test_log_that_is_made_anew_is_seen(bank: Statements, tmp_path: Path) -> None:
+    """Remove a log that a catalog has used, look again, and make another one there."""
+    name = add_catalog(bank.spark, "anew", path=str(tmp_path / "log"))
+    with txn_source.connect(tmp_path / "log") as log:
+        log.create_topic("old")
+    assert [row[1] for row in bank.rows(f"SHOW TABLES IN {name}.public")] == ["old"]
+    shutil.rmtree(tmp_path / "log")
+    assert "[TXNLOG_LOG_NOT_FOUND]" in bank.refused(f"SHOW TABLES IN {name}.public")
+    with txn_source.connect(tmp_path / "log") as log:
+        log.create_topic("new")
+    assert [row[1] for row in bank.rows(f"SHOW TABLES IN {name}.public")] == ["new"]
 
 
 def helpers() -> set[int]:

@@ -1,8 +1,8 @@
 """The process that a catalog asks: ``python -m txn_source.spark.catalog``.
 
-A line of JSON each: first ``{"target": {"path": ...} or {"endpoint": ...}, "options": {...}}``, the catalog's; then
-calls, ``{"call": ..., "arguments": {...}}``. Each line is answered by ``{"answer": ...}`` or ``{"error": {"code": ...,
-"message": ...}}``. It ends with its input.
+A line of JSON each: first the target, ``{"path": ...}`` or ``{"endpoint": ...}``; then calls, ``{"call": ...,
+"arguments": {...}}``. Each line is answered by ``{"answer": ...}`` or ``{"error": {"code": ..., "message": ...}}``. It
+ends with its input.
 """
 
 from __future__ import annotations
@@ -10,30 +10,53 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, TextIO
 
 from txn_source.client.connecting import connect
+from txn_source.client.log import Log
+from txn_source.client.target import Target
 from txn_source.model.door import passes, translated
 from txn_source.model.errors import TxnLogError
 from txn_source.spark.catalog.calls import CatalogCalls
-from txn_source.spark.options import check_catalog_options
+from txn_source.spark.connection import identity_of
 
 
 def main() -> None:
     """Answer until the input ends."""
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)  # whatever prints must not come between the answers
-    calls: dict[str, Callable[..., Any]] = {}
-
-    def opened(target: dict[str, Any], options: dict[str, str]) -> None:
-        check_catalog_options(options)
-        calls.update(CatalogCalls(connect(**target, create=False)).by_name)
-
+    log = _OpenLog()
     for line in sys.stdin:
         asked = json.loads(line)
-        _answer(answers, partial(calls[asked["call"]], **asked["arguments"]) if calls else partial(opened, **asked))
+        _answer(answers, partial(log.call, **asked) if log.target is not None else partial(log.open, **asked))
+
+
+class _OpenLog:
+    """The log and its calls; one that is made anew at its path is opened anew."""
+
+    def __init__(self) -> None:
+        self.target: Target | None = None
+        self._log: Log | None = None
+        self._identity: tuple[int, ...] = ()
+        self._calls: Mapping[str, Callable[..., Any]] = {}
+
+    def open(self, path: str | None = None, endpoint: str | None = None) -> None:
+        """Open the log, or raise what keeps it from that."""
+        target = Target.of(path, endpoint)
+        identity = identity_of(target)
+        log = connect(path, endpoint=endpoint, create=False)
+        if self._log is not None:
+            self._log.close()
+        self._log, self._calls = log, CatalogCalls(log).by_name
+        self.target, self._identity = target, identity
+
+    def call(self, call: str, arguments: dict[str, Any]) -> Any:
+        """Return a call's answer."""
+        if self.target is not None and identity_of(self.target) != self._identity:
+            self.open(self.target.path, self.target.endpoint)
+        return self._calls[call](**arguments)
 
 
 def _answer(answers: TextIO, call: Callable[[], Any]) -> None:

@@ -24,6 +24,7 @@ from txn_source.spark.catalog.definitions import (
     topic_columns,
 )
 from txn_source.spark.catalog.read_calls import ReadCalls
+from txn_source.spark.options import check_catalog_options
 from txn_source.spark.schema import to_spark, with_comments
 from txn_source.storage.log_tables import LOG_TABLES
 
@@ -47,6 +48,7 @@ class CatalogCalls:
     def __init__(self, log: Log) -> None:
         self._log = log
         self.by_name: Mapping[str, Callable[..., Any]] = {
+            "checkOptions": check_catalog_options,
             "namespaces": self.namespaces,
             "topics": self.topics,
             "table": self.table,

@@ -10,22 +10,26 @@ import java.nio.charset.StandardCharsets;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
+import java.util.concurrent.ConcurrentHashMap;
 import java.util.TreeMap;
 
 /** Asks a Python process about one log: a line of JSON for each question, one for each answer. */
 final class LogCalls {
   private static final ObjectMapper JSON = new ObjectMapper();
+  private static final Map<Map<String, String>, LogCalls> LOGS = new ConcurrentHashMap<>();
 
   private final Map<String, String> target;
-  private final Map<String, String> options;
   private Process process;
   private BufferedWriter questions;
   private BufferedReader answers;
 
-  /** Takes the log's path or endpoint, and the catalog's options; the process is started with the first question. */
-  LogCalls(Map<String, String> target, Map<String, String> options) {
+  private LogCalls(Map<String, String> target) {
     this.target = target;
-    this.options = options;
+  }
+
+  /** Returns the process for a log's path or endpoint, one for all sessions; it is started with the first question. */
+  static LogCalls of(Map<String, String> target) {
+    return LOGS.computeIfAbsent(target, LogCalls::new);
   }
 
   /** Returns what the log was opened by. */
@@ -81,7 +85,7 @@ final class LogCalls {
     questions = process.outputWriter(StandardCharsets.UTF_8);
     answers = process.inputReader(StandardCharsets.UTF_8);
     try {
-      said(JSON.writeValueAsString(Map.of("target", target, "options", options)));
+      said(JSON.writeValueAsString(target));
     } catch (TxnLogException e) {
       stop(); // it has no log
       throw e;

@@ -48,21 +48,36 @@ final class SparkInternals {
 
   /** Refuses a Spark of another minor version than the one that this jar was compiled with. */
   static void checkVersion() {
-    String used = org.apache.spark.package$.MODULE$.SPARK_VERSION();
-    String compiled;
-    try (InputStream resource = SparkInternals.class.getResourceAsStream("spark-version")) {
-      compiled = new String(resource.readAllBytes(), StandardCharsets.UTF_8);
-    } catch (IOException e) {
-      throw new UncheckedIOException(e);
-    }
-    if (!minor(compiled).equals(minor(used))) {
-      throw otherSpark(compiled, used);
+    if (!minor(compiled()).equals(minor(used()))) {
+      throw otherSpark("");
     }
   }
 
-  private static TxnLogException otherSpark(String compiled, String used) {
-    return new TxnLogException("NO_JAR", "[TXNLOG_NO_JAR] The catalog's jar is for Spark " + compiled
-        + ", and this is Spark " + used + ". Take the jar that `txnlog spark-jar` names where this Spark is installed.");
+  /** Returns what uses Spark's internals, or says which Spark they are of, if this one's are others. */
+  private static <T> T linked(Supplier<T> use) {
+    try {
+      return use.get();
+    } catch (LinkageError e) {
+      throw otherSpark(" (" + e + ")");
+    }
+  }
+
+  private static String used() {
+    return org.apache.spark.package$.MODULE$.SPARK_VERSION();
+  }
+
+  private static String compiled() {
+    try (InputStream resource = SparkInternals.class.getResourceAsStream("spark-version")) {
+      return new String(resource.readAllBytes(), StandardCharsets.UTF_8);
+    } catch (IOException e) {
+      throw new UncheckedIOException(e);
+    }
+  }
+
+  private static TxnLogException otherSpark(String why) {
+    return new TxnLogException("NO_JAR", "[TXNLOG_NO_JAR] The catalog's jar is for Spark " + compiled()
+        + ", and this is Spark " + used() + why + ". Take the jar that `txnlog spark-jar` names where this Spark is"
+        + " installed.");
   }
 
   private static String minor(String version) {
@@ -82,7 +97,7 @@ final class SparkInternals {
   /** Returns the table that the Python source makes, with the columns that are to be read or written. */
   static Table pythonTable(StructType schema, CaseInsensitiveStringMap options) {
     try {
-      TableProvider source = DataSource.lookupDataSourceV2("txnlog", SQLConf.get()).get();
+      TableProvider source = linked(() -> DataSource.lookupDataSourceV2("txnlog", SQLConf.get()).get());
       return source.getTable(schema, new Transform[0], options.asCaseSensitiveMap());
     } catch (Exception e) {
       if (e instanceof ClassNotFoundException) { // which Scala throws without declaring it
@@ -99,12 +114,14 @@ final class SparkInternals {
     Map<String, String> all = new HashMap<>(options);
     all.put(DataSource.GLOB_PATHS_KEY(), "false");
     CaseInsensitiveStringMap given = new CaseInsensitiveStringMap(all);
-    ParquetScanBuilder builder = new ParquetTable("txnlog", SparkSession.active(), given,
-        CollectionConverters.asScala(locations).toSeq(), Option.apply(columns), ParquetFileFormat.class)
-        .newScanBuilder(given);
-    builder.pruneColumns(columns);
-    builder.pushedDataFilters_$eq(PredicateUtils.toV1(filters.toArray(Predicate[]::new)));
-    return builder.build().toBatch();
+    return linked(() -> {
+      ParquetScanBuilder builder = new ParquetTable("txnlog", SparkSession.active(), given,
+          CollectionConverters.asScala(locations).toSeq(), Option.apply(columns), ParquetFileFormat.class)
+          .newScanBuilder(given);
+      builder.pruneColumns(columns);
+      builder.pushedDataFilters_$eq(PredicateUtils.toV1(filters.toArray(Predicate[]::new)));
+      return builder.build().toBatch();
+    });
   }
 
   /** Returns a row of some values, as Spark has them inside. */
@@ -115,7 +132,7 @@ final class SparkInternals {
   /** Returns what belongs to the query that this thread plans, made at the first call; each plan has its own. */
   @SuppressWarnings("unchecked")
   static <T> T ofQuery(Supplier<T> made) {
-    Option<QueryPlanningTracker> query = QueryPlanningTracker.get();
+    Option<QueryPlanningTracker> query = linked(QueryPlanningTracker::get);
     if (query.isEmpty()) {
       return made.get();
     }

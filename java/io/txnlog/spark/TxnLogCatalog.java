@@ -34,6 +34,7 @@ public final class TxnLogCatalog implements StagingTableCatalog, SupportsNamespa
   private String name;
   private CaseInsensitiveStringMap options;
   private LogCalls log;
+  private volatile boolean checked;
   private StructType metadata;
 
   @Override
@@ -47,8 +48,7 @@ public final class TxnLogCatalog implements StagingTableCatalog, SupportsNamespa
           + (path ? "both a path and an endpoint." : "neither a path nor an endpoint.") + " Set spark.sql.catalog."
           + given + ".path to the folder of an embedded log, or .endpoint to a service's host:port.");
     }
-    log = new LogCalls(
-        path ? Map.of("path", all.get("path")) : Map.of("endpoint", all.get("endpoint")), all.asCaseSensitiveMap());
+    log = LogCalls.of(path ? Map.of("path", all.get("path")) : Map.of("endpoint", all.get("endpoint")));
   }
 
   @Override
@@ -64,7 +64,7 @@ public final class TxnLogCatalog implements StagingTableCatalog, SupportsNamespa
   @Override
   public String[][] listNamespaces() {
     Set<String> tenants = new LinkedHashSet<>();
-    log.ask("namespaces", Map.of()).forEach(each -> tenants.add(each.get(0).asText()));
+    ask("namespaces", Map.of()).forEach(each -> tenants.add(each.get(0).asText()));
     return tenants.stream().map(tenant -> new String[] {tenant}).toArray(String[][]::new);
   }
 
@@ -74,7 +74,7 @@ public final class TxnLogCatalog implements StagingTableCatalog, SupportsNamespa
       return listNamespaces();
     }
     List<String[]> found = new ArrayList<>();
-    log.ask("namespaces", Map.of()).forEach(each -> {
+    ask("namespaces", Map.of()).forEach(each -> {
       if (within.length == 1 && within[0].equals(each.get(0).asText())) {
         found.add(new String[] {within[0], each.get(1).asText()});
       }
@@ -90,7 +90,7 @@ public final class TxnLogCatalog implements StagingTableCatalog, SupportsNamespa
     if (namespace.length == 0 || namespace.length > 2) {
       return namespace.length == 0;
     }
-    for (JsonNode each : log.ask("namespaces", Map.of())) {
+    for (JsonNode each : ask("namespaces", Map.of())) {
       if (each.get(0).asText().equals(namespace[0])
           && (namespace.length == 1 || each.get(1).asText().equals(namespace[1]))) {
         return true;
@@ -110,7 +110,7 @@ public final class TxnLogCatalog implements StagingTableCatalog, SupportsNamespa
   @Override
   public Identifier[] listTables(String[] namespace) throws NoSuchNamespaceException {
     List<Identifier> found = new ArrayList<>();
-    log.ask("topics", Map.of("namespace", namespace))
+    ask("topics", Map.of("namespace", namespace))
         .forEach(topic -> found.add(Identifier.of(namespace, topic.asText())));
     if (found.isEmpty() && !namespaceExists(namespace)) {
       throw new NoSuchNamespaceException(namespace);
@@ -140,13 +140,13 @@ public final class TxnLogCatalog implements StagingTableCatalog, SupportsNamespa
   @Override
   public Table loadTable(Identifier of, long micros) throws NoSuchTableException {
     Map<String, Object> asked = Map.of("namespace", of.namespace(), "name", of.name(), "micros", micros);
-    return load(of, Map.of("asOfTimestamp", log.ask("asOf", asked).asText()));
+    return load(of, Map.of("asOfTimestamp", ask("asOf", asked).asText()));
   }
 
   @Override
   public Table loadTable(Identifier of, String version) throws NoSuchTableException {
     Map<String, Object> asked = Map.of("namespace", of.namespace(), "name", of.name(), "version", version);
-    return load(of, Map.of("endingOffsets", log.ask("version", asked).asText()));
+    return load(of, Map.of("endingOffsets", ask("version", asked).asText()));
   }
 
   private Table load(Identifier of, Map<String, String> given) throws NoSuchTableException {
@@ -166,12 +166,21 @@ public final class TxnLogCatalog implements StagingTableCatalog, SupportsNamespa
   }
 
   private JsonNode found(Identifier of) {
-    return log.ask("table", Map.of("namespace", of.namespace(), "name", of.name()));
+    return ask("table", Map.of("namespace", of.namespace(), "name", of.name()));
+  }
+
+  /** Asks the log, and before all else whether it knows the catalog's options. */
+  private JsonNode ask(String call, Map<String, ?> arguments) {
+    if (!checked) {
+      log.ask("checkOptions", Map.of("options", options.asCaseSensitiveMap()));
+      checked = true;
+    }
+    return log.ask(call, arguments);
   }
 
   private StructType metadata() {
     if (metadata == null) {
-      metadata = (StructType) DataType.fromJson(log.ask("metadataColumns", Map.of()).asText());
+      metadata = (StructType) DataType.fromJson(ask("metadataColumns", Map.of()).asText());
     }
     return metadata;
   }
@@ -220,7 +229,7 @@ public final class TxnLogCatalog implements StagingTableCatalog, SupportsNamespa
     Map<String, String> given = new HashMap<>(properties);
     given.remove(PROP_PROVIDER, SparkSession.active().conf().get("spark.sql.sources.default")); // toTable says it unasked
     try {
-      log.ask("create", Map.of("namespace", of.namespace(), "name", of.name(),
+      ask("create", Map.of("namespace", of.namespace(), "name", of.name(),
           "schema", CatalogV2Util.v2ColumnsToStructType(columns).json(), "properties", given));
     } catch (TxnLogException e) {
       if (e.code.equals("TOPIC_EXISTS")) {
@@ -247,7 +256,7 @@ public final class TxnLogCatalog implements StagingTableCatalog, SupportsNamespa
     arguments.put("namespace", of.namespace());
     arguments.put("name", of.name());
     arguments.put("properties", properties);
-    log.ask("set", arguments);
+    ask("set", arguments);
     return load(of, Map.of());
   }
 
@@ -257,7 +266,7 @@ public final class TxnLogCatalog implements StagingTableCatalog, SupportsNamespa
       throw refused("DROP TABLE would delete topic " + String.join(".", of.namespace()) + "." + of.name()
           + " with all its messages.", "Set spark.sql.catalog." + name + ".allowDrop to true if it is meant.");
     }
-    return log.ask("drop", Map.of("namespace", of.namespace(), "name", of.name())).asBoolean();
+    return ask("drop", Map.of("namespace", of.namespace(), "name", of.name())).asBoolean();
   }
 
   @Override
