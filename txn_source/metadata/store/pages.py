@@ -258,7 +258,10 @@ _SEAL = (
 
 def _needed(tables: Sequence[pa.Table], up_to: int) -> pa.Table:
     table = pa.concat_tables(tables)
-    return table.filter(array_of(numbers_in(table["decision"]) <= up_to)).drop_columns(["decision"])
+    keep = numbers_in(table["decision"]) <= up_to
+    if not keep.all():  # mostly they are all needed, and filtering loads a large part of pyarrow
+        table = table.filter(array_of(keep))
+    return table.drop_columns(["decision"])
 
 
 def _different(ids: pa.ChunkedArray) -> list[int]:
