@@ -90,12 +90,11 @@ def _cpu_below(pid: int) -> float:
         fields = rest.split()
         used = fields[13:15] if head.endswith("(java") else fields[11:15]  # of the JVM, what its children had
         found[int(head.split()[0])] = int(fields[1]), sum(map(int, used))
-    below, total = {pid}, 0
-    for child, (parent, ticks) in sorted(found.items()):
-        if child in below or parent in below:
-            below.add(child)
-            total += ticks
-    return total / _TICKS
+    below, new = {pid}, {pid}
+    while new:
+        new = {child for child, (parent, _) in found.items() if parent in new}
+        below |= new
+    return sum(found[child][1] for child in below if child in found) / _TICKS
 
 
 if __name__ == "__main__":

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -17,6 +19,9 @@ from txn_source.client.reading.source import ReadPartition
 from txn_source.model.kinds import ALL_DECISIONS
 from txn_source.model.packing import Slice
 from txn_source.model.position import Position, PositionRange
+
+if TYPE_CHECKING:
+    from txn_source.client.reading.slice_reader import SliceReader
 
 _UNLIMITED = 1 << 62
 DEFAULT_DELAY_S = 15 * 60.0
@@ -38,9 +43,14 @@ class Admission:
     """Counts what a reader would see between positions, without reading messages."""
 
     def __init__(self, access: Access, request: ReadRequest) -> None:
-        from txn_source.client.reading.slice_reader import SliceReader  # most processes want no more than the limits
+        self._access = access
+        self._request = request
 
-        self._reader = SliceReader.of(access, pa.schema([]), request, ALL_DECISIONS)
+    @cached_property
+    def _reader(self) -> SliceReader:
+        from txn_source.client.reading.slice_reader import SliceReader  # a stream without limits plans without it
+
+        return SliceReader.of(self._access, pa.schema([]), self._request, ALL_DECISIONS)
 
     def admit(
         self,
