@@ -26,6 +26,7 @@ from txn_source import (
     UnavailableError,
     connect,
 )
+from txn_source.client.tiering import iceberg
 from txn_source.client.tiering.iceberg import _shows_aborted
 from txn_source.client.tiering.iceberg_table import ShownTable
 
@@ -165,6 +166,24 @@ def test_what_was_trimmed_or_offloaded_anew_is_exchanged(log: Log, catalog: Cata
     assert log.trim("orders", older_than=0)
     report = log.export_iceberg("orders", catalog, TABLE)
     assert (report.added, report.removed, shown(catalog)[0]) == (0, 2, [])
+
+
+@pytest.mark.parametrize("deletes", ["trim", "delete_offloaded"])
+def test_object_that_goes_during_an_export_is_left_out(
+    log: Log, catalog: Catalog, monkeypatch: pytest.MonkeyPatch, deletes: str
+) -> None:
+    """Trim the topic, or delete its objects, between the look at the log and the first footer."""
+    two_closed(log)
+    read_footer = iceberg.read_footer
+
+    def too_late(*given: Any) -> Any:
+        monkeypatch.setattr(iceberg, "read_footer", read_footer)
+        _ = log.trim("orders", older_than=0) if deletes == "trim" else log.delete_offloaded("orders")
+        return read_footer(*given)
+
+    monkeypatch.setattr(iceberg, "read_footer", too_late)
+    report = log.export_iceberg("orders", catalog, TABLE)
+    assert (report.added, report.rows, report.snapshot_id) == (0, 0, None)
 
 
 Change = Callable[..., int | None]

@@ -29,7 +29,7 @@ from txn_source.client.reading.source import resolve
 from txn_source.client.tiering.iceberg_table import CUT, Owner, ShownTable, check_types, location, open_catalog
 from txn_source.client.tiering.object_columns import object_schema, offloaded_schema
 from txn_source.model.copies import TieredCopy
-from txn_source.model.errors import DataLossError, InvalidArgumentError, UnavailableError
+from txn_source.model.errors import DataLossError, InvalidArgumentError, SegmentUnreadableError, UnavailableError
 from txn_source.model.isolation import IsolationLevel
 from txn_source.model.position import EARLIEST, LATEST, Position, PositionRange
 from txn_source.model.topic import PartitionView, Topic
@@ -77,11 +77,14 @@ class _Part:
 def export_iceberg(access: Access, name: TopicName, catalog: Any, table: str) -> IcebergReport:
     """Bring an Iceberg table up to date; ``Log.export_iceberg`` has the arguments' meaning and the errors."""
     opened = open_catalog(catalog)
-    lost: DataLossError | None = None
+    lost: DataLossError | SegmentUnreadableError | None = None
     for _ in range(_ATTEMPTS):
         try:
             done = _Export(access, name, table).run(opened)
-        except DataLossError as error:  # trimmed while it was looked at
+        except (
+            DataLossError,
+            SegmentUnreadableError,
+        ) as error:  # an object may have gone meanwhile
             lost = error
             continue
         if done is not None:
