@@ -76,26 +76,53 @@ def expected(log: Log, level: str, **ends: Any) -> list[Row]:
     return sorted(log.scan("orders", level, COLUMNS, **ends).read_all().to_pylist(), key=key)
 
 
-STEP = st.one_of(
-    st.tuples(st.sampled_from(["plain", "commit", "abort", "open"]), st.integers(0, 1), st.integers(1, 4)),
-    st.tuples(st.sampled_from(["roll", "offload", "delete_hot", "delete_offloaded", "trim"]), st.just(0), st.just(0)),
-    st.tuples(st.sampled_from(["lose", "lose_second", "damage"]), st.just(0), st.integers(0, 9)),
+KINDS = ["plain", "plain", "commit", "commit", "abort", "span"]
+WRITES = st.lists(st.tuples(st.sampled_from(KINDS), st.integers(0, 1), st.integers(1, 4)), min_size=1, max_size=4)
+UPKEEP = st.lists(
+    st.sampled_from(["delete_hot", "delete_offloaded", "trim", "lose", "lose_second", "damage"]), max_size=1
 )
+ROUNDS = st.lists(st.tuples(WRITES, st.sampled_from([True, True, False]), UPKEEP), min_size=2, max_size=6)
+"""What is written before ledgers are closed, whether they are offloaded, and what happens then."""
 
 
-@given(steps=st.lists(STEP, min_size=3, max_size=25), priority=st.sampled_from([None, *ReadPriority]), data=st.data())
+@given(rounds=ROUNDS, priority=st.sampled_from([None, *ReadPriority]), data=st.data())
 @settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_both_parts_are_the_whole(
     tmp_path_factory: pytest.TempPathFactory,
-    steps: list[tuple[str, int, int]],
+    rounds: list[tuple[list[tuple[str, int, int]], bool, list[str]]],
     priority: ReadPriority | None,
     data: st.DataObject,
 ) -> None:
-    """Write, end, offload, delete, trim and damage in any order; divide reads of all and of ranges at both levels: the
-    parts' rows are those of one scan. Messages that are written after the division are in neither."""
+    """Fill and close ledgers, and offload, delete, trim and damage in between, in any order; divide reads of all and of
+    ranges at both levels: the parts' rows are those of one scan. What is written after the division is in neither."""
+    check_a_random_life(tmp_path_factory, rounds, priority, data)
+
+
+@pytest.mark.long
+@pytest.mark.timeout(3000)
+@given(rounds=ROUNDS, priority=st.sampled_from([None, *ReadPriority]), data=st.data())
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_both_parts_are_the_whole_for_long(
+    tmp_path_factory: pytest.TempPathFactory,
+    rounds: list[tuple[list[tuple[str, int, int]], bool, list[str]]],
+    priority: ReadPriority | None,
+    data: st.DataObject,
+) -> None:
+    """Do the same more often."""
+    check_a_random_life(tmp_path_factory, rounds, priority, data)
+
+
+def check_a_random_life(
+    tmp_path_factory: pytest.TempPathFactory,
+    rounds: list[tuple[list[tuple[str, int, int]], bool, list[str]]],
+    priority: ReadPriority | None,
+    data: st.DataObject,
+) -> None:
     with connect(tmp_path_factory.mktemp("native") / "log") as log:
         log.create_topic("orders", partitions=2)
-        _fill(log, steps)
+        for number, (writes, offload, upkeep) in enumerate(rounds):
+            _fill(log, number, writes)
+            _keep_up(log, number, [*(["offload"] if offload else []), *upkeep])
         if not all(_readable(log, level) for level in (COMMITTED, UNCOMMITTED)):
             return  # no reader could say what to expect
         tiered._FOOTERS = tiered._FooterCache()
@@ -118,39 +145,37 @@ def test_both_parts_are_the_whole(
             assert rows_of(log, split, level) == expected(log, level, **ends)
 
 
-def _fill(log: Log, steps: list[tuple[str, int, int]]) -> None:
-    open_ones = []
+def _fill(log: Log, number: int, writes: list[tuple[str, int, int]]) -> None:
+    """Write messages, some in a transaction that stays open until the next time, and close the ledgers."""
+    spanning = log.transactions()
     with log.producer("orders", batching=BY_HAND) as producer:
-        for number, (what, partition, count) in enumerate(steps):
-            if what in ("plain", "commit", "abort", "open"):
-                txn = None if what == "plain" else log.begin_transaction(800)
-                for index in range(count):
-                    producer.send(b"%d-%d" % (number, index), partition=partition, txn=txn)
-                    if index % 2:
-                        producer.flush()
-                producer.flush()
-                if txn is not None:
-                    {"commit": txn.commit, "abort": txn.abort, "open": lambda t=txn: open_ones.append(t)}[what]()
-            elif what == "roll":
-                log.roll_ledger("orders")
-            elif what in ("lose", "damage", "lose_second"):
-                found = second_files(log.root) if what == "lose_second" else objects(log.root)
-                if found:
-                    path = found[count % len(found)]
-                    tiers.flip_in_footer(path) if what == "damage" and path.exists() else path.unlink()
-            else:
-                _maintain(log, what)
-    for txn in open_ones[::2]:
-        txn.commit()
+        for what, partition, count in writes:
+            txn = None if what == "plain" else log.begin_transaction(800)
+            for index in range(count):
+                producer.send(b"%d-%d" % (number, index), partition=partition, txn=txn)
+                if index % 2:
+                    producer.flush()
+            producer.flush()
+            if txn is not None and what != "span":
+                txn.commit() if what == "commit" else txn.abort()
+    for txn in spanning:
+        log.abort_transaction(txn.id)
+    log.roll_ledger("orders")
 
 
-def _maintain(log: Log, what: str) -> None:
-    if what == "trim":
-        ledgers = log.stats("orders").partitions[0].ledgers
-        log.trim("orders", before={"orders": {0: Position(ledgers[len(ledgers) // 2].ledger_id, 0)}})
-        return
-    with suppress(OnlyCopyError, SegmentUnreadableError):  # of damaged copies
-        getattr(log, what)("orders")
+def _keep_up(log: Log, number: int, upkeep: list[str]) -> None:
+    for what in upkeep:
+        if what == "trim":
+            ledgers = log.stats("orders").partitions[0].ledgers
+            log.trim("orders", before={"orders": {0: Position(ledgers[len(ledgers) // 2].ledger_id, 0)}})
+        elif what in ("lose", "damage", "lose_second"):
+            found = second_files(log.root) if what == "lose_second" else objects(log.root)
+            if found:
+                path = found[number % len(found)]
+                tiers.flip_in_footer(path) if what == "damage" else path.unlink()
+        else:
+            with suppress(OnlyCopyError, SegmentUnreadableError):  # of damaged copies
+                getattr(log, what)("orders")
 
 
 def _readable(log: Log, level: str) -> bool:
