@@ -9,10 +9,10 @@ export PYSPARK_PYTHON := $(CURDIR)/$(PY)
 unexport SPARK_HOME PYTHONPATH
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo flights tiers isolation test test-connect wheel bench bench-quick lint format proto proto-baseline clean check-python check-java
+.PHONY: help venv demo flights tiers isolation test test-connect test-spark42 wheel bench bench-quick lint format proto proto-baseline clean check-python check-java
 
 help: ## Show this list
-	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1|\2/p' Makefile | while IFS='|' read -r target text; do \
+	@sed -n 's/^\([a-z0-9-]*\):.*## \(.*\)/\1|\2/p' Makefile | while IFS='|' read -r target text; do \
 		printf '  make %-12s %s\n' "$$target" "$$text"; \
 	done
 
@@ -33,7 +33,7 @@ isolation: check-java $(STAMP) ## An example of two subscriptions at two isolati
 test: check-java $(STAMP) ## Run all tests but those over Spark Connect
 	$(PY) -m pytest -n 3 --dist loadfile
 
-test-connect: check-java $(STAMP) ## Run the tests over Spark Connect, which need a process of their own
+test-connect: check-java $(STAMP) ## Run the tests over Spark Connect and in other Sparks, which need a process of their own
 	$(PY) -m pytest tests/connect
 
 bench: check-java $(STAMP) ## Measure speed and memory, and print the table
@@ -50,6 +50,11 @@ lint: $(STAMP) ## Check style, formatting and types
 format: $(STAMP) ## Fix style and formatting where that is safe
 	$(PY) -m ruff check --fix .
 	$(PY) -m ruff format .
+
+test-spark42: check-java check-python ## Run the catalog's statements on PySpark 4.2, in an environment of its own
+	@test -x build/spark42/bin/python || $(PYTHON) -m venv build/spark42
+	build/spark42/bin/python -m pip install --quiet --disable-pip-version-check --editable '.[test]' 'pyspark==4.2.*'
+	PYSPARK_PYTHON=$(CURDIR)/build/spark42/bin/python build/spark42/bin/python -m pytest tests/spark/sql
 
 wheel: $(STAMP) ## Build the wheel, with the jar of the Spark catalog, into dist
 	TXNLOG_JAR=required $(PY) -m pip wheel --quiet --disable-pip-version-check --no-deps --wheel-dir dist .
