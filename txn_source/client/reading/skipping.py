@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Mapping
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -124,9 +125,14 @@ class RowGroups:
     def __init__(self, metadata: pq.FileMetaData) -> None:
         """Take a file's footer."""
         self._metadata = metadata
-        paths = [metadata.schema.column(i).path.lower() for i in range(metadata.num_columns)]
-        twice = {path for path, times in Counter(paths).items() if times > 1}  # a.b, and b in a
-        self._numbers = {path: i for i, path in enumerate(paths) if path not in twice}
+
+    @cached_property
+    def _numbers(self) -> Mapping[str, int]:
+        """The numbers of the columns by their paths; those that two have are left out: ``a.b``, and ``b`` in ``a``."""
+        schema = self._metadata.schema
+        paths = [schema.column(i).path.lower() for i in range(self._metadata.num_columns)]
+        times = Counter(paths)
+        return {path: i for i, path in enumerate(paths) if times[path] == 1}
 
     def of(self, group: int) -> Columns:
         """Return what is known of the columns in a row group."""
