@@ -57,6 +57,15 @@ def test_tables_of_a_query_are_read_at_one_cut(bank: Statements) -> None:
     assert (gap, lonely) == ([(0,)], [])
 
 
+def test_history_is_read_natively(orders: Statements) -> None:
+    topic = orders.topic("orders")
+    orders.log.roll_ledger(topic)
+    orders.log.offload(topic)
+    query = f"SELECT sum(id), count(who) FROM {{ns}}.orders VERSION AS OF '{orders.log.cut(topic).json()}'"
+    assert "; native: 1 objects;" in orders.rows(f"EXPLAIN {query}")[0][0]
+    assert orders.rows(query) == [(6, 2)]
+
+
 def test_catalog_of_the_server_is_there(spark: SparkSession, served_root: Path) -> None:
     """Use a catalog that only the server's configuration names."""
     with txn_source.connect(served_root) as log:

@@ -109,8 +109,12 @@ def test_a_plan_says_why_the_python_source_reads(bank: Bank, history: tuple[str,
     assert why("id, __batch_index") == "objects have no column __batch_index"
     assert why("id", "WITH (dataReadPriority = 'bookkeeper-first')") == "6 ledgers: their hot copies are read first"
     assert why("id", "WITH (isolationLevel = 'read_uncommitted')").endswith("aborted messages lie in second files")
-    inside = json.dumps({topic: {"0": f"{bank.log.stats(topic).partitions[0].ledgers[1].ledger_id}:1"}})
-    assert "only in part inside the read" in why("id", version=inside)
+    inside = json.dumps(
+        {topic: {"0": f"{bank.log.stats(topic).partitions[0].ledgers[1].ledger_id}:1", "1": "earliest"}}
+    )
+    assert why("id", version=inside) == "1 ledgers are only in part inside the read"
+    assert why("id", "WITH (endingTimestamp = '2100-01-01')", version=None) == "its end is the log's when it runs"
+    assert why("id", version=json.dumps({topic: {"0": "earliest"}})) == "its end is the log's when it runs"
     assert why("id", version=json.dumps({topic: {"0": "earliest", "1": "earliest"}})) == "there are no messages"
 
 

@@ -138,3 +138,23 @@ def test_a_stream_is_behind_what_was_trimmed_and_what_is_tiered_alone(log: txn_s
     behind = calls.behind(_options(log), json.dumps(with_another))
     assert behind["messagesBehind"] == 3
     assert behind["secondsBehind"] > 0
+
+
+def test_objects_are_opened_only_where_all_of_a_read_may_lie_in_them(log: txn_source.Log, calls: ReadCalls) -> None:
+    for _ in range(2):
+        _send(log, "a", 4)
+        log.roll_ledger("a")
+    log.offload("a")
+    _send(log, "a", 2)
+    first, second, last = log.stats("a").partitions[0].ledgers
+
+    def native(end: str) -> dict[str, Any]:
+        ends = json.dumps({"a": {"0": end, "1": "earliest"}})
+        return calls.native(_options(log, endingOffsets=ends), ["id"])
+
+    assert len(native(f"{last.ledger_id}:0")["locations"]) == 2
+    for path in Path(log.root, "tiered").rglob("*.parquet"):
+        path.unlink()
+    assert native(f"{last.ledger_id}:1") == {"reason": "1 ledgers have no object"}
+    assert native(f"{first.ledger_id}:0") == {"reason": "there are no messages"}
+    assert "is unreadable" in native(f"{second.ledger_id}:0")["reason"]

@@ -37,6 +37,8 @@ class Outlook:
     """Ledgers with a hot copy."""
     tiered: int
     """Ledgers with a tiered copy; some have both."""
+    whole: int
+    """Ledgers that are closed and lie inside the range as a whole."""
     tasks: int
     """About how many tasks it will be."""
 
@@ -61,7 +63,7 @@ def outlook(access: Access, source: Source, request: ReadRequest) -> Outlook:
     """
     check_offsets(source, request)
     reaches = ranges_of(access, source, request)
-    messages = size = ledgers = hot = tiered = 0
+    messages = size = ledgers = hot = tiered = whole = 0
     for partition, reach in zip(source.partitions, reaches, strict=True):
         if reach.empty:
             continue
@@ -73,11 +75,12 @@ def outlook(access: Access, source: Source, request: ReadRequest) -> Outlook:
         size += int((numbers_in(table["bytes"]) * share).sum())
         ledgers += int(read.sum())
         hot += int((numbers_in(table["hot_deleted_at_ms"])[read] < 0).sum())
+        whole += int(((share >= 1) & (numbers_in(table["closed_at_ms"]) >= 0)).sum())
         tiered += int((numbers_in(table["offloaded_at_ms"])[read] >= 0).sum())
     ranges = tuple((p.view.index, reach) for p, reach in zip(source.partitions, reaches, strict=True))
     wanted = request.min_partitions or min(os.cpu_count() or 1, -(-size // OPENING_COST_BYTES))
     tasks = max(wanted, -(-size // request.max_partition_bytes)) if ledgers else 0
-    return Outlook(ranges, messages, size, ledgers, hot, tiered, tasks)
+    return Outlook(ranges, messages, size, ledgers, hot, tiered, whole, tasks)
 
 
 def _share(ids: IntArray, entries: IntArray, reach: PositionRange) -> npt.NDArray[np.float64]:

@@ -20,7 +20,7 @@ from txn_source.client.reading.source import ReadPartition, Source, resolve
 from txn_source.client.stream_offset import StreamOffset
 from txn_source.client.tiering.object_columns import STORED_AS
 from txn_source.model.isolation import IsolationLevel
-from txn_source.model.position import EARLIEST, PositionRange
+from txn_source.model.position import EARLIEST, LATEST, PositionRange
 from txn_source.model.topic_name import TopicName
 from txn_source.model.transaction import TransactionState
 from txn_source.spark.native_read import PARQUET_OPTIONS, unreadable
@@ -77,6 +77,13 @@ class ReadCalls:
         why = f"objects have no column {renamed[0]}" if renamed else unreadable(schema, source.payload)
         if why is not None:
             return {"reason": why}
+        if not _is_fixed(source, request):
+            return {"reason": "its end is the log's when it runs"}
+        found = outlook(self._access, source, request)  # before any object is opened
+        if found.tiered < found.ledgers:
+            return {"reason": f"{found.ledgers - found.tiered} ledgers have no object"}
+        if found.whole < found.ledgers:
+            return {"reason": f"{found.ledgers - found.whole} ledgers are only in part inside the read"}
         split = native_split(self._access, source, request)
         if split.left or not split.objects:
             left = [f"{count} ledgers: {why}" for why, count in split.left.items()]
@@ -141,6 +148,15 @@ class ReadCalls:
             return {}
         oldest = min(holders, key=lambda txn: (-txn.age, txn.id))
         return {"heldBackBy": str(oldest.id), "heldBackMessages": sum(waiting.values())}
+
+
+def _is_fixed(source: Source, request: ReadRequest) -> bool:
+    """True if a read ends in the same place whenever it is planned."""
+    end, at_us = request.end, request.end.publish_time_us if request.as_of_us is None else request.as_of_us
+    if at_us is not None:
+        return at_us < time.time() * 1e6
+    named = [end.positions.get((p.topic, p.view.index), end.default) for p in source.partitions]
+    return end.bare is not None or LATEST not in named
 
 
 def _places(source: Source) -> set[tuple[TopicName, int]]:
