@@ -22,7 +22,7 @@ from tests.log.reading import BY_HAND
 from tests.log.tiers import objects, write_ledgers
 from tests.spark.test_types import COLUMNS
 from txn_source import InvalidArgumentError, Log, TopicNotFoundError
-from txn_source.spark.native_read import _unreadable
+from txn_source.spark.native_read import unreadable
 from txn_source.storage import tiered
 
 LEVELS = ("read_committed", "read_uncommitted")
@@ -166,7 +166,7 @@ def test_several_topics_keep_their_names(offloaded, native, read, ordered) -> No
 
 NATIVE = {
     name: column for name, column in COLUMNS.items()
-    if _unreadable(pa.schema([pa.field(name, column[0])]), pa.schema([])) is None
+    if unreadable(pa.schema([pa.field(name, column[0])]), pa.schema([])) is None
 }  # fmt: skip
 
 
@@ -213,7 +213,7 @@ def test_columns_that_differ_in_case_are_left() -> None:
     number = pa.int32()
     for fields in ([("a", number), ("A", number)], [("s", pa.struct([("x", number), ("X", number)]))]):
         schema = pa.schema(fields)
-        assert _unreadable(schema, schema) == "columns differ in the case of letters only"
+        assert unreadable(schema, schema) == "columns differ in the case of letters only"
 
 
 # What sessions may be set to
