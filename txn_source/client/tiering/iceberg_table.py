@@ -230,7 +230,8 @@ class ShownTable:
             change.commit_transaction()
         except CommitFailedException:
             return None
-        return step.snapshot_id
+        made: int = step.snapshot_id
+        return made
 
     def _data_file(self, io: FileIO, path: str) -> DataFile:
         from pyiceberg.io.pyarrow import parquet_file_to_data_file
