@@ -38,8 +38,9 @@ class HotCopies:
 
     def close(self) -> None:
         """Close all segments; closing again is harmless."""
-        while self._open:
-            self._open.popitem()[1].close()
+        for path in list(self._open):
+            self._open[path].close()
+            del self._open[path]  # after its file: an interrupt leaves it to the next close
 
     def __del__(self) -> None:
         """Close what is left if an interrupt came in the way of ``close``."""
