@@ -30,12 +30,11 @@ STOPPED = """
 import os, sys
 from pathlib import Path
 from tests.log.sites import service_over
-from txn_source.metadata.service import unit_of_work
 from txn_source.metadata.service.server import Server
-from txn_source.metadata.store import postgres_connections
+from txn_source.metadata.store import appends, postgres_connections
 
 postgres_connections.SETTINGS["idle_in_transaction_session_timeout"] = "200ms"
-inner, stopped = unit_of_work.write_all, []
+inner, stopped = appends.write_all, []
 
 def write_all(*arguments):
     written = inner(*arguments)
@@ -45,7 +44,7 @@ def write_all(*arguments):
         sys.stdin.readline()
     return written
 
-unit_of_work.write_all = write_all
+appends.write_all = write_all
 with Server(service_over(Path(sys.argv[1]), None, os.environ["TXNLOG_METADATA"]), "127.0.0.1", 0) as server:
     print(server.address, flush=True)
     server.wait()

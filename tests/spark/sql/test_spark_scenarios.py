@@ -41,6 +41,7 @@ def test_relations(bank: Statements) -> None:
     assert bank.rows("WITH cte AS (SELECT * FROM {ns}.tbl) SELECT * FROM cte WHERE id < 3") == expected[:2]
     bank.sql("CREATE OR REPLACE TEMPORARY VIEW seen AS SELECT * FROM {ns}.tbl")
     assert bank.rows("SELECT id FROM seen WHERE data = 'b'") == [(2,)]
+    bank.spark.catalog.dropTempView("seen")
     other = add_catalog(bank.spark, "second", path=str(bank.log.root))
     joined = f"SELECT t1.id, t2.data FROM {{ns}}.tbl t1, {other}.{bank.tenant}.tbl t2 WHERE t1.id + 1 = t2.id"
     assert bank.rows(joined) == [(1, "b"), (2, "c")]
