@@ -69,5 +69,5 @@ def test_failed_scan_fails_again(log: Log) -> None:
     log.roll_ledger("t")
     log.trim("t", older_than=0)
     for _ in range(3):
-        with pytest.raises(DataLossError, match=r"\[1:0, 3:1\)"):
+        with pytest.raises(DataLossError, match=r"\[1:0, 3:[01]\)"):
             scanned.read_next_batch()
