@@ -126,9 +126,10 @@ def test_large_runs_of_aborted_messages_are_split_into_tasks(
             assert read(log, pinned, ["value"])["value"].to_pylist() == rows
 
 
-def test_objects_of_format_1_are_read(log: Log) -> None:
+def test_objects_of_format_1_are_read(embedded_site: Site) -> None:
     """Put an object of the older form, which has all messages in one file, in an object's place: both levels see what
     they did, aborted messages among the others or not."""
+    log = embedded_site.connect()
     log.create_topic("orders")
     tiers.write_ledgers(log, ledgers=1, value=lambda source: b"%d" % source.randrange(1000))
     before = {level: everything(log, "orders", level) for level in LEVELS}
