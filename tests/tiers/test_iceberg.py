@@ -21,6 +21,7 @@ from txn_source import (
     InvalidArgumentError,
     Log,
     OnlyCopyError,
+    Position,
     SchemaMismatchError,
     SegmentUnreadableError,
     UnavailableError,
@@ -78,9 +79,13 @@ def shown(catalog: Catalog) -> tuple[list[bytes], str, int]:
 def assert_exact(log: Log, catalog: Catalog) -> None:
     """Compare the table with a scan up to its cut, which isn't lowered any further."""
     values, cut, _ = shown(catalog)
-    assert values == sorted(log.scan("orders", end=json.loads(cut)["positions"]).read_all()["value"].to_pylist())
-    lower = log.scan("orders", end=json.loads(cut)["positions"], consistent_cut=False).read_all()
-    assert len(values) == lower.num_rows
+    ends = json.loads(cut)["positions"]
+    for partition in log.stats("orders").partitions:  # what lies below the cut may have been trimmed altogether
+        place = ends["orders"], str(partition.partition)
+        if place[1] in place[0]:
+            place[0][place[1]] = str(max(Position.parse(place[0][place[1]]), partition.log_start))
+    assert values == sorted(log.scan("orders", end=ends).read_all()["value"].to_pylist())
+    assert len(values) == log.scan("orders", end=ends, consistent_cut=False).read_all().num_rows
 
 
 def test_table_shows_what_read_committed_shows_up_to_its_cut(
@@ -256,8 +261,10 @@ def test_random_life_of_a_topic_is_shown_exactly(log: Log, catalog: Catalog, see
             steps[step]()
         except OnlyCopyError:
             continue
-        log.export_iceberg("orders", catalog, TABLE)
-        assert_exact(log, catalog)
+        if log.export_iceberg("orders", catalog, TABLE).snapshot_id is None:
+            assert not log.export_iceberg("orders", catalog, TABLE).rows  # nothing could be shown so far
+        else:
+            assert_exact(log, catalog)
 
 
 @pytest.mark.parametrize("committed", [False, True])

@@ -231,6 +231,10 @@ def test_catalog_without_a_log_is_refused() -> None:
         configure(Builder(), bank={"allowDrop": True})  # type: ignore[arg-type]
     with pytest.raises(InvalidArgumentError, match="catalog bank has both a path and an endpoint"):
         configure(Builder(), bank={"Path": "/log", "endpoint": "host:1"})  # type: ignore[arg-type]
+    with pytest.raises(InvalidArgumentError, match="catalog bank is given None, which is no log"):
+        configure(Builder(), bank=None)  # type: ignore[arg-type]
+    with pytest.raises(InvalidArgumentError, match=r"'a\.b' can't name a catalog"):
+        configure(Builder(), **{"a.b": "/log"})  # type: ignore[arg-type]
 
 
 def test_running_session_without_the_jar_is_told(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -60,9 +60,17 @@ def configure(
 def _options(name: str, log: str | os.PathLike[str] | Mapping[str, object]) -> dict[str, str]:
     if isinstance(log, Mapping):
         options = {key: str(value).lower() if isinstance(value, bool) else str(value) for key, value in log.items()}
-    else:
+    elif isinstance(log, str | os.PathLike):
         text = os.fspath(log)
         options = {"endpoint" if _ENDPOINT.fullmatch(text) else "path": text}
+    else:
+        raise InvalidArgumentError(
+            f"The catalog {name} is given {log!r:.50}, which is no log.", 'Give a path, "host:port", or options.'
+        )
+    if "." in name:
+        raise InvalidArgumentError(
+            f"{name!r} can't name a catalog: SQL takes what is behind a dot for a namespace.", "Leave the dot out."
+        )
     named = {option.lower() for option in options} & {"path", "endpoint"}
     if len(named) != 1:
         raise InvalidArgumentError(
