@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 metadata = MetaData()
 
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 3
 """The version of these tables. A change of them adds one, and an upgrade to it (``schema_versions.py``)."""
 
 _Text = String().with_variant(String(collation="C"), "postgresql")
@@ -201,6 +201,15 @@ producers = Table(
     Column("purged_sequence", BigInteger, nullable=False, default=-1),  # up to it, entries may have lost their rows
     UniqueConstraint("topic_id", "transactional_id", "epoch"),
     sqlite_autoincrement=True,
+)
+
+owners = Table(  # who made what, as the service's tokens name them; of what nobody asked for a token there is no row
+    "owners",
+    metadata,
+    Column("kind", _Text, primary_key=True),  # producer, transaction, query or application
+    Column("key", _Text, primary_key=True),
+    Column("owner", _Text, nullable=False),
+    Column("topic_id", ForeignKey("topics.topic_id", ondelete="CASCADE"), index=True),  # it goes with that topic
 )
 
 sinks = Table(  # streaming queries that write: the last batch of each that was committed
