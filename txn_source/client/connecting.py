@@ -18,6 +18,11 @@ def connect(
     endpoint: str | None = None,
     create: bool = True,
     timeout: float = 30.0,
+    tls_ca: str | os.PathLike[str] | None = None,
+    tls_cert: str | os.PathLike[str] | None = None,
+    tls_key: str | os.PathLike[str] | None = None,
+    token_file: str | os.PathLike[str] | None = None,
+    token: str | None = None,
 ) -> Log:
     """Open a log.
 
@@ -27,12 +32,21 @@ def connect(
             between them, instead of a path.
         create: make a new log at the path if the folder is missing or empty.
         timeout: deadline of each call to a service, in seconds.
+        tls_ca: speak TLS to the service, whose certificate must be of an authority in this file; ``"system"`` takes
+            those that this machine trusts. Without it, and ``TXNLOG_TLS_CA``, calls go in plain text.
+        tls_cert: the client's own certificate, for a service that wants one (``TXNLOG_TLS_CERT``).
+        tls_key: its key (``TXNLOG_TLS_KEY``).
+        token_file: a file with the token that says who calls (``TXNLOG_TOKEN_FILE``, or the token itself in
+            ``TXNLOG_TOKEN``). It is read again when it changes.
+        token: the token itself; a log that was opened with it can't be pickled.
 
     Raises:
         InvalidArgumentError: a path, an endpoint or a timeout that can't be.
         LogNotFoundError: no log lies at the path, and none was to be made.
         UnavailableError: the service didn't answer.
+        UnauthenticatedError: the service wants a token, or another one.
     """
     if not is_number(timeout):
         raise InvalidArgumentError(f"{timeout!r:.80} is not a timeout.", "Use seconds, more than 0.")
-    return Log(Target.of(path, endpoint, create=create, timeout_s=timeout))
+    credentials = {"tls_ca": tls_ca, "tls_cert": tls_cert, "tls_key": tls_key, "token_file": token_file, "token": token}
+    return Log(Target.of(path, endpoint, create=create, timeout_s=timeout, **credentials))

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from txn_source.metadata.stub.credentials import PLAIN, Credentials
 from txn_source.metadata.stub.metadata_stub import MetadataStub
 from txn_source.model.errors import InvalidArgumentError, LogNotFoundError, StorageWriteError
 from txn_source.model.policies import parse_configuration
@@ -32,6 +33,8 @@ class Target:
     endpoint: str | None
     create: bool = False
     timeout_s: float = DEFAULT_TIMEOUT_S
+    credentials: Credentials = PLAIN
+    """What the service is shown."""
 
     @classmethod
     def of(
@@ -41,12 +44,24 @@ class Target:
         *,
         create: bool = False,
         timeout_s: float = DEFAULT_TIMEOUT_S,
+        **credentials: Any,
     ) -> Target:
-        """Return the target of a path or an endpoint; both, or neither, is an error."""
+        """Return the target of a path or an endpoint; both, or neither, is an error.
+
+        ``credentials`` are those of ``Credentials.of``, for an endpoint alone.
+        """
         if (path is None) == (endpoint is None):
             given = "Neither a path nor an endpoint is" if path is None else "Both a path and an endpoint are"
             raise InvalidArgumentError(f"{given} given.", "Give the path of an embedded log or a service's endpoint.")
-        return cls(None if path is None else str(LogRoot.at(path).path), endpoint, create, timeout_s)
+        if path is None:
+            return cls(None, endpoint, create, timeout_s, Credentials.of(**credentials))
+        needless = sorted(name for name, value in credentials.items() if value is not None)
+        if needless:
+            raise InvalidArgumentError(
+                f"An embedded log asks for no {needless[0]}: whoever can read the folder can read the log.",
+                "Leave it out, or give the endpoint of a service.",
+            )
+        return cls(str(LogRoot.at(path).path), None, create, timeout_s)
 
     def __str__(self) -> str:
         return self.path or str(self.endpoint)
@@ -66,7 +81,7 @@ class Target:
         if self.endpoint is not None:
             from txn_source.metadata.stub.grpc_transport import GrpcTransport
 
-            return GrpcTransport(self.endpoint, self.timeout_s)
+            return GrpcTransport(self.endpoint, self.timeout_s, self.credentials)
         from txn_source.metadata.service.in_process import InProcessTransport
 
         return InProcessTransport(self.service())

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from txn_source.model.errors import TxnLogError
+
 
 @dataclass(frozen=True, slots=True)
 class Caller:
@@ -16,3 +18,11 @@ class Caller:
     name: str
     admin: bool = False
     max_transactions: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """When a conversation ends by itself, in seconds since the epoch, and the error that it ends with."""
+
+    at: float
+    error: TxnLogError

@@ -84,7 +84,8 @@ class Roles:
                 raise InvalidArgumentError(f"{shown(name)} is no role.", f"The roles are {', '.join(known)}.")
             if not isinstance(of_role, Sequence) or isinstance(of_role, str | bytes) or len(of_role) > MAX_PATTERNS:
                 raise InvalidArgumentError(
-                    f"The topics of role {name} are {shown(of_role)}.", f"Use a list of {MAX_PATTERNS} patterns at most."
+                    f"The topics of role {name} are {shown(of_role)}.",
+                    f"Use a list of {MAX_PATTERNS} patterns at most.",
                 )
             patterns[known[name]] = tuple(Pattern.parse(text) for text in of_role)
         return cls(patterns)

@@ -36,9 +36,15 @@ def server_credentials(cert: Path, key: Path, client_ca: Path | None = None) -> 
         return grpc.ssl_server_certificate_configuration([(contents[key], contents[cert])], authorities)
 
     files = WatchedFiles(paths, configuration)
-    return grpc.dynamic_ssl_server_credentials(
-        files.current(), files.current, require_client_authentication=client_ca is not None
-    )
+    given = first = files.current()
+
+    def changed() -> Any:
+        """Return the configuration for a new connection; None: the one before."""
+        nonlocal given
+        before, given = given, files.current()
+        return None if given is before else given
+
+    return grpc.dynamic_ssl_server_credentials(first, changed, require_client_authentication=client_ca is not None)
 
 
 def _check_pair(cert: Path, certificate: bytes, key: Path, private: bytes) -> None:

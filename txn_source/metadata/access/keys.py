@@ -1,7 +1,7 @@
 """The keys that tokens are checked with: public ones, from files that are read again when they change.
 
-A file has PEM blocks (``PUBLIC KEY``), one or many, or a JWKS. Each key checks the one algorithm of its kind, whatever a
-token says: RSA is RS256, P-256 is ES256, Ed25519 is EdDSA. So neither "none" nor an HMAC with a public key is anything.
+A file has PEM blocks (``PUBLIC KEY``), one or many, or a JWKS. Each key checks the one algorithm of its kind, whatever
+a token says: RSA is RS256, P-256 is ES256, Ed25519 is EdDSA. So neither "none" nor an HMAC with a public key is taken.
 """
 
 from __future__ import annotations
@@ -9,9 +9,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
-import logging
 import re
-import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -22,6 +20,7 @@ from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 from cryptography.hazmat.primitives.serialization import load_pem_public_key
 from jwt import PyJWK
+from jwt.algorithms import ECAlgorithm, OKPAlgorithm, RSAAlgorithm
 from jwt.exceptions import PyJWTError
 
 from txn_source.metadata.access.watched_files import WatchedFiles
@@ -133,18 +132,8 @@ def algorithm_of(public: Any) -> str:
 
 def thumbprint(public: Any) -> str:
     """Return the id that a key has by its content (RFC 7638)."""
-    if isinstance(public, rsa.RSAPublicKey):
-        numbers = public.public_numbers()
-        size = (public.key_size + 7) // 8
-        members = {"e": _b64(numbers.e.to_bytes(3, "big").lstrip(b"\0")), "kty": "RSA", "n": _b64(numbers.n.to_bytes(size, "big"))}
-    elif isinstance(public, ec.EllipticCurvePublicKey):
-        point = public.public_numbers()
-        size = (public.curve.key_size + 7) // 8
-        members = {"crv": "P-256", "kty": "EC", "x": _b64(point.x.to_bytes(size, "big")), "y": _b64(point.y.to_bytes(size, "big"))}
-    else:
-        members = {"crv": "Ed25519", "kty": "OKP", "x": _b64(public.public_bytes_raw())}
-    return _b64(hashlib.sha256(json.dumps(members, separators=(",", ":"), sort_keys=True).encode()).digest())
-
-
-def _b64(data: bytes) -> str:
-    return base64.urlsafe_b64encode(data).rstrip(b"=").decode()
+    kind: Any = {"RS256": RSAAlgorithm, "ES256": ECAlgorithm, "EdDSA": OKPAlgorithm}[algorithm_of(public)]
+    found = kind.to_jwk(public, as_dict=True)
+    members = {name: found[name] for name in ("crv", "e", "kty", "n", "x", "y") if name in found}
+    content = json.dumps(members, separators=(",", ":"), sort_keys=True).encode()
+    return base64.urlsafe_b64encode(hashlib.sha256(content).digest()).rstrip(b"=").decode()

@@ -82,6 +82,13 @@ class Usage:
                     raise _too_much(name, f"{limits.calls:g} calls")
                 bucket.left -= 1
 
+    def is_overdrawn(self, name: str) -> bool:
+        """True if an identity was answered so much that it has to wait."""
+        if self.limits.answer_bytes is None:
+            return False
+        with self._lock:
+            return self._filled(self._bytes, name, self.limits.answer_bytes).left <= 0
+
     def answered(self, name: str, answer_bytes: int) -> None:
         """Take notice of an answer."""
         if self.limits.answer_bytes is not None:

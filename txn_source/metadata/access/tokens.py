@@ -1,8 +1,7 @@
 """Bearer tokens: who somebody is and what it may do, signed by whom the service trusts.
 
-A token is a JWT with ``sub`` (who), ``exp``, ``aud``, and the roles in ``txnlog`` (``model/roles.py``); ``nbf``, ``iat``
-and ``iss`` where they are given. Whatever is wrong with one, the answer says it without any part of the token that was
-not verified.
+A token is a JWT with ``sub`` (who), ``exp``, ``aud``, and the roles in ``txnlog`` (``model/roles.py``); ``nbf``,
+``iat`` and ``iss`` where they are given. Whatever is wrong with one, the answer says it without the token.
 """
 
 from __future__ import annotations
@@ -19,6 +18,7 @@ from typing import Any
 import jwt
 
 from txn_source.metadata.access.keys import Key, Keys
+from txn_source.metadata.protocol.bearer import MAX_TOKEN_BYTES
 from txn_source.model.errors import InvalidArgumentError, UnauthenticatedError, shown
 from txn_source.model.roles import Roles
 
@@ -26,7 +26,6 @@ CLAIM = "txnlog"
 DEFAULT_AUDIENCE = "txnlog"
 LEEWAY_S = 10.0
 """So far the clocks of who signs and who checks may be apart."""
-MAX_TOKEN_CHARS = 8000
 MAX_SUBJECT = 200
 _LATEST = 253_402_300_799.0  # the end of the year 9999
 _KNOWN = 1000
@@ -91,9 +90,9 @@ class Verifier:
         return identity
 
     def _checked(self, token: str, keys: Mapping[str, Key]) -> Identity:
-        if len(token) > MAX_TOKEN_CHARS:
+        if len(token) > MAX_TOKEN_BYTES:
             raise NotTaken(
-                "too_long", f"The token has {len(token):,} characters.", f"Use one of {MAX_TOKEN_CHARS:,} at most."
+                "too_long", f"The token has {len(token):,} characters.", f"Use one of {MAX_TOKEN_BYTES:,} at most."
             )
         claims = _signed_claims(token, keys)
         self._check_for_us(claims)

@@ -82,7 +82,9 @@ def read_file(path: Path) -> bytes:
         with path.open("rb") as file:
             data = file.read(_MAX_BYTES + 1)
     except OSError as error:
-        raise InvalidArgumentError(f"{path} can't be read: {error.strerror}.", "Check the path and its rights.") from None
+        raise InvalidArgumentError(
+            f"{path} can't be read: {error.strerror}.", "Check the path and its rights."
+        ) from None
     if len(data) > _MAX_BYTES:
         raise InvalidArgumentError(f"{path} has more than {_MAX_BYTES:,} bytes.", "Check the path.")
     return data
@@ -92,5 +94,11 @@ def _state_of(path: Path) -> tuple[int, ...]:
     try:
         found = path.stat()
     except OSError as error:
-        raise InvalidArgumentError(f"{path} can't be read: {error.strerror}.", "Check the path and its rights.") from None
+        raise InvalidArgumentError(
+            f"{path} can't be read: {error.strerror}.", "Check the path and its rights."
+        ) from None
     return found.st_dev, found.st_ino, found.st_mtime_ns, found.st_size
+
+
+def _unreadable(path: Path, error: OSError) -> InvalidArgumentError:
+    return InvalidArgumentError(f"{path} can't be read: {error.strerror}.", "Check the path and its rights.")

@@ -224,9 +224,7 @@ def _producer(
     return opened, 0
 
 
-def _open(
-    connection: Connection, sink: Sink, batch: TopicBatch, now_us: int, caller: Caller | None
-) -> OpenedProducer:
+def _open(connection: Connection, sink: Sink, batch: TopicBatch, now_us: int, caller: Caller | None) -> OpenedProducer:
     return producers.open_producer(
         connection, batch.topic_id, sink.transactional_id, sink.producer_name, now_us, caller
     )
