@@ -49,4 +49,4 @@ def connect(
     if not is_number(timeout):
         raise InvalidArgumentError(f"{timeout!r:.80} is not a timeout.", "Use seconds, more than 0.")
     credentials = {"tls_ca": tls_ca, "tls_cert": tls_cert, "tls_key": tls_key, "token_file": token_file, "token": token}
-    return Log(Target.of(path, endpoint, create=create, timeout_s=timeout, **credentials))
+    return Log(Target.of(path, endpoint, create=create, timeout_s=timeout, credentials=credentials))

@@ -44,18 +44,18 @@ class Target:
         *,
         create: bool = False,
         timeout_s: float = DEFAULT_TIMEOUT_S,
-        **credentials: Any,
+        credentials: Mapping[str, Any] | None = None,
     ) -> Target:
         """Return the target of a path or an endpoint; both, or neither, is an error.
 
-        ``credentials`` are those of ``Credentials.of``, for an endpoint alone.
+        ``credentials`` are the arguments of ``Credentials.of``, for an endpoint alone.
         """
         if (path is None) == (endpoint is None):
             given = "Neither a path nor an endpoint is" if path is None else "Both a path and an endpoint are"
             raise InvalidArgumentError(f"{given} given.", "Give the path of an embedded log or a service's endpoint.")
         if path is None:
-            return cls(None, endpoint, create, timeout_s, Credentials.of(**credentials))
-        needless = sorted(name for name, value in credentials.items() if value is not None)
+            return cls(None, endpoint, create, timeout_s, Credentials.of(**(credentials or {})))
+        needless = sorted(name for name, value in (credentials or {}).items() if value is not None)
         if needless:
             raise InvalidArgumentError(
                 f"An embedded log asks for no {needless[0]}: whoever can read the folder can read the log.",

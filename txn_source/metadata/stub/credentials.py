@@ -5,9 +5,8 @@ A token file is read again when it has changed, so that a token can be replaced 
 
 from __future__ import annotations
 
-import ipaddress
 import os
-import ssl
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -24,7 +23,8 @@ _VARIABLES = {
     "tls_key": "TXNLOG_TLS_KEY",
     "token_file": "TXNLOG_TOKEN_FILE",
 }
-_OPTIONS = {"tls_ca": "tlsCa", "tls_cert": "tlsCert", "tls_key": "tlsKey", "token_file": "tokenFile"}
+OPTIONS = {"tls_ca": "tlsCa", "tls_cert": "tlsCert", "tls_key": "tlsKey", "token_file": "tokenFile"}
+"""The options of Spark's queries that say the same."""
 
 Header = tuple[tuple[str, str], ...]
 
@@ -109,7 +109,7 @@ class Credentials:
 
     def options(self) -> dict[str, str]:
         """Return what Spark's options say the same by; a token that isn't in a file is left out."""
-        given = {option: getattr(self, name) for name, option in _OPTIONS.items()}
+        given = {option: getattr(self, name) for name, option in OPTIONS.items()}
         return {option: value for option, value in given.items() if value is not None}
 
     @property
@@ -187,10 +187,18 @@ def _header(token: str, where: str) -> Header:
     return ((AUTHORIZATION_KEY, f"Bearer {text}"),)
 
 
+def credentials_in(options: Mapping[str, str]) -> dict[str, str]:
+    """Return what ``Credentials.of`` takes of some options, whose names may be in any case."""
+    names = {option.lower(): name for name, option in OPTIONS.items()}
+    return {names[option.lower()]: value for option, value in options.items() if option.lower() in names}
+
+
 def is_loopback(host: str) -> bool:
     """True if a host is this machine, by its name or address."""
     if host.lower() == "localhost":
         return True
+    import ipaddress  # here, as the next one: Spark's processes that only read an embedded log need neither
+
     try:
         return ipaddress.ip_address(host.strip("[]")).is_loopback
     except ValueError:
@@ -198,6 +206,8 @@ def is_loopback(host: str) -> bool:
 
 
 def _system_authorities() -> bytes:
+    import ssl
+
     context = ssl.create_default_context()
     found = "".join(ssl.DER_cert_to_PEM_cert(each) for each in context.get_ca_certs(binary_form=True))
     if not found:
