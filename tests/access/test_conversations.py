@@ -131,6 +131,7 @@ def test_consumer_goes_on_with_a_new_token(guarded: Guarded, clock: Time, tmp_pa
         producer.flush()
         first = consumer.receive(timeout=10)
         consumer.acknowledge(first)
+        eventually(lambda: log.stats(ORDERS).subscriptions["s"].backlog == 0)
         newer = signer.claims("bob", **roles) | {"exp": int(time.time()) + 5000}
         write_token(file, signer.sign(newer))
         clock.ahead_s = 600 + LEEWAY_S + 1
@@ -138,6 +139,7 @@ def test_consumer_goes_on_with_a_new_token(guarded: Guarded, clock: Time, tmp_pa
         producer.flush()
         second = consumer.receive(timeout=10)
         consumer.acknowledge(second)
+        eventually(lambda: log.stats(ORDERS).subscriptions["s"].backlog == 0)
         assert [first.value, second.value] == [b"1", b"2"]
         assert consumer.receive(timeout=0.2) is None
 

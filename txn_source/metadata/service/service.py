@@ -16,13 +16,13 @@ from google.protobuf.message import Message
 from txn_source._generated.txnlog.v1 import metadata_service_pb2 as pb
 from txn_source.metadata.protocol.checks import check
 from txn_source.metadata.service.unit_of_work import Clock, UnitOfWork, system_clock
-from txn_source.metadata.store.connection import Connection
 from txn_source.metadata.store.database import Database
 from txn_source.model.caller import Ending
 from txn_source.storage.forks import belongs_to_process
 
 if TYPE_CHECKING:
     from txn_source.metadata.delivery.consumer_hub import ConsumerHub
+    from txn_source.metadata.store.connection import Connection
 
 Call = Callable[[Any], Message]
 """Takes the request of a call and returns its answer."""
@@ -32,10 +32,10 @@ T = TypeVar("T")
 
 
 CALLS: Mapping[str, str] = {
-    "GetLog": "topics",
+    "GetLog": "reads",
     "CreateTopic": "topics",
     "UpdateTopic": "topics",
-    "ListTopics": "topics",
+    "ListTopics": "reads",
     "DeleteTopic": "topics",
     "RollLedger": "topics",
     "OpenProducer": "producers",
@@ -58,7 +58,7 @@ CALLS: Mapping[str, str] = {
     "ReadTable": "tables",
     "ListEntries": "reads",
     "ListDecisions": "reads",
-    "ListCopies": "tiers",
+    "ListCopies": "reads",
     "ListOffloadable": "tiers",
     "BeginOffload": "tiers",
     "CompleteOffload": "tiers",
@@ -202,7 +202,7 @@ class MetadataService:
             case "reads":
                 from txn_source.metadata.service.read_calls import ReadCalls
 
-                return ReadCalls(self._work)
+                return ReadCalls(self._work, self._storage_uri, self._configuration)
             case "subscriptions":
                 from txn_source.metadata.service.subscription_calls import SubscriptionCalls
 
@@ -214,7 +214,7 @@ class MetadataService:
             case "topics":
                 from txn_source.metadata.service.topic_calls import TopicCalls
 
-                return TopicCalls(self._work, self._storage_uri)
+                return TopicCalls(self._work)
             case "transactions":
                 from txn_source.metadata.service.transaction_calls import TransactionCalls
 
