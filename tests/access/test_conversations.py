@@ -120,6 +120,13 @@ def write_token(path: Path, token: str) -> None:
     os.replace(new, path)
 
 
+def connected(guarded: Guarded) -> set[int]:
+    """Return the ids of the consumers of subscription ``s``."""
+    asked = pb.ListSubscriptionsRequest(topic=ORDERS, name="s")
+    [found] = transport(guarded, "looker", consume=["bank/*"]).call("ListSubscriptions", asked).subscriptions
+    return {consumer.consumer_id for consumer in found.consumers}
+
+
 def test_consumer_goes_on_with_a_new_token(guarded: Guarded, clock: Time, tmp_path: Path) -> None:
     """Let the token of a consumer's file expire after it was replaced: nothing is lost or doubled."""
     signer, file = guarded.signer, tmp_path / "token"
@@ -132,9 +139,11 @@ def test_consumer_goes_on_with_a_new_token(guarded: Guarded, clock: Time, tmp_pa
         first = consumer.receive(timeout=10)
         consumer.acknowledge(first)
         eventually(lambda: log.stats(ORDERS).subscriptions["s"].backlog == 0)
+        before = connected(guarded)
         newer = signer.claims("bob", **roles) | {"exp": int(time.time()) + 5000}
         write_token(file, signer.sign(newer))
         clock.ahead_s = 600 + LEEWAY_S + 1
+        eventually(lambda: connected(guarded).isdisjoint(before) and len(connected(guarded)) == 1)
         producer.send(b"2")
         producer.flush()
         second = consumer.receive(timeout=10)
