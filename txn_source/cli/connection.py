@@ -108,6 +108,7 @@ def on_log(*, create: bool = False) -> Callable[[Callable[Concatenate[Log, P], N
             address = address_of(context).override(root, endpoint).showing(**shown).resolve()
             from txn_source.client.connecting import connect  # takes most of a second: not for --help
 
+            os.environ.setdefault("GRPC_VERBOSITY", "NONE")  # its own lines would come before ours
             makes = create and address.root is not None
             with connect(address.root, endpoint=address.endpoint, create=makes, **address.credentials) as log:
                 function(log, **options)  # type: ignore[call-arg]

@@ -15,6 +15,8 @@ from txn_source.model.errors import InternalError, InvalidArgumentError, TxnLogE
 
 _MAX_BYTES = {"message": 500, "fact": 2000, "remedy": 1000}
 """An answer's metadata may have 8 KiB: the message is escaped in it (up to 3 times as long), all three are base64."""
+_HANDSHAKE = ("handshake", "SSL", "CERTIFICATE", "Hostname Verification")
+"""What gRPC says of a connection that TLS has kept from being made."""
 _CODES: dict[str, int] = {
     "INVALID_ARGUMENT": code_pb2.INVALID_ARGUMENT,
     "SCHEMA_MISMATCH": code_pb2.INVALID_ARGUMENT,
@@ -80,6 +82,12 @@ def from_rpc_error(error: grpc.RpcError, target: str, timeout_s: float) -> TxnLo
             "See whether it runs there (`txnlog serve`) and is reachable, then try again.",
         )
     if code in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED):
+        if any(word in str(error.details()) for word in _HANDSHAKE):
+            return UnavailableError(
+                f"The metadata service at {target} and this client don't agree on TLS ({error.details()}).",
+                "Check that it speaks TLS, that its certificate is for this address and of an authority in tls_ca, and"
+                " whether it wants a certificate of clients.",
+            )
         return UnavailableError(
             f"The metadata service at {target} can't be reached ({error.details()}).",
             "See whether it runs there (`txnlog serve`) and the address is right, then try again.",
