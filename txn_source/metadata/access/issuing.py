@@ -141,8 +141,9 @@ def write_secret(path: Path, data: bytes, mode: int = 0o600) -> None:
 
 
 def _private_key(path: Path) -> Any:
+    data = read_file(path)
     try:
-        return serialization.load_pem_private_key(read_file(path), password=None)
+        return serialization.load_pem_private_key(data, password=None)
     except (ValueError, TypeError, UnsupportedAlgorithm):
         raise InvalidArgumentError(
             f"{path} is no private key in PEM, or an encrypted one.", "Make one: `txnlog tokens keygen`."
