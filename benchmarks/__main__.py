@@ -18,6 +18,7 @@ import pyspark
 
 from benchmarks import (
     aborted,
+    access,
     catalog,
     consumers,
     consuming,
@@ -49,6 +50,7 @@ BENCHMARKS = {
     "consuming": consuming.run,
     "consumers": consumers.run,
     "first_row": first_row.run,
+    "access": access.run,
 }
 RESULTS = Path(__file__).parent / "RESULTS.md"
 

@@ -47,13 +47,13 @@ def test_queries_show_a_token(spark: SparkSession, options: dict[str, str], secu
         **options, topic="bank/public/orders", startingOffsets="earliest"
     )
     into = {"topic": "bank/public/bills", "checkpointLocation": str(tmp_path / "c"), **options}
-    stream.options(metadataColumns="none", startingOffsets="earliest").load().writeStream.format("txnlog").options(
-        **into
-    ).trigger(availableNow=True).start().awaitTermination()
-    bills = spark.read.format("txnlog").options(**options, topic="bank/public/bills").load()
-    assert bills.count() == 1
+    rows = stream.options(metadataColumns="none", startingOffsets="earliest").load()
+    writing = rows.writeStream.format("txnlog").options(**into).trigger(availableNow=True)
+    writing.start().awaitTermination()
+    reading = secured.open(tls_ca=options["tlsCa"], token_file=options["tokenFile"])
+    assert reading.scan("bank/public/bills").read_all().num_rows == 1
     secret = Path(options["tokenFile"]).read_text()[-40:]
-    assert secret not in bills._jdf.queryExecution().toString()
+    assert secret not in read._jdf.queryExecution().toString()
     without = {name: value for name, value in options.items() if name != "tokenFile"}
     with pytest.raises(Exception, match="TXNLOG_UNAUTHENTICATED"):
         spark.read.format("txnlog").options(**without, topic="bank/public/orders").load()

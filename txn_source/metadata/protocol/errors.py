@@ -90,7 +90,8 @@ def from_rpc_error(error: grpc.RpcError, target: str, timeout_s: float) -> TxnLo
             )
         return UnavailableError(
             f"The metadata service at {target} can't be reached ({error.details()}).",
-            "See whether it runs there (`txnlog serve`) and the address is right, then try again.",
+            "See whether it runs there (`txnlog serve`) and the address is right, then try again."
+            + (" If it speaks TLS, give tls_ca." if "Socket closed" in str(error.details()) else ""),
         )
     if code is grpc.StatusCode.RESOURCE_EXHAUSTED:
         return InvalidArgumentError(
