@@ -84,7 +84,7 @@ except PySparkException as error:
             "io/txnlog/spark/SparkInternals.class",
             (b"python/PythonUtils$", b"python/PythonUtilz$"),
             sys.executable,
-            f"jar is for Spark {SPARK}, and this is Spark {SPARK} (java.lang.NoClassDefFoundError: org/apache/spark/api/",
+            f"jar is for Spark {SPARK}, and this is Spark {SPARK} (java.lang.NoClassDefFoundError: org/apache",
         ),
         ("", (b"", b""), "/nothing/python", "[TXNLOG_UNAVAILABLE] /nothing/python can't be started"),
     ],
