@@ -50,6 +50,7 @@ CALLS: Mapping[str, str] = {
     "FindCut": "reads",
     "FindPosition": "reads",
     "ListLedgers": "reads",
+    "ListLedgersOfRanges": "reads",
     "SplitRange": "reads",
     "CountRange": "reads",
     "ReadTable": "tables",
