@@ -98,6 +98,8 @@ CASES: list[tuple[str, frozenset[str], Make]] = [
     ("FindCut", CONSUME, lambda p: pb.FindCutRequest(bounds={p.partition: 9 << 32}, starts={p.partition: 1 << 32})),
     ("FindPosition", CONSUME, lambda p: pb.FindPositionRequest(partition_ids=[p.partition])),
     ("ListLedgers", CONSUME, lambda p: pb.ListLedgersRequest(partition_id=p.partition, end=1 << 40)),
+    ("ListLedgersOfRanges", CONSUME, lambda p: pb.ListLedgersOfRangesRequest(
+        ranges=[pb.PartitionRange(partition_id=p.partition, end=1 << 40)])),
     ("SplitRange", CONSUME, lambda p: pb.SplitRangeRequest(partition_id=p.partition, end=1 << 40)),
     ("CountRange", CONSUME, lambda p: pb.CountRangeRequest(partition_id=p.partition, isolation_level=1)),
     ("ReadTable", ANYBODY, lambda p: pb.ReadTableRequest(table="ledgers", topic=ORDERS)),
@@ -227,6 +229,9 @@ def test_each_topic_of_a_call_needs_its_role(places: Places) -> None:
         "GetView": pb.GetViewRequest(topics=[ORDERS, BILLS]),
         "FindCut": pb.FindCutRequest(bounds=bounds),
         "FindPosition": pb.FindPositionRequest(partition_ids=both),
+        "ListLedgersOfRanges": pb.ListLedgersOfRangesRequest(
+            ranges=[pb.PartitionRange(partition_id=each, end=1 << 40) for each in both]
+        ),
         "CountMessages": pb.CountMessagesRequest(isolation_level=1, points=points),
         "CommitBatch": pb.CommitBatchRequest(
             request_id=places.id(), producer_name="p", topics=[topic(name=ORDERS, topic_id=1), topic(name=BILLS)]

@@ -92,6 +92,7 @@ REQUIREMENTS: Mapping[str, Rule] = {
     "FindCut": Rule((Need(Of.PARTITION, "bounds", CONSUME), Need(Of.PARTITION, "starts", CONSUME))),
     "FindPosition": _read("partition_ids"),
     "ListLedgers": _read(),
+    "ListLedgersOfRanges": _read("ranges.partition_id"),
     "SplitRange": _read(),
     "CountRange": _read(),
     "ReadTable": Rule((Need(Of.TOPIC, "topic", ANY),), by_hand=True),
