@@ -127,8 +127,21 @@ def test_queries_and_applications_are_their_owners(guarded: Guarded) -> None:
     for number, more in enumerate([{"query_id": "q", "batch_id": 9, "run_id": "x"}, {"app_id": "etl", "version": 9}]):
         with pytest.raises(PermissionDeniedError, match="belongs to 'alice'"):
             bob.call("CommitBatch", batch(10 + number, topic_id, **more))
+    mallory = transport(guarded, "mallory", produce=["shop/*"], admin=["shop/*"])
+    there = mallory.call("GetView", pb.GetViewRequest(topics=[ELSEWHERE])).topics[0].topic.topic_id
+    elsewhere = [pb.CommitBatchRequest.Topic(name=ELSEWHERE, topic_id=there)]
+    for number, topics in enumerate(([], elsewhere)):  # where she administers, the query isn't
+        stolen = pb.CommitBatchRequest(
+            request_id=f"m{number}", producer_name="j", topics=topics, query_id="q", batch_id=9, run_id="x"
+        )
+        with pytest.raises(PermissionDeniedError, match="The query 'q' belongs to 'alice'"):
+            mallory.call("CommitBatch", stolen)
+        with pytest.raises(PermissionDeniedError, match="no role produce for any topic"):
+            transport(guarded, "nobody", consume=["*"]).call("CommitBatch", pb.CommitBatchRequest(request_id="n"))
     assert not alice.call("CommitBatch", batch(3, topic_id, query_id="q", batch_id=2, run_id="r")).repeated_batch
     bob.call("CommitBatch", batch(20, topic_id, app_id="others", version=1))
+    root = transport(guarded, "root", produce=["*"], admin=["*"])
+    assert not root.call("CommitBatch", batch(30, topic_id, query_id="q", batch_id=3, run_id="r")).repeated_batch
 
 
 def test_answer_of_another_identitys_request_is_not_given(guarded: Guarded) -> None:

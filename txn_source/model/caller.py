@@ -11,12 +11,13 @@ from txn_source.model.errors import TxnLogError
 class Caller:
     """An identity, which producers, transactions, queries and applications belong to.
 
-    ``admin``: it may take over what belongs to others, on all topics of its call. ``max_transactions``: so many that it
-    has begun may be open at once, None: any number.
+    ``admin``: it may take over what belongs to others, on all topics of its call. ``admin_of_all``: on all of the log.
+    ``max_transactions``: so many that it has begun may be open at once, None: any number.
     """
 
     name: str
     admin: bool = False
+    admin_of_all: bool = False
     max_transactions: int | None = None
 
 

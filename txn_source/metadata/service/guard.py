@@ -83,7 +83,7 @@ class Guard:
             except LimitExceededError as error:
                 self._door.refused_by_limit(error, name, visitor.peer)
                 raise
-            yield lambda name, requests: self.converse(name, requests, visitor)
+            yield lambda name, requests: self.converse(name, requests, visitor, context.is_active)
 
     def call(self, name: str, request: Message, visitor: Visitor) -> Message:
         """Make a call and return its answer.
@@ -101,8 +101,10 @@ class Guard:
         self._door.usage.answered(visitor.name, answer.ByteSize())
         return answer
 
-    def converse(self, name: str, requests: Iterable[Any], visitor: Visitor) -> Iterator[Message]:
-        """Hold a conversation, until the visitor's token ends at most.
+    def converse(
+        self, name: str, requests: Iterable[Any], visitor: Visitor, is_active: Callable[[], bool] = lambda: True
+    ) -> Iterator[Message]:
+        """Hold a conversation, until the visitor's token ends at most; nothing is held up once it isn't active.
 
         Raises:
             UnauthenticatedError: it has ended.
@@ -115,7 +117,7 @@ class Guard:
         seeks: dict[int, pb.SeekSubscriptionRequest] = {}
         for answer in self._service.converse(name, self._admitted(name, requests, visitor, seeks), ending):
             self._note_seek(visitor, answer, seeks)
-            while self._door.usage.is_overdrawn(visitor.name):  # what flows isn't refused, but held up
+            while is_active() and self._door.usage.is_overdrawn(visitor.name):  # not refused, but held up
                 time.sleep(_PAUSE_S)
             self._door.usage.answered(visitor.name, answer.ByteSize())
             yield answer
@@ -208,7 +210,8 @@ class Guard:
     def _caller(self, rule: Rule, request: Any, visitor: Visitor) -> Caller:
         named = [name for need in rule.needs if need.of is Of.TOPIC for name in values(request, need.field)]
         admin = bool(named) and all(visitor.roles.allow(ADMIN, TopicName.parse(name)) for name in named)
-        return Caller(visitor.name, admin, self._door.usage.limits.transactions)
+        of_all = visitor.roles.allow_everything(ADMIN)
+        return Caller(visitor.name, admin or of_all, of_all, self._door.usage.limits.transactions)
 
     # Calls that say more than the table
 

@@ -81,7 +81,9 @@ REQUIREMENTS: Mapping[str, Rule] = {
     "RollLedger": _topic(ADMIN, "name", audited=True),
     "OpenProducer": _topic(PRODUCE),
     "Append": Rule((Need(Of.PRODUCER, "producer_id", PRODUCE), Need(Of.TRANSACTION, "txn"))),
-    "CommitBatch": Rule((Need(Of.TOPIC, "topics.name", PRODUCE), Need(Of.PRODUCER, "topics.producer_id", PRODUCE))),
+    "CommitBatch": Rule(
+        (Need(Of.TOPIC, "topics.name", PRODUCE), Need(Of.PRODUCER, "topics.producer_id", PRODUCE)), some=PRODUCE
+    ),
     "BeginTransaction": Rule(some=(Role.PRODUCE, Role.CONSUME)),
     "WriteTransaction": Rule((Need(Of.PRODUCER, "appends.producer_id", PRODUCE), _ACKNOWLEDGED)),
     "WriteAll": Rule(by_hand=True),
