@@ -10,7 +10,7 @@ import difflib
 import re
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TypeVar
 
 from txn_source.client.places import Offsets
@@ -26,6 +26,7 @@ from txn_source.model.read_priority import ReadPriority
 from txn_source.model.spark_commit import AppVersion
 from txn_source.model.topic_name import TopicName
 from txn_source.model.units import parse_size
+from txn_source.model.values import dataclass
 from txn_source.spark.foreign_options import foreign_option
 from txn_source.storage.log_tables import check_table
 
