@@ -57,6 +57,7 @@ _BATCH_READ = (
     "pushedFilters",
     "limit",
     "ranges",
+    "cutStart",
     "metadataTable",
 )
 _STREAM_ONLY = (
@@ -66,7 +67,7 @@ _STREAM_ONLY = (
     "maxTriggerDelay",
     "subscription",
 )
-_INTERNAL = ("pushedFilters", "limit", "ranges")
+_INTERNAL = ("pushedFilters", "limit", "ranges", "cutStart")
 _BATCH_ONLY = ("endingOffsets", "endingTimestamp", "asOfTimestamp", "metadataTable", *_INTERNAL)
 _TABLE_READ = ("path", "endpoint", "topic", "metadataTable", "pushedFilters", "limit")
 _WRITE = ("path", "endpoint", "topic", "transactionalId")
@@ -150,6 +151,7 @@ class BatchReadOptions:
             request = replace(request, as_of_us=as_of)
         request = replace(request, filters=given.filters(), limit=given.optional("limit", _natural))
         request = replace(request, ranges=given.optional("ranges", parse_ranges))
+        request = replace(request, began=given.optional("cutStart", lambda text: Offsets.parse(text, EARLIEST)))
         given.metadata_columns()
         return cls(given.target(), topics, pattern, request)
 

@@ -35,6 +35,8 @@ class ReadRequest:
     """None: each topic's own."""
     as_of_us: int | None = None
     """End where read_committed would have ended at this time, instead of at ``end``."""
+    began: Offsets | None = None
+    """Where partitions began when ``end`` was made for several reads; None: there are no others."""
     ranges: Ranges | None = None
     """Just these ranges of partitions, in place of ``start``, ``end`` and ``as_of_us``, and without a cut of them: they
     are parts of one that was made before."""
