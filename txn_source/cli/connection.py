@@ -9,12 +9,13 @@ from __future__ import annotations
 import inspect
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import TYPE_CHECKING, Annotated, Any, Concatenate, ParamSpec, get_type_hints
 
 import typer
 
 from txn_source.cli.output import reports_errors
+from txn_source.model.values import dataclass
 
 if TYPE_CHECKING:
     from txn_source.client.log import Log

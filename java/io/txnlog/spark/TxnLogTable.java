@@ -27,7 +27,7 @@ class TxnLogTable implements SupportsRead, SupportsWrite, SupportsMetadataColumn
   static final String METADATA_TABLE = "metadatatable";
   /** Options that say which log it is, and what its service is shown. */
   static final Set<String> TARGET = Set.of("path", "endpoint", "tlsca", "tlscert", "tlskey", "tokenfile");
-  private static final Set<String> NAMED = Set.of("topic", "topics", "topicspattern");
+  private static final Set<String> NAMED = Set.of("topic", "topics", "topicspattern", METADATA_TABLE);
   private static final Set<String> ENDS = Set.of("endingoffsets", "endingtimestamp", "asoftimestamp", METADATA_TABLE);
 
   private final LogCalls log;
