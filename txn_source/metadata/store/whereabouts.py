@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from sqlalchemy import Connection, Select, cast, select
@@ -22,6 +21,7 @@ from txn_source.metadata.store.tables import (
     transactions,
 )
 from txn_source.model.topic_name import TopicName
+from txn_source.model.values import dataclass
 
 _AT_ONCE = 500
 
