@@ -143,15 +143,12 @@ public final class TxnLogCatalog implements StagingTableCatalog, SupportsNamespa
 
   private Table load(Identifier of, Map<String, String> given) throws NoSuchTableException {
     JsonNode found = found(of);
-    if (found.has("refused")) {
-      throw refused(found.get("refused").asText());
-    }
-    if (found.has("near")) {
-      if (found.get("near").asText().isEmpty()) {
+    if (!found.has("topic")) {
+      String why = found.path("refused").asText(found.path("near").asText());
+      if (why.isEmpty()) {
         throw new NoSuchTableException(of);
       }
-      String near = found.get("near").asText();
-      throw TxnLogException.<RuntimeException>undeclared(linked(() -> SparkInternals.missing(near)));
+      throw TxnLogException.<RuntimeException>undeclared(linked(() -> SparkInternals.missing(why)));
     }
     if (found.has("metadataTable")) {
       Map<String, String> all = new HashMap<>(given);
