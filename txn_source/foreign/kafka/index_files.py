@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import struct
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import crc32c
 import numpy as np
@@ -79,6 +79,8 @@ def parse_time_index(data: bytes, base_offset: int) -> tuple[Ints, Ints]:
 @dataclass(frozen=True, slots=True)
 class TransactionIndex:
     """The aborted transactions whose markers lie in a segment, in the order of the markers."""
+
+    ENTRY_BYTES: ClassVar[int] = _TXN_ENTRY.itemsize
 
     producer_ids: Ints
     firsts: Ints

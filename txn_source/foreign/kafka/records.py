@@ -28,8 +28,12 @@ COLUMNS = {
     "__producer_epoch": pa.int16(),
     "__sequence": pa.int32(),
     "__leader_epoch": pa.int32(),
+    "__txn_status": pa.string(),
+    "__timestamp_ms": pa.int64(),
 }
 """What can be asked for. ``topic`` and ``partition`` are constants that whoever reads a partition adds."""
+
+STATUSES = ("committed", "aborted", "open")
 
 _MAX_SEQUENCE = (1 << 31) - 1
 _BINARY_MAX = (1 << 31) - 1
@@ -47,7 +51,13 @@ class DamagedRecords(Exception):
 
 
 def decode(
-    data: Bytes, headers: BatchHeaders, begins: Ints, ends: Ints, columns: Sequence[str], of: tuple[int, int]
+    data: Bytes,
+    headers: BatchHeaders,
+    begins: Ints,
+    ends: Ints,
+    columns: Sequence[str],
+    of: tuple[int, int],
+    statuses: Ints | None = None,
 ) -> pa.RecordBatch:
     """Return the records of batches whose offsets lie in a range, with the columns asked for, in their order.
 
@@ -58,6 +68,7 @@ def decode(
         ends: where they end, exclusive.
         columns: names out of ``COLUMNS``.
         of: offsets, the first inclusive, the second exclusive.
+        statuses: for ``__txn_status`` of each batch an index of ``STATUSES``, or -1 for null.
 
     Raises:
         DamagedRecords: the records of a batch don't fill it exactly, or are no records.
@@ -67,7 +78,8 @@ def decode(
     records = walk(data, begins, ends, counts)
     if len(records.damaged):
         raise DamagedRecords(int(records.damaged[0]), "its records aren't as many, or as long, as it says")
-    reader = _Fields(data, headers, np.repeat(np.arange(len(headers)), counts), records.begins, records.ends)
+    batch = np.repeat(np.arange(len(headers)), counts)
+    reader = _Fields(data, headers, batch, records.begins, records.ends, statuses)
     cut = bool(((headers["base_offset"] < of[0]) | (headers.last_offsets >= of[1])).any())
     reader.read(set(columns), cut)
     if cut:
@@ -82,12 +94,15 @@ def decode(
 class _Fields:
     """Where the fields of records lie, and the numbers among them; one element to a record."""
 
-    def __init__(self, data: Bytes, headers: BatchHeaders, batch: Ints, begins: Ints, ends: Ints) -> None:
+    def __init__(
+        self, data: Bytes, headers: BatchHeaders, batch: Ints, begins: Ints, ends: Ints, statuses: Ints | None
+    ) -> None:
         self.data = data
         self.headers = headers
         self.batch = batch
         self._begins = begins
         self._ends = ends
+        self._statuses = statuses
         self.offsets: Ints
         self.times: Ints
         self.deltas: Ints
@@ -138,10 +153,14 @@ class _Fields:
         """Return a field of the batch's header for each record."""
         return self.headers[name][self.batch]
 
-    def timestamps(self) -> pa.Array:
-        """A record's own time, or its batch's, in microseconds."""
+    def milliseconds(self) -> Ints:
+        """A record's own time, or its batch's."""
         append_time = self.headers.has_append_time[self.batch]
-        millis = np.where(append_time, self.of_batch("max_timestamp"), self.of_batch("base_timestamp") + self.times)
+        return np.where(append_time, self.of_batch("max_timestamp"), self.of_batch("base_timestamp") + self.times)
+
+    def timestamps(self) -> pa.Array:
+        """The same in microseconds."""
+        millis = self.milliseconds()
         wrong = np.flatnonzero((millis > _TIME_MAX) | (millis < -_TIME_MAX))
         if len(wrong):
             offset = self.of_batch("base_offset")[wrong[0]] + self.deltas[wrong[0]]
@@ -155,6 +174,12 @@ class _Fields:
         """Sequence numbers begin again at 0 behind the largest; -1 where the producer gives none."""
         base = self.of_batch("base_sequence")
         return array_of(np.where(base < 0, -1, (base + self.deltas) & _MAX_SEQUENCE).astype(np.int32))
+
+    def statuses(self) -> pa.Array:
+        """How each record's transaction ended; null where it has none."""
+        known = np.full(len(self.headers), -1) if self._statuses is None else self._statuses
+        texts = pa.array([*STATUSES, None], pa.string())
+        return texts.take(array_of(np.where(known < 0, len(STATUSES), known)[self.batch].astype(np.int64)))
 
     def record_headers(self) -> pa.Array:
         """Lists of names and values, null where a record has none, as Spark's own source has it."""
@@ -246,4 +271,6 @@ _MAKERS: dict[str, Callable[[_Fields], pa.Array]] = {
     "__producer_epoch": _repeated("producer_epoch", np.int16),
     "__sequence": _Fields.sequences,
     "__leader_epoch": _repeated("leader_epoch", np.int32),
+    "__txn_status": _Fields.statuses,
+    "__timestamp_ms": lambda fields: array_of(fields.milliseconds()),
 }
