@@ -54,6 +54,42 @@ def test_rows_are_the_consumers_without_transaction_indexes(bare: Path, level: I
         assert read_all(log.partition(name), level) == expected(bare, name, level.value), name
 
 
+def splits(partition: ForeignPartition, level: IsolationLevel, most: int | None) -> list[int]:
+    """Return offsets at which to split what a level sees: all, or at most so many, evenly spread."""
+    bounds = partition.bounds()
+    start, end = bounds.log_start.key, bounds.upper(level).key
+    step = 1 if most is None else -(-(end - start + 1) // most)
+    return list(range(start, end + 1, step))
+
+
+def check_splits(case: Path, level: IsolationLevel, most: int | None) -> None:
+    """Read each partition as two ranges, each with decisions of its own, and compare both together with the whole."""
+    log = log_of(case)
+    for name in partitions(case):
+        partition = log.partition(name)
+        bounds = partition.bounds()
+        start, end = bounds.log_start, bounds.upper(level)
+        whole = expected(case, name, level.value)
+        for split in map(Position.from_key, splits(partition, level, most)):
+            rows = []
+            for of in (PositionRange(start, split), PositionRange(split, end)):
+                rows += rows_of(partition.read(of, level, partition.decisions(of), COLUMNS))
+            assert rows == whole, (name, split)
+
+
+@pytest.mark.parametrize("level", IsolationLevel)
+def test_ranges_split_anywhere(case: Path, level: IsolationLevel) -> None:
+    """Split what is read at some offsets."""
+    check_splits(case, level, 6)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("level", IsolationLevel)
+def test_ranges_split_at_each_offset(case: Path, level: IsolationLevel) -> None:
+    """Split what is read at each offset."""
+    check_splits(case, level, None)
+
+
 @pytest.mark.parametrize("trust", [True, False])
 def test_bounds_are_the_brokers(case: Path, trust: bool) -> None:
     """Compare the bounds with those that the broker told before it was stopped."""

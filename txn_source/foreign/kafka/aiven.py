@@ -56,7 +56,7 @@ class Manifest:
             chunks = values["chunkIndex"]
             size, total = int(chunks["originalChunkSize"]), int(chunks["originalFileSize"])
             stored = list(accumulate(_stored_sizes(chunks, size, total), initial=0))
-            places = values["segmentIndexes"]
+            places = values.get("segmentIndexes") or {}  # older releases keep them apart
             found = {kind: places.get(name) for kind, name in _NAMES.items()}
             indexes = {kind: (int(at["position"]), int(at["size"])) for kind, at in found.items() if at is not None}
             if size < 1 or total < 0 or len(stored) - 1 != -(-total // size):

@@ -10,10 +10,11 @@ import pyarrow as pa
 from txn_source.foreign.foreign_log import Decisions, TransactionSpans
 from txn_source.foreign.kafka.batch_headers import HEADER_BYTES, BatchHeaders
 from txn_source.foreign.kafka.compression import MAX_BATCH, CompressionError, decompress
+from txn_source.foreign.kafka.producer_states import ProducerStates
 from txn_source.foreign.kafka.records import COLUMNS, DamagedRecords, decode
 from txn_source.foreign.kafka.segment_list import SegmentList
 from txn_source.foreign.kafka.segment_reader import Chunk, damaged, wrong_checksums
-from txn_source.foreign.kafka.transactions import ABORT, COMMIT, marker_kinds
+from txn_source.foreign.kafka.span_check import SpanCheck, covering
 from txn_source.foreign.kafka.varints import Bytes, Ints
 from txn_source.model.errors import InvalidArgumentError, SegmentUnreadableError
 from txn_source.model.isolation import IsolationLevel
@@ -30,6 +31,7 @@ class BatchReader:
 
     Args:
         segments: the partition's.
+        states: what its producers have open, to check what the decisions say.
         level: the reader's isolation level.
         decisions: what is known of the transactions of all ranges that are read.
         columns: names out of ``COLUMNS``.
@@ -39,6 +41,7 @@ class BatchReader:
     def __init__(
         self,
         segments: SegmentList,
+        states: ProducerStates,
         level: IsolationLevel,
         decisions: Decisions,
         columns: Sequence[str],
@@ -48,21 +51,24 @@ class BatchReader:
         if unknown:
             raise InvalidArgumentError(f"There is no column {unknown[0]}.", f"Use some of {', '.join(COLUMNS)}.")
         self._segments = segments
+        self._states = states
         self._level = level
         self._decisions = decisions
         self._columns = columns
         self._skipped = skipped
-        self._seen: set[int] = set()
 
     def read(self, of: PositionRange) -> Iterator[pa.RecordBatch]:
         """Yield the rows of a range that the level shows, in the order of their offsets."""
-        self._seen = set()
         start, end = of.start.key, of.end.key
+        check = None
+        if self._level is IsolationLevel.READ_COMMITTED or "__txn_status" in self._columns:
+            check = SpanCheck(self._decisions.aborted, self._states, start)
         for chunk, place in self._segments.chunks(start, end):
             sound = self._checked(chunk, place)
             headers = sound.headers
             aborted = numbers(headers, self._decisions.aborted)
-            self._hold_against_markers(sound, aborted, place)
+            if check is not None:
+                check.check(sound, place)
             control = headers.control
             # A batch that reaches into the range begins, for the model, where the range does.
             positions = np.maximum(headers["base_offset"], start)
@@ -93,39 +99,6 @@ class BatchReader:
         undecided = numbers(headers, self._decisions.undecided) != NO_TXN
         known = np.where(aborted != NO_TXN, ABORTED, np.where(undecided, OPEN, COMMITTED))
         return np.where(headers.transactional, known, PLAIN)
-
-    def _hold_against_markers(self, chunk: Chunk, aborted: Ints, place: str) -> None:
-        """Raise if a marker says otherwise than the decisions of a batch that was read before it.
-
-        Those came from an index, which carries no checksum of its own.
-        """
-        if not chunk.headers.control.any():
-            return self._note(chunk.headers, aborted, len(chunk.headers))
-        kinds = marker_kinds(chunk, place)
-        last = 0
-        for index in np.flatnonzero((kinds == ABORT) | (kinds == COMMIT)).tolist():
-            self._note(chunk.headers.where(np.arange(last, index)), aborted[last:index], index - last)
-            last = index + 1
-            producer = int(chunk.headers["producer_id"][index])
-            hidden, shown = producer * 2 + 1 in self._seen, producer * 2 in self._seen
-            if (hidden and kinds[index] == COMMIT) or (shown and kinds[index] == ABORT):
-                ended = "aborted" if kinds[index] == ABORT else "committed"
-                raise _damaged(
-                    chunk.headers,
-                    index,
-                    place,
-                    f"it says that producer {producer} {ended} a transaction, and a transaction index says otherwise",
-                )
-            self._seen -= {producer * 2, producer * 2 + 1}
-        rest = np.arange(last, len(chunk.headers))
-        return self._note(chunk.headers.where(rest), aborted[last:], len(rest))
-
-    def _note(self, headers: BatchHeaders, aborted: Ints, count: int) -> None:
-        """Remember which producers have data in an open transaction, and whether it was taken for an aborted one."""
-        if count:
-            data = headers.transactional & ~headers.control
-            pairs = headers["producer_id"][data] * 2 + (aborted[data] != NO_TXN)
-            self._seen.update(np.unique(pairs).tolist())
 
     def _rows(self, chunk: Chunk, statuses: Ints | None, place: str, of: tuple[int, int]) -> Iterator[pa.RecordBatch]:
         for data, begins, ends, which in self._uncompressed(chunk, place):
@@ -177,7 +150,13 @@ class BatchReader:
     def first_time(cls, segments: SegmentList, timestamp: int, start: int, end: int) -> int | None:
         """Return the first offset in ``[start, end)`` whose record's time, in milliseconds, is at or after one."""
         nothing = Decisions(TransactionSpans.none(), TransactionSpans.none())
-        reader = cls(segments, IsolationLevel.READ_UNCOMMITTED, nothing, ["offset", "__timestamp_ms"])
+        reader = cls(
+            segments,
+            ProducerStates(segments, ()),
+            IsolationLevel.READ_UNCOMMITTED,
+            nothing,
+            ["offset", "__timestamp_ms"],
+        )
         for rows in reader.read(PositionRange(Position.from_key(start), Position.from_key(end))):
             for offset, time in zip(rows.column(0).to_pylist(), rows.column(1).to_pylist(), strict=True):
                 if time >= timestamp:
@@ -198,20 +177,9 @@ def numbers(headers: BatchHeaders, spans: TransactionSpans) -> Ints:
 
     It is its producer's whose first entry lies at or below it, and whose marker above it.
     """
+    which = np.flatnonzero(headers.transactional & ~headers.control)
     found = np.full(len(headers), NO_TXN, np.int64)
-    if not len(spans):
-        return found
-    candidates = headers.transactional & ~headers.control
-    producers, bases = headers["producer_id"], headers["base_offset"]
-    for producer in np.intersect1d(producers[candidates], spans.names).tolist():
-        own = np.flatnonzero(spans.names == producer)
-        own = own[np.argsort(spans.markers[own], kind="stable")]
-        rows = np.flatnonzero(candidates & (producers == producer))
-        at = np.searchsorted(spans.markers[own], bases[rows], side="right")
-        in_reach = at < len(own)
-        rows, nearest = rows[in_reach], own[at[in_reach]]
-        begun = spans.firsts[nearest] <= bases[rows]
-        found[rows[begun]] = nearest[begun]
+    found[which] = covering(headers["producer_id"][which], headers["base_offset"][which], spans)
     return found
 
 

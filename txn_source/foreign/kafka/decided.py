@@ -39,37 +39,37 @@ class DecidedTransactions:
         if start >= end or not self._segments:
             return []
         found: list[Ended] = []
-        waiting = _begun_below(self._states.at(end), end) if end < high_watermark else {}
         state: tuple[int, Open] | None = None
-        for base in self._segments.bases_over(start, high_watermark):
-            if base >= end and not waiting:
-                break
-            until = min(self._segments.next_base(base) or MAX_OFFSET, high_watermark)
+        for base in self._segments.bases_over(start, end):
+            until = min(self._segments.next_base(base) or MAX_OFFSET, end)
             index = self._index(base)
             if index is not None:
                 state = None
                 ended = list(_entries(index))
-                waiting = {} if (index.last_stables >= end).any() else waiting
             else:
                 opened = state[1] if state is not None and state[0] == base else self._states.at(base)
                 ended = list(self._markers(base, until, opened))
                 state = until, opened
-                waiting = {
-                    producer: begun
-                    for producer, begun in waiting.items()
-                    if begun.first >= until or _is_open(opened, producer, begun.first)
-                }
-            found += [
-                txn
-                for txn in ended
-                if txn.aborted and txn.marker >= start and txn.first < end and txn.marker < high_watermark
-            ]
-            if index is not None and until >= end and waiting:
-                known = self._states.exactly_at(until)
-                if known is not None:
-                    still = set(known["producer_id"][known["txn_first"] >= 0].tolist())
-                    waiting = {producer: begun for producer, begun in waiting.items() if producer in still}
+            found += [txn for txn in ended if txn.aborted and start <= txn.marker < end]
+        if end < high_watermark:
+            found += self._behind(end, high_watermark)
         return found
+
+    def _behind(self, end: int, high_watermark: int) -> Iterator[Ended]:
+        """Yield of the transactions that are open at an offset those that are aborted behind it."""
+        waiting = self._states.at(end)
+        opened = dict(waiting)
+        if not waiting:
+            return
+        for scanned in self._segments.headers(end, high_watermark):
+            inside = scanned.headers["base_offset"] >= end
+            for ended in replay(opened, scanned.headers.where(inside), scanned.kinds[inside]):
+                if ended.first < end:
+                    waiting.pop(ended.producer_id, None)
+                    if ended.aborted:
+                        yield ended
+            if not waiting:
+                return
 
     def _index(self, base: int) -> TransactionIndex | None:
         """Return the index of the segment at a base offset; None if its markers must be read."""
@@ -93,15 +93,6 @@ class DecidedTransactions:
         for scanned in self._segments.headers(start, end):
             inside = scanned.headers["base_offset"] >= start
             yield from replay(opened, scanned.headers.where(inside), scanned.kinds[inside])
-
-
-def _is_open(opened: Open, producer: int, first: int) -> bool:
-    begun = opened.get(producer)
-    return begun is not None and begun.first == first
-
-
-def _begun_below(opened: Open, end: int) -> Open:
-    return {producer: begun for producer, begun in opened.items() if begun.first < end}
 
 
 def _entries(index: TransactionIndex) -> Iterator[Ended]:

@@ -144,7 +144,7 @@ class KafkaPartition:
             LogVersionError: messages have a format that can't be read.
         """
         of = unit.of if isinstance(unit, ReadUnit) else unit
-        return BatchReader(self.segments, level, decisions, columns, skipped).read(of)
+        return BatchReader(self.segments, self._states, level, decisions, columns, skipped).read(of)
 
     def position_at(self, timestamp: int) -> Position | None:
         """Return the first position of a record whose time is at or after one; None if none is.
