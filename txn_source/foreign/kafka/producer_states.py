@@ -57,6 +57,21 @@ class ProducerStates:
                 pass
         return opened
 
+    def has_open_data(self, producer: int, offset: int) -> bool:
+        """True if a transaction of a producer is open at an offset, and the log has data of it.
+
+        A snapshot is older than the compaction of what lies below it, which takes the data of aborted transactions.
+        """
+        begun = self.at(offset).get(producer)
+        if begun is None:
+            return False
+        for scanned in self._segments.headers(begun.first, offset):
+            headers = scanned.headers
+            own = (headers["producer_id"] == producer) & headers.transactional & ~headers.control
+            if (own & (headers["base_offset"] >= begun.first)).any():
+                return True
+        return False
+
     def exactly_at(self, offset: int) -> npt.NDArray[Any] | None:
         """Return what a snapshot at just this offset says of each producer; None if there is none."""
         local = self._snapshots.get(offset)

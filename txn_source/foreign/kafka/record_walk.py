@@ -17,7 +17,7 @@ from txn_source.foreign.kafka.varints import INT_BYTES, LONG_BYTES, Bytes, Ints,
 
 LEAST_RECORD = 7
 """Bytes of the shortest record: its length, attributes, two deltas, two lengths and the count of headers."""
-_WALKS = 256
+_WALKS = 512
 _LEAST_STEPS = 48
 _FEW = 8
 _LOOKED_AT = 16
@@ -45,25 +45,38 @@ def walk(data: Bytes, begins: Ints, ends: Ints, counts: Ints) -> Walk:
     """
     starts, limits, owners = _places(data, begins, ends, counts)
     found, arrived = _in_step(data, starts, limits)
-    wrong = np.unique(owners[arrived != limits])
     at = np.sort(np.concatenate([np.empty(0, np.int64), *found]))
+    wrong = np.unique(owners[arrived != limits])
     if len(wrong):
-        at = _without(at, begins, wrong)
         guessed = wrong[np.isin(wrong, owners[1:][owners[1:] == owners[:-1]])]
-        again = [_alone(data.data, int(begins[b]), int(ends[b]), len(data)) for b in guessed]
-        right = [places for (places, came_to), b in zip(again, guessed, strict=True) if came_to == ends[b]]
-        at = np.sort(np.concatenate([at, *right]))
+        again = [_alone(data.data, int(begins[b]), int(ends[b]), len(data))[0] for b in guessed]
+        at = np.sort(np.concatenate([_without(at, begins, wrong), *again]))
     damaged = np.flatnonzero(np.searchsorted(at, ends) - np.searchsorted(at, begins) != counts)
-    if len(damaged):
-        at = _without(at, begins, damaged)
+    at = _without(at, begins, damaged) if len(damaged) else at
     lengths, bodies = read_varints(data, at, INT_BYTES)
-    return Walk(bodies, bodies + lengths, damaged)
+    record_ends = bodies + lengths
+    odd = _ill_fitting(at, lengths, record_ends, begins, ends)
+    if len(odd):
+        kept = np.isin(at, _without(at, begins, odd))
+        bodies, record_ends = bodies[kept], record_ends[kept]
+    return Walk(bodies, record_ends, np.union1d(damaged, odd))
+
+
+def _ill_fitting(at: Ints, lengths: Ints, record_ends: Ints, begins: Ints, ends: Ints) -> Ints:
+    """Return the batches that have a record of an impossible length, or one that doesn't end where the next begins."""
+    if not len(at):
+        return at
+    batch = np.searchsorted(begins, at, side="right") - 1
+    last = np.append(batch[1:] != batch[:-1], True)
+    following = np.where(last, ends[batch], np.append(at[1:], 0))
+    wrong = (record_ends != following) | (lengths < LEAST_RECORD - 1)
+    return np.unique(batch[wrong]) if np.count_nonzero(wrong) else np.empty(0, np.int64)
 
 
 def _in_step(data: Bytes, starts: Ints, limits: Ints) -> tuple[list[Ints], Ints]:
     """Walk from each start to its limit; return the places of each step, and where each walk came to.
 
-    A walk that meets no length that a record can have comes to -1.
+    Lengths are believed: those that no record can have are found when all places are known. A walk always goes on.
     """
     found = []
     arrived = starts.copy()
@@ -72,26 +85,23 @@ def _in_step(data: Bytes, starts: Ints, limits: Ints) -> tuple[list[Ints], Ints]
     while len(at) >= _FEW:
         found.append(at)
         first = data.take(at, mode="clip").astype(np.int64)
-        sound = (first & 1) == 0
         step = (first >> 1) + 1
         long = first > 127
-        if long.any():
+        if np.count_nonzero(long):
             second = data.take(at + 1, mode="clip").astype(np.int64)
             step = np.where(long, ((first + ((second - 1) << 7)) >> 1) + 2, step)
-            longer = np.flatnonzero(long & (second > 127))
-            if len(longer):
+            more = second > 127
+            if np.count_nonzero(more):
+                longer = np.flatnonzero(more & long)
                 length, end = read_varints(data, at[longer], INT_BYTES)
-                step[longer] = end + length - at[longer]
-                sound[longer] = length > 0
-        sound &= step >= LEAST_RECORD
+                step[longer] = np.maximum(end + length - at[longer], 1)
         at = at + step
-        going = sound & (at < limit)
-        if not going.all():
-            arrived[active] = np.where(sound, at, -1)
+        going = at < limit
+        if np.count_nonzero(going) < len(going):
+            arrived[active] = at
             active, at, limit = active[going], at[going], limit[going]
-    view = data.data
-    for index, place, end in zip(active.tolist(), at.tolist(), limit.tolist(), strict=True):
-        places, arrived[index] = _alone(view, place, end, len(data))
+    for index, place, end_of in zip(active.tolist(), at.tolist(), limit.tolist(), strict=True):
+        places, arrived[index] = _alone(data.data, place, end_of, len(data))
         found.append(places)
     return found, arrived
 
@@ -144,7 +154,7 @@ def _guesses(data: Bytes, begins: Ints, ends: Ints, counts: Ints, walks: Ints) -
         spacing = (end - begin) // wanted
         window = min(2 * (end - begin) // count + 8, spacing, _WINDOW_MAX)
         shape, strides = (wanted - 1, window), (spacing, 1)
-        looked = np.lib.stride_tricks.as_strided(data[begin + spacing :], shape, strides, writeable=False)
+        looked = np.ndarray(shape, np.uint8, data, begin + spacing, strides)
         row, column = np.nonzero(looked == 0)  # a record's attributes are 0
         near = np.arange(len(row)) - np.searchsorted(row, row) < _LOOKED_AT
         row, column = row[near], column[near]

@@ -74,8 +74,7 @@ class SpanCheck:
         alone = around == NO_TXN
         wrong = np.where(aborts, ~ends_there & ~alone, ~alone)
         for index in np.flatnonzero(aborts & alone).tolist():
-            begun = self._states.at(int(offsets[index])).get(int(producers[index]))
-            wrong[index] = begun is not None
+            wrong[index] = self._states.has_open_data(int(producers[index]), int(offsets[index]))
         if wrong.any():
             index = int(np.argmax(wrong))
             ended = "aborted" if aborts[index] else "committed"
