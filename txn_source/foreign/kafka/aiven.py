@@ -84,7 +84,7 @@ def decode_sizes(data: bytes) -> list[int]:
     """Return sizes from the plugin's form: a count, the smallest, bytes for each above it, and the last in full."""
     count = _int(data, 0, 4)
     if count < 2:
-        return [_int(data, 4, 4)] * count
+        return [_int(data, 4, 4)] if count else []
     smallest, width = _int(data, 4, 4), data[8]
     sizes = [smallest + _int(data, 9 + index * width, width) for index in range(count - 1)]
     return [*sizes, _int(data, 9 + (count - 1) * width, 4)]

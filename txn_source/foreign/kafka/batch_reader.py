@@ -13,7 +13,7 @@ from txn_source.foreign.kafka.compression import MAX_BATCH, CompressionError, de
 from txn_source.foreign.kafka.producer_states import ProducerStates
 from txn_source.foreign.kafka.records import COLUMNS, DamagedRecords, decode
 from txn_source.foreign.kafka.segment_list import SegmentList
-from txn_source.foreign.kafka.segment_reader import Chunk, damaged, wrong_checksums
+from txn_source.foreign.kafka.segment_reader import Chunk, damaged
 from txn_source.foreign.kafka.span_check import SpanCheck, covering
 from txn_source.foreign.kafka.varints import Bytes, Ints
 from txn_source.model.errors import InvalidArgumentError, SegmentUnreadableError
@@ -63,29 +63,19 @@ class BatchReader:
         check = None
         if self._level is IsolationLevel.READ_COMMITTED or "__txn_status" in self._columns:
             check = SpanCheck(self._decisions.aborted, self._states, start)
-        for chunk, place in self._segments.chunks(start, end):
-            sound = self._checked(chunk, place)
-            headers = sound.headers
+        for chunk, place in self._segments.chunks(start, end, self._skipped):
+            headers = chunk.headers
             aborted = numbers(headers, self._decisions.aborted)
             if check is not None:
-                check.check(sound, place)
+                check.check(chunk, place)
             control = headers.control
             # A batch that reaches into the range begins, for the model, where the range does.
             positions = np.maximum(headers["base_offset"], start)
             some = visible(positions, aborted, control, of, self._level, np.arange(len(self._decisions.aborted)))
             which = np.flatnonzero(some & (headers["count"] > 0))
             if len(which):
-                shown = Chunk(sound.data, sound.begins[which], headers.where(which), sound.position)
+                shown = Chunk(chunk.data, chunk.begins[which], headers.where(which), chunk.position)
                 yield from self._rows(shown, self._statuses(shown.headers, aborted[which]), place, (start, end))
-
-    def _checked(self, chunk: Chunk, place: str) -> Chunk:
-        wrong = wrong_checksums(chunk, np.arange(len(chunk.headers)))
-        for index in wrong.tolist():
-            self._skip(_damaged(chunk.headers, index, place, "its checksum is wrong"))
-        if not len(wrong):
-            return chunk
-        kept = np.delete(np.arange(len(chunk.headers)), wrong)
-        return Chunk(chunk.data, chunk.begins[kept], chunk.headers.where(kept), chunk.position)
 
     def _skip(self, error: SegmentUnreadableError) -> None:
         if self._skipped is None:

@@ -41,6 +41,15 @@ Cut = Callable[[T, int, int], tuple[T | None, int]]
 """Returns what of a piece lies in ``[from, to)``, and the last offset of the whole piece; None if nothing does."""
 
 
+class WrongChecksum(Exception):
+    """No copy of a batch has the checksum that its header says."""
+
+    def __init__(self, place: str, position: int, offset: int) -> None:
+        self.told = damaged(place, position, offset, "its checksum is wrong")
+        super().__init__(self.told)
+        self.offset = offset
+
+
 class SegmentList:
     """Segments, ascending by base offset; of those with the same one, the local ones first."""
 
@@ -89,25 +98,72 @@ class SegmentList:
         first = max(bisect_right(self.bases, start) - 1, 0)
         return [base for base in self.bases[first:] if base < end]
 
-    def chunks(self, start: int, end: int) -> Iterator[tuple[Chunk, str]]:
+    def chunks(
+        self, start: int, end: int, skipped: Callable[[SegmentUnreadableError], None] | None = None
+    ) -> Iterator[tuple[Chunk, str]]:
         """Yield the whole batches that have an offset in ``[start, end)``, with the path of their file.
+
+        Their checksums are right. With ``skipped``, that is told of a batch of which no copy has the right one, and the
+        walk goes on behind it.
 
         Raises:
             SegmentUnreadableError: no copy of a segment can be read as far as the range goes.
             DataLossError: a segment has gone.
         """
-        return self._over(start, end, lambda reader, at, _: reader.chunks(at), _cut_chunk)
+
+        def walk(reader: SegmentReader, at: int, segment: Segment) -> Iterator[Chunk]:
+            for chunk in reader.chunks(at):
+                wrong = wrong_checksums(chunk, _overlapping(chunk.headers, start, end))
+                last = -1
+                for index in wrong.tolist():
+                    if index > last + 1:
+                        yield _part(chunk, last + 1, index)
+                    last = index
+                    raise_or_skip(chunk.headers, index, segment)
+                if last < len(chunk.headers) - 1:
+                    yield _part(chunk, last + 1, len(chunk.headers)) if last >= 0 else chunk
+
+        passed: set[int] = set()
+
+        def raise_or_skip(headers: BatchHeaders, index: int, segment: Segment) -> None:
+            position, offset = int(headers.positions[index]), int(headers["base_offset"][index])
+            if offset not in passed:
+                raise WrongChecksum(segment.files.place, position, offset)
+
+        while True:
+            try:
+                for chunk, place in self._over(start, end, walk, _cut_chunk):
+                    start = max(start, int(chunk.headers.last_offsets[-1]) + 1)
+                    yield chunk, place
+                return
+            except WrongChecksum as error:
+                if skipped is None:
+                    raise error.told from None
+                skipped(error.told)
+                passed.add(error.offset)
 
     def headers(self, start: int, end: int) -> Iterator[Scanned]:
-        """Yield the headers of the batches that have an offset in ``[start, end)``; errors as of ``chunks``."""
+        """Yield the headers of the batches that have an offset in ``[start, end)``; errors as of ``chunks``.
+
+        Large batches on local disks are passed over unread, so nothing but their order is checked.
+        """
 
         def scan(reader: SegmentReader, at: int, segment: Segment) -> Iterator[Scanned]:
+            place = segment.files.place
             for headers, whole in reader.headers(at, sparse=segment.files.sparse):
-                kinds = marker_kinds(whole, segment.files.place)
-                yield Scanned(headers, np.append(kinds, [UNKNOWN] * (len(headers) - len(kinds))), segment.files.place)
+                kinds = np.full(len(headers), UNKNOWN)
+                inside = _overlapping(whole.headers, start, end)
+                for index in wrong_checksums(whole, inside)[:1].tolist():
+                    raise WrongChecksum(place, int(headers.positions[index]), int(headers["base_offset"][index]))
+                if len(inside):
+                    kinds[inside] = marker_kinds(_part(whole, int(inside[0]), int(inside[-1]) + 1), place)
+                yield Scanned(headers, kinds, place)
 
-        for scanned, _ in self._over(start, end, scan, _cut_scanned):
-            yield scanned
+        try:
+            for scanned, _ in self._over(start, end, scan, _cut_scanned):
+                yield scanned
+        except WrongChecksum as error:
+            raise error.told from None
 
     def _over(
         self,
@@ -133,9 +189,11 @@ class SegmentList:
                         self._check_end(segment, reader, log, limit)
                     failure = None
                     break
-                except (OSError, SegmentUnreadableError) as error:
+                except (OSError, SegmentUnreadableError, WrongChecksum) as error:
                     failure = error
             if failure is not None:
+                if isinstance(failure, WrongChecksum):
+                    raise failure
                 raise _failed(segment.files.place, failure, cursor, min(end, self.next_base(base) or end))
 
     def _check_end(self, segment: Segment, reader: SegmentReader, log: LogBytes, limit: int | None) -> None:
@@ -216,21 +274,31 @@ def segment_end(segment: Segment) -> int:
 
 
 def _cut_chunk(chunk: Chunk, start: int, end: int) -> tuple[Chunk | None, int]:
-    headers = chunk.headers
-    last = int(headers.last_offsets[-1])
-    which = (headers.last_offsets >= start) & (headers["base_offset"] < end)
-    if which.all():
-        return chunk, last
-    return (Chunk(chunk.data, chunk.begins[which], headers.where(which), chunk.position) if which.any() else None), last
+    which = _overlapping(chunk.headers, start, end)
+    last = int(chunk.headers.last_offsets[-1])
+    if not len(which):
+        return None, last
+    return _part(chunk, int(which[0]), int(which[-1]) + 1), last
 
 
 def _cut_scanned(scanned: Scanned, start: int, end: int) -> tuple[Scanned | None, int]:
-    headers = scanned.headers
-    last = int(headers.last_offsets[-1])
-    which = (headers.last_offsets >= start) & (headers["base_offset"] < end)
-    if which.all():
-        return scanned, last
-    return (Scanned(headers.where(which), scanned.kinds[which], scanned.place) if which.any() else None), last
+    which = _overlapping(scanned.headers, start, end)
+    last = int(scanned.headers.last_offsets[-1])
+    if not len(which):
+        return None, last
+    return Scanned(scanned.headers.where(which), scanned.kinds[which], scanned.place), last
+
+
+def _overlapping(headers: BatchHeaders, start: int, end: int) -> Ints:
+    """Return the indexes of the batches that have an offset in ``[start, end)``; they follow each other."""
+    return np.flatnonzero((headers.last_offsets >= start) & (headers["base_offset"] < end))
+
+
+def _part(chunk: Chunk, first: int, last: int) -> Chunk:
+    """Return some batches of a chunk, the second bound exclusive."""
+    if first == 0 and last == len(chunk.headers):
+        return chunk
+    return Chunk(chunk.data, chunk.begins[first:last], chunk.headers.where(np.arange(first, last)), chunk.position)
 
 
 def _failed(place: str, error: Exception, start: int, end: int) -> TxnLogError:

@@ -9,7 +9,7 @@ import numpy as np
 
 from txn_source.foreign.kafka.batch_headers import HEADER_BYTES, BatchHeaders
 from txn_source.foreign.kafka.records import DamagedRecords, decode
-from txn_source.foreign.kafka.segment_reader import Chunk, damaged, wrong_checksums
+from txn_source.foreign.kafka.segment_reader import Chunk, damaged
 from txn_source.foreign.kafka.varints import Ints
 
 ABORT, COMMIT = 0, 1
@@ -46,7 +46,7 @@ Open = dict[int, Begun]
 
 
 def marker_kinds(chunk: Chunk, place: str) -> Ints:
-    """Return of each batch of a chunk ``ABORT``, ``COMMIT``, or ``UNKNOWN``, which data is, too.
+    """Return of each batch ``ABORT``, ``COMMIT``, or ``UNKNOWN``, which data is, too; their checksums are right.
 
     Raises:
         SegmentUnreadableError: a control batch is damaged.
@@ -60,9 +60,6 @@ def marker_kinds(chunk: Chunk, place: str) -> Ints:
     def error(index: int, why: str) -> Exception:
         return damaged(place, int(headers.positions[index]), int(headers["base_offset"][index]), why)
 
-    wrong = wrong_checksums(chunk, control)
-    if len(wrong):
-        raise error(int(np.searchsorted(control, wrong[0])), "its checksum is wrong")
     if headers.codecs.any():
         raise error(int(np.argmax(headers.codecs > 0)), "it is a compressed control batch")
     ends = begins + headers.sizes
