@@ -79,8 +79,8 @@ def check_splits(case: Path, level: IsolationLevel, most: int | None) -> None:
 
 @pytest.mark.parametrize("level", IsolationLevel)
 def test_ranges_split_anywhere(case: Path, level: IsolationLevel) -> None:
-    """Split what is read at some offsets."""
-    check_splits(case, level, 6)
+    """Split what is read at some offsets; fewer where there is more to read."""
+    check_splits(case, level, 2 if case.name in ("codecs", "records", "large") else 6)
 
 
 @pytest.mark.long

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 import pyarrow as pa
@@ -68,7 +69,7 @@ class KafkaPartition:
             )
         return self._known["bounds"]
 
-    @property
+    @cached_property
     def _states(self) -> ProducerStates:
         return ProducerStates(self.segments, self.snapshots)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -35,6 +36,7 @@ class ProducerStates:
     def __init__(self, segments: SegmentList, snapshots: Sequence[SnapshotFile]) -> None:
         self._segments = segments
         self._snapshots = {snapshot.offset: snapshot for snapshot in snapshots}
+        self._offsets = sorted(self._snapshots)
         self._remote = [segment for segment in segments.segments if segment.remote]
 
     def at(self, offset: int) -> Open:
@@ -85,9 +87,9 @@ class ProducerStates:
     def _below(self, offset: int) -> Iterator[tuple[int, npt.NDArray[Any] | None]]:
         """Yield snapshots at or below an offset, and inside the log, the newest first."""
         first = self._segments.bases[0]
-        local = sorted((at for at in self._snapshots if first <= at <= offset), reverse=True)
+        low, high = bisect_left(self._offsets, first), bisect_right(self._offsets, offset)
         remote = [segment for segment in reversed(self._remote) if segment.base_offset < offset]
-        for at in local:
+        for at in reversed(self._offsets[low:high]):
             while remote and remote[0].base_offset >= at:
                 yield from _at_end(remote.pop(0), offset)
             yield at, self._snapshots[at].producers()

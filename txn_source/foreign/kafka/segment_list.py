@@ -6,7 +6,7 @@ same batches. So if one is gone or damaged, the walk goes on in the other from t
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -96,7 +96,7 @@ class SegmentList:
     def bases_over(self, start: int, end: int) -> list[int]:
         """Return the base offsets of the segments that can have an offset of ``[start, end)``."""
         first = max(bisect_right(self.bases, start) - 1, 0)
-        return [base for base in self.bases[first:] if base < end]
+        return self.bases[first : bisect_left(self.bases, end)]
 
     def chunks(
         self, start: int, end: int, skipped: Callable[[SegmentUnreadableError], None] | None = None

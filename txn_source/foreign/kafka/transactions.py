@@ -17,6 +17,10 @@ UNKNOWN = -1
 """A control batch that ends no transaction: of a type that isn't known here, or emptied by compaction."""
 NO_EPOCH = -1
 _KEY_BYTES = 4
+_USUAL = np.array([0x20, 0, 0, 0, 0x08])
+"""A marker's record up to its key: 16 bytes, no attributes, no deltas, a key of 4 bytes."""
+_USUAL_AT = np.arange(HEADER_BYTES, HEADER_BYTES + len(_USUAL) + _KEY_BYTES)
+_USUAL_BYTES = 78
 
 
 @dataclass(slots=True)
@@ -53,6 +57,16 @@ def marker_kinds(chunk: Chunk, place: str) -> Ints:
     """
     kinds = np.full(len(chunk.headers), UNKNOWN)
     control = np.flatnonzero(chunk.headers.control & (chunk.headers["count"] > 0))
+    if not len(control):
+        return kinds
+    begins = chunk.begins[control]
+    # Brokers write all markers alike; where the bytes up to the key are these, it is where it always is.
+    bytes_there = chunk.data.take(begins[:, None] + _USUAL_AT, mode="clip").astype(np.int64)
+    usual = (bytes_there[:, : len(_USUAL)] == _USUAL).all(axis=1) & (chunk.headers.codecs[control] == 0)
+    usual &= chunk.headers.sizes[control] == _USUAL_BYTES
+    version, types = bytes_there[:, -_KEY_BYTES], bytes_there[:, -2] * 256 + bytes_there[:, -1]
+    kinds[control] = np.where(usual & (version < 128) & (types <= COMMIT), types, UNKNOWN)
+    control = control[~usual | (version > 127)]
     if not len(control):
         return kinds
     headers, begins = chunk.headers.where(control), chunk.begins[control]
