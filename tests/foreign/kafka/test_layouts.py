@@ -62,6 +62,16 @@ def test_torn_tail_is_the_end(tail: str, checkpoint: bool, tmp_path: Path) -> No
         assert read_all(partition, level) == expected(case, TORN, level.value)
 
 
+def test_damage_below_the_high_watermark_is_no_torn_tail(txn: Path) -> None:
+    """Flip a byte in the last batch of the log: it was there, so it isn't passed over as never written."""
+    path = max((txn / "log" / "txn-0").glob("*.log"), key=lambda path: (path.stat().st_size > 0, path.name))
+    data = bytearray(path.read_bytes())
+    data[-1] ^= 1
+    path.write_bytes(data)
+    with pytest.raises(SegmentUnreadableError, match=rf"{path.name}.*below the high watermark 187"):
+        log_of(txn).partition(TXN).bounds()
+
+
 def as_aiven(case: Path, to: Path, *, chunk: int, compress: bool, variable: bool) -> Path:
     """Lay the remote segments of the tiered case out as Aiven's plugin does."""
     [remote] = (case / "remote" / "kafka-tiered-storage").glob("tiered-0-*")

@@ -56,12 +56,16 @@ class KafkaPartition:
         """Return the four bounds; those of a partition without a segment are all where its log starts.
 
         The high watermark is the checkpoint's, which a broker writes every few seconds, and without one the log's end.
+
+        Raises:
+            SegmentUnreadableError: a segment that the bounds follow from is damaged.
         """
         if "bounds" not in self._known:
             start, end = self.log_start or 0, self.log_start or 0
             if self.segments:
                 start = max(start, self.segments.bases[0])
                 end = max(self.segments.end, start)
+                self.segments.check_tail(self.high_watermark or 0)
             mark = end if self.high_watermark is None else min(max(self.high_watermark, start), end)
             firsts = [Position.from_key(begun.first) for begun in self._states.at(mark).values()]
             self._known["bounds"] = Bounds.of(

@@ -17,7 +17,7 @@ import numpy as np
 
 from txn_source.foreign.kafka.batch_headers import HEADER_BYTES, BatchHeaders, Stop, find_batches
 from txn_source.foreign.kafka.index_files import OffsetIndex
-from txn_source.foreign.kafka.segment_reader import Chunk, SegmentReader, damaged, wrong_checksums
+from txn_source.foreign.kafka.segment_reader import CHUNK, Chunk, SegmentReader, damaged, wrong_checksums
 from txn_source.foreign.kafka.segments import INDEX, LogBytes, Segment
 from txn_source.foreign.kafka.transactions import UNKNOWN, marker_kinds
 from txn_source.foreign.kafka.varints import Ints
@@ -205,6 +205,18 @@ class SegmentList:
             why = "a batch is cut off" if reader.stop == Stop.INCOMPLETE else "there is no batch"
             raise damaged(segment.files.place, reader.end, reader.reached, why)
 
+    def check_tail(self, high_watermark: int) -> None:
+        """Raise SEGMENT_UNREADABLE if the log's end is damaged below the high watermark, where it can't be torn.
+
+        A log that is only shorter, or ends with zeros, lost what hadn't reached the disk when the power failed.
+        """
+        if high_watermark > self.end:
+            for segments in self._folders.values():
+                end, position, followed = _tail(segments[-1])
+                if followed and end == self.end:
+                    why = f"no sound batch follows, below the high watermark {high_watermark}"
+                    raise damaged(segments[-1].files.place, position, end, why)
+
     @cached_property
     def end(self) -> int:
         """The offset behind the last whole batch; the last segment's base offset if it has none.
@@ -256,7 +268,12 @@ def start_position(segment: Segment, log: LogBytes, offset: int) -> int:
 
 def segment_end(segment: Segment) -> int:
     """Return the offset behind a segment's last whole batch whose checksum is right."""
-    end = segment.base_offset
+    return _tail(segment)[0]
+
+
+def _tail(segment: Segment) -> tuple[int, int, bool]:
+    """Return the offset and the position behind the last sound batch, and whether anything but zeros follows."""
+    end, position = segment.base_offset, 0
     with opened(segment, None) as (reader, log):
         index = offset_index(segment, log.size)
         last = int(index.offsets[-1]) if len(index.offsets) else 0
@@ -266,11 +283,12 @@ def segment_end(segment: Segment) -> int:
                 count = int(wrong[0]) if len(wrong) else len(chunk.headers)
                 if count:
                     end = int(chunk.headers.last_offsets[count - 1]) + 1
+                    position = int(chunk.headers.positions[count - 1] + chunk.headers.sizes[count - 1])
                 if len(wrong):
                     break
         except SegmentUnreadableError:  # base offsets that don't ascend: what was being written
             end = max(end, reader.reached)
-    return end
+        return end, position, any(log.read_at(position, CHUNK))
 
 
 def _cut_chunk(chunk: Chunk, start: int, end: int) -> tuple[Chunk | None, int]:
