@@ -90,6 +90,13 @@ def test_damaged_logs_give_no_wrong_row(tmp_path: Path) -> None:
     assert {"read", "refused"} <= set(outcomes)
 
 
+def test_damage_that_the_log_end_passes_over_is_told(tmp_path: Path) -> None:
+    """The last segment is damaged before the place that its index names last, from which its end is found."""
+    for seed in (51162, 52697, 52824):
+        assert check(seed, tmp_path / "log") == "refused"
+        shutil.rmtree(tmp_path / "log")
+
+
 @pytest.mark.long
 def test_many_damaged_logs_give_no_wrong_row(tmp_path: Path) -> None:
     """The same for four thousand logs."""

@@ -186,7 +186,7 @@ class SegmentList:
                             cursor = max(cursor, last + 1)
                             if cursor >= end:
                                 return
-                        self._check_end(segment, reader, log, limit)
+                        self._check_end(segment, reader, log)
                     failure = None
                     break
                 except (OSError, SegmentUnreadableError, WrongChecksum) as error:
@@ -196,12 +196,12 @@ class SegmentList:
                     raise failure
                 raise _failed(segment.files.place, failure, cursor, min(end, self.next_base(base) or end))
 
-    def _check_end(self, segment: Segment, reader: SegmentReader, log: LogBytes, limit: int | None) -> None:
-        """Only the last segment may end with something that is no batch: what a broker was writing when it was killed.
+    def _check_end(self, segment: Segment, reader: SegmentReader, log: LogBytes) -> None:
+        """Raise if a segment is no longer readable before its end, and the range that was asked for goes on.
 
-        Where that lies below the high watermark is known to whoever asks for a range, not here.
+        What a broker was writing when it was killed lies at or above the log's end, and so above all ranges.
         """
-        if reader.end < log.size and (limit is not None or segment.remote):
+        if reader.end < log.size:
             why = "a batch is cut off" if reader.stop == Stop.INCOMPLETE else "there is no batch"
             raise damaged(segment.files.place, reader.end, reader.reached, why)
 
