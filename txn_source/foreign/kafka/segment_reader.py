@@ -1,0 +1,198 @@
+"""Reads a segment's log: whole batches in runs, or their headers alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from zlib import crc32
+
+import crc32c
+import numpy as np
+
+from txn_source.foreign.kafka.batch_headers import (
+    BEFORE_LENGTH,
+    CHECKED_FROM,
+    HEADER_BYTES,
+    BatchHeaders,
+    Run,
+    Stop,
+    find_batches,
+)
+from txn_source.foreign.kafka.segments import LogBytes
+from txn_source.foreign.kafka.varints import Bytes, Ints
+from txn_source.model.errors import LogVersionError, SegmentUnreadableError
+
+CHUNK = 4 << 20
+_SCAN_CHUNK, _PEEK = 64 << 10, 4 << 10
+_LARGE_BATCH = 16 << 10
+_OLD_CRC_AT, _OLD_CHECKED_FROM = 12, 16
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """Whole batches that follow each other in a segment, with their bytes."""
+
+    data: Bytes
+    begins: Ints
+    """Where each begins in the data."""
+    headers: BatchHeaders
+    position: int
+    """Where the data lies in the file."""
+
+
+class SegmentReader:
+    """Walks over the batches of a log. What stands in its headers is held against its neighbours.
+
+    A batch's checksum doesn't cover its base offset. So a base offset that isn't above the last batch's, and one that
+    isn't below the next one's, is damage, too.
+
+    Args:
+        log: its bytes.
+        place: its path, for errors.
+        base_offset: the smallest offset that it can have.
+        limit: an offset above all that it can have; None if it isn't known.
+    """
+
+    def __init__(self, log: LogBytes, place: str, base_offset: int, limit: int | None) -> None:
+        self._log = log
+        self._place = place
+        self._limit = limit
+        self._floor = base_offset
+        self.end = 0
+        """Where the last whole batch ends, once all were read."""
+        self.stop = Stop.END
+        """Why it was the last one."""
+
+    def chunks(self, position: int) -> Iterator[Chunk]:
+        """Yield the batches from a position on, at which one begins, in runs of some megabytes.
+
+        Raises:
+            SegmentUnreadableError: base offsets don't ascend.
+        """
+        while position < self._log.size:
+            data = self._log.read_at(position, CHUNK)
+            run = find_batches(data)
+            if not run.begins and run.stop == Stop.INCOMPLETE and position + run.wanted <= self._log.size:
+                data = self._log.read_at(position, run.wanted)
+                run = find_batches(data)
+            if not run.begins:
+                self._stopped(data, position, run)
+                return
+            array = np.frombuffer(data, np.uint8)
+            begins = np.array(run.begins, np.int64)
+            headers = BatchHeaders.at(array, begins, position)
+            self._check_order(headers, self._next_base(data, position, run))
+            yield Chunk(array, begins, headers, position)
+            position += run.end
+        self.end = position
+
+    def headers(self, position: int, *, sparse: bool) -> Iterator[tuple[BatchHeaders, Chunk]]:
+        """Yield the headers of batches from a position on, and those of them that were read whole: all markers are.
+
+        Args:
+            position: where a batch begins.
+            sparse: pass over large batches without reading them.
+        """
+        size = _SCAN_CHUNK if sparse else CHUNK
+        while position < self._log.size:
+            data = self._log.read_at(position, size)
+            run = find_batches(data)
+            begins, end = run.begins, run.end
+            if run.stop == Stop.INCOMPLETE and position + end + run.wanted <= self._log.size:
+                if len(data) - end >= HEADER_BYTES and sparse and run.wanted > _PEEK:
+                    begins, end = [*begins, end], end + run.wanted
+                elif not begins:
+                    data = self._log.read_at(position, run.wanted)
+                    run = find_batches(data)
+                    begins, end = run.begins, run.end
+            if not begins:
+                self._stopped(data, position, run)
+                return
+            array = np.frombuffer(data, np.uint8)
+            headers = BatchHeaders.at(array, np.array(begins, np.int64), position)
+            self._check_order(headers, self._next_base(data, position, Run(begins, end, run.stop, 0)))
+            whole = np.array(run.begins, np.int64)
+            yield headers, Chunk(array, whole, headers.where(np.arange(len(whole))), position)
+            position += end
+            if sparse:
+                size = _PEEK if end > _LARGE_BATCH * len(begins) else _SCAN_CHUNK
+        self.end = position
+
+    @property
+    def reached(self) -> int:
+        """The offset behind the last batch that was found sound; at first the smallest that there can be."""
+        return self._floor
+
+    def _next_base(self, data: bytes, position: int, run: Run) -> int | None:
+        """Return the base offset of the batch behind a run; None if none follows."""
+        following = data[run.end : run.end + HEADER_BYTES]
+        if len(following) < HEADER_BYTES:
+            following = self._log.read_at(position + run.end, HEADER_BYTES)
+        if len(following) < HEADER_BYTES or find_batches(following).stop not in (Stop.INCOMPLETE, Stop.END):
+            return self._limit
+        return int.from_bytes(following[:8], "big", signed=True)
+
+    def _check_order(self, headers: BatchHeaders, next_base: int | None) -> None:
+        bases, lasts = headers["base_offset"], headers.last_offsets
+        floors = np.concatenate([[self._floor], lasts[:-1] + 1])
+        sound = (bases >= floors) & (lasts >= bases)
+        if not sound.all():
+            index = int(np.argmin(sound))
+            raise self.damaged(
+                headers, index, f"its first offset is not above the last one before it, {floors[index] - 1}"
+            )
+        self._floor = int(lasts[-1]) + 1
+        if next_base is not None and next_base < self._floor:
+            raise self.damaged(
+                headers, len(headers) - 1, f"its last offset, {lasts[-1]}, is not below {next_base}, the next one"
+            )
+
+    def _stopped(self, data: bytes, position: int, run: Run) -> None:
+        self.end, self.stop = position, run.stop
+        if run.stop == Stop.OLD_MAGIC and _is_old_message(data):
+            raise LogVersionError(
+                f"{self._place} has messages of format {data[16]} at position {position}, from before Kafka 0.11.",
+                "Read from a later offset, or let a broker of Kafka 0.11 to 3 copy the topic.",
+            )
+        if run.stop == Stop.NEW_MAGIC and self._fits(data, position):
+            raise LogVersionError(
+                f"{self._place} has batches of format {data[16]} at position {position}; formats up to 2 are known.",
+                "Update txnlog.",
+            )
+
+    def _fits(self, data: bytes, position: int) -> bool:
+        """True if what has a new format is as long as it says: else it is no batch at all."""
+        end = position + BEFORE_LENGTH + int.from_bytes(data[8:12], "big")
+        return data[16] < 16 and end <= self._log.size and int.from_bytes(data[:8], "big") >= self._floor
+
+    def damaged(self, headers: BatchHeaders, index: int, why: str) -> SegmentUnreadableError:
+        """Return the error for a batch."""
+        return damaged(self._place, int(headers.positions[index]), int(headers["base_offset"][index]), why)
+
+
+def damaged(place: str, position: int, offset: int, why: str) -> SegmentUnreadableError:
+    """Return the error for a batch that can't be read."""
+    return SegmentUnreadableError(
+        f"{place} is damaged in the batch at position {position}, offset {offset}: {why}.",
+        "Restore the file from another replica or a backup, or skip what can't be read.",
+    )
+
+
+def wrong_checksums(chunk: Chunk, which: Ints) -> Ints:
+    """Return which of some batches don't have the CRC-32C that their header says, as indexes of the chunk's."""
+    data = chunk.data.data
+    headers = chunk.headers.where(which)
+    begins, sizes, sums = chunk.begins[which].tolist(), headers.sizes.tolist(), headers["crc"].tolist()
+    checksum = crc32c.crc32c
+    wrong = [
+        index
+        for index, begin, size, crc in zip(which.tolist(), begins, sizes, sums, strict=True)
+        if checksum(data[begin + CHECKED_FROM : begin + size]) != crc
+    ]
+    return np.array(wrong, np.int64)
+
+
+def _is_old_message(data: bytes) -> bool:
+    """True if a message of magic 0 or 1 lies at the beginning of bytes: its own checksum says so."""
+    end = BEFORE_LENGTH + int.from_bytes(data[8:BEFORE_LENGTH], "big")
+    return crc32(data[_OLD_CHECKED_FROM:end]) == int.from_bytes(data[_OLD_CRC_AT:_OLD_CHECKED_FROM], "big")
