@@ -24,6 +24,7 @@ GENERATED = PACKAGE / "_generated"
 LAYERS_ABOVE = {
     "model": (),
     "storage": ("model",),
+    "foreign": ("model", "storage"),
     "metadata.protocol": ("model", "storage"),
     "metadata.stub": ("model", "storage", "metadata.protocol"),
     "metadata.store": ("model", "storage"),
@@ -43,6 +44,7 @@ _IMPURE = ("io", "os", "pathlib", "random", "secrets", "shutil", "socket", "temp
 FOREIGN_TO = {
     "model": (*_RPC, *_SQL, *_IMPURE, "pyarrow", "pyspark"),
     "storage": (*_RPC, *_SQL, "pyspark"),
+    "foreign": (*_RPC, *_SQL, "pyspark"),
     "metadata.protocol": (*_SQL, "pyspark"),
     "metadata.stub": (*_SQL, "pyspark"),
     "metadata.store": (*_RPC, "pyspark"),

@@ -1,0 +1,131 @@
+"""What every log that others wrote offers to a planner and to readers, whatever its format.
+
+Positions are the model's, so bounds, levels, aborted sets and what is visible are decided by the model alone. An
+*entry* is what the format gives one header and at most one transaction: a record batch of Kafka, an entry of Pulsar. It
+begins at a position; Kafka's takes as many as it has offsets.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+import pyarrow as pa
+
+from txn_source.model.bounds import Bounds
+from txn_source.model.isolation import IsolationLevel
+from txn_source.model.position import Position, PositionRange
+from txn_source.model.transaction import TransactionState
+from txn_source.model.visibility import IntArray, needed
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class PartitionName:
+    """A partition of a topic, as the format names topics."""
+
+    topic: str
+    partition: int
+
+    def __str__(self) -> str:
+        return f"{self.topic}-{self.partition}"
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionSpans:
+    """Transactions of a partition, an element to each: what its entries name it by, and from where to where it reaches.
+
+    What names it may name others, too (Kafka's producer id), but none whose entries lie between its first and its
+    marker.
+    """
+
+    names: IntArray
+    firsts: IntArray
+    """``Position.key`` of the first entry, inclusive."""
+    markers: IntArray
+    """That of the marker, inclusive."""
+
+    @classmethod
+    def none(cls) -> TransactionSpans:
+        empty = np.empty(0, np.int64)
+        return cls(empty, empty, empty)
+
+    def needed(self, of: PositionRange) -> TransactionSpans:
+        """Return those that a read of a range needs."""
+        which = needed(self.firsts, self.markers, of.start.key, of.end.key)
+        return TransactionSpans(self.names[which], self.firsts[which], self.markers[which])
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+
+@dataclass(frozen=True, slots=True)
+class Decisions:
+    """What is known of a partition's transactions when a read is planned; small, and sent with each task."""
+
+    aborted: TransactionSpans
+    undecided: TransactionSpans
+    """Their ``markers`` lie beyond every position."""
+
+
+@dataclass(frozen=True, slots=True)
+class ForeignTransaction:
+    """A transaction on one partition."""
+
+    producer_id: int
+    producer_epoch: int
+    """That of its data; -1 if only its marker is left."""
+    first: Position
+    last: Position | None
+    """Its last entry with data; None if that isn't known."""
+    marker: Position | None
+    """None: it is undecided."""
+    state: TransactionState
+
+
+@dataclass(frozen=True, slots=True)
+class ReadUnit:
+    """What one task can read: a range of a partition, about how much that is, and where it begins to look."""
+
+    of: PositionRange
+    rows: int
+    """An estimate."""
+    bytes: int
+    """An estimate."""
+    place: str
+    """The object that has the range's first entry, and where in it to begin: hints, which may be out of date."""
+    at: int
+
+
+class ForeignPartition(Protocol):
+    """A partition; what it answers is what the storage shows at that moment."""
+
+    name: PartitionName
+
+    def bounds(self) -> Bounds:
+        """Return the four bounds."""
+
+    def decisions(self, of: PositionRange) -> Decisions:
+        """Return what a read of a range below the high watermark needs to know."""
+
+    def units(self, of: PositionRange, unit_bytes: int) -> list[ReadUnit]:
+        """Return ranges that make up a range, in order, of about so many bytes each."""
+
+    def read(
+        self, unit: ReadUnit, level: IsolationLevel, decisions: Decisions, columns: Sequence[str]
+    ) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of a unit that the level shows, in the log's order."""
+
+    def position_at(self, timestamp: int) -> Position | None:
+        """Return the first position of a record whose time, in milliseconds, is at or after one; None if none is."""
+
+
+class ForeignLog(Protocol):
+    """A log that others wrote."""
+
+    def partitions(self) -> list[PartitionName]:
+        """Return all partitions, in order."""
+
+    def partition(self, name: PartitionName) -> ForeignPartition:
+        """Return one, or raise TOPIC_NOT_FOUND."""
