@@ -11,6 +11,7 @@ from txn_source.foreign.pulsar.ledger_index import Block, LedgerIndex
 from txn_source.foreign.pulsar.raw_entries import PIECE_BYTES, ObjectFile, RawEntries, damaged
 
 _BLOCK_MAGIC = 0xFBDBABCB
+_FILLER = b"\xfe\xdc\xde\xad"
 _HEADER = struct.Struct(">Iqqq")
 _ENTRY = struct.Struct(">iq")
 
@@ -86,3 +87,11 @@ class DataObject:
                 begins - _ENTRY.size + at,
             )
             at += offset
+        if entry == block.first + block.entries:
+            self._check_end(block, at)
+
+    def _check_end(self, block: Block, at: int) -> None:
+        """Raise if something else than filler lies behind the last entry of a block: the index may be damaged."""
+        left = min(len(_FILLER), block.end - at)
+        if self._file.read(at, left) != _FILLER[:left]:
+            raise damaged(self.uri, f"it has more at byte {at}, behind the last entry that its index has for the block")

@@ -117,7 +117,8 @@ class MapFile:
         parts: list[tuple[bytes, int]] = []
         places: list[int] = []
         size = 0
-        for at, keys, values in self._records(self._start if begin is None else begin[1]):
+        records = self._records(self._start if begin is None else begin[1])
+        for at, keys, values in records:
             for key, value in zip(keys, values, strict=True):
                 if key == _METADATA_KEY:
                     continue
@@ -136,6 +137,8 @@ class MapFile:
                 yield joined(parts, places, reached - len(parts))
                 parts, places, size = [], [], 0
             if reached == end:
+                if entry == self.entries and next(records, None) is not None:
+                    raise damaged(self.uri, f"it has more than the {self.entries} entries that it says")
                 return
         raise damaged(self.uri, f"it ends before entry {entry or 0} of {self.entries}")
 

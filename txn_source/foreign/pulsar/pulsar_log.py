@@ -77,7 +77,13 @@ class PulsarLog:
                 self._snapshots[snapshot.topic] = snapshot
 
     def partitions(self) -> list[PartitionName]:
-        """Return all partitions, in order; a topic without partitions has the one with number -1."""
+        """Return all partitions, in order; a topic without partitions has the one with number -1.
+
+        Raises:
+            SegmentUnreadableError: no ledger can be read; of several that can't, the first one's error.
+        """
+        if not self._listing.ledgers:
+            raise self._listing.unreadable[min(self._listing.unreadable)]
         return sorted(partition_of(topic) for topic in self._listing.ledgers)
 
     def partition(self, name: PartitionName) -> PulsarPartition:

@@ -1,0 +1,217 @@
+"""Random histories of a topic: what is read is what a naive look at its entries, one after the other, says."""
+
+from __future__ import annotations
+
+import random
+import uuid
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pyarrow.fs as fs
+import pytest
+
+from tests.foreign.pulsar.offload_writer import (
+    LZ4,
+    NONE,
+    SNAPPY,
+    ZLIB,
+    ZSTD,
+    Frame,
+    Sent,
+    batch,
+    chunks,
+    marker,
+    single,
+    write_ledger,
+)
+from tests.foreign.pulsar.sample_cases import COMMITTED, UNCOMMITTED, partitions, rows_of, whole
+from txn_source.foreign.pulsar.chunks import Chunk, whole_messages
+from txn_source.foreign.pulsar.pulsar_log import PulsarLog
+from txn_source.model.position import Position, PositionRange
+
+_CODECS = (NONE, LZ4, ZLIB, ZSTD, SNAPPY)
+
+
+@dataclass
+class History:
+    """Entries by ledger, and what is in them: values by (ledger, entry), with the transaction."""
+
+    chance: random.Random
+    ledgers: dict[int, list[bytes]] = field(default_factory=dict)
+    rows: list[tuple[Position, tuple[int, int] | None, bytes | None]] = field(default_factory=list)
+    firsts: dict[tuple[int, int], Position] = field(default_factory=dict)
+    ended: dict[tuple[int, int], bool] = field(default_factory=dict)
+    sequence: int = 0
+
+    def put(self, entry: bytes) -> Position:
+        """Append an entry; now and then a new ledger begins."""
+        if not self.ledgers or (self.ledgers[max(self.ledgers)] and self.chance.random() < 0.1):
+            self.ledgers[max(self.ledgers, default=2) + self.chance.randint(1, 5)] = []
+        ledger = max(self.ledgers)
+        self.ledgers[ledger].append(entry)
+        return Position(ledger, len(self.ledgers[ledger]) - 1)
+
+    def send(self, txn: tuple[int, int] | None) -> None:
+        """Append messages of any kind."""
+        messages = []
+        for _ in range(self.chance.randint(1, 4)):
+            self.sequence += 1
+            size = self.chance.choice([0, 1, 30, 400])
+            value = None if self.chance.random() < 0.1 else self.chance.randbytes(size)
+            messages.append(Sent(value, sequence=self.sequence))
+        frame = Frame(codec=self.chance.choice(_CODECS), txn=txn)
+        kind = self.chance.random()
+        if kind < 0.6:
+            entries, at = [batch(messages, frame)], 0
+        elif kind < 0.8:
+            entries, at, messages = [single(messages[0], frame)], 0, messages[:1]
+        else:
+            messages = [Sent(self.chance.randbytes(200), sequence=self.sequence)]
+            entries = chunks(messages[0], self.chance.randint(2, 4), frame)
+            if self.chance.random() < 0.2:  # its producer went away
+                entries, messages = entries[:-1], []
+            elif self.chance.random() < 0.3:  # some are sent again
+                entries = [*entries[:2], *entries[:2], *entries[2:]] if len(entries) > 2 else [entries[0], *entries]
+            at = len(entries) - 1
+        for number, entry in enumerate(entries):
+            place = self.put(entry)
+            if txn is not None:
+                self.firsts.setdefault(txn, place)
+            if number == at:
+                self.rows += [(place, txn, message.value) for message in messages]
+            elif self.chance.random() < 0.3:  # another producer's entry lies between chunks
+                self.sequence += 1
+                other = Sent(b"between", sequence=self.sequence)
+                self.rows.append((self.put(single(other, Frame(producer="q"))), None, other.value))
+
+    def visible(self, of: PositionRange, *, committed: bool) -> list[bytes | None]:
+        """Return the values of a range that a level shows: the naive rule."""
+        return [
+            value
+            for place, txn, value in self.rows
+            if place in of and (not committed or txn is None or self.ended.get(txn, False))
+        ]
+
+    @property
+    def stable(self) -> Position | None:
+        """The first entry of the earliest transaction without an end."""
+        return min((place for txn, place in self.firsts.items() if txn not in self.ended), default=None)
+
+
+def random_history(chance: random.Random) -> History:
+    """Return a topic's life: plain messages, transactions side by side, each with an end or without one."""
+    history = History(chance)
+    open_: list[tuple[int, int]] = []
+    begun = 0
+    for _ in range(chance.randint(3, 50)):
+        step = chance.random()
+        if step < 0.15:
+            open_.append((chance.choice([0, 0, 3]), begun))
+            begun += 1
+        elif step < 0.35 and open_:
+            txn = open_.pop(chance.randrange(len(open_)))
+            commit = chance.random() < 0.6
+            if txn in history.firsts:
+                history.put(marker(txn, commit=commit))
+                history.ended[txn] = commit
+        else:
+            history.send(chance.choice([None, *open_]))
+    for txn in open_:
+        if chance.random() < 0.8 and txn in history.firsts:
+            history.put(marker(txn, commit=True))
+            history.ended[txn] = True
+    if not history.ledgers:
+        history.send(None)
+    return history
+
+
+def _check(seed: int, folder: Path) -> None:
+    chance = random.Random(seed)
+    history = random_history(chance)
+    place = folder / uuid.uuid4().hex
+    place.mkdir()
+    for ledger, entries in history.ledgers.items():
+        write_ledger(place, ledger, entries, block_bytes=chance.choice([5000, 1 << 26]))
+    [partition] = partitions(PulsarLog(fs.LocalFileSystem(), str(place)))
+    bounds = partition.bounds()
+    assert bounds.last_stable == (history.stable or bounds.log_end), seed
+    for level in (COMMITTED, UNCOMMITTED):
+        of = whole(partition, level)
+        cut = chance.choice([Position(ledger, chance.randint(0, len(e))) for ledger, e in history.ledgers.items()])
+        cut = min(cut, of.end)
+        for part in (of, PositionRange(of.start, cut), PositionRange(cut, of.end)):
+            rows = rows_of(partition, part, level, ("value",), unit_bytes=chance.choice([100, 1 << 20]))
+            assert [row["value"] for row in rows] == history.visible(part, committed=level is COMMITTED), seed
+
+
+@pytest.fixture
+def small_stretches(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("txn_source.foreign.pulsar.summary.STRETCH_BYTES", 300)
+    monkeypatch.setattr("txn_source.foreign.pulsar.data_object.PIECE_BYTES", 700)
+
+
+@pytest.mark.usefixtures("small_stretches")
+@pytest.mark.parametrize("seeds", [range(40)])
+def test_random_histories(tmp_path: Path, seeds: range) -> None:
+    """Write random histories, and read them at both levels, whole and cut in two."""
+    for seed in seeds:
+        _check(seed, tmp_path)
+
+
+@pytest.mark.long
+@pytest.mark.usefixtures("small_stretches")
+@pytest.mark.parametrize("seeds", [range(at, at + 500) for at in range(1000, 5000, 500)])
+def test_many_random_histories(tmp_path: Path, seeds: range) -> None:
+    """The same, often."""
+    for seed in seeds:
+        _check(seed, tmp_path)
+
+
+def _states(folder: Path, *entries: bytes) -> tuple[str, list[str], str]:
+    write_ledger(folder, 3, list(entries))
+    [partition] = partitions(PulsarLog(fs.LocalFileSystem(), str(folder)))
+    rows = rows_of(partition, whole(partition), columns=("value",))
+    shown = rows_of(partition, whole(partition, UNCOMMITTED), UNCOMMITTED, ("__txn_status",))
+    values = "".join(row["value"].decode() for row in rows)
+    return values, [row["__txn_status"] for row in shown], str(partition.bounds().last_stable)
+
+
+_T = (0, 0)
+
+
+def test_message_behind_a_commit_is_undecided(tmp_path: Path) -> None:
+    """A message that comes after its transaction was committed holds back what follows, as with a broker."""
+    entries = [single(Sent(b"a"), Frame(txn=_T)), marker(_T, commit=True), single(Sent(b"b"))]
+    late = [single(Sent(b"c"), Frame(txn=_T)), single(Sent(b"d"))]
+    assert _states(tmp_path, *entries, *late)[::2] == ("ab", "3:3")
+
+
+def test_message_behind_an_abort_is_hidden(tmp_path: Path) -> None:
+    """A message that comes after its transaction was aborted is aborted."""
+    entries = [single(Sent(b"a"), Frame(txn=_T)), marker(_T, commit=False), single(Sent(b"b"), Frame(txn=_T))]
+    assert _states(tmp_path, *entries, single(Sent(b"c"))) == ("c", ["aborted", "aborted", None], "3:4")
+
+
+def test_marker_alone(tmp_path: Path) -> None:
+    """A marker whose messages were trimmed, or never were, decides nothing that is here."""
+    entries = [marker(_T, commit=False), marker((5, 1), commit=True), single(Sent(b"a"))]
+    assert _states(tmp_path, *entries) == ("a", [None], "3:3")
+
+
+@pytest.mark.parametrize(
+    ("sent", "whole_"),
+    [
+        ("0 1 2", ["0 1 2"]),
+        ("0 1 0 1 2", ["2 3 4"]),
+        ("0 1 1 2", ["0 1 3"]),
+        ("0 2 1 2", []),
+        ("1 2", []),
+        ("0 1 2 2", ["0 1 2"]),
+        ("0 1 2 0 1 2", ["0 1 2", "3 4 5"]),
+        ("0 1", []),
+    ],
+)
+def test_chunks_that_make_a_message(sent: str, whole_: list[str]) -> None:
+    """Chunks that come again, out of order, or not at all, as Pulsar's consumer takes them."""
+    given = [Chunk(at, b"u", int(number), 3, -1, 0) for at, number in enumerate(sent.split())]
+    assert [" ".join(str(chunk.key) for chunk in message) for message in whole_messages(given)] == whole_
