@@ -56,42 +56,46 @@ class DataObject:
 
     def _entries(self, block: Block, first: int, end: int, start: int) -> Iterator[RawEntries]:
         """Yield the entries ``[first, end)`` of a block, of which the first begins at a byte of the object."""
-        entry, at, wanted = first, start, PIECE_BYTES
-        while entry < end:
-            data = self._file.read(at, min(wanted, block.end - at))
+        entry, at = first, start
+        data = b""
+        for piece in self._file.pieces(start, block.end, PIECE_BYTES):
+            data = data + piece if data else piece
             starts, ends = [], []
             offset = 0
-            wanted = PIECE_BYTES
             while entry < end and offset + _ENTRY.size <= len(data):
                 size, found = _ENTRY.unpack_from(data, offset)
                 if found != entry or size < 0:
                     what = f"entry {found} of {size} bytes" if size >= 0 else "filler"
                     raise damaged(self.uri, f"it has {what} at byte {at + offset}, where entry {entry} should be")
                 if offset + _ENTRY.size + size > len(data):
-                    wanted = max(wanted, _ENTRY.size + size)
                     break
                 starts.append(offset + _ENTRY.size)
                 offset += _ENTRY.size + size
                 ends.append(offset)
                 entry += 1
-            if not starts:
-                if wanted > len(data) and at + wanted <= block.end and len(data) >= min(PIECE_BYTES, block.end - at):
-                    continue
-                raise damaged(self.uri, f"it is cut in entry {entry}, which begins at byte {at}")
-            begins = np.array(starts, np.int64)
-            yield RawEntries(
-                np.frombuffer(data, np.uint8),
-                entry - len(starts),
-                begins,
-                np.array(ends, np.int64),
-                begins - _ENTRY.size + at,
-            )
+            if starts:
+                array, begins = np.frombuffer(data, np.uint8), np.array(starts, np.int64)
+                places = begins - _ENTRY.size + at
+                yield RawEntries(array, entry - len(starts), begins, np.array(ends, np.int64), places)
             at += offset
+            data = data[offset:]
+            if entry == end:
+                break
+        if entry < end:
+            raise damaged(self.uri, f"it is cut in entry {entry}, which begins at byte {at}")
         if entry == block.first + block.entries:
-            self._check_end(block, at)
+            self._check_end(block, at, data)
 
-    def _check_end(self, block: Block, at: int) -> None:
-        """Raise if something else than filler lies behind the last entry of a block: the index may be damaged."""
+    def _check_end(self, block: Block, at: int, data: bytes) -> None:
+        """Raise if something else than filler lies behind the last entry of a block: the index may be damaged.
+
+        Args:
+            block: the block.
+            at: where its last entry ends.
+            data: what is known of the bytes from there on.
+        """
         left = min(len(_FILLER), block.end - at)
-        if self._file.read(at, left) != _FILLER[:left]:
+        if len(data) < left:
+            data = self._file.read(at, left)
+        if data[:left] != _FILLER[:left]:
             raise damaged(self.uri, f"it has more at byte {at}, behind the last entry that its index has for the block")

@@ -179,7 +179,7 @@ class PulsarPartition:
                 error.lost = lost
                 raise error
 
-    def units(self, of: PositionRange, unit_bytes: int) -> list[PulsarUnit]:
+    def units(self, of: PositionRange, unit_bytes: int) -> list[ReadUnit]:
         """Return ranges that make up a range, in order, of about so many bytes each, each in one ledger.
 
         Raises:
@@ -189,7 +189,7 @@ class PulsarPartition:
         summaries = self.summaries()
         endings = {m[-1].key: m for m in whole_messages(c for s in summaries for c in s.chunks)}
         keys = sorted(endings)
-        units = []
+        units: list[ReadUnit] = []
         for ledger, summary in zip(self.ledgers.ledgers, summaries, strict=True):
             for first, end, at_entry, place, rows, size in _pieces(summary, of, unit_bytes):
                 span = PositionRange(Position(ledger.ledger_id, first), Position(ledger.ledger_id, end))

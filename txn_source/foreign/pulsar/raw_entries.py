@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 import os
+from collections import deque
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -18,6 +21,8 @@ from txn_source.storage.object_store import reason
 
 PIECE_BYTES = 4 << 20
 """So much of a ledger is decoded at once: small enough for a processor's caches, large enough for numpy."""
+_AHEAD = 3
+"""So many pieces are asked for at once of a store that isn't this machine's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +80,7 @@ def damaged(uri: str, what: str) -> SegmentUnreadableError:
 
 
 class ObjectFile:
-    """One object that is read by ranges; it is opened at the first one."""
+    """One object that is read by ranges; it is opened at the first one, in each process."""
 
     def __init__(self, system: fs.FileSystem, path: str) -> None:
         self._system = system
@@ -98,11 +103,25 @@ class ObjectFile:
                 f"{self.uri} can't be read: {reason(error)}.", "Check the store and its credentials, then try again."
             ) from None
 
-    def close(self) -> None:
-        """Close the file, if it is open; a further read opens it again."""
-        if self._file is not None:
-            self._file.close()
-            self._file = None
+    def pieces(self, start: int, end: int, size: int) -> Iterator[bytes]:
+        """Yield the bytes ``[start, end)`` in pieces of a size; a store is asked for the next ones meanwhile.
+
+        The last piece is shorter, also where the object ends before ``end``.
+        """
+        ranges = iter([(at, min(size, end - at)) for at in range(start, end, size)])
+        if isinstance(self._system, fs.LocalFileSystem):
+            for at, length in ranges:
+                yield self.read(at, length)
+            return
+        with ThreadPoolExecutor(_AHEAD) as pool:
+            asked = deque(pool.submit(self.read, *piece) for piece in itertools.islice(ranges, _AHEAD))
+            try:
+                while asked:
+                    yield asked.popleft().result()
+                    asked.extend(pool.submit(self.read, *piece) for piece in itertools.islice(ranges, 1))
+            finally:
+                for piece in asked:
+                    piece.cancel()
 
     def _is_gone(self) -> bool:
         try:
