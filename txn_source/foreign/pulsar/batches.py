@@ -25,8 +25,10 @@ KINDS = {
 _LENGTH_BYTES = 4
 _LARGEST_FOUND = 16
 """Metadata of so many times 256 bytes, or more, is not found by the look at all bytes."""
-_FIRST_TAGS = (PROPERTIES << 3 | 2, KEY << 3 | 2, SIZE << 3)
+_FIRST_TAGS = np.array((PROPERTIES << 3 | 2, KEY << 3 | 2, SIZE << 3), np.uint8)
 """What metadata begins with: all writers have their fields in order, and a size is always there."""
+_LOOK_BYTES = 512 << 10
+"""So many bytes are looked at together: they, and what is made of them, stay in a processor's cache."""
 _MANY = 16
 _MAX_GUESSES = 8
 
@@ -70,26 +72,29 @@ def find_messages(data: ByteArray, starts: IntArray, ends: IntArray, counts: Int
 
 def _guesses(data: ByteArray, starts: IntArray, ends: IntArray, count: int) -> IntArray:
     """Return where messages may begin, ascending; there may be more, and some that begin nothing, but few."""
-    if not len(starts):
-        return np.zeros(0, np.int64)
-    first, end = int(starts[0]), int(ends[-1])
-    part = data[first:end]
-    zero = part == 0
-    pairs = zero[: -_LENGTH_BYTES or None] & zero[1 : len(part) - _LENGTH_BYTES + 1]
-    if np.count_nonzero(pairs) > len(pairs) // _MANY:
-        tags = part[_LENGTH_BYTES:]
-        pairs &= (part[2 : len(part) - 2] < _LARGEST_FOUND) & np.isin(tags, np.array(_FIRST_TAGS, np.uint8))
-    at = np.flatnonzero(pairs)
-    if len(at):
-        tag = part[at + _LENGTH_BYTES]
-        at = at[(part[at + 2] < _LARGEST_FOUND) & np.isin(tag, np.array(_FIRST_TAGS, np.uint8))]
-    if len(at) > _MAX_GUESSES * (count + 1000):
-        return np.zeros(0, np.int64)
-    at += first
+    found: list[IntArray] = []
+    size = 0
+    for first in range(int(starts[0]), int(ends[-1]), _LOOK_BYTES) if len(starts) else ():
+        part = data[first : min(first + _LOOK_BYTES + _LENGTH_BYTES, int(ends[-1]))]
+        found.append(_guesses_in(part) + first)
+        size += len(found[-1])
+        if size > _MAX_GUESSES * (count + 1000):
+            return np.zeros(0, np.int64)
+    at = np.concatenate(found) if found else np.zeros(0, np.int64)
     if len(starts) > 1 and not (ends[:-1] == starts[1:]).all():
         batch = np.searchsorted(starts, at, "right") - 1
         at = at[at < ends[batch]]
     return at
+
+
+def _guesses_in(part: ByteArray) -> IntArray:
+    """Return where messages may begin in some bytes, but for the last four."""
+    zero = part == 0
+    pairs = zero[:-_LENGTH_BYTES] & zero[1 : max(len(part) - _LENGTH_BYTES + 1, 1)]
+    if np.count_nonzero(pairs) > len(pairs) // _MANY:
+        pairs &= (part[2 : len(part) - 2] < _LARGEST_FOUND) & np.isin(part[_LENGTH_BYTES:], _FIRST_TAGS)
+    at = np.flatnonzero(pairs)
+    return at[(part[at + 2] < _LARGEST_FOUND) & np.isin(part[at + _LENGTH_BYTES], _FIRST_TAGS)]
 
 
 def _decoded(data: ByteArray, heads: IntArray, kinds: dict[int, str]) -> BatchedMessages:

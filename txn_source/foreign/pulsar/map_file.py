@@ -23,14 +23,15 @@ _GZIP_CODECS = {b"org.apache.hadoop.io.compress.GzipCodec": 31}
 _CODECS = _ZLIB_CODECS | _GZIP_CODECS
 _METADATA_KEY = -1
 _ESCAPE = -1
-_HEADER_BYTES = 1 << 16
+_HEADER_BYTES = 64 << 10
+"""So much is read to learn which ledger a file has."""
 
 
 class _Cursor:
-    """Reads a file from a byte on, in pieces."""
+    """Reads a file of a size from a byte on, in pieces."""
 
-    def __init__(self, file: ObjectFile, at: int, size: int) -> None:
-        self._file, self._at, self._size = file, at, size
+    def __init__(self, file: ObjectFile, at: int, size: int, piece: int) -> None:
+        self._file, self._at, self._size, self._piece = file, at, size, piece
         self._data, self._offset = b"", 0
 
     @property
@@ -49,7 +50,7 @@ class _Cursor:
             raise damaged(self._file.uri, f"it is cut: {size} bytes are missing at byte {self.at} of {self._size}")
         if self._offset + size > len(self._data):
             self._at, self._offset = self.at, 0
-            self._data = self._file.read(self._at, max(size, min(PIECE_BYTES, self._size - self._at)))
+            self._data = self._file.read(self._at, max(size, min(self._piece, self._size - self._at)))
             if len(self._data) < size:
                 raise damaged(self._file.uri, f"it ends at byte {self._at + len(self._data)}")
         self._offset += size
@@ -78,7 +79,7 @@ class MapFile:
         self._file = file
         self.uri = file.uri
         self.bytes = size
-        cursor = _Cursor(file, 0, size)
+        cursor = _Cursor(file, 0, size, _HEADER_BYTES)
         magic = cursor.take(4)
         if magic[:3] != b"SEQ":
             raise damaged(self.uri, "it isn't a SequenceFile")
@@ -105,7 +106,7 @@ class MapFile:
         self.entries = self.ledger.entries
 
     def _metadata(self) -> LedgerMetadata:
-        for _, keys, values in self._records(self._start):
+        for _, keys, values in self._records(self._start, _HEADER_BYTES):
             if _METADATA_KEY in keys:
                 return parse_metadata(values[keys.index(_METADATA_KEY)], self.uri)
             break
@@ -142,9 +143,9 @@ class MapFile:
                 return
         raise damaged(self.uri, f"it ends before entry {entry or 0} of {self.entries}")
 
-    def _records(self, at: int) -> Iterator[tuple[int, list[int], list[bytes]]]:
+    def _records(self, at: int, piece: int = 0) -> Iterator[tuple[int, list[int], list[bytes]]]:
         """Yield records from a place on: where one may begin to read for them, keys and values."""
-        cursor = _Cursor(self._file, at, self.bytes)
+        cursor = _Cursor(self._file, at, self.bytes, piece or PIECE_BYTES)
         place = at
         while not cursor.ended:
             begin = cursor.at

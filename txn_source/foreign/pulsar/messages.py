@@ -163,7 +163,29 @@ class _Group:
         return batch
 
     def _load(self) -> None:
-        """Put all that is needed behind each other: payloads of batches; of others metadata and payload."""
+        """Put all that is needed behind each other: payloads of batches; of others metadata and payload.
+
+        What isn't compressed lies in the entries' bytes already.
+        """
+        found = self._found
+        compressed = found.metadata.number(of.COMPRESSION)[self._which] != compression.NONE
+        if not (compressed & ~self._encrypted[self._which]).any() and not self._chunked:
+            self._data = found.raw.data
+            self._heads, self._bodies, self._ends = (
+                x[self._which] for x in (found.heads, found.bodies, found.raw.ends)
+            )
+        else:
+            self._join()
+        which = np.flatnonzero(self._in_batch)
+        if len(which):
+            counts = self._counts[which]
+            try:
+                self._batched = find_messages(self._data, self._bodies[which], self._ends[which], counts)
+            except BatchError as error:
+                raise found.unreadable(int(self._which[which[error.batch]]), error.what) from None
+
+    def _join(self) -> None:
+        """Decompress payloads, and put them behind each other."""
         found = self._found
         view = found.raw.data.data
         heads, bodies, ends = (x[self._which].tolist() for x in (found.heads, found.bodies, found.raw.ends))
@@ -192,13 +214,6 @@ class _Group:
             raise found.unreadable(int(self._which[0]), f"it has {at} bytes, uncompressed, of 2 GiB at most")
         self._data = np.frombuffer(b"".join(parts), np.uint8)
         self._heads, self._bodies, self._ends = np.array(placed, np.int64).reshape(-1, 3).T.copy()
-        which = np.flatnonzero(self._in_batch)
-        if len(which):
-            counts = self._counts[which]
-            try:
-                self._batched = find_messages(self._data, self._bodies[which], self._ends[which], counts)
-            except BatchError as error:
-                raise found.unreadable(int(self._which[which[error.batch]]), error.what) from None
 
     def _decompressed(self, entry: int, codec: int, data: memoryview, size: int) -> bytes | memoryview | pa.Buffer:
         try:
