@@ -6,6 +6,7 @@ import random
 import uuid
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import pyarrow.fs as fs
 import pytest
@@ -26,8 +27,11 @@ from tests.foreign.pulsar.offload_writer import (
 )
 from tests.foreign.pulsar.sample_cases import COMMITTED, UNCOMMITTED, partitions, rows_of, whole
 from txn_source.foreign.pulsar.chunks import Chunk, whole_messages
+from txn_source.foreign.pulsar.entries import txn_bits
+from txn_source.foreign.pulsar.managed_ledger import parse_snapshot
 from txn_source.foreign.pulsar.pulsar_log import PulsarLog
 from txn_source.model.position import Position, PositionRange
+from txn_source.model.transaction import TransactionState
 
 _CODECS = (NONE, LZ4, ZLIB, ZSTD, SNAPPY)
 
@@ -42,6 +46,21 @@ class History:
     firsts: dict[tuple[int, int], Position] = field(default_factory=dict)
     ended: dict[tuple[int, int], bool] = field(default_factory=dict)
     sequence: int = 0
+    snapshots: list[dict[str, Any]] = field(default_factory=list)
+
+    def take_snapshot(self) -> None:
+        """Note what the broker's transaction buffer would write now."""
+        ledger = max(self.ledgers, default=2)
+        last = self.stable or Position(ledger, len(self.ledgers.get(ledger, ())))
+        aborted = [txn for txn, committed in self.ended.items() if not committed]
+        self.snapshots.append(
+            {
+                "topicName": "persistent://public/default/orders",
+                "maxReadPositionLedgerId": last.ledger_id,
+                "maxReadPositionEntryId": last.entry_id - 1,
+                "aborts": [{"txnIdMostBits": most, "txnIdLeastBits": least} for most, least in aborted],
+            }
+        )
 
     def put(self, entry: bytes) -> Position:
         """Append an entry; now and then a new ledger begins."""
@@ -105,6 +124,7 @@ def random_history(chance: random.Random) -> History:
     begun = 0
     for _ in range(chance.randint(3, 50)):
         step = chance.random()
+        history.take_snapshot()
         if step < 0.15:
             open_.append((chance.choice([0, 0, 3]), begun))
             begun += 1
@@ -150,8 +170,47 @@ def small_stretches(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("txn_source.foreign.pulsar.data_object.PIECE_BYTES", 700)
 
 
-@pytest.mark.usefixtures("small_stretches")
+def _check_tail(seed: int, folder: Path) -> None:
+    """Read the first ledgers of a history with a snapshot of any time: what is decided is decided as it was to be."""
+    chance = random.Random(seed)
+    history = random_history(chance)
+    place = folder / uuid.uuid4().hex
+    place.mkdir()
+    ledgers = sorted(history.ledgers)[: chance.randint(1, len(history.ledgers))]
+    for ledger in ledgers:
+        write_ledger(place, ledger, history.ledgers[ledger])
+    snapshot = chance.choice(history.snapshots)
+    known = parse_snapshot(snapshot)
+    [partition] = partitions(PulsarLog(fs.LocalFileSystem(), str(place), snapshots=[snapshot]))
+    of = whole(partition)
+    for txn, outcome in partition.transactions().items():
+        bits = txn_bits(txn)
+        if outcome.state is TransactionState.OPEN:
+            assert outcome.first > known.last_key, seed
+            assert outcome.marker < 0, seed
+        else:
+            assert history.ended[bits] == (outcome.state is TransactionState.COMMITTED), seed
+    rows = rows_of(partition, of, columns=("value",))
+    assert [row["value"] for row in rows] == history.visible(of, committed=True), seed
+    assert of.end.key > min(known.last_key, Position(ledgers[-1], len(history.ledgers[ledgers[-1]]) - 1).key), seed
+
+
 @pytest.mark.parametrize("seeds", [range(40)])
+def test_random_histories_with_snapshots(tmp_path: Path, seeds: range) -> None:
+    """Leave the last ledgers out, as they aren't offloaded yet, and give a snapshot."""
+    for seed in seeds:
+        _check_tail(seed, tmp_path)
+
+
+@pytest.mark.long
+def test_many_random_histories_with_snapshots(tmp_path: Path) -> None:
+    """The same, often."""
+    for seed in range(1000, 4000):
+        _check_tail(seed, tmp_path)
+
+
+@pytest.mark.usefixtures("small_stretches")
+@pytest.mark.parametrize("seeds", [range(20)])
 def test_random_histories(tmp_path: Path, seeds: range) -> None:
     """Write random histories, and read them at both levels, whole and cut in two."""
     for seed in seeds:
