@@ -112,7 +112,7 @@ def test_damaged_objects(tmp_path: Path, part: str) -> None:
 @pytest.mark.parametrize("part", ["", "-index"])
 def test_damaged_objects_often(tmp_path: Path, part: str) -> None:
     """The same, often."""
-    assert _attack(tmp_path, _data_object(tmp_path, part), range(1000, 21_000)) > 5000
+    assert _attack(tmp_path, _data_object(tmp_path, part), range(1000, 7000)) > 1500
 
 
 def _map_file(folder: Path, kind: str) -> Callable[[random.Random], None]:
@@ -134,7 +134,7 @@ def test_damaged_map_files(tmp_path: Path, kind: str) -> None:
 @pytest.mark.parametrize("kind", ["block", "record", "none"])
 def test_damaged_map_files_often(tmp_path: Path, kind: str) -> None:
     """The same, often."""
-    assert _attack(tmp_path, _map_file(tmp_path, kind), range(1000, 11_000)) > 3000
+    assert _attack(tmp_path, _map_file(tmp_path, kind), range(1000, 4000)) > 1000
 
 
 def _resummed(seed: int) -> list[bytes]:
@@ -174,4 +174,4 @@ def test_wrong_entries_with_right_checksums(tmp_path: Path) -> None:
 @pytest.mark.long
 def test_wrong_entries_with_right_checksums_often(tmp_path: Path) -> None:
     """The same, often."""
-    assert _attack_sums(tmp_path, range(1000, 21_000)) > 3000
+    assert _attack_sums(tmp_path, range(1000, 7000)) > 1000

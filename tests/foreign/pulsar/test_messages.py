@@ -214,6 +214,7 @@ _BAD = {
     "a size too large": (_batched(b"\0\0\0\x02" + number(3, 5) + b"abc", 1), "message 0 of its 1 is cut"),
     "a negative size": (_batched(b"\0\0\0\x0b" + number(3, -1) + b"abc", 1), "message 0 of its 1 is cut"),
     "no size": (_batched(b"\0\0\0\x02" + number(8, 5), 1), "message 0 of its 1 is cut"),
+    "no size, but a key": (_batched(b"\0\0\0\x03" + content(2, b"k"), 1), "message 0 of its 1 is cut"),
     "a property that is none": (
         _batched(b"\0\0\0\x06" + content(1, b"\xff\xff") + number(3, 0), 1),
         "a property can't be parsed",

@@ -273,6 +273,19 @@ def test_damaged_data_object(tmp_path: Path) -> None:
     assert len(values(tmp_path)) == 3
 
 
+def test_index_that_has_fewer_entries(tmp_path: Path) -> None:
+    """An index has no checksum: one that says of fewer entries than there are must not hide the others."""
+    path = write_ledger(tmp_path, 3, entries_of(b"a", b"b", b"c"))
+    index = path.with_name(f"{path.name}-index")
+    sound = index.read_bytes()
+    index.write_bytes(sound.replace(number(4, 2) + number(5, 3), number(4, 1) + number(5, 3)))
+    with pytest.raises(SegmentUnreadableError, match="has more at byte .*, behind the last entry"):
+        values(tmp_path)
+    index.write_bytes(sound.replace(number(4, 2) + number(5, 3), number(4, 3) + number(5, 3)))
+    with pytest.raises(SegmentUnreadableError, match="is cut in entry 3"):
+        values(tmp_path)
+
+
 def test_object_that_goes_away(tmp_path: Path) -> None:
     """Delete an object after the log was opened: that is data loss, and not damage."""
     path = write_ledger(tmp_path, 3, entries_of(b"a"))
