@@ -279,7 +279,7 @@ def test_index_that_has_fewer_entries(tmp_path: Path) -> None:
     index = path.with_name(f"{path.name}-index")
     sound = index.read_bytes()
     index.write_bytes(sound.replace(number(4, 2) + number(5, 3), number(4, 1) + number(5, 3)))
-    with pytest.raises(SegmentUnreadableError, match="has more at byte .*, behind the last entry"):
+    with pytest.raises(SegmentUnreadableError, match=r"has more at byte .*, behind the last entry"):
         values(tmp_path)
     index.write_bytes(sound.replace(number(4, 2) + number(5, 3), number(4, 3) + number(5, 3)))
     with pytest.raises(SegmentUnreadableError, match="is cut in entry 3"):

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """An entry that has a part of a message; ``place`` is where it lies in its object (``RawEntries.places``)."""
+    """An entry that has a part of a message; ``place`` and ``stop`` are those of ``RawEntries``."""
 
     key: int
     uuid: bytes
@@ -21,6 +21,7 @@ class Chunk:
     count: int
     txn: int
     place: int
+    stop: int = 0
 
 
 def whole_messages(chunks: Iterable[Chunk]) -> Iterator[tuple[Chunk, ...]]:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from txn_source.foreign.pulsar.ledger_index import Block, LedgerIndex
-from txn_source.foreign.pulsar.raw_entries import PIECE_BYTES, ObjectFile, RawEntries, damaged
+from txn_source.foreign.pulsar.raw_entries import PIECE_BYTES, ObjectFile, RawEntries, Stretch, damaged
 
 _BLOCK_MAGIC = 0xFBDBABCB
 _FILLER = b"\xfe\xdc\xde\xad"
@@ -26,17 +26,20 @@ class DataObject:
         self.entries = index.ledger.entries
         self.bytes = index.data_bytes
 
-    def read(self, first: int, end: int, begin: tuple[int, int] | None = None) -> Iterator[RawEntries]:
+    def read(self, first: int, end: int, within: Stretch | None = None) -> Iterator[RawEntries]:
         """Yield the entries ``[first, end)``, and perhaps some before them; see ``EntrySource``."""
         for block in self._index.blocks:
             if block.first + block.entries <= first or block.first >= end:
                 continue
-            if begin is not None and block.start < begin[1] < block.end:
-                yield from self._entries(block, begin[0], min(end, block.first + block.entries), begin[1])
+            stop = block.end
+            if within is not None and block.start < within.stop < block.end:
+                stop = within.stop
+            if within is not None and block.start < within.place < block.end:
+                yield from self._entries(block, within.entry, min(end, block.first + block.entries), within.place, stop)
             else:
                 self._check(block)
                 start = block.start + self._index.header_bytes
-                yield from self._entries(block, block.first, min(end, block.first + block.entries), start)
+                yield from self._entries(block, block.first, min(end, block.first + block.entries), start, stop)
 
     def _check(self, block: Block) -> None:
         """Raise unless a block's header is the one that the index announces."""
@@ -54,11 +57,11 @@ class DataObject:
                 f" {first}, where its index says {wanted[0]}, {wanted[1]} and {wanted[2]}",
             )
 
-    def _entries(self, block: Block, first: int, end: int, start: int) -> Iterator[RawEntries]:
-        """Yield the entries ``[first, end)`` of a block, of which the first begins at a byte of the object."""
+    def _entries(self, block: Block, first: int, end: int, start: int, stop: int) -> Iterator[RawEntries]:
+        """Yield the entries ``[first, end)`` of a block, which lie in the bytes ``[start, stop)`` of the object."""
         entry, at = first, start
         data = b""
-        for piece in self._file.pieces(start, block.end, PIECE_BYTES):
+        for piece in self._file.pieces(start, stop, PIECE_BYTES):
             data = data + piece if data else piece
             starts, ends = [], []
             offset = 0
@@ -74,9 +77,12 @@ class DataObject:
                 ends.append(offset)
                 entry += 1
             if starts:
-                array, begins = np.frombuffer(data, np.uint8), np.array(starts, np.int64)
-                places = begins - _ENTRY.size + at
-                yield RawEntries(array, entry - len(starts), begins, np.array(ends, np.int64), places)
+                array, begins, stops = (
+                    np.frombuffer(data, np.uint8),
+                    np.array(starts, np.int64),
+                    np.array(ends, np.int64),
+                )
+                yield RawEntries(array, entry - len(starts), begins, stops, begins - _ENTRY.size + at, stops + at)
             at += offset
             data = data[offset:]
             if entry == end:

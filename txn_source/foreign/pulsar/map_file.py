@@ -14,7 +14,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from txn_source.foreign.pulsar.ledger_index import LedgerMetadata, parse_metadata
-from txn_source.foreign.pulsar.raw_entries import PIECE_BYTES, ObjectFile, RawEntries, damaged, joined
+from txn_source.foreign.pulsar.raw_entries import PIECE_BYTES, ObjectFile, RawEntries, Stretch, damaged, joined
 from txn_source.model.errors import LogVersionError
 
 _KEY, _VALUE = b"org.apache.hadoop.io.LongWritable", b"org.apache.hadoop.io.BytesWritable"
@@ -112,13 +112,13 @@ class MapFile:
             break
         raise damaged(self.uri, "it doesn't begin with the ledger's metadata")
 
-    def read(self, first: int, end: int, begin: tuple[int, int] | None = None) -> Iterator[RawEntries]:
+    def read(self, first: int, end: int, within: Stretch | None = None) -> Iterator[RawEntries]:
         """Yield the entries ``[first, end)``, and perhaps some before them; see ``EntrySource``."""
-        entry: int | None = 0 if begin is None else None
+        entry: int | None = 0 if within is None else None
         parts: list[tuple[bytes, int]] = []
         places: list[int] = []
         size = 0
-        records = self._records(self._start if begin is None else begin[1])
+        records = self._records(self._start if within is None else within.place)
         for at, keys, values in records:
             for key, value in zip(keys, values, strict=True):
                 if key == _METADATA_KEY:

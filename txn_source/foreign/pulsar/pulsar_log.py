@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import bisect
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,7 +19,7 @@ from txn_source.foreign.pulsar.listing import OffloadedLedger, TopicLedgers, in_
 from txn_source.foreign.pulsar.managed_ledger import Snapshot, parse_info, parse_snapshot
 from txn_source.foreign.pulsar.messages import Chunked, Decoder
 from txn_source.foreign.pulsar.outcomes import TxnOutcome, decisions, outcomes
-from txn_source.foreign.pulsar.raw_entries import EntrySource
+from txn_source.foreign.pulsar.raw_entries import EntrySource, Stretch
 from txn_source.foreign.pulsar.summary import LedgerSummary, summarize
 from txn_source.model.bounds import Bounds
 from txn_source.model.errors import DataLossError, InvalidArgumentError, TopicNotFoundError
@@ -27,6 +28,7 @@ from txn_source.model.position import Position, PositionRange, entry_of, ledger_
 from txn_source.model.transaction import TransactionState
 from txn_source.model.visibility import BoolArray, visible
 
+_THREADS = 4
 _WHOLE = "Read a range that leaves the ledger out, or restore its object."
 
 
@@ -34,10 +36,12 @@ _WHOLE = "Read a range that leaves the ledger out, or restore its object."
 class PulsarUnit(ReadUnit):
     """A unit of one ledger, with the chunks of the messages that end in it.
 
-    ``at`` is the place of the entry ``at_entry``, the first one of the unit or one before it.
+    ``at`` is the place of the entry ``at_entry``, the first one of the unit or one before it, and ``stop`` one behind
+    its last; 0 if that isn't known.
     """
 
     at_entry: int = 0
+    stop: int = 0
     chunked: tuple[tuple[Chunk, ...], ...] = ()
 
 
@@ -133,18 +137,29 @@ class PulsarPartition:
         self._keep_encrypted = keep_encrypted
         self._summaries: dict[int, LedgerSummary] = {}
         self._known: dict[int, TxnOutcome] | None = None
+        self._whole: list[tuple[Chunk, ...]] | None = None
 
     def add_summaries(self, summaries: Sequence[LedgerSummary]) -> None:
         """Take what others learnt of ledgers, so that they aren't looked at again; an object never changes."""
         self._summaries.update({summary.ledger_id: summary for summary in summaries})
-        self._known = None
+        self._known = self._whole = None
 
     def summaries(self) -> list[LedgerSummary]:
-        """Return what lies in the ledgers, in their order."""
-        for ledger in self.ledgers.ledgers:
-            if ledger.ledger_id not in self._summaries:
-                self._summaries[ledger.ledger_id] = summarize(ledger.source(self._system), ledger.ledger_id)
+        """Return what lies in the ledgers, in their order; several are looked at at once."""
+        unknown = [ledger for ledger in self.ledgers.ledgers if ledger.ledger_id not in self._summaries]
+        if unknown:
+            with ThreadPoolExecutor(_THREADS) as pool:
+                tasks = [pool.submit(self._look_at, ledger) for ledger in unknown]
+                try:
+                    for ledger, task in zip(unknown, tasks, strict=True):
+                        self._summaries[ledger.ledger_id] = task.result()
+                finally:
+                    for task in tasks:
+                        task.cancel()
         return [self._summaries[ledger.ledger_id] for ledger in self.ledgers.ledgers]
+
+    def _look_at(self, ledger: OffloadedLedger) -> LedgerSummary:
+        return summarize(ledger.source(self._system), ledger.ledger_id)
 
     def transactions(self) -> dict[int, TxnOutcome]:
         """Return the topic's transactions by number (``entries.txn_bits`` tells the id)."""
@@ -187,15 +202,18 @@ class PulsarPartition:
         """
         self.check(of)
         summaries = self.summaries()
-        endings = {m[-1].key: m for m in whole_messages(c for s in summaries for c in s.chunks)}
-        keys = sorted(endings)
+        if self._whole is None:
+            self._whole = list(whole_messages(chunk for summary in summaries for chunk in summary.chunks))
+        keys = [message[-1].key for message in self._whole]
         units: list[ReadUnit] = []
         for ledger, summary in zip(self.ledgers.ledgers, summaries, strict=True):
-            for first, end, at_entry, place, rows, size in _pieces(summary, of, unit_bytes):
+            for first, end, where, rows, size in _pieces(summary, of, unit_bytes):
                 span = PositionRange(Position(ledger.ledger_id, first), Position(ledger.ledger_id, end))
                 low, high = bisect.bisect_left(keys, span.start.key), bisect.bisect_left(keys, span.end.key)
-                chunked = tuple(endings[key] for key in keys[low:high])
-                units.append(PulsarUnit(span, rows, size, ledger.data or "", place, at_entry, chunked))
+                chunked = tuple(self._whole[low:high])
+                units.append(
+                    PulsarUnit(span, rows, size, ledger.data or "", where.place, where.entry, where.stop, chunked)
+                )
         return units
 
     def read(
@@ -218,7 +236,8 @@ class PulsarPartition:
         needs_chunks = bool(wanted) and not {"value", "__first_chunk"}.isdisjoint(columns)
         ledger_id, first, end = unit.of.start.ledger_id, unit.of.start.entry_id, unit.of.end.entry_id
         source = self._ledger(ledger_id).source(self._system)
-        for raw in source.read(first, end, (planned.at_entry, planned.at) if planned else None):
+        within = Stretch(planned.at_entry, planned.at, planned.stop) if planned else None
+        for raw in source.read(first, end, within):
             found = look_into(raw, source.uri, ledger_id)
             seen = visible(found.keys, found.txns, found.markers, unit.of, level, decided.aborted.names)
             last_chunks = np.isin(found.keys, np.array(list(wanted), np.int64))
@@ -232,7 +251,7 @@ class PulsarPartition:
             for at in np.flatnonzero(summary.times >= timestamp).tolist():
                 source = ledger.source(self._system)
                 first, place = int(summary.firsts[at]), int(summary.places[at])
-                for raw in source.read(first, ledger.entries, (first, place)):
+                for raw in source.read(first, ledger.entries, Stretch(first, place)):
                     found = look_into(raw, source.uri, ledger.ledger_id)
                     late = found.metadata.number(PUBLISH_TIME) >= timestamp
                     if late.any():
@@ -258,7 +277,7 @@ class PulsarPartition:
     def _payload(self, chunk: Chunk) -> bytes:
         ledger_id, entry = ledger_of(chunk.key), entry_of(chunk.key)
         source: EntrySource = self._ledger(ledger_id).source(self._system)
-        for raw in source.read(entry, entry + 1, (entry, chunk.place)):
+        for raw in source.read(entry, entry + 1, Stretch(entry, chunk.place, chunk.stop)):
             found = look_into(raw, source.uri, ledger_id)
             at = entry - raw.first
             if 0 <= at < len(found):
@@ -266,12 +285,10 @@ class PulsarPartition:
         raise DataLossError(f"Entry {Position(ledger_id, entry)} of {self.topic} is gone.", _WHOLE)
 
 
-def _pieces(
-    summary: LedgerSummary, of: PositionRange, unit_bytes: int
-) -> Iterator[tuple[int, int, int, int, int, int]]:
+def _pieces(summary: LedgerSummary, of: PositionRange, unit_bytes: int) -> Iterator[tuple[int, int, Stretch, int, int]]:
     """Yield the parts of a ledger that lie in a range, each of whole stretches but at the range's ends.
 
-    Of each part: its first entry, its end, the first stretch's first entry and place, messages at most, and bytes.
+    Of each part: its first entry, its end, where the stretches lie, messages at most, and bytes.
     """
     if not of.start.ledger_id <= summary.ledger_id <= of.end.ledger_id:
         return
@@ -284,4 +301,5 @@ def _pieces(
         part, inside = inside[:count], inside[count:]
         first, end = max(int(summary.firsts[part[0]]), low), min(int(ends[part[-1]]), high)
         rows, size = int(summary.rows[part].sum()), int(summary.sizes[part].sum())
-        yield first, end, int(summary.firsts[part[0]]), int(summary.places[part[0]]), rows, size
+        stop = int(summary.places[part[-1] + 1]) if part[-1] + 1 < len(summary.places) else 0
+        yield first, end, Stretch(int(summary.firsts[part[0]]), int(summary.places[part[0]]), stop), rows, size

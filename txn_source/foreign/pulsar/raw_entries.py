@@ -30,7 +30,7 @@ class RawEntries:
     """Neighbouring entries of one ledger, in one run of bytes.
 
     ``places`` are where a reader of the ledger may begin for an entry: bytes of the object, ascending. Entries that
-    can be had together only have the same one.
+    can be had together only have the same one. ``stops`` are where it may end behind an entry; 0 if that isn't known.
     """
 
     data: ByteArray
@@ -38,9 +38,19 @@ class RawEntries:
     starts: IntArray
     ends: IntArray
     places: IntArray
+    stops: IntArray
 
     def __len__(self) -> int:
         return len(self.starts)
+
+
+@dataclass(frozen=True, slots=True)
+class Stretch:
+    """Where some entries lie: the first one, its place, and where to stop behind the last one; 0: that isn't known."""
+
+    entry: int
+    place: int
+    stop: int = 0
 
 
 class EntrySource(Protocol):
@@ -50,13 +60,13 @@ class EntrySource(Protocol):
     entries: int
     bytes: int
 
-    def read(self, first: int, end: int, begin: tuple[int, int] | None = None) -> Iterator[RawEntries]:
+    def read(self, first: int, end: int, within: Stretch | None = None) -> Iterator[RawEntries]:
         """Yield the entries ``[first, end)``, and perhaps some before them.
 
         Args:
             first: the first entry, inclusive.
             end: the entry to stop at, exclusive.
-            begin: an entry up to the first one and its place, to begin there; None: none is known.
+            within: where they lie, perhaps with others; None if that isn't known.
 
         Raises:
             SegmentUnreadableError: the object is damaged, or doesn't answer.
@@ -69,7 +79,7 @@ def joined(parts: list[tuple[bytes, int]], places: list[int], first: int) -> Raw
     data = np.frombuffer(b"".join(part for part, _ in parts), np.uint8)
     ends = np.cumsum(np.array([len(part) for part, _ in parts], np.int64))
     starts = np.concatenate((np.zeros(1, np.int64), ends[:-1])) + np.array([skip for _, skip in parts], np.int64)
-    return RawEntries(data, first, starts, ends, np.array(places, np.int64))
+    return RawEntries(data, first, starts, ends, np.array(places, np.int64), np.zeros(len(places), np.int64))
 
 
 def damaged(uri: str, what: str) -> SegmentUnreadableError:

@@ -118,8 +118,8 @@ def chunks_in(found: Entries) -> list[Chunk]:
     starts, ends = (part[which].tolist() for part in found.metadata.slices(of.UUID))
     view = found.raw.data.data
     return [
-        Chunk(key, bytes(view[start:end]), number, count, txn, place)
-        for key, start, end, number, count, txn, place in zip(
+        Chunk(key, bytes(view[start:end]), number, count, txn, place, stop)
+        for key, start, end, number, count, txn, place, stop in zip(
             found.keys[which].tolist(),
             starts,
             ends,
@@ -127,6 +127,7 @@ def chunks_in(found: Entries) -> list[Chunk]:
             found.metadata.number(of.CHUNKS)[which].tolist(),
             found.txns[which].tolist(),
             found.raw.places[which].tolist(),
+            found.raw.stops[which].tolist(),
             strict=True,
         )
     ]
