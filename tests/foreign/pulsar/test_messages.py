@@ -153,6 +153,22 @@ def test_compacted_out_and_null_keys(tmp_path: Path) -> None:
     ]
 
 
+def test_what_messages_in_batches_lack(tmp_path: Path) -> None:
+    """Event time, sequence and null value are the entry's then, as for Pulsar's clients; keys and properties aren't."""
+    own = number(3, 1) + number(5, 7) + number(8, 30) + number(9, 0)
+    payload = b"".join(len(head).to_bytes(4, "big") + head + b"v" for head in (number(3, 1), own))
+    tail = content(6, b"a2V5") + number(12, 5) + number(17, 1) + content(18, b"o") + number(25, 1)
+    frame = Frame(extra=tail)
+    metadata = metadata_of(frame, 20, before=pairs(4, {"a": "b"}), size=len(payload), middle=number(11, 2))
+    none = {"key": None, "__ordering_key": None, "__properties": {}}
+    assert read(tmp_path, [single(Sent(b"x")), framed(Frame(), metadata, payload)], (*_COLUMNS, "__key_is_base64"))[
+        1:
+    ] == [
+        {"value": None, "__event_time": 5000, "__sequence_id": 20, "__key_is_base64": False, **none},
+        {"value": b"v", "__event_time": 7000, "__sequence_id": 30, "__key_is_base64": False, **none},
+    ]
+
+
 def test_markers_of_other_kinds_are_left_out(tmp_path: Path) -> None:
     """A marker of replicated subscriptions is no message, and ends no transaction."""
     entry = framed(Frame(), metadata_of(Frame(), 1, marker=12), b"x")

@@ -240,12 +240,25 @@ class _Group:
         values[self._is_batched] = batched
         return values
 
-    def _number(self, single: int, batched: int) -> IntArray:
-        batch = np.zeros(0, np.int64) if self._batched is None else self._batched.metadata.number(batched)
-        return self._merged(self._found.metadata.number(single), batch)
+    def _number(self, single: int, batched: int, *, inherited: bool = True) -> IntArray:
+        """Return a number for each row.
 
-    def _flag(self, single: int, batched: int) -> BoolArray:
-        return np.asarray(self._number(single, batched) != 0)
+        Args:
+            single: the field of an entry's metadata.
+            batched: that of a message's in a batch.
+            inherited: what a message in a batch lacks is the entry's, as for Pulsar's clients.
+        """
+        own = self._found.metadata.number(single)
+        if self._batched is None:
+            return own[self._entries]
+        metadata = self._batched.metadata
+        given = metadata.number(batched)
+        if inherited and own.any() and not (has := metadata.has(batched)).all():
+            given = np.where(has, given, own[self._entries[self._is_batched]])
+        return self._merged(own, given)
+
+    def _flag(self, single: int, batched: int, *, inherited: bool = True) -> BoolArray:
+        return np.asarray(self._number(single, batched, inherited=inherited) != 0)
 
     def _shift(self) -> IntArray:
         """Return, by entry, how far its metadata lies in the data from where it lies in the entries' bytes."""
@@ -280,7 +293,7 @@ class _Group:
 
     def _made_key(self) -> pa.Array:
         keys, valid = self._bytes(of.KEY, batches.KEY, self._flag(of.NULL_KEY, batches.NULL_KEY))
-        coded = self._flag(of.KEY_IS_BASE64, batches.KEY_IS_BASE64) & valid
+        coded = self._flag(of.KEY_IS_BASE64, batches.KEY_IS_BASE64, inherited=False) & valid
         if not coded.any():
             return keys
         decoded, wrong = from_base64(keys, coded)
@@ -289,7 +302,7 @@ class _Group:
         return decoded
 
     def _made_key_is_base64(self) -> pa.Array:
-        return truths(self._flag(of.KEY_IS_BASE64, batches.KEY_IS_BASE64))
+        return truths(self._flag(of.KEY_IS_BASE64, batches.KEY_IS_BASE64, inherited=False))
 
     def _made_ordering_key(self) -> pa.Array:
         return self._bytes(of.ORDERING_KEY, batches.ORDERING_KEY)[0]
@@ -344,12 +357,7 @@ class _Group:
         return numbers(self._decoder.schema.field(name).type, times * 1000, valid)
 
     def _made_sequence_id(self) -> pa.Array:
-        own = self._number(of.SEQUENCE, batches.SEQUENCE)
-        if self._batched is not None:
-            given = np.ones(len(self._entries), np.bool_)
-            given[self._is_batched] = self._batched.metadata.has(batches.SEQUENCE)
-            own = np.where(given, own, self._found.metadata.number(of.SEQUENCE)[self._entries])
-        return numbers(pa.int64(), own)
+        return numbers(pa.int64(), self._number(of.SEQUENCE, batches.SEQUENCE))
 
     def _made_ledger_id(self) -> pa.Array:
         return numbers(pa.int64(), ledger_of(self._found.keys[self._entries]))
