@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import pickle
 import struct
 import uuid
 from pathlib import Path
@@ -351,7 +352,7 @@ def test_units_are_of_the_size_that_is_asked_for(tmp_path: Path, monkeypatch: py
     assert sum(unit.rows for unit in units) == 400
     assert max(unit.bytes for unit in units) < 5000
     assert all(unit.at > 128 for unit in units[1:])
-    decided = partition.decisions(of)
+    units, decided = pickle.loads(pickle.dumps((units, partition.decisions(of))))
     for unit in units:
         rows = [r for b in partition.read(unit, UNCOMMITTED, decided, ("value",)) for r in b.column(0).to_pylist()]
         wanted = sent[unit.of.start.entry_id : unit.of.end.entry_id]
@@ -377,7 +378,7 @@ def test_summaries_of_others_are_taken(tmp_path: Path) -> None:
     path = write_ledger(tmp_path, 3, entries_of(b"a", b"b"))
     [partition] = partitions(log_of(tmp_path))
     [other] = partitions(log_of(tmp_path))
-    other.add_summaries(partition.summaries())
+    other.add_summaries(pickle.loads(pickle.dumps(partition.summaries())))
     path.unlink()
     assert other.bounds() == partition.bounds()
     assert [unit.rows for unit in other.units(whole(other), 1 << 20)] == [2]

@@ -8,9 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from txn_source.foreign.pulsar import batches, compression, wire
+from txn_source.foreign.pulsar import batches, wire
 from txn_source.foreign.pulsar import entries as of
-from txn_source.foreign.pulsar.batches import BatchedMessages, BatchError, find_messages
 from txn_source.foreign.pulsar.columns import (
     bits,
     columns_schema,
@@ -22,10 +21,10 @@ from txn_source.foreign.pulsar.columns import (
     texts,
     truths,
 )
-from txn_source.foreign.pulsar.compression import CodecError, decompressed
 from txn_source.foreign.pulsar.entries import Entries
-from txn_source.foreign.pulsar.wire import ByteArray, Fields
-from txn_source.model.errors import InvalidArgumentError, LogVersionError
+from txn_source.foreign.pulsar.payloads import Chunked, Group, load, no_payloads
+from txn_source.foreign.pulsar.wire import Fields
+from txn_source.model.errors import InvalidArgumentError
 from txn_source.model.position import Position, entry_of, ledger_of
 from txn_source.model.transaction import TxnId
 from txn_source.model.visibility import NO_TXN, BoolArray, IntArray, hidden
@@ -35,14 +34,6 @@ TARGET_BYTES = 16 << 20
 _OF_MESSAGES = ("key", "__key_is_base64", "__ordering_key", "__properties", "__event_time", "__sequence_id")
 """Columns that a batch has in its payload, and a single message in its entry's metadata."""
 _MAX_MS = (1 << 63) // 1000 - 1
-
-
-@dataclass(frozen=True, slots=True)
-class Chunked:
-    """What comes before the last chunk of a message: the chunks, joined, and the first one's position."""
-
-    data: bytes
-    first: Position
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,16 +121,15 @@ class _Group:
         self._which = which
         self._encrypted = encrypted
         self._chunked = chunked
-        names = set(decoder.schema.names)
-        self._metadata_needed = not names.isdisjoint(_OF_MESSAGES)
-        self._values_needed = "value" in names
         self._in_batch = found.batches[which] & ~encrypted[which]
         self._counts = np.where(self._in_batch, found.messages[which], 1)
-        self._data: ByteArray = np.zeros(0, np.uint8)
-        self._batched: BatchedMessages | None = None
-        self._heads = self._bodies = self._ends = np.zeros(len(which), np.int64)
-        if self._metadata_needed or self._values_needed:
-            self._load()
+        names = set(decoder.schema.names)
+        self._payloads = no_payloads(len(which))
+        if not names.isdisjoint((*_OF_MESSAGES, "value")):
+            group = Group(found, which, self._in_batch, encrypted[which])
+            self._payloads = load(group, chunked, metadata=not names.isdisjoint(_OF_MESSAGES), values="value" in names)
+        self._data = self._payloads.data
+        self._batched = self._payloads.batched
         self._entries = np.repeat(which, self._counts)
         """Of each row, its entry."""
         firsts = np.cumsum(self._counts) - self._counts
@@ -161,71 +151,6 @@ class _Group:
             kept[self._is_batched] = ~gone
             return batch.filter(truths(kept))
         return batch
-
-    def _load(self) -> None:
-        """Put all that is needed behind each other: payloads of batches; of others metadata and payload.
-
-        What isn't compressed lies in the entries' bytes already.
-        """
-        found = self._found
-        compressed = found.metadata.number(of.COMPRESSION)[self._which] != compression.NONE
-        if not (compressed & ~self._encrypted[self._which]).any() and not self._chunked:
-            self._data = found.raw.data
-            self._heads, self._bodies, self._ends = (
-                x[self._which] for x in (found.heads, found.bodies, found.raw.ends)
-            )
-        else:
-            self._join()
-        which = np.flatnonzero(self._in_batch)
-        if len(which):
-            counts = self._counts[which]
-            try:
-                self._batched = find_messages(self._data, self._bodies[which], self._ends[which], counts)
-            except BatchError as error:
-                raise found.unreadable(int(self._which[which[error.batch]]), error.what) from None
-
-    def _join(self) -> None:
-        """Decompress payloads, and put them behind each other."""
-        found = self._found
-        view = found.raw.data.data
-        heads, bodies, ends = (x[self._which].tolist() for x in (found.heads, found.bodies, found.raw.ends))
-        codecs = found.metadata.number(of.COMPRESSION)[self._which].tolist()
-        sizes = (found.metadata.number(of.UNCOMPRESSED_SIZE)[self._which] & 0xFFFFFFFF).tolist()
-        parts: list[bytes | memoryview | pa.Buffer] = []
-        placed: list[tuple[int, int, int]] = []
-        at = 0
-        for number, entry in enumerate(self._which.tolist()):
-            batched = self._in_batch[number]
-            head = at
-            if self._metadata_needed and not batched:
-                parts.append(view[heads[number] : bodies[number]])
-                at += bodies[number] - heads[number]
-            body = at
-            if batched or self._values_needed:
-                payload: bytes | memoryview | pa.Buffer = view[bodies[number] : ends[number]]
-                if entry in self._chunked:
-                    payload = memoryview(self._chunked[entry].data + bytes(payload))
-                if codecs[number] != compression.NONE and not self._encrypted[entry]:
-                    payload = self._decompressed(entry, codecs[number], memoryview(payload), sizes[number])
-                parts.append(payload)
-                at += len(payload) if isinstance(payload, bytes) else memoryview(payload).nbytes
-            placed.append((head, body, at))
-        if at > compression.MAX_BYTES:
-            raise found.unreadable(int(self._which[0]), f"it has {at} bytes, uncompressed, of 2 GiB at most")
-        self._data = np.frombuffer(b"".join(parts), np.uint8)
-        self._heads, self._bodies, self._ends = np.array(placed, np.int64).reshape(-1, 3).T.copy()
-
-    def _decompressed(self, entry: int, codec: int, data: memoryview, size: int) -> bytes | memoryview | pa.Buffer:
-        try:
-            return decompressed(codec, data, size)
-        except CodecError as error:
-            if not compression.NONE <= codec <= compression.SNAPPY:
-                place = Position.from_key(int(self._found.keys[entry]))
-                raise LogVersionError(
-                    f"Entry {place} in {self._found.uri} can't be read: {error}.",
-                    "Read a range that leaves the entry out, or columns of the entry only.",
-                ) from None
-            raise self._found.unreadable(entry, str(error)) from None
 
     def _column(self, name: str) -> pa.Array:
         return getattr(self, f"_made_{name.removeprefix('__')}")()
@@ -263,7 +188,7 @@ class _Group:
     def _shift(self) -> IntArray:
         """Return, by entry, how far its metadata lies in the data from where it lies in the entries' bytes."""
         shift = np.zeros(len(self._found), np.int64)
-        shift[self._which] = self._heads - self._found.heads[self._which]
+        shift[self._which] = self._payloads.heads - self._found.heads[self._which]
         return shift
 
     def _bytes(self, single: int, batched: int, absent: BoolArray | None = None) -> tuple[pa.Array, BoolArray]:
@@ -280,7 +205,7 @@ class _Group:
 
     def _made_value(self) -> pa.Array:
         starts, ends = np.zeros(len(self._found), np.int64), np.zeros(len(self._found), np.int64)
-        starts[self._which], ends[self._which] = self._bodies, self._ends
+        starts[self._which], ends[self._which] = self._payloads.bodies, self._payloads.ends
         batch = self._batched
         none = np.zeros(0, np.int64)
         null = self._flag(of.NULL_VALUE, batches.NULL_VALUE) & ~self._encrypted[self._entries]

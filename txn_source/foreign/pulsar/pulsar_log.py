@@ -17,8 +17,9 @@ from txn_source.foreign.pulsar.chunks import Chunk, whole_messages
 from txn_source.foreign.pulsar.entries import PUBLISH_TIME, Entries, look_into
 from txn_source.foreign.pulsar.listing import OffloadedLedger, TopicLedgers, in_order, list_ledgers, partition_of
 from txn_source.foreign.pulsar.managed_ledger import Snapshot, parse_info, parse_snapshot
-from txn_source.foreign.pulsar.messages import Chunked, Decoder
+from txn_source.foreign.pulsar.messages import Decoder
 from txn_source.foreign.pulsar.outcomes import TxnOutcome, decisions, outcomes
+from txn_source.foreign.pulsar.payloads import Chunked
 from txn_source.foreign.pulsar.raw_entries import EntrySource, Stretch
 from txn_source.foreign.pulsar.summary import LedgerSummary, summarize
 from txn_source.model.bounds import Bounds
