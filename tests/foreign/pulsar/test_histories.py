@@ -264,6 +264,16 @@ def test_marker_alone(tmp_path: Path) -> None:
     assert _states(tmp_path, *entries) == ("a", [None], "3:3")
 
 
+def test_messages_that_are_not_whole_are_known(tmp_path: Path) -> None:
+    """Take a chunk away: the message isn't read, its neighbours are, and one can ask where it began."""
+    first, second = chunks(Sent(b"first" * 9, sequence=1), 3), chunks(Sent(b"second" * 9, sequence=2), 3)
+    write_ledger(tmp_path, 3, [second[0], first[0], first[2], second[1], single(Sent(b"x")), second[2]])
+    [partition] = partitions(PulsarLog(fs.LocalFileSystem(), str(tmp_path)))
+    rows = rows_of(partition, whole(partition), columns=("value", "__first_chunk"))
+    assert rows == [{"value": b"x", "__first_chunk": None}, {"value": b"second" * 9, "__first_chunk": "3:0"}]
+    assert partition.incomplete_messages() == [Position(3, 1)]
+
+
 @pytest.mark.parametrize(
     ("sent", "whole_"),
     [

@@ -195,6 +195,19 @@ class PulsarPartition:
                 error.lost = lost
                 raise error
 
+    def incomplete_messages(self) -> list[Position]:
+        """Return the first chunk that is left of each chunked message that was never whole.
+
+        Its producer gave it up, or it was trimmed in part; nobody can read it, and no read tells of it.
+        """
+        chunks = [chunk for summary in self.summaries() for chunk in summary.chunks]
+        whole = {(message[0].uuid, message[0].txn) for message in whole_messages(chunks)}
+        firsts: dict[tuple[bytes, int], int] = {}
+        for chunk in chunks:
+            if (chunk.uuid, chunk.txn) not in whole:
+                firsts.setdefault((chunk.uuid, chunk.txn), chunk.key)
+        return [Position.from_key(key) for key in firsts.values()]
+
     def units(self, of: PositionRange, unit_bytes: int) -> list[ReadUnit]:
         """Return ranges that make up a range, in order, of about so many bytes each, each in one ledger.
 
