@@ -1,0 +1,319 @@
+"""A place that Pulsar offloaded to, as a log that others wrote."""
+
+from __future__ import annotations
+
+import bisect
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.fs as fs
+
+from txn_source.foreign.foreign_log import Decisions, PartitionName, ReadUnit
+from txn_source.foreign.pulsar.chunks import Chunk, whole_messages
+from txn_source.foreign.pulsar.entries import PUBLISH_TIME, Entries, look_into
+from txn_source.foreign.pulsar.listing import OffloadedLedger, TopicLedgers, in_order, list_ledgers, partition_of
+from txn_source.foreign.pulsar.managed_ledger import Snapshot, parse_info, parse_snapshot
+from txn_source.foreign.pulsar.messages import Decoder
+from txn_source.foreign.pulsar.outcomes import TxnOutcome, decisions, outcomes
+from txn_source.foreign.pulsar.payloads import Chunked
+from txn_source.foreign.pulsar.raw_entries import EntrySource, Stretch
+from txn_source.foreign.pulsar.summary import LedgerSummary, summarize
+from txn_source.model.bounds import Bounds
+from txn_source.model.errors import DataLossError, InvalidArgumentError, TopicNotFoundError
+from txn_source.model.isolation import IsolationLevel
+from txn_source.model.position import Position, PositionRange, entry_of, ledger_of
+from txn_source.model.transaction import TransactionState
+from txn_source.model.visibility import BoolArray, visible
+
+_THREADS = 4
+_WHOLE = "Read a range that leaves the ledger out, or restore its object."
+
+
+@dataclass(frozen=True, slots=True)
+class PulsarUnit(ReadUnit):
+    """A unit of one ledger, with the chunks of the messages that end in it.
+
+    ``at`` is the place of the entry ``at_entry``, the first one of the unit or one before it, and ``stop`` one behind
+    its last; 0 if that isn't known.
+    """
+
+    at_entry: int = 0
+    stop: int = 0
+    chunked: tuple[tuple[Chunk, ...], ...] = ()
+
+
+class PulsarLog:
+    """The topics that lie in a folder or below a prefix; what is offloaded later needs a new one.
+
+    Args:
+        system: where it lies.
+        folder: the folder, or bucket and prefix.
+        ledgers: by full name of a topic, its ``internalInfo``, as JSON: it tells which ledgers there should be.
+        snapshots: of the topics' transaction buffers, as JSON.
+        keep_encrypted: read encrypted entries as they are; else they are refused.
+
+    Raises:
+        LogNotFoundError: nothing that Pulsar offloaded lies there.
+    """
+
+    def __init__(
+        self,
+        system: fs.FileSystem,
+        folder: str,
+        *,
+        ledgers: Mapping[str, str | Mapping[str, Any]] | None = None,
+        snapshots: Sequence[str | Mapping[str, Any]] = (),
+        keep_encrypted: bool = False,
+    ) -> None:
+        self._system = system
+        self._folder = folder
+        self._listing = list_ledgers(system, folder)
+        self._listed = dict(ledgers or {})
+        self._snapshots: dict[str, Snapshot] = {}
+        self._keep_encrypted = keep_encrypted
+        for given in snapshots:
+            snapshot = parse_snapshot(given)
+            before = self._snapshots.get(snapshot.topic)
+            if before is None or before.last_key <= snapshot.last_key:
+                self._snapshots[snapshot.topic] = snapshot
+
+    def partitions(self) -> list[PartitionName]:
+        """Return all partitions, in order; a topic without partitions has the one with number -1.
+
+        Raises:
+            SegmentUnreadableError: no ledger can be read; of several that can't, the first one's error.
+        """
+        if not self._listing.ledgers:
+            raise self._listing.unreadable[min(self._listing.unreadable)]
+        return sorted(partition_of(topic) for topic in self._listing.ledgers)
+
+    def partition(self, name: PartitionName) -> PulsarPartition:
+        """Return one.
+
+        Raises:
+            TopicNotFoundError: it isn't there.
+            SegmentUnreadableError: an index is damaged that may be one of its ledgers'.
+            InvalidArgumentError: a ledger has two objects, and nothing tells which is the right one.
+        """
+        topic = name.topic if name.partition < 0 else f"{name.topic}-partition-{name.partition}"
+        ledgers = self._listing.ledgers.get(topic)
+        if ledgers is None:
+            raise TopicNotFoundError(
+                f"{self._folder} has no ledgers of {topic}.",
+                f"There are {', '.join(sorted(self._listing.ledgers)[:10]) or 'none that can be read'}.",
+            )
+        given = self._listed.get(topic, self._listed.get(name.topic))
+        listed = None if given is None else parse_info(given, topic)
+        for ledger_id, error in sorted(self._listing.unreadable.items()):
+            if listed is None or ledger_id in {ledger.ledger_id for ledger in listed}:
+                raise error
+        found = in_order(topic, ledgers, listed)
+        return PulsarPartition(
+            self._system, name, topic, found, self._snapshots.get(topic), keep_encrypted=self._keep_encrypted
+        )
+
+
+class PulsarPartition:
+    """The offloaded part of one managed ledger. All its entries are looked at when bounds or units are asked for."""
+
+    def __init__(
+        self,
+        system: fs.FileSystem,
+        name: PartitionName,
+        topic: str,
+        ledgers: TopicLedgers,
+        snapshot: Snapshot | None,
+        *,
+        keep_encrypted: bool = False,
+    ) -> None:
+        self.name = name
+        self.topic = topic
+        self.ledgers = ledgers
+        self._system = system
+        self._snapshot = snapshot
+        self._keep_encrypted = keep_encrypted
+        self._summaries: dict[int, LedgerSummary] = {}
+        self._known: dict[int, TxnOutcome] | None = None
+        self._whole: list[tuple[Chunk, ...]] | None = None
+
+    def add_summaries(self, summaries: Sequence[LedgerSummary]) -> None:
+        """Take what others learnt of ledgers, so that they aren't looked at again; an object never changes."""
+        self._summaries.update({summary.ledger_id: summary for summary in summaries})
+        self._known = self._whole = None
+
+    def summaries(self) -> list[LedgerSummary]:
+        """Return what lies in the ledgers, in their order; several are looked at at once."""
+        unknown = [ledger for ledger in self.ledgers.ledgers if ledger.ledger_id not in self._summaries]
+        if unknown:
+            with ThreadPoolExecutor(_THREADS) as pool:
+                tasks = [pool.submit(self._look_at, ledger) for ledger in unknown]
+                try:
+                    for ledger, task in zip(unknown, tasks, strict=True):
+                        self._summaries[ledger.ledger_id] = task.result()
+                finally:
+                    for task in tasks:
+                        task.cancel()
+        return [self._summaries[ledger.ledger_id] for ledger in self.ledgers.ledgers]
+
+    def _look_at(self, ledger: OffloadedLedger) -> LedgerSummary:
+        return summarize(ledger.source(self._system), ledger.ledger_id)
+
+    def transactions(self) -> dict[int, TxnOutcome]:
+        """Return the topic's transactions by number (``entries.txn_bits`` tells the id)."""
+        if self._known is None:
+            self._known = outcomes(self.summaries(), self._snapshot)
+        return self._known
+
+    def bounds(self) -> Bounds:
+        """Return the four bounds of what is offloaded; it ends before the first ledger that is not."""
+        places = sorted(
+            [(ledger.ledger_id, ledger.entries) for ledger in self.ledgers.ledgers] + list(self.ledgers.lost)
+        )
+        if not places:
+            start = end = Position(self.ledgers.next_ledger or 0, 0)
+        else:
+            start, end = Position(places[0][0], 0), Position(*places[-1])
+        undecided = [t.open_from for t in self.transactions().values() if t.state is TransactionState.OPEN]
+        return Bounds.of(start, end, [Position.from_key(key) for key in undecided])
+
+    def decisions(self, of: PositionRange) -> Decisions:
+        """Return what a read of a range needs to know of transactions."""
+        return decisions(self.transactions(), of)
+
+    def check(self, of: PositionRange) -> None:
+        """Raise DATA_LOSS if a ledger is missing in a range."""
+        for ledger_id, entries in self.ledgers.lost:
+            lost = PositionRange(Position(ledger_id, 0), Position(ledger_id, entries))
+            if lost.start < of.end and of.start < lost.end:
+                error = DataLossError(
+                    f"Ledger {ledger_id} of {self.topic}, {lost}, was offloaded, and its object is gone.", _WHOLE
+                )
+                error.lost = lost
+                raise error
+
+    def incomplete_messages(self) -> list[Position]:
+        """Return the first chunk that is left of each chunked message that was never whole.
+
+        Its producer gave it up, or it was trimmed in part; nobody can read it, and no read tells of it.
+        """
+        chunks = [chunk for summary in self.summaries() for chunk in summary.chunks]
+        whole = {(message[0].uuid, message[0].txn) for message in whole_messages(chunks)}
+        firsts: dict[tuple[bytes, int], int] = {}
+        for chunk in chunks:
+            if (chunk.uuid, chunk.txn) not in whole:
+                firsts.setdefault((chunk.uuid, chunk.txn), chunk.key)
+        return [Position.from_key(key) for key in firsts.values()]
+
+    def units(self, of: PositionRange, unit_bytes: int) -> list[ReadUnit]:
+        """Return ranges that make up a range, in order, of about so many bytes each, each in one ledger.
+
+        Raises:
+            DataLossError: a ledger is missing in the range.
+        """
+        self.check(of)
+        summaries = self.summaries()
+        if self._whole is None:
+            self._whole = list(whole_messages(chunk for summary in summaries for chunk in summary.chunks))
+        keys = [message[-1].key for message in self._whole]
+        units: list[ReadUnit] = []
+        for ledger, summary in zip(self.ledgers.ledgers, summaries, strict=True):
+            for first, end, where, rows, size in _pieces(summary, of, unit_bytes):
+                span = PositionRange(Position(ledger.ledger_id, first), Position(ledger.ledger_id, end))
+                low, high = bisect.bisect_left(keys, span.start.key), bisect.bisect_left(keys, span.end.key)
+                chunked = tuple(self._whole[low:high])
+                units.append(
+                    PulsarUnit(span, rows, size, ledger.data or "", where.place, where.entry, where.stop, chunked)
+                )
+        return units
+
+    def read(
+        self, unit: ReadUnit, level: IsolationLevel, decided: Decisions, columns: Sequence[str]
+    ) -> Iterator[pa.RecordBatch]:
+        """Yield the messages of a unit that the level shows, in the log's order.
+
+        The unit lies below the level's bound; what is undecided is shown, and said in ``__txn_status``.
+
+        Raises:
+            SegmentUnreadableError: an entry is damaged, or the store doesn't answer.
+            DataLossError: an object is gone.
+            InvalidArgumentError: an entry is encrypted, or the unit lies in no ledger of the topic.
+        """
+        decoder = Decoder.of(
+            columns, decided.aborted.names, decided.undecided.names, keep_encrypted=self._keep_encrypted
+        )
+        planned = unit if isinstance(unit, PulsarUnit) else None
+        wanted = {m[-1].key: m for m in (planned.chunked if planned else ())}
+        needs_chunks = bool(wanted) and not {"value", "__first_chunk"}.isdisjoint(columns)
+        ledger_id, first, end = unit.of.start.ledger_id, unit.of.start.entry_id, unit.of.end.entry_id
+        source = self._ledger(ledger_id).source(self._system)
+        within = Stretch(planned.at_entry, planned.at, planned.stop) if planned else None
+        for raw in source.read(first, end, within):
+            found = look_into(raw, source.uri, ledger_id)
+            seen = visible(found.keys, found.txns, found.markers, unit.of, level, decided.aborted.names)
+            last_chunks = np.isin(found.keys, np.array(list(wanted), np.int64))
+            seen &= ~found.chunks() | last_chunks
+            chunked = self._chunked(found, seen & last_chunks, wanted) if needs_chunks else {}
+            yield from decoder.batches(found, seen, chunked)
+
+    def position_at(self, timestamp: int) -> Position | None:
+        """Return the first position of an entry published, by its producer's clock, at a time (ms) or later."""
+        for ledger, summary in zip(self.ledgers.ledgers, self.summaries(), strict=True):
+            for at in np.flatnonzero(summary.times >= timestamp).tolist():
+                source = ledger.source(self._system)
+                first, place = int(summary.firsts[at]), int(summary.places[at])
+                for raw in source.read(first, ledger.entries, Stretch(first, place)):
+                    found = look_into(raw, source.uri, ledger.ledger_id)
+                    late = found.metadata.number(PUBLISH_TIME) >= timestamp
+                    if late.any():
+                        return Position.from_key(int(found.keys[np.argmax(late)]))
+        return None
+
+    def _ledger(self, ledger_id: int) -> OffloadedLedger:
+        for ledger in self.ledgers.ledgers:
+            if ledger.ledger_id == ledger_id:
+                return ledger
+        raise InvalidArgumentError(f"{self.topic} has no ledger {ledger_id}.", "Plan the read anew.")
+
+    def _chunked(self, found: Entries, last: BoolArray, wanted: Mapping[int, tuple[Chunk, ...]]) -> dict[int, Chunked]:
+        """Return what comes before last chunks, by their index in the entries; it is read anew, by its place."""
+        whole = {}
+        for at in np.flatnonzero(last).tolist():
+            chunks = wanted[int(found.keys[at])][:-1]
+            if chunks:
+                data = b"".join(self._payload(chunk) for chunk in chunks)
+                whole[at] = Chunked(data, Position.from_key(chunks[0].key))
+        return whole
+
+    def _payload(self, chunk: Chunk) -> bytes:
+        ledger_id, entry = ledger_of(chunk.key), entry_of(chunk.key)
+        source: EntrySource = self._ledger(ledger_id).source(self._system)
+        for raw in source.read(entry, entry + 1, Stretch(entry, chunk.place, chunk.stop)):
+            found = look_into(raw, source.uri, ledger_id)
+            at = entry - raw.first
+            if 0 <= at < len(found):
+                return raw.data[found.bodies[at] : raw.ends[at]].tobytes()
+        raise DataLossError(f"Entry {Position(ledger_id, entry)} of {self.topic} is gone.", _WHOLE)
+
+
+def _pieces(summary: LedgerSummary, of: PositionRange, unit_bytes: int) -> Iterator[tuple[int, int, Stretch, int, int]]:
+    """Yield the parts of a ledger that lie in a range, each of whole stretches but at the range's ends.
+
+    Of each part: its first entry, its end, where the stretches lie, messages at most, and bytes.
+    """
+    if not of.start.ledger_id <= summary.ledger_id <= of.end.ledger_id:
+        return
+    low = of.start.entry_id if of.start.ledger_id == summary.ledger_id else 0
+    high = min(of.end.entry_id, summary.entries) if of.end.ledger_id == summary.ledger_id else summary.entries
+    ends = np.append(summary.firsts[1:], summary.entries)
+    inside = np.flatnonzero((ends > low) & (summary.firsts < high)).tolist()
+    while inside:
+        count = max(int(np.searchsorted(np.cumsum(summary.sizes[inside]), unit_bytes, "right")), 1)
+        part, inside = inside[:count], inside[count:]
+        first, end = max(int(summary.firsts[part[0]]), low), min(int(ends[part[-1]]), high)
+        rows, size = int(summary.rows[part].sum()), int(summary.sizes[part].sum())
+        stop = int(summary.places[part[-1] + 1]) if part[-1] + 1 < len(summary.places) else 0
+        yield first, end, Stretch(int(summary.firsts[part[0]]), int(summary.places[part[0]]), stop), rows, size

@@ -1,0 +1,155 @@
+"""What a plan needs to know of a ledger, learnt by one look at all its entries: an object never changes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from txn_source.foreign.pulsar import entries as of
+from txn_source.foreign.pulsar.chunks import Chunk
+from txn_source.foreign.pulsar.entries import Entries, look_into
+from txn_source.foreign.pulsar.raw_entries import EntrySource
+from txn_source.model.visibility import NO_TXN, IntArray
+
+STRETCH_BYTES = 1 << 20
+"""About so many bytes of entries lie between two places that a task can begin at."""
+
+
+@dataclass(slots=True)
+class TxnInLedger:
+    """A transaction in one ledger: keys of its first and last entry with data, and of its last marker; -1: none."""
+
+    first: int = -1
+    last: int = -1
+    marker: int = -1
+    aborted: bool = False
+    """True if any marker aborts it."""
+    later: int = -1
+    """Its first entry with data behind the last marker."""
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerSummary:
+    """One ledger: its transactions by number, the chunks in it, and places where a task can begin.
+
+    ``firsts``, ``places``, ``sizes``, ``rows`` and ``times`` have an item for each stretch of entries: the first entry,
+    where it lies, the bytes of all, their messages at most, and their latest publish time (ms).
+    """
+
+    ledger_id: int
+    entries: int
+    txns: dict[int, TxnInLedger]
+    chunks: tuple[Chunk, ...]
+    firsts: IntArray
+    places: IntArray
+    sizes: IntArray
+    rows: IntArray
+    times: IntArray
+
+
+@dataclass(slots=True)
+class _Stretches:
+    firsts: list[int] = field(default_factory=list)
+    places: list[int] = field(default_factory=list)
+    sizes: list[int] = field(default_factory=list)
+    rows: list[int] = field(default_factory=list)
+    times: list[int] = field(default_factory=list)
+
+    def add(self, found: Entries) -> None:
+        sizes = found.raw.ends - found.raw.starts
+        times = found.metadata.number(of.PUBLISH_TIME)
+        total = np.cumsum(sizes)
+        new = np.concatenate(([True], found.raw.places[1:] != found.raw.places[:-1]))
+        if self.places and found.raw.places[0] == self.places[-1]:
+            new[0] = False
+        starts = np.flatnonzero(new)
+        cut = [0]
+        before = 0
+        for start in starts.tolist():
+            if start and int(total[start - 1]) - before >= STRETCH_BYTES:
+                cut.append(start)
+                before = int(total[start - 1])
+        for start, end in zip(cut, [*cut[1:], len(found)], strict=True):
+            part = slice(start, end)
+            size, rows, time = int(sizes[part].sum()), int(found.messages[part].sum()), int(times[part].max())
+            if self.places and (not new[start] or self.sizes[-1] + size <= STRETCH_BYTES):
+                self.sizes[-1] += size
+                self.rows[-1] += rows
+                self.times[-1] = max(self.times[-1], time)
+            else:
+                self.firsts.append(found.raw.first + start)
+                self.places.append(int(found.raw.places[start]))
+                self.sizes.append(size)
+                self.rows.append(rows)
+                self.times.append(time)
+
+
+def summarize(source: EntrySource, ledger_id: int) -> LedgerSummary:
+    """Return what lies in a ledger; all checksums are looked at.
+
+    Raises:
+        SegmentUnreadableError: the object is damaged, or doesn't answer.
+        DataLossError: it is gone.
+    """
+    txns: dict[int, TxnInLedger] = {}
+    chunks: list[Chunk] = []
+    stretches = _Stretches()
+    for raw in source.read(0, source.entries):
+        found = look_into(raw, source.uri, ledger_id)
+        stretches.add(found)
+        _add_txns(found, txns)
+        chunks += chunks_in(found)
+    return LedgerSummary(
+        ledger_id,
+        source.entries,
+        txns,
+        tuple(chunks),
+        *(
+            np.array(items, np.int64)
+            for items in (stretches.firsts, stretches.places, stretches.sizes, stretches.rows, stretches.times)
+        ),
+    )
+
+
+def chunks_in(found: Entries) -> list[Chunk]:
+    """Return the chunks among entries."""
+    which = np.flatnonzero(found.chunks())
+    starts, ends = (part[which].tolist() for part in found.metadata.slices(of.UUID))
+    view = found.raw.data.data
+    return [
+        Chunk(key, bytes(view[start:end]), number, count, txn, place, stop)
+        for key, start, end, number, count, txn, place, stop in zip(
+            found.keys[which].tolist(),
+            starts,
+            ends,
+            found.metadata.number(of.CHUNK)[which].tolist(),
+            found.metadata.number(of.CHUNKS)[which].tolist(),
+            found.txns[which].tolist(),
+            found.raw.places[which].tolist(),
+            found.raw.stops[which].tolist(),
+            strict=True,
+        )
+    ]
+
+
+def _add_txns(found: Entries, txns: dict[int, TxnInLedger]) -> None:
+    """Take notice of the transactions of entries; markers of other kinds than commit and abort end nothing."""
+    commits, aborts = found.decided()
+    which = np.flatnonzero((found.txns != NO_TXN) & (commits | aborts | ~found.markers))
+    ends = (commits | aborts)[which].tolist()
+    for txn, key, end, abort in zip(
+        found.txns[which].tolist(), found.keys[which].tolist(), ends, aborts[which].tolist(), strict=True
+    ):
+        seen = txns.get(txn)
+        if seen is None:
+            seen = txns[txn] = TxnInLedger()
+        if end:
+            seen.marker, seen.later = key, -1
+            seen.aborted |= abort
+            continue
+        if seen.first < 0:
+            seen.first = key
+        if seen.later < 0 and seen.marker >= 0:
+            seen.later = key
+        seen.last = key
