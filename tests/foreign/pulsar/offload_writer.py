@@ -272,3 +272,12 @@ def sequence_file(records: Iterable[tuple[int, bytes]], kind: str = "block", per
             packed = zlib.compress(buffer)
             out += vlong(len(packed)) + packed
     return bytes(out)
+
+
+def map_index(*, closed: bool) -> bytes:
+    """Return the index beside a MapFile's data: its header, and a block of records once it is closed."""
+    long = b"org.apache.hadoop.io.LongWritable"
+    sync = bytes(range(50, 66))
+    codec = b"org.apache.hadoop.io.compress.DefaultCodec"
+    head = b"SEQ\x06" + (bytes([len(long)]) + long) * 2 + b"\x01\x01" + bytes([len(codec)]) + codec
+    return head + struct.pack(">i", 0) + sync + (struct.pack(">i", -1) + sync + b"\x00" if closed else b"")

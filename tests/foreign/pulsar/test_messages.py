@@ -21,6 +21,7 @@ from tests.foreign.pulsar.offload_writer import (
     Frame,
     Sent,
     batch,
+    chunks,
     content,
     framed,
     number,
@@ -199,6 +200,21 @@ def test_encrypted_entries_are_refused_or_kept(tmp_path: Path) -> None:
     assert read(tmp_path, entries, columns, keep_encrypted=True) == [
         {"value": b"a", "__encrypted": False, "__batch_index": -1},
         {"value": b"\x01\x02sealed", "__encrypted": True, "__batch_index": -1},
+    ]
+
+
+def test_encrypted_chunks_are_kept_one_by_one(tmp_path: Path) -> None:
+    """Each chunk is sealed by itself, so joined they could not be opened: each is a row; refused they are as others."""
+    sealed = content(13, content(1, b"app") + content(2, b"secret"))
+    entries = chunks(Sent(b"abcdef"), 3, Frame(extra=sealed)) + chunks(Sent(b"uvwxyz"), 2, Frame("q"))
+    with pytest.raises(InvalidArgumentError, match=r"Entry 7:2 in .* is encrypted"):
+        read(tmp_path, entries)
+    rows = read(tmp_path, entries, ("value", "__encrypted", "__first_chunk"), keep_encrypted=True)
+    assert [tuple(row.values()) for row in rows] == [
+        (b"ab", True, None),
+        (b"cd", True, None),
+        (b"ef", True, None),
+        (b"uvwxyz", False, "7:3"),
     ]
 
 

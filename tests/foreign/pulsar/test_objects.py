@@ -18,6 +18,7 @@ from tests.foreign.pulsar.offload_writer import (
     Sent,
     batch,
     ledger_metadata,
+    map_index,
     number,
     sequence_file,
     single,
@@ -26,7 +27,7 @@ from tests.foreign.pulsar.offload_writer import (
 from tests.foreign.pulsar.sample_cases import UNCOMMITTED, partitions, rows_of, whole
 from txn_source.foreign.foreign_log import PartitionName
 from txn_source.foreign.pulsar import raw_entries
-from txn_source.foreign.pulsar.listing import topic_of
+from txn_source.foreign.pulsar.listing import partition_of, topic_of
 from txn_source.foreign.pulsar.managed_ledger import parse_info, parse_snapshot
 from txn_source.foreign.pulsar.pulsar_log import PulsarLog
 from txn_source.model.errors import (
@@ -104,14 +105,14 @@ def test_map_files_of_each_compression(tmp_path: Path, kind: str, begin: int, mo
     assert folder.name == "data"
 
 
-def write_map_file(folder: Path, entries: list[bytes], kind: str = "block") -> Path:
+def write_map_file(folder: Path, entries: list[bytes], kind: str = "block", ledger: int = 4) -> Path:
     """Write a ledger as the filesystem offloader does; return its data's path."""
     managed = "public/default/persistent/orders"
-    path = folder / managed / f"4-{_A}" / "data"
+    path = folder / managed / f"{ledger}-{_A}" / "data"
     path.parent.mkdir(parents=True)
     records = [(-1, ledger_metadata(managed, entries)), *enumerate(entries)]
     path.write_bytes(sequence_file(records, kind))
-    path.with_name("index").write_bytes(b"")
+    path.with_name("index").write_bytes(map_index(closed=True))
     return path
 
 
@@ -219,6 +220,96 @@ def test_snapshot_in_segments() -> None:
     assert found.last_key == Position(3, 9).key
 
 
+def test_map_file_that_is_being_written(tmp_path: Path) -> None:
+    """Cut the last MapFile anywhere, with an index that isn't closed: the topic ends before it, and others are read.
+
+    With a closed index, or where the managed ledger's list says that it is offloaded, it is damaged.
+    """
+    wanted = [b"%d" % at for at in range(20)]
+    write_map_file(tmp_path, entries_of(*wanted))
+    path = write_map_file(tmp_path, entries_of(*wanted), ledger=9)
+    sound, index = path.read_bytes(), path.with_name("index")
+    for end in (0, 3, 100, sound.rindex(bytes(range(100, 116))) - 4, len(sound) - 1):
+        path.write_bytes(sound[:end])
+        for unfinished in (b"", map_index(closed=False)[:30], map_index(closed=False)):
+            index.write_bytes(unfinished)
+            assert values(tmp_path) == wanted
+            [partition] = partitions(log_of(tmp_path))
+            assert str(partition.bounds().log_end) == "4:20"
+            assert partition.ledgers.next_ledger == 9
+            with pytest.raises(SegmentUnreadableError, match=f"9-{_A}/data is damaged"):
+                values(tmp_path, ledgers=info((4, 20, _A), (9, 20, _A)))
+        index.write_bytes(map_index(closed=True))
+        with pytest.raises(SegmentUnreadableError, match=f"9-{_A}/data is damaged"):
+            values(tmp_path)
+    other = tmp_path / "public/default/persistent/other" / f"11-{_B}" / "data"
+    other.parent.mkdir(parents=True)
+    other.write_bytes(b"")
+    other.with_name("index").write_bytes(b"")
+    index.write_bytes(b"")
+    path.write_bytes(sound)
+    assert values(tmp_path) == wanted * 2
+    first = tmp_path / f"public/default/persistent/orders/4-{_A}"
+    (first / "index").write_bytes(b"")
+    (first / "data").write_bytes(b"")
+    with pytest.raises(SegmentUnreadableError, match=f"4-{_A}/data is damaged"):
+        values(tmp_path)
+
+
+def test_streaming_offloader_is_refused(tmp_path: Path) -> None:
+    """Objects of the streaming offloader are refused by the ledgers that their index names, and never passed over."""
+    write_ledger(tmp_path, 3, entries_of(b"a"), name=_A)
+    streamed = struct.pack(">Iiqq", 0x3D1FB0BC, 0, 1000, 128)
+    for ledger in (5, 9):
+        streamed += struct.pack(">qii", ledger, 2, 4) + b"\x08\x05\x10\x02" + struct.pack(">qiq", 0, 1, 0) * 2
+    (tmp_path / f"{_B}").write_bytes(b"")
+    (tmp_path / f"{_B}-index").write_bytes(streamed)
+    with pytest.raises(LogVersionError, match=f"{_B}-index was written by Pulsar's streaming offloader"):
+        values(tmp_path)
+    assert values(tmp_path, ledgers=info((3, 1, _A))) == [b"a"]
+    with pytest.raises(LogVersionError, match="streaming offloader"):
+        values(tmp_path, ledgers=info((3, 1, _A), (5, 4, _B)))
+    (tmp_path / "only").mkdir()
+    (tmp_path / f"{_B}-index").rename(tmp_path / "only" / f"{_B}-index")
+    with pytest.raises(LogVersionError, match="streaming offloader"):
+        log_of(tmp_path / "only").partitions()
+
+
+def test_index_whose_data_is_gone_beside_a_whole_object(tmp_path: Path) -> None:
+    """A repeated offload deleted the data of the first try and not its index yet: there is one object to read."""
+    path = write_ledger(tmp_path, 3, entries_of(b"first"), name=_A)
+    path.unlink()
+    write_ledger(tmp_path, 3, entries_of(b"second"), name=_B)
+    assert values(tmp_path) == [b"second"]
+
+
+def test_objects_beyond_two_gib(tmp_path: Path) -> None:
+    """Read blocks that begin and end beyond 2 GiB and 4 GiB of an object; filler in between isn't read."""
+    parts = [entries_of(b"a", b"b"), entries_of(b"c"), entries_of(b"d", b"e")]
+    flat = [entry for part in parts for entry in part]
+    path = write_ledger(tmp_path, 3, flat, name=_A)
+    starts, at = (0, (2 << 30) + 7, (4 << 30) + 100), 0
+    table = b""
+    with path.open("wb") as file:
+        for part, start, end in zip(parts, starts, (*starts[1:], None), strict=True):
+            body = b"".join(struct.pack(">iq", len(e), at + n) + e for n, e in enumerate(part))
+            size = (end or start + 128 + len(body)) - start
+            file.seek(start)
+            file.write(struct.pack(">Iqqq", 0xFBDBABCB, 128, size, at).ljust(128, b"\0") + body)
+            if end is not None:
+                file.write(b"\xfe\xdc\xde\xad")
+            table += struct.pack(">qiq", at, 1, start)
+            at += len(part)
+        total = file.tell()
+    metadata = ledger_metadata("public/default/persistent/orders", flat)
+    head = struct.pack(">IiqqiI", 0xDE47DE47, 32 + len(metadata) + len(table), total, 128, 3, len(metadata))
+    path.with_name(f"{path.name}-index").write_bytes(head + metadata + table)
+    assert values(tmp_path) == [b"a", b"b", b"c", b"d", b"e"]
+    [partition] = partitions(log_of(tmp_path))
+    of = PositionRange(Position(3, 4), Position(3, 5))
+    assert [row["value"] for row in rows_of(partition, of, columns=("value",), unit_bytes=1)] == [b"e"]
+
+
 def _change(path: Path, at: int, data: bytes) -> None:
     old = path.read_bytes()
     path.write_bytes(old[:at] + data + old[at + len(data) :])
@@ -316,11 +407,19 @@ def test_damaged_map_file(tmp_path: Path) -> None:
             values(tmp_path)
 
 
+def test_partitions_by_their_names() -> None:
+    """A partition's number is what Pulsar writes as one; other topics may end alike."""
+    assert partition_of("persistent://t/n/a-partition-10") == PartitionName("persistent://t/n/a", 10)
+    for topic in ("a-partition-01", "a-partition-", "a-partition-x", "a-partition--1", "-partition"):
+        assert partition_of(f"persistent://t/n/{topic}") == PartitionName(f"persistent://t/n/{topic}", -1)
+
+
 @pytest.mark.parametrize(
     ("managed", "topic"),
     [
         ("t/n/persistent/a", "persistent://t/n/a"),
         ("t/n/persistent/a%2Fb%25", "persistent://t/n/a/b%"),
+        ("t/n/persistent/a+b%2Bc", "persistent://t/n/a b+c"),
         ("t/cluster/n/persistent/a", "persistent://t/cluster/n/a"),
     ],
 )

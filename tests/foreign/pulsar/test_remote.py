@@ -73,7 +73,7 @@ def test_store_that_does_not_answer(server: S3Server, bucket: Bucket, tmp_path: 
     write_ledger(tmp_path, 3, [batch([Sent(b"a")], Frame(codec=LZ4))])
     _upload(bucket, tmp_path)
     [partition] = partitions(PulsarLog(_system(server.endpoint), f"{bucket.name}/folder"))
-    for name in bucket.names():
+    for name in bucket.files():
         bucket.remove(name)
     with pytest.raises(DataLossError, match="is gone"):
         partition.bounds()

@@ -14,6 +14,7 @@ from txn_source.model.position import MAX_ENTRY_ID
 
 _MAGIC, _STREAMING_MAGIC = 0xDE47DE47, 0x3D1FB0BC
 _HEAD = struct.Struct(">IiqqiI")
+_STREAMED_HEAD, _STREAMED_LEDGER = struct.Struct(">Iiqq"), struct.Struct(">qii")
 _BLOCK = struct.Struct(">qiq")
 _TOPIC_KEY = b"pulsar/managed-ledger"
 _LENGTH, _LAST_ENTRY, _STATE, _CUSTOM = 3, 4, 5, 11
@@ -108,3 +109,18 @@ def parse_index(data: bytes, uri: str) -> LedgerIndex:
     if not blocks and metadata.entries:
         raise damaged(uri, f"it has no blocks for {metadata.entries} entries")
     return LedgerIndex(metadata, header_bytes, data_bytes, blocks)
+
+
+def streamed_ledgers(data: bytes) -> list[int]:
+    """Return the ledgers that an index of the streaming offloader names; none, if the data is something else."""
+    found: list[int] = []
+    if len(data) < _STREAMED_HEAD.size or _STREAMED_HEAD.unpack_from(data)[0] != _STREAMING_MAGIC:
+        return found
+    at = _STREAMED_HEAD.size
+    while at + _STREAMED_LEDGER.size <= len(data):
+        ledger, count, metadata_bytes = _STREAMED_LEDGER.unpack_from(data, at)
+        if ledger < 0 or count < 0 or metadata_bytes < 0:
+            break
+        found.append(ledger)
+        at += _STREAMED_LEDGER.size + metadata_bytes + count * _BLOCK.size
+    return found

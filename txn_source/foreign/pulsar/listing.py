@@ -5,17 +5,17 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
-from urllib.parse import unquote
+from dataclasses import dataclass, replace
+from urllib.parse import unquote_plus
 
 import pyarrow as pa
 import pyarrow.fs as fs
 
 from txn_source.foreign.foreign_log import PartitionName
 from txn_source.foreign.pulsar.data_object import DataObject
-from txn_source.foreign.pulsar.ledger_index import LedgerIndex, parse_index
+from txn_source.foreign.pulsar.ledger_index import LedgerIndex, parse_index, streamed_ledgers
 from txn_source.foreign.pulsar.managed_ledger import ListedLedger
-from txn_source.foreign.pulsar.map_file import MapFile
+from txn_source.foreign.pulsar.map_file import MapFile, UnfinishedError, is_unfinished
 from txn_source.foreign.pulsar.raw_entries import EntrySource, ObjectFile, damaged
 from txn_source.model.errors import (
     InvalidArgumentError,
@@ -30,7 +30,8 @@ from txn_source.storage.object_store import reason
 _UUID = r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
 _OBJECT = re.compile(rf"(?:^|.*/)({_UUID})-ledger-([0-9]+)(-index)?")
 _MAP_FILE = re.compile(rf"(?:^|.*/)([0-9]+)-({_UUID})/data")
-_PARTITION = re.compile(r"(.+)-partition-([0-9]+)")
+_STREAMED = re.compile(rf"(?:^|.*/){_UUID}-index")
+_PARTITION = re.compile(r"(.+)-partition-(0|[1-9][0-9]{0,8})")
 _THREADS = 8
 _LARGEST_INDEX = 64 << 20
 
@@ -40,6 +41,7 @@ class OffloadedLedger:
     """An offloaded ledger: its object, and what is known without reading its entries.
 
     ``data`` is the path of the data object, None where only the index is there; ``index`` is None for a MapFile.
+    ``modified`` is when the data was written (ns), by the store's clock; 0 if it doesn't say.
     """
 
     ledger_id: int
@@ -49,6 +51,7 @@ class OffloadedLedger:
     bytes: int
     data: str | None
     index: LedgerIndex | None
+    modified: int = 0
 
     def source(self, system: fs.FileSystem) -> EntrySource:
         """Return the ledger's entries; nothing of a data object is read yet."""
@@ -62,23 +65,65 @@ class OffloadedLedger:
 
 
 @dataclass(frozen=True, slots=True)
+class Unreadable:
+    """A ledger that can't be read, and why; ``folder`` is its topic's if it is a MapFile, else its topic isn't known.
+
+    ``unfinished`` is true for a MapFile that is still being written.
+    """
+
+    error: TxnLogError
+    folder: str | None = None
+    unfinished: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Listing:
     """All ledgers of a place, by topic, and what there couldn't be read, by ledger."""
 
     ledgers: dict[str, list[OffloadedLedger]]
-    unreadable: dict[int, TxnLogError]
+    unreadable: dict[int, Unreadable]
+
+    def unfinished(self, topic: str, listed: Sequence[ListedLedger] | None) -> int | None:
+        """Return the last ledger of a topic if it is being written; raise the error of one that can't be read.
+
+        Pulsar offloads in order, so what isn't whole before a later ledger is damaged.
+        """
+        ledgers = self.ledgers[topic]
+        folders = {_folder_of_topic(ledger.data) for ledger in ledgers if ledger.index is None and ledger.data}
+        last = max(ledger.ledger_id for ledger in ledgers)
+        writing = None
+        for ledger_id, unreadable in sorted(self.unreadable.items()):
+            if listed is not None:
+                if ledger_id in {ledger.ledger_id for ledger in listed}:
+                    raise unreadable.error
+            elif unreadable.folder is None or unreadable.folder in folders:
+                if not unreadable.unfinished or ledger_id < last:
+                    raise unreadable.error
+                writing = ledger_id if writing is None else writing
+        return writing
 
 
 @dataclass(frozen=True, slots=True)
 class TopicLedgers:
     """A topic's ledgers in their order; ``lost`` are those that should be there and aren't, as ledger and entries.
 
-    ``next_ledger`` is the first one that isn't offloaded, None if that isn't known.
+    ``next_ledger`` is the first one that isn't offloaded, None if that isn't known. ``listed`` is true if the managed
+    ledger's own list said all this.
     """
 
     ledgers: tuple[OffloadedLedger, ...]
     lost: tuple[tuple[int, int], ...] = ()
     next_ledger: int | None = None
+    listed: bool = False
+
+    def is_unfinished(self, system: fs.FileSystem, ledger: OffloadedLedger) -> bool:
+        """True if a ledger that ends too early is one that is being written: a topic's last MapFile."""
+        last = not self.listed and ledger == self.ledgers[-1]
+        return last and ledger.index is None and ledger.data is not None and is_unfinished(system, ledger.data)
+
+    def without_last(self) -> TopicLedgers:
+        """Return the ledgers before the last one, which isn't offloaded yet."""
+        return replace(self, ledgers=self.ledgers[:-1], next_ledger=self.ledgers[-1].ledger_id)
 
 
 def list_ledgers(system: fs.FileSystem, folder: str) -> Listing:
@@ -97,17 +142,20 @@ def list_ledgers(system: fs.FileSystem, folder: str) -> Listing:
             f"{folder} can't be listed: {reason(error)}.", "Check the place and the credentials, then try again."
         ) from None
     sizes = {info.path: info.size for info in infos if info.type is fs.FileType.File}
+    times = {info.path: info.mtime_ns or 0 for info in infos if info.type is fs.FileType.File}
     tasks: list[tuple[int, str, str]] = []
+    listing = Listing({}, {})
     for path in sorted(sizes):
         if (found := _OBJECT.fullmatch(path)) and found[3]:
             tasks.append((int(found[2]), found[1], path))
         elif found := _MAP_FILE.fullmatch(path):
             tasks.append((int(found[1]), found[2], path))
-    if not tasks:
+        elif _STREAMED.fullmatch(path):
+            listing.unreadable.update(_streamed(system, path, sizes[path]))
+    if not tasks and not listing.unreadable:
         raise LogNotFoundError(
             f"{folder} has no ledgers that Pulsar offloaded.", "Give the folder or the prefix that Pulsar offloaded to."
         )
-    listing = Listing({}, {})
 
     def opened(task: tuple[int, str, str]) -> OffloadedLedger | TxnLogError:
         try:
@@ -116,12 +164,33 @@ def list_ledgers(system: fs.FileSystem, folder: str) -> Listing:
             return error
 
     with ThreadPoolExecutor(_THREADS) as pool:
-        for (ledger_id, _, _), ledger in zip(tasks, pool.map(opened, tasks), strict=True):
+        for (ledger_id, _, path), ledger in zip(tasks, pool.map(opened, tasks), strict=True):
             if isinstance(ledger, TxnLogError):
-                listing.unreadable[ledger_id] = ledger
+                of_topic = _folder_of_topic(path) if _MAP_FILE.fullmatch(path) else None
+                unfinished = isinstance(ledger, UnfinishedError) and is_unfinished(system, path)
+                listing.unreadable[ledger_id] = Unreadable(ledger, of_topic, unfinished)
             else:
+                ledger = replace(ledger, modified=times.get(ledger.data or "", 0))
                 listing.ledgers.setdefault(ledger.topic, []).append(ledger)
     return listing
+
+
+def _folder_of_topic(data: str) -> str:
+    return data.rsplit("/", 2)[0]
+
+
+def _streamed(system: fs.FileSystem, path: str, size: int) -> dict[int, Unreadable]:
+    """Return the ledgers of which the streaming offloader's index says that it has parts, each refused."""
+    if size > _LARGEST_INDEX:
+        return {}
+    try:
+        found = streamed_ledgers(ObjectFile(system, path).read(0, size))
+    except TxnLogError as error:
+        return {-1: Unreadable(error)}
+    refused = LogVersionError(
+        f"{path} was written by Pulsar's streaming offloader.", "Only the ledger-based offloader's can be read."
+    )
+    return dict.fromkeys(found, Unreadable(refused))
 
 
 def _opened(system: fs.FileSystem, ledger_id: int, uuid: str, path: str, sizes: dict[str, int]) -> OffloadedLedger:
@@ -149,7 +218,7 @@ def topic_of(managed_ledger: str | None, uri: str) -> str:
     if len(parts) not in (4, 5) or not all(parts):
         raise damaged(uri, f"its ledger belongs to {managed_ledger!r}, which is no topic")
     *folders, domain, name = parts
-    return f"{domain}://{'/'.join(folders)}/{unquote(name)}"
+    return f"{domain}://{'/'.join(folders)}/{unquote_plus(name)}"
 
 
 def partition_of(topic: str) -> PartitionName:
@@ -158,7 +227,12 @@ def partition_of(topic: str) -> PartitionName:
     return PartitionName(found[1], int(found[2])) if found else PartitionName(topic, -1)
 
 
-def in_order(topic: str, ledgers: Iterable[OffloadedLedger], listed: Sequence[ListedLedger] | None) -> TopicLedgers:
+def in_order(
+    topic: str,
+    ledgers: Iterable[OffloadedLedger],
+    listed: Sequence[ListedLedger] | None,
+    unfinished: int | None = None,
+) -> TopicLedgers:
     """Return a topic's ledgers in their order.
 
     Args:
@@ -166,6 +240,7 @@ def in_order(topic: str, ledgers: Iterable[OffloadedLedger], listed: Sequence[Li
         ledgers: all that are there.
         listed: those of the managed ledger, if they are known. What it doesn't list was trimmed, or is left of an
             offload that failed, and doesn't count.
+        unfinished: the ledger behind all others that is being written, if one is.
 
     Raises:
         InvalidArgumentError: a ledger has two objects, and nothing tells which is the right one.
@@ -177,6 +252,7 @@ def in_order(topic: str, ledgers: Iterable[OffloadedLedger], listed: Sequence[Li
     lost: list[tuple[int, int]] = []
     if listed is None:
         for ledger_id, candidates in sorted(by_id.items()):
+            candidates = [c for c in candidates if c.data is not None] or candidates[:1]
             if len(candidates) > 1:
                 raise InvalidArgumentError(
                     f"Ledger {ledger_id} of {topic} has {len(candidates)} objects:"
@@ -187,15 +263,15 @@ def in_order(topic: str, ledgers: Iterable[OffloadedLedger], listed: Sequence[Li
                 lost.append((ledger_id, candidates[0].entries))
             else:
                 found.append(candidates[0])
-        return TopicLedgers(tuple(found), tuple(lost))
+        return TopicLedgers(tuple(found), tuple(lost), unfinished)
     for entry in listed:
         if entry.uuid is None:
             if entry.entries or entry is listed[-1]:
-                return TopicLedgers(tuple(found), tuple(lost), entry.ledger_id)
+                return TopicLedgers(tuple(found), tuple(lost), entry.ledger_id, listed=True)
             continue
         right = [c for c in by_id.get(entry.ledger_id, ()) if c.uuid == entry.uuid and c.data is not None]
         if right:
             found.append(right[0])
         else:
             lost.append((entry.ledger_id, entry.entries))
-    return TopicLedgers(tuple(found), tuple(lost))
+    return TopicLedgers(tuple(found), tuple(lost), listed=True)

@@ -12,10 +12,12 @@ import zlib
 from collections.abc import Iterator
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.fs as fs
 
 from txn_source.foreign.pulsar.ledger_index import LedgerMetadata, parse_metadata
 from txn_source.foreign.pulsar.raw_entries import PIECE_BYTES, ObjectFile, RawEntries, Stretch, damaged, joined
-from txn_source.model.errors import LogVersionError
+from txn_source.model.errors import LogVersionError, SegmentUnreadableError
 
 _KEY, _VALUE = b"org.apache.hadoop.io.LongWritable", b"org.apache.hadoop.io.BytesWritable"
 _ZLIB_CODECS = {b"org.apache.hadoop.io.compress.DefaultCodec": 15, b"org.apache.hadoop.io.compress.DeflateCodec": 15}
@@ -25,6 +27,10 @@ _METADATA_KEY = -1
 _ESCAPE = -1
 _HEADER_BYTES = 64 << 10
 """So much is read to learn which ledger a file has."""
+
+
+class UnfinishedError(SegmentUnreadableError):
+    """A MapFile ends too early: it is being written, or its end was cut off."""
 
 
 class _Cursor:
@@ -47,7 +53,9 @@ class _Cursor:
     def take(self, size: int) -> bytes:
         """Return so many bytes."""
         if size < 0 or self.at + size > self._size:
-            raise damaged(self._file.uri, f"it is cut: {size} bytes are missing at byte {self.at} of {self._size}")
+            if size < 0:
+                raise damaged(self._file.uri, f"it has a length of {size} before byte {self.at}")
+            raise _cut(self._file.uri, f"it is cut: {size} bytes are missing at byte {self.at} of {self._size}")
         if self._offset + size > len(self._data):
             self._at, self._offset = self.at, 0
             self._data = self._file.read(self._at, max(size, min(self._piece, self._size - self._at)))
@@ -80,27 +88,8 @@ class MapFile:
         self.uri = file.uri
         self.bytes = size
         cursor = _Cursor(file, 0, size, _HEADER_BYTES)
-        magic = cursor.take(4)
-        if magic[:3] != b"SEQ":
-            raise damaged(self.uri, "it isn't a SequenceFile")
-        if magic[3] != 6:
-            raise LogVersionError(f"{self.uri} is a SequenceFile of version {magic[3]}.", "Only version 6 can be read.")
-        classes = cursor.text(), cursor.text()
-        if classes != (_KEY, _VALUE):
-            raise damaged(self.uri, f"it has {classes[0]!r} and {classes[1]!r}, not an offloaded ledger")
-        self._compressed, self._blocks = cursor.take(1) != b"\0", cursor.take(1) != b"\0"
-        self._codec = 0
-        if self._compressed:
-            name = cursor.text()
-            if name not in _CODECS:
-                raise LogVersionError(
-                    f"{self.uri} is compressed by {name.decode(errors='replace')}.",
-                    "Only DefaultCodec, DeflateCodec and GzipCodec can be read.",
-                )
-            self._codec = _CODECS[name]
-        for _ in range(2 * cursor.int32()):
-            cursor.text()
-        self._sync = cursor.take(16)
+        header = _header(cursor, self.uri, _VALUE)
+        self._compressed, self._blocks, self._codec, self._sync = header
         self._start = cursor.at
         self.ledger = self._metadata()
         self.entries = self.ledger.entries
@@ -110,6 +99,8 @@ class MapFile:
             if _METADATA_KEY in keys:
                 return parse_metadata(values[keys.index(_METADATA_KEY)], self.uri)
             break
+        else:
+            raise _cut(self.uri, "it ends before the ledger's metadata")
         raise damaged(self.uri, "it doesn't begin with the ledger's metadata")
 
     def read(self, first: int, end: int, within: Stretch | None = None) -> Iterator[RawEntries]:
@@ -141,7 +132,7 @@ class MapFile:
                 if entry == self.entries and next(records, None) is not None:
                     raise damaged(self.uri, f"it has more than the {self.entries} entries that it says")
                 return
-        raise damaged(self.uri, f"it ends before entry {entry or 0} of {self.entries}")
+        raise _cut(self.uri, f"it ends before entry {entry or 0} of {self.entries}")
 
     def _records(self, at: int, piece: int = 0) -> Iterator[tuple[int, list[int], list[bytes]]]:
         """Yield records from a place on: where one may begin to read for them, keys and values."""
@@ -192,6 +183,54 @@ class MapFile:
             return zlib.decompress(data, self._codec)
         except zlib.error as error:
             raise damaged(self.uri, f"what is compressed can't be decompressed ({error})") from None
+
+
+def is_unfinished(system: fs.FileSystem, data: str) -> bool:
+    """True if the index beside a MapFile's data has no records yet: they are written when the file is closed."""
+    path = f"{data.rpartition('/')[0]}/index"
+    try:
+        info = system.get_file_info(path)
+        if info.type is not fs.FileType.File:
+            return False
+        cursor = _Cursor(ObjectFile(system, path), 0, info.size, _HEADER_BYTES)
+        _header(cursor, path, _KEY)
+        return cursor.ended
+    except UnfinishedError:
+        return True
+    except (SegmentUnreadableError, LogVersionError, OSError, pa.ArrowException):
+        return False
+
+
+def _header(cursor: _Cursor, uri: str, value: bytes) -> tuple[bool, bool, int, bytes]:
+    """Take a SequenceFile's header: whether it is compressed, and by blocks, zlib's window bits, its sync marker."""
+    magic = cursor.take(4)
+    if magic[:3] != b"SEQ":
+        raise damaged(uri, "it isn't a SequenceFile")
+    if magic[3] != 6:
+        raise LogVersionError(f"{uri} is a SequenceFile of version {magic[3]}.", "Only version 6 can be read.")
+    classes = cursor.text(), cursor.text()
+    if classes != (_KEY, value):
+        raise damaged(uri, f"it has {classes[0]!r} and {classes[1]!r}, not an offloaded ledger")
+    compressed, blocks = cursor.take(1) != b"\0", cursor.take(1) != b"\0"
+    codec = 0
+    if compressed:
+        name = cursor.text()
+        if name not in _CODECS:
+            raise LogVersionError(
+                f"{uri} is compressed by {name.decode(errors='replace')}.",
+                "Only DefaultCodec, DeflateCodec and GzipCodec can be read.",
+            )
+        codec = _CODECS[name]
+    for _ in range(2 * cursor.int32()):
+        cursor.text()
+    return compressed, blocks, codec, cursor.take(16)
+
+
+def _cut(uri: str, what: str) -> UnfinishedError:
+    return UnfinishedError(
+        f"{uri} is damaged: {what}.",
+        "Wait until Pulsar has written it, copy it anew, or read a range that leaves the ledger out.",
+    )
 
 
 def _vlongs(data: bytes, count: int) -> list[int] | None:

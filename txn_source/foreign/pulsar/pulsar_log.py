@@ -17,11 +17,13 @@ from txn_source.foreign.pulsar.chunks import Chunk, whole_messages
 from txn_source.foreign.pulsar.entries import PUBLISH_TIME, Entries, look_into
 from txn_source.foreign.pulsar.listing import OffloadedLedger, TopicLedgers, in_order, list_ledgers, partition_of
 from txn_source.foreign.pulsar.managed_ledger import Snapshot, parse_info, parse_snapshot
+from txn_source.foreign.pulsar.map_file import UnfinishedError
 from txn_source.foreign.pulsar.messages import Decoder
 from txn_source.foreign.pulsar.outcomes import TxnOutcome, decisions, outcomes
 from txn_source.foreign.pulsar.payloads import Chunked
 from txn_source.foreign.pulsar.raw_entries import EntrySource, Stretch
 from txn_source.foreign.pulsar.summary import LedgerSummary, summarize
+from txn_source.foreign.pulsar.summary_cache import kept
 from txn_source.model.bounds import Bounds
 from txn_source.model.errors import DataLossError, InvalidArgumentError, TopicNotFoundError
 from txn_source.model.isolation import IsolationLevel
@@ -88,7 +90,7 @@ class PulsarLog:
             SegmentUnreadableError: no ledger can be read; of several that can't, the first one's error.
         """
         if not self._listing.ledgers:
-            raise self._listing.unreadable[min(self._listing.unreadable)]
+            raise self._listing.unreadable[min(self._listing.unreadable)].error
         return sorted(partition_of(topic) for topic in self._listing.ledgers)
 
     def partition(self, name: PartitionName) -> PulsarPartition:
@@ -108,10 +110,7 @@ class PulsarLog:
             )
         given = self._listed.get(topic, self._listed.get(name.topic))
         listed = None if given is None else parse_info(given, topic)
-        for ledger_id, error in sorted(self._listing.unreadable.items()):
-            if listed is None or ledger_id in {ledger.ledger_id for ledger in listed}:
-                raise error
-        found = in_order(topic, ledgers, listed)
+        found = in_order(topic, ledgers, listed, self._listing.unfinished(topic, listed))
         return PulsarPartition(
             self._system, name, topic, found, self._snapshots.get(topic), keep_encrypted=self._keep_encrypted
         )
@@ -153,14 +152,20 @@ class PulsarPartition:
                 tasks = [pool.submit(self._look_at, ledger) for ledger in unknown]
                 try:
                     for ledger, task in zip(unknown, tasks, strict=True):
-                        self._summaries[ledger.ledger_id] = task.result()
+                        try:
+                            self._summaries[ledger.ledger_id] = task.result()
+                        except UnfinishedError:
+                            if not self.ledgers.is_unfinished(self._system, ledger):
+                                raise
+                            self.ledgers = self.ledgers.without_last()
                 finally:
                     for task in tasks:
                         task.cancel()
         return [self._summaries[ledger.ledger_id] for ledger in self.ledgers.ledgers]
 
     def _look_at(self, ledger: OffloadedLedger) -> LedgerSummary:
-        return summarize(ledger.source(self._system), ledger.ledger_id)
+        source = ledger.source(self._system)
+        return kept((source.uri, ledger.bytes, ledger.modified), lambda: summarize(source, ledger.ledger_id))
 
     def transactions(self) -> dict[int, TxnOutcome]:
         """Return the topic's transactions by number (``entries.txn_bits`` tells the id)."""
@@ -170,6 +175,7 @@ class PulsarPartition:
 
     def bounds(self) -> Bounds:
         """Return the four bounds of what is offloaded; it ends before the first ledger that is not."""
+        undecided = [t.open_from for t in self.transactions().values() if t.state is TransactionState.OPEN]
         places = sorted(
             [(ledger.ledger_id, ledger.entries) for ledger in self.ledgers.ledgers] + list(self.ledgers.lost)
         )
@@ -177,7 +183,6 @@ class PulsarPartition:
             start = end = Position(self.ledgers.next_ledger or 0, 0)
         else:
             start, end = Position(places[0][0], 0), Position(*places[-1])
-        undecided = [t.open_from for t in self.transactions().values() if t.state is TransactionState.OPEN]
         return Bounds.of(start, end, [Position.from_key(key) for key in undecided])
 
     def decisions(self, of: PositionRange) -> Decisions:
@@ -254,14 +259,18 @@ class PulsarPartition:
         for raw in source.read(first, end, within):
             found = look_into(raw, source.uri, ledger_id)
             seen = visible(found.keys, found.txns, found.markers, unit.of, level, decided.aborted.names)
-            last_chunks = np.isin(found.keys, np.array(list(wanted), np.int64))
-            seen &= ~found.chunks() | last_chunks
+            parts = found.chunks()
+            if self._keep_encrypted:
+                parts &= ~found.encrypted()
+            last_chunks = parts & np.isin(found.keys, np.array(list(wanted), np.int64))
+            seen &= ~parts | last_chunks
             chunked = self._chunked(found, seen & last_chunks, wanted) if needs_chunks else {}
             yield from decoder.batches(found, seen, chunked)
 
     def position_at(self, timestamp: int) -> Position | None:
         """Return the first position of an entry published, by its producer's clock, at a time (ms) or later."""
-        for ledger, summary in zip(self.ledgers.ledgers, self.summaries(), strict=True):
+        summaries = self.summaries()
+        for ledger, summary in zip(self.ledgers.ledgers, summaries, strict=True):
             for at in np.flatnonzero(summary.times >= timestamp).tolist():
                 source = ledger.source(self._system)
                 first, place = int(summary.firsts[at]), int(summary.places[at])
