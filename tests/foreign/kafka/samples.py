@@ -15,7 +15,8 @@ from typing import Any
 import pyarrow.fs as fs
 
 from txn_source.foreign.foreign_log import PartitionName
-from txn_source.foreign.kafka.kafka_log import Folder, KafkaLog
+from txn_source.foreign.kafka.kafka_log import KafkaLog
+from txn_source.foreign.kafka.partition_folders import Folder
 
 ARCHIVES = Path(__file__).with_name("samples")
 CASES = sorted(path.name.removesuffix(".tar.gz") for path in ARCHIVES.glob("*.tar.gz"))

@@ -16,7 +16,8 @@ from tests.foreign.kafka.test_random_histories import random_record, read, write
 from txn_source.foreign.foreign_log import PartitionName
 from txn_source.foreign.kafka.batch_headers import HEADER_BYTES, BatchHeaders, Stop, find_batches
 from txn_source.foreign.kafka.compression import CompressionError, decompress
-from txn_source.foreign.kafka.kafka_log import Folder, KafkaLog
+from txn_source.foreign.kafka.kafka_log import KafkaLog
+from txn_source.foreign.kafka.partition_folders import Folder
 from txn_source.foreign.kafka.records import DamagedRecords, decode
 from txn_source.model.errors import InternalError, TxnLogError
 from txn_source.model.isolation import IsolationLevel
@@ -56,10 +57,7 @@ def check(seed: int, root: Path) -> str:
     if not files:
         return "nothing"
     file = rng.choice(files)
-    before = file.read_bytes()
     damage(rng, file)
-    if kind == "log" and before.startswith(file.read_bytes()) and find_batches(file.read_bytes()).stop == Stop.END:
-        return "looks compacted"  # whole batches were cut off, and nothing else says that they were there
     try:
         partition = KafkaLog([Folder(fs.LocalFileSystem(), str(root))]).partition(PartitionName("t", 0))
         bounds = partition.bounds()

@@ -16,7 +16,8 @@ from tests.foreign.kafka.samples import COLUMNS, expected, log_of, partitions, r
 from tests.foreign.kafka.test_samples import read_all
 from txn_source.foreign.foreign_log import PartitionName
 from txn_source.foreign.kafka.aiven import decode_sizes
-from txn_source.foreign.kafka.kafka_log import Folder, KafkaLog
+from txn_source.foreign.kafka.kafka_log import KafkaLog
+from txn_source.foreign.kafka.partition_folders import Folder
 from txn_source.model.errors import (
     DataLossError,
     InvalidArgumentError,

@@ -14,8 +14,9 @@ from tests.foreign.kafka.batch_writer import ABORT, COMMIT, Batch, Record, encod
 from tests.foreign.kafka.partition_writer import PartitionWriter
 from txn_source.foreign.foreign_log import PartitionName
 from txn_source.foreign.kafka.batch_headers import BatchHeaders, find_batches
-from txn_source.foreign.kafka.kafka_log import Folder, KafkaLog
+from txn_source.foreign.kafka.kafka_log import KafkaLog
 from txn_source.foreign.kafka.partition import KafkaPartition
+from txn_source.foreign.kafka.partition_folders import Folder
 from txn_source.foreign.kafka.segment_reader import Chunk
 from txn_source.foreign.kafka.transactions import UNKNOWN, marker_kinds
 from txn_source.model.errors import SegmentUnreadableError

@@ -13,8 +13,9 @@ import pytest
 from tests.foreign.kafka.batch_writer import CODECS, Record
 from tests.foreign.kafka.partition_writer import PartitionWriter
 from txn_source.foreign.foreign_log import PartitionName
-from txn_source.foreign.kafka.kafka_log import Folder, KafkaLog
+from txn_source.foreign.kafka.kafka_log import KafkaLog
 from txn_source.foreign.kafka.partition import KafkaPartition
+from txn_source.foreign.kafka.partition_folders import Folder
 from txn_source.model.isolation import IsolationLevel
 from txn_source.model.position import Position, PositionRange
 

@@ -16,11 +16,26 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.fs as fs
 
-from txn_source.foreign.kafka.segments import INDEX, SNAPSHOT, TIME_INDEX, TXN_INDEX, LogBytes, read_file
+from txn_source.foreign.kafka.segments import (
+    INDEX,
+    LEADER_EPOCHS,
+    SNAPSHOT,
+    TIME_INDEX,
+    TXN_INDEX,
+    LogBytes,
+    not_readable,
+    read_file,
+)
 from txn_source.model.errors import LogVersionError, SegmentUnreadableError
 
 _VERSION = "1"
-_NAMES = {INDEX: "offset", TIME_INDEX: "timestamp", SNAPSHOT: "producerSnapshot", TXN_INDEX: "transaction"}
+_NAMES = {
+    INDEX: "offset",
+    TIME_INDEX: "timestamp",
+    SNAPSHOT: "producerSnapshot",
+    TXN_INDEX: "transaction",
+    LEADER_EPOCHS: "leaderEpoch",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,12 +132,17 @@ class AivenFiles:
         return _ChunkedLog(self.system.open_input_file(self.place), self.manifest, self.place)
 
     def small(self, kind: str) -> bytes | None:
-        where = self.manifest.indexes.get(kind)
-        if where is None or self.indexes_path is None:
+        try:
+            where = self.manifest.indexes.get(kind)
+            if where is None or self.indexes_path is None:
+                return None
+            with self.system.open_input_file(self.indexes_path) as file:
+                data: bytes = file.read_at(where[1], where[0])
+                return data
+        except FileNotFoundError:
             return None
-        with self.system.open_input_file(self.indexes_path) as file:
-            data: bytes = file.read_at(where[1], where[0])
-            return data
+        except OSError as error:
+            raise not_readable(self.indexes_path or self.manifest_path, error) from None
 
 
 class _ChunkedLog:

@@ -53,6 +53,8 @@ class Stop:
     NEW_MAGIC = "new magic"
     NO_BATCH = "no batch"
     """What follows is no header."""
+    OTHER_LEADER = "other leader"
+    """What follows is of a leader that doesn't count at its offset."""
 
 
 @dataclass(frozen=True, slots=True)

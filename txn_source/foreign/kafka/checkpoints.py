@@ -7,6 +7,9 @@ from collections.abc import Mapping
 from txn_source.foreign.foreign_log import PartitionName
 
 LOG_START, HIGH_WATERMARK = "log-start-offset-checkpoint", "replication-offset-checkpoint"
+CLEANED = "cleaner-offset-checkpoint"
+"""Up to where compaction has come; only what was ever compacted is in it."""
+LEADER_EPOCHS_FILE = "leader-epoch-checkpoint"
 META_PROPERTIES, PARTITION_METADATA = "meta.properties", "partition.metadata"
 _VERSION = "0"
 

@@ -108,7 +108,7 @@ class TransactionIndex:
 
 def parse_snapshot(data: bytes) -> npt.NDArray[Any] | None:
     """Return the state of producers, an element to each with the fields of Kafka's; None if its checksum is wrong."""
-    if len(data) < _SNAPSHOT_HEADER.size + 4:
+    if len(data) < _SNAPSHOT_HEADER.size:
         return None
     version, crc, _ = _SNAPSHOT_HEADER.unpack_from(data)
     (count,) = struct.unpack_from(">i", data, _CHECKED_FROM)

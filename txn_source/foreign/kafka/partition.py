@@ -17,7 +17,8 @@ from txn_source.foreign.kafka.batch_reader import BatchReader
 from txn_source.foreign.kafka.decided import DecidedTransactions
 from txn_source.foreign.kafka.index_files import parse_time_index
 from txn_source.foreign.kafka.producer_states import ProducerStates, SnapshotFile
-from txn_source.foreign.kafka.segment_list import MAX_OFFSET, SegmentList, offset_index
+from txn_source.foreign.kafka.segment_ends import offset_index
+from txn_source.foreign.kafka.segment_list import MAX_OFFSET, SegmentList
 from txn_source.foreign.kafka.segments import TIME_INDEX, Segment
 from txn_source.foreign.kafka.transactions import Ended, replay
 from txn_source.model.bounds import Bounds
@@ -149,6 +150,7 @@ class KafkaPartition:
             LogVersionError: messages have a format that can't be read.
         """
         of = unit.of if isinstance(unit, ReadUnit) else unit
+        self.segments.check_start(of.start.key, of.end.key)
         return BatchReader(self.segments, self._states, level, decisions, columns, skipped).read(of)
 
     def position_at(self, timestamp: int) -> Position | None:

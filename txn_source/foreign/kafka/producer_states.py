@@ -12,7 +12,8 @@ import numpy.typing as npt
 import pyarrow.fs as fs
 
 from txn_source.foreign.kafka.index_files import NONE, parse_snapshot
-from txn_source.foreign.kafka.segment_list import SegmentList, segment_end
+from txn_source.foreign.kafka.segment_ends import tail_of
+from txn_source.foreign.kafka.segment_list import SegmentList
 from txn_source.foreign.kafka.segments import SNAPSHOT, Segment, read_file
 from txn_source.foreign.kafka.transactions import Begun, Open, replay
 
@@ -52,7 +53,7 @@ class ProducerStates:
             if producers is not None:
                 begin, opened = below, _open_in(producers)
                 break
-        for scanned in self._segments.headers(begin, offset):
+        for scanned in self._segments.headers(begin, offset, over_gaps=True):
             headers = scanned.headers
             below_offset = headers["base_offset"] >= begin
             for _ in replay(opened, headers.where(below_offset), scanned.kinds[below_offset]):
@@ -67,7 +68,7 @@ class ProducerStates:
         begun = self.at(offset).get(producer)
         if begun is None:
             return False
-        for scanned in self._segments.headers(begun.first, offset):
+        for scanned in self._segments.headers(begun.first, offset, over_gaps=True):
             headers = scanned.headers
             own = (headers["producer_id"] == producer) & headers.transactional & ~headers.control
             if (own & (headers["base_offset"] >= begun.first)).any():
@@ -80,8 +81,8 @@ class ProducerStates:
         if local is not None:
             return local.producers()
         before = [segment for segment in self._remote if segment.base_offset < offset]
-        if before and segment_end(before[-1]) == offset:
-            return _sound(before[-1].files.small(SNAPSHOT), offset)
+        if before:
+            return next((states for end, states in self._at_end(before[-1], offset) if end == offset), None)
         return None
 
     def _below(self, offset: int) -> Iterator[tuple[int, npt.NDArray[Any] | None]]:
@@ -91,16 +92,19 @@ class ProducerStates:
         remote = [segment for segment in reversed(self._remote) if segment.base_offset < offset]
         for at in reversed(self._offsets[low:high]):
             while remote and remote[0].base_offset >= at:
-                yield from _at_end(remote.pop(0), offset)
+                yield from self._at_end(remote.pop(0), offset)
             yield at, self._snapshots[at].producers()
         for segment in remote:
-            yield from _at_end(segment, offset)
+            yield from self._at_end(segment, offset)
 
-
-def _at_end(segment: Segment, offset: int) -> Iterator[tuple[int, npt.NDArray[Any] | None]]:
-    end = segment_end(segment)
-    if end <= offset:
-        yield end, _sound(segment.files.small(SNAPSHOT), end)
+    def _at_end(self, segment: Segment, offset: int) -> Iterator[tuple[int, npt.NDArray[Any] | None]]:
+        """Yield the snapshot at the end of a remote segment, if that is at or below an offset."""
+        try:
+            tail = tail_of(segment, self._segments.epochs)
+        except FileNotFoundError:  # retention was faster
+            return
+        if tail.end <= offset and not tail.other_leader:
+            yield tail.end, _sound(segment.files.small(SNAPSHOT), tail.end)
 
 
 def _sound(data: bytes | None, offset: int) -> npt.NDArray[Any] | None:

@@ -8,23 +8,29 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TypeVar
 
 import numpy as np
 
-from txn_source.foreign.kafka.batch_headers import HEADER_BYTES, BatchHeaders, Stop, find_batches
-from txn_source.foreign.kafka.index_files import OffsetIndex
-from txn_source.foreign.kafka.segment_reader import CHUNK, Chunk, SegmentReader, damaged, wrong_checksums
-from txn_source.foreign.kafka.segments import INDEX, LogBytes, Segment
+from txn_source.foreign.kafka.batch_headers import BatchHeaders, Stop
+from txn_source.foreign.kafka.leader_epochs import LeaderEpochs, segment_epochs
+from txn_source.foreign.kafka.segment_ends import gap_behind, opened, start_position, tail_of
+from txn_source.foreign.kafka.segment_reader import Chunk, SegmentReader, damaged, wrong_checksums
+from txn_source.foreign.kafka.segments import LogBytes, Segment
 from txn_source.foreign.kafka.transactions import UNKNOWN, marker_kinds
 from txn_source.foreign.kafka.varints import Ints
 from txn_source.model.errors import DataLossError, SegmentUnreadableError, TxnLogError
 from txn_source.model.position import Position, PositionRange
 
 MAX_OFFSET = (1 << 63) - 1
+_MARKER_SIZES = np.arange(70, 90)
+"""A marker takes 78 bytes; what is added to it later would be little."""
+_BEFORE = 3
+"""So many remote segments before one are looked at for what that lacks: leaders rolled theirs elsewhere."""
+_ATTEMPTS = 3
+"""How often segments are listed anew without coming further."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,9 +57,26 @@ class WrongChecksum(Exception):
 
 
 class SegmentList:
-    """Segments, ascending by base offset; of those with the same one, the local ones first."""
+    """Segments, ascending by base offset; of those with the same one, the local ones first.
 
-    def __init__(self, segments: Sequence[Segment]) -> None:
+    Args:
+        segments: in any order.
+        epochs: the leaders whose batches count; None: there is one copy of each segment.
+        compacted: offsets may be missing.
+        relist: returns what is there now, None if nothing is; None: that can't be asked.
+    """
+
+    def __init__(
+        self,
+        segments: Sequence[Segment],
+        epochs: LeaderEpochs | None = None,
+        *,
+        compacted: bool = False,
+        relist: Callable[[], SegmentList | None] | None = None,
+    ) -> None:
+        self.epochs = epochs
+        self._compacted = compacted
+        self._relist = relist
         self.segments = sorted(segments, key=lambda segment: (segment.base_offset, segment.remote, segment.folder))
         self.bases = sorted({segment.base_offset for segment in segments})
         self._copies: dict[int, list[Segment]] = {}
@@ -66,16 +89,17 @@ class SegmentList:
         return bool(self.segments)
 
     def copies(self, base: int) -> list[Segment]:
-        """Return the segments that begin at a base offset, and of other folders those that may reach over it."""
+        """Return the segments that begin at a base offset, and behind these those that may reach over it."""
         exact = self._copies[base]
-        if len(self._folders) == 1:
+        if len(self._folders) == 1 and not exact[0].remote:
             return exact
-        return exact + [
-            segments[at - 1]
-            for segments in self._folders.values()
-            if (at := bisect_right(segments, base, key=lambda segment: segment.base_offset))
-            if segments[at - 1].base_offset < base
-        ]
+        before: list[Segment] = []
+        for segments in self._folders.values():
+            at = bisect_left(segments, base, key=lambda segment: segment.base_offset)
+            before += segments[max(at - (_BEFORE if segments[0].remote else 1), 0) : at]
+        if not exact[0].remote:
+            before = [segment for segment in before if segment.folder != exact[0].folder]
+        return exact + before
 
     def next_base(self, base: int) -> int | None:
         """Return the base offset behind one; None if it is the last."""
@@ -83,20 +107,39 @@ class SegmentList:
         return self.bases[at] if at < len(self.bases) else None
 
     def limit(self, segment: Segment) -> int | None:
-        """Return an offset above all of a segment's; None if it is its folder's last, or in the remote tier.
+        """Return an offset above all of a segment's; None if it is its folder's last, or may reach over the next one.
 
-        There a segment may be in two copies that leaders rolled at different offsets.
+        In the remote tier segments do, that leaders rolled at different offsets.
         """
-        if segment.remote:
+        if segment.remote or segment.reaches_over:
             return None
         segments = self._folders[segment.folder]
         at = bisect_right(segments, segment.base_offset, key=lambda other: other.base_offset)
         return segments[at].base_offset if at < len(segments) else None
 
+    def of_its_leaders(self, segment: Segment) -> bool:
+        """True if all of a segment is known to be of the leaders that count."""
+        if self.epochs is None or not segment.remote:
+            return True
+        entries = segment_epochs(segment)
+        if entries is None:
+            return False
+        following = self.next_base(segment.base_offset)
+        later = [start for epoch, start in self.epochs.entries if epoch > entries[-1][0]]
+        if self.epochs.divergence(LeaderEpochs(tuple(entries))) not in (None, *later[:1]):
+            return False
+        return not later or following is None or following <= later[0]
+
     def bases_over(self, start: int, end: int) -> list[int]:
         """Return the base offsets of the segments that can have an offset of ``[start, end)``."""
         first = max(bisect_right(self.bases, start) - 1, 0)
         return self.bases[first : bisect_left(self.bases, end)]
+
+    def check_start(self, start: int, end: int) -> None:
+        """Raise DATA_LOSS if the first segment begins behind the beginning of a range: retention was faster."""
+        first = self.bases[0] if self.bases else end
+        if start < min(first, end):
+            raise _lost(f"the log begins at {first} now", start, min(first, end))
 
     def chunks(
         self, start: int, end: int, skipped: Callable[[SegmentUnreadableError], None] | None = None
@@ -142,10 +185,16 @@ class SegmentList:
                 skipped(error.told)
                 passed.add(error.offset)
 
-    def headers(self, start: int, end: int) -> Iterator[Scanned]:
-        """Yield the headers of the batches that have an offset in ``[start, end)``; errors as of ``chunks``.
+    def headers(self, start: int, end: int, *, over_gaps: bool = False) -> Iterator[Scanned]:
+        """Yield the headers of the batches that have an offset in ``[start, end)``.
 
-        Large batches on local disks are passed over unread, so nothing but their order is checked.
+        Large batches on local disks are passed over unread, so nothing but their order is checked. A damaged batch that
+        is too large or too small for a marker is left out: who reads it is told. With ``over_gaps`` offsets that are
+        lost are passed over, too.
+
+        Raises:
+            SegmentUnreadableError: a batch that could be a marker is damaged; others as of ``chunks``.
+            DataLossError: a segment has gone.
         """
 
         def scan(reader: SegmentReader, at: int, segment: Segment) -> Iterator[Scanned]:
@@ -153,14 +202,18 @@ class SegmentList:
             for headers, whole in reader.headers(at, sparse=segment.files.sparse):
                 kinds = np.full(len(headers), UNKNOWN)
                 inside = _overlapping(whole.headers, start, end)
-                for index in wrong_checksums(whole, inside)[:1].tolist():
+                wrong = wrong_checksums(whole, inside)
+                markers = np.isin(headers.sizes[wrong], _MARKER_SIZES) | headers.control[wrong]
+                for index in wrong[markers][:1].tolist():
                     raise WrongChecksum(place, int(headers.positions[index]), int(headers["base_offset"][index]))
-                if len(inside):
-                    kinds[inside] = marker_kinds(_part(whole, int(inside[0]), int(inside[-1]) + 1), place)
-                yield Scanned(headers, kinds, place)
+                for first, last in _runs(np.setdiff1d(inside, wrong)):
+                    kinds[first:last] = marker_kinds(_part(whole, first, last), place)
+                if len(wrong) < len(headers):
+                    sound = np.delete(np.arange(len(headers)), wrong)
+                    yield Scanned(headers.where(sound), kinds[sound], place)
 
         try:
-            for scanned, _ in self._over(start, end, scan, _cut_scanned):
+            for scanned, _ in self._over(start, end, scan, _cut_scanned, over_gaps):
                 yield scanned
         except WrongChecksum as error:
             raise error.told from None
@@ -171,39 +224,104 @@ class SegmentList:
         end: int,
         walk: Callable[[SegmentReader, int, Segment], Iterator[T]],
         cut: Cut[T],
+        over_gaps: bool = False,
     ) -> Iterator[tuple[T, str]]:
-        cursor = start
-        for base in self.bases_over(start, end):
+        """Walk over a range; where a segment can't be read, list them anew, since a broker may have moved it."""
+        cursor, listing, attempts = start, self, 0
+        while True:
+            try:
+                for piece, place, reached in listing._walk(cursor, end, walk, cut, over_gaps):
+                    cursor, attempts = reached, 0
+                    if piece is not None:
+                        yield piece, place
+                return
+            except (DataLossError, SegmentUnreadableError):
+                newer = listing.listed_anew() if attempts < _ATTEMPTS else None
+                if newer is None:
+                    raise
+                listing, attempts = newer, attempts + 1
+                if cursor < listing.bases[0]:
+                    raise _lost(
+                        f"the log begins at {listing.bases[0]} now", cursor, min(end, listing.bases[0])
+                    ) from None
+
+    def _walk(
+        self,
+        cursor: int,
+        end: int,
+        walk: Callable[[SegmentReader, int, Segment], Iterator[T]],
+        cut: Cut[T],
+        over_gaps: bool,
+    ) -> Iterator[tuple[T | None, str, int]]:
+        """Yield pieces, and how far each comes."""
+        for base in self.bases_over(cursor, end):
+            until = min(end, self.next_base(base) or end)
             failure: Exception | None = None
+            whole = False
             for segment in self.copies(base):
-                limit = self.limit(segment)
                 try:
-                    with opened(segment, limit) as (reader, log):
+                    with opened(segment, self.limit(segment), self.epochs) as (reader, log):
                         for piece in walk(reader, start_position(segment, log, cursor), segment):
                             part, last = cut(piece, cursor, end)
-                            if part is not None:
-                                yield part, segment.files.place
                             cursor = max(cursor, last + 1)
+                            yield part, segment.files.place, cursor
                             if cursor >= end:
                                 return
                         self._check_end(segment, reader, log)
-                    failure = None
-                    break
+                    whole = True
                 except (OSError, SegmentUnreadableError, WrongChecksum) as error:
-                    failure = error
-            if failure is not None:
-                if isinstance(failure, WrongChecksum):
-                    raise failure
-                raise _failed(segment.files.place, failure, cursor, min(end, self.next_base(base) or end))
+                    failure = failure or error
+                if cursor >= until:
+                    break
+            if cursor < until:
+                if failure is not None and not whole:
+                    raise failure if isinstance(failure, WrongChecksum) else _failed(failure, cursor, until)
+                if not over_gaps:
+                    self._check_gap(base, cursor, until)
+
+    def listed_anew(self) -> SegmentList | None:
+        """Return the segments that are there now, if they aren't these."""
+        newer = None if self._relist is None else self._relist()
+        return newer if newer and newer._places != self._places else None
+
+    @cached_property
+    def _places(self) -> set[str]:
+        return {segment.files.place for segment in self.segments}
 
     def _check_end(self, segment: Segment, reader: SegmentReader, log: LogBytes) -> None:
         """Raise if a segment is no longer readable before its end, and the range that was asked for goes on.
 
         What a broker was writing when it was killed lies at or above the log's end, and so above all ranges.
         """
-        if reader.end < log.size:
+        if reader.end < log.size and reader.stop != Stop.OTHER_LEADER:
             why = "a batch is cut off" if reader.stop == Stop.INCOMPLETE else "there is no batch"
             raise damaged(segment.files.place, reader.end, reader.reached, why)
+
+    def _check_gap(self, base: int, start: int, end: int) -> None:
+        """Raise if nothing has the offsets behind a segment up to the next one, and compaction can't have taken them.
+
+        Raises:
+            SegmentUnreadableError: an index of the segment knows more than its log has.
+            DataLossError: neither it nor the next one has lost an offset by compaction.
+        """
+        following = self.next_base(base)
+        if following is None or end < following:
+            return  # what the log's last segment has is the log
+        try:
+            gaps = [gap_behind(self.copies(other)[0], self.epochs) for other in (base, following)]
+        except OSError as error:
+            raise _failed(error, start, end) from None
+        if gaps[0].end >= following:
+            return  # damaged batches were passed over
+        if gaps[0].known > gaps[0].end:
+            raise damaged(
+                self.copies(base)[0].files.place,
+                gaps[0].position,
+                gaps[0].end,
+                f"an index of it knows an offset {gaps[0].known - 1}, which isn't there",
+            )
+        if not (self._compacted or gaps[0].empty or gaps[0].compacted or gaps[1].compacted):
+            raise _lost("no segment has them, and nothing else in the log was compacted", gaps[0].end, following)
 
     def check_tail(self, high_watermark: int) -> None:
         """Raise SEGMENT_UNREADABLE if the log's end is damaged below the high watermark, where it can't be torn.
@@ -212,83 +330,26 @@ class SegmentList:
         """
         if high_watermark > self.end:
             for segments in self._folders.values():
-                end, position, followed = _tail(segments[-1])
-                if followed and end == self.end:
+                tail = tail_of(segments[-1], self.epochs)
+                if tail.followed and not tail.other_leader and tail.end == self.end:
                     why = f"no sound batch follows, below the high watermark {high_watermark}"
-                    raise damaged(segments[-1].files.place, position, end, why)
+                    raise damaged(segments[-1].files.place, tail.position, tail.end, why)
 
     @cached_property
     def end(self) -> int:
         """The offset behind the last whole batch; the last segment's base offset if it has none.
 
         Raises:
-            SegmentUnreadableError: no copy of the last segment can be read.
+            SegmentUnreadableError: the last segment can't be read.
+            DataLossError: it has gone.
         """
-        return max(segment_end(segments[-1]) for segments in self._folders.values())
-
-
-@contextmanager
-def opened(segment: Segment, limit: int | None) -> Iterator[tuple[SegmentReader, LogBytes]]:
-    """The log of a segment, and a walk over it."""
-    log = segment.files.open_log()
-    try:
-        yield SegmentReader(log, segment.files.place, segment.base_offset, limit), log
-    finally:
-        log.close()
-
-
-def offset_index(segment: Segment, log_size: int) -> OffsetIndex:
-    """Return a segment's offset index; an empty one if there is none."""
-    return OffsetIndex.parse(segment.files.small(INDEX) or b"", segment.base_offset, log_size)
-
-
-def start_position(segment: Segment, log: LogBytes, offset: int) -> int:
-    """Return a position, 0 or from the index, from which a walk comes to an offset.
-
-    An index is believed where a whole batch lies that begins at or below the offset, and whose checksum is right.
-    """
-    if offset <= segment.base_offset:
-        return 0
-    position = offset_index(segment, log.size).position_below(offset)
-    if position:
-        head = log.read_at(position, HEADER_BYTES)
-        run = find_batches(head)
-        base = int.from_bytes(head[:8], "big", signed=True)
-        if run.stop not in (Stop.INCOMPLETE, Stop.END) or not segment.base_offset <= base <= offset:
-            return 0
-        data = log.read_at(position, max(run.wanted, HEADER_BYTES))
-        batch = np.frombuffer(data, np.uint8)
-        if not find_batches(data).begins:
-            return 0
-        headers = BatchHeaders.at(batch, np.zeros(1, np.int64), position)
-        if len(wrong_checksums(Chunk(batch, np.zeros(1, np.int64), headers, position), np.zeros(1, np.int64))):
-            return 0
-    return position
-
-
-def segment_end(segment: Segment) -> int:
-    """Return the offset behind a segment's last whole batch whose checksum is right."""
-    return _tail(segment)[0]
-
-
-def _tail(segment: Segment) -> tuple[int, int, bool]:
-    """Return the offset and the position behind the last sound batch, and whether anything but zeros follows."""
-    end, position = segment.base_offset, 0
-    with opened(segment, None) as (reader, log):
-        index = offset_index(segment, log.size)
-        last = int(index.offsets[-1]) if len(index.offsets) else 0
         try:
-            for chunk in reader.chunks(start_position(segment, log, last)):
-                wrong = wrong_checksums(chunk, np.arange(len(chunk.headers)))
-                count = int(wrong[0]) if len(wrong) else len(chunk.headers)
-                if count:
-                    end = int(chunk.headers.last_offsets[count - 1]) + 1
-                    position = int(chunk.headers.positions[count - 1] + chunk.headers.sizes[count - 1])
-                if len(wrong):
-                    break
-        except SegmentUnreadableError:  # base offsets that don't ascend: what was being written
-            end = max(end, reader.reached)
-        return end, position, any(log.read_at(position, CHUNK))
+            return max(tail_of(segments[-1], self.epochs).end for segments in self._folders.values())
+        except OSError as error:
+            newer = self.listed_anew()
+            if newer is None:
+                raise _failed(error, self.bases[-1], MAX_OFFSET) from None
+            return newer.end
 
 
 def _cut_chunk(chunk: Chunk, start: int, end: int) -> tuple[Chunk | None, int]:
@@ -319,14 +380,24 @@ def _part(chunk: Chunk, first: int, last: int) -> Chunk:
     return Chunk(chunk.data, chunk.begins[first:last], chunk.headers.where(np.arange(first, last)), chunk.position)
 
 
-def _failed(place: str, error: Exception, start: int, end: int) -> TxnLogError:
+def _runs(indexes: Ints) -> list[tuple[int, int]]:
+    """Return the runs of indexes that follow each other, the second bound exclusive."""
+    parts = np.split(indexes, np.flatnonzero(np.diff(indexes) > 1) + 1)
+    return [(int(part[0]), int(part[-1]) + 1) for part in parts if len(part)]
+
+
+def _failed(error: Exception, start: int, end: int) -> TxnLogError:
     if isinstance(error, FileNotFoundError):
-        lost = DataLossError(
-            f"{place} has gone, and with it offsets [{start}, {end}), while they were read.",
-            "Read again from what is there; give kept segments a longer time if this was retention.",
-        )
-        lost.lost = PositionRange(Position.from_key(start), Position.from_key(end))
-        return lost
+        return _lost(f"{error.filename or error} has gone", start, end)
     if isinstance(error, TxnLogError):
         return error
-    return SegmentUnreadableError(f"{place} can't be read: {error}.", "Check that it is there and may be read.")
+    return SegmentUnreadableError(f"Offsets [{start}, {end}) can't be read: {error}.", "Check that they may be read.")
+
+
+def _lost(why: str, start: int, end: int) -> DataLossError:
+    lost = DataLossError(
+        f"Offsets [{start}, {end}) are lost: {why}.",
+        "Restore them, or read without what is lost; give kept segments a longer time if this was retention.",
+    )
+    lost.lost = PositionRange(Position.from_key(start), Position.from_key(end))
+    return lost

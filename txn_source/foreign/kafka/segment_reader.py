@@ -18,6 +18,7 @@ from txn_source.foreign.kafka.batch_headers import (
     Stop,
     find_batches,
 )
+from txn_source.foreign.kafka.leader_epochs import LeaderEpochs
 from txn_source.foreign.kafka.segments import LogBytes
 from txn_source.foreign.kafka.varints import Bytes, Ints
 from txn_source.model.errors import LogVersionError, SegmentUnreadableError
@@ -51,9 +52,13 @@ class SegmentReader:
         place: its path, for errors.
         base_offset: the smallest offset that it can have.
         limit: an offset above all that it can have; None if it isn't known.
+        epochs: the leaders that count; None: there is one copy only. A batch of another leader ends the log.
     """
 
-    def __init__(self, log: LogBytes, place: str, base_offset: int, limit: int | None) -> None:
+    def __init__(
+        self, log: LogBytes, place: str, base_offset: int, limit: int | None, epochs: LeaderEpochs | None = None
+    ) -> None:
+        self._epochs = epochs
         self._log = log
         self._place = place
         self._limit = limit
@@ -81,6 +86,13 @@ class SegmentReader:
             array = np.frombuffer(data, np.uint8)
             begins = np.array(run.begins, np.int64)
             headers = BatchHeaders.at(array, begins, position)
+            sound = self._of_its_leaders(headers, position)
+            if sound < len(headers):
+                if sound:
+                    headers = headers.where(np.arange(sound))
+                    self._check_order(headers, None)
+                    yield Chunk(array, begins[:sound], headers, position)
+                return
             self._check_order(headers, self._next_base(data, position, run))
             yield Chunk(array, begins, headers, position)
             position += run.end
@@ -110,8 +122,16 @@ class SegmentReader:
                 return
             array = np.frombuffer(data, np.uint8)
             headers = BatchHeaders.at(array, np.array(begins, np.int64), position)
-            self._check_order(headers, self._next_base(data, position, Run(begins, end, run.stop, 0)))
             whole = np.array(run.begins, np.int64)
+            sound = self._of_its_leaders(headers, position)
+            if sound < len(headers):
+                if sound:
+                    headers = headers.where(np.arange(sound))
+                    self._check_order(headers, None)
+                    whole = whole[:sound]
+                    yield headers, Chunk(array, whole, headers.where(np.arange(len(whole))), position)
+                return
+            self._check_order(headers, self._next_base(data, position, Run(begins, end, run.stop, 0)))
             yield headers, Chunk(array, whole, headers.where(np.arange(len(whole))), position)
             position += end
             if sparse:
@@ -122,6 +142,13 @@ class SegmentReader:
     def reached(self) -> int:
         """The offset behind the last batch that was found sound; at first the smallest that there can be."""
         return self._floor
+
+    def _of_its_leaders(self, headers: BatchHeaders, position: int) -> int:
+        """Return how many batches come before one of another leader; that one ends the log."""
+        sound = len(headers) if self._epochs is None else self._epochs.sound(headers)
+        if sound < len(headers):
+            self.end, self.stop = int(headers.positions[sound]), Stop.OTHER_LEADER
+        return sound
 
     def _next_base(self, data: bytes, position: int, run: Run) -> int | None:
         """Return the base offset of the batch behind a run; None if none follows."""

@@ -9,7 +9,10 @@ from typing import Protocol
 import pyarrow as pa
 import pyarrow.fs as fs
 
+from txn_source.model.errors import SegmentUnreadableError
+
 INDEX, TIME_INDEX, TXN_INDEX, SNAPSHOT = "index", "timeindex", "txnindex", "snapshot"
+LEADER_EPOCHS = "leader_epoch_checkpoint"
 
 
 class LogBytes(Protocol):
@@ -54,6 +57,8 @@ class Segment:
     """In the remote tier: it is closed, and its snapshot is the state at its end."""
     size: int
     """Bytes of its log when it was listed."""
+    reaches_over: bool = False
+    """It is about to take the place of segments behind it, and has what they have."""
 
 
 class _PlainLog:
@@ -91,10 +96,21 @@ class PlainFiles:
 
 
 def read_file(system: fs.FileSystem, path: str) -> bytes | None:
-    """Return a whole small file; None if it isn't there."""
+    """Return a whole small file; None if it isn't there.
+
+    Raises:
+        SegmentUnreadableError: the storage refuses.
+    """
     try:
         with system.open_input_file(path) as file:
             data: bytes = file.read()
             return data
     except FileNotFoundError:
         return None
+    except OSError as error:
+        raise not_readable(path, error) from None
+
+
+def not_readable(path: str, error: OSError) -> SegmentUnreadableError:
+    """Return the error for a file that the storage doesn't give."""
+    return SegmentUnreadableError(f"{path} can't be read: {error}.", "Check that it is there and may be read.")
