@@ -30,9 +30,9 @@ LAYERS_ABOVE = {
     "metadata.store": ("model", "storage"),
     "metadata.delivery": ("model", "storage", "metadata.protocol", "metadata.store"),
     "metadata.service": ("model", "storage", "metadata"),
-    "client": ("model", "storage", "metadata"),
-    "spark": ("model", "storage", "metadata", "client"),
-    "cli": ("model", "storage", "metadata", "client", "spark"),
+    "client": ("model", "storage", "foreign", "metadata"),
+    "spark": ("model", "storage", "foreign", "metadata", "client"),
+    "cli": ("model", "storage", "foreign", "metadata", "client", "spark"),
 }
 """What a layer may import besides itself (ARCHITECTURE.md)."""
 

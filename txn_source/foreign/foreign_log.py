@@ -7,7 +7,7 @@ begins at a position; Kafka's takes as many as it has offsets.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from txn_source.model.bounds import Bounds
+from txn_source.model.errors import SegmentUnreadableError
 from txn_source.model.isolation import IsolationLevel
 from txn_source.model.position import Position, PositionRange
 from txn_source.model.transaction import TransactionState
@@ -68,10 +69,17 @@ class Decisions:
     undecided: TransactionSpans
     """Their ``markers`` lie beyond every position."""
 
+    def needed(self, of: PositionRange) -> Decisions:
+        """Return what a read of a part of the range needs."""
+        return Decisions(self.aborted.needed(of), self.undecided.needed(of))
+
 
 @dataclass(frozen=True, slots=True)
 class ForeignTransaction:
-    """A transaction on one partition."""
+    """A transaction on one partition.
+
+    Where a format has no producer ids, id and epoch are the two parts of the transaction's own id.
+    """
 
     producer_id: int
     producer_epoch: int
@@ -82,6 +90,8 @@ class ForeignTransaction:
     marker: Position | None
     """None: it is undecided."""
     state: TransactionState
+    identity: tuple[int, int] | None = None
+    """What names it on every partition, and nothing else; None if the format doesn't tell."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +111,13 @@ class ReadUnit:
 class ForeignPartition(Protocol):
     """A partition; what it answers is what the storage shows at that moment."""
 
-    name: PartitionName
+    @property
+    def name(self) -> PartitionName:
+        """Topic and number."""
+
+    @property
+    def identity(self) -> str | None:
+        """What tells the topic from another one of its name before or after it; None: nothing does, or needs to."""
 
     def bounds(self) -> Bounds:
         """Return the four bounds."""
@@ -113,9 +129,20 @@ class ForeignPartition(Protocol):
         """Return ranges that make up a range, in order, of about so many bytes each."""
 
     def read(
-        self, unit: ReadUnit, level: IsolationLevel, decisions: Decisions, columns: Sequence[str]
+        self,
+        unit: ReadUnit,
+        level: IsolationLevel,
+        decisions: Decisions,
+        columns: Sequence[str],
+        skipped: Callable[[SegmentUnreadableError], None] | None = None,
     ) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of a unit that the level shows, in the log's order."""
+        """Yield the rows of a unit that the level shows, in the log's order.
+
+        ``skipped`` is told of what is damaged, and the read goes on behind it; None: that raises.
+        """
+
+    def transactions(self, of: PositionRange) -> list[ForeignTransaction]:
+        """Return the transactions that touch a range, by their first position."""
 
     def position_at(self, timestamp: int) -> Position | None:
         """Return the first position of a record whose time, in milliseconds, is at or after one; None if none is."""

@@ -183,7 +183,7 @@ def _check_tail(seed: int, folder: Path) -> None:
     known = parse_snapshot(snapshot)
     [partition] = partitions(PulsarLog(fs.LocalFileSystem(), str(place), snapshots=[snapshot]))
     of = whole(partition)
-    for txn, outcome in partition.transactions().items():
+    for txn, outcome in partition.outcomes().items():
         bits = txn_bits(txn)
         if outcome.state is TransactionState.OPEN:
             assert outcome.first > known.last_key, seed

@@ -140,7 +140,7 @@ def test_transactions_end_as_they_were_ended(case: Case) -> None:
     """Compare the outcome of each transaction with what the program did, and what its rows say at read_uncommitted."""
     told = {tuple(map(int, txn.strip("()").split(","))): how for txn, how in _told(case).items()}
     for partition in partitions(case.log(snapshots=case.snapshots())):
-        known = partition.transactions()
+        known = partition.outcomes()
         for txn, outcome in known.items():
             if txn_bits(txn) in told:
                 assert outcome.state.value == told[txn_bits(txn)].lower()
@@ -158,7 +158,7 @@ def _told(case: Case) -> dict[str, str]:
 def test_undecided_bound_the_offloaded_part(tail: Case) -> None:
     """Open a topic whose markers are in a ledger that is not offloaded: without a snapshot they are undecided."""
     [partition] = partitions(tail.log())
-    known = partition.transactions()
+    known = partition.outcomes()
     undecided = [t for t in known.values() if t.state is TransactionState.OPEN]
     bounds = partition.bounds()
     assert len(undecided) == 3
@@ -171,10 +171,10 @@ def test_snapshot_resolves_what_the_objects_cannot(tail: Case) -> None:
     [partition] = partitions(tail.log(ledgers=tail.infos(), snapshots=tail.snapshots()))
     assert partition.bounds().last_stable == partition.bounds().log_end == Position(12, 50)
     assert partition.ledgers.next_ledger == 13
-    alone = tail.log().partition(partition.name).transactions()
+    alone = tail.log().partition(partition.name).outcomes()
     undecided = {txn for txn, outcome in alone.items() if outcome.state is TransactionState.OPEN}
     told = {txn: how.lower() for txn, how in _told(tail).items()}
-    assert {txn: partition.transactions()[txn].state.value for txn in undecided} == {
+    assert {txn: partition.outcomes()[txn].state.value for txn in undecided} == {
         txn: told[str(txn_bits(txn)).replace(" ", "")] for txn in undecided
     }
 
@@ -183,10 +183,10 @@ def test_snapshots_agree_with_markers(case: Case) -> None:
     """Where an object has a transaction's marker, a snapshot that covers it says the same."""
     plain, helped = case.log(), case.log(snapshots=case.snapshots())
     for partition, other in zip(partitions(plain), partitions(helped), strict=True):
-        known = partition.transactions()
+        known = partition.outcomes()
         assert {
             txn: outcome.state
-            for txn, outcome in other.transactions().items()
+            for txn, outcome in other.outcomes().items()
             if known[txn].state is not TransactionState.OPEN
         } == {txn: outcome.state for txn, outcome in known.items() if outcome.state is not TransactionState.OPEN}
 

@@ -74,6 +74,11 @@ class KafkaPartition:
             )
         return self._known["bounds"]
 
+    @property
+    def identity(self) -> str | None:
+        """The topic's id."""
+        return self.topic_id
+
     @cached_property
     def _states(self) -> ProducerStates:
         return ProducerStates(self.segments, self.snapshots)
@@ -103,7 +108,8 @@ class KafkaPartition:
         for producer, begun in opened.items():
             last = None if begun.last is None else Position.from_key(begun.last)
             first = Position.from_key(begun.first)
-            found.append(ForeignTransaction(producer, begun.epoch, first, last, None, TransactionState.OPEN))
+            named = producer, begun.epoch
+            found.append(ForeignTransaction(producer, begun.epoch, first, last, None, TransactionState.OPEN, named))
         return sorted((txn for txn in found if txn.first < of.end), key=lambda txn: txn.first)
 
     def units(self, of: PositionRange, unit_bytes: int = UNIT_BYTES) -> list[ReadUnit]:
@@ -218,4 +224,5 @@ def _ended(ended: Ended) -> ForeignTransaction:
         None if ended.last is None else Position.from_key(ended.last),
         Position.from_key(ended.marker),
         TransactionState.ABORTED if ended.aborted else TransactionState.COMMITTED,
+        (ended.producer_id, ended.epoch) if ended.own_epoch else None,
     )

@@ -43,6 +43,8 @@ class Ended:
     last: int | None
     marker: int
     aborted: bool
+    own_epoch: bool = False
+    """No other transaction of the producer has its epoch: its marker raised that, as transaction.version 2 does."""
 
 
 Open = dict[int, Begun]
@@ -117,4 +119,4 @@ def replay(opened: Open, headers: BatchHeaders, kinds: Ints) -> Iterator[Ended]:
                 begun.epoch = epoch
         elif begun is not None and kind != UNKNOWN:
             del opened[producer]
-            yield Ended(producer, begun.epoch, begun.first, begun.last, base, kind == ABORT)
+            yield Ended(producer, begun.epoch, begun.first, begun.last, base, kind == ABORT, epoch == begun.epoch + 1)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import bisect
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
@@ -12,9 +12,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.fs as fs
 
-from txn_source.foreign.foreign_log import Decisions, PartitionName, ReadUnit
+from txn_source.foreign.foreign_log import Decisions, ForeignTransaction, PartitionName, ReadUnit
 from txn_source.foreign.pulsar.chunks import Chunk, whole_messages
-from txn_source.foreign.pulsar.entries import PUBLISH_TIME, Entries, look_into
+from txn_source.foreign.pulsar.entries import PUBLISH_TIME, Entries, look_into, txn_bits
 from txn_source.foreign.pulsar.listing import OffloadedLedger, TopicLedgers, in_order, list_ledgers, partition_of
 from txn_source.foreign.pulsar.managed_ledger import Snapshot, parse_info, parse_snapshot
 from txn_source.foreign.pulsar.map_file import UnfinishedError
@@ -25,7 +25,7 @@ from txn_source.foreign.pulsar.raw_entries import EntrySource, Stretch
 from txn_source.foreign.pulsar.summary import LedgerSummary, summarize
 from txn_source.foreign.pulsar.summary_cache import kept
 from txn_source.model.bounds import Bounds
-from txn_source.model.errors import DataLossError, InvalidArgumentError, TopicNotFoundError
+from txn_source.model.errors import DataLossError, InvalidArgumentError, SegmentUnreadableError, TopicNotFoundError
 from txn_source.model.isolation import IsolationLevel
 from txn_source.model.position import Position, PositionRange, entry_of, ledger_of
 from txn_source.model.transaction import TransactionState
@@ -167,7 +167,7 @@ class PulsarPartition:
         source = ledger.source(self._system)
         return kept((source.uri, ledger.bytes, ledger.modified), lambda: summarize(source, ledger.ledger_id))
 
-    def transactions(self) -> dict[int, TxnOutcome]:
+    def outcomes(self) -> dict[int, TxnOutcome]:
         """Return the topic's transactions by number (``entries.txn_bits`` tells the id)."""
         if self._known is None:
             self._known = outcomes(self.summaries(), self._snapshot)
@@ -175,7 +175,7 @@ class PulsarPartition:
 
     def bounds(self) -> Bounds:
         """Return the four bounds of what is offloaded; it ends before the first ledger that is not."""
-        undecided = [t.open_from for t in self.transactions().values() if t.state is TransactionState.OPEN]
+        undecided = [t.open_from for t in self.outcomes().values() if t.state is TransactionState.OPEN]
         places = sorted(
             [(ledger.ledger_id, ledger.entries) for ledger in self.ledgers.ledgers] + list(self.ledgers.lost)
         )
@@ -187,7 +187,25 @@ class PulsarPartition:
 
     def decisions(self, of: PositionRange) -> Decisions:
         """Return what a read of a range needs to know of transactions."""
-        return decisions(self.transactions(), of)
+        return decisions(self.outcomes(), of)
+
+    @property
+    def identity(self) -> None:
+        """Ledgers are never used again, so positions tell a topic from one before it."""
+        return None
+
+    def transactions(self, of: PositionRange) -> list[ForeignTransaction]:
+        """Return the transactions with data in a range, or that end there, by their first position."""
+        found = []
+        for txn in self.outcomes().values():
+            firsts = [key for key in (txn.first, txn.marker) if key >= 0]
+            lasts = [key for key in (txn.last, txn.marker) if key >= 0]
+            if firsts and min(firsts) < of.end.key and (max(lasts) >= of.start.key or txn.marker < 0):
+                most, least = txn_bits(txn.txn)
+                last, marker = (Position.from_key(key) if key >= 0 else None for key in (txn.last, txn.marker))
+                first = Position.from_key(min(firsts))
+                found.append(ForeignTransaction(most, least, first, last, marker, txn.state, (most, least)))
+        return sorted(found, key=lambda txn: txn.first)
 
     def check(self, of: PositionRange) -> None:
         """Raise DATA_LOSS if a ledger is missing in a range."""
@@ -236,17 +254,33 @@ class PulsarPartition:
         return units
 
     def read(
-        self, unit: ReadUnit, level: IsolationLevel, decided: Decisions, columns: Sequence[str]
+        self,
+        unit: ReadUnit,
+        level: IsolationLevel,
+        decisions: Decisions,
+        columns: Sequence[str],
+        skipped: Callable[[SegmentUnreadableError], None] | None = None,
     ) -> Iterator[pa.RecordBatch]:
         """Yield the messages of a unit that the level shows, in the log's order.
 
-        The unit lies below the level's bound; what is undecided is shown, and said in ``__txn_status``.
+        The unit lies below the level's bound; what is undecided is shown, and said in ``__txn_status``. ``skipped`` is
+        told of what can't be read, and then the rest of the unit is left out; None: it raises.
 
         Raises:
             SegmentUnreadableError: an entry is damaged, or the store doesn't answer.
             DataLossError: an object is gone.
             InvalidArgumentError: an entry is encrypted, or the unit lies in no ledger of the topic.
         """
+        try:
+            yield from self._rows(unit, level, decisions, columns)
+        except SegmentUnreadableError as error:
+            if skipped is None:
+                raise
+            skipped(error)
+
+    def _rows(
+        self, unit: ReadUnit, level: IsolationLevel, decided: Decisions, columns: Sequence[str]
+    ) -> Iterator[pa.RecordBatch]:
         decoder = Decoder.of(
             columns, decided.aborted.names, decided.undecided.names, keep_encrypted=self._keep_encrypted
         )
