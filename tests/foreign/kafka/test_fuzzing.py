@@ -14,7 +14,7 @@ from tests.foreign.kafka.batch_writer import CODECS, Batch, Record, encode_batch
 from tests.foreign.kafka.partition_writer import PartitionWriter
 from tests.foreign.kafka.test_random_histories import random_record, read, write_history
 from txn_source.foreign.foreign_log import PartitionName
-from txn_source.foreign.kafka.batch_headers import HEADER_BYTES, BatchHeaders, Stop, find_batches
+from txn_source.foreign.kafka.batch_headers import HEADER_BYTES, BatchHeaders
 from txn_source.foreign.kafka.compression import CompressionError, decompress
 from txn_source.foreign.kafka.kafka_log import KafkaLog
 from txn_source.foreign.kafka.partition_folders import Folder

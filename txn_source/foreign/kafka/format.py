@@ -9,7 +9,8 @@ import pyarrow as pa
 
 from txn_source.foreign.foreign_log import ForeignLog, PartitionName
 from txn_source.foreign.formats import Format, Place
-from txn_source.foreign.kafka.kafka_log import Folder, KafkaLog
+from txn_source.foreign.kafka.kafka_log import KafkaLog
+from txn_source.foreign.kafka.partition_folders import Folder
 from txn_source.foreign.kafka.records import COLUMNS
 from txn_source.foreign.reading.given import everywhere_or, parse_side, selection_of, side_of
 from txn_source.foreign.reading.request import Selection, Side
