@@ -32,7 +32,8 @@ LAYERS_ABOVE = {
     "metadata.service": ("model", "storage", "metadata"),
     "client": ("model", "storage", "foreign", "metadata"),
     "spark": ("model", "storage", "foreign", "metadata", "client"),
-    "cli": ("model", "storage", "foreign", "metadata", "client", "spark"),
+    "importing": ("model", "storage", "foreign", "metadata.stub", "client"),
+    "cli": ("model", "storage", "foreign", "metadata", "client", "spark", "importing"),
 }
 """What a layer may import besides itself (ARCHITECTURE.md)."""
 
@@ -52,6 +53,7 @@ FOREIGN_TO = {
     "metadata.service": (*_SQL, "pyspark"),
     "client": (*_SQL, "pyspark"),
     "spark": (*_RPC, *_SQL),
+    "importing": (*_RPC, *_SQL, "pyspark"),
     "cli": (*_SQL, "pyspark"),
 }
 """Top-level modules that a layer must do without."""

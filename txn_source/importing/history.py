@@ -1,0 +1,77 @@
+"""What an import needs of a log that others wrote, whatever its format: rows in order, and transactions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+import pyarrow as pa
+
+from txn_source.foreign.foreign_log import TransactionSpans
+from txn_source.model.bounds import Bounds
+from txn_source.model.position import PositionRange
+from txn_source.model.visibility import IntArray
+
+UNDECIDED, COMMITTED, ABORTED = 0, 1, 2
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """Messages in a row, as the target takes them; of each its ``Position.key``, and what names its transaction."""
+
+    batch: pa.RecordBatch
+    keys: IntArray
+    names: IntArray
+    """``NO_TXN`` of plain ones."""
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """Transactions on a partition, an element to each, by their first entries."""
+
+    spans: TransactionSpans
+    """``markers`` lie above all of their entries."""
+    lasts: IntArray
+    """Key of the last entry with data; that below the marker if it isn't known."""
+    states: IntArray
+    ids: Sequence[object]
+    """What names a transaction on all partitions of the log."""
+
+    @classmethod
+    def of(cls, rows: Sequence[tuple[int, int, int, int, int, object]]) -> Parts:
+        """Make it of name, first, marker, last, state and id of each."""
+        rows = sorted(rows, key=lambda row: row[1])
+        table = np.array([row[:5] for row in rows], np.int64).reshape(-1, 5)
+        names, firsts, markers, lasts, states = (np.ascontiguousarray(table[:, at]) for at in range(5))
+        return cls(TransactionSpans(names, firsts, markers), lasts, states, [row[5] for row in rows])
+
+
+class SourcePartition(Protocol):
+    """A partition that is imported; ``index`` is its number in the target."""
+
+    index: int
+
+    def bounds(self) -> Bounds:
+        """Return the four bounds."""
+
+    def parts(self, of: PositionRange) -> Parts:
+        """Return the transactions that touch a range."""
+
+    def rows(self, of: PositionRange) -> Iterator[Rows]:
+        """Yield all messages of a range but markers, in order."""
+
+
+@dataclass(frozen=True, slots=True)
+class SourceTopic:
+    """A topic that is imported. ``identity`` tells it from another one of its name."""
+
+    name: str
+    identity: str
+    partitions: Sequence[SourcePartition]
+
+    @property
+    def partition_count(self) -> int:
+        """How many partitions the target needs."""
+        return max(partition.index for partition in self.partitions) + 1

@@ -1,0 +1,148 @@
+"""Topics of Kafka's as an import takes them.
+
+Headers become properties. A value that is text in UTF-8 is kept as it is. What a property can't be is kept under a
+name that says so: ``name;base64`` for other bytes, ``name;null`` (empty) for a null; the second and later ones of one
+name are ``name;2``, ``name;3`` and so on.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+import pyarrow as pa
+
+from txn_source.foreign.foreign_log import PartitionName
+from txn_source.foreign.kafka.kafka_log import KafkaLog
+from txn_source.foreign.kafka.partition import KafkaPartition
+from txn_source.importing.history import ABORTED, COMMITTED, UNDECIDED, Parts, Rows, SourceTopic
+from txn_source.model.bounds import Bounds
+from txn_source.model.isolation import IsolationLevel
+from txn_source.model.position import PositionRange
+from txn_source.model.transaction import TransactionState
+from txn_source.model.visibility import NO_TXN
+from txn_source.storage.arrays import numbers_in, truths_in
+from txn_source.storage.schema import EVENT_TIME, PROPERTIES, RAW_SCHEMA, stored_schema
+from txn_source.storage.soundness import FIRST_MICROS, LAST_MICROS
+
+_COLUMNS = ("key", "value", "offset", "timestamp", "headers", "__producer_id", "__txn_status")
+_STATES = {
+    TransactionState.OPEN: UNDECIDED,
+    TransactionState.COMMITTED: COMMITTED,
+    TransactionState.ABORTED: ABORTED,
+}
+_NO_TIMESTAMP_MICROS = -1000
+_UNIT_BYTES = 64 << 20
+_BEYOND = (1 << 63) - 1
+
+
+def kafka_topics(log: KafkaLog, names: Sequence[str]) -> list[SourceTopic]:
+    """Return topics, with transactions that are known on all partitions where each has an epoch of its own."""
+    cluster = next(iter(log.cluster_ids), "")
+    found = []
+    for name in names:
+        of_topic = [partition for partition in log.partitions() if partition.topic == name]
+        partitions = [log.partition(partition) for partition in of_topic or [PartitionName(name, 0)]]
+        ids = {partition.identity for partition in partitions if partition.identity}
+        identity = f"kafka:{cluster}:{name}:{','.join(sorted(ids))}"
+        found.append(SourceTopic(name, identity, [KafkaSource(partition) for partition in partitions]))
+    return found
+
+
+class KafkaSource:
+    """A partition of Kafka's."""
+
+    def __init__(self, partition: KafkaPartition) -> None:
+        self.index = partition.name.partition
+        self._partition = partition
+
+    def bounds(self) -> Bounds:
+        return self._partition.bounds()
+
+    def parts(self, of: PositionRange) -> Parts:
+        found = self._partition.transactions(of)
+        rows: list[tuple[int, int, int, int, int, object]] = []
+        for txn in found:
+            marker = _BEYOND if txn.marker is None else txn.marker.key
+            last = marker - 1 if txn.last is None or txn.marker is None else txn.last.key
+            id_ = txn.identity or (self._partition.name, txn.producer_id, txn.first.key)
+            rows.append((txn.producer_id, txn.first.key, marker, last, _STATES[txn.state], id_))
+        return Parts.of(rows)
+
+    def rows(self, of: PositionRange) -> Iterator[Rows]:
+        decisions = self._partition.decisions(of)
+        for unit in self._partition.units(of, _UNIT_BYTES):
+            for batch in self._partition.read(unit, IsolationLevel.READ_UNCOMMITTED, decisions, _COLUMNS):
+                key, value, offset, time, headers, producer, status = batch.columns
+                names = np.where(truths_in(status.is_valid()), numbers_in(producer), NO_TXN)
+                columns, properties = [key, value, event_times(time)], properties_of(headers)
+                if properties is not None:
+                    columns.append(properties)
+                schema = stored_schema(RAW_SCHEMA, event_time=True, properties=properties is not None)
+                rows = pa.RecordBatch.from_arrays(columns, schema=schema)
+                yield Rows(rows, numbers_in(offset).astype(np.int64), names)
+
+
+def event_times(times: pa.Array) -> pa.Array:
+    """Return timestamps as event times: null where a record has none, or none that a message can have."""
+    micros = numbers_in(times.view(pa.int64()))
+    wrong = (micros < FIRST_MICROS) | (micros > LAST_MICROS) | (micros == _NO_TIMESTAMP_MICROS)
+    if not wrong.any():
+        return times.cast(EVENT_TIME.type)
+    buffers = [pa.py_buffer(np.packbits(~wrong, bitorder="little")), pa.py_buffer(np.ascontiguousarray(micros))]
+    return pa.Array.from_buffers(EVENT_TIME.type, len(times), buffers)
+
+
+def properties_of(headers: pa.ListArray) -> pa.Array | None:
+    """Return headers as properties; None if no record has any."""
+    items = headers.flatten()
+    if not len(items):
+        return None
+    keys, values = items.field(0), items.field(1)
+    counts = numbers_in(headers.value_lengths().fill_null(0)).astype(np.int64)
+    texts = None
+    if not values.null_count and not _repeats(keys, counts):
+        try:
+            texts = values.cast(pa.string())
+        except pa.ArrowInvalid:
+            texts = None
+    if texts is None:
+        return pa.array([_as_properties(row) for row in headers.to_pylist()], PROPERTIES.type)
+    offsets = np.concatenate(([0], np.cumsum(counts))).astype(np.int32)
+    there = np.packbits(counts > 0, bitorder="little")
+    fields = [PROPERTIES.type.key_field, PROPERTIES.type.item_field]
+    pairs = pa.StructArray.from_arrays([keys, texts], fields=fields)
+    buffers = [pa.py_buffer(there), pa.py_buffer(offsets)]
+    return pa.Array.from_buffers(PROPERTIES.type, len(headers), buffers, children=[pairs])
+
+
+def _repeats(keys: pa.Array, counts: np.ndarray) -> bool:
+    """True if a record has a header's name twice."""
+    if counts.max() < 2:
+        return False
+    codes = numbers_in(keys.dictionary_encode().indices).astype(np.int64)
+    rows = np.repeat(np.arange(len(counts)), counts)
+    pairs = rows * (int(codes.max()) + 1) + codes
+    return len(np.unique(pairs)) < len(pairs)
+
+
+def _as_properties(headers: list[dict[str, object]] | None) -> list[tuple[str, str]] | None:
+    taken: dict[str, str] = {}
+    for header in headers or ():
+        name, value = str(header["key"]), header["value"]
+        text = ""
+        if value is None:
+            name += ";null"
+        else:
+            assert isinstance(value, bytes)
+            try:
+                text = value.decode()
+            except UnicodeDecodeError:
+                name, text = f"{name};base64", base64.b64encode(value).decode()
+        number, free = 1, name
+        while free in taken:
+            number += 1
+            free = f"{name};{number}"
+        taken[free] = text
+    return list(taken.items()) or None
