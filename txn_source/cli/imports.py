@@ -57,13 +57,11 @@ def import_(
         raise typer.BadParameter(f"{given}. Name one log to import to.", param_hint="'--to' / '--to-endpoint'")
     from txn_source.client.connecting import connect
     from txn_source.importing import import_topics
-    from txn_source.importing.source import open_source
 
-    opened = open_source(source)
     shown = None if as_json else _told
     with repeatable(), connect(to, endpoint=to_endpoint, create=to is not None and not dry_run) as log:
         report = import_topics(
-            opened, topics, log, names=names or None, undecided=undecided, dry_run=dry_run, progress=shown
+            source, topics, log, names=names or None, undecided=undecided, dry_run=dry_run, progress=shown
         )
     if as_json:
         print_json(report)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -72,9 +73,8 @@ def chart(
         end = bounds.high_watermark if abort_undecided else bounds.last_stable
         ranges.append([start, max(start, end)])
         found.append(source.parts(PositionRange(start, max(start, bounds.high_watermark))))
-    ids: dict[object, int] = {}
-    groups = [np.array([ids.setdefault(id_, len(ids)) for id_ in parts.ids], np.int64) for parts in found]
-    committed = np.zeros(len(ids), np.bool_)
+    groups = _groups(found)
+    committed = np.zeros(max((int(of.max()) + 1 for of in groups if len(of)), default=0), np.bool_)
     for parts, of in zip(found, groups, strict=True):
         committed[of[parts.states == COMMITTED]] = True
     if not abort_undecided:
@@ -86,6 +86,31 @@ def chart(
             ends[parts.states == UNDECIDED] = _ENDLESS
         lanes.append(Lane(topic, source, PositionRange(*limits), parts.spans, group, ends))
     return Course(lanes, committed.tolist())
+
+
+def _groups(found: Sequence[Parts]) -> list[IntArray]:
+    """Number the transactions over all partitions.
+
+    Ids of a producer of which one comes twice on a partition name nothing beyond it: of Kafka's these are of the time
+    before each transaction had an epoch of its own. Nor does one that is committed here and aborted there.
+    """
+    vague: set[int] = set()
+    states: dict[tuple[int, int], int] = {}
+    torn: set[tuple[int, int]] = set()
+    for parts in found:
+        vague |= {id_[0] for id_, count in Counter(parts.ids).items() if count > 1}
+        for id_, state in zip(parts.ids, parts.states.tolist(), strict=True):
+            if state != UNDECIDED and states.setdefault(id_, state) != state:
+                torn.add(id_)
+    numbers: dict[tuple[int, ...], int] = {}
+    groups = []
+    for at, parts in enumerate(found):
+        of = []
+        for id_, first in zip(parts.ids, parts.spans.firsts.tolist(), strict=True):
+            name = (*id_, at, first) if id_[0] in vague or id_ in torn else id_
+            of.append(numbers.setdefault(name, len(numbers)))
+        groups.append(np.array(of, np.int64))
+    return groups
 
 
 def _checked(start: Position, partition: int, log_start: Position, log_end: Position) -> Position:

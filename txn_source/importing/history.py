@@ -27,6 +27,10 @@ class Rows:
     """``NO_TXN`` of plain ones."""
 
 
+Part = tuple[int, int, int, int, int, tuple[int, int]]
+"""A transaction on a partition: name, first, marker, last, state and id."""
+
+
 @dataclass(frozen=True, slots=True)
 class Parts:
     """Transactions on a partition, an element to each, by their first entries."""
@@ -36,12 +40,11 @@ class Parts:
     lasts: IntArray
     """Key of the last entry with data; that below the marker if it isn't known."""
     states: IntArray
-    ids: Sequence[object]
-    """What names a transaction on all partitions of the log."""
+    ids: Sequence[tuple[int, int]]
+    """What may name a transaction on all partitions of the log: a producer, and which one of its that is."""
 
     @classmethod
-    def of(cls, rows: Sequence[tuple[int, int, int, int, int, object]]) -> Parts:
-        """Make it of name, first, marker, last, state and id of each."""
+    def of(cls, rows: Sequence[Part]) -> Parts:
         rows = sorted(rows, key=lambda row: row[1])
         table = np.array([row[:5] for row in rows], np.int64).reshape(-1, 5)
         names, firsts, markers, lasts, states = (np.ascontiguousarray(table[:, at]) for at in range(5))

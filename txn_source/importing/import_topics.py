@@ -6,10 +6,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from txn_source.client.log import Log
+from txn_source.foreign.target import ForeignTarget
 from txn_source.importing.course import Course, chart
 from txn_source.importing.history import SourceTopic
 from txn_source.importing.importer import Importer
-from txn_source.importing.source import Source
+from txn_source.importing.source import Source, open_source
 from txn_source.importing.target_topics import TargetTopic, find_targets, make_missing
 from txn_source.model.errors import InvalidArgumentError
 from txn_source.model.position import Position
@@ -40,8 +41,8 @@ class ImportReport:
 
 
 def import_topics(
-    source: Source,
-    topics: Sequence[str],
+    source: str | ForeignTarget | Source,
+    topics: str | Sequence[str],
     log: Log,
     *,
     names: Sequence[str] | None = None,
@@ -61,8 +62,8 @@ def import_topics(
     properties (``kafka_source.py``); Pulsar's event time and properties stay. The publish time is that of the import.
 
     Args:
-        source: a log that others wrote.
-        topics: what is imported. Transactions over several topics stay whole if these are imported together.
+        source: ``kafka:/folder`` or ``pulsar:/folder``, or the same of a bucket; or what ``connect`` has as target.
+        topics: one, or several. Transactions over several topics stay whole if these are imported together.
         log: the target. Topics that aren't there are made; nobody else may write to them until all is imported.
         names: of the topics in the target; None: those of the source.
         undecided: ``leave``, or ``abort``: what is undecided is imported and aborted. That is for a source that ends.
@@ -79,6 +80,7 @@ def import_topics(
     """
     if undecided not in UNDECIDED_CHOICES:
         raise InvalidArgumentError(f"What is undecided can't be {undecided!r}.", "Use leave or abort.")
+    topics = [topics] if isinstance(topics, str) else list(topics)
     if not topics or len(set(topics)) < len(topics):
         raise InvalidArgumentError("No topic is named, or one is twice.", "Name each once.")
     names = list(topics if names is None else names)
@@ -86,7 +88,8 @@ def import_topics(
         raise InvalidArgumentError(
             f"{len(topics)} topics can't have the names {', '.join(names)}.", "Give each a name of its own."
         )
-    sources = _topics_of(source, topics)
+    opened = open_source(source) if isinstance(source, str | ForeignTarget) else source
+    sources = _topics_of(opened, topics)
     targets = find_targets(log.metadata, sources, names)
     course = _course(sources, targets, abort_undecided=undecided == "abort")
     parts = tuple(

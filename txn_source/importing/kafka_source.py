@@ -16,7 +16,7 @@ import pyarrow as pa
 from txn_source.foreign.foreign_log import PartitionName
 from txn_source.foreign.kafka.kafka_log import KafkaLog
 from txn_source.foreign.kafka.partition import KafkaPartition
-from txn_source.importing.history import ABORTED, COMMITTED, UNDECIDED, Parts, Rows, SourceTopic
+from txn_source.importing.history import ABORTED, COMMITTED, UNDECIDED, Part, Parts, Rows, SourceTopic
 from txn_source.model.bounds import Bounds
 from txn_source.model.isolation import IsolationLevel
 from txn_source.model.position import PositionRange
@@ -62,11 +62,11 @@ class KafkaSource:
 
     def parts(self, of: PositionRange) -> Parts:
         found = self._partition.transactions(of)
-        rows: list[tuple[int, int, int, int, int, object]] = []
+        rows: list[Part] = []
         for txn in found:
             marker = _BEYOND if txn.marker is None else txn.marker.key
             last = marker - 1 if txn.last is None or txn.marker is None else txn.last.key
-            id_ = txn.identity or (self._partition.name, txn.producer_id, txn.first.key)
+            id_ = txn.identity or (txn.producer_id, txn.producer_epoch)
             rows.append((txn.producer_id, txn.first.key, marker, last, _STATES[txn.state], id_))
         return Parts.of(rows)
 

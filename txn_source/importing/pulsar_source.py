@@ -8,8 +8,9 @@ import numpy as np
 import pyarrow as pa
 
 from txn_source.foreign.foreign_log import PartitionName
+from txn_source.foreign.pulsar.entries import txn_bits
 from txn_source.foreign.pulsar.pulsar_log import PulsarLog, PulsarPartition
-from txn_source.importing.history import ABORTED, COMMITTED, UNDECIDED, Parts, Rows, SourceTopic
+from txn_source.importing.history import ABORTED, COMMITTED, UNDECIDED, Part, Parts, Rows, SourceTopic
 from txn_source.model.bounds import Bounds
 from txn_source.model.isolation import IsolationLevel
 from txn_source.model.position import PositionRange, key_of
@@ -47,7 +48,7 @@ class PulsarSource:
         return self._partition.bounds()
 
     def parts(self, of: PositionRange) -> Parts:
-        rows: list[tuple[int, int, int, int, int, object]] = []
+        rows: list[Part] = []
         for txn in self._partition.outcomes().values():
             if txn.first < 0 or txn.first >= of.end.key:
                 continue
@@ -58,7 +59,7 @@ class PulsarSource:
             elif txn.state is TransactionState.OPEN:
                 marker = _BEYOND
                 state = COMMITTED if txn.first < txn.open_from else UNDECIDED
-            rows.append((txn.txn, txn.first, marker, max(txn.last, txn.first), state, txn.txn))
+            rows.append((txn.txn, txn.first, marker, max(txn.last, txn.first), state, txn_bits(txn.txn)))
         return Parts.of(rows)
 
     def rows(self, of: PositionRange) -> Iterator[Rows]:

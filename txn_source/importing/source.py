@@ -1,12 +1,11 @@
-"""What an import reads, by its name: ``kafka:/folder,/folder`` or ``pulsar:/folder``."""
+"""What an import reads, by its name: ``kafka:/folder,/folder`` or ``pulsar:s3://bucket/prefix``."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeAlias
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, TypeAlias, cast
 
-import pyarrow.fs as fs
-
-from txn_source.model.errors import InvalidArgumentError
+from txn_source.foreign.target import ForeignTarget
 
 if TYPE_CHECKING:
     from txn_source.foreign.kafka.kafka_log import KafkaLog
@@ -16,22 +15,12 @@ Source: TypeAlias = "KafkaLog | PulsarLog"
 """What can be imported."""
 
 
-def open_source(text: str) -> Source:
-    """Return the log that a text names.
+def open_source(source: str | ForeignTarget, options: Mapping[str, str] | None = None) -> Source:
+    """Return the log that a text, with options of its format, or a target names.
 
     Raises:
         InvalidArgumentError: it is none of Kafka's or Pulsar's.
         LogNotFoundError: nothing of that kind lies there.
     """
-    kind, _, places = text.partition(":")
-    if kind == "kafka":
-        from txn_source.foreign.kafka.kafka_log import Folder, KafkaLog
-
-        return KafkaLog([Folder(fs.LocalFileSystem(), path) for path in places.split(",")])
-    if kind == "pulsar":
-        from txn_source.foreign.pulsar.pulsar_log import PulsarLog
-
-        return PulsarLog(fs.LocalFileSystem(), places)
-    raise InvalidArgumentError(
-        f"{text!r} names no log of Kafka's or Pulsar's.", "Write kafka:/folder or pulsar:/folder."
-    )
+    target = ForeignTarget.parse(source, options) if isinstance(source, str) else source
+    return cast("Source", target.open())
