@@ -7,7 +7,7 @@ begins at a position; Kafka's takes as many as it has offsets.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -143,6 +143,9 @@ class ForeignPartition(Protocol):
 
     def transactions(self, of: PositionRange) -> list[ForeignTransaction]:
         """Return the transactions that touch a range, by their first position."""
+
+    def firsts(self, identities: Collection[tuple[int, int]], of: PositionRange) -> Mapping[tuple[int, int], Position]:
+        """Return where transactions have their first data on the partition, of those that have some in a range."""
 
     def position_at(self, timestamp: int) -> Position | None:
         """Return the first position of a record whose time, in milliseconds, is at or after one; None if none is."""

@@ -5,7 +5,7 @@ Offsets are positions: ``Position.key`` is the offset. Which entries a level sho
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -111,6 +111,36 @@ class KafkaPartition:
             named = producer, begun.epoch
             found.append(ForeignTransaction(producer, begun.epoch, first, last, None, TransactionState.OPEN, named))
         return sorted((txn for txn in found if txn.first < of.end), key=lambda txn: txn.first)
+
+    def firsts(self, identities: Collection[tuple[int, int]], of: PositionRange) -> Mapping[tuple[int, int], Position]:
+        """Return where transactions have their first data, of those that have some in a range.
+
+        Identities are producer ids and epochs. The range is gone through from its end, segment by segment, as long as a
+        snapshot of the producers doesn't say that a transaction began later; one that knows nothing of the producer
+        says so, too.
+        """
+        found: dict[tuple[int, int], int] = {}
+        left = set(identities)
+        end = of.end.key
+        for base in reversed(self.segments.bases_over(of.start.key, end)):
+            if not left:
+                break
+            for scanned in self.segments.headers(max(base, of.start.key), end):
+                headers = scanned.headers
+                data = headers.transactional & ~headers.control & (headers["base_offset"] < end)
+                data &= np.isin(headers["producer_id"], [producer for producer, _ in left])
+                rows = (headers["producer_id"][data], headers["producer_epoch"][data], headers["base_offset"][data])
+                for producer, epoch, first in zip(*(column.tolist() for column in rows), strict=True):
+                    if (producer, epoch) in left:
+                        found[producer, epoch] = min(first, found.get((producer, epoch), first))
+            end = base
+            known = self._states.exactly_at(base)
+            if known is not None:
+                open_at = {(int(p["producer_id"]), int(p["epoch"])): int(p["txn_first"]) for p in known}
+                found |= {name: open_at[name] for name in left & open_at.keys() if open_at[name] >= 0}
+                later = dict(open_at.keys())
+                left = {name for name in left if later.get(name[0], -1) > name[1]}
+        return {name: Position.from_key(first) for name, first in found.items()}
 
     def units(self, of: PositionRange, unit_bytes: int = UNIT_BYTES) -> list[ReadUnit]:
         """Return ranges that make up a range, in order; large segments are cut at entries of their offset index."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import bisect
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
@@ -14,7 +14,7 @@ import pyarrow.fs as fs
 
 from txn_source.foreign.foreign_log import Decisions, ForeignTransaction, PartitionName, ReadUnit
 from txn_source.foreign.pulsar.chunks import Chunk, whole_messages
-from txn_source.foreign.pulsar.entries import PUBLISH_TIME, Entries, look_into, txn_bits
+from txn_source.foreign.pulsar.entries import PUBLISH_TIME, Entries, look_into, txn_bits, txn_number
 from txn_source.foreign.pulsar.listing import OffloadedLedger, TopicLedgers, in_order, list_ledgers, partition_of
 from txn_source.foreign.pulsar.managed_ledger import Snapshot, parse_info, parse_snapshot
 from txn_source.foreign.pulsar.map_file import UnfinishedError
@@ -206,6 +206,16 @@ class PulsarPartition:
                 first = Position.from_key(min(firsts))
                 found.append(ForeignTransaction(most, least, first, last, marker, txn.state, (most, least)))
         return sorted(found, key=lambda txn: txn.first)
+
+    def firsts(self, identities: Collection[tuple[int, int]], of: PositionRange) -> Mapping[tuple[int, int], Position]:
+        """Return where transactions have their first data, of those that have some in a range."""
+        known = self.outcomes()
+        found = [known[number] for most, least in identities if (number := txn_number(most, least)) in known]
+        return {
+            txn_bits(txn.txn): Position.from_key(txn.first)
+            for txn in found
+            if 0 <= txn.first < of.end.key and txn.last >= of.start.key
+        }
 
     def check(self, of: PositionRange) -> None:
         """Raise DATA_LOSS if a ledger is missing in a range."""

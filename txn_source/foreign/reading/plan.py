@@ -16,10 +16,12 @@ from dataclasses import dataclass
 
 from txn_source.foreign.foreign_log import Decisions, ForeignLog, PartitionName, ReadUnit
 from txn_source.foreign.formats import Format
+from txn_source.foreign.reading.cut import lowered_to_cut, tell
 from txn_source.foreign.reading.ranges import label, ranges_of
 from txn_source.foreign.reading.request import ForeignRequest, Selection
 from txn_source.foreign.reading.source import SourcePartition, look_at, names_of
 from txn_source.model.errors import DataLossError
+from txn_source.model.isolation import IsolationLevel
 from txn_source.model.packing import OPENING_COST_BYTES
 from txn_source.model.position import PositionRange
 
@@ -56,6 +58,9 @@ def plan(log: ForeignLog, rules: Format, selection: Selection, request: ForeignR
     """
     partitions = look_at(log, names_of(log, rules, selection))
     ranges = ranges_of(rules, partitions, request)
+    if request.consistent_cut and request.isolation_level is IsolationLevel.READ_COMMITTED:
+        ranges, untold = lowered_to_cut(partitions, ranges)
+        tell(untold)
     return plan_ranges(list(zip(partitions, ranges, strict=True)), request)
 
 
