@@ -21,6 +21,8 @@ from txn_source.model.position import Position, PositionRange
 from txn_source.model.transaction import TransactionState
 from txn_source.model.visibility import IntArray, needed
 
+_TAKEN_BYTES = 64 << 10
+
 
 @dataclass(frozen=True, slots=True, order=True)
 class PartitionName:
@@ -108,6 +110,15 @@ class ReadUnit:
     at: int
 
 
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """The beginning of a range: where it ends, and how many records and stored bytes lie in it."""
+
+    end: Position
+    rows: int
+    bytes: int
+
+
 class ForeignPartition(Protocol):
     """A partition; what it answers is what the storage shows at that moment."""
 
@@ -122,11 +133,18 @@ class ForeignPartition(Protocol):
     def bounds(self) -> Bounds:
         """Return the four bounds."""
 
-    def decisions(self, of: PositionRange) -> Decisions:
-        """Return what a read of a range below the high watermark needs to know."""
+    def decisions(self, of: PositionRange, as_of: Position | None = None) -> Decisions:
+        """Return what a read of a range below the high watermark needs to know.
+
+        With ``as_of`` it is what was known when the log ended there: markers at or above that don't count. So a batch
+        of read_uncommitted shows the same statuses whenever it is read.
+        """
 
     def units(self, of: PositionRange, unit_bytes: int) -> list[ReadUnit]:
         """Return ranges that make up a range, in order, of about so many bytes each."""
+
+    def take(self, of: PositionRange, rows: int, size: int) -> Taken:
+        """Return the beginning of a range that has at most so many records, and about so many bytes; not nothing."""
 
     def read(
         self,
@@ -154,8 +172,22 @@ class ForeignPartition(Protocol):
 class ForeignLog(Protocol):
     """A log that others wrote."""
 
+    @property
+    def identity(self) -> str | None:
+        """What tells it from another log that lies there before or after it; None: nothing does."""
+
     def partitions(self) -> list[PartitionName]:
         """Return all partitions, in order."""
 
     def partition(self, name: PartitionName) -> ForeignPartition:
         """Return one, or raise TOPIC_NOT_FOUND."""
+
+
+def take_units(partition: ForeignPartition, of: PositionRange, rows: int, size: int) -> Taken:
+    """Return the first units of a range that have so many records or bytes by their estimates, as ``take`` does."""
+    taken = Taken(of.start, 0, 0)
+    for unit in partition.units(of, max(1, min(size, _TAKEN_BYTES))):
+        if taken.rows and (taken.rows + unit.rows > rows or taken.bytes + unit.bytes > size):
+            break
+        taken = Taken(unit.of.end, taken.rows + unit.rows, taken.bytes + unit.bytes)
+    return taken

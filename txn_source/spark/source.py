@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from txn_source.spark.batch import BatchReader
     from txn_source.spark.foreign.batch import ForeignBatchReader
+    from txn_source.spark.foreign.stream import ForeignStreamReader
     from txn_source.spark.metadata_table import MetadataTableReader
     from txn_source.spark.options import WriteOptions
     from txn_source.spark.sink import BatchWriter, StreamWriter
@@ -65,8 +66,16 @@ class TxnLogDataSource(DataSource):
         return keep_options(schema, self.options, insertable=options.insertable) if for_table else schema
 
     @readable
-    def streamReader(self, schema: StructType) -> StreamReader:
+    def streamReader(self, schema: StructType) -> StreamReader | ForeignStreamReader:
         """Return the reader of a streaming query."""
+        from txn_source.spark.table_options import kept_options, options_of
+
+        kept = kept_options(schema)
+        foreign = options_of(self.options, kept, kept)
+        if names_foreign(foreign):
+            from txn_source.spark.foreign.stream import ForeignStreamReader
+
+            return ForeignStreamReader(foreign, schema)
         from txn_source.spark.stream import StreamReader
 
         return StreamReader(self.options, schema)

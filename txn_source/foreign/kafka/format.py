@@ -41,7 +41,7 @@ class KafkaFormat:
     name = "kafka"
     open_options: tuple[str, ...] = ()
     read_options: tuple[str, ...] = ("includeHeaders",)
-    stream_options: tuple[str, ...] = ()
+    stream_options: tuple[str, ...] = ("maxOffsetsPerTrigger", "minOffsetsPerTrigger")
     batch_options: tuple[str, ...] = ()
     constants: Mapping[str, str] = {"topic": "topic", "partition": "partition"}
     never_null: tuple[str, ...] = ("topic", "partition", "offset", "timestamp", "timestampType")

@@ -83,6 +83,11 @@ class KafkaLog:
         ids = (parse_properties(text).get("cluster.id") for text in texts if text is not None)
         return {cluster for cluster in ids if cluster}
 
+    @property
+    def identity(self) -> str | None:
+        """The cluster's id; None if no folder tells it."""
+        return next(iter(self.cluster_ids), None)
+
     def partitions(self) -> list[PartitionName]:
         """Return all partitions, in order; those of Kafka's own topics are among them."""
         return sorted(self._found)

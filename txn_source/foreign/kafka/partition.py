@@ -12,7 +12,14 @@ from functools import cached_property
 import numpy as np
 import pyarrow as pa
 
-from txn_source.foreign.foreign_log import Decisions, ForeignTransaction, PartitionName, ReadUnit, TransactionSpans
+from txn_source.foreign.foreign_log import (
+    Decisions,
+    ForeignTransaction,
+    PartitionName,
+    ReadUnit,
+    Taken,
+    TransactionSpans,
+)
 from txn_source.foreign.kafka.batch_reader import BatchReader
 from txn_source.foreign.kafka.decided import DecidedTransactions
 from txn_source.foreign.kafka.index_files import parse_time_index
@@ -20,6 +27,7 @@ from txn_source.foreign.kafka.producer_states import ProducerStates, SnapshotFil
 from txn_source.foreign.kafka.segment_ends import offset_index
 from txn_source.foreign.kafka.segment_list import MAX_OFFSET, SegmentList
 from txn_source.foreign.kafka.segments import TIME_INDEX, Segment
+from txn_source.foreign.kafka.taking import take
 from txn_source.foreign.kafka.transactions import Ended, replay
 from txn_source.model.bounds import Bounds
 from txn_source.model.errors import SegmentUnreadableError
@@ -83,17 +91,28 @@ class KafkaPartition:
     def _states(self) -> ProducerStates:
         return ProducerStates(self.segments, self.snapshots)
 
-    def decisions(self, of: PositionRange) -> Decisions:
-        """Return the aborted transactions that a read of a range needs, and those that are undecided."""
-        mark = self.bounds().high_watermark.key
-        undecided = self._states.at(mark)
+    def decisions(self, of: PositionRange, as_of: Position | None = None) -> Decisions:
+        """Return the aborted transactions that a read of a range needs, and those that are undecided.
+
+        Only markers below the high watermark count, or below ``as_of`` if that is less.
+        """
+        mark = self.bounds().high_watermark
+        until = mark.key if as_of is None else min(mark, as_of).key
+        undecided = self._states.at(until)
         aborted = DecidedTransactions(self.segments, self._states, self.trust_indexes).aborted(
-            of.start.key, of.end.key, mark
+            of.start.key, of.end.key, until
         )
         return Decisions(
             _spans([(ended.producer_id, ended.first, ended.marker) for ended in aborted]),
             _spans([(producer, begun.first, MAX_OFFSET) for producer, begun in undecided.items()]),
         )
+
+    def take(self, of: PositionRange, rows: int, size: int) -> Taken:
+        """Return the beginning of a range that has at most so many records; its end may lie inside a batch.
+
+        Behind it no markers come, which would be a batch of a stream without records.
+        """
+        return take(self.segments, of, rows, size)
 
     def transactions(self, of: PositionRange) -> list[ForeignTransaction]:
         """Return the transactions that touch a range, by their first offset; the headers of its batches are read.

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from txn_source.foreign.foreign_log import Decisions, TransactionSpans
 from txn_source.foreign.pulsar.managed_ledger import Snapshot
 from txn_source.foreign.pulsar.summary import LedgerSummary, TxnInLedger
-from txn_source.model.position import PositionRange
+from txn_source.model.position import Position, PositionRange
 from txn_source.model.transaction import TransactionState
 
 _BEYOND = (1 << 63) - 1
@@ -80,6 +80,15 @@ def decisions(known: Mapping[int, TxnOutcome], of: PositionRange) -> Decisions:
         _spans([(t.txn, t.first, max(t.marker, t.last)) for t in aborted]).needed(of),
         _spans([(t.txn, t.open_from, _BEYOND) for t in undecided]).needed(of),
     )
+
+
+def as_known(known: Mapping[int, TxnOutcome], at: Position) -> dict[int, TxnOutcome]:
+    """Return transactions as they were when the topic ended at a position: those ended behind it are undecided."""
+    return {
+        txn: replace(of, state=TransactionState.OPEN, open_from=of.first) if of.marker >= at.key else of
+        for txn, of in known.items()
+        if 0 <= of.first < at.key
+    }
 
 
 def _spans(rows: list[tuple[int, int, int]]) -> TransactionSpans:

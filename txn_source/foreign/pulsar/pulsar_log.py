@@ -12,14 +12,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.fs as fs
 
-from txn_source.foreign.foreign_log import Decisions, ForeignTransaction, PartitionName, ReadUnit
+from txn_source.foreign.foreign_log import Decisions, ForeignTransaction, PartitionName, ReadUnit, Taken, take_units
 from txn_source.foreign.pulsar.chunks import Chunk, whole_messages
 from txn_source.foreign.pulsar.entries import PUBLISH_TIME, Entries, look_into, txn_bits, txn_number
 from txn_source.foreign.pulsar.listing import OffloadedLedger, TopicLedgers, in_order, list_ledgers, partition_of
 from txn_source.foreign.pulsar.managed_ledger import Snapshot, parse_info, parse_snapshot
 from txn_source.foreign.pulsar.map_file import UnfinishedError
 from txn_source.foreign.pulsar.messages import Decoder
-from txn_source.foreign.pulsar.outcomes import TxnOutcome, decisions, outcomes
+from txn_source.foreign.pulsar.outcomes import TxnOutcome, as_known, decisions, outcomes
 from txn_source.foreign.pulsar.payloads import Chunked
 from txn_source.foreign.pulsar.raw_entries import EntrySource, Stretch
 from txn_source.foreign.pulsar.summary import LedgerSummary, summarize
@@ -82,6 +82,11 @@ class PulsarLog:
             before = self._snapshots.get(snapshot.topic)
             if before is None or before.last_key <= snapshot.last_key:
                 self._snapshots[snapshot.topic] = snapshot
+
+    @property
+    def identity(self) -> None:
+        """Nothing in the files tells one cluster from another."""
+        return None
 
     def partitions(self) -> list[PartitionName]:
         """Return all partitions, in order; a topic without partitions has the one with number -1.
@@ -185,9 +190,9 @@ class PulsarPartition:
             start, end = Position(places[0][0], 0), Position(*places[-1])
         return Bounds.of(start, end, [Position.from_key(key) for key in undecided])
 
-    def decisions(self, of: PositionRange) -> Decisions:
+    def decisions(self, of: PositionRange, as_of: Position | None = None) -> Decisions:
         """Return what a read of a range needs to know of transactions."""
-        return decisions(self.outcomes(), of)
+        return decisions(self.outcomes() if as_of is None else as_known(self.outcomes(), as_of), of)
 
     @property
     def identity(self) -> None:
@@ -262,6 +267,10 @@ class PulsarPartition:
                     PulsarUnit(span, rows, size, ledger.data or "", where.place, where.entry, where.stop, chunked)
                 )
         return units
+
+    def take(self, of: PositionRange, rows: int, size: int) -> Taken:
+        """Return the first units of a range that have so many records or bytes."""
+        return take_units(self, of, rows, size)
 
     def read(
         self,

@@ -64,8 +64,13 @@ def plan(log: ForeignLog, rules: Format, selection: Selection, request: ForeignR
     return plan_ranges(list(zip(partitions, ranges, strict=True)), request)
 
 
-def plan_ranges(wanted: Sequence[tuple[SourcePartition, PositionRange]], request: ForeignRequest) -> ForeignPlan:
-    """Return the tasks that read ranges of partitions, which lie below the level's bound."""
+def plan_ranges(
+    wanted: Sequence[tuple[SourcePartition, PositionRange]], request: ForeignRequest, *, as_of_ends: bool = False
+) -> ForeignPlan:
+    """Return the tasks that read ranges of partitions, which lie below the level's bound.
+
+    With ``as_of_ends`` transactions have the status that they had when the log ended where the ranges do.
+    """
     wanted = [(of, reach) for of, reach in wanted if not reach.empty]
     units = [(of, _units(of, reach, request.max_partition_bytes, request)) for of, reach in wanted]
     opening = 0 if request.min_partitions else OPENING_COST_BYTES
@@ -77,7 +82,7 @@ def plan_ranges(wanted: Sequence[tuple[SourcePartition, PositionRange]], request
         units = [(of, _units(of, reach, target, request)) for of, reach in wanted]
     pieces: list[tuple[Piece, int]] = []
     for (of, reach), (_, found) in zip(wanted, units, strict=True):
-        decided = of.partition.decisions(reach)
+        decided = of.partition.decisions(reach, reach.end if as_of_ends else None)
         pieces += [
             (Piece(of.name, of.partition.identity, unit, decided.needed(unit.of)), unit.bytes + opening)
             for unit in found
