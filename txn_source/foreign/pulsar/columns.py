@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+
 import numpy as np
 import pyarrow as pa
 
@@ -55,8 +57,8 @@ _SEXTETS[np.frombuffer(_ALPHABET, np.uint8)] = np.arange(64)
 _PAD = ord("=")
 
 
-def columns_schema(names: list[str] | tuple[str, ...]) -> pa.Schema:
-    """Return the fields of columns in the order asked for.
+def columns_schema(names: Sequence[str], types: Mapping[str, pa.DataType] | None = None) -> pa.Schema:
+    """Return the fields of columns in the order asked for; some may have types of their own.
 
     Raises:
         SchemaMismatchError: there is no column of a name.
@@ -66,7 +68,7 @@ def columns_schema(names: list[str] | tuple[str, ...]) -> pa.Schema:
         raise SchemaMismatchError(
             f"Messages of Pulsar's have no column {shown(unknown[0])}.", f"Use {', '.join(SCHEMA.names)}."
         )
-    return pa.schema([SCHEMA.field(name) for name in names])
+    return pa.schema([pa.field(name, (types or {}).get(name, SCHEMA.field(name).type)) for name in names])
 
 
 def bits(flags: BoolArray) -> pa.Buffer | None:

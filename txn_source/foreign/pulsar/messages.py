@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from txn_source.foreign.pulsar import batches, wire
 from txn_source.foreign.pulsar import entries as of
+from txn_source.foreign.pulsar.avro_values import spread
 from txn_source.foreign.pulsar.columns import (
     bits,
     columns_schema,
@@ -23,8 +24,9 @@ from txn_source.foreign.pulsar.columns import (
 )
 from txn_source.foreign.pulsar.entries import Entries
 from txn_source.foreign.pulsar.payloads import Chunked, Group, load, no_payloads
+from txn_source.foreign.pulsar.value_schema import Decode, TopicSchema
 from txn_source.foreign.pulsar.wire import Fields
-from txn_source.model.errors import InvalidArgumentError
+from txn_source.model.errors import InvalidArgumentError, MessageUnreadableError, SchemaMismatchError
 from txn_source.model.position import Position, entry_of, ledger_of
 from txn_source.model.transaction import TxnId
 from txn_source.model.visibility import NO_TXN, BoolArray, IntArray, hidden
@@ -45,12 +47,14 @@ class Decoder:
         aborted: numbers of the transactions that are aborted, of those in the entries.
         undecided: of those that are open.
         keep_encrypted: give an encrypted entry as one message with its payload as it is; else it is refused.
+        typed: the topic's schema, where keys and values are not bytes.
     """
 
     schema: pa.Schema
     aborted: IntArray
     undecided: IntArray
     keep_encrypted: bool = False
+    typed: TopicSchema | None = None
 
     @classmethod
     def of(
@@ -60,14 +64,16 @@ class Decoder:
         undecided: IntArray | None = None,
         *,
         keep_encrypted: bool = False,
+        typed: TopicSchema | None = None,
     ) -> Decoder:
         """Return the decoder for columns by their names."""
         none = np.zeros(0, np.int64)
         return cls(
-            columns_schema(tuple(columns)),
+            columns_schema(tuple(columns), typed.types() if typed else {}),
             none if aborted is None else aborted,
             none if undecided is None else undecided,
             keep_encrypted,
+            typed,
         )
 
     def batches(self, found: Entries, seen: BoolArray, chunked: Mapping[int, Chunked]) -> Iterator[pa.RecordBatch]:
@@ -146,11 +152,16 @@ class _Group:
             empty = pa.StructArray.from_buffers(pa.struct([]), len(self._entries), [None])
             return pa.RecordBatch.from_struct_array(empty)
         batch = pa.RecordBatch.from_arrays(made, schema=schema)
-        if self._batched is not None and (gone := self._batched.metadata.number(batches.COMPACTED_OUT) != 0).any():
-            kept = np.ones(len(self._entries), np.bool_)
-            kept[self._is_batched] = ~gone
-            return batch.filter(truths(kept))
-        return batch
+        kept = self._kept()
+        return batch if kept is None else batch.filter(truths(kept))
+
+    def _kept(self) -> BoolArray | None:
+        """Return which messages compaction has left in their batches; None if all are."""
+        if self._batched is None or not (gone := self._batched.metadata.number(batches.COMPACTED_OUT) != 0).any():
+            return None
+        kept = np.ones(len(self._entries), np.bool_)
+        kept[self._is_batched] = ~gone
+        return kept
 
     def _column(self, name: str) -> pa.Array:
         return getattr(self, f"_made_{name.removeprefix('__')}")()
@@ -203,7 +214,51 @@ class _Group:
             valid = valid & ~absent
         return slices(self._data, self._merged(starts, batch_starts), self._merged(ends, batch_ends), valid), valid
 
+    def _typed(self, name: str, raw: pa.Array, decode: Decode) -> pa.Array:
+        """Return keys or values by the topic's schema.
+
+        Raises:
+            MessageUnreadableError: one isn't of the schema, and that isn't to be null.
+            SchemaMismatchError: a version of the schema isn't known.
+        """
+        kept = self._kept()
+        if kept is not None:
+            raw = spread(taken(raw, np.flatnonzero(kept)), np.flatnonzero(kept), len(raw))
+        try:
+            found, bad = decode(raw, self._schema_versions()[self._entries])
+        except SchemaMismatchError as error:
+            first = Position.from_key(int(self._found.keys[self._which[0]]))
+            fact = f"Messages from entry {first} on can't be decoded: {error.fact}"
+            raise SchemaMismatchError(fact, error.remedy) from None
+        if not bad.any():
+            return found
+        if self._decoder.typed is not None and self._decoder.typed.bad_as_null:
+            sound = np.flatnonzero(~bad)
+            return spread(taken(found, sound), sound, len(found))
+        at = int(np.argmax(bad))
+        place = Position.from_key(int(self._found.keys[self._entries[at]]))
+        of_batch = f", number {int(self._places[at])} of its batch," if self._is_batched[at] else ""
+        raise MessageUnreadableError(
+            f"The {name} of the message at {place}{of_batch} in {self._found.uri} isn't what the schema says.",
+            "Read with badValues=null, with the schema that it was written with, or without one.",
+        )
+
+    def _schema_versions(self) -> IntArray:
+        """Return the version of the schema that each entry names, as a number; -1 where it names none."""
+        starts, ends = self._found.metadata.slices(of.SCHEMA_VERSION)
+        data = self._found.raw.data
+        high, low = wire.big_endian(data, starts, 4), wire.big_endian(data, starts + 4, 4)
+        return np.where((ends - starts == 8) & (high < 1 << 31), high << 32 | low, -1)
+
     def _made_value(self) -> pa.Array:
+        raw = self._bare_value()
+        return raw if self._decoder.typed is None else self._typed("value", raw, self._decoder.typed.decode_value)
+
+    def _made_key(self) -> pa.Array:
+        part = self._decoder.typed.typed_key() if self._decoder.typed else None
+        return self._bare_key() if part is None else self._typed("key", self._bare_key(), part.decode)
+
+    def _bare_value(self) -> pa.Array:
         starts, ends = np.zeros(len(self._found), np.int64), np.zeros(len(self._found), np.int64)
         starts[self._which], ends[self._which] = self._payloads.bodies, self._payloads.ends
         batch = self._batched
@@ -216,7 +271,7 @@ class _Group:
             ~null,
         )
 
-    def _made_key(self) -> pa.Array:
+    def _bare_key(self) -> pa.Array:
         keys, valid = self._bytes(of.KEY, batches.KEY, self._flag(of.NULL_KEY, batches.NULL_KEY))
         coded = self._flag(of.KEY_IS_BASE64, batches.KEY_IS_BASE64, inherited=False) & valid
         if not coded.any():

@@ -5,7 +5,7 @@ from __future__ import annotations
 import bisect
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -22,10 +22,18 @@ from txn_source.foreign.pulsar.messages import Decoder
 from txn_source.foreign.pulsar.outcomes import TxnOutcome, as_known, decisions, outcomes
 from txn_source.foreign.pulsar.payloads import Chunked
 from txn_source.foreign.pulsar.raw_entries import EntrySource, Stretch
+from txn_source.foreign.pulsar.schema_option import parse_schema
 from txn_source.foreign.pulsar.summary import LedgerSummary, summarize
 from txn_source.foreign.pulsar.summary_cache import kept
+from txn_source.foreign.pulsar.value_schema import TopicSchema
 from txn_source.model.bounds import Bounds
-from txn_source.model.errors import DataLossError, InvalidArgumentError, SegmentUnreadableError, TopicNotFoundError
+from txn_source.model.errors import (
+    DataLossError,
+    InvalidArgumentError,
+    SegmentUnreadableError,
+    TopicNotFoundError,
+    shown,
+)
 from txn_source.model.isolation import IsolationLevel
 from txn_source.model.position import Position, PositionRange, entry_of, ledger_of
 from txn_source.model.transaction import TransactionState
@@ -57,9 +65,12 @@ class PulsarLog:
         ledgers: by full name of a topic, its ``internalInfo``, as JSON: it tells which ledgers there should be.
         snapshots: of the topics' transaction buffers, as JSON.
         keep_encrypted: read encrypted entries as they are; else they are refused.
+        schema: what keys and values are, in one of the forms that ``parse_schema`` takes; else they are bytes.
+        bad_values: ``error`` or ``null``: what becomes of a key or value that isn't of the schema.
 
     Raises:
         LogNotFoundError: nothing that Pulsar offloaded lies there.
+        InvalidArgumentError: both encrypted entries and a schema are asked for.
     """
 
     def __init__(
@@ -70,7 +81,17 @@ class PulsarLog:
         ledgers: Mapping[str, str | Mapping[str, Any]] | None = None,
         snapshots: Sequence[str | Mapping[str, Any]] = (),
         keep_encrypted: bool = False,
+        schema: str | Mapping[str, Any] | Sequence[Any] | None = None,
+        bad_values: str = "error",
     ) -> None:
+        if keep_encrypted and schema is not None:
+            raise InvalidArgumentError(
+                "Encrypted values are bytes, and a schema is given.", "Leave out one of 'schema' and 'encrypted'."
+            )
+        if bad_values not in ("error", "null"):
+            raise InvalidArgumentError(f"badValues is {shown(bad_values)}.", "Use error or null.")
+        self._schema = schema
+        self._bad_as_null = bad_values == "null"
         self._system = system
         self._folder = folder
         self._listing = list_ledgers(system, folder)
@@ -117,8 +138,19 @@ class PulsarLog:
         listed = None if given is None else parse_info(given, topic)
         found = in_order(topic, ledgers, listed, self._listing.unfinished(topic, listed))
         return PulsarPartition(
-            self._system, name, topic, found, self._snapshots.get(topic), keep_encrypted=self._keep_encrypted
+            self._system,
+            name,
+            topic,
+            found,
+            self._snapshots.get(topic),
+            keep_encrypted=self._keep_encrypted,
+            schema=self.topic_schema(topic),
         )
+
+    def topic_schema(self, topic: str) -> TopicSchema | None:
+        """Return what keys and values of a topic are; None: bytes."""
+        found = None if self._schema is None else parse_schema(self._schema, topic)
+        return found and replace(found, bad_as_null=self._bad_as_null)
 
 
 class PulsarPartition:
@@ -133,8 +165,10 @@ class PulsarPartition:
         snapshot: Snapshot | None,
         *,
         keep_encrypted: bool = False,
+        schema: TopicSchema | None = None,
     ) -> None:
         self.name = name
+        self.schema = schema
         self.topic = topic
         self.ledgers = ledgers
         self._system = system
@@ -301,7 +335,11 @@ class PulsarPartition:
         self, unit: ReadUnit, level: IsolationLevel, decided: Decisions, columns: Sequence[str]
     ) -> Iterator[pa.RecordBatch]:
         decoder = Decoder.of(
-            columns, decided.aborted.names, decided.undecided.names, keep_encrypted=self._keep_encrypted
+            columns,
+            decided.aborted.names,
+            decided.undecided.names,
+            keep_encrypted=self._keep_encrypted,
+            typed=self.schema,
         )
         planned = unit if isinstance(unit, PulsarUnit) else None
         wanted = {m[-1].key: m for m in (planned.chunked if planned else ())}
