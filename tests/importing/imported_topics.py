@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import txn_source
-from tests.foreign.kafka.partition_writer import PartitionWriter
+from tests.foreign.kafka.batch_writer import Record
+from tests.foreign.kafka.partition_writer import PartitionWriter, Producer
 from tests.foreign.kafka.test_random_histories import NaiveLog, random_record, write_history
 from txn_source import IsolationLevel
 from txn_source.foreign.foreign_log import ForeignPartition
@@ -40,11 +41,26 @@ def source_rows(partition: ForeignPartition, of: PositionRange, level: Isolation
     ]
 
 
+class ApartWriter(PartitionWriter):
+    """A partition with producers of its own: what they do elsewhere has nothing to do with this."""
+
+    def send(
+        self, records: list[Record], producer_id: int = -1, *, transactional: bool = False, codec: str = "none"
+    ) -> int:
+        return super().send(records, self._own(producer_id), transactional=transactional, codec=codec)
+
+    def end_transaction(self, producer_id: int, *, commit: bool) -> int:
+        return super().end_transaction(self._own(producer_id), commit=commit)
+
+    def _own(self, producer_id: int) -> int:
+        return producer_id if producer_id < 0 else producer_id + 1000 * self.partition
+
+
 def write_partitions(rng: random.Random, root: Path, partitions: int = 3) -> list[NaiveLog]:
     """Write a topic ``t`` with transactions that overlap on each partition."""
     naive = []
     for index in range(partitions):
-        writer = PartitionWriter(root, partition=index, segment_bytes=rng.choice([600, 1 << 20]))
+        writer = ApartWriter(root, partition=index, segment_bytes=rng.choice([600, 1 << 20]))
         naive.append(write_history(rng, writer, rng.choice([3, 60])))
         writer.flush()
         writer.snapshot()
@@ -64,7 +80,7 @@ def write_shared_transactions(rng: random.Random, root: Path, partitions: int = 
         epoch, commit, touched = began.setdefault(producer, (number, rng.random() < 0.6, set()))
         for index in rng.sample(range(partitions), rng.randint(1, partitions)):
             records = [random_record(rng) for _ in range(rng.choice([1, 3]))]
-            writers[index].producers.setdefault(producer, _epoch(epoch)).epoch = epoch
+            writers[index].producers.setdefault(producer, Producer()).epoch = epoch
             writers[index].send(records, producer, transactional=True)
             rows[index] += [(record.key, record.value, producer, epoch, commit) for record in records]
             touched.add(index)
@@ -79,12 +95,6 @@ def write_shared_transactions(rng: random.Random, root: Path, partitions: int = 
         writer.flush()
         writer.snapshot()
     return rows
-
-
-def _epoch(epoch: int) -> Any:
-    from tests.foreign.kafka.partition_writer import Producer
-
-    return Producer(epoch)
 
 
 def ends(report: ImportReport) -> dict[tuple[str, int], int]:

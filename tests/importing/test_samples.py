@@ -35,7 +35,7 @@ def test_kafka_s_topics_show_the_same(case: str, tmp_path: Path) -> None:
                 decisions = partition.decisions(of)
                 expected: list[Row] = []
                 for unit in partition.units(of):
-                    for batch in partition.read(unit, level, decisions, ("key", "value", "timestamp", "headers")):
+                    for batch in partition.read(unit, level, decisions, ("key", "value", "__timestamp_ms", "headers")):
                         properties = properties_of(batch.column(3))
                         maps = [None] * len(batch) if properties is None else properties.to_pylist()
                         columns = (batch.column(0).to_pylist(), batch.column(1).to_pylist())

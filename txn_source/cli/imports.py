@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from typing import Annotated
 
 import typer
@@ -39,9 +40,9 @@ def import_(
     undecided: Annotated[
         str,
         typer.Option(
-            metavar="leave|abort",
-            help="What isn't decided at the end: leave it to a later run, or, of a source that ends here, import it as"
-            " aborted.",
+            metavar="leave|keep|abort",
+            help="Transactions that aren't decided: end below them, import them and keep them open for a later run"
+            " within a week, or, of a source that ends here, import them as aborted.",
         ),
     ] = "leave",
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be imported, and change nothing.")] = False,
@@ -57,9 +58,14 @@ def import_(
         raise typer.BadParameter(f"{given}. Name one log to import to.", param_hint="'--to' / '--to-endpoint'")
     from txn_source.client.connecting import connect
     from txn_source.importing import import_topics
+    from txn_source.storage.root import LogRoot
 
     shown = None if as_json else _told
-    with repeatable(), connect(to, endpoint=to_endpoint, create=to is not None and not dry_run) as log:
+    with ExitStack() as stack:
+        stack.enter_context(repeatable())
+        log = None
+        if not dry_run or to is None or LogRoot.at(to).exists:
+            log = stack.enter_context(connect(to, endpoint=to_endpoint, create=to is not None))
         report = import_topics(
             source, topics, log, names=names or None, undecided=undecided, dry_run=dry_run, progress=shown
         )

@@ -2,19 +2,30 @@
 
 from __future__ import annotations
 
-from collections import Counter
+import enum
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from txn_source.foreign.foreign_log import TransactionSpans
-from txn_source.importing.history import COMMITTED, UNDECIDED, Parts, SourcePartition
+from txn_source.importing.history import ABORTED, COMMITTED, UNDECIDED, Parts, SourcePartition
 from txn_source.model.errors import DataLossError, InvalidArgumentError
 from txn_source.model.position import Position, PositionRange
 from txn_source.model.visibility import IntArray
 
 _ENDLESS = (1 << 63) - 1
+
+
+class Undecided(enum.Enum):
+    """What to do with what isn't decided in the source."""
+
+    LEAVE = "leave"
+    """Take what lies below the last stable position, lowered to a cut if that is of several partitions."""
+    KEEP = "keep"
+    """Take it, and keep it open in the target until a later run brings the rest."""
+    ABORT = "abort"
+    """Take it, and abort it."""
 
 
 @dataclass(slots=True)
@@ -48,17 +59,14 @@ class Course:
 def chart(
     sources: Sequence[tuple[int, SourcePartition]],
     starts: Mapping[tuple[int, int], int],
-    *,
-    abort_undecided: bool = False,
+    undecided: Undecided = Undecided.LEAVE,
 ) -> Course:
     """Find out what to take of partitions.
-
-    It ends where everything is decided, lowered to a cut: a committed transaction is taken wholly or not at all.
 
     Args:
         sources: partitions, each with the number of its topic.
         starts: by topic and partition where to go on; others begin at their log's start.
-        abort_undecided: take all up to the high watermark; what is undecided is aborted.
+        undecided: what to do with that.
 
     Raises:
         DataLossError: a partition begins above where to go on.
@@ -70,19 +78,19 @@ def chart(
         start = bounds.log_start
         if (key := starts.get((topic, source.index))) is not None:
             start = _checked(Position.from_key(key), source.index, bounds.log_start, bounds.log_end)
-        end = bounds.high_watermark if abort_undecided else bounds.last_stable
+        end = bounds.last_stable if undecided is Undecided.LEAVE else bounds.high_watermark
         ranges.append([start, max(start, end)])
         found.append(source.parts(PositionRange(start, max(start, bounds.high_watermark))))
     groups = _groups(found)
     committed = np.zeros(max((int(of.max()) + 1 for of in groups if len(of)), default=0), np.bool_)
     for parts, of in zip(found, groups, strict=True):
         committed[of[parts.states == COMMITTED]] = True
-    if not abort_undecided:
+    if undecided is Undecided.LEAVE and len(sources) > 1:
         _lower(ranges, found, groups, committed)
     lanes = []
     for (topic, source), limits, parts, group in zip(sources, ranges, found, groups, strict=True):
         ends = np.minimum(parts.spans.markers, limits[1].key)
-        if not abort_undecided:
+        if undecided is not Undecided.ABORT:
             ends[parts.states == UNDECIDED] = _ENDLESS
         lanes.append(Lane(topic, source, PositionRange(*limits), parts.spans, group, ends))
     return Course(lanes, committed.tolist())
@@ -91,24 +99,20 @@ def chart(
 def _groups(found: Sequence[Parts]) -> list[IntArray]:
     """Number the transactions over all partitions.
 
-    Ids of a producer of which one comes twice on a partition name nothing beyond it: of Kafka's these are of the time
-    before each transaction had an epoch of its own. Nor does one that is committed here and aborted there.
+    One that the format doesn't name is one of its partition only; so is one that is committed here and aborted there.
     """
-    vague: set[int] = set()
-    states: dict[tuple[int, int], int] = {}
-    torn: set[tuple[int, int]] = set()
+    states: dict[tuple[int, int], set[int]] = {}
     for parts in found:
-        vague |= {id_[0] for id_, count in Counter(parts.ids).items() if count > 1}
         for id_, state in zip(parts.ids, parts.states.tolist(), strict=True):
-            if state != UNDECIDED and states.setdefault(id_, state) != state:
-                torn.add(id_)
+            if id_ is not None:
+                states.setdefault(id_, set()).add(state)
     numbers: dict[tuple[int, ...], int] = {}
     groups = []
     for at, parts in enumerate(found):
         of = []
         for id_, first in zip(parts.ids, parts.spans.firsts.tolist(), strict=True):
-            name = (*id_, at, first) if id_[0] in vague or id_ in torn else id_
-            of.append(numbers.setdefault(name, len(numbers)))
+            alone = id_ is None or {COMMITTED, ABORTED} <= states[id_]
+            of.append(numbers.setdefault((at, first) if id_ is None or alone else (*id_, 0), len(numbers)))
         groups.append(np.array(of, np.int64))
     return groups
 
@@ -131,14 +135,17 @@ def _checked(start: Position, partition: int, log_start: Position, log_end: Posi
 def _lower(
     ranges: list[list[Position]], found: Sequence[Parts], groups: Sequence[IntArray], committed: np.ndarray
 ) -> None:
-    """Lower ends until each committed transaction lies wholly below or wholly above them."""
+    """Lower ends until each committed transaction that has a name lies wholly below or wholly above them."""
+    named = np.zeros(len(committed), np.bool_)
+    for parts, of in zip(found, groups, strict=True):
+        named[of[[id_ is not None for id_ in parts.ids]]] = True
     while True:
         below, above = np.zeros(len(committed), np.bool_), np.zeros(len(committed), np.bool_)
         for (_, end), parts, of in zip(ranges, found, groups, strict=True):
             lasts = np.where(parts.states == UNDECIDED, _ENDLESS, parts.lasts)
             below[of[parts.spans.firsts < end.key]] = True
             above[of[lasts >= end.key]] = True
-        torn = committed & below & above
+        torn = named & committed & below & above
         changed = False
         for limits, parts, of in zip(ranges, found, groups, strict=True):
             firsts = parts.spans.firsts[torn[of]]

@@ -25,6 +25,17 @@ class Run:
     batch: pa.RecordBatch
 
 
+STEP_ROWS = 65_536
+"""So many messages are handed out at once, and those that share the last one's position."""
+
+
+def _portions(of: Iterator[Rows]) -> Iterator[Rows]:
+    for rows in of:
+        for start in range(0, len(rows.keys), STEP_ROWS):
+            some = slice(start, start + STEP_ROWS)
+            yield Rows(rows.batch.slice(start, STEP_ROWS), rows.keys[some], rows.names[some])
+
+
 class _Finder:
     """Finds the transaction of a message by what names it and its key: the one that reaches over it.
 
@@ -62,7 +73,7 @@ class Feed:
         self.lane = lane
         self._finder = _Finder(lane.spans)
         self.at = lane.of.start.key
-        self._rows = lane.source.rows(lane.of) if lane.of.start < lane.of.end else iter(())
+        self._rows = _portions(lane.source.rows(lane.of)) if lane.of.start < lane.of.end else iter(())
         self._next = next(self._rows, None)
         if self._next is None:
             self.at = lane.of.end.key

@@ -27,7 +27,7 @@ class Rows:
     """``NO_TXN`` of plain ones."""
 
 
-Part = tuple[int, int, int, int, int, tuple[int, int]]
+Part = tuple[int, int, int, int, int, tuple[int, int] | None]
 """A transaction on a partition: name, first, marker, last, state and id."""
 
 
@@ -40,8 +40,8 @@ class Parts:
     lasts: IntArray
     """Key of the last entry with data; that below the marker if it isn't known."""
     states: IntArray
-    ids: Sequence[tuple[int, int]]
-    """What may name a transaction on all partitions of the log: a producer, and which one of its that is."""
+    ids: Sequence[tuple[int, int] | None]
+    """What names a transaction on all partitions of the log; None if the format doesn't tell."""
 
     @classmethod
     def of(cls, rows: Sequence[Part]) -> Parts:

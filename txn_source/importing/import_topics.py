@@ -7,15 +7,13 @@ from dataclasses import dataclass
 
 from txn_source.client.log import Log
 from txn_source.foreign.target import ForeignTarget
-from txn_source.importing.course import Course, chart
+from txn_source.importing.course import Course, Undecided, chart
 from txn_source.importing.history import SourceTopic
 from txn_source.importing.importer import Importer
 from txn_source.importing.source import Source, open_source
 from txn_source.importing.target_topics import TargetTopic, find_targets, make_missing
 from txn_source.model.errors import InvalidArgumentError
 from txn_source.model.position import Position
-
-UNDECIDED_CHOICES = ("leave", "abort")
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +41,7 @@ class ImportReport:
 def import_topics(
     source: str | ForeignTarget | Source,
     topics: str | Sequence[str],
-    log: Log,
+    log: Log | None,
     *,
     names: Sequence[str] | None = None,
     undecided: str = "leave",
@@ -53,10 +51,10 @@ def import_topics(
     """Import topics of Kafka's or Pulsar's into a log, with their transactions as transactions.
 
     Each partition keeps its number and the order of its messages, aborted ones among them; transactions that overlap do
-    so again. So both logs show the same at both levels. What wasn't decided, or only as a part of a transaction that
-    goes on above, is left for a later call, which goes on where this one ends. So does a call after one that was killed
-    or failed anywhere: nothing comes twice, nothing is left out. It has a week for that: then transactions that were
-    open where it stopped are aborted.
+    so again. So both logs show the same at both levels, up to where it ends: at the last stable position, if several
+    partitions are imported at a consistent cut, as a read of them. A later call goes on there. So does one after a call
+    that was killed, or failed, anywhere: nothing comes twice, nothing is left out. It has a week for that: then
+    transactions that were open where it stopped are aborted.
 
     A topic's bytes are kept: ``key`` and ``value``. Kafka's timestamp becomes the event time, and headers become
     properties (``kafka_source.py``); Pulsar's event time and properties stay. The publish time is that of the import.
@@ -64,9 +62,12 @@ def import_topics(
     Args:
         source: ``kafka:/folder`` or ``pulsar:/folder``, or the same of a bucket; or what ``connect`` has as target.
         topics: one, or several. Transactions over several topics stay whole if these are imported together.
-        log: the target. Topics that aren't there are made; nobody else may write to them until all is imported.
+        log: the target; None, of a dry run only, one that is still to be made. Topics that aren't there are made; nobody
+            else may write to them until all is imported.
         names: of the topics in the target; None: those of the source.
-        undecided: ``leave``, or ``abort``: what is undecided is imported and aborted. That is for a source that ends.
+        undecided: what becomes of transactions that the source hasn't decided. ``leave`` ends below the first of them.
+            ``keep`` imports up to the high watermark, so that read_uncommitted shows the same, too; they stay open for
+            a week, in which a later call brings their ends. ``abort`` imports and aborts them: for a source that ends.
         dry_run: say what would be imported, and change nothing.
         progress: is told after each batch how many messages have been imported.
 
@@ -78,8 +79,9 @@ def import_topics(
         DataLossError: the source has lost what wasn't imported yet.
         SegmentUnreadableError: the source is damaged.
     """
-    if undecided not in UNDECIDED_CHOICES:
-        raise InvalidArgumentError(f"What is undecided can't be {undecided!r}.", "Use leave or abort.")
+    how = _how(undecided)
+    if log is None and not dry_run:
+        raise InvalidArgumentError("There is no log to import to.", "Give one that txn_source.connect returned.")
     topics = [topics] if isinstance(topics, str) else list(topics)
     if not topics or len(set(topics)) < len(topics):
         raise InvalidArgumentError("No topic is named, or one is twice.", "Name each once.")
@@ -90,19 +92,28 @@ def import_topics(
         )
     opened = open_source(source) if isinstance(source, str | ForeignTarget) else source
     sources = _topics_of(opened, topics)
-    targets = find_targets(log.metadata, sources, names)
-    course = _course(sources, targets, abort_undecided=undecided == "abort")
+    targets = find_targets(None if log is None else log.metadata, sources, names)
+    course = _course(sources, targets, how)
     parts = tuple(
         ImportedPart(
             topics[lane.topic], lane.source.index, lane.of.start, lane.of.end, lane.source.bounds().high_watermark
         )
         for lane in course.lanes
     )
-    if dry_run:
+    if dry_run or log is None:
         return ImportReport(parts, course.transactions, 0)
     views = make_missing(log.metadata, sources, targets)
     messages = Importer(log.access, sources, targets, views, course, progress).run()
     return ImportReport(parts, course.transactions, messages)
+
+
+def _how(undecided: str) -> Undecided:
+    try:
+        return Undecided(undecided)
+    except ValueError:
+        raise InvalidArgumentError(
+            f"What is undecided can't be {undecided!r}.", f"Use {', '.join(how.value for how in Undecided)}."
+        ) from None
 
 
 def _topics_of(source: Source, topics: Sequence[str]) -> list[SourceTopic]:
@@ -120,7 +131,7 @@ def _topics_of(source: Source, topics: Sequence[str]) -> list[SourceTopic]:
     raise InvalidArgumentError(f"A {type(source).__name__} can't be imported.", "Give a log of Kafka's or Pulsar's.")
 
 
-def _course(sources: Sequence[SourceTopic], targets: Sequence[TargetTopic], *, abort_undecided: bool) -> Course:
+def _course(sources: Sequence[SourceTopic], targets: Sequence[TargetTopic], undecided: Undecided) -> Course:
     starts = {
         (topic, partition): key
         for topic, target in enumerate(targets)
@@ -128,4 +139,4 @@ def _course(sources: Sequence[SourceTopic], targets: Sequence[TargetTopic], *, a
         for partition, key in target.progress.positions.items()
     }
     lanes = [(topic, partition) for topic, source in enumerate(sources) for partition in source.partitions]
-    return chart(lanes, starts, abort_undecided=abort_undecided)
+    return chart(lanes, starts, undecided)

@@ -26,13 +26,14 @@ from txn_source.storage.arrays import numbers_in, truths_in
 from txn_source.storage.schema import EVENT_TIME, PROPERTIES, RAW_SCHEMA, stored_schema
 from txn_source.storage.soundness import FIRST_MICROS, LAST_MICROS
 
-_COLUMNS = ("key", "value", "offset", "timestamp", "headers", "__producer_id", "__txn_status")
+_COLUMNS = ("key", "value", "offset", "__timestamp_ms", "headers", "__producer_id", "__txn_status")
 _STATES = {
     TransactionState.OPEN: UNDECIDED,
     TransactionState.COMMITTED: COMMITTED,
     TransactionState.ABORTED: ABORTED,
 }
-_NO_TIMESTAMP_MICROS = -1000
+_NO_TIMESTAMP = -1
+_FIRST, _LAST = -(-FIRST_MICROS // 1000), LAST_MICROS // 1000
 _UNIT_BYTES = 64 << 20
 _BEYOND = (1 << 63) - 1
 
@@ -66,8 +67,7 @@ class KafkaSource:
         for txn in found:
             marker = _BEYOND if txn.marker is None else txn.marker.key
             last = marker - 1 if txn.last is None or txn.marker is None else txn.last.key
-            id_ = txn.identity or (txn.producer_id, txn.producer_epoch)
-            rows.append((txn.producer_id, txn.first.key, marker, last, _STATES[txn.state], id_))
+            rows.append((txn.producer_id, txn.first.key, marker, last, _STATES[txn.state], txn.identity))
         return Parts.of(rows)
 
     def rows(self, of: PositionRange) -> Iterator[Rows]:
@@ -84,14 +84,13 @@ class KafkaSource:
                 yield Rows(rows, numbers_in(offset).astype(np.int64), names)
 
 
-def event_times(times: pa.Array) -> pa.Array:
-    """Return timestamps as event times: null where a record has none, or none that a message can have."""
-    micros = numbers_in(times.view(pa.int64()))
-    wrong = (micros < FIRST_MICROS) | (micros > LAST_MICROS) | (micros == _NO_TIMESTAMP_MICROS)
-    if not wrong.any():
-        return times.cast(EVENT_TIME.type)
-    buffers = [pa.py_buffer(np.packbits(~wrong, bitorder="little")), pa.py_buffer(np.ascontiguousarray(micros))]
-    return pa.Array.from_buffers(EVENT_TIME.type, len(times), buffers)
+def event_times(millis: pa.Array) -> pa.Array:
+    """Return timestamps as event times: null where a record has none, or one that no message can have."""
+    times = numbers_in(millis)
+    right = (times >= _FIRST) & (times <= _LAST) & (times != _NO_TIMESTAMP)
+    micros = np.where(right, times, 0) * 1000
+    there = None if right.all() else pa.py_buffer(np.packbits(right, bitorder="little"))
+    return pa.Array.from_buffers(EVENT_TIME.type, len(times), [there, pa.py_buffer(micros)])
 
 
 def properties_of(headers: pa.ListArray) -> pa.Array | None:

@@ -86,8 +86,10 @@ class TargetTopic:
     """Of the progress, as the target keeps it."""
 
 
-def find_targets(stub: MetadataStub, sources: Sequence[SourceTopic], names: Sequence[str]) -> list[TargetTopic]:
+def find_targets(stub: MetadataStub | None, sources: Sequence[SourceTopic], names: Sequence[str]) -> list[TargetTopic]:
     """Look at the topics that are written to, and check that each can be; nothing is changed.
+
+    ``stub`` is None where there is no log yet.
 
     Raises:
         SchemaMismatchError: one has typed columns.
@@ -106,7 +108,9 @@ def find_targets(stub: MetadataStub, sources: Sequence[SourceTopic], names: Sequ
     return targets
 
 
-def _find(stub: MetadataStub, source: SourceTopic, name: TopicName) -> TargetTopic:
+def _find(stub: MetadataStub | None, source: SourceTopic, name: TopicName) -> TargetTopic:
+    if stub is None:
+        return TargetTopic(name, None, None, "")
     try:
         [view] = stub.get_view([name]).topics
     except TopicNotFoundError:
