@@ -5,11 +5,13 @@ from __future__ import annotations
 import select
 import sys
 import time
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from txn_source.cli import foreign
 from txn_source.cli.connection import on_log
 from txn_source.cli.message_lines import Format, lines_of
 from txn_source.cli.offset_text import offsets_of
@@ -20,8 +22,9 @@ from txn_source.model.position import EARLIEST, LATEST
 from txn_source.model.read_priority import ReadPriority
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from txn_source.cli.message_lines import Render
-    from txn_source.cli.tail import Tail
     from txn_source.client.log import Log
 
 _POLL_INTERVAL_S = 0.2
@@ -84,7 +87,7 @@ _Separator = Annotated[
 ]
 
 
-@on_log()
+@on_log(foreign=foreign.consume)
 def consume(
     log: Log,
     topic: _Topic,
@@ -129,7 +132,7 @@ def consume(
 
             begin, stop = offsets_of(start, EARLIEST), offsets_of(end, LATEST)
             tail = Tail(log, topic, level or IsolationLevel.READ_COMMITTED, begin, stop, columns, priority)
-            _print_tail(tail, render, left, follow=follow)
+            print_batches(tail.read, render, max_messages, follow=follow)
     except KeyboardInterrupt:
         if not follow:
             raise
@@ -140,9 +143,13 @@ def _refuse(option: str, value: object, why: str) -> None:
         raise typer.BadParameter(why, param_hint=f"'{option}'")
 
 
-def _print_tail(tail: Tail, render: Render, left: int, *, follow: bool) -> None:
+def print_batches(
+    read: Callable[[], Iterator[pa.RecordBatch]], render: Render, most: int | None, *, follow: bool
+) -> None:
+    """Print what a read yields, so many messages at most; with ``follow`` read again and again, until Ctrl-C."""
+    left = sys.maxsize if most is None else most
     while True:
-        for batch in tail.read():
+        for batch in read():
             write(render(batch.slice(0, left)))
             left -= batch.num_rows
             if left <= 0:

@@ -11,8 +11,8 @@ import pyarrow as pa
 from txn_source.foreign.foreign_log import ForeignLog, ForeignTransaction, PartitionName
 from txn_source.foreign.reading.plan import plan
 from txn_source.foreign.reading.request import ForeignRequest, Selection
-from txn_source.foreign.reading.source import SourcePartition, look_at, names_of, topics_of
-from txn_source.foreign.scan import count, scan, schema_of
+from txn_source.foreign.reading.source import SourcePartition, look_at, names_of, topics_of, topics_read
+from txn_source.foreign.scan import Follower, count, scan, schema_of
 from txn_source.foreign.target import ForeignTarget
 from txn_source.model.door import guarded
 from txn_source.model.errors import InvalidArgumentError
@@ -223,6 +223,23 @@ class ReadOnlyLog:
         log = self._target.open()
         request = self._request(isolation_level, start, end, consistent_cut)
         return count(self._target, log, plan(log, self._rules, self._selection(topic), request))
+
+    def every_column(self, topic: str) -> list[str]:
+        """Return the names of all columns that ``scan`` can read of a topic."""
+        log = self._target.open()
+        topics = topics_read(log, self._rules, Selection((topic,)))
+        return list(self._rules.columns(log, topics, dict(self._target.options)).names)
+
+    def follow(
+        self,
+        topic: str,
+        level: IsolationLevel,
+        columns: Sequence[str] | None = None,
+        start: Any = None,
+        end: Any = None,
+    ) -> Follower:
+        """Return a place in a topic that is read from again and again."""
+        return Follower(self._target, self._selection(topic), self._request(level, start, end, True), columns)
 
     def _selection(self, topic: str | Sequence[str]) -> Selection:
         return Selection((topic,), several=False) if isinstance(topic, str) else Selection(tuple(topic))

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 import pyarrow as pa
 
@@ -10,10 +11,11 @@ from txn_source.foreign.foreign_log import ForeignLog
 from txn_source.foreign.reading.options import ForeignOptions
 from txn_source.foreign.reading.plan import ForeignPlan, plan
 from txn_source.foreign.reading.reader import PieceReader
-from txn_source.foreign.reading.request import ForeignRequest, Selection
+from txn_source.foreign.reading.request import ForeignRequest, Selection, Side
 from txn_source.foreign.reading.source import topics_read
 from txn_source.foreign.target import ForeignTarget
 from txn_source.model.errors import SchemaMismatchError
+from txn_source.model.position import EARLIEST
 
 
 def schema_of(
@@ -58,6 +60,30 @@ def scan(
     reader = PieceReader(target, schema, request, log)
     pieces = (piece for task in planned.tasks for piece in task)
     return pa.RecordBatchReader.from_batches(schema, reader.read(pieces))
+
+
+class Follower:
+    """A place in a topic that moves on with each read; the log is looked at anew each time."""
+
+    def __init__(
+        self, target: ForeignTarget, selection: Selection, request: ForeignRequest, columns: Sequence[str] | None
+    ) -> None:
+        self._target = target
+        self._selection = selection
+        self._request = request
+        self._columns = columns
+
+    def read(self) -> Iterator[pa.RecordBatch]:
+        """Yield what is there now and was not yielded before, partition after partition."""
+        log = self._target.open()
+        planned = plan(log, self._target.rules, self._selection, self._request)
+        # What is new since then, also a partition, is read from its start.
+        start = Side(EARLIEST, {name: reach.end for name, reach in planned.ranges})
+        self._request = replace(self._request, start=start)
+        reader = PieceReader(
+            self._target, schema_of(self._target, log, self._selection, self._columns), planned.request, log
+        )
+        yield from reader.read(piece for task in planned.tasks for piece in task)
 
 
 def count(target: ForeignTarget, log: ForeignLog, planned: ForeignPlan) -> int:

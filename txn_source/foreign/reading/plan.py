@@ -71,6 +71,7 @@ def plan_ranges(
 
     With ``as_of_ends`` transactions have the status that they had when the log ended where the ranges do.
     """
+    ranges = tuple((of.name, reach) for of, reach in wanted)
     wanted = [(of, reach) for of, reach in wanted if not reach.empty]
     units = [(of, _units(of, reach, request.max_partition_bytes, request)) for of, reach in wanted]
     opening = 0 if request.min_partitions else OPENING_COST_BYTES
@@ -87,7 +88,7 @@ def plan_ranges(
             (Piece(of.name, of.partition.identity, unit, decided.needed(unit.of)), unit.bytes + opening)
             for unit in found
         ]
-    return ForeignPlan(_packed(pieces, target), tuple((of.name, reach) for of, reach in wanted), request)
+    return ForeignPlan(_packed(pieces, target), ranges, request)
 
 
 def _units(of: SourcePartition, reach: PositionRange, unit_bytes: int, request: ForeignRequest) -> list[ReadUnit]:

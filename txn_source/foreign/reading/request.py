@@ -35,6 +35,10 @@ class Side:
     complete: bool = False
     """All partitions must be named, as Kafka's connector wants it."""
 
+    def at(self, time: int) -> Side:
+        """Return the side of the same default at a time in milliseconds."""
+        return Side(self.everywhere, time=time)
+
 
 @dataclass(frozen=True, slots=True)
 class Selection:
