@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import select
 import sys
-import time
-from collections.abc import Callable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
@@ -13,21 +10,16 @@ import typer
 
 from txn_source.cli import foreign
 from txn_source.cli.connection import on_log
+from txn_source.cli.following import pause, print_batches
 from txn_source.cli.message_lines import Format, lines_of
 from txn_source.cli.offset_text import offsets_of
-from txn_source.cli.output import write
 from txn_source.cli.subscriptions import Kind
 from txn_source.model.isolation import IsolationLevel
 from txn_source.model.position import EARLIEST, LATEST
 from txn_source.model.read_priority import ReadPriority
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
-    from txn_source.cli.message_lines import Render
     from txn_source.client.log import Log
-
-_POLL_INTERVAL_S = 0.2
 
 _Topic = Annotated[
     str, typer.Argument(metavar="TOPIC", help="orders, or orders-partition-3 for one partition.", show_default=False)
@@ -126,7 +118,7 @@ def consume(
 
             kind = None if subscription_type is None else subscription_type.value
             with consumer_of(log, topic, subscription, kind, level, start) as consumer:
-                print_messages(log, consumer, columns, render, left, partial(_pause, 0) if follow else None)
+                print_messages(log, consumer, columns, render, left, partial(pause, 0) if follow else None)
         else:
             from txn_source.cli.tail import Tail
 
@@ -141,33 +133,3 @@ def consume(
 def _refuse(option: str, value: object, why: str) -> None:
     if value is not None:
         raise typer.BadParameter(why, param_hint=f"'{option}'")
-
-
-def print_batches(
-    read: Callable[[], Iterator[pa.RecordBatch]], render: Render, most: int | None, *, follow: bool
-) -> None:
-    """Print what a read yields, so many messages at most; with ``follow`` read again and again, until Ctrl-C."""
-    left = sys.maxsize if most is None else most
-    while True:
-        for batch in read():
-            write(render(batch.slice(0, left)))
-            left -= batch.num_rows
-            if left <= 0:
-                return
-        if not follow:
-            return
-        sys.stdout.flush()
-        _pause(_POLL_INTERVAL_S)
-
-
-def _pause(seconds: float) -> None:
-    """Wait a moment; raise BrokenPipeError if nobody reads our output any more, which writing nothing wouldn't show."""
-    try:
-        descriptor = sys.stdout.fileno()
-    except OSError:
-        time.sleep(seconds)
-        return
-    watch = select.poll()
-    watch.register(descriptor, 0)  # only errors, which are always reported
-    if watch.poll(seconds * 1000):
-        raise BrokenPipeError

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 import json
 import re
 from collections.abc import Callable
@@ -9,6 +10,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import typer
 
+from txn_source.cli.following import print_batches
 from txn_source.cli.message_lines import Format, readable
 from txn_source.cli.output import console, note, print_json, table, to_json
 from txn_source.cli.units import format_count, format_size
@@ -18,7 +20,6 @@ from txn_source.model.position import EARLIEST, LATEST
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from txn_source.cli.transactions import Order, StateFilter
     from txn_source.client.log import Log
     from txn_source.foreign.read_only_log import ForeignTopicStats, ReadOnlyLog
     from txn_source.foreign.reading.request import Side
@@ -65,7 +66,7 @@ def stats(log: Log, name: str, as_json: bool) -> None:
 
 
 def list_transactions(
-    log: Log, state: StateFilter, topic: str | None, limit: int, first: Order | None, as_json: bool
+    log: Log, state: enum.Enum, topic: str | None, limit: int, first: enum.Enum | None, as_json: bool
 ) -> None:
     """List transactions as they are on each partition."""
     wanted = None if state.value == "all" else state.value
@@ -95,8 +96,6 @@ def consume(
     **given: Any,
 ) -> None:
     """Print a topic's messages, partition after partition; with ``follow`` go on with what comes."""
-    from txn_source.cli.consume import print_batches
-
     for name, value in given.items():
         if value is not None:
             raise typer.BadParameter("It is for logs of txnlog's own.", param_hint=f"'--{name.replace('_', '-')}'")
