@@ -10,17 +10,21 @@ import pyarrow as pa
 from txn_source.foreign.foreign_log import ForeignLog, PartitionName
 from txn_source.foreign.formats import Format, Place
 from txn_source.foreign.pulsar.columns import SCHEMA
+from txn_source.foreign.pulsar.message_ids import point_of
+from txn_source.foreign.pulsar.open_options import log_arguments
 from txn_source.foreign.pulsar.pulsar_log import PulsarLog
-from txn_source.foreign.reading.given import everywhere_or, parse_side, selection_of, side_of
+from txn_source.foreign.reading.given import parse_side, selection_of, side_of
 from txn_source.foreign.reading.request import Selection, Side
-from txn_source.model.errors import InvalidArgumentError
-from txn_source.model.position import MessageId, Position
+from txn_source.model.errors import InvalidArgumentError, SchemaMismatchError
+from txn_source.model.position import Position
 from txn_source.model.topic_name import TopicName
 
 _DEFAULT = ("__partition", "__ledger_id", "__entry_id", "__batch_index", "__publish_time", "__event_time")
 _PAYLOAD = ("key", "value")
 _ALL = pa.schema([*SCHEMA, pa.field("__partition", pa.int32()), pa.field("__topic", pa.string())])
 _METADATA = ("__partition", *[name for name in SCHEMA.names if name not in _PAYLOAD], "__topic")
+_OWN_ENDS = ("__transaction_pending_ack",)
+_OWN_STARTS = ("transaction_coordinator_assign", "transaction_coordinator_log", "loadbalancer-service-unit-state")
 _HINT = 'Use earliest, latest, or JSON such as {"orders": {"0": "12:40"}}; -1 is the partition of a topic without.'
 
 
@@ -28,7 +32,7 @@ class PulsarFormat:
     """Pulsar's format."""
 
     name = "pulsar"
-    open_options: tuple[str, ...] = ("managedLedgers", "transactionSnapshots", "encrypted")
+    open_options: tuple[str, ...] = ("managedLedgers", "transactionSnapshots", "encrypted", "schema", "badValues")
     read_options: tuple[str, ...] = ()
     stream_options: tuple[str, ...] = ()
     batch_options: tuple[str, ...] = ()
@@ -47,11 +51,17 @@ class PulsarFormat:
         """Return the log that lies in a folder, or below a prefix."""
         if len(places) != 1:
             raise InvalidArgumentError(f"{len(places)} places are given.", "Name one folder, or bucket and prefix.")
-        return PulsarLog(*places[0])
+        return PulsarLog(*places[0], **log_arguments(options))
 
     def is_internal(self, topic: str) -> bool:
-        """True for the brokers' own topics."""
-        return topic.rsplit("/", 1)[-1].startswith("__")
+        """True for the brokers' own topics: of events, readers, load, and of transactions."""
+        name = topic.rpartition("/")[2]
+        return (
+            name.startswith("__")
+            or name.endswith(_OWN_ENDS)
+            or name.startswith(_OWN_STARTS)
+            or topic.startswith("persistent://pulsar/system/")
+        )
 
     def find(self, text: str, there: Sequence[PartitionName]) -> list[PartitionName]:
         """Return the partitions of a topic, or the one that is named."""
@@ -68,8 +78,22 @@ class PulsarFormat:
         return (topic,) if short == topic else (short, topic)
 
     def columns(self, log: ForeignLog, topics: Sequence[str], options: Mapping[str, str]) -> pa.Schema:
-        """Return all columns."""
-        return _ALL
+        """Return all columns; keys and values have the types of the topics' schema.
+
+        Raises:
+            SchemaMismatchError: topics that are read together have schemas that don't fit.
+        """
+        if not isinstance(log, PulsarLog):
+            return _ALL
+        types = {topic: log.types(topic) for topic in topics}
+        found = next(iter(types.values()), {})
+        for topic, others in types.items():
+            if others != found:
+                raise SchemaMismatchError(
+                    f"The schemas of {next(iter(types))} and {topic} make other columns.",
+                    "Read topics of different schemas by themselves, or give no schema.",
+                )
+        return pa.schema([pa.field(field.name, found.get(field.name, field.type)) for field in _ALL])
 
     def default_columns(
         self, columns: pa.Schema, choice: str, options: Mapping[str, str], *, several: bool
@@ -107,7 +131,7 @@ class PulsarFormat:
 
     def parse_side(self, value: Any, default: str) -> Side:
         """Return the side that a value means; positions are ``ledger:entry``."""
-        return parse_side(value, default, _point, _partition, _HINT)
+        return parse_side(value, default, point_of, _partition, _HINT)
 
     def offset(self, position: Position) -> Position:
         """Return the position as it is, ``ledger:entry``."""
@@ -116,23 +140,6 @@ class PulsarFormat:
 
 def _partition(topic: str, index: int) -> PartitionName:
     return PartitionName(str(TopicName.parse(topic)), index)
-
-
-def _point(value: Any) -> Position | str:
-    return everywhere_or(value, _position)
-
-
-def _position(value: Any) -> Position:
-    if isinstance(value, MessageId) or (isinstance(value, str) and value.count(":") == 2):
-        message = MessageId.parse(value)
-        if message.batch_index:
-            raise InvalidArgumentError(
-                f"Message {message} lies inside its entry, and a read starts and ends between entries.",
-                f"Use {message.position} for the entry with all of its messages, or {message.position.plus(1)}"
-                " for the next.",
-            )
-        return message.position
-    return Position.parse(value)
 
 
 FORMAT: Format = PulsarFormat()

@@ -5,15 +5,19 @@ Both are options, given as the JSON that Pulsar's tools print.
 
 from __future__ import annotations
 
+import base64
+import binascii
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from txn_source.foreign.pulsar.entries import txn_number
+from txn_source.foreign.pulsar.snapshot_messages import decode_message
 from txn_source.model.errors import InvalidArgumentError, shown
 from txn_source.model.position import key_of
 
+_SNAPSHOT = "Give messages of the namespace's __transaction_buffer_snapshot topics, as JSON or their bytes as base64."
 _ASK = "Give what `pulsar-admin topics info-internal` prints"
 
 
@@ -68,6 +72,58 @@ def parse_info(text: str | Mapping[str, Any], topic: str | None = None) -> list[
     return sorted(found, key=lambda ledger: ledger.ledger_id)
 
 
+def parse_snapshots(given: Sequence[Any]) -> dict[str, Snapshot]:
+    """Return the newest snapshot of each topic.
+
+    Args:
+        given: of each what ``parse_snapshot`` takes, or an object that has it as ``snapshot``; or a message's bytes as
+            base64. Segments may be among them by themselves.
+
+    Raises:
+        InvalidArgumentError: one is none of these, or segments of the newest one aren't there.
+    """
+    bare = [_bare(item) for item in given]
+    segments = {(s["topicName"], s["sequenceId"]): s for s in bare if isinstance(s, Mapping) and _is_segment(s)}
+    newest: dict[str, Snapshot] = {}
+    for item in bare:
+        if isinstance(item, Mapping) and _is_segment(item):
+            continue
+        if isinstance(item, Mapping) and item.get("indexList") and "segments" not in item:
+            wanted = [(item.get("topicName"), index.get("sequenceID")) for index in item["indexList"]]
+            item = {**item, "segments": [segments[name] for name in wanted if name in segments]}
+        found = parse_snapshot(item)
+        before = newest.get(found.topic)
+        if before is None or before.last_key <= found.last_key:
+            newest[found.topic] = found
+    return newest
+
+
+def _bare(item: Any) -> Any:
+    """Return a snapshot without what tools put around it."""
+    if isinstance(item, str) and not item.lstrip().startswith("{"):
+        return from_message(item)
+    given = _object(item, _SNAPSHOT)
+    if "topicName" not in given and isinstance(given.get("snapshot"), (Mapping, str)):
+        return _bare(given["snapshot"])
+    return given
+
+
+def _is_segment(given: Mapping[str, Any]) -> bool:
+    return "sequenceId" in given and "topicName" in given and "maxReadPositionLedgerId" not in given
+
+
+def from_message(text: str) -> Mapping[str, Any]:
+    """Return the snapshot, or part of one, in a message of the system topics, given as base64."""
+    try:
+        data = base64.b64decode(text, validate=True)
+    except (binascii.Error, ValueError):
+        data = b""
+    found = decode_message(data)
+    if found is None:
+        raise InvalidArgumentError(f"{shown(text)} is not a snapshot.", _SNAPSHOT)
+    return found
+
+
 def parse_snapshot(text: str | Mapping[str, Any]) -> Snapshot:
     """Return a snapshot of a transaction buffer, of either kind that Pulsar writes.
 
@@ -78,8 +134,7 @@ def parse_snapshot(text: str | Mapping[str, Any]) -> Snapshot:
     Raises:
         InvalidArgumentError: it is none, or its segments aren't all there.
     """
-    remedy = "Give a message of the namespace's __transaction_buffer_snapshot topic as JSON."
-    given = _object(text, remedy)
+    given = _object(text, _SNAPSHOT)
     try:
         topic = str(given["topicName"])
         body, segments = given, []
@@ -96,7 +151,7 @@ def parse_snapshot(text: str | Mapping[str, Any]) -> Snapshot:
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         if isinstance(error, InvalidArgumentError):
             raise
-        raise InvalidArgumentError(f"{shown(str(text))} is not a snapshot.", remedy) from None
+        raise InvalidArgumentError(f"{shown(str(text))} is not a snapshot.", _SNAPSHOT) from None
 
 
 def _halves(txn: Mapping[str, Any]) -> tuple[int, int]:

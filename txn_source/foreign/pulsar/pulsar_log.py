@@ -16,10 +16,11 @@ from txn_source.foreign.foreign_log import Decisions, ForeignTransaction, Partit
 from txn_source.foreign.pulsar.chunks import Chunk, whole_messages
 from txn_source.foreign.pulsar.entries import PUBLISH_TIME, Entries, look_into, txn_bits, txn_number
 from txn_source.foreign.pulsar.listing import OffloadedLedger, TopicLedgers, in_order, list_ledgers, partition_of
-from txn_source.foreign.pulsar.managed_ledger import Snapshot, parse_info, parse_snapshot
+from txn_source.foreign.pulsar.managed_ledger import Snapshot, parse_info, parse_snapshots
 from txn_source.foreign.pulsar.map_file import UnfinishedError
 from txn_source.foreign.pulsar.messages import Decoder
 from txn_source.foreign.pulsar.outcomes import TxnOutcome, as_known, decisions, outcomes
+from txn_source.foreign.pulsar.own_snapshots import snapshots_in, system_topics
 from txn_source.foreign.pulsar.payloads import Chunked
 from txn_source.foreign.pulsar.raw_entries import EntrySource, Stretch
 from txn_source.foreign.pulsar.schema_option import parse_schema
@@ -62,7 +63,8 @@ class PulsarLog:
     Args:
         system: where it lies.
         folder: the folder, or bucket and prefix.
-        ledgers: by full name of a topic, its ``internalInfo``, as JSON: it tells which ledgers there should be.
+        ledgers: by full name of a topic, its ``internalInfo``, as JSON: it tells which ledgers there should be. One
+            without a name is that of the only topic that is read.
         snapshots: of the topics' transaction buffers, as JSON.
         keep_encrypted: read encrypted entries as they are; else they are refused.
         schema: what keys and values are, in one of the forms that ``parse_schema`` takes; else they are bytes.
@@ -96,13 +98,9 @@ class PulsarLog:
         self._folder = folder
         self._listing = list_ledgers(system, folder)
         self._listed = dict(ledgers or {})
-        self._snapshots: dict[str, Snapshot] = {}
+        self._snapshots = parse_snapshots(snapshots)
+        self._own: dict[tuple[str, ...], dict[str, Snapshot]] = {}
         self._keep_encrypted = keep_encrypted
-        for given in snapshots:
-            snapshot = parse_snapshot(given)
-            before = self._snapshots.get(snapshot.topic)
-            if before is None or before.last_key <= snapshot.last_key:
-                self._snapshots[snapshot.topic] = snapshot
 
     @property
     def identity(self) -> None:
@@ -134,7 +132,7 @@ class PulsarLog:
                 f"{self._folder} has no ledgers of {topic}.",
                 f"There are {', '.join(sorted(self._listing.ledgers)[:10]) or 'none that can be read'}.",
             )
-        given = self._listed.get(topic, self._listed.get(name.topic))
+        given = self._listed.get(topic, self._listed.get(name.topic, self._listed.get("")))
         listed = None if given is None else parse_info(given, topic)
         found = in_order(topic, ledgers, listed, self._listing.unfinished(topic, listed))
         return PulsarPartition(
@@ -145,12 +143,31 @@ class PulsarLog:
             self._snapshots.get(topic),
             keep_encrypted=self._keep_encrypted,
             schema=self.topic_schema(topic),
+            own_snapshot=lambda: self._own_snapshots(topic).get(topic),
         )
+
+    def _own_snapshots(self, topic: str) -> dict[str, Snapshot]:
+        """Return what is known of snapshots by the topics that the brokers keep them in; read once for a namespace."""
+        own = system_topics(topic)
+        if own and own not in self._own:
+            there = [name for name in map(partition_of, self._listing.ledgers) if name.topic in own]
+            self._own[own] = snapshots_in(self._system_partition(name) for name in sorted(there))
+        return self._own.get(own, {})
+
+    def _system_partition(self, name: PartitionName) -> PulsarPartition:
+        partition = self.partition(name)
+        partition.schema = None
+        return partition
 
     def topic_schema(self, topic: str) -> TopicSchema | None:
         """Return what keys and values of a topic are; None: bytes."""
         found = None if self._schema is None else parse_schema(self._schema, topic)
         return found and replace(found, bad_as_null=self._bad_as_null)
+
+    def types(self, topic: str) -> dict[str, pa.DataType]:
+        """Return the types of a topic's keys and values where they aren't bytes."""
+        found = self.topic_schema(topic)
+        return {} if found is None else found.types()
 
 
 class PulsarPartition:
@@ -166,6 +183,7 @@ class PulsarPartition:
         *,
         keep_encrypted: bool = False,
         schema: TopicSchema | None = None,
+        own_snapshot: Callable[[], Snapshot | None] = lambda: None,
     ) -> None:
         self.name = name
         self.schema = schema
@@ -173,6 +191,7 @@ class PulsarPartition:
         self.ledgers = ledgers
         self._system = system
         self._snapshot = snapshot
+        self._own_snapshot = own_snapshot
         self._keep_encrypted = keep_encrypted
         self._summaries: dict[int, LedgerSummary] = {}
         self._known: dict[int, TxnOutcome] | None = None
@@ -210,6 +229,10 @@ class PulsarPartition:
         """Return the topic's transactions by number (``entries.txn_bits`` tells the id)."""
         if self._known is None:
             self._known = outcomes(self.summaries(), self._snapshot)
+            if any(txn.state is TransactionState.OPEN for txn in self._known.values()):
+                own = self._own_snapshot()
+                if own is not None and (self._snapshot is None or self._snapshot.last_key < own.last_key):
+                    self._known = outcomes(self.summaries(), own)
         return self._known
 
     def bounds(self) -> Bounds:
