@@ -62,8 +62,8 @@ def import_topics(
     Args:
         source: ``kafka:/folder`` or ``pulsar:/folder``, or the same of a bucket; or what ``connect`` has as target.
         topics: one, or several. Transactions over several topics stay whole if these are imported together.
-        log: the target; None, of a dry run only, one that is still to be made. Topics that aren't there are made; nobody
-            else may write to them until all is imported.
+        log: the target; None, of a dry run only, one that is still to be made. Topics that aren't there are made;
+            nobody else may write to them until all is imported.
         names: of the topics in the target; None: those of the source.
         undecided: what becomes of transactions that the source hasn't decided. ``leave`` ends below the first of them.
             ``keep`` imports up to the high watermark, so that read_uncommitted shows the same, too; they stay open for
