@@ -9,8 +9,8 @@ from typing import Any, NoReturn, Self
 import pyarrow as pa
 
 from txn_source.foreign.foreign_log import ForeignLog, ForeignTransaction, PartitionName
-from txn_source.foreign.reading.plan import plan
-from txn_source.foreign.reading.request import ForeignRequest, Selection
+from txn_source.foreign.reading.plan import ends_of, plan
+from txn_source.foreign.reading.request import ForeignCut, ForeignRequest, Selection
 from txn_source.foreign.reading.source import SourcePartition, look_at, names_of, topics_of, topics_read
 from txn_source.foreign.scan import Follower, count, scan, schema_of
 from txn_source.foreign.target import ForeignTarget
@@ -223,6 +223,20 @@ class ReadOnlyLog:
         log = self._target.open()
         request = self._request(isolation_level, start, end, consistent_cut)
         return count(self._target, log, plan(log, self._rules, self._selection(topic), request))
+
+    def cut(
+        self, topics: str | Sequence[str], isolation_level: IsolationLevel | str = IsolationLevel.READ_COMMITTED
+    ) -> ForeignCut:
+        """Return up to where topics could be read now, so that several reads end at the same place.
+
+        ``scan(topic, end=cut)`` reads any of the topics up to there, and Spark with ``endingOffsets`` set to
+        ``cut.json()``.
+        """
+        request = ForeignRequest(IsolationLevel.parse(isolation_level))
+        selection = Selection((topics,)) if isinstance(topics, str) else Selection(tuple(topics))
+        ranges = ends_of(self._target.open(), self._rules, selection, request)
+        ends = {of.name: reach.end for of, reach in ranges}
+        return ForeignCut(ends, request.isolation_level, self._rules.offset)
 
     def every_column(self, topic: str) -> list[str]:
         """Return the names of all columns that ``scan`` can read of a topic."""

@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import Any, TypeVar
 
 from txn_source.foreign.foreign_log import PartitionName
-from txn_source.foreign.reading.request import Point, Selection, Side
+from txn_source.foreign.reading.request import ForeignCut, Point, Selection, Side
 from txn_source.model.errors import InvalidArgumentError
 from txn_source.model.moments import micros, time_us
 from txn_source.model.position import EARLIEST, LATEST, Position
@@ -78,6 +78,8 @@ def parse_side(
             return Side(default)
         case Side():
             return value
+        case ForeignCut():
+            return Side(default, value.positions, cut=True)
         case datetime():
             return Side(default, time=-(-micros(value) // 1000))
         case str() if value.strip().lower() in (EARLIEST, LATEST):
@@ -90,7 +92,8 @@ def parse_side(
     if not isinstance(value, Mapping):
         found = point(value)
         return Side(found) if isinstance(found, str) else Side(default, bare=found)
-    if "positions" in value and isinstance(value["positions"], Mapping) and value.keys() <= {"level", "positions"}:
+    is_cut = value.keys() == {"level", "positions"} and isinstance(value["positions"], Mapping)
+    if is_cut:
         value = value["positions"]
     points: dict[PartitionName, Point] = {}
     for topic, partitions in value.items():
@@ -103,7 +106,7 @@ def parse_side(
             if name in points:
                 raise InvalidArgumentError(f"The offsets name partition {name} twice.", hint)
             points[name] = point(place)
-    return Side(default, points)
+    return Side(default, points, cut=is_cut)
 
 
 def everywhere_or(value: Any, parse: Callable[[Any], Position]) -> Point:

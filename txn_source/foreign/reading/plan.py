@@ -56,12 +56,19 @@ def plan(log: ForeignLog, rules: Format, selection: Selection, request: ForeignR
         DataLossError: what is to be read is gone. ``fail_on_data_loss=False`` leaves it out, with a warning.
         SegmentUnreadableError: what the bounds or the aborted transactions follow from is damaged.
     """
+    return plan_ranges(ends_of(log, rules, selection, request), request)
+
+
+def ends_of(
+    log: ForeignLog, rules: Format, selection: Selection, request: ForeignRequest
+) -> list[tuple[SourcePartition, PositionRange]]:
+    """Return the range of each partition of a selection, as far as it is read."""
     partitions = look_at(log, names_of(log, rules, selection))
     ranges = ranges_of(rules, partitions, request)
     if request.consistent_cut and request.isolation_level is IsolationLevel.READ_COMMITTED:
         ranges, untold = lowered_to_cut(partitions, ranges)
         tell(untold)
-    return plan_ranges(list(zip(partitions, ranges, strict=True)), request)
+    return list(zip(partitions, ranges, strict=True))
 
 
 def plan_ranges(

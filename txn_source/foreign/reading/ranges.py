@@ -87,12 +87,13 @@ def _there(rules: Format, of: SourcePartition, at: Position, request: ForeignReq
 def _check_named(rules: Format, partitions: Sequence[SourcePartition], side: Side) -> None:
     known = {of.name for of in partitions}
     for name in [*side.points, *side.times]:
-        if name not in known:
+        if name not in known and not side.cut:
             raise InvalidArgumentError(
                 f"The offsets name {label(name)}, which this read doesn't take.",
                 f"It takes {', '.join(label(of.name) for of in partitions[:_NAMED])}.",
             )
-    missing = known - {*side.points, *side.times} if side.complete and (side.points or side.times) else set()
+    complete = side.complete or side.cut
+    missing = known - {*side.points, *side.times} if complete and (side.points or side.times) else set()
     if missing:
         raise InvalidArgumentError(
             f"The offsets don't name {label(min(missing))}, which is read.",

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
 from txn_source.foreign.foreign_log import PartitionName
@@ -35,9 +36,35 @@ class Side:
     complete: bool = False
     """All partitions must be named, as Kafka's connector wants it."""
 
+    cut: bool = False
+    """It may name partitions that aren't read, and names all that are."""
+
     def at(self, time: int) -> Side:
         """Return the side of the same default at a time in milliseconds."""
         return Side(self.everywhere, time=time)
+
+
+@dataclass(frozen=True, slots=True)
+class ForeignCut:
+    """The same moment of several topics: up to where a reader of a level could read all of their partitions.
+
+    ``scan`` takes it as start or end, and Spark its text as ``startingOffsets`` or ``endingOffsets``.
+    """
+
+    positions: Mapping[PartitionName, Position]
+    isolation_level: IsolationLevel
+    offset: Callable[[Position], int | Position] = field(compare=False, repr=False)
+
+    def json(self) -> str:
+        """Return the cut as text, ``{"level": "read_committed", "positions": {"orders": {"0": 42}}}``."""
+        found: dict[str, dict[str, int | str]] = {}
+        for name, position in self.positions.items():
+            at = self.offset(position)
+            found.setdefault(name.topic, {})[str(name.partition)] = at if isinstance(at, int) else str(at)
+        return json.dumps({"level": self.isolation_level.value, "positions": found})
+
+    def __str__(self) -> str:
+        return self.json()
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,15 +12,19 @@ import os
 import sys
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
 from txn_source.client.connecting import connect
 from txn_source.client.log import Log
 from txn_source.client.target import Target
 from txn_source.model.door import passes, translated
 from txn_source.model.errors import TxnLogError
+from txn_source.model.foreign_path import is_foreign
 from txn_source.spark.catalog.calls import CatalogCalls
 from txn_source.spark.connection import identity_of
+
+if TYPE_CHECKING:
+    from txn_source.foreign.target import ForeignTarget
 
 
 def main() -> None:
@@ -37,13 +41,21 @@ class _OpenLog:
     """The log and its calls; one that is made anew at its path is opened anew."""
 
     def __init__(self) -> None:
-        self.target: Target | None = None
+        self.target: Target | ForeignTarget | None = None
         self._log: Log | None = None
         self._identity: tuple[int, ...] = ()
         self._calls: Mapping[str, Callable[..., Any]] = {}
 
     def open(self, path: str | None = None, endpoint: str | None = None) -> None:
         """Open the log, or raise what keeps it from that."""
+        if path is not None and is_foreign(path):
+            from txn_source.foreign.target import ForeignTarget
+            from txn_source.spark.catalog.foreign_calls import ForeignCatalogCalls
+
+            self.target = ForeignTarget.parse(path)
+            self.target.open()
+            self._calls = ForeignCatalogCalls(self.target).by_name
+            return
         target = Target.of(path, endpoint)
         identity = identity_of(target)
         log = connect(path, endpoint=endpoint, create=False)
@@ -54,7 +66,7 @@ class _OpenLog:
 
     def call(self, call: str, arguments: dict[str, Any]) -> Any:
         """Return a call's answer."""
-        if self.target is not None and identity_of(self.target) != self._identity:
+        if isinstance(self.target, Target) and identity_of(self.target) != self._identity:
             self.open(self.target.path, self.target.endpoint)
         return self._calls[call](**arguments)
 
