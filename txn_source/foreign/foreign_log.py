@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from txn_source.model.bounds import Bounds
-from txn_source.model.errors import SegmentUnreadableError
+from txn_source.model.errors import TxnLogError
 from txn_source.model.isolation import IsolationLevel
 from txn_source.model.position import Position, PositionRange
 from txn_source.model.transaction import TransactionState
@@ -152,11 +152,11 @@ class ForeignPartition(Protocol):
         level: IsolationLevel,
         decisions: Decisions,
         columns: Sequence[str],
-        skipped: Callable[[SegmentUnreadableError], None] | None = None,
+        skipped: Callable[[TxnLogError], None] | None = None,
     ) -> Iterator[pa.RecordBatch]:
         """Yield the rows of a unit that the level shows, in the log's order.
 
-        ``skipped`` is told of what is damaged, and the read goes on behind it; None: that raises.
+        ``skipped`` is told of what is damaged or lost, and the read goes on behind it; None: that raises.
         """
 
     def transactions(self, of: PositionRange) -> list[ForeignTransaction]:

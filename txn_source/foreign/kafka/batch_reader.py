@@ -16,7 +16,7 @@ from txn_source.foreign.kafka.segment_list import SegmentList
 from txn_source.foreign.kafka.segment_reader import Chunk, damaged
 from txn_source.foreign.kafka.span_check import SpanCheck, covering
 from txn_source.foreign.kafka.varints import Bytes, Ints
-from txn_source.model.errors import InvalidArgumentError, SegmentUnreadableError
+from txn_source.model.errors import InvalidArgumentError, SegmentUnreadableError, TxnLogError
 from txn_source.model.isolation import IsolationLevel
 from txn_source.model.position import Position, PositionRange
 from txn_source.model.visibility import NO_TXN, visible
@@ -35,7 +35,7 @@ class BatchReader:
         level: the reader's isolation level.
         decisions: what is known of the transactions of all ranges that are read.
         columns: names out of ``COLUMNS``.
-        skipped: is told of each damaged batch, which is then passed over; None: the first one raises.
+        skipped: is told of damaged batches and of what is lost, which is passed over; None: the first one raises.
     """
 
     def __init__(
@@ -45,7 +45,7 @@ class BatchReader:
         level: IsolationLevel,
         decisions: Decisions,
         columns: Sequence[str],
-        skipped: Callable[[SegmentUnreadableError], None] | None = None,
+        skipped: Callable[[TxnLogError], None] | None = None,
     ) -> None:
         unknown = [name for name in columns if name not in COLUMNS]
         if unknown:

@@ -9,14 +9,16 @@ import pyarrow as pa
 
 from txn_source.foreign.foreign_log import ForeignLog, PartitionName
 from txn_source.foreign.formats import Format, Place
+from txn_source.foreign.kafka import connector_options
 from txn_source.foreign.kafka.kafka_log import KafkaLog
 from txn_source.foreign.kafka.partition_folders import Folder
 from txn_source.foreign.kafka.records import COLUMNS
-from txn_source.foreign.reading.given import everywhere_or, parse_side, selection_of, side_of
+from txn_source.foreign.reading.given import everywhere_or, parse_side
 from txn_source.foreign.reading.request import Selection, Side
 from txn_source.model.errors import InvalidArgumentError
 from txn_source.model.position import EARLIEST, LATEST, Position
 
+_TRUST = "trustTransactionIndexes"
 _INTERNAL = (
     "__consumer_offsets",
     "__transaction_state",
@@ -39,17 +41,20 @@ class KafkaFormat:
     """Kafka's format."""
 
     name = "kafka"
-    open_options: tuple[str, ...] = ()
-    read_options: tuple[str, ...] = ("includeHeaders",)
-    stream_options: tuple[str, ...] = ("maxOffsetsPerTrigger", "minOffsetsPerTrigger")
-    batch_options: tuple[str, ...] = ()
+    open_options: tuple[str, ...] = (_TRUST,)
+    read_options: tuple[str, ...] = connector_options.READ_OPTIONS
+    stream_options: tuple[str, ...] = ()
+    batch_options: tuple[str, ...] = connector_options.BATCH_OPTIONS
     constants: Mapping[str, str] = {"topic": "topic", "partition": "partition"}
     never_null: tuple[str, ...] = ("topic", "partition", "offset", "timestamp", "timestampType")
     cheapest = "offset"
 
     def open(self, places: Sequence[Place], options: Mapping[str, str]) -> ForeignLog:
         """Return the log that lies in some folders."""
-        return KafkaLog([Folder(system, path) for system, path in places])
+        trust = options.get(_TRUST.lower(), "true").strip().lower()
+        if trust not in ("true", "false"):
+            raise InvalidArgumentError(f"Option {_TRUST!r}: {trust!r} is neither true nor false.", "Use one of them.")
+        return KafkaLog([Folder(system, path) for system, path in places], trust_indexes=trust == "true")
 
     def is_internal(self, topic: str) -> bool:
         """True for the brokers' own topics."""
@@ -90,16 +95,16 @@ class KafkaFormat:
         return [name for name in _CONNECTORS if name != "headers" or with_headers == "true"] + list(own)
 
     def renamed(self, options: Mapping[str, str]) -> dict[str, str]:
-        """Return the options as they are."""
-        return dict(options)
+        """Return the options with txnlog's own names."""
+        return connector_options.renamed(options)
 
     def selection(self, options: Mapping[str, str]) -> Selection:
         """Return which topics a read names."""
-        return selection_of(options)
+        return connector_options.selection(options)
 
     def side(self, options: Mapping[str, str], which: str, default: str) -> Side:
         """Return where a read starts or ends."""
-        return side_of(options, which, default, self.parse_side)
+        return connector_options.side(options, which, default, self.parse_side)
 
     def parse_side(self, value: Any, default: str) -> Side:
         """Return the side that a value means; positions are offsets."""

@@ -30,7 +30,7 @@ from txn_source.foreign.kafka.segments import TIME_INDEX, Segment
 from txn_source.foreign.kafka.taking import take
 from txn_source.foreign.kafka.transactions import Ended, replay
 from txn_source.model.bounds import Bounds
-from txn_source.model.errors import SegmentUnreadableError
+from txn_source.model.errors import TxnLogError
 from txn_source.model.isolation import IsolationLevel
 from txn_source.model.position import Position, PositionRange
 from txn_source.model.transaction import TransactionState
@@ -188,7 +188,7 @@ class KafkaPartition:
         level: IsolationLevel,
         decisions: Decisions,
         columns: Sequence[str],
-        skipped: Callable[[SegmentUnreadableError], None] | None = None,
+        skipped: Callable[[TxnLogError], None] | None = None,
     ) -> Iterator[pa.RecordBatch]:
         """Yield the rows of a range that the level shows, in the order of their offsets.
 
@@ -197,7 +197,8 @@ class KafkaPartition:
             level: the reader's isolation level.
             decisions: those of a range that has this one in it.
             columns: names out of ``records.COLUMNS``.
-            skipped: is told of each batch that is damaged, and the read goes on behind it. None: the first one raises.
+            skipped: is told of each batch that is damaged, and of what is lost, and the read goes on behind it. None:
+                the first one raises.
 
         Raises:
             SegmentUnreadableError: a batch is damaged.
@@ -205,7 +206,6 @@ class KafkaPartition:
             LogVersionError: messages have a format that can't be read.
         """
         of = unit.of if isinstance(unit, ReadUnit) else unit
-        self.segments.check_start(of.start.key, of.end.key)
         return BatchReader(self.segments, self._states, level, decisions, columns, skipped).read(of)
 
     def position_at(self, timestamp: int) -> Position | None:

@@ -56,6 +56,15 @@ class WrongChecksum(Exception):
         self.offset = offset
 
 
+class _Unreadable(Exception):
+    """Nothing has the offsets ``[start, end)``; ``told`` says why."""
+
+    def __init__(self, told: TxnLogError, end: int) -> None:
+        super().__init__(told)
+        self.told = told
+        self.end = end
+
+
 class SegmentList:
     """Segments, ascending by base offset; of those with the same one, the local ones first.
 
@@ -135,19 +144,13 @@ class SegmentList:
         first = max(bisect_right(self.bases, start) - 1, 0)
         return self.bases[first : bisect_left(self.bases, end)]
 
-    def check_start(self, start: int, end: int) -> None:
-        """Raise DATA_LOSS if the first segment begins behind the beginning of a range: retention was faster."""
-        first = self.bases[0] if self.bases else end
-        if start < min(first, end):
-            raise _lost(f"the log begins at {first} now", start, min(first, end))
-
     def chunks(
-        self, start: int, end: int, skipped: Callable[[SegmentUnreadableError], None] | None = None
+        self, start: int, end: int, skipped: Callable[[TxnLogError], None] | None = None
     ) -> Iterator[tuple[Chunk, str]]:
         """Yield the whole batches that have an offset in ``[start, end)``, with the path of their file.
 
-        Their checksums are right. With ``skipped``, that is told of a batch of which no copy has the right one, and the
-        walk goes on behind it.
+        Their checksums are right. With ``skipped``, that is told of a batch of which no copy has the right one, and of
+        what can't be read at all, and the walk goes on behind it.
 
         Raises:
             SegmentUnreadableError: no copy of a segment can be read as far as the range goes.
@@ -173,12 +176,20 @@ class SegmentList:
             if offset not in passed:
                 raise WrongChecksum(segment.files.place, position, offset)
 
+        first = self.bases[0] if self.bases else end
         while True:
             try:
+                if start < min(first, end):
+                    raise _lost(f"the log begins at {first} now", start, min(first, end))
                 for chunk, place in self._over(start, end, walk, _cut_chunk):
                     start = max(start, int(chunk.headers.last_offsets[-1]) + 1)
                     yield chunk, place
                 return
+            except _Unreadable as error:
+                if skipped is None:
+                    raise error.told from None
+                skipped(error.told)
+                start = max(start, error.end)
             except WrongChecksum as error:
                 if skipped is None:
                     raise error.told from None
@@ -215,7 +226,7 @@ class SegmentList:
         try:
             for scanned, _ in self._over(start, end, scan, _cut_scanned, over_gaps):
                 yield scanned
-        except WrongChecksum as error:
+        except (WrongChecksum, _Unreadable) as error:
             raise error.told from None
 
     def _over(
@@ -235,7 +246,7 @@ class SegmentList:
                     if piece is not None:
                         yield piece, place
                 return
-            except (DataLossError, SegmentUnreadableError):
+            except _Unreadable:
                 newer = listing.listed_anew() if attempts < _ATTEMPTS else None
                 if newer is None:
                     raise
@@ -314,12 +325,9 @@ class SegmentList:
         if gaps[0].end >= following:
             return  # damaged batches were passed over
         if gaps[0].known > gaps[0].end:
-            raise damaged(
-                self.copies(base)[0].files.place,
-                gaps[0].position,
-                gaps[0].end,
-                f"an index of it knows an offset {gaps[0].known - 1}, which isn't there",
-            )
+            why = f"an index of it knows an offset {gaps[0].known - 1}, which isn't there"
+            place = self.copies(base)[0].files.place
+            raise _Unreadable(damaged(place, gaps[0].position, gaps[0].end, why), end)
         if not (self._compacted or gaps[0].empty or gaps[0].compacted or gaps[1].compacted):
             raise _lost("no segment has them, and nothing else in the log was compacted", gaps[0].end, following)
 
@@ -348,7 +356,7 @@ class SegmentList:
         except OSError as error:
             newer = self.listed_anew()
             if newer is None:
-                raise _failed(error, self.bases[-1], MAX_OFFSET) from None
+                raise _failed(error, self.bases[-1], MAX_OFFSET).told from None
             return newer.end
 
 
@@ -386,18 +394,19 @@ def _runs(indexes: Ints) -> list[tuple[int, int]]:
     return [(int(part[0]), int(part[-1]) + 1) for part in parts if len(part)]
 
 
-def _failed(error: Exception, start: int, end: int) -> TxnLogError:
+def _failed(error: Exception, start: int, end: int) -> _Unreadable:
     if isinstance(error, FileNotFoundError):
         return _lost(f"{error.filename or error} has gone", start, end)
     if isinstance(error, TxnLogError):
-        return error
-    return SegmentUnreadableError(f"Offsets [{start}, {end}) can't be read: {error}.", "Check that they may be read.")
+        return _Unreadable(error, end)
+    told = SegmentUnreadableError(f"Offsets [{start}, {end}) can't be read: {error}.", "Check that they may be read.")
+    return _Unreadable(told, end)
 
 
-def _lost(why: str, start: int, end: int) -> DataLossError:
+def _lost(why: str, start: int, end: int) -> _Unreadable:
     lost = DataLossError(
         f"Offsets [{start}, {end}) are lost: {why}.",
         "Restore them, or read without what is lost; give kept segments a longer time if this was retention.",
     )
     lost.lost = PositionRange(Position.from_key(start), Position.from_key(end))
-    return lost
+    return _Unreadable(lost, end)

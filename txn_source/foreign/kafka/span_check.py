@@ -106,5 +106,5 @@ def _wrong(headers: BatchHeaders, index: int, place: str, fact: str) -> SegmentU
     offset = int(headers["base_offset"][index])
     return SegmentUnreadableError(
         f"At offset {offset}, position {headers.positions[index]} of {place}, {fact}; a transaction index denies it.",
-        "Don't trust the topic's transaction indexes: then the markers are read.",
+        "Set trustTransactionIndexes to false: then the markers are read.",
     )

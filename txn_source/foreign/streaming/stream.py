@@ -2,7 +2,8 @@
 
 1. ``initial`` says where to begin.
 2. ``latest`` says how far the next batch goes: up to the level's bounds, as the storage shows them at that moment, or
-   to its limits.
+   to its limits, at a consistent cut where the format can tell one. What one batch ends with is what the next one
+   begins with.
 3. ``plan`` divides a batch into tasks. It depends on the two offsets alone: below an end everything was decided, or
    had enough copies, when it was handed out.
 
@@ -17,9 +18,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from txn_source.foreign.foreign_log import ForeignLog, PartitionName
+from txn_source.foreign.reading.cut import lowered_to_cut, raised_to_cut, tell
 from txn_source.foreign.reading.plan import ForeignPlan, plan_ranges
 from txn_source.foreign.reading.ranges import label, positions_of
-from txn_source.foreign.reading.request import ForeignRequest, Selection
+from txn_source.foreign.reading.request import ForeignRequest, Selection, Side
 from txn_source.foreign.reading.source import SourcePartition, look_at, names_of
 from txn_source.foreign.streaming.limits import ForeignLimits, admit, too_few
 from txn_source.foreign.streaming.offset import ForeignOffset
@@ -33,7 +35,7 @@ from txn_source.model.errors import (
     TxnLogError,
 )
 from txn_source.model.isolation import IsolationLevel
-from txn_source.model.position import Position, PositionRange
+from txn_source.model.position import LATEST, Position, PositionRange
 
 _log = logging.getLogger(__name__)
 _LOOKS_MAX = 5
@@ -71,16 +73,26 @@ class ForeignStream:
         self._frozen: ForeignOffset | None = None
         self._last_batch_s = clock()
         self._lost_before: set[str] = set()
+        self._untold: str | None = None
 
     def initial(self) -> ForeignOffset:
-        """Return where a new query begins."""
+        """Return where a new query begins.
+
+        ``latest`` begins at a cut. Positions and times are taken as they were given. Whatever the start, every
+        transaction that lies wholly at or above it comes whole in one batch, where the format tells which ones are one.
+        """
         log, partitions = self._look(None)
-        return self._offset(log, partitions, positions_of(self._rules, partitions, self._request.start, self._request))
+        starts = positions_of(self._rules, partitions, self._request.start, self._request)
+        if self._request.start == Side(LATEST):
+            starts = self._lowered(partitions, [of.bounds.log_start for of in partitions], starts)
+        return self._offset(log, partitions, starts)
 
     def newest(self) -> ForeignOffset:
         """Return how far the log could be read now."""
         log, partitions = self._look(None)
-        return self._offset(log, partitions, [of.bounds.upper(self._level) for of in partitions])
+        starts = [of.bounds.log_start for of in partitions]
+        tops = [of.bounds.upper(self._level) for of in partitions]
+        return self._offset(log, partitions, self._lowered(partitions, starts, tops))
 
     def freeze(self) -> None:
         """Never read further than one could now: the target of ``Trigger.AvailableNow``."""
@@ -100,11 +112,14 @@ class ForeignStream:
         if self._frozen is not None:
             targets = [self._frozen.positions.get(of.name, at) for of, at in zip(partitions, starts, strict=True)]
             tops = [max(a, min(top, to)) for a, top, to in zip(starts, tops, targets, strict=True)]
+        else:
+            tops = self._lowered(partitions, starts, tops)
         read = [of.partition for of in partitions]
         limits = self._limits if limited else ForeignLimits()
         ends, turn = tops, start.turn
         if limits.limited and tops != starts:
             ends, turn = admit(read, starts, tops, limits, turn)
+            ends = self._at_cut(partitions, starts, ends, tops)
         if ends == starts:
             return start
         waited = self._clock() - self._last_batch_s >= limits.max_delay_s
@@ -147,6 +162,37 @@ class ForeignStream:
                 wanted.append((of, reach))
         as_of_ends = request.isolation_level is IsolationLevel.READ_UNCOMMITTED
         return plan_ranges(wanted, request, as_of_ends=as_of_ends)
+
+    def _lowered(
+        self, partitions: Sequence[SourcePartition], starts: Sequence[Position], ends: Sequence[Position]
+    ) -> list[Position]:
+        """Return ends lowered to a cut, if the query wants one."""
+        if not self._cuts():
+            return list(ends)
+        ranges, untold = lowered_to_cut(partitions, _ranges(starts, ends))
+        if untold != self._untold:
+            self._untold = untold
+            tell(untold)
+        return [of.end for of in ranges]
+
+    def _at_cut(
+        self,
+        partitions: Sequence[SourcePartition],
+        starts: list[Position],
+        ends: list[Position],
+        tops: list[Position],
+    ) -> list[Position]:
+        """Return limited ends at a cut; behind one whole transaction at least."""
+        if ends == tops or not self._cuts():
+            return ends
+        lowered = self._lowered(partitions, starts, ends)
+        if lowered != starts:
+            return lowered
+        ranges, _ = raised_to_cut(partitions, _ranges(starts, ends))
+        return [min(top, of.end) for of, top in zip(ranges, tops, strict=True)]
+
+    def _cuts(self) -> bool:
+        return self._request.consistent_cut and self._level is IsolationLevel.READ_COMMITTED
 
     def _look(
         self, known: ForeignOffset | None, names: Sequence[PartitionName] | None = None
@@ -264,6 +310,10 @@ class ForeignStream:
         topics = {of.name.topic: of.partition.identity for of in partitions}
         known = {topic: identity for topic, identity in topics.items() if identity is not None}
         return ForeignOffset(at, self._level, log.identity, known)
+
+
+def _ranges(starts: Sequence[Position], ends: Sequence[Position]) -> list[PositionRange]:
+    return [PositionRange(start, end) for start, end in zip(starts, ends, strict=True)]
 
 
 def _made_again(of: SourcePartition, known: ForeignOffset) -> bool:
