@@ -50,6 +50,10 @@ class PartitionWriter:
         (self.folder / "leader-epoch-checkpoint").write_text("0\n1\n0 0\n")
         self.bases.append(0)
 
+    @staticmethod
+    def fresh_producer() -> Producer:
+        return Producer()
+
     @property
     def folder(self) -> Path:
         return self.root / f"{self.topic}-{self.partition}"

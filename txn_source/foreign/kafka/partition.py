@@ -28,7 +28,7 @@ from txn_source.foreign.kafka.segment_ends import offset_index
 from txn_source.foreign.kafka.segment_list import MAX_OFFSET, SegmentList
 from txn_source.foreign.kafka.segments import TIME_INDEX, Segment
 from txn_source.foreign.kafka.taking import take
-from txn_source.foreign.kafka.transactions import Ended, replay
+from txn_source.foreign.kafka.transactions import Begun, Ended, replay
 from txn_source.model.bounds import Bounds
 from txn_source.model.errors import TxnLogError
 from txn_source.model.isolation import IsolationLevel
@@ -117,18 +117,20 @@ class KafkaPartition:
     def transactions(self, of: PositionRange) -> list[ForeignTransaction]:
         """Return the transactions that touch a range, by their first offset; the headers of its batches are read.
 
-        Of those that begin before it the data's last offset may be unknown.
+        Of those that begin before it the data's last offset may be unknown. If the range reaches above the high
+        watermark, what has data there is undecided.
         """
-        start, mark = of.start.key, self.bounds().high_watermark.key
+        bounds = self.bounds()
+        start, mark = of.start.key, bounds.high_watermark.key
         opened = self._states.at(start)
         found: list[ForeignTransaction] = []
         for scanned in self.segments.headers(start, mark):
             found += [_ended(ended) for ended in replay(opened, scanned.headers, scanned.kinds)]
-        for producer, begun in opened.items():
-            last = None if begun.last is None else Position.from_key(begun.last)
-            first = Position.from_key(begun.first)
-            named = producer, begun.epoch
-            found.append(ForeignTransaction(producer, begun.epoch, first, last, None, TransactionState.OPEN, named))
+        if of.end.key > mark:
+            for scanned in self.segments.headers(max(start, mark), bounds.log_end.key):
+                for ended in replay(opened, scanned.headers, scanned.kinds):
+                    found.append(_open(ended.producer_id, Begun(ended.first, ended.last, ended.epoch)))
+        found += [_open(producer, begun) for producer, begun in opened.items()]
         return sorted((txn for txn in found if txn.first < of.end), key=lambda txn: txn.first)
 
     def firsts(self, identities: Collection[tuple[int, int]], of: PositionRange) -> Mapping[tuple[int, int], Position]:
@@ -263,6 +265,12 @@ def _pieces(segment: Segment, low: int, high: int, unit_bytes: int) -> Iterator[
 def _spans(rows: Sequence[tuple[int, int, int]]) -> TransactionSpans:
     columns = np.array(rows, np.int64).reshape(-1, 3)
     return TransactionSpans(*(np.ascontiguousarray(columns[:, index]) for index in range(3)))
+
+
+def _open(producer: int, begun: Begun) -> ForeignTransaction:
+    last = None if begun.last is None else Position.from_key(begun.last)
+    first, named = Position.from_key(begun.first), (producer, begun.epoch)
+    return ForeignTransaction(producer, begun.epoch, first, last, None, TransactionState.OPEN, named)
 
 
 def _ended(ended: Ended) -> ForeignTransaction:

@@ -28,7 +28,7 @@ def lowered_to_cut(
     A committed transaction that lies wholly at or above the starts is seen whole, or not at all.
     """
     spans = PartitionSpans(partitions, ranges)
-    if len(partitions) < 2 or all(of.bounds.high_watermark <= r.end for of, r in zip(partitions, ranges, strict=True)):
+    if len(partitions) < 2 or all(of.bounds.log_end <= r.end for of, r in zip(partitions, ranges, strict=True)):
         return list(ranges), None
     cut = lower_to_cut(spans, {index: reach.end.key for index, reach in enumerate(ranges)})
     return [PositionRange(r.start, Position.from_key(cut[index])) for index, r in enumerate(ranges)], spans.said()
@@ -124,7 +124,8 @@ class PartitionSpans:
         return TransactionState.COMMITTED in known and TransactionState.ABORTED not in known
 
     def _end(self, p: int) -> int:
-        return self._partitions[p].bounds.high_watermark.key
+        """What lies above a high watermark that lags behind holds back what was committed elsewhere."""
+        return self._partitions[p].bounds.log_end.key
 
     def _table(self, p: int, low: int) -> dict[Identity, ForeignTransaction]:
         """Return the transactions of a partition that reach to a position or behind it."""

@@ -15,11 +15,17 @@ from txn_source.foreign.reading.plan import Piece
 from txn_source.foreign.reading.ranges import label
 from txn_source.foreign.reading.request import ForeignRequest
 from txn_source.foreign.target import ForeignTarget
-from txn_source.model.errors import DataLossError, InvalidArgumentError, SegmentUnreadableError, TxnLogError
+from txn_source.model.errors import (
+    DataLossError,
+    InvalidArgumentError,
+    SegmentUnreadableError,
+    TopicNotFoundError,
+    TxnLogError,
+)
 from txn_source.storage.arrays import array_of
 
 _log = logging.getLogger(__name__)
-_MOVED = (DataLossError, InvalidArgumentError)
+_MOVED = (DataLossError, InvalidArgumentError, TopicNotFoundError)
 """What a partition says whose files are others than when it was listed."""
 
 

@@ -60,7 +60,7 @@ class ForeignOffset:
     def from_json(cls, value: Any, rules: Format) -> ForeignOffset:
         """Return the offset that a checkpoint holds, or raise INVALID_ARGUMENT if that is not one of such a stream."""
         try:
-            positions = dict(value)
+            positions = {**value}
             about = positions.pop(_ABOUT, {})
             level = about.get("level")
             return cls(
