@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from tests.foreign.kafka.batch_writer import Record
-from tests.foreign.kafka.partition_writer import TOPIC_ID, PartitionWriter
+from tests.foreign.kafka.partition_writer import TOPIC_ID, PartitionWriter, replace_file
 from txn_source.foreign.kafka.batch_headers import BatchHeaders, find_batches
 from txn_source.model.isolation import IsolationLevel
 
@@ -83,11 +83,11 @@ class LiveLog:
         self._checkpoint("log-start-offset", [part.start for part in self.parts])
         compacted = {index: part.start for index, part in enumerate(self.parts) if part.removed}
         lines = "".join(f"t {index} {at}\n" for index, at in compacted.items())
-        (self.root / "cleaner-offset-checkpoint").write_text(f"0\n{len(compacted)}\n{lines}")
+        replace_file(self.root / "cleaner-offset-checkpoint", f"0\n{len(compacted)}\n{lines}".encode())
 
     def _checkpoint(self, name: str, offsets: list[int]) -> None:
         lines = "".join(f"t {index} {at}\n" for index, at in enumerate(offsets))
-        (self.root / f"{name}-checkpoint").write_text(f"0\n{len(offsets)}\n{lines}")
+        replace_file(self.root / f"{name}-checkpoint", f"0\n{len(offsets)}\n{lines}".encode())
 
     def step(self) -> None:
         """Do one thing that producers, coordinators or brokers do."""
@@ -214,11 +214,13 @@ class LiveLog:
             for base in (first, second)
             if self._file(part, base, "txnindex").exists()
         )
+        swapped = self._file(part, first, "log.swap")
+        replace_file(swapped, kept)
         for base in (first, second):
             for kind in ("log", "index", "timeindex", "txnindex"):
                 self._file(part, base, kind).unlink(missing_ok=True)
-        self._file(part, first).write_bytes(kept)
+        swapped.rename(self._file(part, first))
         if merged:
-            self._file(part, first, "txnindex").write_bytes(merged)
+            replace_file(self._file(part, first, "txnindex"), merged)
         part.removed.add(-1)
         part.writer.bases.remove(second)

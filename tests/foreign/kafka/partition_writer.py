@@ -144,16 +144,17 @@ class PartitionWriter:
         (self.folder / f"{self.end:020}.snapshot").write_bytes(data)
 
     def flush(self) -> None:
-        """Write the files of the last segment."""
+        """Write the files of the last segment: its log is appended to, as others may read it."""
         times = bytes(self._times)
         if self._newest[0] >= 0:
             times += struct.pack(">qi", self._newest[0], self._newest[1] - self.bases[-1])
         name = self.folder / f"{self.bases[-1]:020}"
-        name.with_suffix(".log").write_bytes(self._log)
-        name.with_suffix(".index").write_bytes(self._index)
-        name.with_suffix(".timeindex").write_bytes(times)
+        with name.with_suffix(".log").open("ab") as file:
+            file.write(self._log[file.tell() :])
+        replace_file(name.with_suffix(".index"), self._index)
+        replace_file(name.with_suffix(".timeindex"), times)
         if self._txns:
-            name.with_suffix(".txnindex").write_bytes(self._txns)
+            replace_file(name.with_suffix(".txnindex"), self._txns)
 
     def close(self, high_watermark: int | None = None, log_start: int = 0) -> None:
         """Write all that a clean stop writes."""
@@ -162,3 +163,10 @@ class PartitionWriter:
         mark = self.end if high_watermark is None else high_watermark
         for name, offset in (("replication-offset", mark), ("log-start-offset", log_start)):
             (self.root / f"{name}-checkpoint").write_text(f"0\n1\n{self.topic} {self.partition} {offset}\n")
+
+
+def replace_file(path: Path, data: bytes) -> None:
+    """Write a file so that who reads it meanwhile finds it as it was or as it is."""
+    fresh = path.with_name(path.name + ".tmp")
+    fresh.write_bytes(data)
+    fresh.replace(path)

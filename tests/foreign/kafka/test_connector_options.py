@@ -38,7 +38,7 @@ def ranges(log: str, **options: str) -> dict[str, tuple[int, int]]:
     given = ForeignOptions.parse({"path": log, **options}, BATCH)
     target = given.target
     planned = plan(target.open(), target.rules, given.selection, given.request)
-    return {str(name): (of.start.key, of.end.key) for name, of in planned.ranges}
+    return {str(name): (of.start.key, of.end.key) for name, of in planned.ranges if not of.empty}
 
 
 ALL = {"t-0": (0, 10), "t-1": (0, 20)}
