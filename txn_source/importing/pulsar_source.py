@@ -9,7 +9,8 @@ import pyarrow as pa
 
 from txn_source.foreign.foreign_log import PartitionName
 from txn_source.foreign.pulsar.entries import txn_bits
-from txn_source.foreign.pulsar.pulsar_log import PulsarLog, PulsarPartition
+from txn_source.foreign.pulsar.partition import PulsarPartition
+from txn_source.foreign.pulsar.pulsar_log import PulsarLog
 from txn_source.importing.history import ABORTED, COMMITTED, UNDECIDED, Part, Parts, Rows, SourceTopic
 from txn_source.model.bounds import Bounds
 from txn_source.model.isolation import IsolationLevel

@@ -16,7 +16,8 @@ import pyarrow.fs as fs
 
 from txn_source.foreign.foreign_log import ReadUnit
 from txn_source.foreign.pulsar.columns import SCHEMA
-from txn_source.foreign.pulsar.pulsar_log import PulsarLog, PulsarPartition
+from txn_source.foreign.pulsar.partition import PulsarPartition
+from txn_source.foreign.pulsar.pulsar_log import PulsarLog
 from txn_source.model.isolation import IsolationLevel
 from txn_source.model.position import PositionRange
 

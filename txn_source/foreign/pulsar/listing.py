@@ -17,6 +17,7 @@ from txn_source.foreign.pulsar.ledger_index import LedgerIndex, parse_index, str
 from txn_source.foreign.pulsar.managed_ledger import ListedLedger
 from txn_source.foreign.pulsar.map_file import MapFile, UnfinishedError, is_unfinished
 from txn_source.foreign.pulsar.raw_entries import EntrySource, ObjectFile, damaged
+from txn_source.foreign.pulsar.summary_cache import INDEXES
 from txn_source.model.errors import (
     InvalidArgumentError,
     LogNotFoundError,
@@ -159,7 +160,7 @@ def list_ledgers(system: fs.FileSystem, folder: str) -> Listing:
 
     def opened(task: tuple[int, str, str]) -> OffloadedLedger | TxnLogError:
         try:
-            return _opened(system, *task, sizes)
+            return _opened(system, *task, sizes, times[task[2]])
         except TxnLogError as error:
             return error
 
@@ -193,7 +194,9 @@ def _streamed(system: fs.FileSystem, path: str, size: int) -> dict[int, Unreadab
     return dict.fromkeys(found, Unreadable(refused))
 
 
-def _opened(system: fs.FileSystem, ledger_id: int, uuid: str, path: str, sizes: dict[str, int]) -> OffloadedLedger:
+def _opened(
+    system: fs.FileSystem, ledger_id: int, uuid: str, path: str, sizes: dict[str, int], modified: int
+) -> OffloadedLedger:
     """Return a ledger by its index object, or by its MapFile."""
     if ledger_id > MAX_LEDGER_ID:
         raise LogVersionError(f"{path} has ledger {ledger_id}.", f"Only ledgers up to {MAX_LEDGER_ID} can be read.")
@@ -204,7 +207,7 @@ def _opened(system: fs.FileSystem, ledger_id: int, uuid: str, path: str, sizes: 
         return OffloadedLedger(ledger_id, uuid, topic, file.entries, size, path, None)
     if size > _LARGEST_INDEX:
         raise damaged(path, f"it has {size} bytes, too many for an index")
-    index = parse_index(ObjectFile(system, path).read(0, size), path)
+    index = INDEXES.get((path, size, modified), lambda: parse_index(ObjectFile(system, path).read(0, size), path))
     topic = topic_of(index.ledger.managed_ledger, path)
     data = path.removesuffix("-index")
     return OffloadedLedger(

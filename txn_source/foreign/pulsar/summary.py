@@ -34,7 +34,8 @@ class LedgerSummary:
     """One ledger: its transactions by number, the chunks in it, and places where a task can begin.
 
     ``firsts``, ``places``, ``sizes``, ``rows`` and ``times`` have an item for each stretch of entries: the first entry,
-    where it lies, the bytes of all, their messages at most, and their latest publish time (ms).
+    where it lies, the bytes of all, their messages at most, and their latest publish time (ms). ``first_index`` is the
+    broker's own number of the ledger's first message, ``next_index`` the one behind its last; -1: it gave none.
     """
 
     ledger_id: int
@@ -46,6 +47,8 @@ class LedgerSummary:
     sizes: IntArray
     rows: IntArray
     times: IntArray
+    first_index: int = -1
+    next_index: int = -1
 
 
 @dataclass(slots=True)
@@ -95,21 +98,37 @@ def summarize(source: EntrySource, ledger_id: int) -> LedgerSummary:
     txns: dict[int, TxnInLedger] = {}
     chunks: list[Chunk] = []
     stretches = _Stretches()
+    first_index = next_index = -1
     for raw in source.read(0, source.entries):
         found = look_into(raw, source.uri, ledger_id)
         stretches.add(found)
+        if raw.first == 0:
+            first_index = _index(found, 0) - max(int(found.messages[0]), 1)
+        next_index = _index(found, -1)
         _add_txns(found, txns)
         chunks += chunks_in(found)
+    firsts, places, sizes, rows, times = (
+        np.array(items, np.int64)
+        for items in (stretches.firsts, stretches.places, stretches.sizes, stretches.rows, stretches.times)
+    )
     return LedgerSummary(
         ledger_id,
         source.entries,
         txns,
         tuple(chunks),
-        *(
-            np.array(items, np.int64)
-            for items in (stretches.firsts, stretches.places, stretches.sizes, stretches.rows, stretches.times)
-        ),
+        firsts,
+        places,
+        sizes,
+        rows,
+        times,
+        first_index=max(first_index, -1),
+        next_index=next_index,
     )
+
+
+def _index(found: Entries, at: int) -> int:
+    """Return the broker's number behind an entry's last message, by which markers have one, too; -1: it gave none."""
+    return int(found.broker.number(of.BROKER_INDEX)[at]) + 1 if found.broker.has(of.BROKER_INDEX)[at] else -1
 
 
 def chunks_in(found: Entries) -> list[Chunk]:
