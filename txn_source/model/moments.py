@@ -12,6 +12,11 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MILLIS = re.compile(r"-?[0-9]{1,15}")
 
 
+def shown_time(time_us: int) -> str:
+    """Return a time (microseconds since 1970, UTC) as text that ``time_us`` reads."""
+    return (_EPOCH + timedelta(microseconds=time_us)).isoformat()
+
+
 def time_us(text: str) -> int:
     """Return the moment that a text names, in microseconds since 1970.
 

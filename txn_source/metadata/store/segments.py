@@ -13,8 +13,9 @@ from itertools import pairwise
 
 from sqlalchemy import Connection, bindparam, insert, or_, select, update
 
+from txn_source.metadata.store.inserts import Insert
 from txn_source.metadata.store.partition_tail import Tail
-from txn_source.metadata.store.prepared import Insert, Lookup, Prepared
+from txn_source.metadata.store.prepared import Lookup, Prepared
 from txn_source.metadata.store.tables import CONDEMNED, entries, partitions, producers, segments
 from txn_source.model.entry import NewEntry
 from txn_source.model.errors import InvalidArgumentError, StaleSegmentError, TxnLogError, shown
