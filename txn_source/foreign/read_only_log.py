@@ -9,6 +9,7 @@ from typing import Any, NoReturn, Self
 import pyarrow as pa
 
 from txn_source.foreign.foreign_log import ForeignLog, ForeignTransaction, PartitionName
+from txn_source.foreign.message_reader import ForeignReader
 from txn_source.foreign.reading.plan import ends_of, plan
 from txn_source.foreign.reading.request import ForeignCut, ForeignRequest, Selection
 from txn_source.foreign.reading.source import SourcePartition, look_at, names_of, topics_of, topics_read
@@ -243,6 +244,26 @@ class ReadOnlyLog:
         log = self._target.open()
         topics = topics_read(log, self._rules, Selection((topic,)))
         return list(self._rules.columns(log, topics, dict(self._target.options)).names)
+
+    def reader(
+        self,
+        topic: str,
+        start: Any = EARLIEST,
+        isolation_level: IsolationLevel | str = IsolationLevel.READ_COMMITTED,
+    ) -> ForeignReader:
+        """Open a reader: it reads a topic message by message from anywhere on, and what is added meanwhile, too.
+
+        Args:
+            topic: whose messages.
+            start: the first one to read: whatever ``scan`` takes.
+            isolation_level: what it sees.
+
+        Raises:
+            TopicNotFoundError: there is no such topic.
+            InvalidArgumentError: a place that can't be.
+        """
+        level, columns = IsolationLevel.parse(isolation_level), self.every_column(topic)
+        return ForeignReader(topic, lambda at: self.follow(topic, level, columns, at), start)
 
     def follow(
         self,

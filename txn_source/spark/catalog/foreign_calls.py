@@ -36,13 +36,14 @@ class ForeignCatalogCalls:
     def __init__(self, target: ForeignTarget) -> None:
         self._target = target
         self._rules = target.rules
-        refused = dict.fromkeys(("create", "drop", "dropEmpty", "set", "asOf"), self._refuse)
+        refused = dict.fromkeys(("create", "drop", "dropEmpty", "set"), self._refuse)
         self.by_name: Mapping[str, Callable[..., Any]] = {
             "checkOptions": self.check_options,
             "namespaces": self.namespaces,
             "topics": self.topics,
             "table": self.table,
             "version": self.version,
+            "asOf": self.as_of,
             "metadataColumns": self.metadata_columns,
             "cut": self.cut,
             "outlook": self.outlook,
@@ -102,6 +103,13 @@ class ForeignCatalogCalls:
     def version(self, namespace: Sequence[str], name: str, version: str) -> str:
         """Return the offsets at which a version of a topic ends: JSON, or the position of its only partition."""
         return version.strip()
+
+    def as_of(self, **_: Any) -> NoReturn:
+        """Refuse: when a transaction was committed is no part of the plan of a log that others wrote."""
+        raise InvalidArgumentError(
+            f"{self._target} can't be read as of a time.",
+            "Use VERSION AS OF with offsets, or WITH (endingTimestamp = '...'), which goes by the messages' times.",
+        )
 
     def cut(self, topics: Mapping[str, Sequence[str]]) -> dict[str, str]:
         """Return where the scans of a query end, by isolation level, as ``endingOffsets`` takes it."""
