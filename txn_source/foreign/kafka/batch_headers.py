@@ -102,8 +102,13 @@ class BatchHeaders:
     @classmethod
     def at(cls, data: Bytes, begins: Ints, position: int = 0) -> BatchHeaders:
         """Return the headers that begin at some places of bytes whose first lies at a position of the file."""
+        return cls.at_places(data, begins, begins + position)
+
+    @classmethod
+    def at_places(cls, data: Bytes, begins: Ints, positions: Ints) -> BatchHeaders:
+        """Return the headers that begin at some places of bytes, whose batches lie at some positions of the file."""
         rows = data.take(begins[:, None] + np.arange(HEADER_BYTES))
-        return cls(rows.view(HEADER).reshape(len(begins)), begins + position)
+        return cls(rows.view(HEADER).reshape(len(begins)), positions)
 
     def __len__(self) -> int:
         return len(self._fields)

@@ -125,7 +125,7 @@ def gap_behind(segment: Segment, epochs: LeaderEpochs | None) -> Gap:
     compacted = False
     reached = segment.base_offset
     with opened(segment, None, epochs) as (reader, _):
-        for headers, _whole in reader.headers(0, sparse=segment.files.sparse):
+        for headers, _, _ in reader.headers(0, sparse=segment.files.sparse):
             bases, lasts = headers["base_offset"], headers.last_offsets
             compacted |= bool((bases != np.concatenate([[reached], lasts[:-1] + 1])).any())
             compacted |= bool((headers["count"] != lasts - bases + 1).any())

@@ -210,17 +210,17 @@ class SegmentList:
 
         def scan(reader: SegmentReader, at: int, segment: Segment) -> Iterator[Scanned]:
             place = segment.files.place
-            for headers, whole in reader.headers(at, sparse=segment.files.sparse):
+            for headers, whole, which in reader.headers(at, sparse=segment.files.sparse):
                 kinds = np.full(len(headers), UNKNOWN)
                 inside = _overlapping(whole.headers, start, end)
                 wrong = wrong_checksums(whole, inside)
-                markers = np.isin(headers.sizes[wrong], _MARKER_SIZES) | headers.control[wrong]
-                for index in wrong[markers][:1].tolist():
+                markers = np.isin(whole.headers.sizes[wrong], _MARKER_SIZES) | whole.headers.control[wrong]
+                for index in which[wrong[markers]][:1].tolist():
                     raise WrongChecksum(place, int(headers.positions[index]), int(headers["base_offset"][index]))
-                for first, last in _runs(np.setdiff1d(inside, wrong)):
-                    kinds[first:last] = marker_kinds(_part(whole, first, last), place)
+                for first, last in _runs(np.setdiff1d(inside, wrong) if len(wrong) else inside):
+                    kinds[which[first:last]] = marker_kinds(_part(whole, first, last), place)
                 if len(wrong) < len(headers):
-                    sound = np.delete(np.arange(len(headers)), wrong)
+                    sound = np.delete(np.arange(len(headers)), which[wrong])
                     yield Scanned(headers.where(sound), kinds[sound], place)
 
         try:

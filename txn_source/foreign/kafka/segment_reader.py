@@ -26,6 +26,8 @@ from txn_source.model.errors import LogVersionError, SegmentUnreadableError
 CHUNK = 4 << 20
 _SCAN_CHUNK, _PEEK = 64 << 10, 4 << 10
 _LARGE_BATCH = 16 << 10
+_STRIDE = 512
+"""Headers that are looked at together."""
 _OLD_CRC_AT, _OLD_CHECKED_FROM = 12, 16
 
 
@@ -39,6 +41,27 @@ class Chunk:
     headers: BatchHeaders
     position: int
     """Where the data lies in the file."""
+
+
+@dataclass(slots=True)
+class _Found:
+    """Batches that follow each other: where their headers lie in some bytes, and where they lie in the file."""
+
+    data: bytes
+    begins: list[int]
+    positions: list[int]
+    whole: list[int]
+    """Indexes of those that are in the bytes whole."""
+    end: int
+    """Where the last one ends in the file."""
+
+    def add(self, run: Run, at: int, position: int, passed: int) -> None:
+        """Add a run whose bytes lie at some place of these; and the batch behind it, if its size isn't 0."""
+        self.whole += range(len(self.begins), len(self.begins) + len(run.begins))
+        begins = [*run.begins, run.end] if passed else run.begins
+        self.begins += [at + begin for begin in begins]
+        self.positions += [position + begin for begin in begins]
+        self.end = position + run.end + passed
 
 
 class SegmentReader:
@@ -98,45 +121,72 @@ class SegmentReader:
             position += run.end
         self.end = position
 
-    def headers(self, position: int, *, sparse: bool) -> Iterator[tuple[BatchHeaders, Chunk]]:
-        """Yield the headers of batches from a position on, and those of them that were read whole: all markers are.
+    def headers(self, position: int, *, sparse: bool) -> Iterator[tuple[BatchHeaders, Chunk, Ints]]:
+        """Yield the headers of batches from a position on; and those that were read whole, all markers among them.
+
+        The last are a chunk, and their indexes among the headers.
 
         Args:
             position: where a batch begins.
             sparse: pass over large batches without reading them.
         """
-        size = _SCAN_CHUNK if sparse else CHUNK
+        strides = False
         while position < self._log.size:
-            data = self._log.read_at(position, size)
-            run = find_batches(data)
-            begins, end = run.begins, run.end
-            if run.stop == Stop.INCOMPLETE and position + end + run.wanted <= self._log.size:
-                if len(data) - end >= HEADER_BYTES and sparse and run.wanted > _PEEK:
-                    begins, end = [*begins, end], end + run.wanted
-                elif not begins:
-                    data = self._log.read_at(position, run.wanted)
-                    run = find_batches(data)
-                    begins, end = run.begins, run.end
-            if not begins:
-                self._stopped(data, position, run)
+            found = self._stride(position) if strides else self._run(position, _SCAN_CHUNK if sparse else CHUNK, sparse)
+            if not found.begins:
+                if strides:
+                    strides = False
+                    continue
+                self._stopped(found.data, position, find_batches(found.data))
                 return
-            array = np.frombuffer(data, np.uint8)
-            headers = BatchHeaders.at(array, np.array(begins, np.int64), position)
-            whole = np.array(run.begins, np.int64)
+            array = np.frombuffer(found.data, np.uint8)
+            begins, which = np.array(found.begins, np.int64), np.array(found.whole, np.int64)
+            headers = BatchHeaders.at_places(array, begins, np.array(found.positions, np.int64))
             sound = self._of_its_leaders(headers, position)
-            if sound < len(headers):
-                if sound:
-                    headers = headers.where(np.arange(sound))
-                    self._check_order(headers, None)
-                    whole = whole[:sound]
-                    yield headers, Chunk(array, whole, headers.where(np.arange(len(whole))), position)
+            ended = sound < len(headers)
+            if ended:
+                headers, which = headers.where(np.arange(sound)), which[which < sound]
+            if sound:
+                self._check_order(headers, None if ended else self._base_at(found.end))
+                yield headers, Chunk(array, begins[which], headers.where(which), position), which
+            if ended:
                 return
-            self._check_order(headers, self._next_base(data, position, Run(begins, end, run.stop, 0)))
-            yield headers, Chunk(array, whole, headers.where(np.arange(len(whole))), position)
-            position += end
-            if sparse:
-                size = _PEEK if end > _LARGE_BATCH * len(begins) else _SCAN_CHUNK
+            strides = sparse and found.end - position > _LARGE_BATCH * len(begins)
+            position = found.end
         self.end = position
+
+    def _run(self, position: int, size: int, sparse: bool) -> _Found:
+        """Return the batches in one read of some bytes, and the header of a large one behind them."""
+        data = self._log.read_at(position, size)
+        run = find_batches(data)
+        cut_off = not run.begins and run.stop == Stop.INCOMPLETE and not (sparse and run.wanted > _PEEK)
+        if cut_off and position + run.wanted <= self._log.size:
+            data = self._log.read_at(position, run.wanted)
+            run = find_batches(data)
+        found = _Found(data, [], [], [], position)
+        found.add(run, 0, position, self._passes(data, run, position) if sparse else 0)
+        return found
+
+    def _stride(self, position: int) -> _Found:
+        """Return the headers of large batches, and the small ones between them, by one small read for each."""
+        parts: list[bytes] = []
+        found, length = _Found(b"", [], [], [], position), 0
+        while len(found.begins) < _STRIDE and found.end < self._log.size:
+            data = self._log.read_at(found.end, _PEEK)
+            run = find_batches(data)
+            passed = self._passes(data, run, found.end)
+            if not run.begins and not passed:
+                break
+            found.add(run, length, found.end, passed)
+            parts.append(data[: run.end + HEADER_BYTES])
+            length += len(parts[-1])
+        found.data = b"".join(parts)
+        return found
+
+    def _passes(self, data: bytes, run: Run, position: int) -> int:
+        """Return the size of a batch behind a run if it is large, whole and its header was read; else 0."""
+        large = run.stop == Stop.INCOMPLETE and run.wanted > _PEEK and len(data) - run.end >= HEADER_BYTES
+        return run.wanted if large and position + run.end + run.wanted <= self._log.size else 0
 
     @property
     def reached(self) -> int:
@@ -153,8 +203,12 @@ class SegmentReader:
     def _next_base(self, data: bytes, position: int, run: Run) -> int | None:
         """Return the base offset of the batch behind a run; None if none follows."""
         following = data[run.end : run.end + HEADER_BYTES]
-        if len(following) < HEADER_BYTES:
-            following = self._log.read_at(position + run.end, HEADER_BYTES)
+        return self._base_at(position + run.end) if len(following) < HEADER_BYTES else self._base_in(following)
+
+    def _base_at(self, position: int) -> int | None:
+        return self._base_in(self._log.read_at(position, HEADER_BYTES))
+
+    def _base_in(self, following: bytes) -> int | None:
         if len(following) < HEADER_BYTES or find_batches(following).stop not in (Stop.INCOMPLETE, Stop.END):
             return self._limit
         return int.from_bytes(following[:8], "big", signed=True)
