@@ -14,17 +14,19 @@ from typer.testing import CliRunner
 import txn_source
 from tests.foreign.kafka.batch_writer import Record
 from tests.foreign.kafka.partition_writer import PartitionWriter
+from tests.foreign.pulsar.offload_writer import Sent, batch, write_ledger
 from tests.importing.imported_topics import ApartWriter, target_rows, write_shared_transactions
-from tests.log.sites import Site
+from tests.log.sites import ManualClock, Site
 from txn_source import IsolationLevel
 from txn_source.cli.app import app
-from txn_source.importing import import_topics
+from txn_source.importing import import_topics, importer
 from txn_source.model.errors import (
     DataLossError,
     InvalidArgumentError,
     LogNotFoundError,
     SchemaMismatchError,
     TopicNotFoundError,
+    TransactionEndedError,
 )
 
 COMMITTED, UNCOMMITTED = IsolationLevel.READ_COMMITTED, IsolationLevel.READ_UNCOMMITTED
@@ -41,6 +43,12 @@ def saved(writer: PartitionWriter) -> None:
 
 def values(log: txn_source.Log, level: IsolationLevel, topic: str = "t") -> list[int]:
     return [int(row[1]) for row in target_rows(log, topic, 0, level)]
+
+
+@pytest.fixture
+def log(embedded_site: Site) -> txn_source.Log:
+    """A new log, embedded: where an import goes makes no difference but to its calls."""
+    return embedded_site.connect()
 
 
 @pytest.fixture
@@ -247,3 +255,64 @@ def test_command_imports_and_says_what_it_would_do(source: PartitionWriter, tmp_
     assert json.loads(run("--json", "--undecided", "abort"))["messages"] == 3
     wrong = CliRunner().invoke(app, ["import", f"kafka:{source.root}", "t"])
     assert wrong.exit_code == 2
+
+
+def test_more_partitions_than_are_read_at_once(
+    tmp_path: Path, log: txn_source.Log, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Transactions over all partitions stay whole though some of these are read later."""
+    monkeypatch.setattr(importer, "LANES_AT_ONCE", 2)
+    expected = write_shared_transactions(random.Random(3), tmp_path / "kafka", partitions=5)
+    import_topics(f"kafka:{tmp_path / 'kafka'}", "t", log)
+    columns = ["__partition", "value", "__txn_id"]
+    found = log.scan("t", UNCOMMITTED, columns, consistent_cut=False).read_all().to_pylist()
+    ids: dict[tuple[int, int], set[str]] = {}
+    for partition, rows in enumerate(expected):
+        mine = [row for row in found if row["__partition"] == partition]
+        assert [row["value"] for row in mine] == [row[1] for row in rows]
+        for row, (_, _, producer, epoch, _) in zip(mine, rows, strict=True):
+            ids.setdefault((producer, epoch), set()).add(row["__txn_id"])
+    assert all(len(of) == 1 for of in ids.values())
+
+
+def test_topic_of_two_kinds_is_refused(tmp_path: Path, log: txn_source.Log) -> None:
+    """Ledgers of ``orders`` and of ``orders-partition-0`` would be the same partition."""
+    for ledger, name in ((1, "orders"), (2, "orders-partition-0")):
+        (tmp_path / "pulsar").mkdir(exist_ok=True)
+        write_ledger(tmp_path / "pulsar", ledger, [batch([Sent(b"1")])], f"public/default/persistent/{name}")
+    with pytest.raises(InvalidArgumentError, match="a topic without partitions, and of one with them"):
+        import_topics(f"pulsar:{tmp_path / 'pulsar'}", "orders", log)
+
+
+def test_progress_is_no_policy_and_goes_with_the_topic(source: PartitionWriter, log: txn_source.Log) -> None:
+    """Policies don't show how far an import is; a topic that is deleted is imported from its beginning."""
+    text = f"kafka:{source.root}"
+    import_topics(text, "t", log, undecided="abort")
+    assert "import" not in log.policies("t")
+    log.set_policies("t", data_read_priority="bookkeeper-first")
+    assert import_topics(text, "t", log).messages == 0
+    log.delete_topic("t")
+    assert import_topics(text, "t", log, undecided="abort").messages == 4
+
+
+def test_unknown_options_of_a_source_are_refused(source: PartitionWriter, log: txn_source.Log) -> None:
+    """Each format names its own."""
+    with pytest.raises(InvalidArgumentError, match="Kafka's have no option 'managedLedgers'"):
+        import_topics(f"kafka:{source.root}", "t", log, options={"managedLedgers": "{}"})
+
+
+@pytest.mark.parametrize("days", [6, 8])
+def test_stopped_import_has_a_week(days: int, source: PartitionWriter, clocked_site: Site, clock: ManualClock) -> None:
+    """What was open where an import ended is aborted after that, and the import is refused if it wasn't so."""
+    text = f"kafka:{source.root}"
+    with clocked_site.connect() as log:
+        import_topics(text, "t", log, undecided="keep")
+        clock.advance(days * 24 * 3600)
+        source.end_transaction(1, commit=True)
+        saved(source)
+        if days < 7:
+            import_topics(text, "t", log)
+            assert values(log, COMMITTED) == [0, 1, 2, 3]
+        else:
+            with pytest.raises(TransactionEndedError, match="delete the topics, and import them again"):
+                import_topics(text, "t", log)

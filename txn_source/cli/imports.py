@@ -45,6 +45,12 @@ def import_(
             " within a week, or, of a source that ends here, import them as aborted.",
         ),
     ] = "leave",
+    options: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--option", metavar="NAME=VALUE", help="What the source's format has to be told, as an option of a read."
+        ),
+    ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be imported, and change nothing.")] = False,
     as_json: Json = False,
 ) -> None:
@@ -67,7 +73,14 @@ def import_(
         if not dry_run or to is None or LogRoot.at(to).exists:
             log = stack.enter_context(connect(to, endpoint=to_endpoint, create=to is not None))
         report = import_topics(
-            source, topics, log, names=names or None, undecided=undecided, dry_run=dry_run, progress=shown
+            source,
+            topics,
+            log,
+            names=names or None,
+            undecided=undecided,
+            dry_run=dry_run,
+            options=dict(option.partition("=")[::2] for option in options or ()),
+            progress=shown,
         )
     if as_json:
         print_json(report)

@@ -73,10 +73,8 @@ class Feed:
         self.lane = lane
         self._finder = _Finder(lane.spans)
         self.at = lane.of.start.key
-        self._rows = _portions(lane.source.rows(lane.of)) if lane.of.start < lane.of.end else iter(())
-        self._next = next(self._rows, None)
-        if self._next is None:
-            self.at = lane.of.end.key
+        self._rows: Iterator[Rows] | None = None
+        self._next: Rows | None = None
 
     @property
     def ended(self) -> bool:
@@ -89,18 +87,21 @@ class Feed:
         start, end = self.lane.of.start.key, self.lane.of.end.key
         return 1.0 if self.ended else (self.at - start) / (end - start)
 
-    def step(self) -> Iterator[Run]:
+    def step(self) -> list[Run]:
         """Return the next runs. They end at a position's end: rows of one position stay together."""
-        rows = self._next
-        assert rows is not None
-        parts = [rows]
-        self._next = next(self._rows, None)
-        while self._next is not None and self._next.keys[0] == parts[-1].keys[-1]:
+        if self._rows is None:
+            self._rows = _portions(self.lane.source.rows(self.lane.of))
+            self._next = next(self._rows, None)
+        parts: list[Rows] = []
+        while self._next is not None and (not parts or self._next.keys[0] == parts[-1].keys[-1]):
             parts.append(self._next)
             self._next = next(self._rows, None)
-        self.at = self.lane.of.end.key if self._next is None else int(parts[-1].keys[-1]) + 1
-        for part in parts:
-            yield from self._runs(part)
+        runs = [run for part in parts for run in self._runs(part)]
+        if self._next is None:
+            self.at, self._rows = self.lane.of.end.key, None
+        else:
+            self.at = int(parts[-1].keys[-1]) + 1
+        return runs
 
     def _runs(self, rows: Rows) -> Iterator[Run]:
         groups = self._groups(rows)

@@ -68,7 +68,7 @@ class SourcePartition(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class SourceTopic:
-    """A topic that is imported. ``identity`` tells it from another one of its name."""
+    """A topic that is imported. ``identity`` tells it from another one of its name; see ``is_same``."""
 
     name: str
     identity: str
@@ -78,3 +78,9 @@ class SourceTopic:
     def partition_count(self) -> int:
         """How many partitions the target needs."""
         return max(partition.index for partition in self.partitions) + 1
+
+
+def is_same(identity: str, other: str) -> bool:
+    """True unless identities differ in a part that both have: an id of a topic is known only where its file is."""
+    parts, others = identity.split(":"), other.split(":")
+    return len(parts) == len(others) and all(a == b or not (a and b) for a, b in zip(parts, others, strict=True))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from txn_source.client.log import Log
@@ -46,6 +46,7 @@ def import_topics(
     names: Sequence[str] | None = None,
     undecided: str = "leave",
     dry_run: bool = False,
+    options: Mapping[str, str] | None = None,
     progress: Callable[[int], object] | None = None,
 ) -> ImportReport:
     """Import topics of Kafka's or Pulsar's into a log, with their transactions as transactions.
@@ -69,6 +70,7 @@ def import_topics(
             ``keep`` imports up to the high watermark, so that read_uncommitted shows the same, too; they stay open for
             a week, in which a later call brings their ends. ``abort`` imports and aborts them: for a source that ends.
         dry_run: say what would be imported, and change nothing.
+        options: what the source's format has to be told, such as Pulsar's ``managedLedgers``.
         progress: is told after each batch how many messages have been imported.
 
     Raises:
@@ -90,7 +92,7 @@ def import_topics(
         raise InvalidArgumentError(
             f"{len(topics)} topics can't have the names {', '.join(names)}.", "Give each a name of its own."
         )
-    opened = open_source(source) if isinstance(source, str | ForeignTarget) else source
+    opened = open_source(source, options) if isinstance(source, str | ForeignTarget) else source
     sources = _topics_of(opened, topics)
     targets = find_targets(None if log is None else log.metadata, sources, names)
     course = _course(sources, targets, how)

@@ -24,6 +24,9 @@ from txn_source.model.transaction import MAX_TIMEOUT_MS, TxnId
 BATCH_ENDS = 2_000
 """A batch is registered when so many transactions end with it."""
 
+LANES_AT_ONCE = 32
+"""So many partitions are read side by side: what was read of each is in memory."""
+
 
 class _Ends:
     """Tells of each transaction when its last partition has come past its end."""
@@ -82,7 +85,7 @@ class Importer:
             for number, feed in enumerate(feeds):
                 over += self._ends.advance(number, feed.at)
             while waiting := [number for number, feed in enumerate(feeds) if not feed.ended]:
-                number = min(waiting, key=lambda at: feeds[at].fraction)
+                number = min(waiting[:LANES_AT_ONCE], key=lambda at: feeds[at].fraction)
                 feed = feeds[number]
                 for run in feed.step():
                     self._writer.add(feed.lane.topic, feed.lane.source.index, run.group, run.batch)

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, TypeAlias, cast
 
 from txn_source.foreign.target import ForeignTarget
+from txn_source.model.errors import InvalidArgumentError
 
 if TYPE_CHECKING:
     from txn_source.foreign.kafka.kafka_log import KafkaLog
@@ -22,5 +23,14 @@ def open_source(source: str | ForeignTarget, options: Mapping[str, str] | None =
         InvalidArgumentError: it is none of Kafka's or Pulsar's.
         LogNotFoundError: nothing of that kind lies there.
     """
-    target = ForeignTarget.parse(source, options) if isinstance(source, str) else source
+    target = ForeignTarget.parse(source) if isinstance(source, str) else source
+    if options:
+        known = {name.lower() for name in target.rules.open_options}
+        unknown = next((name for name in options if name.lower() not in known), None)
+        if unknown is not None:
+            raise InvalidArgumentError(
+                f"Logs of {target.format.capitalize()}'s have no option {unknown!r}.",
+                f"Use {', '.join(target.rules.open_options) or 'none'}.",
+            )
+        target = target.with_options({**dict(target.options), **options})
     return cast("Source", target.open())

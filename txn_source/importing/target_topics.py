@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from txn_source.client.topics import create_topic
-from txn_source.importing.history import SourceTopic
+from txn_source.importing.history import SourceTopic, is_same
 from txn_source.metadata.stub.metadata_stub import MetadataStub
 from txn_source.model.errors import InvalidArgumentError, SchemaMismatchError, TopicNotFoundError
 from txn_source.model.topic import TopicView
@@ -96,13 +96,21 @@ def find_targets(stub: MetadataStub | None, sources: Sequence[SourceTopic], name
         InvalidArgumentError: one has fewer or more partitions than its source, messages that weren't imported, or
             those of another source; or what was open where an import stopped was imported together with others.
     """
+    for source in sources:
+        numbers = [partition.index for partition in source.partitions]
+        if len(set(numbers)) < len(numbers):
+            raise InvalidArgumentError(
+                f"{source.name} has ledgers of a topic without partitions, and of one with them.",
+                "Import from a place that has one of the two.",
+            )
     targets = [_find(stub, source, TopicName.parse(name)) for source, name in zip(sources, names, strict=True)]
-    together = {source.identity for source in sources}
     for target in targets:
-        if target.progress is not None and not together.issuperset(target.progress.with_topics):
+        before = () if target.progress is None else target.progress.with_topics
+        missing = [name for name in before if not any(is_same(name, source.identity) for source in sources)]
+        if missing:
             raise InvalidArgumentError(
                 f"The import into topic {target.name.short!r} was stopped within transactions that it shares with"
-                f" {', '.join(sorted(set(target.progress.with_topics) - together))}.",
+                f" {', '.join(missing)}.",
                 "Name the same topics again, so that these come to their ends.",
             )
     return targets
@@ -134,7 +142,7 @@ def _find(stub: MetadataStub | None, source: SourceTopic, name: TopicName) -> Ta
             )
         return TargetTopic(name, view, None, "")
     progress = Progress.parse(text, name.short)
-    if progress.identity != source.identity:
+    if not is_same(progress.identity, source.identity):
         raise InvalidArgumentError(
             f"Topic {name.short!r} was imported from {progress.identity}, and this is {source.identity}.",
             "Import into a topic of another name.",
