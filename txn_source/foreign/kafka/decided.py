@@ -48,14 +48,14 @@ class DecidedTransactions:
         state: tuple[int, Open] | None = None
         for base in self._segments.bases_over(start, end):
             until = min(self._segments.next_base(base) or MAX_OFFSET, end)
-            index = self._index(base) if trust else None
+            index = self._index(base, high_watermark) if trust else None
             if index is None:
                 try:
                     opened = state[1] if state is not None and state[0] == base else self._states.at(base)
                     ended = list(self._markers(base, until, opened))
                     state = until, opened
                 except SegmentUnreadableError:
-                    index = self._index(base) if self._trust else None
+                    index = self._index(base, high_watermark) if self._trust else None
                     if index is None:
                         raise
             if index is not None:
@@ -88,7 +88,7 @@ class DecidedTransactions:
         sparse = all(segment.files.sparse for segment in segments)
         return sum(segment.size for segment in segments) <= (_CHEAP if sparse else _CHEAP_REMOTE)
 
-    def _index(self, base: int) -> TransactionIndex | None:
+    def _index(self, base: int, high_watermark: int) -> TransactionIndex | None:
         """Return the index of the segment at a base offset; None if its markers must be read."""
         for segment in self._segments.copies(base):
             if segment.base_offset != base:
@@ -98,8 +98,7 @@ class DecidedTransactions:
                 if len(data) % TransactionIndex.ENTRY_BYTES or not self._segments.of_its_leaders(segment):
                     return None
                 return TransactionIndex.parse(data, base, self._segments.limit(segment) or MAX_OFFSET)
-        until = self._segments.next_base(base)
-        producers = None if until is None else self._states.exactly_at(until)
+        producers = self._states.exactly_at(self._segments.next_base(base) or high_watermark)
         if producers is not None and (producers["coordinator_epoch"] < 0).all():
             return TransactionIndex.parse(b"", base, MAX_OFFSET)
         return None

@@ -74,7 +74,8 @@ class KafkaPartition:
             if self.segments:
                 start = max(start, self.segments.bases[0])
                 end = max(self.segments.end, start)
-                self.segments.check_tail(self.high_watermark or 0)
+                if self.high_watermark is not None and self.segments.has_damaged_end(self.high_watermark):
+                    end = self.high_watermark  # who reads so far is told
             mark = end if self.high_watermark is None else min(max(self.high_watermark, start), end)
             firsts = [Position.from_key(begun.first) for begun in self._states.at(mark).values()]
             self._known["bounds"] = Bounds.of(

@@ -331,17 +331,15 @@ class SegmentList:
         if not (self._compacted or gaps[0].empty or gaps[0].compacted or gaps[1].compacted):
             raise _lost("no segment has them, and nothing else in the log was compacted", gaps[0].end, following)
 
-    def check_tail(self, high_watermark: int) -> None:
-        """Raise SEGMENT_UNREADABLE if the log's end is damaged below the high watermark, where it can't be torn.
+    def has_damaged_end(self, high_watermark: int) -> bool:
+        """True if the log's end is damaged below the high watermark, where it can't be what was being written.
 
         A log that is only shorter, or ends with zeros, lost what hadn't reached the disk when the power failed.
         """
-        if high_watermark > self.end:
-            for segments in self._folders.values():
-                tail = tail_of(segments[-1], self.epochs)
-                if tail.followed and not tail.other_leader and tail.end == self.end:
-                    why = f"no sound batch follows, below the high watermark {high_watermark}"
-                    raise damaged(segments[-1].files.place, tail.position, tail.end, why)
+        if high_watermark <= self.end:
+            return False
+        tails = [tail_of(segments[-1], self.epochs) for segments in self._folders.values()]
+        return any(tail.followed and not tail.other_leader and tail.end == self.end for tail in tails)
 
     @cached_property
     def end(self) -> int:

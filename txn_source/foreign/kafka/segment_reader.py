@@ -113,11 +113,13 @@ class SegmentReader:
             if sound < len(headers):
                 if sound:
                     headers = headers.where(np.arange(sound))
-                    self._check_order(headers, None)
-                    yield Chunk(array, begins[:sound], headers, position)
+                    chunk = Chunk(array, begins[:sound], headers, position)
+                    self._check_order(headers, chunk, np.arange(sound), None)
+                    yield chunk
                 return
-            self._check_order(headers, self._next_base(data, position, run))
-            yield Chunk(array, begins, headers, position)
+            chunk = Chunk(array, begins, headers, position)
+            self._check_order(headers, chunk, np.arange(sound), self._next_base(data, position, run))
+            yield chunk
             position += run.end
         self.end = position
 
@@ -147,8 +149,9 @@ class SegmentReader:
             if ended:
                 headers, which = headers.where(np.arange(sound)), which[which < sound]
             if sound:
-                self._check_order(headers, None if ended else self._base_at(found.end))
-                yield headers, Chunk(array, begins[which], headers.where(which), position), which
+                chunk = Chunk(array, begins[which], headers.where(which), position)
+                self._check_order(headers, chunk, which, None if ended else self._base_at(found.end))
+                yield headers, chunk, which
             if ended:
                 return
             strides = sparse and found.end - position > _LARGE_BATCH * len(begins)
@@ -213,20 +216,37 @@ class SegmentReader:
             return self._limit
         return int.from_bytes(following[:8], "big", signed=True)
 
-    def _check_order(self, headers: BatchHeaders, next_base: int | None) -> None:
+    def _check_order(self, headers: BatchHeaders, whole: Chunk, which: Ints, next_base: int | None) -> None:
+        """Raise if base offsets don't ascend, but for batches whose checksum is wrong: who reads these is told.
+
+        ``whole`` has those of the batches that were read whole, ``which`` their indexes.
+        """
+        failure = self._disorder(headers, next_base)
+        if failure is not None:
+            wrong = which[wrong_checksums(whole, np.arange(len(which)))]
+            headers = headers.where(np.delete(np.arange(len(headers)), wrong))
+            failure = self._disorder(headers, next_base) if len(wrong) else failure
+        if failure is not None:
+            raise failure
+        if len(headers):
+            self._floor = int(headers.last_offsets[-1]) + 1
+
+    def _disorder(self, headers: BatchHeaders, next_base: int | None) -> SegmentUnreadableError | None:
+        if not len(headers):
+            return None
         bases, lasts = headers["base_offset"], headers.last_offsets
         floors = np.concatenate([[self._floor], lasts[:-1] + 1])
         sound = (bases >= floors) & (lasts >= bases)
         if not sound.all():
             index = int(np.argmin(sound))
-            raise self.damaged(
+            return self.damaged(
                 headers, index, f"its first offset is not above the last one before it, {floors[index] - 1}"
             )
-        self._floor = int(lasts[-1]) + 1
-        if next_base is not None and next_base < self._floor:
-            raise self.damaged(
+        if next_base is not None and next_base <= lasts[-1]:
+            return self.damaged(
                 headers, len(headers) - 1, f"its last offset, {lasts[-1]}, is not below {next_base}, the next one"
             )
+        return None
 
     def _stopped(self, data: bytes, position: int, run: Run) -> None:
         self.end, self.stop = position, run.stop
