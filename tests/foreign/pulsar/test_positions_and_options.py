@@ -137,6 +137,17 @@ def test_list_is_read_anew(tmp_path: Path) -> None:
         scanned(tmp_path, options)
 
 
+def test_topics_of_which_nothing_lies_there(tmp_path: Path) -> None:
+    """A topic with a list is there before its first ledger is offloaded, and when all its objects are gone."""
+    write_ledger(tmp_path, 3, [single(Sent(b"a"))], "public/default/persistent/others")
+    listed = info((5, 1, None))
+    parts = {f"{TOPIC}-partition-0": {"ledgers": [{"ledgerId": 7, "entries": 1, "isOffloaded": False}]}}
+    for given in (listed, {"partitions": parts}, {TOPIC: {"partitions": parts}}):
+        assert scanned(tmp_path, {"managedLedgers": json.dumps(given)}) == []
+    with pytest.raises(DataLossError, match="Ledger 5 of"):
+        scanned(tmp_path, {"managedLedgers": json.dumps(info((5, 1, uuid.UUID(int=1)), (9, 0, None)))})
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [

@@ -89,9 +89,9 @@ class Listing:
 
         Pulsar offloads in order, so what isn't whole before a later ledger is damaged.
         """
-        ledgers = self.ledgers[topic]
+        ledgers = self.ledgers.get(topic, [])
         folders = {_folder_of_topic(ledger.data) for ledger in ledgers if ledger.index is None and ledger.data}
-        last = max(ledger.ledger_id for ledger in ledgers)
+        last = max((ledger.ledger_id for ledger in ledgers), default=-1)
         writing = None
         for ledger_id, unreadable in sorted(self.unreadable.items()):
             if listed is not None:

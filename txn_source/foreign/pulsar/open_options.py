@@ -46,14 +46,15 @@ def _by_topic(given: Any) -> Any:
         raise InvalidArgumentError(
             f"Option 'managedLedgers' is {shown(str(given))}.", "Give what `pulsar-admin topics info-internal` prints."
         )
-    if isinstance(given.get("partitions"), Mapping):
-        return dict(given["partitions"])
     if "ledgers" in given:
         return {"": given}
-    return {
-        topic: info["internalInfo"] if isinstance(info, Mapping) and "internalInfo" in info else info
-        for topic, info in given.items()
-    }
+    found: dict[str, Any] = {}
+    for topic, info in ({"": given} if "partitions" in given else given).items():
+        if isinstance(info, Mapping) and "internalInfo" in info:
+            info = info["internalInfo"]
+        parts = info.get("partitions") if isinstance(info, Mapping) else None
+        found |= parts if isinstance(parts, Mapping) else {topic: info}
+    return found
 
 
 def _choice(name: str, text: str, allowed: tuple[str, ...]) -> str:

@@ -64,6 +64,7 @@ class PulsarLog:
         self._folder = folder
         self._listing = list_ledgers(system, folder)
         self._listed = dict(ledgers or {})
+        self._named = {topic for topic in self._listed if "://" in topic}
         self._snapshots = parse_snapshots(snapshots)
         self._own: dict[tuple[str, ...], dict[str, Snapshot]] = {}
         self._keep_encrypted = keep_encrypted
@@ -76,12 +77,14 @@ class PulsarLog:
     def partitions(self) -> list[PartitionName]:
         """Return all partitions, in order; a topic without partitions has the one with number -1.
 
+        Those are among them that have a list of ledgers, and no objects yet, or none that are left.
+
         Raises:
             SegmentUnreadableError: no ledger can be read; of several that can't, the first one's error.
         """
-        if not self._listing.ledgers:
+        if not self._listing.ledgers and not self._named:
             raise self._listing.unreadable[min(self._listing.unreadable)].error
-        return sorted(partition_of(topic) for topic in self._listing.ledgers)
+        return sorted({partition_of(topic) for topic in (*self._listing.ledgers, *self._named)})
 
     def partition(self, name: PartitionName) -> PulsarPartition:
         """Return one.
@@ -92,8 +95,8 @@ class PulsarLog:
             InvalidArgumentError: a ledger has two objects, and nothing tells which is the right one.
         """
         topic = name.topic if name.partition < 0 else f"{name.topic}-partition-{name.partition}"
-        ledgers = self._listing.ledgers.get(topic)
-        if ledgers is None:
+        ledgers = self._listing.ledgers.get(topic, [])
+        if not ledgers and topic not in self._named:
             raise TopicNotFoundError(
                 f"{self._folder} has no ledgers of {topic}.",
                 f"There are {', '.join(sorted(self._listing.ledgers)[:10]) or 'none that can be read'}.",
