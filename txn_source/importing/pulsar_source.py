@@ -50,7 +50,7 @@ class PulsarSource:
 
     def parts(self, of: PositionRange) -> Parts:
         rows: list[Part] = []
-        for txn in self._partition.outcomes().values():
+        for txn in self._partition.outcomes().all():
             if txn.first < 0 or txn.first >= of.end.key:
                 continue
             marker = max(txn.marker, txn.last + 1)

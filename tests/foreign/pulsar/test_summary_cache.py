@@ -12,7 +12,7 @@ import pytest
 from tests.foreign.pulsar.offload_writer import write_ledger
 from tests.foreign.pulsar.test_objects import _A, entries_of, values
 from txn_source.foreign.pulsar import partition, summary_cache
-from txn_source.foreign.pulsar.summary import LedgerSummary
+from txn_source.foreign.pulsar.summary import LedgerSummary, Transactions
 from txn_source.foreign.pulsar.summary_cache import size_of_summary
 
 
@@ -43,7 +43,7 @@ def test_what_is_known_of_ledgers_is_bounded() -> None:
 
     def look(at: int) -> LedgerSummary:
         looks.append(at)
-        return LedgerSummary(at, 0, {}, (), none, none, none, none, none)
+        return LedgerSummary(at, 0, Transactions(*[none] * 5, none != 0), (), none, none, none, none, none)
 
     kept = summary_cache.Kept[LedgerSummary](2 * size_of_summary(look(0)), size_of_summary)
     for at in (1, 2, 1, 3, 1, 2):

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
 from txn_source.foreign.foreign_log import Decisions, TransactionSpans
 from txn_source.foreign.pulsar.managed_ledger import Snapshot
-from txn_source.foreign.pulsar.summary import LedgerSummary, TxnInLedger
+from txn_source.foreign.pulsar.summary import Groups, LedgerSummary
 from txn_source.model.position import Position, PositionRange
 from txn_source.model.transaction import TransactionState
+from txn_source.model.visibility import BoolArray, IntArray
 
 _BEYOND = (1 << 63) - 1
+_STATES = (TransactionState.OPEN, TransactionState.COMMITTED, TransactionState.ABORTED)
+_OPEN, _COMMITTED, _ABORTED = range(3)
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,8 +35,53 @@ class TxnOutcome:
     open_from: int
 
 
-def outcomes(summaries: Iterable[LedgerSummary], snapshot: Snapshot | None = None) -> dict[int, TxnOutcome]:
-    """Return the transactions of a topic by number.
+@dataclass(frozen=True, slots=True, eq=False)
+class Outcomes(Mapping[int, TxnOutcome]):
+    """The transactions of a topic by number, ascending; columns as those of ``TxnOutcome``, 48 bytes for each."""
+
+    numbers: IntArray
+    firsts: IntArray
+    lasts: IntArray
+    markers: IntArray
+    states: IntArray
+    opened: IntArray
+
+    def __len__(self) -> int:
+        return len(self.numbers)
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self.numbers.tolist())
+
+    def __getitem__(self, number: int) -> TxnOutcome:
+        at = int(np.searchsorted(self.numbers, number))
+        if at == len(self.numbers) or self.numbers[at] != number:
+            raise KeyError(number)
+        return next(self.some(np.array([at])))
+
+    def all(self) -> Iterator[TxnOutcome]:
+        """Yield all."""
+        return self.some(np.arange(len(self)))
+
+    def some(self, which: IntArray) -> Iterator[TxnOutcome]:
+        """Yield those with some indexes."""
+        parts = (self.numbers, self.firsts, self.lasts, self.markers, self.states, self.opened)
+        for txn, first, last, marker, state, opened in zip(*(part[which].tolist() for part in parts), strict=True):
+            yield TxnOutcome(txn, first, last, marker, _STATES[state], opened)
+
+    def undecided_from(self) -> IntArray:
+        """Return the keys that undecided ones are undecided from."""
+        return np.asarray(self.opened[self.states == _OPEN])
+
+    def touching(self, of: PositionRange) -> IntArray:
+        """Return the indexes of those with data in a range, that end there, or that reach over it."""
+        firsts = np.where(self.firsts < 0, self.markers, self.firsts)
+        firsts = np.where(self.markers < 0, firsts, np.minimum(firsts, self.markers))
+        lasts = np.maximum(self.lasts, self.markers)
+        return np.flatnonzero((firsts < of.end.key) & ((lasts >= of.start.key) | (self.markers < 0)))
+
+
+def outcomes(summaries: Sequence[LedgerSummary], snapshot: Snapshot | None = None) -> Outcomes:
+    """Return the transactions of a topic.
 
     A transaction is aborted if a marker aborts it, whatever else there is, as for the broker, which keeps a set of
     aborted ids; else committed by its marker; else undecided. One that has data behind its commit is undecided from
@@ -43,54 +91,58 @@ def outcomes(summaries: Iterable[LedgerSummary], snapshot: Snapshot | None = Non
         summaries: the topic's ledgers, in their order.
         snapshot: that of the broker's transaction buffer.
     """
-    known: dict[int, TxnInLedger] = {}
-    for summary in summaries:
-        for txn, part in summary.txns.items():
-            _join(known.setdefault(txn, TxnInLedger()), part)
-    return {txn: _outcome(txn, of, snapshot) for txn, of in known.items()}
+    none = np.zeros(0, np.int64)
+    tables = [summary.txns for summary in summaries]
+    numbers = np.concatenate([none, *(table.numbers for table in tables)])
+    order = np.argsort(numbers, kind="stable")
+    firsts, lasts, markers, laters = (
+        (
+            np.concatenate([none, *parts])[order]
+            for parts in zip(*((t.firsts, t.lasts, t.markers, t.laters) for t in tables), strict=True)
+        )
+        if tables
+        else (none, none, none, none)
+    )
+    of = Groups(numbers[order])
+    ends = of.highest(markers)
+    behind = of.spread(ends)
+    later = np.where(markers == behind, laters, np.where(firsts > behind, firsts, -1))
+    first = of.lowest(firsts)
+    opened = np.where(ends < 0, first, of.lowest(np.where(behind < 0, -1, later)))
+    aborted: BoolArray = of.any(np.concatenate([none != 0, *(table.aborted for table in tables)])[order])
+    states = np.where(opened >= 0, _OPEN, _COMMITTED)
+    if snapshot is not None:
+        states = np.where((states == _OPEN) & (opened <= snapshot.last_key), _COMMITTED, states)
+        aborted = aborted | np.isin(of.numbers, np.array(sorted(snapshot.aborted), np.int64))
+    return Outcomes(of.numbers, first, of.highest(lasts), ends, np.where(aborted, _ABORTED, states), opened)
 
 
-def _join(to: TxnInLedger, part: TxnInLedger) -> None:
-    """Add what a later ledger has of a transaction."""
-    to.aborted |= part.aborted
-    if part.first >= 0:
-        to.first = part.first if to.first < 0 else to.first
-        to.last = part.last
-    if part.marker >= 0:
-        to.marker, to.later = part.marker, part.later
-    elif to.later < 0 and to.marker >= 0:
-        to.later = part.first
-
-
-def _outcome(txn: int, of: TxnInLedger, snapshot: Snapshot | None) -> TxnOutcome:
-    open_from = of.first if of.marker < 0 else of.later
-    state = TransactionState.OPEN if open_from >= 0 else TransactionState.COMMITTED
-    if of.aborted or (snapshot is not None and txn in snapshot.aborted):
-        state = TransactionState.ABORTED
-    elif state is TransactionState.OPEN and snapshot is not None and open_from <= snapshot.last_key:
-        state = TransactionState.COMMITTED
-    return TxnOutcome(txn, of.first, of.last, of.marker, state, open_from)
-
-
-def decisions(known: Mapping[int, TxnOutcome], of: PositionRange) -> Decisions:
+def decisions(known: Outcomes, of: PositionRange) -> Decisions:
     """Return what a read of a range needs to know of transactions."""
-    aborted = [txn for txn in known.values() if txn.state is TransactionState.ABORTED and txn.first >= 0]
-    undecided = [txn for txn in known.values() if txn.state is TransactionState.OPEN]
+    aborted, undecided = (known.states == _ABORTED) & (known.firsts >= 0), known.states == _OPEN
+    beyond = np.full(int(undecided.sum()), _BEYOND, np.int64)
+    ends = np.maximum(known.markers, known.lasts)
     return Decisions(
-        _spans([(t.txn, t.first, max(t.marker, t.last)) for t in aborted]).needed(of),
-        _spans([(t.txn, t.open_from, _BEYOND) for t in undecided]).needed(of),
+        _spans(known.numbers[aborted], known.firsts[aborted], ends[aborted]).needed(of),
+        _spans(known.numbers[undecided], known.opened[undecided], beyond).needed(of),
     )
 
 
-def as_known(known: Mapping[int, TxnOutcome], at: Position) -> dict[int, TxnOutcome]:
+def as_known(known: Outcomes, at: Position) -> Outcomes:
     """Return transactions as they were when the topic ended at a position: those ended behind it are undecided."""
-    return {
-        txn: replace(of, state=TransactionState.OPEN, open_from=of.first) if of.marker >= at.key else of
-        for txn, of in known.items()
-        if 0 <= of.first < at.key
-    }
+    there = (known.firsts >= 0) & (known.firsts < at.key)
+    ended = known.markers[there] >= at.key
+    firsts = known.firsts[there]
+    return Outcomes(
+        known.numbers[there],
+        firsts,
+        known.lasts[there],
+        known.markers[there],
+        np.where(ended, _OPEN, known.states[there]),
+        np.where(ended, firsts, known.opened[there]),
+    )
 
 
-def _spans(rows: list[tuple[int, int, int]]) -> TransactionSpans:
-    table = np.array(sorted(rows, key=lambda row: row[1]), np.int64).reshape(-1, 3)
-    return TransactionSpans(table[:, 0].copy(), table[:, 1].copy(), table[:, 2].copy())
+def _spans(numbers: IntArray, firsts: IntArray, ends: IntArray) -> TransactionSpans:
+    order = np.argsort(firsts, kind="stable")
+    return TransactionSpans(numbers[order], firsts[order], ends[order])

@@ -19,7 +19,7 @@ from txn_source.foreign.pulsar.listing import OffloadedLedger, TopicLedgers
 from txn_source.foreign.pulsar.managed_ledger import Snapshot
 from txn_source.foreign.pulsar.map_file import UnfinishedError
 from txn_source.foreign.pulsar.messages import Decoder
-from txn_source.foreign.pulsar.outcomes import TxnOutcome, as_known, decisions, outcomes
+from txn_source.foreign.pulsar.outcomes import Outcomes, as_known, decisions, outcomes
 from txn_source.foreign.pulsar.payloads import Chunked
 from txn_source.foreign.pulsar.raw_entries import EntrySource, Stretch
 from txn_source.foreign.pulsar.summary import LedgerSummary, summarize
@@ -33,7 +33,6 @@ from txn_source.model.errors import (
 )
 from txn_source.model.isolation import IsolationLevel
 from txn_source.model.position import Position, PositionRange, entry_of, ledger_of
-from txn_source.model.transaction import TransactionState
 from txn_source.model.visibility import BoolArray, visible
 
 _log = logging.getLogger(__name__)
@@ -80,7 +79,7 @@ class PulsarPartition:
         self._own_snapshot = own_snapshot
         self._keep_encrypted = keep_encrypted
         self._summaries: dict[int, LedgerSummary] = {}
-        self._known: dict[int, TxnOutcome] | None = None
+        self._known: Outcomes | None = None
         self._whole: list[tuple[Chunk, ...]] | None = None
 
     def add_summaries(self, summaries: Sequence[LedgerSummary]) -> None:
@@ -112,11 +111,11 @@ class PulsarPartition:
         source = ledger.source(self._system)
         return SUMMARIES.get((source.uri, ledger.bytes, ledger.modified), lambda: summarize(source, ledger.ledger_id))
 
-    def outcomes(self) -> dict[int, TxnOutcome]:
+    def outcomes(self) -> Outcomes:
         """Return the topic's transactions by number (``entries.txn_bits`` tells the id)."""
         if self._known is None:
             self._known = outcomes(self.summaries(), self._snapshot)
-            if any(txn.state is TransactionState.OPEN for txn in self._known.values()):
+            if len(self._known.undecided_from()):
                 own = self._own_snapshot()
                 if own is not None and (self._snapshot is None or self._snapshot.last_key < own.last_key):
                     self._known = outcomes(self.summaries(), own)
@@ -124,7 +123,7 @@ class PulsarPartition:
 
     def bounds(self) -> Bounds:
         """Return the four bounds of what is offloaded; it ends before the first ledger that is not."""
-        undecided = [t.open_from for t in self.outcomes().values() if t.state is TransactionState.OPEN]
+        undecided = self.outcomes().undecided_from()
         places = sorted(
             [(ledger.ledger_id, ledger.entries) for ledger in self.ledgers.ledgers] + list(self.ledgers.lost)
         )
@@ -132,7 +131,7 @@ class PulsarPartition:
             start = end = Position(self.ledgers.next_ledger or 0, 0)
         else:
             start, end = Position(places[0][0], 0), Position(*places[-1])
-        return Bounds.of(start, end, [Position.from_key(key) for key in undecided])
+        return Bounds.of(start, end, [Position.from_key(key) for key in undecided.tolist()])
 
     def decisions(self, of: PositionRange, as_of: Position | None = None) -> Decisions:
         """Return what a read of a range needs to know of transactions."""
@@ -145,15 +144,13 @@ class PulsarPartition:
 
     def transactions(self, of: PositionRange) -> list[ForeignTransaction]:
         """Return the transactions with data in a range, or that end there, by their first position."""
+        known = self.outcomes()
         found = []
-        for txn in self.outcomes().values():
-            firsts = [key for key in (txn.first, txn.marker) if key >= 0]
-            lasts = [key for key in (txn.last, txn.marker) if key >= 0]
-            if firsts and min(firsts) < of.end.key and (max(lasts) >= of.start.key or txn.marker < 0):
-                most, least = txn_bits(txn.txn)
-                last, marker = (Position.from_key(key) if key >= 0 else None for key in (txn.last, txn.marker))
-                first = Position.from_key(min(firsts))
-                found.append(ForeignTransaction(most, least, first, last, marker, txn.state, (most, least)))
+        for txn in known.some(known.touching(of)):
+            most, least = txn_bits(txn.txn)
+            last, marker = (Position.from_key(key) if key >= 0 else None for key in (txn.last, txn.marker))
+            first = Position.from_key(min(key for key in (txn.first, txn.marker) if key >= 0))
+            found.append(ForeignTransaction(most, least, first, last, marker, txn.state, (most, least)))
         return sorted(found, key=lambda txn: txn.first)
 
     def firsts(self, identities: Collection[tuple[int, int]], of: PositionRange) -> Mapping[tuple[int, int], Position]:

@@ -10,28 +10,38 @@ from txn_source.foreign.pulsar import entries as of
 from txn_source.foreign.pulsar.chunks import Chunk
 from txn_source.foreign.pulsar.entries import Entries, look_into
 from txn_source.foreign.pulsar.raw_entries import EntrySource
-from txn_source.model.visibility import NO_TXN, IntArray
+from txn_source.model.visibility import NO_TXN, BoolArray, IntArray
 
 STRETCH_BYTES = 1 << 20
 """About so many bytes of entries lie between two places that a task can begin at."""
 
 
-@dataclass(slots=True)
-class TxnInLedger:
-    """A transaction in one ledger: keys of its first and last entry with data, and of its last marker; -1: none."""
+_DATA, _COMMIT, _ABORT = range(3)
+_NEVER = (1 << 63) - 1
 
-    first: int = -1
-    last: int = -1
-    marker: int = -1
-    aborted: bool = False
-    """True if any marker aborts it."""
-    later: int = -1
-    """Its first entry with data behind the last marker."""
+
+@dataclass(frozen=True, slots=True)
+class Transactions:
+    """Transactions in one ledger, an item each, by ascending number; keys are -1 where there is none.
+
+    ``firsts`` and ``lasts`` are their first and last entry with data, ``markers`` their last marker, ``laters`` the
+    first entry with data behind that. ``aborted`` is true if any marker aborts one.
+    """
+
+    numbers: IntArray
+    firsts: IntArray
+    lasts: IntArray
+    markers: IntArray
+    laters: IntArray
+    aborted: BoolArray
+
+    def __len__(self) -> int:
+        return len(self.numbers)
 
 
 @dataclass(frozen=True, slots=True)
 class LedgerSummary:
-    """One ledger: its transactions by number, the chunks in it, and places where a task can begin.
+    """One ledger: its transactions, the chunks in it, and places where a task can begin.
 
     ``firsts``, ``places``, ``sizes``, ``rows`` and ``times`` have an item for each stretch of entries: the first entry,
     where it lies, the bytes of all, their messages at most, and their latest publish time (ms). ``first_index`` is the
@@ -40,7 +50,7 @@ class LedgerSummary:
 
     ledger_id: int
     entries: int
-    txns: dict[int, TxnInLedger]
+    txns: Transactions
     chunks: tuple[Chunk, ...]
     firsts: IntArray
     places: IntArray
@@ -95,7 +105,7 @@ def summarize(source: EntrySource, ledger_id: int) -> LedgerSummary:
         SegmentUnreadableError: the object is damaged, or doesn't answer.
         DataLossError: it is gone.
     """
-    txns: dict[int, TxnInLedger] = {}
+    events: list[tuple[IntArray, IntArray, IntArray]] = []
     chunks: list[Chunk] = []
     stretches = _Stretches()
     first_index = next_index = -1
@@ -105,7 +115,7 @@ def summarize(source: EntrySource, ledger_id: int) -> LedgerSummary:
         if raw.first == 0:
             first_index = _index(found, 0) - max(int(found.messages[0]), 1)
         next_index = _index(found, -1)
-        _add_txns(found, txns)
+        events.append(_events(found))
         chunks += chunks_in(found)
     firsts, places, sizes, rows, times = (
         np.array(items, np.int64)
@@ -114,7 +124,7 @@ def summarize(source: EntrySource, ledger_id: int) -> LedgerSummary:
     return LedgerSummary(
         ledger_id,
         source.entries,
-        txns,
+        _transactions(*(np.concatenate([np.zeros(0, np.int64), *(part[at] for part in events)]) for at in range(3))),
         tuple(chunks),
         firsts,
         places,
@@ -152,23 +162,59 @@ def chunks_in(found: Entries) -> list[Chunk]:
     ]
 
 
-def _add_txns(found: Entries, txns: dict[int, TxnInLedger]) -> None:
-    """Take notice of the transactions of entries; markers of other kinds than commit and abort end nothing."""
+def _events(found: Entries) -> tuple[IntArray, IntArray, IntArray]:
+    """Return what happens to transactions in entries: numbers, keys, and which of ``_DATA``, ``_COMMIT``, ``_ABORT``.
+
+    Markers of other kinds than commit and abort end nothing.
+    """
     commits, aborts = found.decided()
     which = np.flatnonzero((found.txns != NO_TXN) & (commits | aborts | ~found.markers))
-    ends = (commits | aborts)[which].tolist()
-    for txn, key, end, abort in zip(
-        found.txns[which].tolist(), found.keys[which].tolist(), ends, aborts[which].tolist(), strict=True
-    ):
-        seen = txns.get(txn)
-        if seen is None:
-            seen = txns[txn] = TxnInLedger()
-        if end:
-            seen.marker, seen.later = key, -1
-            seen.aborted |= abort
-            continue
-        if seen.first < 0:
-            seen.first = key
-        if seen.later < 0 and seen.marker >= 0:
-            seen.later = key
-        seen.last = key
+    kinds = np.where(aborts, _ABORT, np.where(commits, _COMMIT, _DATA))
+    return found.txns[which], found.keys[which], kinds[which].astype(np.int64)
+
+
+def _transactions(numbers: IntArray, keys: IntArray, kinds: IntArray) -> Transactions:
+    """Return the transactions of events, which are in the order of their keys."""
+    numbers, keys, kinds = (part[np.argsort(numbers, kind="stable")] for part in (numbers, keys, kinds))
+    data = kinds == _DATA
+    of = Groups(numbers)
+    markers = of.highest(np.where(data, -1, keys))
+    behind = of.spread(markers)
+    return Transactions(
+        of.numbers,
+        of.lowest(np.where(data, keys, -1)),
+        of.highest(np.where(data, keys, -1)),
+        markers,
+        of.lowest(np.where(data & (behind >= 0) & (keys > behind), keys, -1)),
+        of.any(kinds == _ABORT),
+    )
+
+
+class Groups:
+    """Neighbouring items with the same number, of which each group has one result."""
+
+    def __init__(self, numbers: IntArray) -> None:
+        new = np.ones(len(numbers), np.bool_)
+        new[1:] = numbers[1:] != numbers[:-1]
+        self._starts = np.flatnonzero(new)
+        self._sizes = np.diff(np.append(self._starts, len(numbers)))
+        self.numbers = numbers[self._starts]
+
+    def highest(self, values: IntArray) -> IntArray:
+        """Return the highest value of each."""
+        return np.maximum.reduceat(values, self._starts) if len(values) else values
+
+    def lowest(self, values: IntArray) -> IntArray:
+        """Return the lowest value of each that isn't negative; -1 if there is none."""
+        if not len(values):
+            return values
+        found = np.minimum.reduceat(np.where(values < 0, _NEVER, values), self._starts)
+        return np.where(found == _NEVER, -1, found)
+
+    def any(self, flags: BoolArray) -> BoolArray:
+        """Return of each if any is true."""
+        return np.logical_or.reduceat(flags, self._starts) if len(flags) else flags
+
+    def spread(self, values: IntArray) -> IntArray:
+        """Return, for each item, its group's value."""
+        return np.repeat(values, self._sizes)

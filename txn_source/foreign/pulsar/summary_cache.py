@@ -17,7 +17,7 @@ from txn_source.foreign.pulsar.summary import LedgerSummary
 T = TypeVar("T")
 Key = tuple[str, int, int]
 """An object's path, which has a UUID of its own, its bytes, and when it was written (ns)."""
-_TXN_BYTES, _CHUNK_BYTES, _STRETCH_BYTES, _BLOCK_BYTES, _LEDGER_BYTES = 280, 300, 40, 200, 1000
+_TXN_BYTES, _CHUNK_BYTES, _STRETCH_BYTES, _BLOCK_BYTES, _LEDGER_BYTES = 42, 300, 40, 200, 1000
 """About what each takes."""
 
 
