@@ -42,12 +42,7 @@ class TxnLogDataSource(DataSource):
     @readable
     def schema(self) -> StructType:
         """Return the payload columns of the topics and the metadata columns that were asked for."""
-        from txn_source.client.reading.columns import read_schema
-        from txn_source.client.reading.source import resolve
-        from txn_source.spark.options import ColumnOptions, MetadataTableOptions
-        from txn_source.spark.schema import to_spark
         from txn_source.spark.table_options import is_create_table, keep_options, without_sparks_own
-        from txn_source.storage.log_tables import LOG_TABLES
 
         for_table = is_create_table(self.options)
         given = without_sparks_own(self.options)
@@ -56,6 +51,12 @@ class TxnLogDataSource(DataSource):
 
             columns = foreign_schema(given)
             return keep_options(columns, self.options, insertable=False) if for_table else columns
+        from txn_source.client.reading.columns import read_schema
+        from txn_source.client.reading.source import resolve
+        from txn_source.spark.options import ColumnOptions, MetadataTableOptions
+        from txn_source.spark.schema import to_spark
+        from txn_source.storage.log_tables import LOG_TABLES
+
         about_log = MetadataTableOptions.parse(given)
         if about_log is not None:
             columns = to_spark(LOG_TABLES[about_log.table])
@@ -99,18 +100,20 @@ class TxnLogDataSource(DataSource):
     @readable
     def reader(self, schema: StructType) -> BatchReader | MetadataTableReader | ForeignBatchReader:
         """Return the reader of a batch query."""
-        from txn_source.spark.batch import BatchReader
-        from txn_source.spark.options import BATCH_READ, BatchReadOptions, MetadataTableOptions
         from txn_source.spark.table_options import kept_options, names_a_log, no_options, options_of
 
         kept = kept_options(schema)
-        options = options_of(self.options, kept, kept if names_foreign(kept) else BATCH_READ)
-        if not names_a_log(options):
-            raise no_options("read")
+        options = options_of(self.options, kept, kept)
         if names_foreign(options):
             from txn_source.spark.foreign.batch import ForeignBatchReader
 
             return ForeignBatchReader(options, schema)
+        from txn_source.spark.batch import BatchReader
+        from txn_source.spark.options import BATCH_READ, BatchReadOptions, MetadataTableOptions
+
+        options = options_of(self.options, kept, BATCH_READ)
+        if not names_a_log(options):
+            raise no_options("read")
         about_log = MetadataTableOptions.parse(options)
         if about_log is not None:
             from txn_source.spark.metadata_table import MetadataTableReader

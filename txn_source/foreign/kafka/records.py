@@ -12,7 +12,7 @@ from txn_source.foreign.kafka.batch_headers import BatchHeaders, Flags
 from txn_source.foreign.kafka.record_walk import walk
 from txn_source.foreign.kafka.varints import INT_BYTES, LONG_BYTES, Bytes, Ints, read_varints
 from txn_source.model.errors import MessageUnreadableError
-from txn_source.storage.arrays import array_of
+from txn_source.storage.arrays import array_of, texts_of
 
 HEADERS = pa.list_(
     pa.field("element", pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())]), nullable=True)
@@ -87,7 +87,7 @@ def decode(
     arrays = [_MAKERS[name](reader) for name in columns]
     schema = pa.schema([(name, COLUMNS[name]) for name in columns])
     if not columns:
-        return pa.RecordBatch.from_struct_array(pa.array([{}] * len(reader.batch), pa.struct([])))
+        return pa.RecordBatch.from_struct_array(pa.nulls(len(reader.batch), pa.struct([])))
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
@@ -178,7 +178,7 @@ class _Fields:
     def statuses(self) -> pa.Array:
         """How each record's transaction ended; null where it has none."""
         known = np.full(len(self.headers), -1) if self._statuses is None else self._statuses
-        texts = pa.array([*STATUSES, None], pa.string())
+        texts = texts_of([*STATUSES, None])
         return texts.take(array_of(np.where(known < 0, len(STATUSES), known)[self.batch].astype(np.int64)))
 
     def record_headers(self) -> pa.Array:
@@ -186,8 +186,8 @@ class _Fields:
         total = int(self.header_counts.sum())
         if total == 0:
             at = self.header_begins
-            names: pa.Array = pa.array([], pa.string())
-            values: pa.Array = pa.array([], pa.binary())
+            names: pa.Array = pa.nulls(0, pa.string())
+            values: pa.Array = pa.nulls(0, pa.binary())
         else:
             at, names, values = self._all_headers(total)
         self._require(at == self._ends, "a record's headers don't fill it")
@@ -232,7 +232,7 @@ def _binary(data: Bytes, lengths: Ints, begins: Ints) -> pa.Array:
     """
     count = len(lengths)
     if not count:
-        return pa.array([], pa.binary())
+        return pa.nulls(0, pa.binary())
     between = np.empty(2 * count, np.int32)
     between[0::2] = begins
     np.add(begins, np.maximum(lengths, 0), out=between[1::2], casting="unsafe")
@@ -249,7 +249,7 @@ def _text(names: pa.Array) -> pa.Array:
     try:
         return names.cast(pa.string())
     except pa.ArrowInvalid:
-        return pa.array([name.decode(errors="replace") for name in names.to_pylist()], pa.string())
+        return texts_of([name.decode(errors="replace") for name in names.to_pylist()])
 
 
 def _bitmap(flags: Flags) -> pa.Buffer:

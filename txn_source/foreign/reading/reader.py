@@ -128,7 +128,7 @@ def _opened(_process: int, target: ForeignTarget) -> ForeignLog:
 @functools.lru_cache(8)
 def _repeated(kind: pa.DataType, value: str | int, rows: int) -> pa.Array:
     if isinstance(value, int):
-        return array_of(np.full(rows, value, kind.to_pandas_dtype()))
+        return array_of(np.full(rows, value, np.int32))
     data = value.encode()
     ends = np.arange(rows + 1, dtype=np.int32) * np.int32(len(data))
     return pa.Array.from_buffers(kind, rows, [None, pa.py_buffer(ends), pa.py_buffer(data * rows)])
