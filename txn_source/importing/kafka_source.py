@@ -24,7 +24,7 @@ from txn_source.model.transaction import TransactionState
 from txn_source.model.visibility import NO_TXN
 from txn_source.storage.arrays import numbers_in, truths_in
 from txn_source.storage.schema import EVENT_TIME, PROPERTIES, RAW_SCHEMA, stored_schema
-from txn_source.storage.soundness import FIRST_MICROS, LAST_MICROS
+from txn_source.storage.soundness import FIRST_MICROS, LAST_MICROS, repeats_a_name
 
 _COLUMNS = ("key", "value", "offset", "__timestamp_ms", "headers", "__producer_id", "__txn_status")
 _STATES = {
@@ -101,7 +101,7 @@ def properties_of(headers: pa.ListArray) -> pa.Array | None:
     keys, values = items.field(0), items.field(1)
     counts = numbers_in(headers.value_lengths().fill_null(0)).astype(np.int64)
     texts = None
-    if not values.null_count and not _repeats(keys, counts):
+    if not values.null_count and not repeats_a_name(keys, counts):
         try:
             texts = values.cast(pa.string())
         except pa.ArrowInvalid:
@@ -114,16 +114,6 @@ def properties_of(headers: pa.ListArray) -> pa.Array | None:
     pairs = pa.StructArray.from_arrays([keys, texts], fields=fields)
     buffers = [pa.py_buffer(there), pa.py_buffer(offsets)]
     return pa.Array.from_buffers(PROPERTIES.type, len(headers), buffers, children=[pairs])
-
-
-def _repeats(keys: pa.Array, counts: np.ndarray) -> bool:
-    """True if a record has a header's name twice."""
-    if counts.max() < 2:
-        return False
-    codes = numbers_in(keys.dictionary_encode().indices).astype(np.int64)
-    rows = np.repeat(np.arange(len(counts)), counts)
-    pairs = rows * (int(codes.max()) + 1) + codes
-    return len(np.unique(pairs)) < len(pairs)
 
 
 def _as_properties(headers: list[dict[str, object]] | None) -> list[tuple[str, str]] | None:
