@@ -44,6 +44,7 @@ class PulsarSource:
     def __init__(self, partition: PulsarPartition) -> None:
         self.index = max(partition.name.partition, 0)
         self._partition = partition
+        partition.schema = None  # what is imported are bytes, whatever the source's options say
 
     def bounds(self) -> Bounds:
         return self._partition.bounds()

@@ -15,10 +15,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+import txn_source
 from tests.foreign.pulsar.offload_writer import LZ4, Frame, Sent, batch, number, single, varint
 from tests.foreign.pulsar.sample_cases import partitions, rows_of, unpack, whole
-from tests.foreign.pulsar.test_messages import read
+from tests.foreign.pulsar.test_messages import _batched, read
 from txn_source.foreign.pulsar.schema_option import parse_schema
+from txn_source.importing.import_topics import import_topics
 from txn_source.model.errors import InvalidArgumentError, MessageUnreadableError, SchemaMismatchError
 
 _UTC = datetime.UTC
@@ -411,8 +413,6 @@ def test_compacted_out_messages_need_no_value(tmp_path: Path) -> None:
     """A message that compaction took out of its batch has no payload; it isn't decoded."""
     good = Sent(struct.pack(">i", 5)).in_batch()
     gone = number(3, 0) + number(4, 1)
-    from tests.foreign.pulsar.test_messages import _batched
-
     entry = _batched(good + struct.pack(">I", len(gone)) + gone + good, 3)
     assert read(tmp_path, [entry], ("value", "__batch_index"), schema="INT32") == [
         {"value": 5, "__batch_index": 0},
@@ -458,3 +458,13 @@ def test_options_that_do_not_go_together(tmp_path: Path) -> None:
         values(tmp_path, "STRING", b"a", keep_encrypted=True)
     with pytest.raises(InvalidArgumentError, match="badValues is 'maybe'"):
         values(tmp_path, "STRING", b"a", bad_values="maybe")
+
+
+def test_imports_keep_bytes(tmp_path: Path) -> None:
+    """Import a topic whose schema is given: its values are the bytes that they were."""
+    source = tmp_path / "offloaded"
+    source.mkdir()
+    write_ledger(source, 3, [single(Sent(b"\0\0\0\7"))])
+    with txn_source.connect(tmp_path / "log") as log:
+        import_topics(f"pulsar:{source}", "orders", log, options={"schema": "INT32"})
+        assert log.scan("orders", columns=["value"]).read_all().column("value").to_pylist() == [b"\0\0\0\7"]
