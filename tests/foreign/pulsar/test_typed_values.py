@@ -16,7 +16,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import txn_source
-from tests.foreign.pulsar.offload_writer import LZ4, Frame, Sent, batch, number, single, varint
+from tests.foreign.pulsar.offload_writer import LZ4, Frame, Sent, batch, number, single, varint, write_ledger
 from tests.foreign.pulsar.sample_cases import partitions, rows_of, unpack, whole
 from tests.foreign.pulsar.test_messages import _batched, read
 from txn_source.foreign.pulsar.schema_option import parse_schema
