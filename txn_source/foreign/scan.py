@@ -59,7 +59,7 @@ def scan(
     planned = plan(log, target.rules, selection, request)
     reader = PieceReader(target, schema, request, log)
     pieces = (piece for task in planned.tasks for piece in task)
-    return pa.RecordBatchReader.from_batches(schema, reader.read(pieces))
+    return pa.RecordBatchReader.from_batches(schema, reader.read_ahead(pieces))
 
 
 class Follower:
