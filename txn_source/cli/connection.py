@@ -9,7 +9,6 @@ from __future__ import annotations
 import inspect
 import os
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, Concatenate, ParamSpec, get_type_hints
 
 import typer
@@ -17,6 +16,7 @@ import typer
 from txn_source.cli.output import reports_errors
 from txn_source.model.errors import InvalidArgumentError
 from txn_source.model.foreign_path import is_foreign
+from txn_source.model.values import dataclass
 
 if TYPE_CHECKING:
     from txn_source.client.log import Log

@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import datetime
 from typing import Any
 
@@ -21,6 +21,7 @@ from txn_source.model.isolation import IsolationLevel
 from txn_source.model.moments import micros, time_us
 from txn_source.model.position import EARLIEST, LATEST, MessageId, Position
 from txn_source.model.topic_name import TopicName
+from txn_source.model.values import dataclass
 
 Point = Position | MessageId | str
 """A place in one partition: at an entry, at a message, or ``earliest`` or ``latest``."""
@@ -42,6 +43,8 @@ class Cut:
 
     positions: Mapping[tuple[TopicName, int], Position]
     isolation_level: IsolationLevel
+    starts: Mapping[tuple[TopicName, int], Position] = field(default_factory=dict, repr=False, compare=False)
+    """Where the partitions began then. Its text doesn't say it."""
 
     def json(self) -> str:
         """Return the cut as text, ``{"level": "read_committed", "positions": {"orders": {"0": "12:40"}}}``."""

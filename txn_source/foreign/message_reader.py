@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from datetime import datetime
 from types import TracebackType
 from typing import Any
@@ -15,6 +14,7 @@ from txn_source.foreign.scan import Follower
 from txn_source.model.door import guarded
 from txn_source.model.errors import InvalidArgumentError
 from txn_source.model.position import MessageId
+from txn_source.model.values import dataclass
 
 _POLL_S = 0.2
 _NOT_PAYLOAD = ("topic", "partition", "offset", "timestamp", "timestampType", "headers", "key")

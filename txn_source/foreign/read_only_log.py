@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any, NoReturn, Self
 
 import pyarrow as pa
@@ -20,6 +19,7 @@ from txn_source.model.errors import InvalidArgumentError
 from txn_source.model.isolation import IsolationLevel
 from txn_source.model.position import EARLIEST, LATEST, Position, PositionRange
 from txn_source.model.transaction import TransactionState
+from txn_source.model.values import dataclass
 
 WRITES = (
     "abort_transaction", "begin_transaction", "copies_read", "create_subscription", "create_topic", "delete_hot",

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -12,6 +11,7 @@ from txn_source.foreign.foreign_log import TransactionSpans
 from txn_source.importing.history import ABORTED, COMMITTED, UNDECIDED, Parts, SourcePartition
 from txn_source.model.errors import DataLossError, InvalidArgumentError
 from txn_source.model.position import Position, PositionRange
+from txn_source.model.values import dataclass
 from txn_source.model.visibility import IntArray
 
 _ENDLESS = (1 << 63) - 1

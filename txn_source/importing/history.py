@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
@@ -12,6 +11,7 @@ import pyarrow as pa
 from txn_source.foreign.foreign_log import TransactionSpans
 from txn_source.model.bounds import Bounds
 from txn_source.model.position import PositionRange
+from txn_source.model.values import dataclass
 from txn_source.model.visibility import IntArray
 
 UNDECIDED, COMMITTED, ABORTED = 0, 1, 2

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from txn_source.client.topics import create_topic
@@ -14,6 +13,7 @@ from txn_source.model.errors import InvalidArgumentError, SchemaMismatchError, T
 from txn_source.model.topic import TopicView
 from txn_source.model.topic_name import TopicName
 from txn_source.model.transaction import TxnId
+from txn_source.model.values import dataclass
 
 _VERSION = 1
 

@@ -9,12 +9,17 @@ from typing import Any
 from txn_source.model.errors import InvalidArgumentError
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+LAST_US = (datetime.max.replace(tzinfo=UTC) - _EPOCH) // timedelta(microseconds=1)
+"""The last time that has a text."""
 _MILLIS = re.compile(r"-?[0-9]{1,15}")
 
 
 def shown_time(time_us: int) -> str:
-    """Return a time (microseconds since 1970, UTC) as text that ``time_us`` reads."""
-    return (_EPOCH + timedelta(microseconds=time_us)).isoformat()
+    """Return a time (microseconds since 1970, UTC) as text that ``time_us`` reads, as far as Python has such times."""
+    try:
+        return (_EPOCH + timedelta(microseconds=time_us)).isoformat()
+    except OverflowError:
+        return f"{time_us} \u00b5s after 1970"
 
 
 def time_us(text: str) -> int:

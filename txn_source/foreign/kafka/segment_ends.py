@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -14,6 +13,7 @@ from txn_source.foreign.kafka.leader_epochs import LeaderEpochs
 from txn_source.foreign.kafka.segment_reader import CHUNK, Chunk, SegmentReader, wrong_checksums
 from txn_source.foreign.kafka.segments import INDEX, TIME_INDEX, TXN_INDEX, LogBytes, Segment
 from txn_source.model.errors import SegmentUnreadableError
+from txn_source.model.values import dataclass
 
 _ANY = (1 << 63) - 1
 

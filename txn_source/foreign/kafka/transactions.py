@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -11,6 +10,7 @@ from txn_source.foreign.kafka.batch_headers import HEADER_BYTES, BatchHeaders
 from txn_source.foreign.kafka.records import DamagedRecords, decode
 from txn_source.foreign.kafka.segment_reader import Chunk, damaged
 from txn_source.foreign.kafka.varints import Ints
+from txn_source.model.values import dataclass
 
 ABORT, COMMIT = 0, 1
 UNKNOWN = -1

@@ -8,7 +8,8 @@ over, a first one begins anew, and a gap gives the message up.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+
+from txn_source.model.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

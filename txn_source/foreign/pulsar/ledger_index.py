@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -11,6 +10,7 @@ from txn_source.foreign.pulsar import wire
 from txn_source.foreign.pulsar.raw_entries import damaged
 from txn_source.model.errors import LogVersionError
 from txn_source.model.position import MAX_ENTRY_ID
+from txn_source.model.values import dataclass
 
 _MAGIC, _STREAMING_MAGIC = 0xDE47DE47, 0x3D1FB0BC
 _HEAD = struct.Struct(">IiqqiI")

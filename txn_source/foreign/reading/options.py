@@ -5,7 +5,6 @@ from __future__ import annotations
 import difflib
 import logging
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import TypeVar
 
 from txn_source.foreign.formats import Format
@@ -16,6 +15,7 @@ from txn_source.model.errors import InvalidArgumentError
 from txn_source.model.isolation import IsolationLevel
 from txn_source.model.position import EARLIEST, LATEST
 from txn_source.model.units import parse_size
+from txn_source.model.values import dataclass
 
 T = TypeVar("T")
 _log = logging.getLogger(__name__)

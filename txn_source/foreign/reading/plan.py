@@ -12,7 +12,6 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from txn_source.foreign.foreign_log import Decisions, ForeignLog, PartitionName, ReadUnit
 from txn_source.foreign.formats import Format
@@ -24,6 +23,7 @@ from txn_source.model.errors import DataLossError
 from txn_source.model.isolation import IsolationLevel
 from txn_source.model.packing import OPENING_COST_BYTES
 from txn_source.model.position import PositionRange
+from txn_source.model.values import dataclass
 
 _log = logging.getLogger(__name__)
 _SMALLEST_TASK_BYTES = 8 << 20

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 from txn_source.foreign.foreign_log import PartitionName
 from txn_source.model.isolation import IsolationLevel
 from txn_source.model.position import EARLIEST, LATEST, Position
+from txn_source.model.values import dataclass
 
 MAX_PARTITION_BYTES = 128 << 20
 Point = Position | str

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from txn_source.foreign.foreign_log import ForeignLog, ForeignPartition, PartitionName
 from txn_source.foreign.formats import Format
 from txn_source.foreign.reading.request import Selection
 from txn_source.model.bounds import Bounds
 from txn_source.model.errors import InvalidArgumentError, TopicNotFoundError
+from txn_source.model.values import dataclass
 
 _NAMED = 8
 

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from txn_source.foreign.foreign_log import ForeignPartition
 from txn_source.model.position import Position, PositionRange
+from txn_source.model.values import dataclass
 
 _UNLIMITED = 1 << 62
 DEFAULT_DELAY_S = 15 * 60.0

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from txn_source.foreign.foreign_log import PartitionName
@@ -16,6 +16,7 @@ from txn_source.foreign.formats import Format
 from txn_source.model.errors import InvalidArgumentError, TxnLogError
 from txn_source.model.isolation import IsolationLevel
 from txn_source.model.position import LATEST, Position
+from txn_source.model.values import dataclass
 
 _ABOUT = "$log"
 
