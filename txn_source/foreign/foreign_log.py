@@ -130,6 +130,9 @@ class ForeignPartition(Protocol):
     def identity(self) -> str | None:
         """What tells the topic from another one of its name before or after it; None: nothing does, or needs to."""
 
+    def resume(self, before: ForeignPartition) -> None:
+        """Take over what was learnt of the same partition when it was looked at before, so that this needs less."""
+
     def bounds(self) -> Bounds:
         """Return the four bounds."""
 

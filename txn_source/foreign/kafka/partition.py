@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from txn_source.foreign.foreign_log import (
     Decisions,
+    ForeignPartition,
     ForeignTransaction,
     PartitionName,
     ReadUnit,
@@ -87,6 +88,11 @@ class KafkaPartition:
     def identity(self) -> str | None:
         """The topic's id."""
         return self.topic_id
+
+    def resume(self, before: ForeignPartition) -> None:
+        """Take over what was learnt of the same partition when it was looked at before."""
+        if isinstance(before, KafkaPartition) and before.topic_id == self.topic_id:
+            self._states.resume(before._states)
 
     @cached_property
     def _states(self) -> ProducerStates:

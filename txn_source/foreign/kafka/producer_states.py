@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,9 @@ from txn_source.foreign.kafka.segment_list import SegmentList
 from txn_source.foreign.kafka.segments import SNAPSHOT, Segment, read_file
 from txn_source.foreign.kafka.transactions import Begun, Open, replay
 from txn_source.model.values import dataclass
+
+_LEARNT_MAX = 8
+"""Of so many offsets it is kept what is open there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +43,7 @@ class ProducerStates:
         self._snapshots = {snapshot.offset: snapshot for snapshot in snapshots}
         self._offsets = sorted(self._snapshots)
         self._remote = [segment for segment in segments.segments if segment.remote]
+        self._learnt: dict[int, Open] = {}
 
     def at(self, offset: int) -> Open:
         """Return what is open when everything below an offset is in the log.
@@ -49,16 +54,28 @@ class ProducerStates:
         if not self._segments:
             return opened
         begin = self._segments.bases[0]
+        learnt = max((at for at in self._learnt if at <= offset), default=-1)
         for below, producers in self._below(offset):
+            if below <= learnt:
+                break
             if producers is not None:
                 begin, opened = below, _open_in(producers)
                 break
+        if learnt >= begin:
+            begin, opened = learnt, _copied(self._learnt[learnt])
         for scanned in self._segments.headers(begin, offset, over_gaps=True):
             headers = scanned.headers
             below_offset = headers["base_offset"] >= begin
             for _ in replay(opened, headers.where(below_offset), scanned.kinds[below_offset]):
                 pass
+        self._learnt[offset] = _copied(opened)
+        while len(self._learnt) > _LEARNT_MAX:
+            del self._learnt[min(self._learnt)]
         return opened
+
+    def resume(self, before: ProducerStates) -> None:
+        """Take over what was learnt of the same partition: what is open at an offset doesn't change any more."""
+        self._learnt |= before._learnt
 
     def has_open_data(self, producer: int, offset: int) -> bool:
         """True if a transaction of a producer is open at an offset, and the log has data of it.
@@ -120,3 +137,7 @@ def _open_in(producers: npt.NDArray[Any]) -> Open:
         int(row["producer_id"]): Begun(int(row["txn_first"]), None, int(row["epoch"]))
         for row in producers[np.asarray(producers["txn_first"] != NONE)]
     }
+
+
+def _copied(opened: Open) -> Open:
+    return {producer: replace(begun) for producer, begun in opened.items()}

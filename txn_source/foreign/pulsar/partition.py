@@ -12,7 +12,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.fs as fs
 
-from txn_source.foreign.foreign_log import Decisions, ForeignTransaction, PartitionName, ReadUnit, Taken
+from txn_source.foreign.foreign_log import (
+    Decisions,
+    ForeignPartition,
+    ForeignTransaction,
+    PartitionName,
+    ReadUnit,
+    Taken,
+)
 from txn_source.foreign.pulsar.chunks import Chunk, whole_messages
 from txn_source.foreign.pulsar.entries import PUBLISH_TIME, Entries, look_into, txn_bits, txn_number
 from txn_source.foreign.pulsar.listing import OffloadedLedger, TopicLedgers
@@ -30,6 +37,7 @@ from txn_source.model.errors import (
     DataLossError,
     InvalidArgumentError,
     SegmentUnreadableError,
+    TxnLogError,
 )
 from txn_source.model.isolation import IsolationLevel
 from txn_source.model.position import Position, PositionRange, entry_of, ledger_of
@@ -121,6 +129,9 @@ class PulsarPartition:
                 if own is not None and (self._snapshot is None or self._snapshot.last_key < own.last_key):
                     self._known = outcomes(self.summaries(), own)
         return self._known
+
+    def resume(self, before: ForeignPartition) -> None:
+        """Nothing: the process keeps what was learnt of ledgers."""
 
     def bounds(self) -> Bounds:
         """Return the four bounds of what is offloaded; it ends before the first ledger that is not."""
@@ -248,7 +259,7 @@ class PulsarPartition:
         level: IsolationLevel,
         decisions: Decisions,
         columns: Sequence[str],
-        skipped: Callable[[SegmentUnreadableError], None] | None = None,
+        skipped: Callable[[TxnLogError], None] | None = None,
     ) -> Iterator[pa.RecordBatch]:
         """Yield the messages of a unit that the level shows, in the log's order.
 

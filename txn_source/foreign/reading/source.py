@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from txn_source.foreign.foreign_log import ForeignLog, ForeignPartition, PartitionName
 from txn_source.foreign.formats import Format
@@ -75,9 +75,14 @@ def topics_read(log: ForeignLog, rules: Format, selection: Selection) -> list[st
     return list(dict.fromkeys(name.topic for name in names_of(log, rules, selection)))
 
 
-def look_at(log: ForeignLog, names: Sequence[PartitionName]) -> list[SourcePartition]:
-    """Return partitions with the bounds that they have now."""
+def look_at(
+    log: ForeignLog, names: Sequence[PartitionName], before: Mapping[PartitionName, ForeignPartition] | None = None
+) -> list[SourcePartition]:
+    """Return partitions with the bounds that they have now; ``before`` are those of an earlier look."""
     partitions = [log.partition(name) for name in names]
+    for partition in partitions:
+        if before is not None and (known := before.get(partition.name)) is not None:
+            partition.resume(known)
     return [SourcePartition(partition, partition.bounds()) for partition in partitions]
 
 

@@ -17,7 +17,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from txn_source.foreign.foreign_log import ForeignLog, PartitionName
+from txn_source.foreign.foreign_log import ForeignLog, ForeignPartition, PartitionName
 from txn_source.foreign.reading.cut import lowered_to_cut, raised_to_cut, tell
 from txn_source.foreign.reading.plan import ForeignPlan, plan_ranges
 from txn_source.foreign.reading.ranges import label, positions_of
@@ -74,6 +74,7 @@ class ForeignStream:
         self._last_batch_s = clock()
         self._lost_before: set[str] = set()
         self._untold: str | None = None
+        self._before: dict[PartitionName, ForeignPartition] = {}
 
     def initial(self) -> ForeignOffset:
         """Return where a new query begins.
@@ -203,7 +204,9 @@ class ForeignStream:
                 log = self._target.open()
                 there = set(log.partitions())
                 taken = self._names(log, known) if names is None else [name for name in names if name in there]
-                return log, look_at(log, taken)
+                found = look_at(log, taken, self._before)
+                self._before |= {of.name: of.partition for of in found}
+                return log, found
             except LogNotFoundError as error:
                 if known is not None and known.positions:
                     raise self._gone(known, error) from error
