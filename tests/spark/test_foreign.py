@@ -103,7 +103,8 @@ def test_offsets_and_times_divide_a_topic(spark: SparkSession, cases: Path) -> N
     parts = [{row.offset for row in load(spark, path, topic="txn", **end).collect()} for end in ends]
     assert parts[0] == {offset for offset in whole if offset < 100}
     assert parts[1] == {offset for offset in whole if offset >= 100}
-    late = load(spark, path, topic="txn", startingTimestamp="2100-01-01T00:00:00Z")
+    beyond = {"startingTimestamp": "2100-01-01T00:00:00Z", "startingOffsetsByTimestampStrategy": "latest"}
+    late = load(spark, path, topic="txn", **beyond)
     assert late.count() == 0
     until = '{"txn": {"0": 100}}'
     options = f"path '{path}', topic 'txn', endingOffsets '{until}'"
