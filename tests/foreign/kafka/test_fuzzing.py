@@ -217,12 +217,12 @@ def flip(seed: int, root: Path) -> str:
 
 
 def test_damaged_batches_are_left_out_alone(tmp_path: Path) -> None:
-    """Damage 30 logs in one batch each."""
+    """Damage 15 logs in one batch each."""
     outcomes = []
-    for seed in range(30):
+    for seed in range(15):
         outcomes.append(flip(seed, tmp_path / "log"))
         shutil.rmtree(tmp_path / "log")
-    assert outcomes.count("left out") > 15
+    assert outcomes.count("left out") > 7
 
 
 @pytest.mark.long

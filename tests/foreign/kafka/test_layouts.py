@@ -12,6 +12,8 @@ import pyarrow.fs as fs
 import pytest
 
 from tests.foreign.kafka.aiven_writer import encode_sizes, lay_out
+from tests.foreign.kafka.batch_writer import Record
+from tests.foreign.kafka.partition_writer import PartitionWriter
 from tests.foreign.kafka.samples import COLUMNS, expected, log_of, partitions, rows_of, unpack
 from tests.foreign.kafka.test_samples import read_all
 from txn_source.foreign.foreign_log import PartitionName
@@ -271,3 +273,36 @@ def test_position_of_a_time_is_the_first_record_at_or_after_it(txn: Path) -> Non
             assert found.key <= min(other[0] for other in rows if other[1] >= row[1])
             assert all(other[1] < row[1] for other in rows if other[0] < found.key)
         assert partition.position_at(1 << 50) is None
+
+
+@pytest.mark.parametrize("snapshots", [True, False])
+def test_what_lies_behind_messages_of_old_formats_is_read(tmp_path: Path, snapshots: bool) -> None:
+    """Have a topic from before Kafka 0.11 that went on: its bounds are known, and what is read behind old messages."""
+    writer = PartitionWriter(tmp_path / "log", segment_bytes=300)
+    for number in range(20):
+        writer.send([Record(b"k", b"%d" % number)], 1, transactional=True)
+    writer.end_transaction(1, commit=True)
+    writer.close()
+    (writer.folder / f"{0:020}.log").write_bytes(old_messages(1) + old_messages(0))
+    for path in [] if snapshots else list(writer.folder.glob("*.snapshot")):
+        path.unlink()
+    partition = KafkaLog([folder(tmp_path / "log")]).partition(PartitionName("t", 0))
+    bounds = partition.bounds()
+    assert (bounds.log_start.key, bounds.log_end.key) == (0, 21)
+    start = writer.bases[1]
+    of = PositionRange(Position.from_key(start), bounds.log_end)
+    batches = partition.read(of, IsolationLevel.READ_UNCOMMITTED, partition.decisions(of), ["offset"])
+    assert [at for batch in batches for at in batch.column(0).to_pylist()] == list(range(start, 20))
+
+
+def test_names_of_topics_and_of_other_things_are_told_apart(tmp_path: Path) -> None:
+    """Topics whose names look like partitions or topic ids, and a folder that is named like a segment."""
+    topics = ["a-1", "a.b_c-d", "orders-0-" + "A" * 22, "x" * 200, "1", "t-some-long-topic-name-12", "-"]
+    for topic in topics:
+        writer = PartitionWriter(tmp_path / "log", topic)
+        writer.send([Record(b"k", topic.encode())])
+        writer.close()
+        (writer.folder / f"{9:020}.log").mkdir()
+    log = KafkaLog([folder(tmp_path / "log")])
+    assert log.partitions() == sorted(PartitionName(topic, 0) for topic in topics)
+    assert all(log.partition(name).bounds().log_end.key == 1 for name in log.partitions())

@@ -10,6 +10,7 @@ import pytest
 
 from tests.foreign.kafka.batch_writer import Record
 from tests.foreign.kafka.live_log import CLUSTER, PLAIN, LiveLog
+from tests.foreign.kafka.samples import expected, partitions, unpack
 from txn_source.foreign.foreign_log import PartitionName
 from txn_source.foreign.reading.options import STREAM, ForeignOptions
 from txn_source.foreign.reading.reader import PieceReader
@@ -348,3 +349,30 @@ def test_shares_follow_what_partitions_have() -> None:
     assert ends([100, 50, 0], 30) == [20, 10, 0]
     assert ends([1000, 1], 10) == [9, 1]
     assert ends([5, 5], 10) == [5, 5]
+
+
+@pytest.mark.parametrize("level", list(IsolationLevel))
+@pytest.mark.parametrize("case", ["txn", "compact", "delete-records", "tiered"])
+def test_batches_together_are_what_the_consumer_returned(case: str, level: IsolationLevel, tmp_path: Path) -> None:
+    """Read what real brokers wrote in small batches."""
+    folder = unpack(case, tmp_path)
+    path = ",".join(str(of) for of in (folder / "log", folder / "remote") if of.is_dir())
+    for topic in sorted({name.topic for name in partitions(folder)}):
+        options = {"path": f"kafka:{path}", "topic": topic, "startingOffsets": "earliest", "consistentCut": "false"}
+        given = ForeignOptions.parse({**options, "isolationLevel": level.value, "maxMessagesPerTrigger": "37"}, STREAM)
+        stream = ForeignStream(given.target, given.selection, given.request, limits_of(given.given))
+        found: dict[int, list[int]] = {}
+        end = stream.initial()
+        while True:
+            start, end = end, stream.latest(end)
+            if end is start:
+                break
+            planned = stream.plan(start, end)
+            reader = PieceReader(given.target, COLUMNS, planned.request.pinned())
+            rows = [row for task in planned.tasks for batch in reader.read(task) for row in batch.to_pylist()]
+            assert len(rows) <= 37 + len(end.positions)
+            for row in rows:
+                found.setdefault(row["partition"], []).append(row["offset"])
+        for name in partitions(folder):
+            if name.topic == topic:
+                assert found.get(name.partition, []) == [row[0] for row in expected(folder, name, level.value)]

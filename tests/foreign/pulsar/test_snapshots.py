@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import json
 from pathlib import Path
 from typing import Any
 
 import pyarrow.fs as fs
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from tests.foreign.pulsar.offload_writer import Frame, Sent, batch, single, write_ledger
 from tests.foreign.pulsar.sample_cases import CASES, partitions, rows_of, unpack, whole
 from tests.foreign.pulsar.test_typed_values import avro
 from txn_source.foreign.foreign_log import PartitionName
-from txn_source.foreign.pulsar.managed_ledger import parse_snapshots
+from txn_source.foreign.pulsar.managed_ledger import parse_info, parse_snapshots
 from txn_source.foreign.pulsar.pulsar_log import PulsarLog
+from txn_source.foreign.pulsar.schema_option import parse_schema
 from txn_source.foreign.pulsar.snapshot_messages import decode_message
-from txn_source.model.errors import InvalidArgumentError
+from txn_source.model.errors import InvalidArgumentError, TxnLogError
 
 _BASE = "public/default/persistent/"
 _TOPIC = "persistent://public/default/orders"
@@ -151,3 +155,39 @@ def test_segments_that_are_given(tmp_path: Path) -> None:
     for noise in ("AAAA", "not base64!", base64.b64encode(snapshot(1, 1)[:-1]).decode()):
         with pytest.raises(InvalidArgumentError, match="is not a snapshot"):
             values(tmp_path, snapshots=[noise])
+
+
+_NAMES = """topicName snapshot indexList segments aborts sequenceId sequenceID mostSigBits leastSigBits version ledgers
+maxReadPositionLedgerId maxReadPositionEntryId ledgerId type schema"""
+_KEYS = st.sampled_from(_NAMES.split())
+_JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.sampled_from(["", "a", "AVRO", "{}", "t://a"]),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(_KEYS, inner, max_size=6),
+    max_leaves=20,
+)
+
+
+_NUMBERS = ("maxReadPositionLedgerId", "maxReadPositionEntryId", "txnIdMostBits", "txnIdLeastBits")
+
+
+@pytest.mark.parametrize("field", _NUMBERS)
+@pytest.mark.parametrize("value", [1 << 63, 1 << 80, -2, "x", None])
+def test_numbers_that_no_snapshot_has(field: str, value: Any) -> None:
+    """A position or an id that can't be is refused, before it is compared with any."""
+    given_: dict[str, Any] = dict.fromkeys(_NUMBERS, 1) | {field: value}
+    abort = {name: given_.pop(name) for name in _NUMBERS[2:]}
+    with pytest.raises(InvalidArgumentError):
+        parse_snapshots([{"topicName": _TOPIC, "aborts": [abort], **given_}])
+
+
+@settings(suppress_health_check=list(HealthCheck), max_examples=150, deadline=None)
+@given(_JSON)
+def test_any_json_is_taken_or_refused(given_: Any) -> None:
+    """Give JSON of any shape as snapshots, as a list of ledgers and as a schema: no error but ours comes out."""
+    for parse in (
+        lambda: parse_snapshots(given_ if isinstance(given_, list) else [given_]),
+        lambda: parse_info(given_, _TOPIC),
+        lambda: parse_schema(given_, _TOPIC),
+    ):
+        with contextlib.suppress(TxnLogError):
+            parse()

@@ -17,6 +17,7 @@ from txn_source.foreign.kafka.segments import TXN_INDEX
 from txn_source.foreign.kafka.transactions import NO_EPOCH, Ended, Open, replay
 from txn_source.model.errors import SegmentUnreadableError
 
+_CHEAP_SEGMENTS = 256
 _CHEAP, _CHEAP_REMOTE = 64 << 20, 1 << 20
 """Bytes of segments whose headers are read rather than believing an index: on a local disk, and elsewhere."""
 
@@ -84,7 +85,10 @@ class DecidedTransactions:
 
     def _cheap(self, start: int, end: int) -> bool:
         """True if reading the markers of a range costs next to nothing: an index could be wrong."""
-        segments = [self._segments.copies(base)[0] for base in self._segments.bases_over(start, end)]
+        bases = self._segments.bases_over(start, end)
+        if len(bases) > _CHEAP_SEGMENTS:
+            return False
+        segments = [self._segments.copies(base)[0] for base in bases]
         sparse = all(segment.files.sparse for segment in segments)
         return sum(segment.size for segment in segments) <= (_CHEAP if sparse else _CHEAP_REMOTE)
 

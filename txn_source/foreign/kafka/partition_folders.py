@@ -89,12 +89,12 @@ def _divergence(own: list[tuple[int, int]] | None, epochs: LeaderEpochs | None) 
 
 
 def files_of(folder: Folder) -> Sequence[fs.FileInfo]:
-    """Return what is in a folder; nothing if it isn't there."""
+    """Return the files in a folder; none if it isn't there."""
     try:
         infos: list[fs.FileInfo] = folder.system.get_file_info(fs.FileSelector(folder.path, allow_not_found=True))
     except OSError as error:
         raise _not_listed(folder, error) from None
-    return infos
+    return [info for info in infos if info.type == fs.FileType.File]
 
 
 def subfolders(folder: Folder) -> Iterator[Folder]:

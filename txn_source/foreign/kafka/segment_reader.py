@@ -28,7 +28,7 @@ _SCAN_CHUNK, _PEEK = 64 << 10, 4 << 10
 _LARGE_BATCH = 16 << 10
 _STRIDE = 512
 """Headers that are looked at together."""
-_OLD_CRC_AT, _OLD_CHECKED_FROM = 12, 16
+_OLD_CRC_AT, _OLD_CHECKED_FROM, _MAGIC_AT = 12, 16, 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,6 +138,10 @@ class SegmentReader:
             if not found.begins:
                 if strides:
                     strides = False
+                    continue
+                behind = self._behind_old_messages(position)
+                if behind > position:
+                    position = behind
                     continue
                 self._stopped(found.data, position, find_batches(found.data))
                 return
@@ -260,6 +264,15 @@ class SegmentReader:
                 f"{self._place} has batches of format {data[16]} at position {position}; formats up to 2 are known.",
                 "Update txnlog.",
             )
+
+    def _behind_old_messages(self, position: int) -> int:
+        """Return where messages of formats 0 and 1 end that begin at a position: none of them has a transaction."""
+        while len(head := self._log.read_at(position, HEADER_BYTES)) > _MAGIC_AT and head[_MAGIC_AT] in (0, 1):
+            end = position + BEFORE_LENGTH + int.from_bytes(head[8:BEFORE_LENGTH], "big")
+            if end > self._log.size or not _is_old_message(self._log.read_at(position, end - position)):
+                break
+            position = end
+        return position
 
     def _fits(self, data: bytes, position: int) -> bool:
         """True if what has a new format is as long as it says: else it is no batch at all."""

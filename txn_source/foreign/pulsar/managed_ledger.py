@@ -11,10 +11,10 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from txn_source.foreign.pulsar.entries import txn_number
+from txn_source.foreign.pulsar.entries import txn_bits, txn_number
 from txn_source.foreign.pulsar.snapshot_messages import decode_message
 from txn_source.model.errors import InvalidArgumentError, shown
-from txn_source.model.position import key_of
+from txn_source.model.position import Position
 from txn_source.model.values import dataclass
 
 _SNAPSHOT = "Give messages of the namespace's __transaction_buffer_snapshot topics, as JSON or their bytes as base64."
@@ -83,22 +83,32 @@ def parse_snapshots(given: Sequence[Any]) -> dict[str, Snapshot]:
         InvalidArgumentError: one is none of these, or segments of the newest one aren't there.
     """
     bare = [_bare(item) for item in given]
-    segments = {(s["topicName"], s["sequenceId"]): s for s in bare if isinstance(s, Mapping) and _is_segment(s)}
+    segments = {(str(s["topicName"]), str(s["sequenceId"])): s for s in bare if _is_segment(s)}
     newest: dict[str, Snapshot] = {}
     for item in bare:
-        if isinstance(item, Mapping) and _is_segment(item):
+        if _is_segment(item):
             continue
-        if isinstance(item, Mapping) and item.get("indexList") and "segments" not in item:
-            wanted = [(item.get("topicName"), index.get("sequenceID")) for index in item["indexList"]]
-            item = {**item, "segments": [segments[name] for name in wanted if name in segments]}
-        found = parse_snapshot(item)
+        found = parse_snapshot(_with_segments(item, segments))
         before = newest.get(found.topic)
         if before is None or before.last_key <= found.last_key:
             newest[found.topic] = found
     return newest
 
 
-def _bare(item: Any) -> Any:
+def _with_segments(
+    given: Mapping[str, Any], segments: Mapping[tuple[str, str], Mapping[str, Any]]
+) -> Mapping[str, Any]:
+    """Return a snapshot with those of its segments that are given by themselves, if it has none."""
+    if not given.get("indexList") or "segments" in given:
+        return given
+    try:
+        wanted = [(str(given["topicName"]), str(index["sequenceID"])) for index in given["indexList"]]
+    except (AttributeError, KeyError, TypeError):
+        raise InvalidArgumentError(f"{shown(str(given))} is not a snapshot.", _SNAPSHOT) from None
+    return {**given, "segments": [segments[name] for name in wanted if name in segments]}
+
+
+def _bare(item: Any) -> Mapping[str, Any]:
     """Return a snapshot without what tools put around it."""
     if isinstance(item, str) and not item.lstrip().startswith("{"):
         return from_message(item)
@@ -147,7 +157,7 @@ def parse_snapshot(text: str | Mapping[str, Any]) -> Snapshot:
                 )
         pairs = [txn for part in (body, *segments) for txn in part.get("aborts") or ()]
         ledger, entry = int(body["maxReadPositionLedgerId"]), int(body["maxReadPositionEntryId"])
-        return Snapshot(topic, key_of(ledger, entry), frozenset(txn_number(*_halves(txn)) for txn in pairs))
+        return Snapshot(topic, Position(ledger, entry).key, frozenset(txn_number(*_halves(txn)) for txn in pairs))
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         if isinstance(error, InvalidArgumentError):
             raise
@@ -155,9 +165,11 @@ def parse_snapshot(text: str | Mapping[str, Any]) -> Snapshot:
 
 
 def _halves(txn: Mapping[str, Any]) -> tuple[int, int]:
-    if "txnIdMostBits" in txn:
-        return int(txn["txnIdMostBits"]), int(txn["txnIdLeastBits"])
-    return int(txn["mostSigBits"]), int(txn["leastSigBits"])
+    names = ("txnIdMostBits", "txnIdLeastBits") if "txnIdMostBits" in txn else ("mostSigBits", "leastSigBits")
+    most, least = (int(txn[name]) for name in names)
+    if txn_bits(txn_number(most, least)) != (most, least) or most < 0 or txn_number(most, least) >= 1 << 63:
+        raise ValueError
+    return most, least
 
 
 def _object(text: str | Mapping[str, Any], remedy: str) -> Mapping[str, Any]:

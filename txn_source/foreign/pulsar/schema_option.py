@@ -90,7 +90,10 @@ def _info(given: Any, version: int) -> _Version:
     properties = given.get("properties") or {}
     if not isinstance(properties, Mapping):
         raise SchemaMismatchError(f"{shown(str(properties))} are no properties of a schema.", _REMEDY)
-    return int(given.get("version", version)), kind, given.get("schema"), properties
+    version = given.get("version", version)
+    if not isinstance(version, int):
+        raise SchemaMismatchError(f"{shown(str(version))} is no version of a schema.", _REMEDY)
+    return version, kind, given.get("schema"), properties
 
 
 def _part(versions: list[tuple[int, str, Any]], topic: str) -> PartSchema:
