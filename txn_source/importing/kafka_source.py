@@ -13,11 +13,11 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 import pyarrow as pa
 
-from txn_source.foreign.foreign_log import PartitionName
 from txn_source.foreign.kafka.kafka_log import KafkaLog
 from txn_source.foreign.kafka.partition import KafkaPartition
 from txn_source.importing.history import ABORTED, COMMITTED, UNDECIDED, Part, Parts, Rows, SourceTopic
 from txn_source.model.bounds import Bounds
+from txn_source.model.errors import TopicNotFoundError, shown
 from txn_source.model.isolation import IsolationLevel
 from txn_source.model.position import PositionRange
 from txn_source.model.transaction import TransactionState
@@ -44,7 +44,10 @@ def kafka_topics(log: KafkaLog, names: Sequence[str]) -> list[SourceTopic]:
     found = []
     for name in names:
         of_topic = [partition for partition in log.partitions() if partition.topic == name]
-        partitions = [log.partition(partition) for partition in of_topic or [PartitionName(name, 0)]]
+        if not of_topic:
+            there = sorted({partition.topic for partition in log.partitions()})
+            raise TopicNotFoundError(f"There is no topic {shown(name)}.", f"There are {', '.join(there)}.")
+        partitions = [log.partition(partition) for partition in of_topic]
         ids = {partition.identity for partition in partitions if partition.identity}
         identity = f"kafka:{cluster}:{name}:{','.join(sorted(ids))}"
         found.append(SourceTopic(name, identity, [KafkaSource(partition) for partition in partitions]))
