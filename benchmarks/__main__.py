@@ -18,6 +18,7 @@ import pyspark
 
 from benchmarks import (
     aborted,
+    access,
     catalog,
     consumers,
     consuming,
@@ -53,6 +54,7 @@ BENCHMARKS = {
     "first_row": first_row.run,
     "kafka_logs": kafka_logs.run,
     "pulsar_ledgers": pulsar_ledgers.run,
+    "access": access.run,
 }
 RESULTS = Path(__file__).parent / "RESULTS.md"
 

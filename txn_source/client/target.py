@@ -9,6 +9,7 @@ from contextlib import nullcontext, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from txn_source.metadata.stub.credentials import PLAIN, Credentials
 from txn_source.metadata.stub.metadata_stub import MetadataStub
 from txn_source.model.errors import InvalidArgumentError, LogNotFoundError, StorageWriteError
 from txn_source.model.policies import parse_configuration
@@ -32,6 +33,8 @@ class Target:
     endpoint: str | None
     create: bool = False
     timeout_s: float = DEFAULT_TIMEOUT_S
+    credentials: Credentials = PLAIN
+    """What the service is shown."""
 
     @classmethod
     def of(
@@ -41,12 +44,19 @@ class Target:
         *,
         create: bool = False,
         timeout_s: float = DEFAULT_TIMEOUT_S,
+        credentials: Mapping[str, Any] | None = None,
     ) -> Target:
-        """Return the target of a path or an endpoint; both, or neither, is an error."""
+        """Return the target of a path or an endpoint; both, or neither, is an error.
+
+        ``credentials`` are the arguments of ``Credentials.of``, for an endpoint alone.
+        """
         if (path is None) == (endpoint is None):
             given = "Neither a path nor an endpoint is" if path is None else "Both a path and an endpoint are"
             raise InvalidArgumentError(f"{given} given.", "Give the path of an embedded log or a service's endpoint.")
-        return cls(None if path is None else str(LogRoot.at(path).path), endpoint, create, timeout_s)
+        if path is None:
+            return cls(None, endpoint, create, timeout_s, Credentials.of(**(credentials or {})))
+        check_needless(credentials or {})
+        return cls(str(LogRoot.at(path).path), None, create, timeout_s)
 
     def __str__(self) -> str:
         return self.path or str(self.endpoint)
@@ -66,7 +76,7 @@ class Target:
         if self.endpoint is not None:
             from txn_source.metadata.stub.grpc_transport import GrpcTransport
 
-            return GrpcTransport(self.endpoint, self.timeout_s)
+            return GrpcTransport(self.endpoint, self.timeout_s, self.credentials)
         from txn_source.metadata.service.in_process import InProcessTransport
 
         return InProcessTransport(self.service())
@@ -78,6 +88,16 @@ class Target:
         """
         assert self.path is not None
         return open_service(self.path, None, create=self.create, configuration=configuration)
+
+
+def check_needless(credentials: Mapping[str, Any]) -> None:
+    """Raise INVALID_ARGUMENT for what would be shown to a service, of a log that has none."""
+    needless = sorted(name for name, value in credentials.items() if value is not None)
+    if needless:
+        raise InvalidArgumentError(
+            f"A log without a service asks for no {needless[0]}: whoever can read its files can read the log.",
+            "Leave it out, or give the endpoint of a service.",
+        )
 
 
 def open_service(

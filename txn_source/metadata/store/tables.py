@@ -202,6 +202,15 @@ producers = Table(
     sqlite_autoincrement=True,
 )
 
+owners = Table(  # who made what, as the service's tokens name them; of what nobody asked for a token there is no row
+    "owners",
+    metadata,
+    Column("kind", _Text, primary_key=True),  # producer, transaction, query or application
+    Column("key", _Text, primary_key=True),
+    Column("owner", _Text, nullable=False),
+    Column("topic_id", ForeignKey("topics.topic_id", ondelete="CASCADE"), index=True),  # it goes with that topic
+)
+
 sinks = Table(  # streaming queries that write: the last batch of each that was committed
     "sinks",
     metadata,
