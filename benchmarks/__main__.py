@@ -23,10 +23,12 @@ from benchmarks import (
     consumers,
     consuming,
     first_row,
+    kafka_logs,
     many_writers,
     memory,
     planning,
     producing,
+    pulsar_ledgers,
     scan,
     services,
     small_transactions,
@@ -50,6 +52,8 @@ BENCHMARKS = {
     "consuming": consuming.run,
     "consumers": consumers.run,
     "first_row": first_row.run,
+    "kafka_logs": kafka_logs.run,
+    "pulsar_ledgers": pulsar_ledgers.run,
     "access": access.run,
 }
 RESULTS = Path(__file__).parent / "RESULTS.md"

@@ -91,6 +91,9 @@ CASES: list[tuple[str, frozenset[str], Make]] = [
     ("OpenProducer", PRODUCE, lambda p: pb.OpenProducerRequest(request_id=p.id(), topic=ORDERS)),
     ("CommitBatch", PRODUCE, lambda p: pb.CommitBatchRequest(
         request_id=p.id(), producer_name="p", topics=[pb.CommitBatchRequest.Topic(name=ORDERS, topic_id=p.topic_id)])),
+    ("ImportBatch", PRODUCE, lambda p: pb.ImportBatchRequest(
+        request_id=p.id(), topics=[pb.ImportBatchRequest.Topic(name=ORDERS, topic_id=p.topic_id)])),
+    ("GetImport", PRODUCE, lambda p: pb.GetImportRequest(topic=ORDERS)),
     ("BeginTransaction", frozenset({"produce", "consume"}),
      lambda p: pb.BeginTransactionRequest(request_id=p.id(), timeout_ms=1000)),
     ("GetView", ANYBODY, lambda p: pb.GetViewRequest(topics=[ORDERS])),
@@ -147,6 +150,14 @@ CASES: list[tuple[str, frozenset[str], Make]] = [
     ("CommitBatch", NOBODY, lambda p: pb.CommitBatchRequest(
         request_id=p.id(), producer_name="p", topics=[pb.CommitBatchRequest.Topic(
             name=ORDERS, topic_id=p.topic_id, producer_id=p.producer)])),
+    ("ImportBatch", NOBODY, lambda p: pb.ImportBatchRequest(
+        request_id=p.id(), topics=[pb.ImportBatchRequest.Topic(
+            name=ORDERS, topic_id=p.topic_id, producer_id=p.producer)])),
+    ("ImportBatch", NOBODY, lambda p: pb.ImportBatchRequest(request_id=p.id(), kept=[p.txn])),
+    ("ImportBatch", NOBODY, lambda p: pb.ImportBatchRequest(
+        request_id=p.id(), ends=[pb.ImportBatchRequest.End(txn=pb.ImportBatchRequest.Transaction(id=p.txn))])),
+    ("ImportBatch", NOBODY, lambda p: pb.ImportBatchRequest(
+        request_id=p.id(), writes=[pb.ImportBatchRequest.Write(txn=pb.ImportBatchRequest.Transaction(id=p.txn))])),
     ("EndTransaction", NOBODY, lambda p: pb.EndTransactionRequest(id=p.txn, commit=True)),
     ("EndTransaction", NOBODY, lambda p: pb.EndTransactionRequest(id=p.txn)),
     ("EndTransaction", NOBODY, lambda p: pb.EndTransactionRequest(id=p.txn, forced=True)),

@@ -85,7 +85,7 @@ def test_credentials_that_do_not_go_together_are_refused(tmp_path: Path, authori
     ):
         with pytest.raises(InvalidArgumentError, match=said):
             connect(endpoint="127.0.0.1:1", timeout=1, **given)  # type: ignore[arg-type]
-    with pytest.raises(InvalidArgumentError, match="An embedded log asks for no token"):
+    with pytest.raises(InvalidArgumentError, match="A log without a service asks for no token"):
         connect(tmp_path / "log", token="a")
 
 

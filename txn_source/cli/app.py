@@ -14,6 +14,7 @@ from txn_source.cli import (
     brokers,
     consume,
     garbage,
+    imports,
     maintain,
     migrate,
     namespaces,
@@ -74,6 +75,7 @@ app.add_typer(transactions.app, name="transactions")
 app.add_typer(subscriptions.app, name="subscriptions")
 app.command("produce")(produce.produce)
 app.command("consume")(consume.consume)
+app.command("import")(imports.import_)
 app.command("maintain")(maintain.maintain)
 app.command("migrate")(migrate.migrate)
 app.command("gc")(garbage.collect)

@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Concatenate, ParamSpec, get_ty
 import typer
 
 from txn_source.cli.output import reports_errors
+from txn_source.model.errors import InvalidArgumentError
+from txn_source.model.foreign_path import is_foreign
 from txn_source.model.values import dataclass
 
 if TYPE_CHECKING:
@@ -26,7 +28,10 @@ _PANEL = "Which log"
 Root = Annotated[
     str | None,
     typer.Option(
-        "--root", metavar="PATH", help=f"Folder of an embedded log (or set {ROOT_VARIABLE}).", rich_help_panel=_PANEL
+        "--root",
+        metavar="PATH",
+        help=f"Folder of an embedded log, or kafka:/folder, pulsar:/folder (or set {ROOT_VARIABLE}).",
+        rich_help_panel=_PANEL,
     ),
 ]
 Endpoint = Annotated[
@@ -95,11 +100,14 @@ class Address:
         return found
 
 
-def on_log(*, create: bool = False) -> Callable[[Callable[Concatenate[Log, P], None]], Callable[..., None]]:
+def on_log(
+    *, create: bool = False, foreign: Callable[..., None] | None = None
+) -> Callable[[Callable[Concatenate[Log, P], None]], Callable[..., None]]:
     """Make a command of a function whose first parameter is an open log.
 
     The command has ``--root``, ``--endpoint`` and the credentials beside the function's own options, opens the log
-    that they name, closes it at the end and reports errors. With ``create`` a missing root is made.
+    that they name, closes it at the end and reports errors. With ``create`` a missing root is made. ``foreign`` does
+    it, with the same options, on a log that others wrote; without it the command is refused there.
     """
 
     def decorate(function: Callable[Concatenate[Log, P], None]) -> Callable[..., None]:
@@ -107,12 +115,18 @@ def on_log(*, create: bool = False) -> Callable[[Callable[Concatenate[Log, P], N
         def command(context: typer.Context, root: str | None, endpoint: str | None, **options: Any) -> None:
             shown = {name: options.pop(name) for name in _CREDENTIALS}
             address = address_of(context).override(root, endpoint).showing(**shown).resolve()
+            if is_foreign(address.root) and foreign is None:
+                raise InvalidArgumentError(
+                    f"{str(address.root).partition('?')[0]} is only read: there is no `{context.command_path}` for it.",
+                    "Use topics list, topics stats, transactions list or consume; or import to a log of txnlog's own.",
+                )
             from txn_source.client.connecting import connect  # takes most of a second: not for --help
 
             os.environ.setdefault("GRPC_VERBOSITY", "NONE")  # its own lines would come before ours
             makes = create and address.root is not None
             with connect(address.root, endpoint=address.endpoint, create=makes, **address.credentials) as log:
-                function(log, **options)  # type: ignore[call-arg]
+                act: Callable[..., None] = foreign if foreign and is_foreign(address.root) else function
+                act(log, **options)
 
         hints = get_type_hints(function, localns={"Log": Any}, include_extras=True)
         own = list(inspect.signature(function).parameters.values())[1:]

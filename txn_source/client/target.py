@@ -55,12 +55,7 @@ class Target:
             raise InvalidArgumentError(f"{given} given.", "Give the path of an embedded log or a service's endpoint.")
         if path is None:
             return cls(None, endpoint, create, timeout_s, Credentials.of(**(credentials or {})))
-        needless = sorted(name for name, value in (credentials or {}).items() if value is not None)
-        if needless:
-            raise InvalidArgumentError(
-                f"An embedded log asks for no {needless[0]}: whoever can read the folder can read the log.",
-                "Leave it out, or give the endpoint of a service.",
-            )
+        check_needless(credentials or {})
         return cls(str(LogRoot.at(path).path), None, create, timeout_s)
 
     def __str__(self) -> str:
@@ -93,6 +88,16 @@ class Target:
         """
         assert self.path is not None
         return open_service(self.path, None, create=self.create, configuration=configuration)
+
+
+def check_needless(credentials: Mapping[str, Any]) -> None:
+    """Raise INVALID_ARGUMENT for what would be shown to a service, of a log that has none."""
+    needless = sorted(name for name, value in credentials.items() if value is not None)
+    if needless:
+        raise InvalidArgumentError(
+            f"A log without a service asks for no {needless[0]}: whoever can read its files can read the log.",
+            "Leave it out, or give the endpoint of a service.",
+        )
 
 
 def open_service(

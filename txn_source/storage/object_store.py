@@ -107,10 +107,19 @@ class ObjectStore:
                 sync_folder(folder)
 
     def _locate(self, uri: str) -> tuple[fs.FileSystem, str]:
-        scheme, authority, path, query = parts_of(uri)
-        if not scheme:
-            return _local(), str(self._root / path)
-        return _file_system(os.getpid(), scheme, authority, query), path
+        if not parts_of(uri)[0]:
+            return _local(), str(self._root / uri)
+        return file_system_of(uri)
+
+
+def file_system_of(uri: str) -> tuple[fs.FileSystem, str]:
+    """Return the file system of a URI or an absolute path, and the path in it; nothing is asked of a store itself.
+
+    Raises:
+        InvalidArgumentError: no file system can be opened by it.
+    """
+    scheme, authority, path, query = parts_of(uri)
+    return (_file_system(os.getpid(), scheme, authority, query) if scheme else _local()), path
 
 
 def check_folder(uri: str) -> None:

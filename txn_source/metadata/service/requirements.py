@@ -84,6 +84,16 @@ REQUIREMENTS: Mapping[str, Rule] = {
     "CommitBatch": Rule(
         (Need(Of.TOPIC, "topics.name", PRODUCE), Need(Of.PRODUCER, "topics.producer_id", PRODUCE)), some=PRODUCE
     ),
+    "ImportBatch": Rule(
+        (
+            Need(Of.TOPIC, "topics.name", PRODUCE),
+            Need(Of.PRODUCER, "topics.producer_id", PRODUCE),
+            Need(Of.TRANSACTION, "writes.txn.id"),
+            Need(Of.TRANSACTION, "ends.txn.id"),
+            Need(Of.TRANSACTION, "kept"),
+        )
+    ),
+    "GetImport": _topic(PRODUCE),
     "BeginTransaction": Rule(some=(Role.PRODUCE, Role.CONSUME)),
     "WriteTransaction": Rule((Need(Of.PRODUCER, "appends.producer_id", PRODUCE), _ACKNOWLEDGED)),
     "WriteAll": Rule(by_hand=True),

@@ -41,6 +41,8 @@ CALLS: Mapping[str, str] = {
     "OpenProducer": "producers",
     "Append": "writes",
     "CommitBatch": "producers",
+    "ImportBatch": "imports",
+    "GetImport": "imports",
     "ListSegments": "producers",
     "CondemnSegments": "producers",
     "BeginTransaction": "transactions",
@@ -196,6 +198,10 @@ class MetadataService:
                 from txn_source.metadata.service.producer_calls import ProducerCalls
 
                 return ProducerCalls(self._work)
+            case "imports":
+                from txn_source.metadata.service.import_calls import ImportCalls
+
+                return ImportCalls(self._work)
             case "tables":
                 from txn_source.metadata.service.table_calls import TableCalls
 

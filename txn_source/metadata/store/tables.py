@@ -181,7 +181,7 @@ doomed_files = Table(  # files that nothing refers to any more, until somebody w
     sqlite_autoincrement=True,
 )
 
-policies = Table(  # what is set, and nothing else: a policy that isn't set has no row
+policies = Table(  # what is set, and nothing else; and of a topic that is imported how far that is (imports.py)
     "policies",
     metadata,
     Column("scope", _Text, primary_key=True),  # broker, namespace:<name> or topic:<id>

@@ -18,10 +18,11 @@ from threading import Lock
 from typing import Any
 
 from txn_source.client.connecting import connect
-from txn_source.client.target import Target
+from txn_source.client.target import Target, check_needless
 from txn_source.metadata.stub.credentials import credentials_in
 from txn_source.metadata.stub.request_ids import repeatable_as
 from txn_source.model.door import translated
+from txn_source.model.foreign_path import is_foreign
 from txn_source.spark.catalog.calls import CatalogCalls
 from txn_source.spark.connection import identity_of
 
@@ -59,6 +60,9 @@ class _OpenLog:
         ``shown`` is what the service is shown, as options name it.
         """
         credentials: Any = credentials_in(shown)
+        if path is not None and is_foreign(path):
+            check_needless(credentials)
+            return self._foreign_calls(path)
         target = Target.of(path, endpoint, credentials=credentials)
         wanted = target, identity_of(target)
         opened = self._opened
@@ -66,6 +70,17 @@ class _OpenLog:
             log = connect(path, endpoint=endpoint, create=False, **credentials)
             self._opened = opened = wanted, CatalogCalls(log).by_name
         return opened[1]
+
+    def _foreign_calls(self, path: str) -> Mapping[str, Callable[..., Any]]:
+        """Return those of a log that others wrote."""
+        if self._opened is None or self._opened[0] != path:
+            from txn_source.foreign.target import ForeignTarget
+            from txn_source.spark.catalog.foreign_calls import ForeignCatalogCalls
+
+            target = ForeignTarget.parse(path)
+            target.open()
+            self._opened = path, ForeignCatalogCalls(target).by_name
+        return self._opened[1]
 
 
 def _answer(log: _OpenLog, asked: Mapping[str, Any]) -> dict[str, Any]:
