@@ -242,7 +242,7 @@ def test_streams_begin_inside_an_entry(tmp_path: Path, level: IsolationLevel, li
 
 
 def test_stream_begins_in_what_is_not_offloaded_yet(tmp_path: Path) -> None:
-    """Begin inside an entry of a partition that isn't there yet, while another one goes on: the place isn't forgotten."""
+    """Begin inside an entry that isn't there yet, while another partition goes on: the place isn't forgotten."""
     topic = "public/default/persistent/orders-partition-"
     two = [Sent(b"a"), Sent(b"b")]
     for partition in range(2):
