@@ -58,6 +58,9 @@ def test_messages_are_printed(bare: Any, places: dict[str, Path]) -> None:
     topic = "persistent://lab/txn/txn-mix-a"
     [line] = bare(*root, "consume", topic, "--format", "json", "--max-messages", "1").stdout.splitlines()
     assert json.loads(line)["__properties"] == {}
+    within = "--start", "(38,2,-1,1)", "--end", "38:2:-1:2"
+    lines = bare(*root, "consume", topic, "--format", "json", *within).stdout.splitlines()
+    assert [json.loads(line)["__batch_index"] for line in lines] == [1]
 
 
 def test_what_writes_is_refused(bare: Any, places: dict[str, Path]) -> None:

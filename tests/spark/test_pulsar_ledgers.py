@@ -106,3 +106,34 @@ def test_stream_goes_on_as_ledgers_come(spark: SparkSession, tmp_path: Path) -> 
     query = start(availableNow=True)
     assert query.awaitTermination(60)
     assert rows() == ["0", "1", "2", "4", "5", "6"]
+
+
+def test_offsets_inside_a_batch(spark: SparkSession, tmp_path: Path) -> None:
+    """Read from and up to messages inside batches: as a batch, by SQL as of a message, and as a stream."""
+    place, many = tmp_path / "bucket", [Sent(b"%d" % at) for at in range(4)]
+    place.mkdir()
+    write_ledger(place, 3, [batch(many), single(Sent(b"s")), batch(many, Frame(codec=LZ4))], name=uuid.UUID(int=1))
+    path, start = f"pulsar:{place}", '{"orders": {"-1": "3:0:-1:2"}}'
+
+    def read(**options: str) -> list[str]:
+        frame = spark.read.format("txnlog").options(topic="orders", **options).load(path)
+        return [row.value for row in frame.selectExpr("cast(value as string) value").collect()]
+
+    assert read(startingOffsets=start, endingOffsets="(3,2,-1,1)") == ["2", "3", "s", "0"]
+    assert read(startingOffsets="CAMQAiADKAQ=", minPartitions="3") == ["3"]
+    spark.conf.set("spark.sql.catalog.of_pulsar", "io.txnlog.spark.TxnLogCatalog")
+    spark.conf.set("spark.sql.catalog.of_pulsar.path", path)
+    assert spark.sql("SELECT count(*) FROM of_pulsar.public.orders VERSION AS OF '3:2:-1:3'").collect() == [(8,)]
+
+    def run() -> list[str]:
+        frame = spark.readStream.format("txnlog").options(topic="orders", startingOffsets=start).load(path)
+        writer = frame.selectExpr("cast(value as string) value").writeStream.format("parquet")
+        writer = writer.option("checkpointLocation", str(tmp_path / "checkpoint"))
+        assert writer.trigger(availableNow=True).start(str(tmp_path / "out")).awaitTermination(60)
+        return sorted(row.value for row in spark.read.parquet(str(tmp_path / "out")).collect())
+
+    assert run() == sorted(["2", "3", "s", "0", "1", "2", "3"])
+    (tmp_path / "checkpoint" / "commits" / "0").unlink()
+    (tmp_path / "checkpoint" / "commits" / ".0.crc").unlink(missing_ok=True)
+    write_ledger(place, 5, [batch(many)], name=uuid.UUID(int=2))
+    assert run() == sorted(["2", "3", "s", *"0123", *"0123"])

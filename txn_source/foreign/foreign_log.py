@@ -16,7 +16,7 @@ import pyarrow as pa
 from txn_source.model.bounds import Bounds
 from txn_source.model.errors import TxnLogError
 from txn_source.model.isolation import IsolationLevel
-from txn_source.model.position import Position, PositionRange
+from txn_source.model.position import MessageId, Position, PositionRange
 from txn_source.model.transaction import TransactionState
 from txn_source.model.values import dataclass
 from txn_source.model.visibility import IntArray, needed
@@ -97,6 +97,19 @@ class ForeignTransaction:
 
 
 @dataclass(frozen=True, slots=True)
+class Inside:
+    """Where a range begins and ends if that is inside an entry, which it then has in part.
+
+    Ids are compared by entry and index; a message that is alone in its entry has index 0. None: between entries.
+    """
+
+    start: MessageId | None = None
+    """The first message, inclusive. The range has its entry."""
+    end: MessageId | None = None
+    """The last one, exclusive. The range has its entry, or ends before it."""
+
+
+@dataclass(frozen=True, slots=True)
 class ReadUnit:
     """What one task can read: a range of a partition, about how much that is, and where it begins to look."""
 
@@ -108,6 +121,8 @@ class ReadUnit:
     place: str
     """The object that has the range's first entry, and where in it to begin: hints, which may be out of date."""
     at: int
+    inside: Inside | None = None
+    """Of formats whose messages have no positions of their own: which messages of entries are left out."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,11 +11,11 @@ from txn_source.foreign.foreign_log import ForeignLog
 from txn_source.foreign.reading.options import ForeignOptions
 from txn_source.foreign.reading.plan import ForeignPlan, plan
 from txn_source.foreign.reading.reader import PieceReader
-from txn_source.foreign.reading.request import ForeignRequest, Selection, Side
+from txn_source.foreign.reading.request import ForeignRequest, Point, Selection, Side
 from txn_source.foreign.reading.source import topics_read
 from txn_source.foreign.target import ForeignTarget
 from txn_source.model.errors import SchemaMismatchError
-from txn_source.model.position import EARLIEST
+from txn_source.model.position import EARLIEST, MessageId, PositionRange
 
 
 def schema_of(
@@ -78,12 +78,17 @@ class Follower:
         log = self._target.open()
         planned = plan(log, self._target.rules, self._selection, self._request)
         # What is new since then, also a partition, is read from its start.
-        start = Side(EARLIEST, {name: reach.end for name, reach in planned.ranges})
-        self._request = replace(self._request, start=start)
+        points = {name: _next(self._request.start.inside(name), reach) for name, reach in planned.ranges}
+        self._request = replace(self._request, start=Side(EARLIEST, points))
         reader = PieceReader(
             self._target, schema_of(self._target, log, self._selection, self._columns), planned.request, log
         )
         yield from reader.read(piece for task in planned.tasks for piece in task)
+
+
+def _next(begin: MessageId | None, reach: PositionRange) -> Point:
+    """Return where to go on behind a range; a message at which it begins waits until its entry is read."""
+    return begin if begin is not None and begin.position == reach.end else reach.end
 
 
 def count(target: ForeignTarget, log: ForeignLog, planned: ForeignPlan) -> int:

@@ -76,12 +76,17 @@ def test_what_is_no_message_id(given: Any) -> None:
 
 @pytest.mark.parametrize(
     "given",
-    ["12:40:3", "12:40:-1:3", "(12,40,-1,3)", MessageId(12, 40, 3), number(1, 12) + number(2, 40) + number(4, 3)],
+    ["12:40:-1:3", "12:40:7:3", "(12,40,-1,3)", MessageId(12, 40, 3), _INSIDE, base64.b64encode(_INSIDE).decode()],
 )
 def test_ids_inside_a_batch(given: Any) -> None:
-    """A read starts and ends between entries: the error says which ids do."""
-    with pytest.raises(InvalidArgumentError, match=r"inside its entry.*Use 12:40 for the entry.*12:41 for the next"):
-        point_of(given)
+    """An id inside a batch names its message."""
+    assert point_of(given) == MessageId(12, 40, 3)
+
+
+def test_ids_that_may_mean_two_places() -> None:
+    """Pulsar's clients print the partition where txnlog prints the index: the error says how to write both."""
+    with pytest.raises(InvalidArgumentError, match=r"partition 3, or of message 3.*Use 12:40 for.*12:40:-1:3 for"):
+        point_of("12:40:3")
 
 
 def scanned(path: Path, options: dict[str, str], **arguments: Any) -> list[Any]:

@@ -23,29 +23,37 @@ _REMEDY = (
 )
 
 
-def point_of(value: Any) -> Position | str:
-    """Return the position of a message id, or ``earliest`` or ``latest``.
+def point_of(value: Any) -> Position | MessageId | str:
+    """Return the position of a message id, the id itself if it is inside its entry, or ``earliest`` or ``latest``.
 
-    These are ``ledger:entry``; txnlog's ``ledger:entry:index``; what Pulsar's clients print, ``ledger:entry:-1``,
-    ``ledger:entry:partition:index`` and ``(ledger,entry,partition,index)``; and the bytes that a client makes of one,
-    as such or as base64. The partition isn't compared with anything. A chunked message is where its last chunk is.
+    Ids are ``ledger:entry``; what Pulsar's clients print, ``ledger:entry:partition``, ``ledger:entry:partition:index``
+    and ``(ledger,entry,partition,index)``; a ``MessageId``; and the bytes that a client makes of one, as such or as
+    base64. The partition isn't compared with anything. A chunked message is where its last chunk is. The first message
+    of a batch is where its entry begins.
 
     Raises:
-        InvalidArgumentError: it is none, or names a message inside an entry.
+        InvalidArgumentError: it is none; or has three numbers, of which the last may be a partition, or an index, as
+            in ``MessageId``'s text.
     """
     if isinstance(value, Position):
         return value
     if isinstance(value, MessageId):
-        return _position(str(value), value.ledger_id, value.entry_id, value.batch_index)
+        return _point(value.ledger_id, value.entry_id, value.batch_index)
     if isinstance(value, (bytes, bytearray)):
         return _from_bytes(bytes(value), value)
     text = value.strip() if isinstance(value, str) else ""
     if text.lower() in (EARLIEST, LATEST):
         return text.lower()
     if found := _COLONS.fullmatch(text):
-        return _position(text, int(found[1]), int(found[2]), int((found[3] if found[4] is None else found[4]) or -1))
+        at = _point(int(found[1]), int(found[2]), int(found[4] or -1))
+        if found[4] is None and int(found[3] or -1) > 0 and isinstance(at, Position):
+            raise InvalidArgumentError(
+                f"{text} is the id of a message in partition {found[3]}, or of message {found[3]} of a batch.",
+                f"Use {at} for the entry with all of its messages, or {at}:-1:{found[3]} for the message.",
+            )
+        return at
     if found := _TUPLE.fullmatch(text):
-        return _position(text, int(found[1]), int(found[2]), int(found[4]))
+        return _point(int(found[1]), int(found[2]), int(found[4]))
     try:
         data = base64.b64decode(text, altchars=b"-_" if "-" in text or "_" in text else None, validate=True)
     except (binascii.Error, ValueError):
@@ -53,7 +61,7 @@ def point_of(value: Any) -> Position | str:
     return _from_bytes(data, value)
 
 
-def _from_bytes(data: bytes, given: Any) -> Position | str:
+def _from_bytes(data: bytes, given: Any) -> Position | MessageId | str:
     """Return the position in a serialized ``MessageIdData``."""
     kinds = dict.fromkeys((_LEDGER, _ENTRY, _PARTITION, _BATCH_INDEX), wire.NUMBER)
     array = np.frombuffer(data, np.uint8)
@@ -61,18 +69,13 @@ def _from_bytes(data: bytes, given: Any) -> Position | str:
     if found is None or found.bad[0] or not found.has(_LEDGER)[0] or not found.has(_ENTRY)[0]:
         raise InvalidArgumentError(f"{given!r:.80} is not a position.", _REMEDY)
     index = int(found.number(_BATCH_INDEX)[0]) if found.has(_BATCH_INDEX)[0] else -1
-    return _position(f"{given!r:.80}", int(found.number(_LEDGER)[0]), int(found.number(_ENTRY)[0]), index)
+    return _point(int(found.number(_LEDGER)[0]), int(found.number(_ENTRY)[0]), index)
 
 
-def _position(shown: str, ledger: int, entry: int, index: int) -> Position | str:
+def _point(ledger: int, entry: int, index: int) -> Position | MessageId | str:
     if (ledger, entry) == (-1, -1):
         return EARLIEST
     if (ledger, entry) == (_MAX, _MAX):
         return LATEST
     at = Position(ledger, entry)
-    if index > 0:
-        raise InvalidArgumentError(
-            f"Message {shown} lies inside its entry, and a read starts and ends between entries.",
-            f"Use {at} for the entry with all of its messages, or {at.plus(1)} for the next.",
-        )
-    return at
+    return MessageId(ledger, entry, index) if index > 0 else at

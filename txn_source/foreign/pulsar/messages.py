@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 import numpy as np
 import pyarrow as pa
 
+from txn_source.foreign.foreign_log import Inside
 from txn_source.foreign.pulsar import batches, wire
 from txn_source.foreign.pulsar import entries as of
 from txn_source.foreign.pulsar.avro_values import spread
@@ -76,17 +77,20 @@ class Decoder:
             typed,
         )
 
-    def batches(self, found: Entries, seen: BoolArray, chunked: Mapping[int, Chunked]) -> Iterator[pa.RecordBatch]:
+    def batches(
+        self, found: Entries, seen: BoolArray, chunked: Mapping[int, Chunked], inside: Inside | None = None
+    ) -> Iterator[pa.RecordBatch]:
         """Yield the messages of the entries that are seen, in their order.
 
         Args:
             found: the entries.
             seen: which of them; no markers, and of chunked messages only last chunks in ``chunked``.
             chunked: by the index of the last chunk's entry, what comes before it.
+            inside: which of the entries are there in part.
 
         Raises:
             SegmentUnreadableError: an entry is damaged.
-            InvalidArgumentError: one is encrypted, and those are refused.
+            InvalidArgumentError: one is encrypted, and those are refused, or it is to be there in part.
         """
         which = np.flatnonzero(seen)
         if not len(which):
@@ -94,6 +98,14 @@ class Decoder:
         encrypted = found.encrypted()
         if not self.keep_encrypted and encrypted[which].any():
             raise _refused(found, int(which[np.argmax(encrypted[which])]))
+        for edge in (inside.start, inside.end) if inside is not None else ():
+            if edge is not None and (encrypted & found.batches & seen & (found.keys == edge.position.key)).any():
+                raise InvalidArgumentError(
+                    f"Entry {edge.position} in {found.uri} is encrypted by its producer, so no read starts or ends"
+                    " inside it.",
+                    f"Use {edge.position} for the entry with all of its messages, or {edge.position.plus(1)} for the"
+                    " next.",
+                )
         raw_sizes = found.raw.ends[which] - found.heads[which]
         sizes = np.where(
             encrypted[which],
@@ -110,7 +122,7 @@ class Decoder:
                 int(np.searchsorted(rows_to, rows_before + TARGET_ROWS, "right")),
             )
             end = max(end, at + 1)
-            batch = _Group(self, found, which[at:end], encrypted, chunked).batch()
+            batch = _Group(self, found, which[at:end], encrypted, chunked, inside).batch()
             if batch.num_rows:
                 yield batch
             at = end
@@ -120,13 +132,20 @@ class _Group:
     """Entries that become one batch."""
 
     def __init__(
-        self, decoder: Decoder, found: Entries, which: IntArray, encrypted: BoolArray, chunked: Mapping[int, Chunked]
+        self,
+        decoder: Decoder,
+        found: Entries,
+        which: IntArray,
+        encrypted: BoolArray,
+        chunked: Mapping[int, Chunked],
+        inside: Inside | None,
     ) -> None:
         self._decoder = decoder
         self._found = found
         self._which = which
         self._encrypted = encrypted
         self._chunked = chunked
+        self._inside = inside
         self._in_batch = found.batches[which] & ~encrypted[which]
         self._counts = np.where(self._in_batch, found.messages[which], 1)
         names = set(decoder.schema.names)
@@ -156,12 +175,23 @@ class _Group:
         return batch if kept is None else batch.filter(truths(kept))
 
     def _kept(self) -> BoolArray | None:
-        """Return which messages compaction has left in their batches; None if all are."""
-        if self._batched is None or not (gone := self._batched.metadata.number(batches.COMPACTED_OUT) != 0).any():
-            return None
+        """Return which messages are read, of those that compaction has left in their batches; None if all are."""
         kept = np.ones(len(self._entries), np.bool_)
-        kept[self._is_batched] = ~gone
-        return kept
+        if self._batched is not None:
+            kept[self._is_batched] = self._batched.metadata.number(batches.COMPACTED_OUT) == 0
+        if self._inside is not None:
+            kept &= self._is_inside(self._inside)
+        return None if kept.all() else kept
+
+    def _is_inside(self, inside: Inside) -> BoolArray:
+        """Return which messages lie at or behind a range's start, and before its end."""
+        keys = self._found.keys[self._entries]
+        outside = np.zeros(len(keys), np.bool_)
+        if inside.start is not None:
+            outside |= (keys == inside.start.position.key) & (self._places < inside.start.batch_index)
+        if inside.end is not None:
+            outside |= (keys == inside.end.position.key) & (self._places >= inside.end.batch_index)
+        return ~outside
 
     def _column(self, name: str) -> pa.Array:
         return getattr(self, f"_made_{name.removeprefix('__')}")()

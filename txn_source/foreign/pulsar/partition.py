@@ -217,7 +217,16 @@ class PulsarPartition:
                 low, high = bisect.bisect_left(keys, span.start.key), bisect.bisect_left(keys, span.end.key)
                 chunked = tuple(self._whole[low:high])
                 units.append(
-                    PulsarUnit(span, rows, size, ledger.data or "", where.place, where.entry, where.stop, chunked)
+                    PulsarUnit(
+                        span,
+                        rows,
+                        size,
+                        ledger.data or "",
+                        where.place,
+                        at_entry=where.entry,
+                        stop=where.stop,
+                        chunked=chunked,
+                    )
                 )
         return units
 
@@ -269,7 +278,8 @@ class PulsarPartition:
         Raises:
             SegmentUnreadableError: an entry is damaged, or the store doesn't answer.
             DataLossError: an object is gone.
-            InvalidArgumentError: an entry is encrypted, or the unit lies in no ledger of the topic.
+            InvalidArgumentError: an entry is encrypted, and that is refused or the unit begins or ends inside it; or
+                the unit lies in no ledger of the topic.
         """
         try:
             yield from self._rows(unit, level, decisions, columns)
@@ -303,7 +313,7 @@ class PulsarPartition:
             last_chunks = parts & np.isin(found.keys, np.array(list(wanted), np.int64))
             seen &= ~parts | last_chunks
             chunked = self._chunked(found, seen & last_chunks, wanted) if needs_chunks else {}
-            yield from decoder.batches(found, seen, chunked)
+            yield from decoder.batches(found, seen, chunked, unit.inside)
 
     def position_at(self, timestamp: int) -> Position | None:
         """Return the first position of an entry published, by its producer's clock, at a time (ms) or later."""

@@ -109,7 +109,7 @@ def parse_side(
     return Side(default, points, cut=is_cut)
 
 
-def everywhere_or(value: Any, parse: Callable[[Any], Position]) -> Point:
+def everywhere_or(value: Any, parse: Callable[[Any], Position]) -> Position | str:
     """Return ``earliest`` or ``latest``, or the position that a value means."""
     if isinstance(value, str) and value.strip().lower() in (EARLIEST, LATEST):
         return value.strip().lower()

@@ -1,7 +1,8 @@
 """Planning a read of a log that others wrote.
 
 1. Bounds of all partitions, as the storage shows them.
-2. Range of each: offsets and times to positions, cut off at the level's bound, at read_committed lowered to a cut.
+2. Range of each: offsets and times to positions, cut off at the level's bound, at read_committed lowered to a cut. A
+   range that begins or ends inside an entry has the whole entry, and tasks know which of its messages are left out.
 3. Units of about as many bytes as a task is to have, packed into tasks.
 
 A plan is pinned: a task carries its ranges and the decisions that they need, so that it yields the same rows again.
@@ -11,9 +12,10 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
-from txn_source.foreign.foreign_log import Decisions, ForeignLog, PartitionName, ReadUnit
+from txn_source.foreign.foreign_log import Decisions, ForeignLog, Inside, PartitionName, ReadUnit
 from txn_source.foreign.formats import Format
 from txn_source.foreign.reading.cut import lowered_to_cut, tell
 from txn_source.foreign.reading.ranges import label, ranges_of
@@ -56,7 +58,9 @@ def plan(log: ForeignLog, rules: Format, selection: Selection, request: ForeignR
         DataLossError: what is to be read is gone. ``fail_on_data_loss=False`` leaves it out, with a warning.
         SegmentUnreadableError: what the bounds or the aborted transactions follow from is damaged.
     """
-    return plan_ranges(ends_of(log, rules, selection, request), request)
+    wanted = ends_of(log, rules, selection, request)
+    inside = {of.name: place for of, _ in wanted if (place := request.inside(of.name)) is not None}
+    return plan_ranges(wanted, request, inside=inside)
 
 
 def ends_of(
@@ -65,17 +69,39 @@ def ends_of(
     """Return the range of each partition of a selection, as far as it is read."""
     partitions = look_at(log, names_of(log, rules, selection))
     ranges = ranges_of(rules, partitions, request)
-    if request.consistent_cut and request.isolation_level is IsolationLevel.READ_COMMITTED:
+    cuts = request.consistent_cut and request.isolation_level is IsolationLevel.READ_COMMITTED
+    if cuts:
         ranges, untold = lowered_to_cut(partitions, ranges)
         tell(untold)
-    return list(zip(partitions, ranges, strict=True))
+    whole = cuts and len(partitions) > 1
+    return [(of, _with_last(of, reach, request, whole=whole)) for of, reach in zip(partitions, ranges, strict=True)]
+
+
+def _with_last(of: SourcePartition, reach: PositionRange, request: ForeignRequest, *, whole: bool) -> PositionRange:
+    """Return a range with the entry inside which it ends, if it was neither cut off nor lowered below that.
+
+    With ``whole`` a transaction is seen whole or not at all. One that reaches into the entry from before has lowered
+    the range, or reaches over its start; one that begins with the entry is left out.
+    """
+    end = request.end.inside(of.name)
+    if end is None or reach.end != end.position or reach.end >= of.bounds.upper(request.isolation_level):
+        return reach
+    entry = PositionRange(end.position, end.position.plus(1))
+    if whole and any(txn.first == entry.start for txn in of.partition.transactions(entry)):
+        return reach
+    return PositionRange(reach.start, entry.end)
 
 
 def plan_ranges(
-    wanted: Sequence[tuple[SourcePartition, PositionRange]], request: ForeignRequest, *, as_of_ends: bool = False
+    wanted: Sequence[tuple[SourcePartition, PositionRange]],
+    request: ForeignRequest,
+    *,
+    as_of_ends: bool = False,
+    inside: Mapping[PartitionName, Inside] | None = None,
 ) -> ForeignPlan:
     """Return the tasks that read ranges of partitions, which lie below the level's bound.
 
+    ``inside`` tells of ranges that begin or end inside an entry.
     With ``as_of_ends`` transactions have the status that they had when the log ended where the ranges do.
     """
     ranges = tuple((of.name, reach) for of, reach in wanted)
@@ -91,10 +117,11 @@ def plan_ranges(
     pieces: list[tuple[Piece, int]] = []
     for (of, reach), (_, found) in zip(wanted, units, strict=True):
         decided = of.partition.decisions(reach, reach.end if as_of_ends else None)
-        pieces += [
-            (Piece(of.name, of.partition.identity, unit, decided.needed(unit.of)), unit.bytes + opening)
-            for unit in found
-        ]
+        place = (inside or {}).get(of.name)
+        for unit in found:
+            part = unit if place is None else replace(unit, inside=place)
+            piece = Piece(of.name, of.partition.identity, part, decided.needed(unit.of))
+            pieces.append((piece, unit.bytes + opening))
     return ForeignPlan(_packed(pieces, target), ranges, request)
 
 

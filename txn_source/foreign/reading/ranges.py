@@ -10,7 +10,7 @@ from txn_source.foreign.formats import Format
 from txn_source.foreign.reading.request import ForeignRequest, Side
 from txn_source.foreign.reading.source import SourcePartition
 from txn_source.model.errors import DataLossError, InvalidArgumentError, OutOfRangeError
-from txn_source.model.position import EARLIEST, Position, PositionRange
+from txn_source.model.position import EARLIEST, MessageId, Position, PositionRange
 
 _log = logging.getLogger(__name__)
 _NAMED = 8
@@ -18,6 +18,8 @@ _NAMED = 8
 
 def ranges_of(rules: Format, partitions: Sequence[SourcePartition], request: ForeignRequest) -> list[PositionRange]:
     """Return the range of each partition that a request reads, cut off at the level's bound.
+
+    It ends before the entry inside which the read ends (``Side.inside``).
 
     Raises:
         InvalidArgumentError: offsets of what isn't read, or not of all that is and must be named.
@@ -34,7 +36,7 @@ def ranges_of(rules: Format, partitions: Sequence[SourcePartition], request: For
 def positions_of(
     rules: Format, partitions: Sequence[SourcePartition], side: Side, request: ForeignRequest
 ) -> list[Position]:
-    """Return where one side of a read is on each partition."""
+    """Return where one side of a read is on each partition; of a message, the position of its entry."""
     _check_named(rules, partitions, side)
     return [_position(rules, of, side, request) for of in partitions]
 
@@ -61,7 +63,7 @@ def _position(rules: Format, of: SourcePartition, side: Side, request: ForeignRe
             return bounds.upper(request.isolation_level) if found is None else max(found, bounds.log_start)
     if isinstance(point, str):
         return bounds.log_start if point == EARLIEST else bounds.upper(request.isolation_level)
-    return _there(rules, of, point, request)
+    return _there(rules, of, point.position if isinstance(point, MessageId) else point, request)
 
 
 def _there(rules: Format, of: SourcePartition, at: Position, request: ForeignRequest) -> Position:
@@ -100,7 +102,8 @@ def _check_named(rules: Format, partitions: Sequence[SourcePartition], side: Sid
             "Name all partitions of the topics; -2 is earliest and -1 latest.",
         )
     if side.bare is not None and len(partitions) != 1:
+        shown = side.bare if isinstance(side.bare, MessageId) else rules.offset(side.bare)
         raise InvalidArgumentError(
-            f"Offset {rules.offset(side.bare)} doesn't say which of the {len(partitions)} partitions it belongs to.",
+            f"Offset {shown} doesn't say which of the {len(partitions)} partitions it belongs to.",
             "Use JSON from topic to partition to offset.",
         )

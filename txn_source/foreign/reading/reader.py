@@ -94,6 +94,7 @@ class PieceReader:
 
     def _parts(self, piece: Piece) -> Iterator[Piece]:
         for unit in self._partition(piece).units(piece.unit.of, _PART_BYTES):
+            unit = replace(unit, inside=piece.unit.inside)
             yield replace(piece, unit=unit, decisions=piece.decisions.needed(unit.of))
 
     def _piece(self, piece: Piece) -> Iterator[pa.RecordBatch]:

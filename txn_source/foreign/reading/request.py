@@ -6,22 +6,22 @@ import json
 from collections.abc import Callable, Mapping
 from dataclasses import field, replace
 
-from txn_source.foreign.foreign_log import PartitionName
+from txn_source.foreign.foreign_log import Inside, PartitionName
 from txn_source.model.isolation import IsolationLevel
-from txn_source.model.position import EARLIEST, LATEST, Position
+from txn_source.model.position import EARLIEST, LATEST, MessageId, Position
 from txn_source.model.values import dataclass
 
 MAX_PARTITION_BYTES = 128 << 20
-Point = Position | str
-"""A position, or ``earliest`` or ``latest``."""
+Point = Position | MessageId | str
+"""A position, a message inside its entry, or ``earliest`` or ``latest``."""
 
 
 @dataclass(frozen=True, slots=True)
 class Side:
     """One side of a read. Of what says something about a partition its own point counts, then its own time.
 
-    A position is inclusive as a start and exclusive as an end. A time, in milliseconds, stands for the first record of
-    that time or a later one.
+    A position or message is inclusive as a start and exclusive as an end. A time, in milliseconds, stands for the first
+    record of that time or a later one.
     """
 
     everywhere: str
@@ -30,8 +30,8 @@ class Side:
     times: Mapping[PartitionName, int] = field(default_factory=dict)
     time: int | None = None
     """Of all partitions without a point or a time of their own."""
-    bare: Position | None = None
-    """A position whose partition isn't named: allowed if just one is read."""
+    bare: Position | MessageId | None = None
+    """A place whose partition isn't named: allowed if just one is read."""
     must_match: bool = False
     """A time behind all records is an error; else it stands for the end."""
     complete: bool = False
@@ -43,6 +43,11 @@ class Side:
     def at(self, time: int) -> Side:
         """Return the side of the same default at a time in milliseconds."""
         return Side(self.everywhere, time=time)
+
+    def inside(self, name: PartitionName) -> MessageId | None:
+        """Return the message at which the side is on a partition; None: it is between entries."""
+        point = self.points.get(name, self.bare)
+        return point if isinstance(point, MessageId) else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +99,11 @@ class ForeignRequest:
     fail_on_data_loss: bool = True
     min_partitions: int | None = None
     max_partition_bytes: int = MAX_PARTITION_BYTES
+
+    def inside(self, name: PartitionName) -> Inside | None:
+        """Return where a partition's range begins or ends inside an entry; None: it does neither."""
+        start, end = self.start.inside(name), self.end.inside(name)
+        return None if start is None and end is None else Inside(start, end)
 
     def pinned(self) -> ForeignRequest:
         """Return what a task needs of it: it has ranges of its own."""

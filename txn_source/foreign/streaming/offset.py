@@ -9,13 +9,13 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import field
-from typing import Any
+from typing import Any, TypeGuard
 
 from txn_source.foreign.foreign_log import PartitionName
 from txn_source.foreign.formats import Format
 from txn_source.model.errors import InvalidArgumentError, TxnLogError
 from txn_source.model.isolation import IsolationLevel
-from txn_source.model.position import LATEST, Position
+from txn_source.model.position import LATEST, MessageId, Position
 from txn_source.model.values import dataclass
 
 _ABOUT = "$log"
@@ -27,16 +27,25 @@ class ForeignOffset:
 
     ``level`` is the isolation level of the batch that ends here; None: the text doesn't tell it. ``log`` is what tells
     the log from others (Kafka's cluster id), ``topics`` what tells each topic from others of its name; what the format
-    doesn't tell isn't there. ``begins`` is where partitions begin that are new in the batch that ends here. ``turn`` is
-    the partition that is first to get its share of the next batch if that is limited, by its place in the query.
+    doesn't tell isn't there. ``begins`` is where partitions begin that are new in the batch that ends here, or that
+    begin inside an entry; of a query's first offset it is where the first batch begins. ``turn`` is the partition that
+    is first to get its share of the next batch if that is limited, by its place in the query.
     """
 
     positions: Mapping[PartitionName, Position]
     level: IsolationLevel | None = None
     log: str | None = None
     topics: Mapping[str, str] = field(default_factory=dict)
-    begins: Mapping[PartitionName, Position] = field(default_factory=dict)
+    begins: Mapping[PartitionName, Position | MessageId] = field(default_factory=dict)
     turn: int = 0
+
+    def inside(self) -> dict[PartitionName, MessageId]:
+        """Return the partitions on which the next batch begins inside an entry, and with which message."""
+        return {
+            name: begin
+            for name, begin in self.begins.items()
+            if isinstance(begin, MessageId) and begin.position == self.positions.get(name)
+        }
 
     def to_json(self, rules: Format) -> dict[str, Any]:
         """Return the offset as a checkpoint keeps it."""
@@ -65,11 +74,11 @@ class ForeignOffset:
             about = positions.pop(_ABOUT, {})
             level = about.get("level")
             return cls(
-                _positions(positions, rules),
+                {name: at for name, at in _places(positions, rules).items() if _is_position(at)},
                 None if level is None else IsolationLevel.parse(level),
                 about.get("id"),
                 dict(about.get("topics", {})),
-                _positions(about.get("begins", {}), rules),
+                _places(about.get("begins", {}), rules),
                 int(about.get("turn", 0)),
             )
         except (TypeError, ValueError, AttributeError, TxnLogError):
@@ -79,19 +88,25 @@ class ForeignOffset:
             ) from None
 
 
-def positions_json(positions: Mapping[PartitionName, Position], rules: Format) -> dict[str, dict[str, Any]]:
-    """Return positions as ``{"orders": {"0": 42}}``, sorted."""
+def positions_json(positions: Mapping[PartitionName, Position | MessageId], rules: Format) -> dict[str, dict[str, Any]]:
+    """Return positions as ``{"orders": {"0": 42}}``, sorted by partition."""
     topics: dict[str, dict[str, Any]] = {}
-    for name, at in sorted(positions.items()):
-        shown = rules.offset(at)
+    for name in sorted(positions):
+        at = positions[name]
+        shown = f"{at.position}:-1:{at.batch_index}" if isinstance(at, MessageId) else rules.offset(at)
         topics.setdefault(name.topic, {})[str(name.partition)] = shown if isinstance(shown, int) else str(shown)
     return topics
 
 
-def _positions(value: Mapping[str, Any], rules: Format) -> dict[PartitionName, Position]:
-    if not value:
-        return {}
-    points = rules.parse_side(value, LATEST).points
-    if any(isinstance(at, str) for at in points.values()):
+def _places(value: Mapping[str, Any], rules: Format) -> dict[PartitionName, Position | MessageId]:
+    points = rules.parse_side(value, LATEST).points if value else {}
+    found = {name: at for name, at in points.items() if not isinstance(at, str)}
+    if len(found) < len(points):
         raise ValueError("a position is missing")
-    return {name: at for name, at in points.items() if isinstance(at, Position)}
+    return found
+
+
+def _is_position(at: Position | MessageId) -> TypeGuard[Position]:
+    if isinstance(at, MessageId):
+        raise ValueError("an offset ends inside an entry")
+    return True

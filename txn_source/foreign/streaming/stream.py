@@ -17,7 +17,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from txn_source.foreign.foreign_log import ForeignLog, ForeignPartition, PartitionName
+from txn_source.foreign.foreign_log import ForeignLog, ForeignPartition, Inside, PartitionName
 from txn_source.foreign.reading.cut import lowered_to_cut, raised_to_cut, tell
 from txn_source.foreign.reading.plan import ForeignPlan, plan_ranges
 from txn_source.foreign.reading.ranges import label, positions_of
@@ -35,7 +35,7 @@ from txn_source.model.errors import (
     TxnLogError,
 )
 from txn_source.model.isolation import IsolationLevel
-from txn_source.model.position import LATEST, Position, PositionRange
+from txn_source.model.position import LATEST, MessageId, Position, PositionRange
 
 _log = logging.getLogger(__name__)
 _LOOKS_MAX = 5
@@ -86,7 +86,10 @@ class ForeignStream:
         starts = positions_of(self._rules, partitions, self._request.start, self._request)
         if self._request.start == Side(LATEST):
             starts = self._lowered(partitions, [of.bounds.log_start for of in partitions], starts)
-        return self._offset(log, partitions, starts)
+        inside = ((of.name, self._request.start.inside(of.name)) for of in partitions)
+        begins = {name: begin for name, begin in inside if begin is not None}
+        first = self._offset(log, partitions, starts)
+        return replace(first, begins=replace(first, begins=begins).inside())
 
     def newest(self) -> ForeignOffset:
         """Return how far the log could be read now."""
@@ -127,7 +130,8 @@ class ForeignStream:
         if limits.patient and not waited and self._frozen is None and too_few(read, starts, tops, limits):
             return start
         self._last_batch_s = self._clock()
-        begins = {
+        begins: dict[PartitionName, Position | MessageId] = {**start.inside()}
+        begins |= {
             of.name: at
             for of, at in zip(partitions, starts, strict=True)
             if of.name not in start.positions or _made_again(of, start)
@@ -149,8 +153,12 @@ class ForeignStream:
         self._check_log(log, end)
         found = {of.name: of for of in partitions}
         wanted = []
+        inside = {}
         for name, until in sorted(end.positions.items()):
             begin = end.begins.get(name, start.positions.get(name))
+            if isinstance(begin, MessageId):
+                inside[name] = Inside(begin)
+                begin = begin.position
             of = found.get(name)
             if begin == until:
                 continue
@@ -162,7 +170,7 @@ class ForeignStream:
             if not reach.empty:
                 wanted.append((of, reach))
         as_of_ends = request.isolation_level is IsolationLevel.READ_UNCOMMITTED
-        return plan_ranges(wanted, request, as_of_ends=as_of_ends)
+        return plan_ranges(wanted, request, as_of_ends=as_of_ends, inside=inside)
 
     def _lowered(
         self, partitions: Sequence[SourcePartition], starts: Sequence[Position], ends: Sequence[Position]
