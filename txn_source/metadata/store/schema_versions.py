@@ -16,7 +16,7 @@ from sqlalchemy.schema import CreateIndex, CreateTable
 
 from txn_source.metadata.store.database import Database
 from txn_source.metadata.store.dialects import may_take_long
-from txn_source.metadata.store.tables import SCHEMA_VERSION, copies, log_info, schema_versions
+from txn_source.metadata.store.tables import SCHEMA_VERSION, copies, log_info, schema_versions, segment_parts
 from txn_source.model.errors import LogNotFoundError, LogVersionError
 
 OLDEST_READABLE = 1
@@ -96,6 +96,13 @@ def _to_2(connection: Connection) -> None:
         connection.execute(CreateIndex(index, if_not_exists=True))
 
 
+def _to_3(connection: Connection) -> None:
+    """Make the table of what segments of several partitions have of each."""
+    connection.execute(CreateTable(segment_parts, if_not_exists=True))
+    for index in sorted(segment_parts.indexes, key=lambda index: str(index.name)):
+        connection.execute(CreateIndex(index, if_not_exists=True))
+
+
 def _refuse_doubled_copies(connection: Connection) -> None:
     ledger = copies.c.ledger_id
     doubled = connection.execute(
@@ -108,6 +115,6 @@ def _refuse_doubled_copies(connection: Connection) -> None:
         )
 
 
-_UPGRADES: dict[int, Upgrade] = {1: _to_2}
+_UPGRADES: dict[int, Upgrade] = {1: _to_2, 2: _to_3}
 """By the version that each begins with. An upgrade stays as it is; where a later one changes what it makes, it gets
 statements of its own instead of ``tables.py``'s."""
