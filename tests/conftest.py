@@ -31,6 +31,8 @@ _CONTRACT = (
     *(f"{of}added_partitions" for of in ("", "consumers_of_", "producers_of_", "streams_of_")),
 )
 """The test modules that run over PostgreSQL each time; the others, and all over two services, do with --long."""
+_CONTRACT_OVER_OBJECTS = ("producer", "transactions", "whole_transactions", "offload", "consumers", "stream")
+"""Those that run over an object store each time; the others with --long."""
 _OWN_SPARK = ("tests/spark/test_pipeline_kills.py", "tests/spark/test_sink_crashes.py")
 """Their Spark runs in processes that are killed."""
 
@@ -63,7 +65,10 @@ def _is_long_on_postgres(item: pytest.Item) -> bool:
     parameters = getattr(getattr(item, "callspec", None), "params", {})
     kinds = [parameters.get(name) for name in ("site", "clocked_site", "kind")]
     in_contract = item.path.stem in [f"test_{name}" for name in _CONTRACT]
-    return "services" in kinds or ("postgres" in kinds and not in_contract)
+    over_objects = item.path.stem in [f"test_{name}" for name in _CONTRACT_OVER_OBJECTS]
+    return (
+        "services" in kinds or ("postgres" in kinds and not in_contract) or ("objects" in kinds and not over_objects)
+    )
 
 
 class _OneSparkSession(LoadFileScheduling):  # type: ignore[misc]

@@ -287,7 +287,7 @@ class _Exchange:
             raise _failure(error) from error
         if self._answer.length:
             raise StoreError("the connection was cut in the middle of an answer", unreachable=True)
-        self._done = not self._answer.will_close
+        self._end()
         return b"".join(parts)
 
     def fill(self, into: memoryview) -> None:
@@ -303,8 +303,12 @@ class _Exchange:
                 self._wait_on()
         except _FAILURES as error:
             raise error if isinstance(error, StoreError) else _failure(error) from error
+        self._end()
+
+    def _end(self) -> None:
+        """Take notice that the answer was read to its end."""
         will_close = self._answer.will_close
-        self._answer.close()
+        self._answer.close()  # or the connection takes no other request
         self._done = not will_close
 
     def _ask(
@@ -333,6 +337,7 @@ class _Exchange:
             connection.putheader(name, value)
         if method == "PUT":
             connection.putheader("content-length", str(len(data)))
+        self._socket: Any = connection.sock  # the connection lets go of it if the store ends it with its answer
         self._wait_on(whole=True)
         connection.endheaders(data or None)
         self._wait_on()
@@ -342,7 +347,7 @@ class _Exchange:
         left = self._deadline - self._of._clock()
         if left <= 0:
             raise StoreError("it didn't answer in time: it sends too slowly", unreachable=True)
-        self._connection.sock.settimeout(left if whole else min(left, self._of._place.request_timeout))
+        self._socket.settimeout(left if whole else min(left, self._of._place.request_timeout))
 
 
 _FAILURES = (OSError, http.client.HTTPException)
