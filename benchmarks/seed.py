@@ -17,7 +17,7 @@ from sqlalchemy import Connection, Table, insert, update
 
 from txn_source.client.log import Log
 from txn_source.metadata.store.opening import open_database
-from txn_source.metadata.store.pages import seal
+from txn_source.metadata.store.sealing import seal
 from txn_source.metadata.store.tables import ledgers, partitions, segments
 from txn_source.model.position import MAX_LEDGER_ID
 from txn_source.storage.root import LogRoot

@@ -66,9 +66,7 @@ def _is_long_on_postgres(item: pytest.Item) -> bool:
     kinds = [parameters.get(name) for name in ("site", "clocked_site", "kind")]
     in_contract = item.path.stem in [f"test_{name}" for name in _CONTRACT]
     over_objects = item.path.stem in [f"test_{name}" for name in _CONTRACT_OVER_OBJECTS]
-    return (
-        "services" in kinds or ("postgres" in kinds and not in_contract) or ("objects" in kinds and not over_objects)
-    )
+    return "services" in kinds or ("postgres" in kinds and not in_contract) or ("objects" in kinds and not over_objects)
 
 
 class _OneSparkSession(LoadFileScheduling):  # type: ignore[misc]

@@ -96,3 +96,41 @@ def test_wrong_surroundings_are_told(
         capture_output=True, text=True, env=environment, timeout=TIMEOUT_S,
     )  # fmt: skip
     assert f"refused: {why}" in run.stdout, run.stderr[-2000:]
+
+
+_PROGRAM = """
+import sys
+from pyspark.sql import SparkSession
+import txn_source.spark
+
+try:
+    spark = txn_source.spark.configure(SparkSession.builder, bank=sys.argv[1]).getOrCreate()
+    print("tables:", spark.sql("SHOW TABLES IN bank.public").collect(), spark.conf.get("spark.jars"))
+except txn_source.TxnLogError as error:
+    print("refused:", error)
+"""
+
+
+@pytest.mark.parametrize("given", [True, False], ids=["with its jar", "without"])
+def test_submitted_program_has_its_jars_from_its_start(
+    tmp_path: Path, root: Path, log: txn_source.Log, given: bool
+) -> None:
+    """Submit a program that calls ``configure``, with two jars and with none."""
+    log.create_topic("orders")
+    program, other = tmp_path / "program.py", tmp_path / "other.jar"
+    program.write_text(_PROGRAM)
+    zipfile.ZipFile(other, "w").close()
+    conf = {"spark.ui.enabled": "false", "spark.driver.bindAddress": "127.0.0.1", "spark.driver.host": "127.0.0.1"}
+    jars = ["--jars", f"{jar()},{other}"] if given else []
+    mine = {name: value for name, value in os.environ.items() if name not in OF_THIS_SESSION}
+    run = subprocess.run(
+        [SPARK_SQL.with_name("spark-submit"), "--master", "local[1]", *_conf(conf), *jars, program, root],
+        capture_output=True, text=True, env={**mine, "PYSPARK_PYTHON": sys.executable}, cwd=tmp_path,
+        timeout=TIMEOUT_S, check=False,
+    )  # fmt: skip
+    if given:
+        assert "tables: [Row(namespace='public', tableName='orders'" in run.stdout, run.stderr[-2000:]
+        assert "other.jar" in run.stdout
+    else:
+        why = "[TXNLOG_INVALID_ARGUMENT] spark-submit has started this program without the catalog's jar. Start it with"
+        assert f"refused: {why} --jars {jar()}" in run.stdout, run.stderr[-2000:]

@@ -11,7 +11,7 @@ from tests.log.reading import BY_HAND, by_partition, send_each, values
 from tests.log.sites import Site
 from txn_source import InvalidArgumentError, Log, TopicNotFoundError
 from txn_source._generated.txnlog.v1 import metadata_service_pb2 as pb
-from txn_source.metadata.store.topics import MAX_PARTITIONS
+from txn_source.metadata.store.topic_changes import MAX_PARTITIONS
 from txn_source.model.topic_name import TopicName
 
 

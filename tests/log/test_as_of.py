@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from tests.log.reading import by_partition, send_each, values
 from tests.log.sites import ManualClock, Site
-from txn_source import InvalidArgumentError, Log, Transaction
+from txn_source import InvalidArgumentError, Log, OutOfRangeError, Transaction
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -50,6 +50,31 @@ def test_as_of_excludes_another_end_and_the_other_level(clocked_log: Log, clock:
         clocked_log.scan("t", as_of=now(clock), end="1:0")
     with pytest.raises(InvalidArgumentError):
         clocked_log.scan("t", "read_uncommitted", as_of=now(clock))
+
+
+def test_time_of_which_nothing_is_left_is_refused(clocked_log: Log, clock: ManualClock) -> None:
+    """Trim one of two partitions, whose ledgers are a minute apart, and look at times before and after its start."""
+    log = clocked_log
+    log.create_topic("t", 2)
+    producer, times = log.producer("t"), []
+    for number in range(3):
+        for partition in range(2):
+            send_each(producer, [b"%d" % number], partition=partition)
+        clock.advance(60)
+        times.append(now(clock) - timedelta(seconds=1))
+        log.roll_ledger("t")
+    second = log.stats("t").partitions[0].ledgers[1].ledger_id
+    log.trim("t", before={"t": {0: f"{second}:0"}})
+    clock.advance(60)
+    for time in (times[0] - timedelta(seconds=90), times[0]):
+        with pytest.raises(OutOfRangeError, match=rf"had at .* was trimmed: it begins with ledger {second}, of"):
+            log.scan("t", as_of=time)
+    assert sorted(values(log, "t", as_of=times[1])) == [b"0", b"1", b"1"]
+    log.trim("t", keep_bytes=0)
+    clock.advance(60)
+    assert values(log, "t", as_of=now(clock)) == []
+    with pytest.raises(OutOfRangeError):
+        log.scan("t", as_of=times[1])
 
 
 def test_as_of_finds_its_way_in_offloaded_ledgers(clocked_log: Log, clock: ManualClock) -> None:

@@ -17,7 +17,7 @@ from tests.log.tiers import Damage, everything
 from txn_source import InvalidArgumentError, Log, ReadPriority, SegmentUnreadableError, connect
 from txn_source.client.reading import batch_assembly, segment_entries
 from txn_source.client.reading.copy_fallback import CopiesRead
-from txn_source.metadata.store import copies, pages
+from txn_source.metadata.store import copies, pages, sealing
 from txn_source.model.copies import Tier
 from txn_source.storage import tiered
 
@@ -194,7 +194,7 @@ def test_failure_behind_the_last_page_of_a_ledger_is_the_next_ledgers(
     embedded_site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Read hot ledgers whose entries are sealed pages: one that fails at its start blames no other."""
-    monkeypatch.setattr(pages, "_SEAL_FROM_ROWS", 1)
+    monkeypatch.setattr(sealing, "_SEAL_FROM_ROWS", 1)
     log = embedded_site.connect()
     filled = Filled(log, fill(log))
     filled.damage(tiers.remove, Tier.TIERED, 0)

@@ -33,7 +33,7 @@ from txn_source.client.reading.plan import ReadPlan, plan
 from txn_source.client.reading.request import ReadRequest
 from txn_source.client.reading.source import resolve
 from txn_source.client.topic_stats import PartitionStats
-from txn_source.metadata.store import pages, views
+from txn_source.metadata.store import pages, sealing, views
 
 PARTITIONS, MOST_PARTITIONS, LEDGER_MAX_ENTRIES = 2, 5, 5
 _RAW = pa.schema([("value", pa.binary())])
@@ -305,7 +305,7 @@ def test_embedded_log_behaves_as_the_model() -> None:
 
 def test_log_with_tiny_sealed_pages_behaves_as_the_model(monkeypatch: pytest.MonkeyPatch) -> None:
     """Run it with every closed ledger sealed, in pages of two rows."""
-    monkeypatch.setattr(pages, "_SEAL_FROM_ROWS", 1)
+    monkeypatch.setattr(sealing, "_SEAL_FROM_ROWS", 1)
     for module in (pages, views):
         monkeypatch.setattr(module, "PAGE_ROWS", 2)
     run("embedded", 7, 30)

@@ -21,7 +21,7 @@ from txn_source.client.reading.columns import select_columns
 from txn_source.client.reading.plan import ReadPlan, plan
 from txn_source.client.reading.request import ReadRequest
 from txn_source.client.reading.source import resolve
-from txn_source.metadata.store import copies, pages, views
+from txn_source.metadata.store import copies, pages, sealing, views
 from txn_source.model.copies import Tier
 from txn_source.model.position import PositionRange
 from txn_source.storage import tiered
@@ -398,7 +398,7 @@ def test_tiers_behave_as_the_model() -> None:
 
 def test_tiers_with_tiny_pages_behave_as_the_model(monkeypatch: pytest.MonkeyPatch) -> None:
     """Run it with sealed pages and answers of two rows."""
-    monkeypatch.setattr(pages, "_SEAL_FROM_ROWS", 1)
+    monkeypatch.setattr(sealing, "_SEAL_FROM_ROWS", 1)
     for module in (pages, views, copies):
         monkeypatch.setattr(module, "PAGE_ROWS", 2)
     test_state_machine.run("embedded", 2, 25, TierMachine)

@@ -51,12 +51,12 @@ def test_connection_that_was_busy_at_a_fork_can_be_closed(tmp_path: Path) -> Non
     def work() -> None:
         with suppress(Exception), database.read() as connection:
             busy.append(connection)
-            raw: Any = connection.connection.dbapi_connection
+            raw: Any = connection.connection
             raw.set_progress_handler(tell, 1000)
             raw.execute(ENDLESS)
 
     def close() -> bool:
-        busy.pop().close()
+        busy.pop().connection.close()
         return True
 
     thread = threading.Thread(target=work)

@@ -16,7 +16,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from sqlalchemy import Connection, select
 
-from txn_source.metadata.store import appends, producers, topics, transactions
+from txn_source.metadata.store import appends, producers, topic_changes, transactions
 from txn_source.metadata.store.appends import Append, Write, Written, write_all
 from txn_source.metadata.store.group_commit import Joined
 from txn_source.metadata.store.log import create_log
@@ -49,7 +49,7 @@ class World:
     def _make(self, connection: Connection) -> None:
         limits = LedgerLimits(max_entries=4, max_bytes=10_000, max_age_ms=10**9)
         for name in ("debits", "credits"):
-            row = topics.create(connection, TopicName.parse(name), PARTITIONS, None, limits, NOW_US // 1000)
+            row = topic_changes.create(connection, TopicName.parse(name), PARTITIONS, None, limits, NOW_US // 1000)
             for transactional_id in ("a", None, "a") if name == "debits" else (None, None):
                 opened = producers.open_producer(connection, row.topic_id, transactional_id, None, NOW_US)
                 self.producers.append(opened)

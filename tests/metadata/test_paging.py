@@ -8,15 +8,15 @@ import pytest
 
 from tests.log.reading import COMMITTED, UNCOMMITTED, rows, send_each, values
 from txn_source import Log
-from txn_source.metadata.store import pages, views
+from txn_source.metadata.store import pages, sealing, views
 
 _COLUMNS = ["value", "__ledger_id", "__entry_id", "__producer_name", "__txn_id", "__txn_status"]
 
 
 @pytest.fixture(params=[1, 3, 10**9], ids=["all sealed", "large ones sealed", "none sealed"])
-def sealing(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+def sealed_from(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """From how many rows on a closed ledger is sealed."""
-    monkeypatch.setattr(pages, "_SEAL_FROM_ROWS", request.param)
+    monkeypatch.setattr(sealing, "_SEAL_FROM_ROWS", request.param)
 
 
 def page_size(monkeypatch: pytest.MonkeyPatch, rows: int) -> None:
@@ -24,7 +24,7 @@ def page_size(monkeypatch: pytest.MonkeyPatch, rows: int) -> None:
         monkeypatch.setattr(module, "PAGE_ROWS", rows)
 
 
-@pytest.mark.usefixtures("sealing")
+@pytest.mark.usefixtures("sealed_from")
 @pytest.mark.parametrize("size", [1, 2, 5])
 def test_answers_in_small_pages_are_the_same(log: Log, monkeypatch: pytest.MonkeyPatch, size: int) -> None:
     """Write many ledgers, transactions and segments; read all of it in one page and in pages of a few rows."""
@@ -59,7 +59,7 @@ def test_answers_in_small_pages_are_the_same(log: Log, monkeypatch: pytest.Monke
     assert everything() == whole
 
 
-@pytest.mark.usefixtures("sealing")
+@pytest.mark.usefixtures("sealed_from")
 @pytest.mark.parametrize("size", [1, 3])
 def test_ledgers_sealed_in_pages_are_read_from_any_place(log: Log, monkeypatch: pytest.MonkeyPatch, size: int) -> None:
     """Seal ledgers in several pages each, by entries and by hand, and read every range that begins in one of them."""

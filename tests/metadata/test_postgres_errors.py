@@ -14,7 +14,7 @@ from tests.log.sites import log_on_postgres
 from tests.metadata.postgres import GUARDED, PostgresServer, server
 from txn_source import connect
 from txn_source.client.target import open_service
-from txn_source.metadata.store import postgres_connections, postgres_database, schema_versions, topics
+from txn_source.metadata.store import postgres_connections, postgres_database, schema_versions, topic_changes, upgrades
 from txn_source.metadata.store.database_url import DatabaseUrl
 from txn_source.metadata.store.log import create_log
 from txn_source.metadata.store.opening import open_database
@@ -306,7 +306,7 @@ def test_only_what_cannot_be_cut_may_take_long(url: DatabaseUrl, monkeypatch: py
         limits.append(connection.execute(text("SHOW statement_timeout")).scalar_one())
 
     def delete(connection: Connection) -> None:
-        topics.remove(connection, 1)
+        topic_changes.remove(connection, 1)
         look(connection)
 
     with closing(open_database(url)) as database:
@@ -314,7 +314,7 @@ def test_only_what_cannot_be_cut_may_take_long(url: DatabaseUrl, monkeypatch: py
         with pytest.raises(UnavailableError, match="took too long"):
             database.write(lambda c: c.execute(text("SELECT pg_sleep(60)")))
         database.write(delete)
-        monkeypatch.setattr(schema_versions, "_UPGRADES", {1: look})
+        monkeypatch.setattr(upgrades, "UPGRADES", {1: look})
         database.write(lambda c: c.execute(text("UPDATE schema_versions SET version = 1")))
         schema_versions.upgrade(database)
         database.write(look)

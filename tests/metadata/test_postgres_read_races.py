@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.metadata.races import MINUTE_MS, ORDERS, Rule, Services, services
-from txn_source.metadata.store import pages
+from txn_source.metadata.store import sealing
 from txn_source.model.position import Position, PositionRange
 from txn_source.model.topic import PartitionView
 
@@ -45,7 +45,7 @@ def test_aborted_messages_stay_hidden_while_a_ledger_is_sealed(race: Services, r
     race.a.end_transaction(txn, commit=False)
     view = views(race)[0]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(pages, "_SEAL_FROM_ROWS", 1)
+        patch.setattr(sealing, "_SEAL_FROM_ROWS", 1)
         outcome = race.race(
             lambda: race.a.list_decisions(view.partition_id, all_of(view), aborted_only=True, decisions=10),
             "FROM decision_pages",

@@ -25,7 +25,7 @@ from tests.log.test_read_only_root import unwritable
 from tests.metadata.postgres import server
 from txn_source.client.target import open_service
 from txn_source.metadata.service.in_process import InProcessTransport
-from txn_source.metadata.store import schema_versions
+from txn_source.metadata.store import schema_versions, upgrades
 from txn_source.metadata.store.log import create_log
 from txn_source.metadata.store.opening import open_database
 from txn_source.metadata.store.schema_versions import upgrade
@@ -140,7 +140,7 @@ def test_upgrade_is_done_once(database: Path) -> None:
 def test_two_upgrade_at_once(database: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Let one service find the old version, and go on after another one has upgraded."""
     first, second = (open_database(f"sqlite:///{database}") for _ in range(2))
-    step, entered = schema_versions._upgrade_once, []
+    step, entered = upgrades.upgrade_once, []
 
     def behind(connection: Any) -> int:
         entered.append(step(connection))
@@ -152,10 +152,10 @@ def test_two_upgrade_at_once(database: Path, monkeypatch: pytest.MonkeyPatch) ->
         upgrade(second)
         return write(action)
 
-    monkeypatch.setattr(schema_versions, "_upgrade_once", behind)
+    monkeypatch.setattr(upgrades, "upgrade_once", behind)
     monkeypatch.setattr(first, "write", late)
     upgrade(first)
-    assert entered == [SCHEMA_VERSION, SCHEMA_VERSION]
+    assert entered == [2, *[SCHEMA_VERSION] * (SCHEMA_VERSION - 1)]
     first.close()
     second.close()
 
@@ -181,14 +181,14 @@ def test_many_open_an_old_log_at_once(root: Path, database: Path) -> None:
 def test_failed_upgrade_changes_nothing(root: Path, database: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Let the upgrade fail after its last statement, and open the log once more without the fault."""
     before = contents_of(database)
-    step = schema_versions._UPGRADES[1]
+    step = upgrades.UPGRADES[1]
 
     def broken(connection: Any) -> None:
         step(connection)
         raise RuntimeError("broken")
 
     with monkeypatch.context() as patched:
-        patched.setitem(schema_versions._UPGRADES, 1, broken)
+        patched.setitem(upgrades.UPGRADES, 1, broken)
         with pytest.raises(Exception, match="broken"):
             txn_source.connect(root, create=False)
     assert contents_of(database) == before
@@ -285,7 +285,7 @@ def test_what_cannot_be_upgraded_is_refused(root: Path, database: Path) -> None:
 def test_version_without_an_upgrade_is_refused(root: Path, database: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Take the upgrade away: what can't be brought up is refused, and stays as it is."""
     before = contents_of(database)
-    monkeypatch.delitem(schema_versions._UPGRADES, 1)
+    monkeypatch.delitem(upgrades.UPGRADES, 1)
     with pytest.raises(LogVersionError, match="schema version 1, which this release can't upgrade"):
         txn_source.connect(root, create=False)
     assert contents_of(database) == before

@@ -12,7 +12,7 @@ from sqlalchemy import select
 
 import txn_source
 from txn_source.client.log import Log
-from txn_source.metadata.store import pages
+from txn_source.metadata.store import pages, sealing
 from txn_source.metadata.store.opening import open_database
 from txn_source.metadata.store.tables import entries, entry_pages, transaction_partitions
 from txn_source.model.kinds import ABORTED, DATA, OPEN
@@ -26,7 +26,7 @@ STEPS = st.lists(st.sampled_from(["plain", "begin", "append", "commit", "abort",
 def tiny_pages(monkeypatch: pytest.MonkeyPatch) -> None:
     """Make pages of three rows, and seal ledgers from two rows on."""
     monkeypatch.setattr(pages, "PAGE_ROWS", 3)
-    monkeypatch.setattr(pages, "_SEAL_FROM_ROWS", 2)
+    monkeypatch.setattr(sealing, "_SEAL_FROM_ROWS", 2)
 
 
 def _write(log: Log, steps: list[str]) -> None:

@@ -155,6 +155,11 @@ class Sought(Mapping[int, MessageId]):
         return len(self.places)
 
 
+def shown_time(time_us: int) -> str:
+    """Return a time (microseconds since 1970, UTC) as text that ``time_us`` reads."""
+    return (_EPOCH + timedelta(microseconds=time_us)).isoformat()
+
+
 def time_us(text: str) -> int:
     """Return the moment that a text names, in microseconds since 1970.
 

@@ -111,7 +111,6 @@ def open_service(
         UnavailableError: the database can't be reached.
     """
     from txn_source.metadata.service.service import MetadataService
-    from txn_source.metadata.store.log import check_log, create_log
     from txn_source.metadata.store.opening import open_database
     from txn_source.metadata.store.schema_versions import upgrade
 
@@ -133,11 +132,15 @@ def open_service(
             root.check_creatable()
             root.make_folder()
             log_id = None if metadata is None else root.claim()
+            from txn_source.metadata.store.log import create_log
+
             create_log(database, log_id)
             root.finish(log_id)
             _log.info("made a new log at %s", root.path)
         root.check()
         if metadata is not None:
+            from txn_source.metadata.store.log import check_log
+
             check_log(database, root.check_on_postgres())
             root.retire_database()  # a migration may have ended just before
         try:
@@ -160,7 +163,8 @@ def _open_over_objects(
 ) -> MetadataService:
     """Return the service over a root on an object store; its metadata says which log it is, and the marker agrees."""
     from txn_source.metadata.service.service import MetadataService
-    from txn_source.metadata.store.log import create_log, read_info
+    from txn_source.metadata.store.log import create_log
+    from txn_source.metadata.store.log_identity import read_info
     from txn_source.metadata.store.opening import open_database
     from txn_source.metadata.store.schema_versions import upgrade
 

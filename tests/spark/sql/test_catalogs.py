@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import shutil
-import signal
-import subprocess
 from pathlib import Path
 
 import pytest
@@ -63,22 +60,6 @@ def test_catalog_of_a_service_shows_the_same_tables(orders: Statements, root: Pa
     assert orders.rows("SELECT id FROM {ns}.orders WHERE id > 3") == [(4,)]
 
 
-def test_catalogs_of_one_log_share_a_process_that_may_die(bank: Statements, tmp_path: Path) -> None:
-    """Give two sessions catalogs of a log, and kill the process that answers them, as an operator may."""
-    with txn_source.connect(tmp_path / "log") as log:
-        log.create_topic("orders")
-    before = helpers()
-    sessions = [bank.spark, bank.spark.newSession()]
-    for number, session in enumerate(sessions):
-        name = add_catalog(session, f"shared{number}", path=str(tmp_path / "log"))
-        assert session.sql(f"SHOW TABLES IN {name}.public").count() == 1
-    [helper] = helpers() - before
-    os.kill(helper, signal.SIGKILL)
-    for number, session in enumerate(sessions):
-        assert session.sql(f"SHOW TABLES IN shared{number}.public").count() == 1
-    assert len(helpers() - before) == 1
-
-
 def test_log_that_is_made_anew_is_seen(bank: Statements, tmp_path: Path) -> None:
     """Remove a log that a catalog has used, look again, and make another one there."""
     name = add_catalog(bank.spark, "anew", path=str(tmp_path / "log"))
@@ -90,19 +71,3 @@ def test_log_that_is_made_anew_is_seen(bank: Statements, tmp_path: Path) -> None
     with txn_source.connect(tmp_path / "log") as log:
         log.create_topic("new")
     assert [row[1] for row in bank.rows(f"SHOW TABLES IN {name}.public")] == ["new"]
-
-
-def helpers() -> set[int]:
-    """Return the ids of the processes that answer catalogs of this test's Java."""
-    listed = subprocess.run(["ps", "-eo", "pid,ppid,stat,args"], capture_output=True, text=True, check=True).stdout
-    rows = [line.split(None, 3) for line in listed.splitlines()[1:]]
-    children: dict[int, set[int]] = {}
-    for pid, parent, *_ in rows:
-        children.setdefault(int(parent), set()).add(int(pid))
-    mine, todo = set(), [os.getpid()]
-    while todo:
-        found = children.get(todo.pop(), set()) - mine
-        mine |= found
-        todo += found
-    named = {int(row[0]) for row in rows if "txn_source.spark.catalog" in row[-1] and not row[2].startswith("Z")}
-    return mine & named

@@ -69,13 +69,23 @@ def test_place_that_the_table_never_had_is_told(history: tuple[Statements, str, 
     assert why in history[0].refused(f"SELECT id FROM {{ns}}.t {place}")
 
 
-def test_version_before_what_was_trimmed_is_told(history: tuple[Statements, str, str]) -> None:
-    bank, _, position = history
+def test_place_before_what_was_trimmed_is_told(history: tuple[Statements, str, str]) -> None:
+    bank, time, position = history
+    end = str(bank.log.stats(bank.topic("t")).partitions[0].log_end)
     bank.log.roll_ledger(bank.topic("t"))
     append(bank, 4)
     bank.log.trim(bank.topic("t"), keep_bytes=0)
-    assert "[TXNLOG_OUT_OF_RANGE]" in bank.refused(f"SELECT id FROM {{ns}}.t VERSION AS OF '{position}'")
-    assert bank.rows("SELECT id FROM {ns}.t") == [(4,)]
+    for place in (position, end):
+        told = bank.refused(f"SELECT id FROM {{ns}}.t VERSION AS OF '{place}'")
+        assert f"[TXNLOG_OUT_OF_RANGE] VERSION AS OF {place} is before all that partition 0 of topic" in told
+    for query in ("SELECT id", "SELECT count(*)"):
+        assert "-partition-0 had at 20" in bank.refused(f"{query} FROM {{ns}}.t TIMESTAMP AS OF '{time}'")
+    lossy = "WITH (failOnDataLoss = false)"
+    assert bank.rows(f"SELECT id FROM {{ns}}.t TIMESTAMP AS OF '{time}' {lossy}") == []
+    start = bank.log.stats(bank.topic("t")).partitions[0].log_start
+    assert bank.rows(f"SELECT id FROM {{ns}}.t VERSION AS OF '{start}'") == []
+    for now in ("TIMESTAMP AS OF current_timestamp()", f"VERSION AS OF '{start.plus(1)}'"):
+        assert bank.rows(f"SELECT id FROM {{ns}}.t {now}") == [(4,)]
 
 
 def test_one_position_is_no_version_of_several_partitions(bank: Statements) -> None:

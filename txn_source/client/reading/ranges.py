@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 
 from txn_source.client.access import Access
-from txn_source.client.places import Cut, Offsets
+from txn_source.client.places import Cut, Offsets, shown_time
 from txn_source.client.reading.as_of import bounds_as_of
 from txn_source.client.reading.footers import TieredPlanning
 from txn_source.client.reading.request import ReadRequest
@@ -34,7 +34,7 @@ def ranges_of(access: Access, source: Source, request: ReadRequest) -> list[Posi
     """Return the range of each partition that a request reads, cut off at the level's bound or at a cut.
 
     Raises:
-        OutOfRangeError: an offset that no reader can ever stand at.
+        OutOfRangeError: an offset that no reader can ever stand at, or a time of which nothing is left.
         DataLossError: what lies above a bound was trimmed while the cut was made.
     """
     stub, objects = access.metadata, TieredPlanning(access)
@@ -43,6 +43,8 @@ def ranges_of(access: Access, source: Source, request: ReadRequest) -> list[Posi
         ends = _side(stub, objects, source, request.end, request)
     else:
         ends = bounds_as_of(stub, objects, [p.view for p in source.partitions], request.as_of_us)
+        if request.fail_on_data_loss:
+            _check_kept(stub, source, ends, request.as_of_us)
     ranges = [
         partition.view.bounds.clip(start, max(start, end), request.isolation_level)
         for partition, start, end in zip(source.partitions, starts, ends, strict=True)
@@ -50,6 +52,21 @@ def ranges_of(access: Access, source: Source, request: ReadRequest) -> list[Posi
     if request.consistent_cut and request.isolation_level is IsolationLevel.READ_COMMITTED:
         ranges = _cut(stub, source, ranges)
     return ranges
+
+
+def _check_kept(stub: MetadataStub, source: Source, ends: Sequence[Position], time_us: int) -> None:
+    """Raise OUT_OF_RANGE if a partition begins behind a time, because what was visible then was trimmed."""
+    for partition, end in zip(source.partitions, ends, strict=True):
+        start = partition.view.bounds.log_start
+        if end > start or not partition.view.trimmed_end.ledger_id:
+            continue
+        first = stub.list_ledgers(partition.view.partition_id, PositionRange(start, start))
+        if len(first) and first["created_at_ms"][0].as_py() * 1000 > time_us:
+            raise OutOfRangeError(
+                f"What {partition.label} had at {shown_time(time_us)} was trimmed: it begins with ledger"
+                f" {start.ledger_id}, of {shown_time(first['created_at_ms'][0].as_py() * 1000)}.",
+                "Use a later time.",
+            )
 
 
 def wanted_of(access: Access, source: Source, request: ReadRequest) -> list[tuple[ReadPartition, PositionRange]]:

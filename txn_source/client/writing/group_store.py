@@ -22,6 +22,9 @@ _UNWRITABLE = (pa.ArrowException, ValueError, TypeError, OverflowError)
 """What Arrow raises of data that it can't write."""
 
 
+_LOOK_S = 10.0
+
+
 class GroupStore:
     """Takes groups through their steps, up to the receipt or to the note of their loss.
 
@@ -44,6 +47,12 @@ class GroupStore:
         """True if something that was under way is to be registered."""
         first = self._first
         return first is not None and first.done
+
+    @property
+    def next_look_s(self) -> float | None:
+        """In how many seconds to look again at the latest; None: nothing is under way. Its end wakes the thread, which
+        keeps the producer alive until then."""
+        return None if self._first is None else _LOOK_S
 
     def store(self, gathered: Gathered, keep: Transaction | None = None, *, wait: bool = True) -> None:
         """Write all groups, and register them but for those of a transaction to keep.

@@ -383,7 +383,7 @@ class Producer:
         gathered, linger = self._gathered, self._linger
         arrived = self._store.has_arrived
         if not gathered.lingers and not arrived:
-            return None
+            return self._store.next_look_s
         if (left := linger.left) > 0 and not gathered.full and not arrived:
             return min(left, threading.TIMEOUT_MAX)
         if not self._lock.acquire(blocking=gathered.full):
@@ -393,7 +393,7 @@ class Producer:
                 self._store.settle(gathered)
             if self._closed or not (gathered.waiting_messages or gathered.some):
                 gathered.lingers = False
-                return None
+                return self._store.next_look_s
             if (left := linger.left) > 0 and not gathered.full:  # others have begun to wait
                 return min(left, threading.TIMEOUT_MAX)
             self._store.store(gathered, wait=False)
@@ -402,7 +402,7 @@ class Producer:
             _log.warning("what producer %s has gathered waits for the next flush", self.name, exc_info=True)
         finally:
             self._lock.release()
-        return None
+        return self._store.next_look_s
 
     def _check_open(self) -> None:
         if self._closed:

@@ -21,7 +21,8 @@ from txn_source.metadata.service.service import MetadataService
 from txn_source.metadata.service.unit_of_work import Clock, system_clock
 from txn_source.metadata.store.connection import Connection
 from txn_source.metadata.store.database_url import DatabaseUrl
-from txn_source.metadata.store.log import check_log, read_info
+from txn_source.metadata.store.log import check_log
+from txn_source.metadata.store.log_identity import read_info
 from txn_source.metadata.store.one_moment import OneMoment
 from txn_source.metadata.store.opening import open_database
 from txn_source.metadata.store.postgres_connections import without_idle_limit

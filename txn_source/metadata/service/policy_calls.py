@@ -8,7 +8,7 @@ from typing import Any
 from txn_source._generated.txnlog.v1 import metadata_service_pb2 as pb
 from txn_source.metadata.protocol.enums import POLICY_SOURCE
 from txn_source.metadata.service.unit_of_work import UnitOfWork
-from txn_source.metadata.store import policies, topics
+from txn_source.metadata.store import policies, policy_changes, topics
 from txn_source.metadata.store.connection import Connection
 from txn_source.model.policies import Scope
 from txn_source.model.topic_name import TopicName, parse_namespace
@@ -25,7 +25,7 @@ class PolicyCalls:
         scope = _scope(request.scope)
 
         def change(connection: Connection) -> pb.ChangePoliciesResponse:
-            policies.change(connection, scope, dict(request.set), list(request.remove))
+            policy_changes.change(connection, scope, dict(request.set), list(request.remove))
             return pb.ChangePoliciesResponse()
 
         return self._work.once(request, pb.ChangePoliciesResponse, change)

@@ -2,23 +2,39 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from txn_source._generated.txnlog.v1 import metadata_service_pb2 as pb
 from txn_source.metadata.protocol import convert
-from txn_source.metadata.protocol.enums import ISOLATION_LEVEL
+from txn_source.metadata.protocol.enums import ISOLATION_LEVEL, READ_PRIORITY
 from txn_source.metadata.service.unit_of_work import UnitOfWork
-from txn_source.metadata.store import copies, counts, cuts, pages, topics, views
+from txn_source.metadata.store import copies, counts, cuts, log_identity, pages, policies, topics, views
 from txn_source.model.errors import InvalidArgumentError
 from txn_source.model.position import Position, PositionRange
-from txn_source.model.topic_name import TopicName
+from txn_source.model.topic_name import TopicName, parse_namespace
 
 
 class ReadCalls:
-    """Calls about bounds, positions, ledgers, entries and decided transactions."""
+    """Calls about topics, bounds, positions, ledgers and their copies, entries and decided transactions.
 
-    def __init__(self, work: UnitOfWork) -> None:
+    ``storage_uri`` is where the log's segments lie, and ``configuration`` are the broker's policies.
+    """
+
+    def __init__(self, work: UnitOfWork, storage_uri: str, configuration: Mapping[str, Any]) -> None:
         self._work = work
+        self._storage_uri = storage_uri
+        self._configuration = configuration
+
+    def GetLog(self, request: pb.GetLogRequest) -> pb.GetLogResponse:
+        with self._work.read_history() as connection:
+            info = log_identity.read_info(connection)
+        return pb.GetLogResponse(log_id=info.log_id, format_version=info.format_version, storage_uri=self._storage_uri)
+
+    def ListTopics(self, request: pb.ListTopicsRequest) -> pb.ListTopicsResponse:
+        namespace = parse_namespace(request.namespace) if request.HasField("namespace") else None
+        with self._work.read_history() as connection:
+            return pb.ListTopicsResponse(names=topics.names(connection, namespace))
 
     def GetView(self, request: pb.GetViewRequest) -> pb.GetViewResponse:
         with self._work.read() as connection:
@@ -84,6 +100,19 @@ class ReadCalls:
         if found is None:
             return pb.CountRangeResponse(lost=True)
         return pb.CountRangeResponse(messages=found.messages, ledger_ids=found.ledger_ids)
+
+    def ListCopies(self, request: pb.ListCopiesRequest) -> pb.ListCopiesResponse:
+        of = PositionRange(Position.from_key(request.start), Position.from_key(request.end))
+        with self._work.read() as connection:
+            topic = topics.of_partition(connection, request.partition_id)
+            if topic is None:
+                return pb.ListCopiesResponse()
+            found = copies.listing(connection, request.partition_id, of)
+            in_force = policies.in_force(connection, topic.name, topic.topic_id, self._configuration)
+        return pb.ListCopiesResponse(
+            ledgers=[convert.copies_to_wire(c) for c in found],
+            data_read_priority=READ_PRIORITY.to_wire(in_force["data_read_priority"].value),
+        )
 
     def ListEntries(self, request: pb.ListEntriesRequest) -> pb.ListEntriesResponse:
         of = _range(request)

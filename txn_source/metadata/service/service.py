@@ -30,10 +30,10 @@ Conversation = Callable[[Iterable[Any]], Iterator[Message]]
 
 
 CALLS: Mapping[str, str] = {
-    "GetLog": "topics",
+    "GetLog": "reads",
     "CreateTopic": "topics",
     "UpdateTopic": "topics",
-    "ListTopics": "topics",
+    "ListTopics": "reads",
     "DeleteTopic": "topics",
     "RollLedger": "topics",
     "OpenProducer": "producers",
@@ -56,7 +56,7 @@ CALLS: Mapping[str, str] = {
     "ReadTable": "tables",
     "ListEntries": "reads",
     "ListDecisions": "reads",
-    "ListCopies": "tiers",
+    "ListCopies": "reads",
     "ListOffloadable": "tiers",
     "BeginOffload": "tiers",
     "CompleteOffload": "tiers",
@@ -196,7 +196,7 @@ class MetadataService:
             case "reads":
                 from txn_source.metadata.service.read_calls import ReadCalls
 
-                return ReadCalls(self._work)
+                return ReadCalls(self._work, self._storage_uri, self._configuration)
             case "subscriptions":
                 from txn_source.metadata.service.subscription_calls import SubscriptionCalls
 
@@ -208,7 +208,7 @@ class MetadataService:
             case "topics":
                 from txn_source.metadata.service.topic_calls import TopicCalls
 
-                return TopicCalls(self._work, self._storage_uri)
+                return TopicCalls(self._work)
             case "transactions":
                 from txn_source.metadata.service.transaction_calls import TransactionCalls
 

@@ -8,13 +8,13 @@ from typing import Any
 
 from txn_source._generated.txnlog.v1 import metadata_service_pb2 as pb
 from txn_source.metadata.protocol import convert
-from txn_source.metadata.protocol.enums import READ_PRIORITY, TIER
+from txn_source.metadata.protocol.enums import TIER
 from txn_source.metadata.service.unit_of_work import UnitOfWork
-from txn_source.metadata.store import copies, policies, topics, views
+from txn_source.metadata.store import copy_changes, policies, topics, views
 from txn_source.metadata.store.connection import Connection
 from txn_source.metadata.store.trimming import trim
 from txn_source.model.copies import Tier
-from txn_source.model.position import Position, PositionRange
+from txn_source.model.position import Position
 from txn_source.model.retention import CopyPolicies, TrimLimits
 from txn_source.model.topic import PartitionView
 from txn_source.model.topic_name import TopicName
@@ -28,24 +28,11 @@ class TierCalls:
         self._work = work
         self._configuration = configuration
 
-    def ListCopies(self, request: pb.ListCopiesRequest) -> pb.ListCopiesResponse:
-        of = PositionRange(Position.from_key(request.start), Position.from_key(request.end))
-        with self._work.read() as connection:
-            topic = topics.of_partition(connection, request.partition_id)
-            if topic is None:
-                return pb.ListCopiesResponse()
-            found = copies.listing(connection, request.partition_id, of)
-            in_force = policies.in_force(connection, topic.name, topic.topic_id, self._configuration)
-        return pb.ListCopiesResponse(
-            ledgers=[convert.copies_to_wire(c) for c in found],
-            data_read_priority=READ_PRIORITY.to_wire(in_force["data_read_priority"].value),
-        )
-
     def ListOffloadable(self, request: pb.ListOffloadableRequest) -> pb.ListOffloadableResponse:
         response = pb.ListOffloadableResponse(now_ms=self._work.now_ms())
         with self._work.read() as connection:
             for view in _partitions(connection, request.topic):
-                for ledger in copies.offloadable(connection, view, view.bounds.last_stable):
+                for ledger in copy_changes.offloadable(connection, view, view.bounds.last_stable):
                     response.ledgers.append(convert.offloadable_to_wire(ledger))
         return response
 
@@ -63,7 +50,9 @@ class TierCalls:
                 in_force = policies.in_force(connection, topic.name, topic.topic_id, self._configuration)
                 return is_object_of(uri, in_force["offload_uri"].value, topic.name, view.index, request.ledger_id)
 
-            copy_id = copies.begin(connection, view, request.ledger_id, request.uri, is_its_own, self._work.now_ms())
+            copy_id = copy_changes.begin(
+                connection, view, request.ledger_id, request.uri, is_its_own, self._work.now_ms()
+            )
             return pb.BeginOffloadResponse(copy_id=copy_id)
 
         return self._work.once(request, pb.BeginOffloadResponse, begin)
@@ -71,12 +60,12 @@ class TierCalls:
     def CompleteOffload(self, request: pb.CompleteOffloadRequest) -> pb.CompleteOffloadResponse:
         copy = convert.tiered_from_wire(request.copy)
         accepted = self._work.write(
-            lambda connection: copies.complete(connection, request.copy_id, copy, self._work.now_ms())
+            lambda connection: copy_changes.complete(connection, request.copy_id, copy, self._work.now_ms())
         )
         return pb.CompleteOffloadResponse(accepted=accepted)
 
     def AbandonOffload(self, request: pb.AbandonOffloadRequest) -> pb.AbandonOffloadResponse:
-        self._work.write(lambda connection: copies.abandon(connection, request.copy_id, self._work.now_ms()))
+        self._work.write(lambda connection: copy_changes.abandon(connection, request.copy_id, self._work.now_ms()))
         return pb.AbandonOffloadResponse()
 
     def DeleteCopies(self, request: pb.DeleteCopiesRequest) -> pb.DeleteCopiesResponse:
@@ -88,10 +77,10 @@ class TierCalls:
             ledger_ids, count = list(request.ledger_ids), 0
             for partition in found:
                 if tier is Tier.TIERED:
-                    count += copies.delete_tiered(connection, partition.partition_id, ledger_ids, now_ms)
+                    count += copy_changes.delete_tiered(connection, partition.partition_id, ledger_ids, now_ms)
                 else:
-                    count += copies.delete_hot(connection, partition.partition_id, ledger_ids, now_ms)
-                    copies.purge(connection, partition.partition_id, now_ms)
+                    count += copy_changes.delete_hot(connection, partition.partition_id, ledger_ids, now_ms)
+                    copy_changes.purge(connection, partition.partition_id, now_ms)
             return pb.DeleteCopiesResponse(ledgers=count)
 
         return self._work.once(request, pb.DeleteCopiesResponse, delete)
@@ -125,8 +114,8 @@ class TierCalls:
 
     def ListDoomedFiles(self, request: pb.ListDoomedFilesRequest) -> pb.ListDoomedFilesResponse:
         def doomed(connection: Connection) -> list[tuple[int, str]]:
-            copies.doom_forgotten(connection, self._work.now_ms())
-            return copies.doomed(connection)
+            copy_changes.doom_forgotten(connection, self._work.now_ms())
+            return copy_changes.doomed(connection)
 
         response = pb.ListDoomedFilesResponse()
         for doomed_id, uri in self._work.write(doomed):
@@ -134,7 +123,9 @@ class TierCalls:
         return response
 
     def ForgetDoomedFiles(self, request: pb.ForgetDoomedFilesRequest) -> pb.ForgetDoomedFilesResponse:
-        self._work.write(lambda connection: copies.forget(connection, list(request.doomed_ids), self._work.now_ms()))
+        self._work.write(
+            lambda connection: copy_changes.forget(connection, list(request.doomed_ids), self._work.now_ms())
+        )
         return pb.ForgetDoomedFilesResponse()
 
 

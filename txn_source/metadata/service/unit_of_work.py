@@ -6,21 +6,22 @@ import hashlib
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
+from functools import cached_property
 from itertools import islice
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from google.protobuf.message import Message
 
-from txn_source.metadata.store.connection import Connection
 from txn_source.metadata.store.database import Database
-from txn_source.metadata.store.due import read_due, read_due_of_any_version
+from txn_source.metadata.store.due import read_due, read_due_of_any_version, was_ahead
 from txn_source.metadata.store.group_commit import Joined
-from txn_source.metadata.store.timekeeping import Timekeeping, was_ahead
 from txn_source.model.errors import InvalidArgumentError, TxnLogError, shown
 from txn_source.model.transaction import EndReason
 
 if TYPE_CHECKING:
     from txn_source.metadata.store.appends import Write, Written
+    from txn_source.metadata.store.connection import Connection
+    from txn_source.metadata.store.timekeeping import Timekeeping
 
 Clock = Callable[[], int]
 """Returns the time in microseconds since the epoch (UTC)."""
@@ -44,9 +45,14 @@ class UnitOfWork:
     def __init__(self, database: Database, clock: Clock) -> None:
         self._database = database
         self._clock = clock
-        self._timekeeping = Timekeeping()
         database.before_write = self._do_what_is_due
         database.is_due = lambda connection: bool(read_due_of_any_version(connection, self.now_ms()).overdue)
+
+    @cached_property
+    def _timekeeping(self) -> Timekeeping:
+        from txn_source.metadata.store.timekeeping import Timekeeping  # with all that it mends; only writers look
+
+        return Timekeeping()
 
     def now_us(self) -> int:
         """Return the time in microseconds since the epoch."""

@@ -18,8 +18,9 @@ from typing import Any
 from sqlalchemy import Connection, Row, bindparam, select, update
 
 from txn_source.metadata.store import sequences, transactions
+from txn_source.metadata.store.inserts import NewRows
 from txn_source.metadata.store.partition_tail import Tail
-from txn_source.metadata.store.prepared import Lookup, NewRows, Prepared
+from txn_source.metadata.store.prepared import Lookup, Prepared
 from txn_source.metadata.store.segments import JOB, Segment, Segments
 from txn_source.metadata.store.sequences import Writer
 from txn_source.metadata.store.tables import transaction_partitions, transaction_producers

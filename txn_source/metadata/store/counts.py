@@ -9,15 +9,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import Connection, func, select
-
-from txn_source.metadata.store.tables import entries, is_in, ledgers, transaction_partitions
+from txn_source.metadata.store.prepared import Prepared
 from txn_source.model.isolation import IsolationLevel
 from txn_source.model.kinds import ABORTED, DATA
 from txn_source.model.position import MAX_ENTRY_ID, Position, PositionRange, ledger_of
-from txn_source.model.visibility import needed
+
+if TYPE_CHECKING:
+    from txn_source.metadata.store.connection import Connection
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,12 +67,9 @@ class _Ledgers:
     @classmethod
     def of(cls, connection: Connection, partition_id: int, of: PositionRange) -> _Ledgers:
         """Look at those of a range."""
-        names = ("ledger_id", "entries", "messages_before", "messages", "purged")
-        query = select(*(ledgers.c[name] for name in names)).where(
-            ledgers.c.partition_id == partition_id,
-            ledgers.c.ledger_id.between(of.start.ledger_id, of.end.ledger_id),
-        )
-        return cls(partition_id, [tuple(row) for row in connection.execute(query)])
+        given = {"partition_id": partition_id, "first": of.start.ledger_id, "last": of.end.ledger_id}
+        rows: Sequence[Any] = _LEDGERS.rows(connection, given)
+        return cls(partition_id, rows)
 
     def purged_in_part(self, of: PositionRange) -> set[int]:
         """Return the ledgers without entries here that a range begins or ends in."""
@@ -92,9 +89,8 @@ class _Ledgers:
             return before
         if at.entry_id >= self.entries[at.ledger_id]:
             return before + messages
-        e = entries.c
-        query = select(e.messages_before).where(e.partition_id == self._partition_id, e.position == at.key)
-        return int(connection.execute(query).scalar_one())
+        [(count,)] = _BEFORE.rows(connection, {"partition_id": self._partition_id, "position": at.key})
+        return int(count)
 
 
 def _without(of: PositionRange, ledger_ids: Sequence[int]) -> list[PositionRange]:
@@ -107,32 +103,46 @@ def _without(of: PositionRange, ledger_ids: Sequence[int]) -> list[PositionRange
 
 
 def _aborted_inside(connection: Connection, partition_id: int, of: PositionRange) -> int:
-    t = transaction_partitions.c
-    inside = (t.first_position >= of.start.key) & (t.last_position < of.end.key)
-    query = select(func.coalesce(func.sum(t.messages), 0)).where(
-        t.partition_id == partition_id, is_in(t.state, ABORTED), _touches(of), inside
+    [(count,)] = _ABORTED_INSIDE.rows(
+        connection, {"partition_id": partition_id, "start": of.start.key, "end": of.end.key}
     )
-    return int(connection.execute(query).scalar_one())
+    return int(count)
 
 
 def _aborted_in_part(connection: Connection, partition_id: int, of: PositionRange) -> list[tuple[int, int, int]]:
     """Return the aborted transactions with messages inside and outside of a range: the part that may be inside."""
-    t, low, high = transaction_partitions.c, of.start.key, of.end.key
-    inside = (t.first_position >= low) & (t.last_position < high)
-    query = select(t.txn, t.first_position, t.last_position).where(
-        t.partition_id == partition_id, is_in(t.state, ABORTED), _touches(of), ~inside, t.last_position >= low
-    )
-    return [(txn, max(first, low), min(last, high - 1)) for txn, first, last in connection.execute(query)]
-
-
-def _touches(of: PositionRange) -> Any:
-    t = transaction_partitions.c
-    return needed(t.first_position, t.marker_position, of.start.key, of.end.key)
+    low, high = of.start.key, of.end.key
+    rows = _ABORTED_IN_PART.rows(connection, {"partition_id": partition_id, "start": low, "end": high})
+    return [(txn, max(first, low), min(last, high - 1)) for txn, first, last in rows]
 
 
 def _messages_of(connection: Connection, partition_id: int, txn: int, low: int, high: int) -> int:
-    e = entries.c
-    query = select(func.coalesce(func.sum(e.messages), 0)).where(
-        e.partition_id == partition_id, e.position >= low, e.position <= high, e.kind == DATA, e.txn == txn
-    )
-    return int(connection.execute(query).scalar_one())
+    of_part = {"partition_id": partition_id, "txn": txn, "low": low, "high": high}
+    [(count,)] = _MESSAGES_OF.rows(connection, of_part)
+    return int(count)
+
+
+_LEDGERS = Prepared(
+    """
+    SELECT ledger_id, entries, messages_before, messages, purged FROM ledgers
+    WHERE partition_id = :partition_id AND ledger_id BETWEEN :first AND :last"""
+)
+_BEFORE = Prepared("SELECT messages_before FROM entries WHERE partition_id = :partition_id AND position = :position")
+_TOUCHES = f"""
+    partition_id = :partition_id AND state = {ABORTED} AND marker_position >= :start AND first_position < :end"""
+"""The aborted transactions that touch a range, see ``model/visibility.py``."""
+_ABORTED_INSIDE = Prepared(
+    f"""
+    SELECT COALESCE(SUM(messages), 0) FROM transaction_partitions
+    WHERE {_TOUCHES} AND first_position >= :start AND last_position < :end"""
+)
+_ABORTED_IN_PART = Prepared(
+    f"""
+    SELECT txn, first_position, last_position FROM transaction_partitions
+    WHERE {_TOUCHES} AND NOT (first_position >= :start AND last_position < :end) AND last_position >= :start"""
+)
+_MESSAGES_OF = Prepared(
+    f"""
+    SELECT COALESCE(SUM(messages), 0) FROM entries
+    WHERE partition_id = :partition_id AND position >= :low AND position <= :high AND kind = {DATA} AND txn = :txn"""
+)

@@ -14,17 +14,19 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import Any
-
-from sqlalchemy import Connection, Row, TextClause, text
+from typing import TYPE_CHECKING, Any
 
 from txn_source.metadata.store.dialects import dialect_of
+from txn_source.metadata.store.prepared import Prepared
 from txn_source.model import cut
 from txn_source.model.cut import Ranges
 from txn_source.model.errors import DataLossError, TopicNotFoundError
 from txn_source.model.kinds import COMMITTED
 from txn_source.model.position import Position, PositionRange, lost_nothing
 from txn_source.model.topic_name import TopicName
+
+if TYPE_CHECKING:
+    from txn_source.metadata.store.connection import Connection
 
 
 def lower_to_cut(
@@ -56,9 +58,9 @@ class _Traces:
     def __init__(self, connection: Connection, of: Mapping[int, int], starts: Mapping[int, int] | None) -> None:
         self._connection = connection
         self._statements = _statements(connection.dialect.name)
-        found = connection.execute(self._statements.log_starts, {"of": json.dumps([[p] for p in of])}).all()
+        found = self._statements.log_starts.rows(connection, {"of": json.dumps([[p] for p in of])})
         _check_there(found, of)
-        self._log_starts = {row.partition_id: int(row.log_start) for row in found}
+        self._log_starts = {row[0]: int(row[1]) for row in found}
         self._floors = {p: max(at, starts[p] if starts else 0) for p, at in self._log_starts.items()}
 
     def lowest_above(self, ranges: Ranges, bounds: Mapping[int, int]) -> dict[int, int]:
@@ -76,7 +78,7 @@ class _Traces:
         """Let ranges that begin at the log's start take what was trimmed in part, too."""
         return {p: (0 if low <= self._log_starts.get(p, 0) else low, high) for p, (low, high) in ranges.items()}
 
-    def _ask(self, clock: TextClause, query: TextClause, ranges: Ranges, bounds: Mapping[int, int]) -> dict[int, int]:
+    def _ask(self, clock: Prepared, query: Prepared, ranges: Ranges, bounds: Mapping[int, int]) -> dict[int, int]:
         """Ask for transactions in ranges, without those that, by a count, lie on one side of all bounds."""
         looked_at = [
             [p, low, high, self._floors[p]] for p, (low, high) in ranges.items() if self._floors.get(p, high) < high
@@ -84,33 +86,33 @@ class _Traces:
         limits = json.dumps([[p, bound, self._floors[p]] for p, bound in bounds.items() if p in self._floors])
         if not looked_at:
             return {}
-        count = self._connection.execute(clock, {"bounds": limits}).scalar()
+        [(count,)] = clock.rows(self._connection, {"bounds": limits})
         if count is None:
             return {}
         given = {"ranges": json.dumps(looked_at), "bounds": limits, "count": count}
-        return {row[0]: row[1] for row in self._connection.execute(query, given) if row[1] is not None}
+        return {row[0]: row[1] for row in query.rows(self._connection, given) if row[1] is not None}
 
 
-def _check_there(found: Sequence[Row[Any]], bounds: Mapping[int, int]) -> None:
+def _check_there(found: Sequence[tuple[Any, ...]], bounds: Mapping[int, int]) -> None:
     """Raise an error if what lies at or above a bound was trimmed, or deleted with its topic, since it was looked at.
 
     The transactions that it belonged to are no longer known to lie there, so what they wrote elsewhere would be seen
     without it.
     """
     if len(found) < len(bounds):
-        gone = min(bounds.keys() - {row.partition_id for row in found})
+        gone = min(bounds.keys() - {row[0] for row in found})
         raise TopicNotFoundError(
             f"Partition {gone} (its id) is gone: its topic was deleted while the read was planned.",
             "Plan the read again with a new load() or scan().",
         )
-    for row in found:
-        if bounds[row.partition_id] >= row.log_start:
+    for partition_id, log_start, trimmed_end, index, name in found:
+        if bounds[partition_id] >= log_start:
             continue
-        bound, log_start = Position.from_key(bounds[row.partition_id]), Position.from_key(row.log_start)
-        if not lost_nothing(Position.from_key(row.trimmed_end), bound):
-            lost = PositionRange(bound, log_start)
+        bound = Position.from_key(bounds[partition_id])
+        if not lost_nothing(Position.from_key(trimmed_end), bound):
+            lost = PositionRange(bound, Position.from_key(log_start))
             raise DataLossError(
-                f"Partition {row.partition_index} of topic {TopicName.parse(row.name).short!r} has lost {lost}: it was"
+                f"Partition {index} of topic {TopicName.parse(name).short!r} has lost {lost}: it was"
                 " trimmed while the read was planned.",
                 "Plan the read again with a new load() or scan().",
             )
@@ -120,16 +122,16 @@ def _check_there(found: Sequence[Row[Any]], bounds: Mapping[int, int]) -> None:
 class _Statements:
     """What is asked, in the SQL of one database."""
 
-    log_starts: TextClause
-    begun: TextClause
+    log_starts: Prepared
+    begun: Prepared
     """Transactions that had not begun when the last one below its bound began on any partition lie wholly above the
     bounds: so many had begun by then."""
-    decided: TextClause
+    decided: Prepared
     """Those that had been decided by then lie wholly below them; a partition that has nothing above its bound is left
     out."""
-    lowest_above: TextClause
-    lowest_cut: TextClause
-    highest_below: TextClause
+    lowest_above: Prepared
+    lowest_cut: Prepared
+    highest_below: Prepared
 
 
 @cache
@@ -147,18 +149,18 @@ def _statements(database: str) -> _Statements:
     others = f"""{of.IN_ORDER} transaction_partitions AS there ON there.txn = looked_at.txn
         JOIN bounds ON bounds.partition_id = +there.partition_id"""
     return _Statements(
-        log_starts=text(
+        log_starts=Prepared(
             "SELECT p.partition_id, p.log_start, p.trimmed_end, p.partition_index, topics.name"
             " FROM partitions AS p JOIN topics ON topics.topic_id = p.topic_id"
             f" WHERE p.partition_id IN ({of.rows('of', ('partition_id',))})"
         ),
-        begun=text(f"{bounds} SELECT MAX(({newest_below % 'begun'})) FROM bounds"),
-        decided=text(f"""{bounds}
+        begun=Prepared(f"{bounds} SELECT MAX(({newest_below % 'begun'})) FROM bounds"),
+        decided=Prepared(f"""{bounds}
             SELECT MIN(COALESCE(({newest_below % "decided"}), 0)) FROM bounds WHERE EXISTS (
                 SELECT 1 FROM transaction_partitions AS above WHERE above.partition_id = bounds.partition_id
                 AND above.state = {COMMITTED} AND above.last_position >= bounds.bound
             )"""),
-        lowest_above=text(f"""{given}
+        lowest_above=Prepared(f"""{given}
             SELECT there.partition_id, MIN(there.first_position)
             FROM (
                 SELECT DISTINCT here.txn FROM ranges {of.IN_ORDER} transaction_partitions AS here
@@ -169,7 +171,7 @@ def _statements(database: str) -> _Statements:
             WHERE {of.LARGER}(there.first_position, bounds.floor) < bounds.bound
             AND there.last_position >= bounds.floor
             GROUP BY there.partition_id"""),
-        lowest_cut=text(f"""{given}
+        lowest_cut=Prepared(f"""{given}
             SELECT ranges.partition_id, (
                 SELECT here.first_position FROM transaction_partitions AS here
                 WHERE here.partition_id = ranges.partition_id AND here.state = {COMMITTED} AND here.decision > :count
@@ -181,7 +183,7 @@ def _statements(database: str) -> _Statements:
                 )
                 ORDER BY here.first_position LIMIT 1
             ) FROM ranges"""),
-        highest_below=text(f"""{given}
+        highest_below=Prepared(f"""{given}
             SELECT there.partition_id, MAX(there.last_position)
             FROM (
                 SELECT DISTINCT here.txn FROM ranges {of.IN_ORDER} transaction_partitions AS here

@@ -11,9 +11,10 @@ import threading
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Protocol, TypeVar
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
-from sqlalchemy import Connection
+if TYPE_CHECKING:
+    from txn_source.metadata.store.connection import Connection
 
 _log = logging.getLogger(__name__)
 _CHANGED = "txnlog_changes"

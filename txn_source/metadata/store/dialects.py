@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol, TypeAlias
-
-from sqlalchemy import Connection
+from functools import cache
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from txn_source.metadata.store import postgres_dialect, sqlite_dialect
+from txn_source.metadata.store.prepared import Prepared
+
+if TYPE_CHECKING:
+    from txn_source.metadata.store.connection import Connection
 
 Copy: TypeAlias = Callable[[Any, str, Sequence[str], Sequence[tuple[Any, ...]]], None]
 """Inserts many rows by a driver's cursor: into which table, its columns, and their values."""
@@ -20,6 +23,8 @@ class Dialect(Protocol):
     """Joins two tables, and begins with the first one if that can be said."""
     LARGER: str
     """The function that returns the larger one of two values."""
+    HAS_TABLE: str
+    """Asks for a row if there is a table of a name."""
 
     @property
     def copy(self) -> Copy | None:
@@ -46,3 +51,13 @@ def may_take_long(connection: Connection) -> None:
     unlimited = dialect_of(connection.dialect.name).UNLIMITED
     if unlimited is not None:
         connection.exec_driver_sql(unlimited)
+
+
+def has_table(connection: Connection, name: str) -> bool:
+    """Tell whether the database has a table of a name."""
+    return bool(_has_table(connection.dialect.name).rows(connection, {"name": name}))
+
+
+@cache
+def _has_table(database: str) -> Prepared:
+    return Prepared(dialect_of(database).HAS_TABLE)

@@ -8,13 +8,18 @@ rely on it.
 from __future__ import annotations
 
 from dataclasses import dataclass
-
-from sqlalchemy import ColumnElement, Connection, and_, bindparam, func, literal, select
+from typing import TYPE_CHECKING
 
 from txn_source.metadata.store.prepared import Prepared
-from txn_source.metadata.store.tables import SCHEMA_VERSION, is_in, log_info, schema_versions, transactions
+from txn_source.metadata.store.table_version import SCHEMA_VERSION
 from txn_source.model.errors import UnavailableError
 from txn_source.model.kinds import OPEN
+
+if TYPE_CHECKING:
+    from txn_source.metadata.store.connection import Connection
+
+LOOK_EVERY_MS = 10_000
+"""Whoever writes looks at the clock so often."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,15 +62,19 @@ def _read(connection: Connection, now_ms: int, statement: Prepared) -> Due:
     return Due(looked_at_ms, measured_ms, [row[3] for row in rows if row[3] is not None])
 
 
-def _statement(version: ColumnElement[int]) -> Prepared:
-    t = transactions.c
-    overdue = and_(is_in(t.state, OPEN), t.deadline_ms <= bindparam("now_ms"))
+def was_ahead(due: Due, now_ms: int) -> bool:
+    """True if the clock shows less than when somebody looked last."""
+    return due.looked_at_ms >= now_ms + LOOK_EVERY_MS
+
+
+def _statement(version: str) -> Prepared:
     return Prepared(
-        select(log_info.c.looked_at_ms, log_info.c.measured_ms, version, t.txn)
-        .select_from(log_info.outerjoin(transactions, overdue))
-        .order_by(t.deadline_ms, t.txn)
+        f"""
+        SELECT log_info.looked_at_ms, log_info.measured_ms, {version}, transactions.txn
+        FROM log_info LEFT JOIN transactions ON transactions.state = {OPEN} AND transactions.deadline_ms <= :now_ms
+        ORDER BY transactions.deadline_ms, transactions.txn"""
     )
 
 
-_DUE = _statement(select(func.coalesce(func.max(schema_versions.c.version), 0)).scalar_subquery())
-_DUE_OF_ANY_VERSION = _statement(literal(0))
+_DUE = _statement("(SELECT COALESCE(MAX(version), 0) FROM schema_versions)")
+_DUE_OF_ANY_VERSION = _statement("0")

@@ -22,11 +22,12 @@ import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Generic, Protocol, TypeVar, cast
-
-from sqlalchemy import Connection
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar, cast
 
 from txn_source.model.errors import InternalError, TxnLogError
+
+if TYPE_CHECKING:
+    from txn_source.metadata.store.connection import Connection
 
 _log = logging.getLogger(__name__)
 T = TypeVar("T")

@@ -3,23 +3,15 @@
 from __future__ import annotations
 
 import uuid
-from dataclasses import dataclass
 
-from sqlalchemy import Connection, insert, inspect, select, update
+from sqlalchemy import Connection, insert, select, update
 
 from txn_source.metadata.store.database import Database
-from txn_source.metadata.store.schema_versions import read_version
+from txn_source.metadata.store.log_identity import read_info
+from txn_source.metadata.store.table_version import read_version
 from txn_source.metadata.store.tables import log_info, make_tables
-from txn_source.model.errors import InvalidArgumentError, LogNotFoundError, LogVersionError
+from txn_source.model.errors import InvalidArgumentError
 from txn_source.storage.root import FORMAT_VERSION
-
-
-@dataclass(frozen=True, slots=True)
-class LogInfo:
-    """Which log a database holds, and the version of its format."""
-
-    log_id: str
-    format_version: int
 
 
 def create_log(database: Database, log_id: str | None = None) -> None:
@@ -74,21 +66,3 @@ def _of_another(found: str) -> InvalidArgumentError:
         f"The metadata database holds the log {found}, which has another root.",
         "Give each log a database of its own, or a schema (?options=-csearch_path%3D<schema>), and check root and URL.",
     )
-
-
-def read_info(connection: Connection) -> LogInfo:
-    """Return which log the database holds.
-
-    Raises:
-        LogNotFoundError: it holds none.
-        LogVersionError: its format is newer than this release's.
-    """
-    if not inspect(connection).has_table(log_info.name):
-        raise LogNotFoundError("The metadata database has no log in it.", "Check the path of the root.")
-    row = connection.execute(select(log_info)).one()
-    if row.format_version > FORMAT_VERSION:
-        raise LogVersionError(
-            f"The log has format version {row.format_version}; this release reads up to {FORMAT_VERSION}.",
-            "Upgrade txn-source.",
-        )
-    return LogInfo(row.log_id, row.format_version)

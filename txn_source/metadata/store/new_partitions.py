@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from sqlalchemy import Connection, bindparam, func, insert, literal, select
 
-from txn_source.metadata.store import topics
+from txn_source.metadata.store import topic_changes
 from txn_source.metadata.store.database import note_change
 from txn_source.metadata.store.tables import cursors, partitions, subscriptions
 from txn_source.model.errors import InvalidArgumentError
@@ -20,7 +20,7 @@ def add_partitions(connection: Connection, topic: Topic, count: int, now_ms: int
     Raises:
         InvalidArgumentError: it has more than that, or no topic can have so many.
     """
-    topics.check_count(count)
+    topic_changes.check_count(count)
     there = int(connection.execute(_COUNT, {"topic_id": topic.topic_id}).scalar_one())
     if count < there:
         raise InvalidArgumentError(
@@ -28,7 +28,7 @@ def add_partitions(connection: Connection, topic: Topic, count: int, now_ms: int
             f"Use {there} or more, or make a topic with {count} and copy the messages there.",
         )
     if count > there:
-        topics.create_partitions(connection, topic.topic_id, range(there, count), now_ms)
+        topic_changes.create_partitions(connection, topic.topic_id, range(there, count), now_ms)
         connection.execute(_BEGIN, {"topic_id": topic.topic_id, "there": there, "none": b""})
         note_change(connection, topic.topic_id)
     return count - there

@@ -10,8 +10,9 @@ from sqlalchemy import Connection, Row, bindparam, select, update
 
 from txn_source.metadata.store.conflicts import expect
 from txn_source.metadata.store.database import note_change
-from txn_source.metadata.store.pages import seal
-from txn_source.metadata.store.prepared import Insert, Lookup, NewRows, Prepared
+from txn_source.metadata.store.inserts import Insert, NewRows
+from txn_source.metadata.store.prepared import Lookup, Prepared
+from txn_source.metadata.store.sealing import seal
 from txn_source.metadata.store.tables import entries, ledgers, partitions, topics
 from txn_source.model.kinds import DATA
 from txn_source.model.ledger_limits import LedgerLimits

@@ -8,6 +8,7 @@ from typing import Any
 IN_ORDER = "JOIN"  # the planner knows how many rows there are
 LARGER = "GREATEST"
 UNLIMITED = "SET LOCAL statement_timeout = 0"
+HAS_TABLE = "SELECT 1 WHERE to_regclass(:name) IS NOT NULL"
 
 
 def rows(parameter: str, columns: Sequence[str]) -> str:

@@ -1,31 +1,34 @@
 """Statements that run often: compiled once for each dialect, and run on the driver's own cursor.
 
 SQLAlchemy takes some 10 µs for a statement that SQLite answers in one. A write of one small transaction has fifteen.
+
+What readers ask is written as text, in the SQL that both databases have, with ``:name`` for a parameter: then a process
+that only reads need not load SQLAlchemy, which takes longer than all that it does.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from sqlalchemy import Connection, Dialect, Executable, Table, bindparam, insert
-
-from txn_source.metadata.store.dialects import dialect_of
 from txn_source.model.errors import TxnLogError
+
+if TYPE_CHECKING:
+    from sqlalchemy import Dialect, Executable
+
+    from txn_source.metadata.store.connection import Connection
 
 R = TypeVar("R")
 ERRORS = "errors"
 """The key in ``Connection.info`` of what turns the driver's errors into ours, or into None."""
 _MOST = 256
 """So many values are looked for in one statement."""
-_MOST_INSERTED = 64
-_COPIED = 4
-"""From so many rows on, copying them is cheaper than inserting each."""
 
 
-class _Text:
-    """A statement as the driver takes it."""
+class _Compiled:
+    """A statement of SQLAlchemy's as the driver takes it."""
 
     __slots__ = ("_fixed", "_names", "sql")
 
@@ -42,12 +45,24 @@ class _Text:
         return tuple([given[name] if name in given else fixed[name] for name in self._names])
 
 
+class _Written:
+    """A statement in a text as the driver takes it: SQLite's knows ``:name``, PostgreSQL's ``%(name)s``."""
+
+    __slots__ = ("sql",)
+
+    def __init__(self, text: str, database: str) -> None:
+        self.sql = text if database == "sqlite" else re.sub(r"(?<![\w:]):(\w+)", r"%(\1)s", text.replace("%", "%%"))
+
+    def values(self, given: Mapping[str, Any]) -> Any:
+        return given
+
+
 class Prepared:
     """A statement with named parameters; values are what the driver takes: numbers, texts, bytes, None."""
 
-    def __init__(self, statement: Executable) -> None:
+    def __init__(self, statement: Executable | str) -> None:
         self._statement = statement
-        self._texts: dict[str, _Text] = {}
+        self._texts: dict[str, _Compiled | _Written] = {}
 
     def rows(self, connection: Connection, values: Mapping[str, Any]) -> Sequence[tuple[Any, ...]]:
         """Run it, and return all rows of its answer."""
@@ -68,71 +83,25 @@ class Prepared:
         text = self._text(connection)
         return _run(connection, text.sql, [text.values(row) for row in rows], _count, many=True)
 
-    def _text(self, connection: Connection) -> _Text:
+    def _text(self, connection: Connection) -> _Compiled | _Written:
         name = connection.dialect.name
         text = self._texts.get(name)
         if text is None:
-            text = self._texts.setdefault(name, _Text(self._statement, connection.dialect))
+            if isinstance(self._statement, str):
+                text = _Written(self._statement, name)
+            else:
+                text = _Compiled(self._statement, connection.engine.dialect)
+            text = self._texts.setdefault(name, text)
         return text
 
 
-class NewRows:
-    """Rows that are inserted into a table, nothing of which has to be told back; ``given`` are their columns."""
+class Lookup:
+    """Rows by the value of a column, for any number of values.
 
-    def __init__(self, table: Table, given: Sequence[str] | None = None) -> None:
-        self._table = table.name
-        self._given = tuple(given or table.c.keys())
-        self._insert = Prepared(insert(table).values({name: bindparam(name) for name in self._given}))
-
-    def add(self, connection: Connection, rows: Sequence[Mapping[str, Any]]) -> None:
-        """Insert rows; where the database can copy many at once, they are copied."""
-        copy = dialect_of(connection.dialect.name).copy
-        if copy is None or len(rows) < _COPIED:
-            self._insert.run_many(connection, rows)
-            return
-        given = self._given
-        with driver_cursor(connection) as cursor:
-            copy(cursor, self._table, given, [tuple([row[name] for name in given]) for row in rows])
-
-
-class Insert:
-    """New rows of a table, many in one statement; ``given`` are the columns that a row has, the others are left out.
-
-    ``rows`` returns the columns ``back`` of each row, in no order, such as the ids that the database gave.
+    ``build`` makes the statement with ``value_0`` ...; of one in a text, ``:values`` stands for them.
     """
 
-    def __init__(self, table: Table, given: Sequence[str], back: Sequence[str]) -> None:
-        self._table = table
-        self._given = given
-        self._back = [table.c[name] for name in back]
-        self._of_size: dict[int, Prepared] = {}
-
-    def rows(self, connection: Connection, new: Sequence[Mapping[str, Any]]) -> list[tuple[Any, ...]]:
-        """Insert rows."""
-        found: list[tuple[Any, ...]] = []
-        at = 0
-        while at < len(new):
-            some = new[at : at + min(_MOST_INSERTED, 1 << ((len(new) - at).bit_length() - 1))]
-            at += len(some)
-            values = {f"{name}_{i}": row[name] for i, row in enumerate(some) for name in self._given}
-            found += self._of(len(some)).rows(connection, values)
-        return found
-
-    def _of(self, size: int) -> Prepared:
-        found = self._of_size.get(size)
-        if found is None:
-            values: list[Mapping[str, Any]] = [
-                {name: bindparam(f"{name}_{i}") for name in self._given} for i in range(size)
-            ]
-            statement = insert(self._table).values(values).returning(*self._back)
-            found = self._of_size.setdefault(size, Prepared(statement))
-        return found
-
-
-class Lookup:
-    """Rows by the value of a column, for any number of values; ``build`` makes the statement with ``value_0`` ..."""
-
-    def __init__(self, build: Callable[[Sequence[str]], Executable]) -> None:
+    def __init__(self, build: Callable[[Sequence[str]], Executable] | str) -> None:
         self._build = build
         self._of_size: dict[int, Prepared] = {}
 
@@ -150,7 +119,11 @@ class Lookup:
     def _of(self, size: int) -> Prepared:
         found = self._of_size.get(size)
         if found is None:
-            statement = self._build([f"value_{i}" for i in range(size)])
+            names = [f"value_{i}" for i in range(size)]
+            if isinstance(self._build, str):
+                statement: Executable | str = self._build.replace(":values", ", ".join(f":{name}" for name in names))
+            else:
+                statement = self._build(names)
             found = self._of_size.setdefault(size, Prepared(statement))
         return found
 

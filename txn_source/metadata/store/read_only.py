@@ -5,11 +5,14 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
+from typing import TYPE_CHECKING, Any, cast
 
-from sqlalchemy import Connection, create_engine
-from sqlalchemy.pool import StaticPool
-
+from txn_source.metadata.store.database_errors import translated
+from txn_source.metadata.store.driver_connection import DriverConnection
 from txn_source.metadata.store.sqlite_file import SqliteFile
+
+if TYPE_CHECKING:
+    from txn_source.metadata.store.connection import Connection
 
 
 @contextmanager
@@ -26,10 +29,9 @@ def read_brought_up_to_date(
             yield connection
             return
         copy = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
-        source = connection.connection.dbapi_connection
-        assert isinstance(source, sqlite3.Connection)
+        source: Any = connection.connection
         source.backup(copy)
-    engine = create_engine("sqlite://", creator=lambda: copy, poolclass=StaticPool)
-    with closing(copy), engine.connect() as connection:
-        bring(connection)
-        yield connection
+    with closing(copy):
+        of_copy = cast("Connection", DriverConnection(copy, lambda error: translated(error, "a copy in memory")))
+        bring(of_copy)
+        yield of_copy

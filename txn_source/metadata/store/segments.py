@@ -16,8 +16,9 @@ from itertools import pairwise
 
 from sqlalchemy import Connection, bindparam, insert, or_, select, update
 
+from txn_source.metadata.store.inserts import Insert, NewRows
 from txn_source.metadata.store.partition_tail import Tail
-from txn_source.metadata.store.prepared import Insert, Lookup, NewRows, Prepared
+from txn_source.metadata.store.prepared import Lookup, Prepared
 from txn_source.metadata.store.tables import (
     CONDEMNED,
     SEVERAL_PARTITIONS,

@@ -1,4 +1,4 @@
-"""The metadata database in a SQLite file under the root, through SQLAlchemy Core.
+"""The metadata database in a SQLite file under the root.
 
 Many processes use one SQLite file at once. A write transaction takes the write lock at its beginning, so it can't fail
 half-way for another writer's sake; writers of one process share transactions (``group_commit.py``), those of several
@@ -13,16 +13,16 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
-from typing import TypeVar
-
-from sqlalchemy import Connection
+from typing import TYPE_CHECKING, TypeVar
 
 from txn_source.metadata.store.database import Change, Wait, forget_changes, tell_changes
 from txn_source.metadata.store.database_url import DatabaseUrl
 from txn_source.metadata.store.group_commit import GroupCommit
-from txn_source.metadata.store.read_only import read_brought_up_to_date
 from txn_source.metadata.store.sqlite_file import SqliteFile
 from txn_source.model.errors import InvalidArgumentError
+
+if TYPE_CHECKING:
+    from txn_source.metadata.store.connection import Connection
 
 _CLOSE_WAIT_S = 10.0
 """So long the end of a write is waited for; whoever writes closes its connection then."""
@@ -59,7 +59,11 @@ class SqliteDatabase:
     def read(self) -> AbstractContextManager[Connection]:
         """A transaction that sees one moment of the database."""
         file, _ = self._here()
-        return read_brought_up_to_date(file, self.is_due, self.before_write) if file.read_only else file.read()
+        if file.read_only:
+            from txn_source.metadata.store.read_only import read_brought_up_to_date  # which few readers need
+
+            return read_brought_up_to_date(file, self.is_due, self.before_write)
+        return file.read()
 
     def write(self, action: Callable[[Connection], T]) -> T:
         """Carry out an action in a write transaction, see ``Database.write``."""

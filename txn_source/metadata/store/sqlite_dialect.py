@@ -7,6 +7,7 @@ from collections.abc import Sequence
 IN_ORDER = "CROSS JOIN"  # which SQLite's planner doesn't turn round
 LARGER = "MAX"
 UNLIMITED = None
+HAS_TABLE = "SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = :name"
 copy = None  # what it does for each row is little more than that
 
 

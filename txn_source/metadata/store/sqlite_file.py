@@ -23,19 +23,18 @@ import weakref
 from collections import deque
 from collections.abc import Callable, Iterator
 from types import TracebackType
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import quote
 
-from sqlalchemy import Connection, create_engine, event
-from sqlalchemy.engine import ExceptionContext
-from sqlalchemy.pool import NullPool
-
 from txn_source.metadata.store.database_errors import read_only, translated
+from txn_source.metadata.store.driver_connection import DriverConnection
 from txn_source.metadata.store.group_commit import Outcome
-from txn_source.metadata.store.prepared import ERRORS
 from txn_source.metadata.store.write_turn import LOCK_WAIT_S, StaleSnapshotError, WriteTurn
 from txn_source.model.errors import TxnLogError, UnavailableError
 from txn_source.storage.forks import keep_for_ever
+
+if TYPE_CHECKING:
+    from txn_source.metadata.store.connection import Connection
 
 MAX_READERS = 32
 """So many threads may read at once; others wait their turn."""
@@ -73,15 +72,13 @@ class _Raw(sqlite3.Connection):
 
 
 class Session:
-    """A connection of the driver, with SQLAlchemy's around it."""
+    """A connection of the driver, and what the store's functions take it for."""
 
     __slots__ = ("__weakref__", "connection", "raw")
 
-    def __init__(self, connection: Connection) -> None:
-        self.connection = connection
-        raw = connection.connection.dbapi_connection
-        assert isinstance(raw, _Raw)
-        self.raw: _Raw = raw
+    def __init__(self, raw: sqlite3.Connection, connection: DriverConnection) -> None:
+        self.raw = raw
+        self.connection = cast("Connection", connection)
 
     def close(self) -> None:
         self.raw.close()
@@ -242,13 +239,8 @@ class SqliteFile:
             self._idle.pop().close()
 
     def _open(self) -> Session:
-        _opening.file = self
-        try:
-            connection = _ENGINE.connect()
-        finally:
-            del _opening.file
-        connection.info[ERRORS] = lambda error: translated(error, self._path)
-        return Session(connection)
+        raw = self.connect()
+        return Session(raw, DriverConnection(raw, lambda error: translated(error, self._path)))
 
     def connect(self) -> sqlite3.Connection:
         """Return a new connection of the driver."""
@@ -304,23 +296,6 @@ class _Reading:
             self._file.check_unchanged()
         else:
             session.close()
-
-
-def _connect() -> sqlite3.Connection:
-    return cast("SqliteFile", _opening.file).connect()
-
-
-_opening = threading.local()
-_ENGINE = create_engine("sqlite://", creator=_connect, poolclass=NullPool, pool_reset_on_return=None)
-"""One for all files, so that a process compiles each statement once."""
-
-
-@event.listens_for(_ENGINE, "handle_error", retval=True)
-def _on_error(context: ExceptionContext) -> BaseException | None:
-    context.is_disconnect = False  # else SQLAlchemy would close the connection in the middle of its transaction
-    assert context.connection is not None
-    ours: TxnLogError | None = context.connection.info[ERRORS](context.original_exception)
-    return ours
 
 
 def _opened(path: str, pragmas: tuple[str, ...]) -> sqlite3.Connection:

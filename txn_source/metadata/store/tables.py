@@ -26,7 +26,6 @@ from sqlalchemy import (
     Table,
     UniqueConstraint,
     insert,
-    inspect,
     literal_column,
     select,
     text,
@@ -34,15 +33,13 @@ from sqlalchemy import (
 from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.schema import CreateIndex, CreateTable, DDLElement
 
+from txn_source.metadata.store.dialects import has_table
+from txn_source.metadata.store.table_version import SCHEMA_VERSION
+
 if TYPE_CHECKING:
     from sqlalchemy.sql.compiler import DDLCompiler
 
 metadata = MetaData()
-
-SEVERAL_PARTITIONS = 0
-"""In the place of a segment's partition."""
-SCHEMA_VERSION = 3
-"""The version of these tables. A change of them adds one, and an upgrade to it (``schema_versions.py``)."""
 
 _Text = String().with_variant(String(collation="C"), "postgresql")
 """Text that is ordered by its code points, as SQLite does, whatever the locale."""
@@ -58,6 +55,8 @@ def is_in(state: Column[int], value: int) -> ColumnElement[bool]:
     return state == literal_column(str(value))
 
 
+SEVERAL_PARTITIONS = 0
+"""In the place of a segment's partition."""
 DELETED, CONDEMNED = 1, 2
 """Why nothing may be registered from a segment any more: its ledgers are gone, or it was taken for garbage."""
 
@@ -456,7 +455,7 @@ deliveries = Table(  # of shared subscriptions: what was handed out and is not a
 
 def make_tables(connection: Connection) -> None:
     """Make all tables, in a transaction, unless they are there."""
-    if not inspect(connection).has_table(log_info.name):
+    if not has_table(connection, log_info.name):
         for statement in _statements(connection.dialect.name):
             connection.exec_driver_sql(statement)
         connection.execute(insert(schema_versions).values(version=SCHEMA_VERSION))

@@ -17,14 +17,13 @@ from __future__ import annotations
 from sqlalchemy import Connection, delete, select, update
 
 from txn_source.metadata.store.consumers import LEASE_MS
-from txn_source.metadata.store.copies import LEASE_MS as OFFLOAD_LEASE_MS
-from txn_source.metadata.store.due import Due
+from txn_source.metadata.store.copy_changes import LEASE_MS as OFFLOAD_LEASE_MS
+from txn_source.metadata.store.due import LOOK_EVERY_MS, Due, was_ahead
 from txn_source.metadata.store.partition_tail import Tail
 from txn_source.metadata.store.tables import consumers, copies, doomed_files, ledgers, log_info, partitions, requests
 from txn_source.metadata.store.tables import transactions as transaction_table
 from txn_source.model.kinds import OPEN
 
-LOOK_EVERY_MS = 10_000
 REQUEST_LIFETIME_MS = 3600 * 1000
 """Answers of calls are kept so long, in measured time."""
 _MAX_STEP_MS = 600 * 1000
@@ -51,11 +50,6 @@ class Timekeeping:
             _mend_moments(connection, now_ms)
             _mend_orders(connection, now_ms)
         return True
-
-
-def was_ahead(due: Due, now_ms: int) -> bool:
-    """True if the clock shows less than when somebody looked last."""
-    return due.looked_at_ms >= now_ms + LOOK_EVERY_MS
 
 
 def _mend_moments(connection: Connection, now_ms: int) -> None:

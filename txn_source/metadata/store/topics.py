@@ -1,160 +1,72 @@
-"""Topics and their partitions in the database."""
+"""Topics in the database (``topic_changes.py`` makes and deletes them)."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import Connection, Row, bindparam, delete, insert, select, update
-
-from txn_source.metadata.store.dialects import may_take_long
-from txn_source.metadata.store.partition_tail import NewLedger, Tail, limits_of, open_ledgers
-from txn_source.metadata.store.prepared import Insert, Prepared
-from txn_source.metadata.store.tables import partitions, topics
-from txn_source.model.errors import InvalidArgumentError, TopicExistsError, TopicNotFoundError
+from txn_source.metadata.store.prepared import Lookup, Prepared
+from txn_source.model.errors import TopicNotFoundError
 from txn_source.model.ledger_limits import LedgerLimits
-from txn_source.model.position import Position
 from txn_source.model.topic import Topic
 from txn_source.model.topic_name import TopicName
 
-MAX_PARTITIONS = 10_000
-_NAMES_AT_ONCE = 1000
-
-
-def create(
-    connection: Connection, name: TopicName, count: int, schema: bytes | None, limits: LedgerLimits, now_ms: int
-) -> Topic:
-    """Insert a topic with an open ledger on each partition, and return it."""
-    check_count(count)
-    if name.split_partition() is not None:
-        raise InvalidArgumentError(
-            f"The name {name.short!r} has the form of one partition's.", 'Use a name without "-partition-N" at its end.'
-        )
-    if connection.execute(select(topics.c.topic_id).where(topics.c.name == str(name))).first() is not None:
-        raise TopicExistsError(f"Topic {name.short!r} already exists.", "Use it, or choose another name.")
-    key = connection.execute(
-        insert(topics).values(
-            name=str(name),
-            schema=schema,
-            ledger_max_entries=limits.max_entries,
-            ledger_max_bytes=limits.max_bytes,
-            ledger_max_age_ms=limits.max_age_ms,
-            created_at_ms=now_ms,
-        )
-    ).inserted_primary_key
-    assert key is not None
-    create_partitions(connection, int(key[0]), range(count), now_ms)
-    return find(connection, name)
-
-
-def check_count(count: int) -> None:
-    """Raise INVALID_ARGUMENT unless a topic can have so many partitions."""
-    if not 1 <= count <= MAX_PARTITIONS:
-        raise InvalidArgumentError(f"A topic can't have {count} partitions.", f"Use 1 to {MAX_PARTITIONS}.")
-
-
-def _topic_of(row: Row[Any]) -> Topic:
-    return Topic(row.topic_id, TopicName.parse(row.name), row.schema, limits_of(row), row.created_at_ms)
+if TYPE_CHECKING:
+    from txn_source.metadata.store.connection import Connection
 
 
 def find(connection: Connection, name: TopicName) -> Topic:
     """Return the topic of a name, or raise TOPIC_NOT_FOUND."""
-    row = connection.execute(select(topics).where(topics.c.name == str(name))).first()
-    if row is None:
-        raise _not_found(name)
-    return _topic_of(row)
+    return find_all(connection, [name])[0]
+
+
+def find_all(connection: Connection, names: Sequence[TopicName]) -> list[Topic]:
+    """Return the topics, in the order of the names, or raise TOPIC_NOT_FOUND; a statement for each few hundred."""
+    found = {row[1]: row for row in _NAMED.rows(connection, dict.fromkeys(map(str, names)))}
+    for name in names:
+        if str(name) not in found:
+            raise TopicNotFoundError(
+                f"There is no topic {name.short!r} in this log.",
+                "Check the name against `txnlog topics list`, or create it first.",
+            )
+    return [_topic_of(found[str(name)]) for name in names]
 
 
 def of_partition(connection: Connection, partition_id: int) -> Topic | None:
     """Return the topic that a partition belongs to; None if there is no such partition."""
-    row = connection.execute(_OF_PARTITION, {"partition_id": partition_id}).first()
-    return None if row is None else _topic_of(row)
-
-
-def find_all(connection: Connection, names: Sequence[TopicName]) -> list[Topic]:
-    """Return the topics, in the order of the names, or raise TOPIC_NOT_FOUND; a statement for each thousand."""
-    if len(names) == 1:
-        return [find(connection, names[0])]
-    found: dict[str, Row[Any]] = {}
-    for start in range(0, len(names), _NAMES_AT_ONCE):
-        some = [str(name) for name in names[start : start + _NAMES_AT_ONCE]]
-        found.update((row.name, row) for row in connection.execute(select(topics).where(topics.c.name.in_(some))))
-    for name in names:
-        if str(name) not in found:
-            raise _not_found(name)
-    return [_topic_of(found[str(name)]) for name in names]
-
-
-def _not_found(name: TopicName) -> TopicNotFoundError:
-    return TopicNotFoundError(
-        f"There is no topic {name.short!r} in this log.",
-        "Check the name against `txnlog topics list`, or create it first.",
-    )
+    rows = _OF_PARTITION.rows(connection, {"partition_id": partition_id})
+    return _topic_of(rows[0]) if rows else None
 
 
 def names(connection: Connection, namespace: str | None) -> list[str]:
     """Return the full names of all topics, or those of one ``tenant/namespace``, sorted."""
-    found = connection.execute(select(topics.c.name).order_by(topics.c.name)).scalars()
+    found = [name for (name,) in _NAMES.rows(connection, {})]
     return [n for n in found if namespace is None or TopicName.parse(n).in_namespace(namespace)]
 
 
-def remove(connection: Connection, topic_id: int) -> None:
-    """Delete a topic with all that belongs to it, in one statement: so nobody sees half of it."""
-    may_take_long(connection)
-    connection.execute(delete(topics).where(topics.c.topic_id == topic_id))
-
-
-def roll(connection: Connection, name: TopicName, index: int | None, now_us: int) -> list[int]:
-    """Close the open ledgers of a topic, or of one partition; return the ids of those that weren't empty."""
-    topic = find(connection, name)
-    wanted = select(partitions).where(partitions.c.topic_id == topic.topic_id).order_by(partitions.c.partition_index)
-    rows = connection.execute(wanted).all()
-    if index is not None:
-        if not 0 <= index < len(rows):
-            raise TopicNotFoundError(
-                f"Topic {name.short!r} has no partition {index}.", f"Its partitions are 0 to {len(rows) - 1}."
-            )
-        rows = [rows[index]]
-    closed = []
-    tails = Tail.load_all(connection, [row.partition_id for row in rows], now_us)
-    for row in rows:
-        tail = tails[row.partition_id]
-        if tail.ledger_id != row.open_ledger_id:  # was too old and has just been rolled
-            closed.append(row.open_ledger_id)
-        elif (ledger_id := tail.roll(connection)) is not None:
-            closed.append(ledger_id)
-    Tail.store_all(connection, list(tails.values()))
-    for tail in tails.values():
-        tail.seal(connection)
-    return closed
-
-
-def create_partitions(connection: Connection, topic_id: int, indexes: Iterable[int], now_ms: int) -> None:
-    """Insert partitions, each with an open ledger."""
-    rows = [{"topic_id": topic_id, "partition_index": index, **_EMPTY} for index in indexes]
-    made = sorted(_INSERT.rows(connection, rows))
-    opened = open_ledgers(connection, [NewLedger(partition_id) for _, partition_id in made], now_ms)
-    _BEGIN.run_many(
-        connection,
-        [
-            {"of_partition": partition_id, "log_start": Position(ledger_id, 0).key, "ledger_id": ledger_id}
-            for partition_id, ledger_id in opened.items()
-        ],
+def _topic_of(row: tuple[Any, ...]) -> Topic:
+    topic_id, name, schema, max_entries, max_bytes, max_age_ms, created_at_ms = row
+    return Topic(
+        topic_id, TopicName.parse(name), schema, LedgerLimits(max_entries, max_bytes, max_age_ms), created_at_ms
     )
 
 
-# Compiled once: a topic may have thousands of partitions.
-_OF_PARTITION = (
-    select(topics)
-    .join(partitions, partitions.c.topic_id == topics.c.topic_id)
-    .where(partitions.c.partition_id == bindparam("partition_id"))
+_COLUMNS = ", ".join(
+    f"topics.{name}"
+    for name in (
+        "topic_id",
+        "name",
+        "schema",
+        "ledger_max_entries",
+        "ledger_max_bytes",
+        "ledger_max_age_ms",
+        "created_at_ms",
+    )
 )
-_EMPTY = dict.fromkeys(
-    ("log_start", "trimmed_end", "open_ledger_id", "messages_trimmed", "bytes_trimmed", "last_publish_time_us"), 0
+_NAMED = Lookup(f"SELECT {_COLUMNS} FROM topics WHERE name IN (:values)")
+_OF_PARTITION = Prepared(
+    f"""
+    SELECT {_COLUMNS} FROM topics JOIN partitions ON partitions.topic_id = topics.topic_id
+    WHERE partition_id = :partition_id"""
 )
-_INSERT = Insert(partitions, ("topic_id", "partition_index", *_EMPTY), ("partition_index", "partition_id"))
-_BEGIN = Prepared(
-    update(partitions)
-    .where(partitions.c.partition_id == bindparam("of_partition"))
-    .values(log_start=bindparam("log_start"), open_ledger_id=bindparam("ledger_id"))
-)
+_NAMES = Prepared("SELECT name FROM topics ORDER BY name")

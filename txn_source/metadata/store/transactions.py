@@ -9,8 +9,9 @@ from typing import Any
 from sqlalchemy import Connection, Row, bindparam, case, func, insert, literal_column, select, update
 
 from txn_source.metadata.store.conflicts import expect
+from txn_source.metadata.store.inserts import NewRows
 from txn_source.metadata.store.partition_tail import Tail
-from txn_source.metadata.store.prepared import Lookup, NewRows, Prepared
+from txn_source.metadata.store.prepared import Lookup, Prepared
 from txn_source.metadata.store.tables import (
     is_in,
     log_info,

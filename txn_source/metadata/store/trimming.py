@@ -5,7 +5,7 @@ from __future__ import annotations
 from sqlalchemy import Connection, delete, select, update
 
 from txn_source.metadata.store.conflicts import expect
-from txn_source.metadata.store.copies import closed_ledgers, doom_segments, doom_tiered_before, drop_entries
+from txn_source.metadata.store.copy_changes import closed_ledgers, doom_segments, doom_tiered_before, drop_entries
 from txn_source.metadata.store.subscriptions import keeper
 from txn_source.metadata.store.tables import (
     decision_pages,

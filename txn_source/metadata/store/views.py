@@ -5,26 +5,17 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
-
-from sqlalchemy import ColumnElement, Connection, bindparam, func, literal_column, select
+from typing import TYPE_CHECKING
 
 from txn_source.metadata.store.pages import PAGE_ROWS, Page, to_table
 from txn_source.metadata.store.prepared import Lookup, Prepared
-from txn_source.metadata.store.tables import (
-    entries,
-    is_in,
-    ledgers,
-    log_info,
-    partitions,
-    segments,
-    transaction_partitions,
-    transactions,
-)
 from txn_source.model.bounds import Bounds
 from txn_source.model.kinds import DATA, OPEN
 from txn_source.model.position import MAX_ENTRY_ID, Position, PositionRange
 from txn_source.model.topic import PartitionView
+
+if TYPE_CHECKING:
+    from txn_source.metadata.store.connection import Connection
 
 LEDGER_COLUMNS = (
     "ledger_id",
@@ -75,8 +66,8 @@ def partition_views(connection: Connection, topic_ids: Sequence[int]) -> dict[in
 
 def partitions_by_id(connection: Connection, partition_ids: Sequence[int]) -> list[PartitionView]:
     """Return partitions with their bounds as of this transaction's moment; those that are gone are left out."""
-    query = select(partitions.c.topic_id).where(partitions.c.partition_id.in_(partition_ids)).distinct()
-    of_topics = partition_views(connection, list(connection.execute(query).scalars()))
+    topic_ids = {topic_id for (topic_id,) in _TOPICS.rows(connection, partition_ids)}
+    of_topics = partition_views(connection, sorted(topic_ids))
     return [view for views in of_topics.values() for view in views if view.partition_id in partition_ids]
 
 
@@ -88,8 +79,8 @@ def decisions(connection: Connection) -> int:
 
 def decisions_at(connection: Connection, time_ms: int) -> int:
     """Return how many transactions had ended at a time."""
-    query = select(func.max(transactions.c.decision)).where(transactions.c.ended_at_ms <= time_ms)
-    return int(connection.execute(query).scalar() or 0)
+    [(count,)] = _DECISIONS_AT.rows(connection, {"time_ms": time_ms})
+    return int(count or 0)
 
 
 def find_position(connection: Connection, partition_id: int, publish_time_us: int) -> tuple[Position, bool] | None:
@@ -97,28 +88,14 @@ def find_position(connection: Connection, partition_id: int, publish_time_us: in
 
     True beside it: it is only the start of the message's ledger, whose entries are no longer in the database.
     """
-    ledger = connection.execute(
-        select(ledgers.c.ledger_id, ledgers.c.purged)
-        .where(ledgers.c.partition_id == partition_id, ledgers.c.last_publish_time_us >= publish_time_us)
-        .order_by(ledgers.c.ledger_id)
-        .limit(1)
-    ).first()
-    if ledger is None:
-        return None
-    if ledger.purged:
-        return Position(ledger.ledger_id, 0), True
-    key = connection.execute(
-        select(entries.c.position)
-        .where(
-            entries.c.partition_id == partition_id,
-            entries.c.position >= Position(ledger.ledger_id, 0).key,
-            entries.c.kind == DATA,
-            entries.c.publish_time_us >= publish_time_us,
-        )
-        .order_by(entries.c.position)
-        .limit(1)
-    ).scalar()
-    return None if key is None else (Position.from_key(key), False)
+    of = {"partition_id": partition_id, "time_us": publish_time_us}
+    for ledger_id, purged in _LEDGER_AT.rows(connection, of):
+        start = Position(ledger_id, 0)
+        if purged:
+            return start, True
+        for (key,) in _ENTRY_AT.rows(connection, of | {"start": start.key}):
+            return Position.from_key(key), False
+    return None
 
 
 def ledger_page(connection: Connection, partition_id: int, of: PositionRange, *, times: bool = False) -> Page:
@@ -133,13 +110,8 @@ def ledger_page(connection: Connection, partition_id: int, of: PositionRange, *,
 
 def ledger_end(connection: Connection, partition_id: int, ledger_id: int) -> tuple[Position, int]:
     """Return where a closed ledger ends, which is where the next one begins, and how many messages it has."""
-    rows = connection.execute(
-        select(ledgers.c.ledger_id, ledgers.c.messages)
-        .where(ledgers.c.partition_id == partition_id, ledgers.c.ledger_id >= ledger_id)
-        .order_by(ledgers.c.ledger_id)
-        .limit(2)
-    ).all()
-    return Position(rows[1].ledger_id, 0), int(rows[0].messages)
+    rows = _LEDGER_END.rows(connection, {"partition_id": partition_id, "ledger_id": ledger_id})
+    return Position(rows[1][0], 0), int(rows[0][1])
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,99 +127,85 @@ class Split:
 
 def split(connection: Connection, partition_id: int, of: PositionRange, target_bytes: int) -> Split:
     """Return where to cut a range into pieces of about so many bytes."""
-    inside = (
-        entries.c.partition_id == partition_id,
-        entries.c.position >= of.start.key,
-        entries.c.position < of.end.key,
-        entries.c.kind == DATA,
-    )
-    base = connection.execute(select(func.min(entries.c.bytes_before)).where(*inside)).scalar()
+    inside = {"partition_id": partition_id, "start": of.start.key, "end": of.end.key}
+    [(base,)] = _FIRST_BYTE.rows(connection, inside)
     if base is None:
         return Split()
-    piece = (entries.c.bytes_before - base) // target_bytes
-    times = func.min(entries.c.publish_time_us), func.max(entries.c.publish_time_us)
-    rows = connection.execute(
-        select(func.min(entries.c.position), func.sum(entries.c.length), *times)
-        .where(*inside)
-        .group_by(piece)
-        .order_by(piece)
-    ).all()
+    rows = _PIECES.rows(connection, inside | {"base": base, "target": target_bytes})
     positions, sizes, firsts, lasts = zip(*rows, strict=True)
     return Split(positions[1:], [int(size) for size in sizes], firsts, lasts)
 
 
 def segment_page(connection: Connection, after: int) -> list[tuple[int, str]]:
     """Return the registered segments (id, path) after an id, ascending; one more than a page if there are more."""
-    query = select(segments.c.segment_id, segments.c.path).where(segments.c.segment_id > after, segments.c.deleted == 0)
-    rows = connection.execute(query.order_by(segments.c.segment_id).limit(PAGE_ROWS + 1))
-    return [(row.segment_id, row.path) for row in rows]
+    rows = _SEGMENTS.rows(connection, {"after": after, "most": PAGE_ROWS + 1})
+    return [(segment_id, path) for segment_id, path in rows]
 
 
-_OF_LEDGERS = (
-    ledgers.c.ledger_id,
-    ledgers.c.entries,
-    ledgers.c.messages,
-    ledgers.c.bytes,
-    ledgers.c.created_at_ms,
-    *(func.coalesce(ledgers.c[name], -1) for name in ("closed_at_ms", "offloaded_at_ms", "hot_deleted_at_ms")),
-    ledgers.c.purged,
-)
+def _publish_time(order: str) -> str:
+    """Return what finds the publish time of a ledger's first or last message, -1 if there is none: one look."""
+    start = f"ledgers.ledger_id * {Position(1, 0).key}"
+    return f"""COALESCE((
+        SELECT publish_time_us FROM entries
+        WHERE entries.partition_id = ledgers.partition_id AND entries.position >= {start}
+        AND entries.position <= {start} + {MAX_ENTRY_ID} AND entries.kind = {DATA}
+        ORDER BY entries.position {order} LIMIT 1
+    ), -1)"""
 
 
-def _publish_time(*, last: bool) -> ColumnElement[int]:
-    """Return the publish time of a ledger's first or last message, -1 if there is none: one look at the entries."""
-    start = ledgers.c.ledger_id * literal_column(str(Position(1, 0).key))
-    order = entries.c.position.desc() if last else entries.c.position
-    time = (
-        select(entries.c.publish_time_us)
-        .where(
-            entries.c.partition_id == ledgers.c.partition_id,
-            entries.c.position >= start,
-            entries.c.position <= start + literal_column(str(MAX_ENTRY_ID)),
-            entries.c.kind == literal_column(str(DATA)),
-        )
-        .order_by(order)
-        .limit(literal_column("1"))
+def _ledgers(*more: str) -> Prepared:
+    """Return what finds ledgers of a partition."""
+    times = ("closed_at_ms", "offloaded_at_ms", "hot_deleted_at_ms")
+    of_each = [f"COALESCE({name}, -1)" if name in times else name for name in LEDGER_COLUMNS]
+    return Prepared(
+        f"""
+        SELECT {", ".join((*of_each, *more))} FROM ledgers
+        WHERE partition_id = :partition_id AND ledger_id BETWEEN :first AND :last
+        ORDER BY ledger_id LIMIT :most"""
     )
-    return func.coalesce(time.scalar_subquery(), literal_column("-1"))
 
 
-def _ledgers(*columns: Any) -> Prepared:
-    """Return what finds ledgers of a partition; compiled once, since a plan asks so for each partition."""
-    query = select(*columns).where(
-        ledgers.c.partition_id == bindparam("partition_id"),
-        ledgers.c.ledger_id.between(bindparam("first"), bindparam("last")),
-    )
-    return Prepared(query.order_by(ledgers.c.ledger_id).limit(bindparam("most")))
-
-
-_LEDGERS = _ledgers(*_OF_LEDGERS)
-_LEDGERS_WITH_TIMES = _ledgers(*_OF_LEDGERS, _publish_time(last=False), _publish_time(last=True))
+_LEDGERS = _ledgers()
+_LEDGERS_WITH_TIMES = _ledgers(_publish_time("ASC"), _publish_time("DESC"))
 _PARTITIONS = Lookup(
-    lambda names: (
-        select(
-            *(
-                partitions.c[name]
-                for name in ("topic_id", "partition_index", "partition_id", "log_start", "trimmed_end")
-            ),
-            *(ledgers.c[name] for name in ("ledger_id", "entries", "messages_before", "messages")),
-            partitions.c.messages_trimmed,
-            ledgers.c.bytes_before,
-            ledgers.c.bytes,
-            partitions.c.bytes_trimmed,
-        )
-        .join(ledgers, ledgers.c.ledger_id == partitions.c.open_ledger_id)
-        .where(partitions.c.topic_id.in_([bindparam(name) for name in names]))
-    )
+    """
+    SELECT topic_id, partition_index, partitions.partition_id, log_start, trimmed_end, ledger_id, entries,
+        messages_before, messages, messages_trimmed, bytes_before, bytes, bytes_trimmed
+    FROM partitions JOIN ledgers ON ledger_id = open_ledger_id WHERE topic_id IN (:values)"""
 )
 _ONGOING = Lookup(
-    lambda names: (
-        select(transaction_partitions.c.partition_id, func.min(transaction_partitions.c.first_position))
-        .join(partitions, partitions.c.partition_id == transaction_partitions.c.partition_id)
-        .where(
-            partitions.c.topic_id.in_([bindparam(name) for name in names]), is_in(transaction_partitions.c.state, OPEN)
-        )
-        .group_by(transaction_partitions.c.partition_id)
-    )
+    f"""
+    SELECT t.partition_id, MIN(t.first_position)
+    FROM transaction_partitions AS t JOIN partitions ON partitions.partition_id = t.partition_id
+    WHERE partitions.topic_id IN (:values) AND t.state = {OPEN} GROUP BY t.partition_id"""
 )
-_DECISIONS = Prepared(select(log_info.c.decisions))
+_TOPICS = Lookup("SELECT topic_id FROM partitions WHERE partition_id IN (:values)")
+_DECISIONS = Prepared("SELECT decisions FROM log_info")
+_DECISIONS_AT = Prepared("SELECT MAX(decision) FROM transactions WHERE ended_at_ms <= :time_ms")
+_LEDGER_AT = Prepared(
+    """
+    SELECT ledger_id, purged FROM ledgers WHERE partition_id = :partition_id AND last_publish_time_us >= :time_us
+    ORDER BY ledger_id LIMIT 1"""
+)
+_ENTRY_AT = Prepared(
+    f"""
+    SELECT position FROM entries
+    WHERE partition_id = :partition_id AND position >= :start AND kind = {DATA} AND publish_time_us >= :time_us
+    ORDER BY position LIMIT 1"""
+)
+_LEDGER_END = Prepared(
+    """
+    SELECT ledger_id, messages FROM ledgers WHERE partition_id = :partition_id AND ledger_id >= :ledger_id
+    ORDER BY ledger_id LIMIT 2"""
+)
+_INSIDE = f"partition_id = :partition_id AND position >= :start AND position < :end AND kind = {DATA}"
+_FIRST_BYTE = Prepared(f"SELECT MIN(bytes_before) FROM entries WHERE {_INSIDE}")
+_PIECES = Prepared(
+    f"""
+    SELECT MIN(position), SUM(length), MIN(publish_time_us), MAX(publish_time_us)
+    FROM entries WHERE {_INSIDE}
+    GROUP BY (bytes_before - :base) / :target ORDER BY MIN(position)"""
+)
+_SEGMENTS = Prepared(
+    "SELECT segment_id, path FROM segments WHERE segment_id > :after AND deleted = 0 ORDER BY segment_id LIMIT :most"
+)

@@ -14,8 +14,9 @@ from txn_source.metadata.protocol import convert
 from txn_source.metadata.protocol.convert_subscriptions import acknowledgement_to_wire
 from txn_source.metadata.protocol.enums import END_REASON, TRANSACTION_STATE
 from txn_source.metadata.stub.ranges import RangeStub, incomplete
+from txn_source.metadata.stub.request_ids import request_id
 from txn_source.metadata.stub.subscriptions import SubscriptionStub
-from txn_source.metadata.stub.tiers import TierStub, request_id
+from txn_source.metadata.stub.tiers import TierStub
 from txn_source.metadata.stub.transport import Transport
 from txn_source.model.acknowledgement import Acknowledgement
 from txn_source.model.entry import Appended, NewEntry, OpenedProducer

@@ -10,7 +10,7 @@ from txn_source._generated.txnlog.v1 import metadata_service_pb2 as pb
 from txn_source.metadata.protocol import convert
 from txn_source.metadata.protocol import convert_subscriptions as sub_wire
 from txn_source.metadata.protocol.enums import ISOLATION_LEVEL, SUBSCRIPTION_TYPE
-from txn_source.metadata.stub.tiers import request_id
+from txn_source.metadata.stub.request_ids import request_id
 from txn_source.metadata.stub.transport import Transport
 from txn_source.model.isolation import IsolationLevel
 from txn_source.model.message_ranges import MessageRange, key_of

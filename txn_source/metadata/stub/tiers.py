@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from txn_source._generated.txnlog.v1 import metadata_service_pb2 as pb
 from txn_source.metadata.protocol import convert
 from txn_source.metadata.protocol.enums import POLICY_SOURCE, READ_PRIORITY, TIER
+from txn_source.metadata.stub.request_ids import request_id
 from txn_source.metadata.stub.transport import Transport
 from txn_source.model.copies import LedgerCopies, Tier, TieredCopy
 from txn_source.model.ledger import OffloadableLedger
@@ -138,11 +138,6 @@ class TierStub:
             for p in answer.effective
             if p.name in POLICIES  # a newer service may have more
         }
-
-
-def request_id() -> str:
-    """Return a fresh id for a call that changes something."""
-    return uuid.uuid4().hex
 
 
 def _scope(scope: Scope) -> pb.PolicyScope:

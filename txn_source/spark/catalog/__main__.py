@@ -1,8 +1,9 @@
-"""The process that a catalog asks: ``python -m txn_source.spark.catalog``.
+"""The process that a catalog asks about a log: ``python -m txn_source.spark.catalog``.
 
-A line of JSON each: first the target, ``{"path": ...}`` or ``{"endpoint": ...}``; then calls, ``{"call": ...,
-"arguments": {...}}``. Each line is answered by ``{"answer": ...}`` or ``{"error": {"code": ..., "message": ...}}``. It
-ends with its input.
+A line of JSON for each call: ``{"id": ..., "target": {"path": ...} or {"endpoint": ...}, "call": ..., "arguments":
+{...}}``. It is answered by ``{"id": ..., "answer": ...}`` or ``{"id": ..., "error": {"code": ..., "message": ...}}`` as
+soon as it is done: one that waits for a service keeps no other waiting. A call with an id that was used before, in
+another process too, changes nothing twice. It ends with its input.
 """
 
 from __future__ import annotations
@@ -11,64 +12,61 @@ import json
 import os
 import sys
 from collections.abc import Callable, Mapping
-from functools import partial
-from typing import Any, TextIO
+from concurrent.futures import ThreadPoolExecutor
+from threading import Lock
+from typing import Any
 
 from txn_source.client.connecting import connect
-from txn_source.client.log import Log
 from txn_source.client.target import Target
-from txn_source.model.door import passes, translated
-from txn_source.model.errors import TxnLogError
+from txn_source.metadata.stub.request_ids import repeatable_as
+from txn_source.model.door import translated
 from txn_source.spark.catalog.calls import CatalogCalls
 from txn_source.spark.connection import identity_of
+
+CALLS_AT_ONCE = 64
 
 
 def main() -> None:
     """Answer until the input ends."""
-    answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    answers, turn = os.fdopen(os.dup(1), "w", encoding="utf-8"), Lock()
     os.dup2(2, 1)  # whatever prints must not come between the answers
     log = _OpenLog()
-    for line in sys.stdin:
-        asked = json.loads(line)
-        _answer(answers, partial(log.call, **asked) if log.target is not None else partial(log.open, **asked))
+
+    def answer(asked: Mapping[str, Any]) -> None:
+        line = json.dumps(_answer(log, asked)) + "\n"
+        with turn:
+            answers.write(line)
+            answers.flush()
+
+    with ThreadPoolExecutor(CALLS_AT_ONCE) as calls:
+        for line in sys.stdin:
+            calls.submit(answer, json.loads(line))
 
 
 class _OpenLog:
-    """The log and its calls; one that is made anew at its path is opened anew."""
+    """The log and its calls, opened at its first use; one that is made anew at its path is opened anew."""
 
     def __init__(self) -> None:
-        self.target: Target | None = None
-        self._log: Log | None = None
-        self._identity: tuple[int, ...] = ()
-        self._calls: Mapping[str, Callable[..., Any]] = {}
+        self._opened: tuple[object, Mapping[str, Callable[..., Any]]] | None = None
 
-    def open(self, path: str | None = None, endpoint: str | None = None) -> None:
-        """Open the log, or raise what keeps it from that."""
+    def calls(self, path: str | None = None, endpoint: str | None = None) -> Mapping[str, Callable[..., Any]]:
+        """Return the calls by their names, or raise what keeps the log from being opened."""
         target = Target.of(path, endpoint)
-        identity = identity_of(target)
-        log = connect(path, endpoint=endpoint, create=False)
-        if self._log is not None:
-            self._log.close()
-        self._log, self._calls = log, CatalogCalls(log).by_name
-        self.target, self._identity = target, identity
-
-    def call(self, call: str, arguments: dict[str, Any]) -> Any:
-        """Return a call's answer."""
-        if self.target is not None and identity_of(self.target) != self._identity:
-            self.open(self.target.path, self.target.endpoint)
-        return self._calls[call](**arguments)
+        wanted = target, identity_of(target)
+        opened = self._opened
+        if opened is None or opened[0] != wanted:  # no lock: a service that hangs would have all wait for one
+            log = connect(path, endpoint=endpoint, create=False)
+            self._opened = opened = wanted, CatalogCalls(log).by_name
+        return opened[1]
 
 
-def _answer(answers: TextIO, call: Callable[[], Any]) -> None:
+def _answer(log: _OpenLog, asked: Mapping[str, Any]) -> dict[str, Any]:
     try:
-        said = {"answer": call()}
+        with repeatable_as(asked["id"]):
+            return {"id": asked["id"], "answer": log.calls(**asked["target"])[asked["call"]](**asked["arguments"])}
     except Exception as error:
-        if passes(error) and not isinstance(error, TxnLogError):
-            raise
-        ours = error if isinstance(error, TxnLogError) else translated(error, "catalog")
-        said = {"error": {"code": ours.code, "message": str(ours)}}
-    answers.write(json.dumps(said) + "\n")
-    answers.flush()
+        ours = translated(error, "The catalog")
+        return {"id": asked["id"], "error": {"code": ours.code, "message": str(ours)}}
 
 
 if __name__ == "__main__":

@@ -6,14 +6,16 @@ import difflib
 import json
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pyarrow as pa
 
 from txn_source.client.log import Log
+from txn_source.client.places import Offsets, shown_time
 from txn_source.client.reading.columns import METADATA_COLUMNS
 from txn_source.model.errors import InvalidArgumentError, OutOfRangeError, TopicNotFoundError
+from txn_source.model.position import LATEST, Position
+from txn_source.model.topic import TopicView
 from txn_source.model.topic_name import TopicName
 from txn_source.spark.catalog.definitions import (
     INHERITED,
@@ -119,21 +121,27 @@ class CatalogCalls:
         return [_identifier(t) for t in (near or elsewhere)[:2]]
 
     def version(self, namespace: Sequence[str], name: str, version: str) -> str:
-        """Return the offsets at which a version of a topic ends: JSON, or the position of its only partition."""
+        """Return the offsets at which a version of a topic ends: JSON, or the position of its only partition.
+
+        Raises:
+            OutOfRangeError: what the topic had then was trimmed.
+        """
         topic = topic_of(namespace, name)
         text = version.strip()
-        if text.startswith("{"):
-            return text
         try:
             [view] = self._log.access.metadata.get_view([topic]).topics
         except TopicNotFoundError:
             return text  # the table is looked for next
-        if len(view.partitions) > 1:
-            raise InvalidArgumentError(
-                f"VERSION AS OF {version!r} is one position, and {topic.short} has {len(view.partitions)} partitions.",
-                f"""Give one for each: VERSION AS OF '{{"{topic.short}": {{"0": "12:40", "1": "13:7"}}}}'.""",
-            )
-        return json.dumps({str(topic): {"0": text}})
+        if not text.startswith("{"):
+            if len(view.partitions) > 1:
+                raise InvalidArgumentError(
+                    f"VERSION AS OF {version!r} is one position, and {topic.short} has {len(view.partitions)}"
+                    " partitions.",
+                    f"""Give one for each: VERSION AS OF '{{"{topic.short}": {{"0": "12:40", "1": "13:7"}}}}'.""",
+                )
+            text = json.dumps({str(topic): {"0": text}})
+        _check_kept(view, text)
+        return text
 
     def as_of(self, namespace: Sequence[str], name: str, micros: int) -> str:
         """Return a time, in microseconds since 1970, as ``asOfTimestamp`` takes it; a missing topic is found later.
@@ -146,11 +154,11 @@ class CatalogCalls:
             [view] = self._log.access.metadata.get_view([topic]).topics
             if micros < view.topic.created_at_ms * 1000:
                 raise OutOfRangeError(
-                    f"TIMESTAMP AS OF {_time(micros)} is before topic {topic.short!r} was made,"
-                    f" {_time(view.topic.created_at_ms * 1000)}.",
+                    f"TIMESTAMP AS OF {shown_time(micros)} is before topic {topic.short!r} was made,"
+                    f" {shown_time(view.topic.created_at_ms * 1000)}.",
                     "Use a later time.",
                 )
-        return _time(micros)
+        return shown_time(micros)
 
     def create(self, namespace: Sequence[str], name: str, schema: str, properties: Mapping[str, str]) -> None:
         """Create a topic; its columns are Spark's, ``key binary, value binary`` is a raw one."""
@@ -205,8 +213,17 @@ class CatalogCalls:
         return to_spark(pa.schema(list(METADATA_COLUMNS.values()))).json()
 
 
-def _time(micros: int) -> str:
-    return (datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=micros)).isoformat()
+def _check_kept(view: TopicView, text: str) -> None:
+    with suppress(InvalidArgumentError):  # which the read tells
+        named = Offsets.parse(text, LATEST).positions
+        for partition in view.partitions:
+            at = named.get((view.topic.name, partition.index))
+            if isinstance(at, Position) and at < partition.bounds.log_start and partition.trimmed_end.ledger_id:
+                raise OutOfRangeError(
+                    f"VERSION AS OF {at} is before all that partition {partition.index} of topic"
+                    f" {view.topic.name.short!r} still has, which begins at {partition.bounds.log_start}.",
+                    "Use a later position.",
+                )
 
 
 def _identifier(topic: TopicName) -> str:

@@ -6,7 +6,9 @@ import os
 import re
 import sys
 from collections.abc import Mapping
+from typing import Any, cast
 
+from pyspark import SparkContext
 from pyspark.sql import SparkSession
 from pyspark.sql.utils import is_remote
 
@@ -25,7 +27,8 @@ def configure(
 
     It sets ``spark.sql.catalog.<name>`` and its options, adds the jar to ``spark.jars``, and lets Spark's Python
     processes run this interpreter, unless ``spark.pyspark.python`` or PYSPARK_PYTHON says otherwise. Over Spark Connect
-    it sets the catalogs alone: the jar and the interpreter are the server's.
+    it sets the catalogs alone: the jar and the interpreter are the server's. So it does in a program that
+    ``spark-submit`` has started, which takes them from its own ``--jars`` and PYSPARK_PYTHON.
 
     Args:
         builder: of a session that isn't there yet.
@@ -36,7 +39,8 @@ def configure(
         The builder.
 
     Raises:
-        InvalidArgumentError: neither path nor endpoint, or both; or a session runs that doesn't have the jar.
+        InvalidArgumentError: neither path nor endpoint, or both; or a session, or the driver that ``spark-submit`` has
+            started, runs without the jar.
         NoJarError: the jar must be built, and can't be.
     """
     given: dict[str, str] = getattr(builder, "_options", {})
@@ -46,6 +50,9 @@ def configure(
         for option, value in options.items():
             builder = builder.config(f"spark.sql.catalog.{name}.{option}", value)
     if "spark.remote" in given or "SPARK_REMOTE" in os.environ or is_remote():
+        return builder
+    if "PYSPARK_GATEWAY_PORT" in os.environ:
+        _check_submitted()
         return builder
     path = str(jar())
     _check_running(path)
@@ -78,6 +85,17 @@ def _options(name: str, log: str | os.PathLike[str] | Mapping[str, object]) -> d
             'Give one of them, such as bank="/data/log" or bank={"endpoint": "host:port"}.',
         )
     return options
+
+
+def _check_submitted() -> None:
+    """Refuse in a program of ``spark-submit`` whose driver can't load the catalog: it takes no jars any more."""
+    SparkContext._ensure_initialized()
+    jvm = cast("Any", SparkContext._jvm)
+    if not jvm.org.apache.spark.util.Utils.classIsLoadable(_CATALOG):
+        raise InvalidArgumentError(
+            "spark-submit has started this program without the catalog's jar.",
+            f"Start it with --jars {jar()}, which is what `txnlog spark-jar` names.",
+        )
 
 
 def _check_running(path: str) -> None:

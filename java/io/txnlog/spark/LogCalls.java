@@ -4,24 +4,26 @@ import com.fasterxml.jackson.core.JsonProcessingException;
 import com.fasterxml.jackson.databind.JsonNode;
 import com.fasterxml.jackson.databind.ObjectMapper;
 import java.io.BufferedReader;
-import java.io.BufferedWriter;
 import java.io.IOException;
+import java.io.Writer;
 import java.nio.charset.StandardCharsets;
-import java.util.ArrayList;
-import java.util.List;
 import java.util.Map;
-import java.util.concurrent.ConcurrentHashMap;
 import java.util.TreeMap;
+import java.util.UUID;
+import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.ConcurrentHashMap;
+import java.util.concurrent.ExecutionException;
+import java.util.concurrent.TimeUnit;
+import java.util.concurrent.TimeoutException;
 
-/** Asks a Python process about one log: a line of JSON for each question, one for each answer. */
+/** Asks a Python process about one log: a line of JSON for each question, one for each answer, in any order. */
 final class LogCalls {
   private static final ObjectMapper JSON = new ObjectMapper();
   private static final Map<Map<String, String>, LogCalls> LOGS = new ConcurrentHashMap<>();
+  private static final int ANSWER_MINUTES_MAX = 10; // whoever waits for a service gives up long before
 
   private final Map<String, String> target;
-  private Process process;
-  private BufferedWriter questions;
-  private BufferedReader answers;
+  private Helper helper;
 
   private LogCalls(Map<String, String> target) {
     this.target = target;
@@ -53,64 +55,107 @@ final class LogCalls {
     return all;
   }
 
-  /** Returns the answer to a call, or throws what the log says. A process that has died is started once more. */
-  synchronized JsonNode ask(String call, Map<String, ?> arguments) {
-    boolean started = process == null || !process.isAlive();
+  /**
+   * Returns the answer to a call, or throws what the log says. If the process dies, another one is asked once more: by
+   * the id it knows a change that was made, and answers as if it had made it.
+   */
+  JsonNode ask(String call, Map<String, ?> arguments) {
+    String id = UUID.randomUUID().toString();
+    String question = json(Map.of("id", id, "target", target, "call", call, "arguments", arguments));
     try {
-      if (started) {
-        start();
+      Helper first = running(null);
+      try {
+        return first.ask(id, question);
+      } catch (IOException e) {
+        return running(first).ask(id, question);
       }
-      return said(JSON.writeValueAsString(Map.of("call", call, "arguments", arguments)));
     } catch (IOException e) {
-      stop();
-      if (!started) {
-        return ask(call, arguments);
+      throw unavailable("The catalog's Python process, " + SparkInternals.python() + " -m txn_source.spark.catalog, has"
+          + " ended (" + e.getMessage() + "). See what it wrote to the log of Spark's driver. "
+          + SparkInternals.SET_PYTHON);
+    } catch (TimeoutException e) {
+      throw unavailable("The catalog's Python process didn't answer `" + call + "` within " + ANSWER_MINUTES_MAX
+          + " minutes, and was ended. Try again.");
+    }
+  }
+
+  /** Returns the process, and another one than that which is known to have ended. */
+  private synchronized Helper running(Helper ended) {
+    if (helper == null || helper == ended || !helper.process.isAlive()) {
+      try {
+        helper = new Helper();
+      } catch (IOException e) {
+        throw unavailable(SparkInternals.python() + " can't be started (" + e.getMessage() + "). "
+            + SparkInternals.SET_PYTHON);
       }
-      throw new TxnLogException("UNAVAILABLE", "[TXNLOG_UNAVAILABLE] The catalog's Python process, "
-          + SparkInternals.python() + " -m txn_source.spark.catalog, has ended (" + e.getMessage()
-          + "). See what it wrote to the log of Spark's driver. " + SparkInternals.SET_PYTHON);
     }
+    return helper;
   }
 
-  private void start() throws IOException {
-    List<String> command = List.of(SparkInternals.python(), "-m", "txn_source.spark.catalog");
-    ProcessBuilder builder = new ProcessBuilder(new ArrayList<>(command));
-    builder.redirectError(ProcessBuilder.Redirect.INHERIT);
-    try {
-      process = builder.start();
-    } catch (IOException e) {
-      throw new TxnLogException("UNAVAILABLE", "[TXNLOG_UNAVAILABLE] " + command.get(0) + " can't be started ("
-          + e.getMessage() + "). " + SparkInternals.SET_PYTHON);
-    }
-    questions = process.outputWriter(StandardCharsets.UTF_8);
-    answers = process.inputReader(StandardCharsets.UTF_8);
-    try {
-      said(JSON.writeValueAsString(target));
-    } catch (TxnLogException e) {
-      stop(); // it has no log
-      throw e;
-    }
+  private static TxnLogException unavailable(String text) {
+    return new TxnLogException("UNAVAILABLE", "[TXNLOG_UNAVAILABLE] " + text);
   }
 
-  private JsonNode said(String question) throws IOException {
-    questions.write(question);
-    questions.newLine();
-    questions.flush();
-    String line = answers.readLine();
-    if (line == null) {
-      throw new IOException("it gave no answer");
-    }
-    JsonNode answer = JSON.readTree(line);
-    if (answer.has("error")) {
-      throw new TxnLogException(answer.at("/error/code").asText(), answer.at("/error/message").asText());
-    }
-    return answer.get("answer");
-  }
+  /** A process that runs, and who waits for its answers. */
+  private static final class Helper {
+    final Process process;
+    private final Writer questions;
+    private final Map<String, CompletableFuture<JsonNode>> waiting = new ConcurrentHashMap<>();
 
-  private void stop() {
-    if (process != null) {
-      process.destroy();
-      process = null;
+    Helper() throws IOException {
+      process = new ProcessBuilder(SparkInternals.python(), "-m", "txn_source.spark.catalog")
+          .redirectError(ProcessBuilder.Redirect.INHERIT).start();
+      questions = process.outputWriter(StandardCharsets.UTF_8);
+      Thread listener = new Thread(this::listen, "txnlog-answers");
+      listener.setDaemon(true);
+      listener.start();
+    }
+
+    /** Returns an answer, whoever else waits for one; throws IOException if the process ends first. */
+    JsonNode ask(String id, String question) throws IOException, TimeoutException {
+      CompletableFuture<JsonNode> answer = new CompletableFuture<>();
+      waiting.put(id, answer);
+      try {
+        write(question + "\n");
+        JsonNode said = answer.get(ANSWER_MINUTES_MAX, TimeUnit.MINUTES);
+        if (said.has("error")) {
+          throw new TxnLogException(said.at("/error/code").asText(), said.at("/error/message").asText());
+        }
+        return said.get("answer");
+      } catch (ExecutionException e) {
+        throw new IOException(e.getCause().getMessage());
+      } catch (InterruptedException e) { // by which Spark knows a query that was stopped
+        throw TxnLogException.<RuntimeException>undeclared(e);
+      } catch (TimeoutException e) {
+        process.destroyForcibly();
+        throw e;
+      } finally {
+        waiting.remove(id);
+      }
+    }
+
+    private synchronized void write(String line) throws IOException {
+      questions.write(line);
+      questions.flush();
+    }
+
+    private void listen() {
+      IOException why = new IOException("it gave no answer");
+      try (BufferedReader answers = process.inputReader(StandardCharsets.UTF_8)) {
+        for (String line = answers.readLine(); line != null; line = answers.readLine()) {
+          JsonNode said = JSON.readTree(line);
+          CompletableFuture<JsonNode> asked = waiting.get(said.get("id").asText());
+          if (asked != null) {
+            asked.complete(said);
+          }
+        }
+      } catch (IOException e) {
+        why = e;
+      }
+      process.destroyForcibly().onExit().join(); // then who asks from now on can't write
+      for (CompletableFuture<JsonNode> each : waiting.values()) {
+        each.completeExceptionally(why);
+      }
     }
   }
 }

@@ -88,10 +88,9 @@ final class SparkInternals {
    * Throws what Spark takes for a missing table, and shows: of NoSuchTableException it shows nothing, so names that are
    * near would be lost.
    */
-  @SuppressWarnings("unchecked")
-  static <E extends Throwable> RuntimeException missing(String message) throws E {
-    throw (E) new AnalysisException(message, Option.empty(), Option.empty(), Option.empty(),
-        Option.apply("TABLE_OR_VIEW_NOT_FOUND"), Map$.MODULE$.empty(), new QueryContext[0]);
+  static RuntimeException missing(String message) {
+    throw TxnLogException.<RuntimeException>undeclared(new AnalysisException(message, Option.empty(), Option.empty(),
+        Option.empty(), Option.apply("TABLE_OR_VIEW_NOT_FOUND"), Map$.MODULE$.empty(), new QueryContext[0]));
   }
 
   /** Returns the table that the Python source makes, with the columns that are to be read or written. */

@@ -155,7 +155,7 @@ public final class TxnLogCatalog implements StagingTableCatalog, SupportsNamespa
       if (found.get("near").asText().isEmpty()) {
         throw new NoSuchTableException(of);
       }
-      throw SparkInternals.<RuntimeException>missing(found.get("near").asText());
+      throw SparkInternals.missing(found.get("near").asText());
     }
     if (found.has("metadataTable")) {
       Map<String, String> all = new HashMap<>(given);

@@ -13,6 +13,12 @@ final class TxnLogException extends IllegalArgumentException implements SparkThr
     this.code = code;
   }
 
+  /** Throws what a method doesn't declare, as Scala does. */
+  @SuppressWarnings("unchecked")
+  static <E extends Throwable> RuntimeException undeclared(Throwable error) throws E {
+    throw (E) error;
+  }
+
   @Override
   public String getCondition() {
     return "TXNLOG_" + code;
