@@ -161,12 +161,19 @@ def open_service(
 def _open_over_objects(
     root: ObjectRoot, metadata: DatabaseUrl | None, *, create: bool, configuration: Mapping[str, Any]
 ) -> MetadataService:
-    """Return the service over a root on an object store; its metadata says which log it is, and the marker agrees."""
+    """Return the service over a root on an object store; its metadata says which log it is, and the marker agrees.
+
+    A new log is its metadata first and then its marker, so an interruption leaves what the next try goes on with. A
+    marker without its metadata, or metadata in use without its marker, are of other logs: nothing is made of them.
+    """
     from txn_source.metadata.service.service import MetadataService
     from txn_source.metadata.store.log import create_log
     from txn_source.metadata.store.log_identity import read_info
     from txn_source.metadata.store.opening import open_database
     from txn_source.metadata.store.schema_versions import upgrade
+    from txn_source.metadata.store.topics import names
+    from txn_source.storage.object_store import check_folder
+    from txn_source.storage.root_marker import check_marker, claim, log_id_at
 
     if metadata is None:
         raise InvalidArgumentError(
@@ -176,18 +183,18 @@ def _open_over_objects(
         )
     if not create and (path := metadata.sqlite_path) is not None and not os.path.isfile(path):
         raise LogNotFoundError(f"There is no metadata in {path}.", "Check the path of the metadata.")
+    check_folder(root.uri)
     database = open_database(metadata)
     try:
-        if create:
-            found = root.log_id()
-            create_log(database, found)  # refused if it is another log's
-            with database.read() as connection:
-                log_id = read_info(connection).log_id
-            root.claim(log_id)
-        else:
-            with database.read() as connection:
-                log_id = read_info(connection).log_id
-            root.check(log_id)
+        found = log_id_at(root)
+        if create and found is None:
+            create_log(database)
+        with database.read() as connection:
+            log_id = read_info(connection).log_id
+            is_used = bool(names(connection, None))
+        if create and found is None and not is_used:
+            claim(root, log_id)
+        check_marker(root, log_id)
         upgrade(database)
     except BaseException:
         database.close()

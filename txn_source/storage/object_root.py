@@ -11,17 +11,15 @@ secrets: credentials come from each client's own surroundings.
 
 from __future__ import annotations
 
-import json
 import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeAlias
 
-from txn_source.model.errors import InvalidArgumentError, LogNotFoundError, LogVersionError, StorageWriteError
+from txn_source.model.errors import InvalidArgumentError
 from txn_source.storage.object_uri import BUCKETS, object_uri, parts_of
-from txn_source.storage.root import FORMAT_VERSION, LogRoot
+from txn_source.storage.root import LogRoot
 
-MARKER = "txnlog.json"
 _SCHEMES = (*BUCKETS, "hdfs", "viewfs")
 
 
@@ -33,13 +31,11 @@ class ObjectRoot:
 
     @classmethod
     def at(cls, uri: str) -> ObjectRoot:
-        """Return the root at a URI.
+        """Return the root at a URI; nothing is opened.
 
         Raises:
-            InvalidArgumentError: it names no store, no prefix, or has a user or a password in it, or leaves the prefix.
+            InvalidArgumentError: it names no store, or has a user or a password in it, or leaves the prefix.
         """
-        from txn_source.storage.object_store import check_folder
-
         scheme, authority, path, _ = parts_of(uri)
         shown = f"{scheme}://{authority.rpartition('@')[2]}"
         if "@" in authority:
@@ -56,9 +52,7 @@ class ObjectRoot:
             )
         if "#" in base or "%" in base:
             raise InvalidArgumentError(f"The root {uri} has a '#' or '%' in its path.", "Use another prefix.")
-        root = cls(f"{base.rstrip('/')}{mark}{query}")
-        check_folder(root.uri)
-        return root
+        return cls(f"{base.rstrip('/')}{mark}{query}")
 
     def __str__(self) -> str:
         return self.uri
@@ -72,76 +66,6 @@ class ObjectRoot:
         if path.startswith("/") or ".." in path.split("/"):
             raise InvalidArgumentError(f"The path {path!r} leaves the log's root.", "Please report it.")
         return object_uri(self.uri, path)
-
-    def log_id(self) -> str | None:
-        """Return the id of the log that is here; None if there is none.
-
-        Raises:
-            LogNotFoundError: the store can't be asked, or the marker is not one of ours.
-            LogVersionError: it is of a newer release.
-        """
-        from txn_source.storage.object_requests import requests_for
-
-        try:
-            marker = requests_for(self.uri).read(MARKER)
-        except FileNotFoundError:
-            return None
-        except OSError as error:
-            from txn_source.storage.object_store import reason
-
-            raise LogNotFoundError(
-                f"The log at {self.shown} can't be read: {reason(error)}.",
-                "Check the URI, the store and the credentials.",
-            ) from error
-        try:
-            found = json.loads(marker)
-            version, log_id = int(found["format_version"]), str(found["log_id"])
-        except (ValueError, KeyError, TypeError):
-            raise LogNotFoundError(
-                f"There is no log at {self.shown}: its {MARKER} is not one of txnlog's.", "Check the URI."
-            ) from None
-        if version > FORMAT_VERSION:
-            raise LogVersionError(
-                f"The log at {self.shown} has format version {version}; this release reads up to {FORMAT_VERSION}.",
-                "Upgrade txn-source.",
-            )
-        return log_id
-
-    def claim(self, log_id: str) -> None:
-        """Make the prefix that of a log, unless it is already.
-
-        Raises:
-            InvalidArgumentError: it is another log's.
-            StorageWriteError: the store refuses.
-        """
-        from txn_source.storage.object_requests import requests_for
-
-        try:
-            if self.log_id() is None:
-                text = json.dumps({"format_version": FORMAT_VERSION, "log_id": log_id})
-                requests_for(self.uri).put(MARKER, text.encode(), if_absent=True)
-        except OSError as error:
-            from txn_source.storage.object_store import reason
-
-            raise StorageWriteError(
-                f"A log can't be made at {self.shown}: {reason(error)}.",
-                "Check the URI, the permissions and the credentials.",
-            ) from error
-        self.check(log_id)
-
-    def check(self, log_id: str) -> None:
-        """Raise unless the log of this id is here."""
-        found = self.log_id()
-        if found is None:
-            raise LogNotFoundError(
-                f"There is no log at {self.shown}: it has no {MARKER}.",
-                "Check the URI, or make a log there with connect(..., metadata=...) or `txnlog serve --metadata`.",
-            )
-        if found != log_id:
-            raise InvalidArgumentError(
-                f"{self.shown} is the root of the log {found}, and the metadata is that of the log {log_id}.",
-                "Give each log a prefix and metadata of its own; check the URI and metadata.",
-            )
 
     @property
     def shown(self) -> str:

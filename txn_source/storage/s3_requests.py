@@ -254,6 +254,7 @@ class _Exchange:
         self._deadline = deadline
         signed = of._signed(method, key, headers, data)
         self._done = False
+        self._answer: Any = None
         self._connection, reused = of._checkout()
         try:
             self._answer = self._ask(method, of._target(key), signed, data, reused)
@@ -274,6 +275,8 @@ class _Exchange:
         if self._done:
             self._of._checkin(self._connection)
         else:
+            if self._answer is not None:
+                self._answer.close()  # it holds the socket, too
             self._connection.close()
 
     def rest(self) -> bytes:
