@@ -11,7 +11,7 @@ from contextlib import contextmanager
 
 from tests.tiers.stores import CREDENTIALS, Bucket, S3Server
 
-_SURROUNDINGS = {
+SURROUNDINGS = {
     "AWS_ACCESS_KEY_ID": CREDENTIALS[0],
     "AWS_SECRET_ACCESS_KEY": CREDENTIALS[1],
     "AWS_EC2_METADATA_DISABLED": "true",
@@ -41,8 +41,8 @@ def new_prefix() -> str:
 @contextmanager
 def s3_surroundings() -> Iterator[None]:
     """A block in which credentials are found as users give them."""
-    before = {name: os.environ.get(name) for name in _SURROUNDINGS}
-    os.environ.update(_SURROUNDINGS)
+    before = {name: os.environ.get(name) for name in SURROUNDINGS}
+    os.environ.update(SURROUNDINGS)
     try:
         yield
     finally:
