@@ -94,12 +94,19 @@ class S3Requests:
         credentials: Callable[[], Credentials | None] = find_credentials,
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], None] = time.sleep,
+        now: Callable[[], datetime.datetime] = lambda: datetime.datetime.now(datetime.UTC),
     ) -> None:
+        """Prepare requests; ``clock`` returns seconds that only go up, ``now`` is what requests are signed with."""
         self._place = place
         self._credentials = credentials
         self._clock = clock
         self._sleep = sleep
+        self._now = now
         self._idle: dict[int, list[http.client.HTTPConnection]] = {}
+
+    def __del__(self) -> None:
+        for connection in self._idle.pop(os.getpid(), []) if hasattr(self, "_idle") else []:
+            connection.close()
 
     def get(self, key: str, start: int, into: memoryview) -> None:
         """Fill a buffer with an object's bytes from ``start`` on.
@@ -214,7 +221,7 @@ class S3Requests:
         if credentials is None:
             raise StoreError("no credentials were found")
         place = self._place
-        now = datetime.datetime.now(datetime.UTC)
+        now = self._now()
         usual_port = place.port == (443 if place.tls else 80)
         digest = hashlib.sha256(data).hexdigest()
         signed = {
