@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 import sys
 import zipfile
@@ -15,11 +14,12 @@ import pytest
 
 import txn_source
 from txn_source.spark.catalog.jar import jar
-from txn_source.spark.catalog.jar_building import VERSION_ENTRY
+from txn_source.spark.catalog.jar_building import VERSION_ENTRY, spark_jars, spark_version
 
 TIMEOUT_S = 250
 OF_THIS_SESSION = ("PYSPARK_SUBMIT_ARGS", "SPARK_CONNECT_MODE_ENABLED", "SPARK_REMOTE")
 """Set by the fixtures of this folder, where their session runs in this process."""
+SPARK = spark_version(spark_jars())
 SPARK_SQL = Path(pyspark.__file__).parent / "bin" / "spark-sql"
 
 
@@ -72,30 +72,42 @@ except PySparkException as error:
 
 
 @pytest.mark.parametrize(
-    ("version", "python", "why"),
+    ("entry", "change", "python", "why"),
     [
-        ("3.5.1", sys.executable, "[TXNLOG_NO_JAR] The catalog's jar is for Spark 3.5.1, and this is Spark "),
-        (None, "/nothing/python", "[TXNLOG_UNAVAILABLE] /nothing/python can't be started"),
+        (
+            VERSION_ENTRY,
+            (SPARK.encode(), b"3.5.1"),
+            sys.executable,
+            "[TXNLOG_NO_JAR] The catalog's jar is for Spark 3.5.1, and this is Spark ",
+        ),
+        (
+            "io/txnlog/spark/SparkInternals.class",
+            (b"python/PythonUtils$", b"python/PythonUtilz$"),
+            sys.executable,
+            f"jar is for Spark {SPARK}, and this is Spark {SPARK} (java.lang.NoClassDefFoundError: org/apache",
+        ),
+        ("", (b"", b""), "/nothing/python", "[TXNLOG_UNAVAILABLE] /nothing/python can't be started"),
     ],
+    ids=["another Spark's jar", "a Spark without what it uses", "no Python"],
 )
 def test_wrong_surroundings_are_told(
-    tmp_path: Path, root: Path, log: txn_source.Log, version: str | None, python: str, why: str
+    tmp_path: Path, root: Path, log: txn_source.Log, entry: str, change: tuple[bytes, bytes], python: str, why: str
 ) -> None:
-    """Start a Spark with a jar that was made for another one, and one with a Python that isn't there."""
+    """Start a Spark with a jar that was made for another one, in a way, and one with a Python that isn't there."""
     assert log.topics() == []
     other = tmp_path / "other.jar"
-    shutil.copyfile(jar(), other)
-    if version is not None:
-        with zipfile.ZipFile(jar()) as mine, zipfile.ZipFile(other, "w") as theirs:
-            for entry in mine.namelist():
-                theirs.writestr(entry, version if entry == VERSION_ENTRY else mine.read(entry))
+    with zipfile.ZipFile(jar()) as mine, zipfile.ZipFile(other, "w") as theirs:
+        for name in mine.namelist():
+            content = mine.read(name)
+            theirs.writestr(name, content.replace(*change) if name == entry else content)
     mine = {name: value for name, value in os.environ.items() if name not in OF_THIS_SESSION}
     environment = {**mine, "PYSPARK_PYTHON": python, "PYSPARK_DRIVER_PYTHON": python}
     run = subprocess.run(
         [sys.executable, "-c", _OTHER_SESSION, str(other), str(root)],
         capture_output=True, text=True, env=environment, timeout=TIMEOUT_S,
     )  # fmt: skip
-    assert f"refused: {why}" in run.stdout, run.stderr[-2000:]
+    assert "refused: [TXNLOG_" in run.stdout, run.stderr[-2000:]
+    assert why in run.stdout
 
 
 _PROGRAM = """

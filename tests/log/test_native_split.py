@@ -4,6 +4,7 @@ the log's own reader, are together what the log's own reader sees of all of it."
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -33,6 +34,7 @@ from txn_source.client.reading.native import NativeSplit, location_of, native_sp
 from txn_source.client.reading.plan import plan
 from txn_source.client.reading.request import ReadRequest, parse_ranges
 from txn_source.client.reading.source import resolve
+from txn_source.model.copies import TieredCopy
 from txn_source.model.position import EARLIEST, LATEST
 from txn_source.model.read_priority import ReadPriority
 from txn_source.storage import tiered
@@ -328,3 +330,23 @@ def test_location_is_what_hadoop_takes_as_it_is(uri: str) -> None:
     location, why = location_of(Path("/log"), uri)
     assert location == LOCATIONS[uri]
     assert (location is None) == bool(why)
+
+
+def test_objects_are_opened_several_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Divide a read of objects in a store where each waits until another one is asked for, too."""
+    with connect(tmp_path / "log") as log:
+        log.create_topic("orders", partitions=2)
+        for _ in range(2):
+            with log.producer("orders") as producer:
+                for partition in range(2):
+                    producer.send(b"x", partition=partition)
+            log.roll_ledger("orders")
+        log.offload("orders")
+        opened, others = tiered._footer_bytes, threading.Barrier(4)
+
+        def waiting(root: Path, copy: TieredCopy) -> bytes:
+            others.wait(30)
+            return opened(root, copy)
+
+        monkeypatch.setattr(tiered, "_footer_bytes", waiting)
+        assert len(split_of(log).objects) == 4

@@ -4,6 +4,7 @@ footer alone, and after a restart; and any other tool reads the same rows from t
 from __future__ import annotations
 
 import random
+import threading
 from collections.abc import Iterator
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
@@ -24,7 +25,7 @@ from tests.log.test_pinned_plans import planned, read
 from tests.log.tiers import closed_ledgers, everything, tiers_of
 from txn_source import Log, Position, SegmentUnreadableError
 from txn_source.client.reading.source import resolve
-from txn_source.model.copies import Tier
+from txn_source.model.copies import Tier, TieredCopy
 from txn_source.model.position import PositionRange
 from txn_source.storage import tiered
 
@@ -320,3 +321,21 @@ def test_other_tools_read_the_same_rows_from_the_objects(
         sql = f"SELECT {columns} FROM read_parquet(?) ORDER BY 1, 2, 3"
         rows = database.execute(sql, [[str(path) for path in tiers.objects(log.root)]]).fetchall()
     assert rows == [tuple(row.values()) for row in expected.select(names).to_pylist()]
+
+
+def test_footers_of_purged_ledgers_are_opened_several_at_once(
+    purged: tuple[Log, dict[str, pa.Table]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Plan small tasks over ledgers that only objects know, in a store where each open waits for another one."""
+    log, _ = purged
+    opened, others = tiered._footer_bytes, threading.Barrier(3)
+
+    def waiting(root: Path, copy: TieredCopy) -> bytes:
+        others.wait(30)
+        return opened(root, copy)
+
+    monkeypatch.setattr(tiered, "_FOOTERS", tiered._FooterCache())
+    with monkeypatch.context() as patched:
+        patched.setattr(tiered, "_footer_bytes", waiting)
+        tasks = planned(log, "orders", COMMITTED, min_partitions=20).tasks
+    assert len(tasks) > len(closed_ledgers(log, "orders")) == 3

@@ -9,6 +9,8 @@ import pytest
 from tests.log.reading import COMMITTED, UNCOMMITTED, rows, send_each, values
 from txn_source import Log
 from txn_source.metadata.store import pages, sealing, views
+from txn_source.model.position import PositionRange
+from txn_source.model.topic_name import TopicName
 
 _COLUMNS = ["value", "__ledger_id", "__entry_id", "__producer_name", "__txn_id", "__txn_status"]
 
@@ -79,3 +81,25 @@ def test_ledgers_sealed_in_pages_are_read_from_any_place(log: Log, monkeypatch: 
         for end in range(start, 12, 3):
             found = values(log, "orders", start=ids[start].position, end=ids[end].position)
             assert found == [b"%d" % index for index in visible if start <= index < end]
+
+
+@pytest.mark.parametrize("size", [1, 3, 4, 50])
+@pytest.mark.parametrize("times", [False, True])
+def test_ledgers_of_many_ranges_are_those_of_each(
+    log: Log, monkeypatch: pytest.MonkeyPatch, size: int, times: bool
+) -> None:
+    """Ask for the ledgers of several partitions at once, with pages that hold fewer than one, one, or all of them."""
+    log.create_topic("orders", partitions=4, ledger_max_entries=2)
+    with log.producer("orders") as producer:
+        for partition, messages in enumerate((0, 7, 1, 5)):
+            for _ in range(messages):
+                producer.send(b"x", partition=partition)
+                producer.flush()
+    [topic] = log.metadata.get_view([TopicName.parse("orders")]).topics
+    ranges = [(p.partition_id, PositionRange(p.bounds.log_start, p.bounds.log_end)) for p in topic.partitions]
+    ranges += [(99, ranges[0][1]), (ranges[1][0], PositionRange(ranges[1][1].end, ranges[1][1].end))]
+    expected = [log.metadata.list_ledgers(*of, times=times) for of in ranges]
+    assert [len(table) for table in expected] == [1, 4, 1, 3, 0, 1]
+    page_size(monkeypatch, size)
+    assert log.metadata.list_ledgers_of(ranges, times=times) == expected
+    assert log.metadata.list_ledgers_of([]) == []

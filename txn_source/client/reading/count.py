@@ -10,7 +10,7 @@ from txn_source.client.reading.ranges import ranges_of
 from txn_source.client.reading.request import ReadRequest
 from txn_source.client.reading.slice_reader import SliceReader
 from txn_source.client.reading.source import ReadPartition, Source
-from txn_source.client.reading.tasks import listed
+from txn_source.client.reading.tasks import what_is_left
 from txn_source.model.errors import InvalidArgumentError
 from txn_source.model.packing import Slice
 from txn_source.model.position import MAX_ENTRY_ID, Position, PositionRange
@@ -43,7 +43,8 @@ def _count_range(
     while not reach.empty:
         found = access.metadata.count_range(partition.view.partition_id, reach, request.isolation_level)
         if found is None:
-            reach, _ = listed(access.metadata, partition, reach, request)
+            ledgers = access.metadata.list_ledgers(partition.view.partition_id, reach)
+            reach = what_is_left(access.metadata, partition, reach, ledgers, request)
             continue
         reader = SliceReader.of(access, pa.schema([]), request, source.decisions)
         return found.messages + sum(_in_objects(reader, partition, reach, each) for each in found.ledger_ids)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from txn_source.client.access import Access
+from txn_source.client.reading.window import each
 from txn_source.metadata.stub.ranges import Piece
 from txn_source.model.errors import SegmentUnreadableError
 from txn_source.model.position import Position, PositionRange
@@ -20,7 +21,8 @@ if TYPE_CHECKING:
 class TieredPlanning:
     """Finds and splits positions in tiered objects.
 
-    A ledger whose footer can't be read isn't split; whoever reads it learns what is wrong with it.
+    A ledger whose footer can't be read isn't split; whoever reads it learns what is wrong with it. May be asked by
+    several threads.
     """
 
     def __init__(self, access: Access) -> None:
@@ -33,15 +35,18 @@ class TieredPlanning:
         Raises:
             SegmentUnreadableError: it is in an object whose footer can't be read.
         """
-        found: dict[int, Position | None] = {}
-        for partition_id, at in self._stub.find_positions(partition_ids, publish_time_us).items():
-            found[partition_id] = None if at is None else at.position
-            if at is not None and at.ledger_only:
-                footer = self._footer(partition_id, at.position)
-                if footer is not None:
-                    index = int(np.searchsorted(footer.entries["publish_time_us"], publish_time_us))
-                    found[partition_id] = at.position.plus(int(footer.entries["entry_id"][index]))
-        return found
+        found = self._stub.find_positions(partition_ids, publish_time_us)
+        positions = {partition_id: None if at is None else at.position for partition_id, at in found.items()}
+        in_objects = [(partition_id, at.position) for partition_id, at in found.items() if at and at.ledger_only]
+        looked_up = each(lambda of: self._position(*of, publish_time_us), in_objects)
+        return positions | {partition_id: at for (partition_id, _), at in zip(in_objects, looked_up, strict=True)}
+
+    def _position(self, partition_id: int, start: Position, publish_time_us: int) -> Position:
+        footer = self._footer(partition_id, start)
+        if footer is None:
+            return start
+        index = int(np.searchsorted(footer.entries["publish_time_us"], publish_time_us))
+        return start.plus(int(footer.entries["entry_id"][index]))
 
     def split_range(self, partition_id: int, of: PositionRange, target_bytes: int) -> list[Piece]:
         """Cut a range of one ledger at row groups into pieces of about so many bytes.

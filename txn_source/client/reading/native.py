@@ -13,10 +13,13 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+import pyarrow as pa
+
 from txn_source.client.access import Access
 from txn_source.client.reading.ranges import check_offsets, ranges_of
 from txn_source.client.reading.request import ReadRequest
 from txn_source.client.reading.source import ReadPartition, Source
+from txn_source.client.reading.window import each
 from txn_source.model.copies import LedgerCopies, Tier, TieredCopy
 from txn_source.model.errors import SegmentUnreadableError
 from txn_source.model.isolation import IsolationLevel
@@ -84,12 +87,31 @@ def native_split(access: Access, source: Source, request: ReadRequest) -> Native
         InvalidArgumentError, OutOfRangeError, DataLossError: as planning the read would.
     """
     check_offsets(source, request)
+    reaches = ranges_of(access, source, request)
+    reads = [(p, reach) for p, reach in zip(source.partitions, reaches, strict=True) if not reach.empty]
+    tables = access.metadata.list_ledgers_of([(p.view.partition_id, reach) for p, reach in reads])
+    found = [_ledgers(access, p, reach, table) for (p, reach), table in zip(reads, tables, strict=True)]
+    whole = [(each_one.copies, each_one.priority) for of in found for each_one in of if each_one.whole]
+    answers = each(lambda of: _native(access, of[0], request.read_priority or of[1], request.isolation_level), whole)
     objects: list[NativeObject] = []
     rest: list[tuple[ReadPartition, PositionRange]] = []
     left: Counter[str] = Counter()
-    for partition, reach in zip(source.partitions, ranges_of(access, source, request), strict=True):
-        if not reach.empty:
-            _split(access, partition, reach, request, objects, rest, left)
+    for (partition, reach), ledgers in zip(reads, found, strict=True):
+        waiting = reach.start  # from here on nothing was handed over
+        for ledger in ledgers:
+            answer = next(answers) if ledger.whole else _IN_PART
+            if isinstance(answer, str):
+                left[answer] += 1
+                continue
+            location, copy, rows = answer
+            if rows:
+                topic, index = partition.topic.short, partition.view.index
+                objects.append(NativeObject(topic, index, ledger.range.start.ledger_id, location, rows, copy.size))
+            if waiting < ledger.range.start:
+                rest.append((partition, PositionRange(waiting, ledger.range.start)))
+            waiting = ledger.range.end
+        if waiting < reach.end:
+            rest.append((partition, PositionRange(waiting, reach.end)))
     return NativeSplit(tuple(objects), tuple(rest), dict(left))
 
 
@@ -110,42 +132,30 @@ def location_of(root: Root, uri: str) -> tuple[str | None, str]:
     return base + path, ""
 
 
-def _split(
-    access: Access,
-    partition: ReadPartition,
-    reach: PositionRange,
-    request: ReadRequest,
-    objects: list[NativeObject],
-    rest: list[tuple[ReadPartition, PositionRange]],
-    left: Counter[str],
-) -> None:
-    table = access.metadata.list_ledgers(partition.view.partition_id, reach)
+@dataclass(frozen=True, slots=True)
+class _Ledger:
+    """A ledger that a read touches, with its copies; ``range`` ends where the next one begins."""
+
+    range: PositionRange
+    whole: bool
+    """Closed, decided, and all of it is read."""
+    copies: LedgerCopies | None
+    priority: ReadPriority | None
+    """The topic's."""
+
+
+def _ledgers(access: Access, partition: ReadPartition, reach: PositionRange, table: pa.Table) -> list[_Ledger]:
     ids, entries, closed = (table[name].to_pylist() for name in ("ledger_id", "entries", "closed_at_ms"))
     copies, priority = _copies(access, partition, reach)
-    waiting = reach.start  # from here on nothing was handed over
-    for number, (ledger_id, count, closed_at) in enumerate(zip(ids, entries, closed, strict=True)):
+    ends = [*(Position(ledger_id, 0) for ledger_id in ids[1:]), reach.end]
+    found = []
+    for ledger_id, count, closed_at, behind in zip(ids, entries, closed, ends, strict=True):
         begin, end = Position(ledger_id, 0), Position(ledger_id, count)
-        behind = Position(ids[number + 1], 0) if number + 1 < len(ids) else reach.end
         if max(begin, reach.start) >= min(end, reach.end):
             continue  # nothing of it is read
-        whole = reach.start <= begin and end <= min(reach.end, partition.view.bounds.last_stable)
-        if not whole or closed_at < 0:
-            left[_IN_PART] += 1
-            continue
-        found = _native(access, copies.get(ledger_id), request.read_priority or priority, request.isolation_level)
-        if isinstance(found, str):
-            left[found] += 1
-            continue
-        location, copy, rows = found
-        if rows:
-            objects.append(
-                NativeObject(partition.topic.short, partition.view.index, ledger_id, location, rows, copy.size)
-            )
-        if waiting < begin:
-            rest.append((partition, PositionRange(waiting, begin)))
-        waiting = behind
-    if waiting < reach.end:
-        rest.append((partition, PositionRange(waiting, reach.end)))
+        whole = reach.start <= begin and end <= min(reach.end, partition.view.bounds.last_stable) and closed_at >= 0
+        found.append(_Ledger(PositionRange(begin, behind), whole, copies.get(ledger_id), priority))
+    return found
 
 
 def _native(

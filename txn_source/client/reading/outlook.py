@@ -56,7 +56,7 @@ class Outlook:
 
 
 def outlook(access: Access, source: Source, request: ReadRequest) -> Outlook:
-    """Return what a read would find now; the log's metadata is asked once for each partition.
+    """Return what a read would find now; the log's metadata is asked once for all partitions.
 
     Raises:
         InvalidArgumentError, OutOfRangeError, DataLossError: as planning the read would.
@@ -64,10 +64,10 @@ def outlook(access: Access, source: Source, request: ReadRequest) -> Outlook:
     check_offsets(source, request)
     reaches = ranges_of(access, source, request)
     messages = size = ledgers = hot = tiered = whole = 0
-    for partition, reach in zip(source.partitions, reaches, strict=True):
-        if reach.empty:
-            continue
-        table = access.metadata.list_ledgers(partition.view.partition_id, reach)
+    read_of = [
+        (p.view.partition_id, reach) for p, reach in zip(source.partitions, reaches, strict=True) if not reach.empty
+    ]
+    for (_, reach), table in zip(read_of, access.metadata.list_ledgers_of(read_of), strict=True):
         ids, entries = numbers_in(table["ledger_id"]), numbers_in(table["entries"])
         share = _share(ids, entries, reach)
         read = share > 0

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -21,6 +21,7 @@ from txn_source.client.reading.footers import TieredPlanning
 from txn_source.client.reading.request import ReadRequest
 from txn_source.client.reading.skipping import of_ledgers, of_partition
 from txn_source.client.reading.source import ReadPartition
+from txn_source.client.reading.window import each
 from txn_source.metadata.stub.metadata_stub import MetadataStub
 from txn_source.metadata.stub.ranges import Piece
 from txn_source.model.errors import DataLossError, TopicNotFoundError
@@ -50,6 +51,11 @@ class _Ledgers:
     sizes: IntArray
     purged: IntArray
 
+    @property
+    def each(self) -> Iterator[tuple[PositionRange, int, int]]:
+        """All three of each ledger."""
+        return zip(self.ranges, self.sizes.tolist(), self.purged.tolist(), strict=True)
+
 
 def tasks_of(
     stub: MetadataStub,
@@ -62,21 +68,33 @@ def tasks_of(
     Raises:
         DataLossError: a part of a range is gone. ``fail_on_data_loss=False`` leaves it out, with a warning.
     """
-    ledgers = [_ledgers(stub, partition, reach, request) for partition, reach in wanted]
+    tables = stub.list_ledgers_of([(p.view.partition_id, reach) for p, reach in wanted], times=bool(request.filters))
+    ledgers = [
+        _ledgers(stub, partition, reach, table, request)
+        for (partition, reach), table in zip(wanted, tables, strict=True)
+    ]
     # Who asks for a number of tasks gets it, however small the data; else opening a file has its price.
     opening = 0 if request.min_partitions else OPENING_COST_BYTES
     total = sum(int(found.sizes.sum()) + opening * len(found.sizes) for found in ledgers)
     tasks = request.min_partitions or (os.cpu_count() or 1)
     smallest = 1 if request.min_partitions else _SMALLEST_TASK_BYTES
     target = max(1, min(request.max_partition_bytes, max(smallest, -(-total // tasks))))
+    large = target * 3 // 2 - opening
+    in_objects = [
+        (found.partition.view.partition_id, piece)
+        for found in ledgers
+        for piece, size, purged in found.each
+        if purged and size > large
+    ]
+    of_objects = each(lambda of: objects.split_range(*of, target), in_objects)
     slices: list[Slice] = []
     for found in ledgers:
         topic, view = found.partition.topic.short, found.partition.view
-        for piece, size, in_object in zip(found.ranges, found.sizes.tolist(), found.purged.tolist(), strict=True):
+        for piece, size, purged in found.each:
             parts = [Piece(piece, size, None)]
-            if size + opening > target * 3 // 2:
-                split = objects.split_range if in_object else stub.split_range
-                parts = [part for part in split(view.partition_id, piece, target) if _wanted(found, part, request)]
+            if size > large:
+                split = next(of_objects) if purged else stub.split_range(view.partition_id, piece, target)
+                parts = [part for part in split if _wanted(found, part, request)]
             slices.extend(Slice(topic, view.index, view.partition_id, p.range, p.bytes + opening) for p in parts)
     if request.limit is not None and not request.filters:
         slices = _enough(stub, slices, request.limit, request)
@@ -95,8 +113,10 @@ def _enough(stub: MetadataStub, slices: Sequence[Slice], limit: int, request: Re
     return list(slices)
 
 
-def _ledgers(stub: MetadataStub, partition: ReadPartition, reach: PositionRange, request: ReadRequest) -> _Ledgers:
-    reach, table = listed(stub, partition, reach, request)
+def _ledgers(
+    stub: MetadataStub, partition: ReadPartition, reach: PositionRange, table: pa.Table, request: ReadRequest
+) -> _Ledgers:
+    reach = what_is_left(stub, partition, reach, table, request)
     ids, entries, sizes = (numbers_in(table[name]) for name in ("ledger_id", "entries", "bytes"))
     first = np.where(ids == reach.start.ledger_id, reach.start.entry_id, 0)
     last = np.where(ids == reach.end.ledger_id, np.minimum(reach.end.entry_id, entries), entries)
@@ -131,18 +151,17 @@ def _known(partition: ReadPartition) -> Columns:
     return of_partition(partition.topic.short, partition.view.index)
 
 
-def listed(
-    stub: MetadataStub, partition: ReadPartition, reach: PositionRange, request: ReadRequest
-) -> tuple[PositionRange, pa.Table]:
-    """Return what is there of a range, and the ledgers that it touches, with times if there are filters.
+def what_is_left(
+    stub: MetadataStub, partition: ReadPartition, reach: PositionRange, ledgers: pa.Table, request: ReadRequest
+) -> PositionRange:
+    """Return what is there of a range, by the ledgers that it touches.
 
     Raises:
         DataLossError: a part of the range is gone. ``fail_on_data_loss=False`` leaves it out, with a warning.
     """
-    table = stub.list_ledgers(partition.view.partition_id, reach, times=bool(request.filters))
-    first = table["ledger_id"][0].as_py() if len(table) else None
+    first = ledgers["ledger_id"][0].as_py() if len(ledgers) else None
     if first == reach.start.ledger_id:
-        return reach, table
+        return reach
     until = reach.end if first is None else min(reach.end, Position(first, 0))
     lost, why = PositionRange(reach.start, until), _why_lost(stub, partition, reach.start)
     if why is not None:
@@ -153,7 +172,7 @@ def listed(
                 "Plan the read again with a new load() or scan(); failOnDataLoss=false leaves out what is gone.",
             )
         _log.warning("%s: %s while the read was planned (failOnDataLoss=false)", what, why)
-    return PositionRange(until, reach.end), table
+    return PositionRange(until, reach.end)
 
 
 def _why_lost(stub: MetadataStub, partition: ReadPartition, start: Position) -> str | None:

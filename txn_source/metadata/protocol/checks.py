@@ -162,6 +162,8 @@ FIELDS: Mapping[str, Mapping[str, Rule | _Part | _Pairs]] = {
     "FindCutRequest": {"bounds": _POSITIONS, "starts": _POSITIONS, "upward": _ANY},
     "FindPositionRequest": {"partition_ids": _numbers(1, MAX_INT, items=MAX_ENTRIES), "publish_time_us": _TIME},
     "ListLedgersRequest": {**_RANGE, "times": _ANY},
+    "PartitionRange": _RANGE,
+    "ListLedgersOfRangesRequest": {"ranges": _Part(items=MAX_ENTRIES), "times": _ANY},
     "SplitRangeRequest": {**_RANGE, "target_bytes": _COUNT},
     "CountRangeRequest": {**_RANGE, "isolation_level": _LEVEL},
     "ReadTableRequest": {"table": _WORD, "topic": _NAME, "next": _COUNT, "decisions": _COUNT},
@@ -265,6 +267,7 @@ _FORWARD = _Together(_forward, "end", "one at or behind the start")
 TOGETHER: Mapping[str, _Together] = {
     # Not of decisions: their pages go on by marker, which may lie behind the end.
     **{f"List{what}Request": _FORWARD for what in ("Ledgers", "Entries", "Copies")},
+    "PartitionRange": _FORWARD,
     "SplitRangeRequest": _FORWARD,
     "CountRangeRequest": _FORWARD,
     "MessageRange": _Together(_message_range_forward, "end_position", "one at or behind the start"),

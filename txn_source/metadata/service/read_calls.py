@@ -83,6 +83,13 @@ class ReadCalls:
             next_start=page.next_start or 0,
         )
 
+    def ListLedgersOfRanges(self, request: pb.ListLedgersOfRangesRequest) -> pb.ListLedgersOfRangesResponse:
+        with self._work.read_history() as connection:
+            table, counts = views.ledgers_of_ranges(
+                connection, [(of.partition_id, _range(of)) for of in request.ranges], times=request.times
+            )
+        return pb.ListLedgersOfRangesResponse(ledgers=convert.table_to_wire(table), counts=counts)
+
     def SplitRange(self, request: pb.SplitRangeRequest) -> pb.SplitRangeResponse:
         with self._work.read_history() as connection:
             found = views.split(connection, request.partition_id, _range(request), max(1, request.target_bytes))

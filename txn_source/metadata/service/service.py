@@ -51,6 +51,7 @@ CALLS: Mapping[str, str] = {
     "FindCut": "reads",
     "FindPosition": "reads",
     "ListLedgers": "reads",
+    "ListLedgersOfRanges": "reads",
     "SplitRange": "reads",
     "CountRange": "reads",
     "ReadTable": "tables",

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
 
 from txn_source.metadata.store.pages import PAGE_ROWS, Page, to_table
 from txn_source.metadata.store.prepared import Lookup, Prepared
@@ -100,12 +102,39 @@ def find_position(connection: Connection, partition_id: int, publish_time_us: in
 
 def ledger_page(connection: Connection, partition_id: int, of: PositionRange, *, times: bool = False) -> Page:
     """Return the ledgers that the range touches, ascending, the open one last; with ``times``, these too."""
-    of_page = {"partition_id": partition_id, "first": of.start.ledger_id, "last": of.end.ledger_id}
-    query, columns = (_LEDGERS_WITH_TIMES, (*LEDGER_COLUMNS, *_TIMES)) if times else (_LEDGERS, LEDGER_COLUMNS)
-    rows = query.rows(connection, of_page | {"most": PAGE_ROWS + 1})
-    table = to_table(rows[:PAGE_ROWS], columns)
+    rows = _ledger_rows(connection, partition_id, of, PAGE_ROWS + 1, times=times)
     more = len(rows) > PAGE_ROWS
-    return Page(table, Position(rows[PAGE_ROWS][0], 0).key if more else None)
+    return Page(_ledger_table(rows[:PAGE_ROWS], times=times), Position(rows[PAGE_ROWS][0], 0).key if more else None)
+
+
+def ledgers_of_ranges(
+    connection: Connection, ranges: Sequence[tuple[int, PositionRange]], *, times: bool = False
+) -> tuple[pa.Table, list[int]]:
+    """Return the ledgers that the first of some ranges touch, one after another, and of each how many.
+
+    They are as many as fit on a page; none if the first one doesn't.
+    """
+    rows: list[tuple[Any, ...]] = []
+    counts: list[int] = []
+    for partition_id, of in ranges:
+        left = PAGE_ROWS - len(rows)
+        found = _ledger_rows(connection, partition_id, of, left + 1, times=times)
+        if len(found) > left:
+            break
+        rows += found
+        counts.append(len(found))
+    return _ledger_table(rows, times=times), counts
+
+
+def _ledger_rows(
+    connection: Connection, partition_id: int, of: PositionRange, most: int, *, times: bool
+) -> Sequence[tuple[Any, ...]]:
+    given = {"partition_id": partition_id, "first": of.start.ledger_id, "last": of.end.ledger_id, "most": most}
+    return (_LEDGERS_WITH_TIMES if times else _LEDGERS).rows(connection, given)
+
+
+def _ledger_table(rows: Sequence[tuple[Any, ...]], *, times: bool) -> pa.Table:
+    return to_table(rows, (*LEDGER_COLUMNS, *_TIMES) if times else LEDGER_COLUMNS)
 
 
 def ledger_end(connection: Connection, partition_id: int, ledger_id: int) -> tuple[Position, int]:

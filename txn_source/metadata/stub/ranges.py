@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from typing import Any, NamedTuple
 
 import pyarrow as pa
@@ -17,6 +17,8 @@ from txn_source.model.errors import InternalError
 from txn_source.model.isolation import IsolationLevel
 from txn_source.model.position import Position, PositionRange
 from txn_source.model.topic_name import TopicName
+
+_RANGES_AT_ONCE = 10_000
 
 
 class Piece(NamedTuple):
@@ -61,6 +63,25 @@ class RangeStub:
                 named = Position.from_key(answer.next_start).ledger_id
             if follows:
                 return pa.concat_tables(tables)
+
+    def list_ledgers_of(self, ranges: Sequence[tuple[int, PositionRange]], *, times: bool = False) -> list[pa.Table]:
+        """Return the ledgers that each range touches, by partition id: ``list_ledgers`` of many, in few calls."""
+        found: list[pa.Table] = []
+        while len(found) < len(ranges):
+            left = ranges[len(found) : len(found) + _RANGES_AT_ONCE]
+            request = pb.ListLedgersOfRangesRequest(times=times)
+            for partition_id, of in left:
+                request.ranges.add(partition_id=partition_id, start=of.start.key, end=of.end.key)
+            answer = self._transport.call("ListLedgersOfRanges", request)
+            if not answer.counts:  # one of them alone has more than a page
+                found.append(self.list_ledgers(*left[0], times=times))
+                continue
+            table = convert.table_from_wire(answer.ledgers)
+            ends = list(accumulate(answer.counts, initial=0))
+            if len(ends) > len(left) + 1 or ends[-1] != len(table):
+                raise incomplete(f"{len(table)} ledgers of {len(left)} ranges, and counts of {ends[-1]}")
+            found += [table.slice(start, end - start) for start, end in pairwise(ends)]
+        return found
 
     def split_range(self, partition_id: int, of: PositionRange, target_bytes: int) -> list[Piece]:
         """Cut a range at entries into pieces of about so many bytes."""

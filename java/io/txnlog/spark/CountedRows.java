@@ -1,5 +1,7 @@
 package io.txnlog.spark;
 
+import static io.txnlog.spark.SparkVersion.linked;
+
 import java.util.Arrays;
 import org.apache.spark.sql.catalyst.InternalRow;
 import org.apache.spark.sql.connector.read.Batch;
@@ -30,7 +32,7 @@ record CountedRows(Object[] values, long times) implements Batch {
   record Factory(Object[] values) implements PartitionReaderFactory {
     @Override
     public PartitionReader<InternalRow> createReader(InputPartition task) {
-      InternalRow row = SparkInternals.row(values);
+      InternalRow row = linked(() -> SparkInternals.row(values));
       return new PartitionReader<>() {
         private long left = ((Task) task).times();
 

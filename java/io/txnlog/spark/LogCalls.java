@@ -1,5 +1,7 @@
 package io.txnlog.spark;
 
+import static io.txnlog.spark.SparkVersion.linked;
+
 import com.fasterxml.jackson.core.JsonProcessingException;
 import com.fasterxml.jackson.databind.JsonNode;
 import com.fasterxml.jackson.databind.ObjectMapper;
@@ -18,6 +20,10 @@ import java.util.concurrent.TimeoutException;
 
 /** Asks a Python process about one log: a line of JSON for each question, one for each answer, in any order. */
 final class LogCalls {
+  /** What to do about a Python that isn't the right one. */
+  static final String SET_PYTHON =
+      "Set PYSPARK_PYTHON, where Spark's driver is started, to the Python that has txn-source.";
+
   private static final ObjectMapper JSON = new ObjectMapper();
   private static final Map<Map<String, String>, LogCalls> LOGS = new ConcurrentHashMap<>();
   private static final int ANSWER_MINUTES_MAX = 10; // whoever waits for a service gives up long before
@@ -70,9 +76,9 @@ final class LogCalls {
         return running(first).ask(id, question);
       }
     } catch (IOException e) {
-      throw unavailable("The catalog's Python process, " + SparkInternals.python() + " -m txn_source.spark.catalog, has"
+      throw unavailable("The catalog's Python process, " + python() + " -m txn_source.spark.catalog, has"
           + " ended (" + e.getMessage() + "). See what it wrote to the log of Spark's driver. "
-          + SparkInternals.SET_PYTHON);
+          + SET_PYTHON);
     } catch (TimeoutException e) {
       throw unavailable("The catalog's Python process didn't answer `" + call + "` within " + ANSWER_MINUTES_MAX
           + " minutes, and was ended. Try again.");
@@ -85,15 +91,18 @@ final class LogCalls {
       try {
         helper = new Helper();
       } catch (IOException e) {
-        throw unavailable(SparkInternals.python() + " can't be started (" + e.getMessage() + "). "
-            + SparkInternals.SET_PYTHON);
+        throw unavailable(python() + " can't be started (" + e.getMessage() + "). " + SET_PYTHON);
       }
     }
     return helper;
   }
 
+  private static String python() {
+    return linked(() -> SparkInternals.python());
+  }
+
   private static TxnLogException unavailable(String text) {
-    return new TxnLogException("UNAVAILABLE", "[TXNLOG_UNAVAILABLE] " + text);
+    return new TxnLogException("UNAVAILABLE", text);
   }
 
   /** A process that runs, and who waits for its answers. */
@@ -103,7 +112,7 @@ final class LogCalls {
     private final Map<String, CompletableFuture<JsonNode>> waiting = new ConcurrentHashMap<>();
 
     Helper() throws IOException {
-      process = new ProcessBuilder(SparkInternals.python(), "-m", "txn_source.spark.catalog")
+      process = new ProcessBuilder(python(), "-m", "txn_source.spark.catalog")
           .redirectError(ProcessBuilder.Redirect.INHERIT).start();
       questions = process.outputWriter(StandardCharsets.UTF_8);
       Thread listener = new Thread(this::listen, "txnlog-answers");

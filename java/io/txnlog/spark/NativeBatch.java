@@ -1,5 +1,7 @@
 package io.txnlog.spark;
 
+import static io.txnlog.spark.SparkVersion.linked;
+
 import com.fasterxml.jackson.databind.JsonNode;
 import java.io.IOException;
 import java.util.ArrayList;
@@ -15,8 +17,8 @@ import org.apache.spark.sql.vectorized.ColumnarBatch;
 /**
  * A read of tiered objects by Spark's own Parquet reader, in columns.
  *
- * <p>It is for reads that lie in such objects as a whole and say themselves where they end: a scan is either columnar or
- * not, which must be known before the query's cut. What another reader takes has no second copy to fall back to.
+ * <p>It is for reads that lie in such objects as a whole and say themselves where they end: a scan is columnar or not,
+ * which must be known before the query's cut. What another reader takes has no second copy to fall back to.
  *
  * @param parquet Spark's batch; null if the Python source reads.
  * @param text which of the two reads, and why.
@@ -43,7 +45,7 @@ record NativeBatch(Batch parquet, String text) implements Batch {
     List<String> locations = new ArrayList<>();
     found.get("locations").forEach(each -> locations.add(each.asText()));
     Map<String, String> options = LogCalls.texts(found.get("options"));
-    Batch parquet = SparkInternals.parquet(locations, options, read.columns(), read.filters());
+    Batch parquet = linked(() -> SparkInternals.parquet(locations, options, read.columns(), read.filters()));
     return new NativeBatch(parquet, "native: " + locations.size() + " objects");
   }
 
@@ -70,9 +72,9 @@ record NativeBatch(Batch parquet, String text) implements Batch {
   }
 
   private static TxnLogException lost(Exception cause) {
-    TxnLogException error = new TxnLogException("SEGMENT_UNREADABLE", "[TXNLOG_SEGMENT_UNREADABLE] Spark's Parquet reader"
-        + " failed on a tiered object (" + cause.getMessage() + "). Read with the option nativeTieredReads=false, which"
-        + " takes the hot copy where there is one.");
+    TxnLogException error = new TxnLogException("SEGMENT_UNREADABLE", "Spark's Parquet reader failed on a tiered object ("
+        + cause.getMessage() + "). Read with the option nativeTieredReads=false, which takes the hot copy where there is"
+        + " one.");
     error.initCause(cause);
     return error;
   }

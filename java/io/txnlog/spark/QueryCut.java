@@ -1,5 +1,7 @@
 package io.txnlog.spark;
 
+import static io.txnlog.spark.SparkVersion.linked;
+
 import com.fasterxml.jackson.databind.JsonNode;
 import java.util.Map;
 import java.util.TreeMap;
@@ -24,7 +26,7 @@ final class QueryCut {
     if (TxnLogTable.hasItsOwnEnd(options) || options.getOrDefault("consistentcut", "").equalsIgnoreCase("false")) {
       return null;
     }
-    Map<Object, QueryCut> ofQuery = SparkInternals.ofQuery(ConcurrentHashMap::new);
+    Map<Object, QueryCut> ofQuery = linked(() -> SparkInternals.ofQuery(ConcurrentHashMap::new));
     return ofQuery.compute(table.log().target(), (target, found) -> {
       QueryCut cut = found == null || found.isFixed() ? new QueryCut(table.log()) : found;
       cut.add(TxnLogRead.level(options), table.topic());

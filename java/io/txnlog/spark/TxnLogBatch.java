@@ -1,33 +1,21 @@
 package io.txnlog.spark;
 
-import com.fasterxml.jackson.databind.JsonNode;
+import static io.txnlog.spark.SparkVersion.linked;
+
 import java.util.Map;
-import java.util.Objects;
-import org.apache.spark.sql.connector.catalog.SupportsRead;
 import org.apache.spark.sql.connector.read.Batch;
 import org.apache.spark.sql.connector.read.InputPartition;
 import org.apache.spark.sql.connector.read.PartitionReaderFactory;
-import org.apache.spark.sql.connector.read.Scan;
-import org.apache.spark.sql.types.StructType;
-import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 
 /** A read that is pinned when its tasks are asked for: then all scans of the query are known, and get one cut. */
 final class TxnLogBatch implements Batch {
   private final TxnLogRead read;
-  private final QueryCut cut;
   private Map<String, String> options;
   private Batch planned;
   private InputPartition[] tasks;
 
-  TxnLogBatch(TxnLogRead read, QueryCut cut) {
+  TxnLogBatch(TxnLogRead read) {
     this.read = read;
-    this.cut = cut;
-  }
-
-  /** Returns the Python source's scan of some columns. */
-  static Scan python(StructType columns, Map<String, String> options) {
-    CaseInsensitiveStringMap given = new CaseInsensitiveStringMap(options);
-    return ((SupportsRead) SparkInternals.pythonTable(columns, given)).newScanBuilder(given).build();
   }
 
   @Override
@@ -45,8 +33,9 @@ final class TxnLogBatch implements Batch {
 
   private synchronized Batch planned() {
     if (planned == null) {
-      options = read.upTo(cut == null ? null : cut.end(read.level()));
-      planned = read.needsNoMessages() ? counted() : python(read.columns(), options).toBatch();
+      options = read.pinned();
+      planned = read.needsNoMessages() ? counted()
+          : linked(() -> SparkInternals.pythonScan(read.columns(), options)).toBatch();
     }
     return planned;
   }
@@ -68,11 +57,11 @@ final class TxnLogBatch implements Batch {
 
   @Override
   public boolean equals(Object other) {
-    return other instanceof TxnLogBatch batch && read.equals(batch.read) && cut == batch.cut;
+    return other instanceof TxnLogBatch batch && read.equals(batch.read);
   }
 
   @Override
   public int hashCode() {
-    return Objects.hash(read, System.identityHashCode(cut));
+    return read.hashCode();
   }
 }

@@ -1,9 +1,12 @@
 package io.txnlog.spark;
 
+import static io.txnlog.spark.SparkVersion.linked;
+import static io.txnlog.spark.TxnLogException.refused;
+
 import com.fasterxml.jackson.databind.JsonNode;
 import java.util.ArrayList;
+import java.util.Arrays;
 import java.util.HashMap;
-import java.util.LinkedHashSet;
 import java.util.List;
 import java.util.Locale;
 import java.util.Map;
@@ -39,14 +42,14 @@ public final class TxnLogCatalog implements StagingTableCatalog, SupportsNamespa
 
   @Override
   public void initialize(String given, CaseInsensitiveStringMap all) {
-    SparkInternals.checkVersion();
+    SparkVersion.check();
     name = given;
     options = all;
     boolean path = all.containsKey("path");
     if (path == all.containsKey("endpoint")) {
-      throw new TxnLogException("INVALID_ARGUMENT", "[TXNLOG_INVALID_ARGUMENT] The catalog " + given + " has "
-          + (path ? "both a path and an endpoint." : "neither a path nor an endpoint.") + " Set spark.sql.catalog."
-          + given + ".path to the folder of an embedded log, or .endpoint to a service's host:port.");
+      throw refused("The catalog " + given + " has " + (path ? "both a path and an endpoint." : "neither a path nor an"
+          + " endpoint.") + " Set spark.sql.catalog." + given
+          + ".path to the folder of an embedded log, or .endpoint to a service's host:port.");
     }
     log = LogCalls.of(path ? Map.of("path", all.get("path")) : Map.of("endpoint", all.get("endpoint")));
   }
@@ -61,11 +64,17 @@ public final class TxnLogCatalog implements StagingTableCatalog, SupportsNamespa
     return new String[] {"public"};
   }
 
+  /** Returns the namespaces, each as a tenant and a name in it. */
+  private List<String[]> namespaces() {
+    List<String[]> all = new ArrayList<>();
+    ask("namespaces", Map.of()).forEach(each -> all.add(new String[] {each.get(0).asText(), each.get(1).asText()}));
+    return all;
+  }
+
   @Override
   public String[][] listNamespaces() {
-    Set<String> tenants = new LinkedHashSet<>();
-    ask("namespaces", Map.of()).forEach(each -> tenants.add(each.get(0).asText()));
-    return tenants.stream().map(tenant -> new String[] {tenant}).toArray(String[][]::new);
+    return namespaces().stream().map(each -> each[0]).distinct().map(tenant -> new String[] {tenant})
+        .toArray(String[][]::new);
   }
 
   @Override
@@ -73,30 +82,15 @@ public final class TxnLogCatalog implements StagingTableCatalog, SupportsNamespa
     if (within.length == 0) {
       return listNamespaces();
     }
-    List<String[]> found = new ArrayList<>();
-    ask("namespaces", Map.of()).forEach(each -> {
-      if (within.length == 1 && within[0].equals(each.get(0).asText())) {
-        found.add(new String[] {within[0], each.get(1).asText()});
-      }
-    });
-    if (found.isEmpty() && !namespaceExists(within)) {
-      throw new NoSuchNamespaceException(within);
-    }
-    return found.toArray(String[][]::new);
+    loadNamespaceMetadata(within);
+    return namespaces().stream().filter(each -> within.length == 1 && each[0].equals(within[0]))
+        .toArray(String[][]::new);
   }
 
   @Override
   public boolean namespaceExists(String[] namespace) {
-    if (namespace.length == 0 || namespace.length > 2) {
-      return namespace.length == 0;
-    }
-    for (JsonNode each : ask("namespaces", Map.of())) {
-      if (each.get(0).asText().equals(namespace[0])
-          && (namespace.length == 1 || each.get(1).asText().equals(namespace[1]))) {
-        return true;
-      }
-    }
-    return false;
+    return namespace.length == 0
+        || namespaces().stream().anyMatch(each -> Arrays.equals(namespace, Arrays.copyOf(each, namespace.length)));
   }
 
   @Override
@@ -112,8 +106,8 @@ public final class TxnLogCatalog implements StagingTableCatalog, SupportsNamespa
     List<Identifier> found = new ArrayList<>();
     ask("topics", Map.of("namespace", namespace))
         .forEach(topic -> found.add(Identifier.of(namespace, topic.asText())));
-    if (found.isEmpty() && !namespaceExists(namespace)) {
-      throw new NoSuchNamespaceException(namespace);
+    if (found.isEmpty()) {
+      loadNamespaceMetadata(namespace);
     }
     return found.toArray(Identifier[]::new);
   }
@@ -139,14 +133,12 @@ public final class TxnLogCatalog implements StagingTableCatalog, SupportsNamespa
 
   @Override
   public Table loadTable(Identifier of, long micros) throws NoSuchTableException {
-    Map<String, Object> asked = Map.of("namespace", of.namespace(), "name", of.name(), "micros", micros);
-    return load(of, Map.of("asOfTimestamp", ask("asOf", asked).asText()));
+    return load(of, Map.of("asOfTimestamp", ask("asOf", of, "micros", micros).asText()));
   }
 
   @Override
   public Table loadTable(Identifier of, String version) throws NoSuchTableException {
-    Map<String, Object> asked = Map.of("namespace", of.namespace(), "name", of.name(), "version", version);
-    return load(of, Map.of("endingOffsets", ask("version", asked).asText()));
+    return load(of, Map.of("endingOffsets", ask("version", of, "version", version).asText()));
   }
 
   private Table load(Identifier of, Map<String, String> given) throws NoSuchTableException {
@@ -155,7 +147,8 @@ public final class TxnLogCatalog implements StagingTableCatalog, SupportsNamespa
       if (found.get("near").asText().isEmpty()) {
         throw new NoSuchTableException(of);
       }
-      throw SparkInternals.missing(found.get("near").asText());
+      String near = found.get("near").asText();
+      throw TxnLogException.<RuntimeException>undeclared(linked(() -> SparkInternals.missing(near)));
     }
     if (found.has("metadataTable")) {
       Map<String, String> all = new HashMap<>(given);
@@ -166,7 +159,7 @@ public final class TxnLogCatalog implements StagingTableCatalog, SupportsNamespa
   }
 
   private JsonNode found(Identifier of) {
-    return ask("table", Map.of("namespace", of.namespace(), "name", of.name()));
+    return ask("table", of);
   }
 
   /** Asks the log, and before all else whether it knows the catalog's options. */
@@ -176,6 +169,15 @@ public final class TxnLogCatalog implements StagingTableCatalog, SupportsNamespa
       checked = true;
     }
     return log.ask(call, arguments);
+  }
+
+  /** Asks about a topic; {@code more} are names and values of other arguments. */
+  private JsonNode ask(String call, Identifier of, Object... more) {
+    Map<String, Object> arguments = new HashMap<>(Map.of("namespace", of.namespace(), "name", of.name()));
+    for (int i = 0; i < more.length; i += 2) {
+      arguments.put((String) more[i], more[i + 1]);
+    }
+    return ask(call, arguments);
   }
 
   private StructType metadata() {
@@ -210,8 +212,8 @@ public final class TxnLogCatalog implements StagingTableCatalog, SupportsNamespa
   @Override
   public StagedTable stageReplace(
       Identifier of, Column[] columns, Transform[] partitions, Map<String, String> properties) {
-    throw refused("A topic is never replaced: readers hold positions in it.",
-        "Use CREATE TABLE for a new one, or INSERT INTO.");
+    throw refused("A topic is never replaced: readers hold positions in it."
+        + " Use CREATE TABLE for a new one, or INSERT INTO.");
   }
 
   @Override
@@ -223,14 +225,14 @@ public final class TxnLogCatalog implements StagingTableCatalog, SupportsNamespa
   private void create(Identifier of, Column[] columns, Transform[] partitions, Map<String, String> properties)
       throws TableAlreadyExistsException {
     if (partitions.length > 0) {
-      throw refused("A topic isn't partitioned by columns.", "Leave out PARTITIONED BY and CLUSTERED BY;"
+      throw refused("A topic isn't partitioned by columns. Leave out PARTITIONED BY and CLUSTERED BY;"
           + " TBLPROPERTIES('partitions' = '8') makes partitions, and keys are routed to them.");
     }
     Map<String, String> given = new HashMap<>(properties);
-    given.remove(PROP_PROVIDER, SparkSession.active().conf().get("spark.sql.sources.default")); // toTable says it unasked
+    // toTable names it unasked.
+    given.remove(PROP_PROVIDER, SparkSession.active().conf().get("spark.sql.sources.default"));
     try {
-      ask("create", Map.of("namespace", of.namespace(), "name", of.name(),
-          "schema", CatalogV2Util.v2ColumnsToStructType(columns).json(), "properties", given));
+      ask("create", of, "schema", CatalogV2Util.v2ColumnsToStructType(columns).json(), "properties", given);
     } catch (TxnLogException e) {
       if (e.code.equals("TOPIC_EXISTS")) {
         throw new TableAlreadyExistsException(of);
@@ -248,15 +250,11 @@ public final class TxnLogCatalog implements StagingTableCatalog, SupportsNamespa
       } else if (change instanceof TableChange.RemoveProperty removed) {
         properties.put(removed.property(), null);
       } else {
-        throw refused("A topic's columns can't be changed: its messages stay as they are.",
-            "Make a new topic; SET TBLPROPERTIES changes policies.");
+        throw refused("A topic's columns can't be changed: its messages stay as they are."
+            + " Make a new topic; SET TBLPROPERTIES changes policies.");
       }
     }
-    Map<String, Object> arguments = new HashMap<>();
-    arguments.put("namespace", of.namespace());
-    arguments.put("name", of.name());
-    arguments.put("properties", properties);
-    ask("set", arguments);
+    ask("set", of, "properties", properties);
     return load(of, Map.of());
   }
 
@@ -264,32 +262,28 @@ public final class TxnLogCatalog implements StagingTableCatalog, SupportsNamespa
   public boolean dropTable(Identifier of) {
     if (!options.getBoolean("allowDrop", false)) {
       throw refused("DROP TABLE would delete topic " + String.join(".", of.namespace()) + "." + of.name()
-          + " with all its messages.", "Set spark.sql.catalog." + name + ".allowDrop to true if it is meant.");
+          + " with all its messages. Set spark.sql.catalog." + name + ".allowDrop to true if it is meant.");
     }
-    return ask("drop", Map.of("namespace", of.namespace(), "name", of.name())).asBoolean();
+    return ask("drop", of).asBoolean();
   }
 
   @Override
   public void renameTable(Identifier from, Identifier to) {
-    throw refused("A topic can't be renamed: producers and positions know it by its name.", "Make a new one.");
+    throw refused("A topic can't be renamed: producers and positions know it by its name. Make a new one.");
   }
 
   @Override
   public void createNamespace(String[] namespace, Map<String, String> properties) {
-    throw refused("A namespace is there as soon as it has a topic.", "Make a topic in it.");
+    throw refused("A namespace is there as soon as it has a topic. Make a topic in it.");
   }
 
   @Override
   public void alterNamespace(String[] namespace, NamespaceChange... changes) {
-    throw refused("Namespaces have no properties here.", "Set policies with `txnlog namespaces set-policies`.");
+    throw refused("Namespaces have no properties here. Set policies with `txnlog namespaces set-policies`.");
   }
 
   @Override
   public boolean dropNamespace(String[] namespace, boolean cascade) {
-    throw refused("A namespace goes with its last topic.", "Drop its topics.");
-  }
-
-  private static TxnLogException refused(String fact, String remedy) {
-    return new TxnLogException("INVALID_ARGUMENT", "[TXNLOG_INVALID_ARGUMENT] " + fact + " " + remedy);
+    throw refused("A namespace goes with its last topic. Drop its topics.");
   }
 }

@@ -2,15 +2,21 @@ package io.txnlog.spark;
 
 import org.apache.spark.SparkThrowable;
 
-/** What the log refuses, in its own words, with its code; Spark shows it as it is, and never as a change it can't do. */
+/** What the log refuses, in its own words, with its code; Spark shows it as it is, and not as a change it can't do. */
 final class TxnLogException extends IllegalArgumentException implements SparkThrowable {
   private static final long serialVersionUID = 1;
 
   final String code;
 
-  TxnLogException(String code, String message) {
-    super(message);
+  /** Takes a text with its code before it, or without. */
+  TxnLogException(String code, String text) {
+    super(text.startsWith("[") ? text : "[TXNLOG_" + code + "] " + text);
     this.code = code;
+  }
+
+  /** Returns what refuses something that can't be, or has no meaning for a log. */
+  static TxnLogException refused(String text) {
+    return new TxnLogException("INVALID_ARGUMENT", text);
   }
 
   /** Throws what a method doesn't declare, as Scala does. */

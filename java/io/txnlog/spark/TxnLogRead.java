@@ -14,9 +14,10 @@ import org.apache.spark.sql.types.StructType;
  * @param filters conjuncts that {@link PushedFilters} can say: rows for which one isn't true may be left out.
  * @param limit this many rows suffice.
  * @param counts the read is one row, and each column of it the number of messages.
+ * @param cut where it ends, together with the query's other reads; null if that is elsewhere.
  */
 record TxnLogRead(TxnLogTable table, Map<String, String> options, StructType columns,
-    List<Predicate> filters, int limit, boolean counts) {
+    List<Predicate> filters, int limit, boolean counts, QueryCut cut) {
   static final int NO_LIMIT = -1;
 
   /** Returns the isolation level as it was asked for. */
@@ -42,11 +43,11 @@ record TxnLogRead(TxnLogTable table, Map<String, String> options, StructType col
     return counts || columns.isEmpty();
   }
 
-  /** Returns the options of a source that reads this up to an end, as {@code endingOffsets} takes it; null: its own. */
-  Map<String, String> upTo(String end) {
+  /** Returns the options of a source that reads this; its end is decided now, at the latest. */
+  Map<String, String> pinned() {
     Map<String, String> all = new HashMap<>(options);
-    if (end != null) {
-      all.put("endingoffsets", end);
+    if (cut != null) {
+      all.put("endingoffsets", cut.end(level()));
     }
     if (!filters.isEmpty()) {
       all.put("pushedfilters", LogCalls.json(filters.stream().map(PushedFilters::of).toList()));

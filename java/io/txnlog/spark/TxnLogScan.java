@@ -2,7 +2,6 @@ package io.txnlog.spark;
 
 import com.fasterxml.jackson.databind.JsonNode;
 import java.util.Map;
-import java.util.Objects;
 import java.util.OptionalLong;
 import org.apache.spark.sql.connector.read.Batch;
 import org.apache.spark.sql.connector.read.Scan;
@@ -14,17 +13,15 @@ import org.apache.spark.sql.types.StructType;
 /** A read of a topic. Nothing is asked of the log, nor pinned, before Spark wants an estimate, a text, or to run. */
 final class TxnLogScan implements Scan, SupportsReportStatistics {
   private final TxnLogRead read;
-  private final QueryCut cut;
   private final TxnLogBatch batch;
   private volatile boolean streams;
   private NativeBatch way;
   private JsonNode outlook;
   private JsonNode pinned;
 
-  TxnLogScan(TxnLogRead read, QueryCut cut) {
+  TxnLogScan(TxnLogRead read) {
     this.read = read;
-    this.cut = cut;
-    this.batch = new TxnLogBatch(read, cut);
+    this.batch = new TxnLogBatch(read);
   }
 
   @Override
@@ -68,7 +65,7 @@ final class TxnLogScan implements Scan, SupportsReportStatistics {
       }
     } catch (TxnLogException e) { // told when the query runs
     }
-    return statistics(OptionalLong.empty(), OptionalLong.empty());
+    return new Estimate(OptionalLong.empty(), OptionalLong.empty());
   }
 
   private Statistics estimated() {
@@ -86,22 +83,10 @@ final class TxnLogScan implements Scan, SupportsReportStatistics {
       }
     }
     double ofRow = whole == 0 ? 0 : outlook().get("bytes").asDouble() / whole * payload / stored.defaultSize();
-    return statistics(OptionalLong.of(Math.max(1, (long) (rows * (ofRow + added)))), OptionalLong.of(rows));
+    return new Estimate(OptionalLong.of(Math.max(1, (long) (rows * (ofRow + added)))), OptionalLong.of(rows));
   }
 
-  private static Statistics statistics(OptionalLong bytes, OptionalLong rows) {
-    return new Statistics() {
-      @Override
-      public OptionalLong sizeInBytes() {
-        return bytes;
-      }
-
-      @Override
-      public OptionalLong numRows() {
-        return rows;
-      }
-    };
-  }
+  private record Estimate(OptionalLong sizeInBytes, OptionalLong numRows) implements Statistics {}
 
   private long limited(long rows) {
     return read.limit() == TxnLogRead.NO_LIMIT ? rows : Math.min(rows, read.limit());
@@ -160,11 +145,11 @@ final class TxnLogScan implements Scan, SupportsReportStatistics {
   /** Equal scans of one query are read once, where Spark can. */
   @Override
   public boolean equals(Object other) {
-    return other instanceof TxnLogScan scan && read.equals(scan.read) && cut == scan.cut;
+    return other instanceof TxnLogScan scan && read.equals(scan.read);
   }
 
   @Override
   public int hashCode() {
-    return Objects.hash(read, System.identityHashCode(cut));
+    return read.hashCode();
   }
 }

@@ -92,7 +92,7 @@ final class TxnLogScanBuilder implements SupportsPushDownRequiredColumns, Suppor
 
   @Override
   public Scan build() {
-    TxnLogRead read = new TxnLogRead(table, options, columns, List.of(pushed), limit, counts);
-    return new TxnLogScan(read, QueryCut.of(table, options));
+    QueryCut cut = QueryCut.of(table, options);
+    return new TxnLogScan(new TxnLogRead(table, options, columns, List.of(pushed), limit, counts, cut));
   }
 }

@@ -1,5 +1,7 @@
 package io.txnlog.spark;
 
+import static io.txnlog.spark.SparkVersion.linked;
+
 import java.util.Map;
 import java.util.Optional;
 import org.apache.spark.sql.connector.read.InputPartition;
@@ -18,7 +20,7 @@ final class TxnLogStream implements MicroBatchStream, SupportsTriggerAvailableNo
 
   TxnLogStream(TxnLogRead read) {
     this.read = read;
-    this.python = TxnLogBatch.python(read.columns(), read.options()).toMicroBatchStream("");
+    this.python = linked(() -> SparkInternals.pythonScan(read.columns(), read.options())).toMicroBatchStream("");
     this.admission = (SupportsTriggerAvailableNow) python;
   }
 
@@ -39,58 +41,29 @@ final class TxnLogStream implements MicroBatchStream, SupportsTriggerAvailableNo
     }
   }
 
-  @Override
-  public Offset initialOffset() {
-    return python.initialOffset();
-  }
+  // The rest is the Python source's.
 
-  @Override
-  public Offset latestOffset() {
-    return python.latestOffset();
-  }
+  @Override public Offset initialOffset() { return python.initialOffset(); }
 
-  @Override
-  public Offset latestOffset(Offset start, ReadLimit limit) {
-    return admission.latestOffset(start, limit);
-  }
+  @Override public Offset latestOffset() { return python.latestOffset(); }
 
-  @Override
-  public ReadLimit getDefaultReadLimit() {
-    return admission.getDefaultReadLimit();
-  }
+  @Override public Offset latestOffset(Offset start, ReadLimit limit) { return admission.latestOffset(start, limit); }
 
-  @Override
-  public Offset reportLatestOffset() {
-    return admission.reportLatestOffset();
-  }
+  @Override public ReadLimit getDefaultReadLimit() { return admission.getDefaultReadLimit(); }
 
-  @Override
-  public void prepareForTriggerAvailableNow() {
-    admission.prepareForTriggerAvailableNow();
-  }
+  @Override public Offset reportLatestOffset() { return admission.reportLatestOffset(); }
 
-  @Override
-  public InputPartition[] planInputPartitions(Offset start, Offset end) {
+  @Override public void prepareForTriggerAvailableNow() { admission.prepareForTriggerAvailableNow(); }
+
+  @Override public InputPartition[] planInputPartitions(Offset start, Offset end) {
     return python.planInputPartitions(start, end);
   }
 
-  @Override
-  public PartitionReaderFactory createReaderFactory() {
-    return python.createReaderFactory();
-  }
+  @Override public PartitionReaderFactory createReaderFactory() { return python.createReaderFactory(); }
 
-  @Override
-  public Offset deserializeOffset(String json) {
-    return python.deserializeOffset(json);
-  }
+  @Override public Offset deserializeOffset(String json) { return python.deserializeOffset(json); }
 
-  @Override
-  public void commit(Offset end) {
-    python.commit(end);
-  }
+  @Override public void commit(Offset end) { python.commit(end); }
 
-  @Override
-  public void stop() {
-    python.stop();
-  }
+  @Override public void stop() { python.stop(); }
 }

@@ -1,6 +1,9 @@
 package io.txnlog.spark;
 
+import static io.txnlog.spark.SparkVersion.linked;
+
 import com.fasterxml.jackson.databind.JsonNode;
+import java.util.Arrays;
 import java.util.EnumSet;
 import java.util.HashMap;
 import java.util.Map;
@@ -16,7 +19,6 @@ import org.apache.spark.sql.connector.read.ScanBuilder;
 import org.apache.spark.sql.connector.write.LogicalWriteInfo;
 import org.apache.spark.sql.connector.write.WriteBuilder;
 import org.apache.spark.sql.types.DataType;
-import org.apache.spark.sql.types.StructField;
 import org.apache.spark.sql.types.StructType;
 import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 
@@ -86,23 +88,11 @@ class TxnLogTable implements SupportsRead, SupportsWrite, SupportsMetadataColumn
 
   @Override
   public MetadataColumn[] metadataColumns() {
-    MetadataColumn[] columns = new MetadataColumn[metadata.length()];
-    for (int i = 0; i < columns.length; i++) {
-      StructField field = metadata.apply(i);
-      columns[i] = new MetadataColumn() {
-        @Override
-        public String name() {
-          return field.name();
-        }
-
-        @Override
-        public DataType dataType() {
-          return field.dataType();
-        }
-      };
-    }
-    return columns;
+    return Arrays.stream(metadata.fields()).map(field -> new Metadata(field.name(), field.dataType()))
+        .toArray(MetadataColumn[]::new);
   }
+
+  private record Metadata(String name, DataType dataType) implements MetadataColumn {}
 
   @Override
   public Set<TableCapability> capabilities() {
@@ -121,24 +111,12 @@ class TxnLogTable implements SupportsRead, SupportsWrite, SupportsMetadataColumn
   @Override
   public WriteBuilder newWriteBuilder(LogicalWriteInfo info) {
     CaseInsensitiveStringMap all = new CaseInsensitiveStringMap(with(info.options()));
-    LogicalWriteInfo whole = new LogicalWriteInfo() {
-      @Override
-      public CaseInsensitiveStringMap options() {
-        return all; // those of the table don't reach the Python source otherwise
-      }
-
-      @Override
-      public String queryId() {
-        return info.queryId();
-      }
-
-      @Override
-      public StructType schema() {
-        return info.schema();
-      }
-    };
-    return ((SupportsWrite) SparkInternals.pythonTable(info.schema(), all)).newWriteBuilder(whole);
+    return linked(() -> SparkInternals.pythonWrite(new Write(info.queryId(), info.schema(), all)));
   }
+
+  /** A write with the table's options, which don't reach the Python source otherwise. */
+  private record Write(String queryId, StructType schema, CaseInsensitiveStringMap options)
+      implements LogicalWriteInfo {}
 
   /** Tables of one topic with the same options are the same to Spark: so a cached one is found again. */
   @Override
@@ -159,8 +137,8 @@ class TxnLogTable implements SupportsRead, SupportsWrite, SupportsMetadataColumn
   private Map<String, String> with(CaseInsensitiveStringMap given) {
     for (String name : given.keySet()) {
       if (NAMED.contains(name)) {
-        throw new TxnLogException("INVALID_ARGUMENT", "[TXNLOG_INVALID_ARGUMENT] The option '" + name
-            + "' is given, and the catalog's table " + topic() + " says itself what it is. Leave it out.");
+        throw TxnLogException.refused("The option '" + name + "' is given, and the catalog's table " + topic()
+            + " says itself what it is. Leave it out.");
       }
     }
     Map<String, String> all = new HashMap<>(defaults);

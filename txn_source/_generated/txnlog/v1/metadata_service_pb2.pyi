@@ -645,6 +645,32 @@ class ListLedgersResponse(_message.Message):
     next_start: int
     def __init__(self, ledgers: _Optional[bytes] = ..., has_more: bool = ..., next_start: _Optional[int] = ...) -> None: ...
 
+class PartitionRange(_message.Message):
+    __slots__ = ("partition_id", "start", "end")
+    PARTITION_ID_FIELD_NUMBER: _ClassVar[int]
+    START_FIELD_NUMBER: _ClassVar[int]
+    END_FIELD_NUMBER: _ClassVar[int]
+    partition_id: int
+    start: int
+    end: int
+    def __init__(self, partition_id: _Optional[int] = ..., start: _Optional[int] = ..., end: _Optional[int] = ...) -> None: ...
+
+class ListLedgersOfRangesRequest(_message.Message):
+    __slots__ = ("ranges", "times")
+    RANGES_FIELD_NUMBER: _ClassVar[int]
+    TIMES_FIELD_NUMBER: _ClassVar[int]
+    ranges: _containers.RepeatedCompositeFieldContainer[PartitionRange]
+    times: bool
+    def __init__(self, ranges: _Optional[_Iterable[_Union[PartitionRange, _Mapping]]] = ..., times: bool = ...) -> None: ...
+
+class ListLedgersOfRangesResponse(_message.Message):
+    __slots__ = ("ledgers", "counts")
+    LEDGERS_FIELD_NUMBER: _ClassVar[int]
+    COUNTS_FIELD_NUMBER: _ClassVar[int]
+    ledgers: bytes
+    counts: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, ledgers: _Optional[bytes] = ..., counts: _Optional[_Iterable[int]] = ...) -> None: ...
+
 class SplitRangeRequest(_message.Message):
     __slots__ = ("partition_id", "start", "end", "target_bytes")
     PARTITION_ID_FIELD_NUMBER: _ClassVar[int]

@@ -130,6 +130,11 @@ class MetadataServiceStub(object):
                 request_serializer=txn__source_dot___generated_dot_txnlog_dot_v1_dot_metadata__service__pb2.ListLedgersRequest.SerializeToString,
                 response_deserializer=txn__source_dot___generated_dot_txnlog_dot_v1_dot_metadata__service__pb2.ListLedgersResponse.FromString,
                 _registered_method=True)
+        self.ListLedgersOfRanges = channel.unary_unary(
+                '/txnlog.v1.MetadataService/ListLedgersOfRanges',
+                request_serializer=txn__source_dot___generated_dot_txnlog_dot_v1_dot_metadata__service__pb2.ListLedgersOfRangesRequest.SerializeToString,
+                response_deserializer=txn__source_dot___generated_dot_txnlog_dot_v1_dot_metadata__service__pb2.ListLedgersOfRangesResponse.FromString,
+                _registered_method=True)
         self.SplitRange = channel.unary_unary(
                 '/txnlog.v1.MetadataService/SplitRange',
                 request_serializer=txn__source_dot___generated_dot_txnlog_dot_v1_dot_metadata__service__pb2.SplitRangeRequest.SerializeToString,
@@ -389,6 +394,13 @@ class MetadataServiceServicer(object):
 
     def ListLedgers(self, request, context):
         """The ledgers that a range touches.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ListLedgersOfRanges(self, request, context):
+        """The ledgers that ranges of many partitions touch.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -666,6 +678,11 @@ def add_MetadataServiceServicer_to_server(servicer, server):
                     servicer.ListLedgers,
                     request_deserializer=txn__source_dot___generated_dot_txnlog_dot_v1_dot_metadata__service__pb2.ListLedgersRequest.FromString,
                     response_serializer=txn__source_dot___generated_dot_txnlog_dot_v1_dot_metadata__service__pb2.ListLedgersResponse.SerializeToString,
+            ),
+            'ListLedgersOfRanges': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListLedgersOfRanges,
+                    request_deserializer=txn__source_dot___generated_dot_txnlog_dot_v1_dot_metadata__service__pb2.ListLedgersOfRangesRequest.FromString,
+                    response_serializer=txn__source_dot___generated_dot_txnlog_dot_v1_dot_metadata__service__pb2.ListLedgersOfRangesResponse.SerializeToString,
             ),
             'SplitRange': grpc.unary_unary_rpc_method_handler(
                     servicer.SplitRange,
@@ -1307,6 +1324,33 @@ class MetadataService(object):
             '/txnlog.v1.MetadataService/ListLedgers',
             txn__source_dot___generated_dot_txnlog_dot_v1_dot_metadata__service__pb2.ListLedgersRequest.SerializeToString,
             txn__source_dot___generated_dot_txnlog_dot_v1_dot_metadata__service__pb2.ListLedgersResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListLedgersOfRanges(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/txnlog.v1.MetadataService/ListLedgersOfRanges',
+            txn__source_dot___generated_dot_txnlog_dot_v1_dot_metadata__service__pb2.ListLedgersOfRangesRequest.SerializeToString,
+            txn__source_dot___generated_dot_txnlog_dot_v1_dot_metadata__service__pb2.ListLedgersOfRangesResponse.FromString,
             options,
             channel_credentials,
             insecure,
