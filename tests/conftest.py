@@ -48,6 +48,7 @@ _LONG_OVER_OBJECTS = (
     *("disturbed_producers", "refused_writes", "dropped_producers", "unanswered_commits", "consumers"),
 )
 _OF_FILES = (
+    "dropped_producers_take_their_threads_and_files_with_them",
     "age_goes_by_the_clock_that_is_given",
     "age_of_garbage_can_be_chosen",
     "block_whose_commit_is_refused_leaves_no_open_transaction",
