@@ -18,8 +18,8 @@ def surroundings(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv(name, value)
 
 
-def test_service_over_an_object_store(spawn: Any, bare: Any, tmp_path: Path) -> None:
-    """Serve, write and read by the endpoint, and once more after a restart; garbage is collected by the endpoint."""
+def test_service_over_an_object_store(spawn: Any, bare: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Serve, write and read by the endpoint, and once more after a restart; then without the service."""
     uri, metadata = new_prefix(), tmp_path / "log.db"
     for number in (1, 2):
         process = spawn("serve", "--root", uri, "--metadata", metadata, "--port", "0")
@@ -31,6 +31,8 @@ def test_service_over_an_object_store(spawn: Any, bare: Any, tmp_path: Path) -> 
         assert bare("--endpoint", address, "gc", "--older-than", "0s").exit_code == 0
         process.send_signal(signal.SIGTERM)
         assert process.wait() == 0
+    monkeypatch.setenv("TXNLOG_METADATA", str(metadata))
+    assert bare("--root", uri, "consume", "orders").stdout == "1\n2\n"
 
 
 def test_root_on_an_object_store_needs_metadata(spawn: Any) -> None:

@@ -11,6 +11,7 @@ import pytest
 
 import txn_source
 from tests.log.reading import BY_HAND, send_each, values
+from tests.metadata.postgres import server as postgres
 from tests.tiers.proxy import Fault, Proxy
 from tests.tiers.stores import Bucket, S3Server
 from txn_source import InvalidArgumentError, Log, LogNotFoundError, StorageWriteError, TxnLogError, UnavailableError
@@ -53,6 +54,26 @@ def test_embedded_log_keeps_its_metadata_where_it_is_told(uri: str, tmp_path: Pa
                 log.create_topic("orders")
             send_each(log.producer("orders"), wanted[-1:])
             assert values(log, "orders") == wanted
+
+
+def test_metadata_may_lie_in_postgres(uri: str) -> None:
+    """Serve a prefix with PostgreSQL twice: both services have one log, and another log's database is refused."""
+    url, other = postgres().new_database(), postgres().new_database()
+    try:
+        for wanted in ([b"1"], [b"1", b"2"]):
+            with (
+                Server(open_service(uri, url, create=True), "127.0.0.1", 0) as server,
+                txn_source.connect(endpoint=server.address) as log,
+            ):
+                if len(wanted) == 1:
+                    log.create_topic("orders", partitions=2)
+                send_each(log.producer("orders"), wanted[-1:])
+                assert sorted(values(log, "orders")) == wanted
+        with pytest.raises(LogNotFoundError, match="has no log in it"):
+            open_service(uri, other, create=True)
+    finally:
+        for each in (url, other):
+            postgres().drop_database(each)
 
 
 def test_two_logs_never_share_a_prefix(uri: str, tmp_path: Path, bucket: Bucket) -> None:

@@ -19,7 +19,7 @@ import txn_source
 from tests.log.reading import BY_HAND, UNCOMMITTED, send_each, values
 from tests.tiers.proxy import Fault, Proxy
 from tests.tiers.stores import Bucket, S3Server
-from txn_source import Log
+from txn_source import Batching, Log
 from txn_source.client.tiering.segment_garbage import collect_garbage
 from txn_source.client.writing.task_writer import BulkWriter
 from txn_source.model.errors import StaleSegmentError
@@ -73,17 +73,16 @@ def test_flush_to_many_partitions_is_one_request(log: Log, proxy: Proxy, bucket:
 def test_read_asks_once_for_each_object_of_eight_mebibytes(log: Log, proxy: Proxy, bucket: Bucket) -> None:
     """Write 48 MB in objects of about 8 MiB, and scan: no request but one GET for each object."""
     log.create_topic("orders")
-    producer = log.producer("orders")
+    producer = log.producer("orders", batching=Batching(linger_s=1e6, max_messages=1_000_000, max_bytes=64 << 20))
     for _ in range(48):
         producer.send_batch(batch(1000))
     producer.flush()
     many = len(objects(bucket))
-    assert many <= 48_000_000 / (7 << 20) + 1
-    assert asked(proxy)["PUT"] >= many
+    assert many == asked(proxy)["PUT"] == 6
     assert sum(len(one) for one in log.scan("orders", columns=["value"])) == 48_000
     found = asked(proxy)
     assert set(found) == {"GET"}
-    assert found["GET"] <= many + 1
+    assert found["GET"] == many
 
 
 def test_more_is_read_before_it_is_wanted(log: Log, proxy: Proxy) -> None:

@@ -15,11 +15,12 @@ from typing import TYPE_CHECKING, Annotated, Any, Concatenate, ParamSpec, get_ty
 import typer
 
 from txn_source.cli.output import reports_errors
+from txn_source.storage.object_uri import is_object_uri
 
 if TYPE_CHECKING:
     from txn_source.client.log import Log
 
-ROOT_VARIABLE, ENDPOINT_VARIABLE = "TXNLOG_ROOT", "TXNLOG_ENDPOINT"
+ROOT_VARIABLE, ENDPOINT_VARIABLE, METADATA_VARIABLE = "TXNLOG_ROOT", "TXNLOG_ENDPOINT", "TXNLOG_METADATA"
 _PANEL = "Which log"
 
 Root = Annotated[
@@ -51,6 +52,11 @@ class Address:
         """Return the address with what was given later."""
         return Address(self.root if root is None else root, self.endpoint if endpoint is None else endpoint)
 
+    @property
+    def on_objects(self) -> bool:
+        """True if the root is on an object store, so that its metadata is elsewhere."""
+        return is_object_uri(self.root)
+
     def resolve(self) -> Address:
         """Return the address of exactly one log, or fail as wrong usage."""
         found = self
@@ -79,7 +85,13 @@ def on_log(*, create: bool = False) -> Callable[[Callable[Concatenate[Log, P], N
             address = address_of(context).override(root, endpoint).resolve()
             from txn_source.client.connecting import connect  # takes most of a second: not for --help
 
-            with connect(address.root, endpoint=address.endpoint, create=create and address.root is not None) as log:
+            metadata = os.environ.get(METADATA_VARIABLE) if address.on_objects else None
+            with connect(
+                address.root,
+                endpoint=address.endpoint,
+                create=create and address.root is not None,
+                metadata=metadata or None,
+            ) as log:
                 function(log, **options)  # type: ignore[call-arg]
 
         hints = get_type_hints(function, localns={"Log": Any}, include_extras=True)

@@ -11,13 +11,12 @@ from typing import Annotated, Any
 
 import typer
 
-from txn_source.cli.connection import ROOT_VARIABLE, Root, address_of
+from txn_source.cli.connection import METADATA_VARIABLE, ROOT_VARIABLE, Root, address_of
 from txn_source.cli.output import reports_errors
 from txn_source.model.units import parse_duration
 
 DEFAULT_HOST, DEFAULT_PORT = "127.0.0.1", 6650
 DEFAULT_INTERVAL = "60s"
-METADATA_VARIABLE = "TXNLOG_METADATA"
 _GRACE_S = 3.0
 _STOP_SIGNALS = {signal.SIGINT, signal.SIGTERM}
 _log = logging.getLogger("txnlog")

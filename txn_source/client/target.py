@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 from txn_source.metadata.stub.metadata_stub import MetadataStub
 from txn_source.model.errors import InvalidArgumentError, LogNotFoundError, StorageWriteError
 from txn_source.model.policies import parse_configuration
-from txn_source.storage.object_root import ObjectRoot, Root, is_object_uri, root_at
+from txn_source.storage.object_root import ObjectRoot, Root, root_at
+from txn_source.storage.object_uri import is_object_uri
 from txn_source.storage.root import LogRoot
 
 if TYPE_CHECKING:
@@ -178,8 +179,8 @@ def _open_over_objects(
     if metadata is None:
         raise InvalidArgumentError(
             f"The log at {root.shown} is on an object store, which can't hold its metadata.",
-            "Name a file or a PostgreSQL database: metadata='/folder/log.db' or 'postgresql://...'"
-            " (`txnlog serve --metadata`).",
+            "Connect to its service by endpoint=, as Spark does, too. Or name a file or a PostgreSQL database:"
+            " metadata='/folder/log.db' or 'postgresql://...' (`txnlog serve --metadata`, or TXNLOG_METADATA).",
         )
     if not create and (path := metadata.sqlite_path) is not None and not os.path.isfile(path):
         raise LogNotFoundError(f"There is no metadata in {path}.", "Check the path of the metadata.")

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TypeAlias
 
 from txn_source.model.errors import InvalidArgumentError
-from txn_source.storage.object_uri import BUCKETS, object_uri, parts_of
+from txn_source.storage.object_uri import BUCKETS, is_object_uri, object_uri, parts_of
 from txn_source.storage.root import LogRoot
 
 _SCHEMES = (*BUCKETS, "hdfs", "viewfs")
@@ -75,11 +75,6 @@ class ObjectRoot:
 
 Root: TypeAlias = Path | ObjectRoot
 """Where a log's segments and objects lie: a folder that clients share, or a prefix of an object store."""
-
-
-def is_object_uri(text: object) -> bool:
-    """True if a path is the URI of an object store's prefix, and no folder of this machine."""
-    return isinstance(text, str) and "://" in text and not text.startswith("file:")
 
 
 def root_at(text: str | os.PathLike[str]) -> Root:

@@ -34,7 +34,7 @@ from txn_source.storage.s3_requests import S3Place, StoreError
 
 _SCHEMES = ("file", *BUCKETS, "hdfs", "viewfs")  # pyarrow knows more, one of which keeps everything in memory
 _S3_SECONDS = {"connect_timeout": 1.0, "request_timeout": 5.0}
-_WRITE_DEADLINE_S = 60.0
+_WRITE_DEADLINE_S = 120.0
 _S3_PARAMETERS = ("endpoint_override", "region", "scheme", *_S3_SECONDS, "max_attempts", "write_deadline")
 _MAX_ATTEMPTS = 3
 _MAX_TEXT = 300

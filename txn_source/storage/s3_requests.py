@@ -30,7 +30,7 @@ from txn_source.storage.s3_credentials import Credentials, find_credentials
 
 R = TypeVar("R")
 _PAUSE_S, _LONGEST_PAUSE_S = 0.05, 3.0
-_LEAST_BYTES_PER_S = 512 << 10
+_LEAST_BYTES_PER_S = 128 << 10
 """Slower than this a request counts as failed."""
 _CHUNK_BYTES = 1 << 20
 _MOST_IDLE = 16

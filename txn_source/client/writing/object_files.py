@@ -20,7 +20,7 @@ from txn_source.storage.segment import shared_path
 from txn_source.storage.segment_store import MAGIC, ObjectSegments, encoded
 
 OBJECT_BYTES = 8 << 20
-"""An object is put when it has so many bytes; a single entry may be larger."""
+"""An object is put when it has so many bytes or more; its last entry is whole."""
 MOST_UNDER_WAY = 4
 _LONGEST_LINGER_S = 1.0
 _WEIGHT = 0.2
@@ -73,9 +73,6 @@ class ObjectFiles:
         with encoding_turn(batch.nbytes):
             parts, size, checksum = encoded(batch)
         held, self._open = self._open, None
-        if held is not None and held.end + size > OBJECT_BYTES and held.end > len(MAGIC):
-            self._put(held)
-            held = None
         if held is None:
             held = _Object(shared_path(self._topic_id, self._producer_id))
             if self._note is not None:
@@ -84,7 +81,10 @@ class ObjectFiles:
         held.parts += parts
         held.end += size
         entry = NewEntry(self._partition_ids[partition], base_sequence, batch.num_rows, held.path, at, size, checksum)
-        self._open = held
+        if held.end >= OBJECT_BYTES:
+            self._put(held)
+        else:
+            self._open = held
         return entry
 
     def start(self) -> Upload:
