@@ -41,7 +41,6 @@ from txn_source.model.errors import (
 from txn_source.model.isolation import IsolationLevel
 from txn_source.model.position import MessageId, Position
 from txn_source.model.read_priority import ReadPriority
-from txn_source.model.subscription import SubscriptionType
 from txn_source.model.transaction import TxnId
 
 if TYPE_CHECKING:
@@ -66,6 +65,7 @@ if TYPE_CHECKING:
     from txn_source.metadata.stub.subscriptions import SubscriptionInfo
     from txn_source.model.policies import EffectivePolicy
     from txn_source.model.retention import Trimmed
+    from txn_source.model.subscription import SubscriptionType
 
 __version__ = "0.1.0"
 
@@ -88,6 +88,7 @@ _LAZY = {
     "Reader": "txn_source.client.consuming.reader",
     "Sought": "txn_source.client.places",
     "SubscriptionInfo": "txn_source.metadata.stub.subscriptions",
+    "SubscriptionType": "txn_source.model.subscription",
     "TopicStats": "txn_source.client.topic_stats",
     "Transaction": "txn_source.client.writing.transaction",
     "TransactionInfo": "txn_source.metadata.stub.metadata_stub",

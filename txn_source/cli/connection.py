@@ -9,12 +9,12 @@ from __future__ import annotations
 import inspect
 import os
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, Concatenate, ParamSpec, get_type_hints
 
 import typer
 
 from txn_source.cli.output import reports_errors
+from txn_source.model.values import dataclass
 from txn_source.storage.object_uri import is_object_uri
 
 if TYPE_CHECKING:

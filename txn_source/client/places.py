@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -20,6 +20,7 @@ from txn_source.model.errors import InvalidArgumentError
 from txn_source.model.isolation import IsolationLevel
 from txn_source.model.position import EARLIEST, LATEST, MessageId, Position
 from txn_source.model.topic_name import TopicName
+from txn_source.model.values import dataclass
 
 Point = Position | MessageId | str
 """A place in one partition: at an entry, at a message, or ``earliest`` or ``latest``."""
@@ -28,6 +29,8 @@ GivenPlace = str | Position | MessageId | datetime | Mapping[Any, Any]
 """A place as callers give it; what is none of these, or can't be read, is refused."""
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+LAST_US = (datetime.max.replace(tzinfo=UTC) - _EPOCH) // timedelta(microseconds=1)
+"""The last time that has a text."""
 _MILLIS = re.compile(r"-?[0-9]{1,15}")
 _POINT = re.compile(r"[0-9]+(:[0-9]+){1,2}")
 _INDEX = re.compile("[0-9]{1,9}")
@@ -43,6 +46,8 @@ class Cut:
 
     positions: Mapping[tuple[TopicName, int], Position]
     isolation_level: IsolationLevel
+    starts: Mapping[tuple[TopicName, int], Position] = field(default_factory=dict, repr=False, compare=False)
+    """Where the partitions began then. Its text doesn't say it."""
 
     def json(self) -> str:
         """Return the cut as text, ``{"level": "read_committed", "positions": {"orders": {"0": "12:40"}}}``."""
@@ -156,8 +161,11 @@ class Sought(Mapping[int, MessageId]):
 
 
 def shown_time(time_us: int) -> str:
-    """Return a time (microseconds since 1970, UTC) as text that ``time_us`` reads."""
-    return (_EPOCH + timedelta(microseconds=time_us)).isoformat()
+    """Return a time (microseconds since 1970, UTC) as text that ``time_us`` reads, as far as Python has such times."""
+    try:
+        return (_EPOCH + timedelta(microseconds=time_us)).isoformat()
+    except OverflowError:
+        return f"{time_us} \u00b5s after 1970"
 
 
 def time_us(text: str) -> int:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from txn_source.model.errors import InvalidArgumentError
 from txn_source.model.isolation import IsolationLevel
 from txn_source.model.position import MessageId, Position
 from txn_source.model.topic_name import TopicName
+from txn_source.model.values import dataclass
 
 TopicPartition = tuple[TopicName, int]
 """A partition: its topic, and its index in the topic."""

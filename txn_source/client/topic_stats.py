@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from txn_source.client.ledgers import ledgers_of
@@ -18,6 +17,7 @@ from txn_source.model.position import Position
 from txn_source.model.subscription import SubscriptionType
 from txn_source.model.topic_name import TopicName
 from txn_source.model.transaction import TransactionState, TxnId
+from txn_source.model.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

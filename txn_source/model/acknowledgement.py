@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from txn_source.model.message_ranges import MessageRange
+from txn_source.model.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

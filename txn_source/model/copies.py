@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import enum
-from dataclasses import dataclass
 
 from txn_source.model.read_priority import ReadPriority
+from txn_source.model.values import dataclass
 
 
 class Tier(enum.StrEnum):

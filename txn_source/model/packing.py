@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from txn_source.model.position import PositionRange
+from txn_source.model.values import dataclass
 
 OPENING_COST_BYTES = 1 << 20
 """What opening one more ledger costs, in bytes that could have been read meanwhile (a few milliseconds)."""

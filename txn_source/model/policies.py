@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from txn_source.model.errors import InvalidArgumentError
 from txn_source.model.read_priority import ReadPriority
 from txn_source.model.topic_name import TopicName
 from txn_source.model.units import given_duration, parse_duration, parse_size
+from txn_source.model.values import dataclass
 
 SOURCES = ("topic", "namespace", "broker")
 """Who sets policies, the strongest first. A read's own option is stronger than all of them."""

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from txn_source.model.entry import NewEntry, OpenedProducer
 from txn_source.model.topic_name import TopicName
+from txn_source.model.values import dataclass
 
 CONTENT_MASK = (1 << 63) - 1
 """Sums over rows are kept below 2^63."""

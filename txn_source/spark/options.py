@@ -10,7 +10,7 @@ import difflib
 import re
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TypeVar
 
 from txn_source.client.places import Offsets
@@ -26,6 +26,7 @@ from txn_source.model.read_priority import ReadPriority
 from txn_source.model.spark_commit import AppVersion
 from txn_source.model.topic_name import TopicName
 from txn_source.model.units import parse_size
+from txn_source.model.values import dataclass
 from txn_source.spark.foreign_options import foreign_option
 from txn_source.storage.log_tables import check_table
 
@@ -56,6 +57,7 @@ _BATCH_READ = (
     "pushedFilters",
     "limit",
     "ranges",
+    "cutStart",
     "metadataTable",
 )
 _STREAM_ONLY = (
@@ -65,7 +67,7 @@ _STREAM_ONLY = (
     "maxTriggerDelay",
     "subscription",
 )
-_INTERNAL = ("pushedFilters", "limit", "ranges")
+_INTERNAL = ("pushedFilters", "limit", "ranges", "cutStart")
 _BATCH_ONLY = ("endingOffsets", "endingTimestamp", "asOfTimestamp", "metadataTable", *_INTERNAL)
 _TABLE_READ = ("path", "endpoint", "topic", "metadataTable", "pushedFilters", "limit")
 _WRITE = ("path", "endpoint", "topic", "transactionalId")
@@ -149,6 +151,7 @@ class BatchReadOptions:
             request = replace(request, as_of_us=as_of)
         request = replace(request, filters=given.filters(), limit=given.optional("limit", _natural))
         request = replace(request, ranges=given.optional("ranges", parse_ranges))
+        request = replace(request, began=given.optional("cutStart", lambda text: Offsets.parse(text, EARLIEST)))
         given.metadata_columns()
         return cls(given.target(), topics, pattern, request)
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import pyarrow as pa
 from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 from pyspark.sql.types import ArrayType, DataType, MapType, StructField, StructType
 
 from txn_source.client.reading.columns import METADATA_COLUMNS, select_columns
 from txn_source.model.errors import SchemaMismatchError
+from txn_source.model.values import dataclass
 from txn_source.spark.table_options import kept_options
 
 _NEVER_NULL = ("__partition", "__ledger_id", "__entry_id", "__batch_index", "__publish_time", "__topic")

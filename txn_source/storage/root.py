@@ -16,7 +16,6 @@ import os
 import re
 import uuid
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 
 from txn_source.model.errors import (
@@ -26,6 +25,7 @@ from txn_source.model.errors import (
     StorageWriteError,
     UnavailableError,
 )
+from txn_source.model.values import dataclass
 from txn_source.storage.folders import make_folder, sync_folder
 
 FORMAT_VERSION = 3

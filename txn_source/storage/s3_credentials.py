@@ -10,9 +10,11 @@ import configparser
 import functools
 import os
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any
+
+from txn_source.model.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,11 +21,11 @@ import socket
 import ssl
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any, TypeVar
 from urllib.parse import quote
 from xml.sax.saxutils import unescape
 
+from txn_source.model.values import dataclass
 from txn_source.storage.s3_credentials import Credentials, find_credentials
 
 R = TypeVar("R")

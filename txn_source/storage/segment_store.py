@@ -10,7 +10,6 @@ from __future__ import annotations
 import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol, TypeAlias
 
@@ -19,6 +18,7 @@ from crc32c import crc32c
 
 from txn_source.model.errors import SegmentUnreadableError
 from txn_source.model.position import Position
+from txn_source.model.values import dataclass
 from txn_source.storage.object_root import ObjectRoot, Root
 from txn_source.storage.segment import SegmentReader, stored_segments, topic_prefix
 

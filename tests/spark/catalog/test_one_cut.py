@@ -7,6 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from pyspark.errors import PySparkException
 
 import txn_source
 from tests.spark.catalog.transfers import SCHEMA, Transfers
@@ -115,3 +116,25 @@ def test_a_frame_that_is_written_after_it_was_read_has_what_came_meanwhile(bank:
     bank.send(topic, pa.table({"id": [2], "n": [1]}))
     frame.writeTo(f"reads.public.{target}").append()
     assert bank.rows(f"SELECT id FROM {{{target}}}") == [(1,), (2,)]
+
+
+def test_what_was_trimmed_after_the_cut_is_told(bank: Bank) -> None:
+    """Plan one table of a query, which makes its cut, and trim the other one before it is planned."""
+    topics = [bank.topic(SCHEMA), bank.topic(SCHEMA)]
+    for topic in topics:
+        bank.send(topic, pa.table({"id": [1, 2], "n": [0, 0]}))
+
+    def planned(options: str) -> Any:
+        tables = [f"SELECT id FROM {{{topic}}} WITH (minPartitions = 1{options})" for topic in topics]
+        frame = bank.sql(" UNION ALL ".join(tables))
+        leaves = frame._jdf.queryExecution().sparkPlan().collectLeaves()
+        leaves.apply(0).inputPartitions()
+        return frame
+
+    strict, lossy = planned(""), planned(", failOnDataLoss = false")
+    bank.log.roll_ledger(topics[1])
+    bank.log.trim(topics[1], keep_bytes=0)
+    with pytest.raises(PySparkException, match=r"\[TXNLOG_DATA_LOSS\] .* was trimmed after the query's cut was made\."):
+        strict.collect()
+    assert [row.id for row in lossy.collect()] == [1, 2]
+    assert [row.id for row in planned("").collect()] == [1, 2]

@@ -42,12 +42,16 @@ def _options(log: txn_source.Log, **more: str) -> dict[str, str]:
     return {"path": str(log.root), "topic": "a", **more}
 
 
+def _ends(cut: dict[str, dict[str, str]]) -> dict[str, str]:
+    return {level: options["endingoffsets"] for level, options in cut.items()}
+
+
 def test_all_levels_of_a_query_end_at_one_moment(log: txn_source.Log, calls: ReadCalls) -> None:
     with log.begin_transaction() as txn:
         _send(log, "a", 3, txn=txn)
         _send(log, "b", 3, txn=txn)
         _send(log, "a", 2, partition=1)
-        cut = calls.cut({"read_committed": ["a", "b"], "READ-UNCOMMITTED": ["b"]})
+        cut = _ends(calls.cut({"read_committed": ["a", "b"], "READ-UNCOMMITTED": ["b"]}))
     committed, uncommitted = (json.loads(cut[level]) for level in ("read_committed", "READ-UNCOMMITTED"))
     assert committed["level"] == "read_committed"
     assert uncommitted["level"] == "read_uncommitted"
@@ -58,7 +62,7 @@ def test_all_levels_of_a_query_end_at_one_moment(log: txn_source.Log, calls: Rea
 
 def test_a_partition_has_the_cut_of_its_topic(log: txn_source.Log, calls: ReadCalls) -> None:
     _send(log, "a", 3, partition=1)
-    cut = calls.cut({"read_committed": ["a-partition-1", "a", "persistent://public/default/b"]})
+    cut = _ends(calls.cut({"read_committed": ["a-partition-1", "a", "persistent://public/default/b"]}))
     assert list(json.loads(cut["read_committed"])["positions"]) == ["a", "b"]
     assert log.scan("a-partition-1", end=cut["read_committed"]).read_all().num_rows == 3
 

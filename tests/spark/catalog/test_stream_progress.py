@@ -48,3 +48,29 @@ def test_a_stream_s_plan_tells_no_range(bank: Bank, tmp_path: Path) -> None:
     assert bank.spark.table("counted").collect()[0][0] == 2
     plan = query._jsq.explainInternal(False)
     assert f"txnlog {topic}, read_committed; columns: id" in plan
+
+
+def test_a_stream_follows_a_subscription_as_the_option_or_the_catalog_says(bank: Bank, tmp_path: Path) -> None:
+    """Read a subscription's messages by an option, then those after them by a catalog's default."""
+    topic = bank.topic(SCHEMA)
+    bank.send(topic, pa.table({"id": [1, 2, 3]}))
+    bank.log.create_subscription(topic, "bills", initial_position="earliest")
+    setting = "spark.sql.catalog.billing"
+    bank.spark.conf.set(setting, "io.txnlog.spark.TxnLogCatalog")
+    bank.spark.conf.set(f"{setting}.path", str(bank.root))
+    bank.spark.conf.set(f"{setting}.subscription", "bills")
+    seen: list[list[int]] = []
+
+    def run(catalog: str, **options: str) -> None:
+        frame = bank.spark.readStream.options(**options).table(f"{catalog}.public.{topic}")
+        writer = frame.writeStream.foreachBatch(lambda batch, _: seen.append(sorted(row.id for row in batch.collect())))
+        query = writer.trigger(availableNow=True).option("checkpointLocation", str(tmp_path / "checkpoint")).start()
+        assert query.awaitTermination(60)
+
+    run("reads", subscription="bills")
+    bank.send(topic, pa.table({"id": [4]}))
+    run("billing")
+    assert seen == [[1, 2, 3], [4]]
+    [subscription] = bank.log.subscriptions(topic)
+    assert subscription.partitions[0].backlog <= 1  # the last batch is acknowledged with the next one
+    assert bank.spark.table(f"billing.public.{topic}").count() == 4

@@ -60,6 +60,22 @@ def test_catalog_of_a_service_shows_the_same_tables(orders: Statements, root: Pa
     assert orders.rows("SELECT id FROM {ns}.orders WHERE id > 3") == [(4,)]
 
 
+def test_catalog_of_several_services_goes_on_with_another(orders: Statements, root: Path) -> None:
+    """Name a service that isn't there and two of one log, write and read, stop one, and read and write again."""
+    services = [Server(Target.of(root, None).service(), "127.0.0.1", 0).start() for _ in range(2)]
+    try:
+        endpoints = ",".join(["127.0.0.1:1", *(service.address for service in services)])
+        table = f"{add_catalog(orders.spark, 'several', endpoint=endpoints)}.{orders.tenant}.orders"
+        orders.sql(f"INSERT INTO {table} VALUES (4, 4.5, 'd')")
+        assert orders.rows(f"SELECT count(*), sum(id) FROM {table} WHERE id > 0") == [(4, 10)]
+        services[0].stop()
+        orders.sql(f"INSERT INTO {table} VALUES (5, 5.5, 'e')")
+        assert orders.rows(f"SELECT count(*), sum(id) FROM {table} WHERE id > 0") == [(5, 15)]
+    finally:
+        for service in services:
+            service.stop()
+
+
 def test_log_that_is_made_anew_is_seen(bank: Statements, tmp_path: Path) -> None:
     """Remove a log that a catalog has used, look again, and make another one there."""
     name = add_catalog(bank.spark, "anew", path=str(tmp_path / "log"))

@@ -35,6 +35,10 @@ MERGE = "MERGE INTO {ns}.orders t USING {ns}.orders s ON t.id = s.id WHEN MATCHE
         ("SELECT * FROM {ns}.orders WITH (isolationLevel = 'x')", "'x' is not an isolation level."),
         ("SELECT * FROM {ns}.orders WITH (isolationLevl = 'x')", "Did you mean 'isolationLevel'?"),
         ("SELECT * FROM {ns}.orders WITH (maxMessagesPerTrigger = '1')", "is for streaming queries only"),
+        ("DROP TABLE {ns}.orders.transactions", "orders.transactions shows what the log knows of a topic"),
+        ("ALTER TABLE {ns}.orders.ledgers SET TBLPROPERTIES ('retention_age' = '1d')", "and can't be changed."),
+        ("INSERT INTO {ns}.nothing VALUES (1)", "[TABLE_OR_VIEW_NOT_FOUND]"),
+        ("SELECT * FROM {ns}.orders WITH (metadataTable = 'ledgers')", "The option 'metadatatable' is given, and"),
         ("SELECT * FROM {ns}.orders WITH (path = '/x')", "The option 'path' is given, and the catalog's table"),
     ],
 )

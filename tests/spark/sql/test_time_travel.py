@@ -54,6 +54,8 @@ def test_two_times_of_one_table_are_two_reads(history: tuple[Statements, str, st
             "TIMESTAMP AS OF '2020-01-01'",
             "[TXNLOG_OUT_OF_RANGE] TIMESTAMP AS OF 2019-12-31T18:30:00+00:00 is before topic",
         ),
+        ("TIMESTAMP AS OF timestamp_micros(-9223372036854775808)", "36854775808 \u00b5s after 1970 is before topic"),
+        ("TIMESTAMP AS OF timestamp_micros(9223372036854775807)", "TIMESTAMP AS OF is after the year 9999."),
         ("TIMESTAMP AS OF 'abc'", "[INVALID_TIME_TRAVEL_TIMESTAMP_EXPR.INPUT]"),
         ("TIMESTAMP AS OF INTERVAL 1 DAY", "[INVALID_TIME_TRAVEL_TIMESTAMP_EXPR.INPUT]"),
         ("TIMESTAMP AS OF current_user()", "[INVALID_TIME_TRAVEL_TIMESTAMP_EXPR.UNEVALUABLE]"),

@@ -6,7 +6,7 @@ import copy
 import threading
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import pyarrow as pa
 
@@ -20,6 +20,7 @@ from txn_source.model.errors import TxnLogError
 from txn_source.model.isolation import IsolationLevel
 from txn_source.model.position import MessageId
 from txn_source.model.topic_name import TopicName
+from txn_source.model.values import dataclass
 
 _QUEUE_IN_ORDER, _QUEUE_SHARED = 100_000, 1_000
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, Protocol
 
@@ -20,6 +19,7 @@ from txn_source.model.errors import InvalidArgumentError, MessageUnreadableError
 from txn_source.model.message_ranges import MessageRange
 from txn_source.model.position import MessageId
 from txn_source.model.transaction import TxnId
+from txn_source.model.values import dataclass
 from txn_source.storage.schema import RAW_SCHEMA
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)

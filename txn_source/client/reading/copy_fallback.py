@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from types import TracebackType
 
 import numpy as np
@@ -25,6 +25,7 @@ from txn_source.model.errors import DataLossError, SegmentUnreadableError
 from txn_source.model.packing import Slice
 from txn_source.model.position import Position, PositionRange, ledger_of
 from txn_source.model.read_priority import ReadPriority
+from txn_source.model.values import dataclass
 
 _log = logging.getLogger(__name__)
 IntArray = npt.NDArray[np.int64]

@@ -11,7 +11,6 @@ import json
 import os
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 import pyarrow as pa
 
@@ -25,6 +24,7 @@ from txn_source.model.errors import SegmentUnreadableError
 from txn_source.model.isolation import IsolationLevel
 from txn_source.model.position import Position, PositionRange
 from txn_source.model.read_priority import ReadPriority
+from txn_source.model.values import dataclass
 from txn_source.storage.object_root import Root, located
 from txn_source.storage.object_uri import parts_of
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -14,6 +13,7 @@ from txn_source.client.reading.request import ReadRequest
 from txn_source.client.reading.source import Source
 from txn_source.model.packing import OPENING_COST_BYTES
 from txn_source.model.position import PositionRange
+from txn_source.model.values import dataclass
 from txn_source.model.visibility import IntArray
 from txn_source.storage.arrays import numbers_in
 

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
 import pyarrow as pa
@@ -28,6 +27,7 @@ from txn_source.client.reading.tasks import tasks_of
 from txn_source.model.errors import DataLossError, OutOfRangeError
 from txn_source.model.packing import Slice
 from txn_source.model.position import PositionRange
+from txn_source.model.values import dataclass
 
 if TYPE_CHECKING:
     from txn_source.client.reading.slice_reader import SliceReader

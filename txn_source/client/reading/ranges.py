@@ -35,8 +35,9 @@ def ranges_of(access: Access, source: Source, request: ReadRequest) -> list[Posi
 
     Raises:
         OutOfRangeError: an offset that no reader can ever stand at, or a time of which nothing is left.
-        DataLossError: what lies above a bound was trimmed while the cut was made.
+        DataLossError: what lies above a bound was trimmed while the cut was made, or something below it since it was.
     """
+    _check_began(source, request)
     stub, objects = access.metadata, TieredPlanning(access)
     starts = _side(stub, objects, source, request.start, request)
     if request.as_of_us is None:
@@ -52,6 +53,21 @@ def ranges_of(access: Access, source: Source, request: ReadRequest) -> list[Posi
     if request.consistent_cut and request.isolation_level is IsolationLevel.READ_COMMITTED:
         ranges = _cut(stub, source, ranges)
     return ranges
+
+
+def _check_began(source: Source, request: ReadRequest) -> None:
+    """Raise DATA_LOSS if a partition that is read from its start has lost something since the read's cut was made."""
+    if request.began is None or not request.fail_on_data_loss or request.start != Offsets(EARLIEST):
+        return
+    for partition in source.partitions:
+        began = request.began.positions.get((partition.topic, partition.view.index))
+        start = partition.view.bounds.log_start
+        if isinstance(began, Position) and began < start and not partition.view.lost_nothing(began):
+            raise DataLossError(
+                f"{partition.label} has lost [{began}, {start}), which was to be read: it was trimmed after the query's"
+                " cut was made.",
+                "Run the query again, or give it failOnDataLoss=false to see what is left.",
+            )
 
 
 def _check_kept(stub: MetadataStub, source: Source, ends: Sequence[Position], time_us: int) -> None:
@@ -124,7 +140,11 @@ def cuts_of(stub: MetadataStub, topics: Sequence[str], levels: Sequence[Isolatio
             break
     places = [(p.topic, p.view.index) for p in source.partitions]
     return {
-        level: Cut({place: reach.end for place, reach in zip(places, found, strict=True)}, level)
+        level: Cut(
+            {place: reach.end for place, reach in zip(places, found, strict=True)},
+            level,
+            {place: reach.start for place, reach in zip(places, found, strict=True)},
+        )
         for level, found in ends.items()
     }
 

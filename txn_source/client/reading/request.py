@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 from txn_source.client.places import Offsets
 from txn_source.client.reading.filters import Filters
@@ -13,6 +12,7 @@ from txn_source.model.isolation import IsolationLevel
 from txn_source.model.position import EARLIEST, LATEST, Position, PositionRange
 from txn_source.model.read_priority import ReadPriority
 from txn_source.model.topic_name import TopicName
+from txn_source.model.values import dataclass
 
 MAX_PARTITION_BYTES = 128 << 20
 _NO_FILTERS = Filters()
@@ -35,6 +35,8 @@ class ReadRequest:
     """None: each topic's own."""
     as_of_us: int | None = None
     """End where read_committed would have ended at this time, instead of at ``end``."""
+    began: Offsets | None = None
+    """Where partitions began when ``end`` was made for several reads; None: there are no others."""
     ranges: Ranges | None = None
     """Just these ranges of partitions, in place of ``start``, ``end`` and ``as_of_us``, and without a cut of them: they
     are parts of one that was made before."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from itertools import pairwise
 
@@ -17,6 +17,7 @@ from txn_source.client.reading.batch_assembly import EntryBatches, StoredRows
 from txn_source.metadata.stub.metadata_stub import EntryPage
 from txn_source.model.errors import SegmentUnreadableError
 from txn_source.model.position import Position, PositionRange, ledger_of
+from txn_source.model.values import dataclass
 from txn_source.storage.arrays import numbers_in
 from txn_source.storage.requests_ahead import begun
 from txn_source.storage.segment_store import EntryReader, Rows

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Generator, Iterable, Iterator, Mapping
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import field
 from itertools import pairwise
 
 import numpy as np
@@ -28,6 +28,7 @@ from txn_source.model.kinds import ABORTED, COMMITTED, OPEN, STATES
 from txn_source.model.packing import Slice
 from txn_source.model.read_priority import ReadPriority
 from txn_source.model.transaction import id_of
+from txn_source.model.values import dataclass
 from txn_source.model.visibility import NO_TXN, IntArray, visible
 from txn_source.storage.arrays import array_of, numbers_in, texts_of
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 
 import pyarrow as pa
 
@@ -18,6 +17,7 @@ from txn_source.model.errors import (
 )
 from txn_source.model.topic import PartitionView, TopicView, View
 from txn_source.model.topic_name import TopicName
+from txn_source.model.values import dataclass
 from txn_source.storage.schema import deserialize_schema
 
 _VIEWS_MAX = 20

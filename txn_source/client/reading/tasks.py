@@ -10,7 +10,6 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
@@ -27,6 +26,7 @@ from txn_source.metadata.stub.ranges import Piece
 from txn_source.model.errors import DataLossError, TopicNotFoundError
 from txn_source.model.packing import OPENING_COST_BYTES, Slice, pack
 from txn_source.model.position import MAX_ENTRY_ID, Position, PositionRange
+from txn_source.model.values import dataclass
 from txn_source.model.visibility import IntArray
 from txn_source.storage.arrays import numbers_in
 

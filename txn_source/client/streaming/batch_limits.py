@@ -6,7 +6,6 @@ All limits are soft: they end a batch behind an entry, and one entry is always t
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -19,6 +18,7 @@ from txn_source.client.reading.source import ReadPartition
 from txn_source.model.kinds import ALL_DECISIONS
 from txn_source.model.packing import Slice
 from txn_source.model.position import Position, PositionRange
+from txn_source.model.values import dataclass
 
 if TYPE_CHECKING:
     from txn_source.client.reading.slice_reader import SliceReader

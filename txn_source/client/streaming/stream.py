@@ -16,7 +16,7 @@ import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import pyarrow as pa
 
@@ -42,6 +42,7 @@ from txn_source.model.isolation import IsolationLevel
 from txn_source.model.packing import Slice
 from txn_source.model.position import LATEST, MessageId, Position, PositionRange
 from txn_source.model.topic_name import TopicName
+from txn_source.model.values import dataclass
 
 _log = logging.getLogger(__name__)
 _LOOKS_MAX = 5

@@ -13,7 +13,6 @@ of two at once one begins anew.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -34,6 +33,7 @@ from txn_source.model.isolation import IsolationLevel
 from txn_source.model.position import EARLIEST, LATEST, Position, PositionRange
 from txn_source.model.topic import PartitionView, Topic
 from txn_source.model.topic_name import TopicName
+from txn_source.model.values import dataclass
 from txn_source.storage.schema import deserialize_schema
 from txn_source.storage.tiered import read_footer
 

@@ -11,7 +11,7 @@ Each step takes what it finds; running it twice, or in two processes, does no ha
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from txn_source.client.access import Access
 from txn_source.client.ledgers import ledgers_of
@@ -22,6 +22,7 @@ from txn_source.model.errors import OnlyCopyError, TopicNotFoundError, TxnLogErr
 from txn_source.model.ledger import OffloadableLedger
 from txn_source.model.retention import CopyPolicies
 from txn_source.model.topic_name import TopicName
+from txn_source.model.values import dataclass
 
 _log = logging.getLogger(__name__)
 

@@ -12,11 +12,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 
 from txn_source.client.access import Access
 from txn_source.model.errors import InvalidArgumentError
 from txn_source.model.units import is_number
+from txn_source.model.values import dataclass
 from txn_source.storage.segment import SegmentName
 
 DEFAULT_AGE_S = 24 * 3600.0

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from txn_source._generated.txnlog.v1 import metadata_service_pb2 as pb
 from txn_source.metadata.protocol import convert
@@ -16,6 +15,7 @@ from txn_source.model.errors import SubscriptionNotFoundError
 from txn_source.model.subscription import Cursor
 from txn_source.model.topic import PartitionView, Topic
 from txn_source.model.topic_name import TopicName
+from txn_source.model.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

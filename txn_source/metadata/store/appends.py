@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from sqlalchemy import Connection, Row, bindparam, select, update
@@ -31,6 +30,7 @@ from txn_source.model.kinds import COMMIT_MARKER, COMMITTED, DATA, OPEN
 from txn_source.model.position import Position
 from txn_source.model.transaction import check_timeout
 from txn_source.model.units import MAX_TOTAL
+from txn_source.model.values import dataclass
 
 STORED_AT_ONCE = 20_000
 """So many entries are placed before they are stored: a database gives up a session that is silent for long."""

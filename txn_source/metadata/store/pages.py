@@ -9,7 +9,6 @@ transaction index: an aborted transaction is listed where its marker is.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,6 +17,7 @@ import pyarrow as pa
 from txn_source.metadata.store.prepared import Lookup, Prepared
 from txn_source.model.kinds import ABORTED, DATA
 from txn_source.model.position import PositionRange
+from txn_source.model.values import dataclass
 from txn_source.model.visibility import NO_TXN, needed
 from txn_source.storage.arrays import array_of, numbers_in
 
@@ -196,9 +196,8 @@ def _needed(tables: Sequence[pa.Table], up_to: int) -> pa.Table:
     return table.drop_columns(["decision"])
 
 
-def _different(ids: pa.ChunkedArray) -> list[int]:
-    different: list[int] = np.unique(numbers_in(ids)).tolist()
-    return different
+def _different(ids: pa.ChunkedArray) -> set[int]:
+    return set(numbers_in(ids).tolist())  # np.unique loads numpy.ma
 
 
 def _read(data: bytes) -> pa.Table:

@@ -8,7 +8,7 @@ job may number its writes itself, as ``AppVersion``: then each topic takes a ver
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from sqlalchemy import Connection, insert, select, update
 
@@ -20,6 +20,7 @@ from txn_source.model.entry import OpenedProducer
 from txn_source.model.errors import BatchRepeatedError, InvalidArgumentError, TopicNotFoundError
 from txn_source.model.spark_commit import CONTENT_MASK, AppVersion, Sink, TopicBatch
 from txn_source.model.transaction import EndReason
+from txn_source.model.values import dataclass
 
 _TIMEOUT_MS = 60_000  # of a transaction that ends where it began
 _RUNS_KEPT = 16

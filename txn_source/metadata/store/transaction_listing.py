@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from sqlalchemy import Connection, Row, Select, and_, func, select
@@ -22,6 +21,7 @@ from txn_source.metadata.store.tables import (
 )
 from txn_source.model.kinds import OPEN, STATES
 from txn_source.model.transaction import EndReason, TransactionState
+from txn_source.model.values import dataclass
 
 _AT_ONCE = 1000
 

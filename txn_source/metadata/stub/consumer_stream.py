@@ -6,7 +6,6 @@ import itertools
 import queue
 import threading
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Protocol
 
 import pyarrow as pa
@@ -27,6 +26,7 @@ from txn_source.model.message_ranges import MessageRange
 from txn_source.model.position import MessageId, Position, PositionRange
 from txn_source.model.subscription import Place, SubscriptionType
 from txn_source.model.topic import TopicView
+from txn_source.model.values import dataclass
 
 _JOIN_S = 10.0
 

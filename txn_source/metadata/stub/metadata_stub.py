@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
@@ -27,6 +26,7 @@ from txn_source.model.spark_commit import Sink, TopicBatch
 from txn_source.model.topic import Topic, TopicView, View
 from txn_source.model.topic_name import TopicName
 from txn_source.model.transaction import TransactionState, TxnId
+from txn_source.model.values import dataclass
 from txn_source.storage.root import FORMAT_VERSION
 
 _log = logging.getLogger(__name__)

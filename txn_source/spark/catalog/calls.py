@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 
 from txn_source.client.log import Log
-from txn_source.client.places import Offsets, shown_time
+from txn_source.client.places import LAST_US, Offsets, shown_time
 from txn_source.client.reading.columns import METADATA_COLUMNS
 from txn_source.model.errors import InvalidArgumentError, OutOfRangeError, TopicNotFoundError
 from txn_source.model.position import LATEST, Position
@@ -112,6 +112,13 @@ class CatalogCalls:
         schema = to_spark(LOG_TABLES[name.lower()]).json()
         return {"topic": topic.short, "schema": schema, "properties": {}, "metadataTable": name.lower()}
 
+    def _check_not_about(self, namespace: Sequence[str], name: str) -> None:
+        if self._about_topic(namespace, name) is not None:
+            raise InvalidArgumentError(
+                f"{'.'.join([*namespace, name])} shows what the log knows of a topic, and can't be changed.",
+                "Change or drop the topic itself.",
+            )
+
     def _near(self, topic: TopicName) -> list[str]:
         """Return identifiers of topics that somebody may have meant: of the same name elsewhere, or much like it."""
         topics = [TopicName.parse(name) for name in self._log.topics()]
@@ -147,9 +154,12 @@ class CatalogCalls:
         """Return a time, in microseconds since 1970, as ``asOfTimestamp`` takes it; a missing topic is found later.
 
         Raises:
+            InvalidArgumentError: no such time can be told.
             OutOfRangeError: the topic wasn't there yet.
         """
         topic = topic_of(namespace, name)
+        if micros > LAST_US:
+            raise InvalidArgumentError("TIMESTAMP AS OF is after the year 9999.", "Use an earlier time.")
         with suppress(TopicNotFoundError):
             [view] = self._log.access.metadata.get_view([topic]).topics
             if micros < view.topic.created_at_ms * 1000:
@@ -171,6 +181,7 @@ class CatalogCalls:
         try:
             self._log.delete_topic(str(topic_of(namespace, name)))
         except TopicNotFoundError:
+            self._check_not_about(namespace, name)
             return False
         return True
 
@@ -196,7 +207,11 @@ class CatalogCalls:
             )
         given = {name: value for name, value in properties.items() if value is not None}
         partitions, policies = partitions_of(given), {n: None for n, v in properties.items() if v is None}
-        [view] = self._log.access.metadata.get_view([topic]).topics
+        try:
+            [view] = self._log.access.metadata.get_view([topic]).topics
+        except TopicNotFoundError:
+            self._check_not_about(namespace, name)
+            raise
         if partitions is not None and partitions < len(view.partitions):
             raise InvalidArgumentError(
                 f"{topic.short} has {len(view.partitions)} partitions, which is more than {partitions}.",

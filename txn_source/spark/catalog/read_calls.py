@@ -17,7 +17,7 @@ from txn_source.client.reading.outlook import outlook
 from txn_source.client.reading.ranges import cuts_of
 from txn_source.client.reading.request import ReadRequest
 from txn_source.client.reading.source import ReadPartition, Source, resolve
-from txn_source.client.stream_offset import StreamOffset
+from txn_source.client.stream_offset import StreamOffset, by_topic
 from txn_source.client.tiering.object_columns import STORED_AS
 from txn_source.model.isolation import IsolationLevel
 from txn_source.model.position import EARLIEST, LATEST, PositionRange
@@ -40,11 +40,15 @@ class ReadCalls:
             "behind": self.behind,
         }
 
-    def cut(self, topics: Mapping[str, Sequence[str]]) -> dict[str, str]:
-        """Return where the scans of a query end, by isolation level, as ``endingOffsets`` takes it: one moment."""
+    def cut(self, topics: Mapping[str, Sequence[str]]) -> dict[str, dict[str, str]]:
+        """Return options of the scans of a query, by isolation level: where they end, and began then, at one moment."""
         whole = {str(_topic_of(name)) for names in topics.values() for name in names}
         cuts = cuts_of(self._access.metadata, sorted(whole), [IsolationLevel.parse(level) for level in topics])
-        return {level: cuts[IsolationLevel.parse(level)].json() for level in topics}
+        found = {level: cuts[IsolationLevel.parse(level)] for level in topics}
+        return {
+            level: {"endingoffsets": cut.json(), "cutstart": json.dumps(by_topic(cut.starts))}
+            for level, cut in found.items()
+        }
 
     def outlook(self, options: Mapping[str, str]) -> dict[str, Any]:
         """Return what a batch read would find now."""

@@ -42,11 +42,11 @@ final class QueryCut {
     topics.computeIfAbsent(level, key -> new TreeSet<>()).add(topic);
   }
 
-  /** Returns where the topics of a level end; levels are cut at one moment, too. */
-  synchronized String end(String level) {
+  /** Returns the options that say where reads at a level end; levels are cut at one moment, too. */
+  synchronized Map<String, String> options(String level) {
     if (ends == null) {
       ends = log.ask("cut", Map.of("topics", topics));
     }
-    return ends.get(level).asText();
+    return LogCalls.texts(ends.get(level));
   }
 }

@@ -47,7 +47,7 @@ record TxnLogRead(TxnLogTable table, Map<String, String> options, StructType col
   Map<String, String> pinned() {
     Map<String, String> all = new HashMap<>(options);
     if (cut != null) {
-      all.put("endingoffsets", cut.end(level()));
+      all.putAll(cut.options(level()));
     }
     if (!filters.isEmpty()) {
       all.put("pushedfilters", LogCalls.json(filters.stream().map(PushedFilters::of).toList()));

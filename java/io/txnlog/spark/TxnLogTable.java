@@ -25,7 +25,8 @@ import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 /** A topic as a table: its payload columns, and the metadata columns for whoever names them. */
 class TxnLogTable implements SupportsRead, SupportsWrite, SupportsMetadataColumns {
   static final String METADATA_TABLE = "metadatatable";
-  private static final Set<String> NAMED = Set.of("path", "endpoint", "topic", "topics", "topicspattern");
+  private static final Set<String> NAMED =
+      Set.of("path", "endpoint", "topic", "topics", "topicspattern", METADATA_TABLE);
   private static final Set<String> ENDS = Set.of("endingoffsets", "endingtimestamp", "asoftimestamp", METADATA_TABLE);
 
   private final LogCalls log;
