@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import random
 import signal
 import subprocess
 import sys
@@ -314,3 +315,36 @@ def test_path_of_an_object_never_leaves_the_prefix(s3: S3Server, bucket: Bucket)
     for path in ("../other/segments/1/1-0123456789ab.arrows", "/segments/x"):
         with pytest.raises(txn_source.InvalidArgumentError, match="leaves the log's root"):
             store.size(path)
+
+
+@pytest.mark.parametrize(("seed", "steps"), [(1, 12), pytest.param(2, 60, marks=pytest.mark.long)])
+def test_objects_are_there_as_long_as_they_are_needed(log: Log, bucket: Bucket, seed: int, steps: int) -> None:
+    """Write to three partitions, roll, offload, delete and trim at random: all that should be read is, each object that
+    a hot ledger needs is there, and at the end, when all is trimmed, none is."""
+    rng = random.Random(seed)
+    log.create_topic("orders", partitions=3)
+    log.set_policies(topic="orders", offload_deletion_lag=0)
+    producer = log.producer("orders", batching=BY_HAND)
+    closed: set[bytes] = set()
+    opened: set[bytes] = set()
+    for step in range(steps):
+        match rng.choice(["write", "write", "write", "roll", "tiers", "trim"]):
+            case "write":
+                for partition in rng.sample(range(3), rng.randint(1, 3)):
+                    opened.add(value := b"%d-%d" % (step, partition))
+                    producer.send(value, partition=partition)
+                producer.flush()
+            case "roll":
+                log.roll_ledger("orders")
+                closed, opened = closed | opened, set()
+            case "tiers":
+                log.maintain()
+            case _:
+                log.trim("orders", keep_bytes=0)
+                closed = set()
+        assert set(values(log, "orders")) == closed | opened
+        assert set(objects(bucket)) == set(log.metadata.list_segments())
+    log.roll_ledger("orders")
+    log.trim("orders", keep_bytes=0)
+    assert objects(bucket) == []
+    assert values(log, "orders") == []
