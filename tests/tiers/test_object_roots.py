@@ -53,7 +53,8 @@ def test_embedded_log_keeps_its_metadata_where_it_is_told(uri: str, tmp_path: Pa
             if len(wanted) == 1:
                 log.create_topic("orders")
             send_each(log.producer("orders"), wanted[-1:])
-            assert values(log, "orders") == wanted
+            with pickle.loads(pickle.dumps(log)) as other:
+                assert values(other, "orders") == values(log, "orders") == wanted
 
 
 def test_metadata_may_lie_in_postgres(uri: str) -> None:
