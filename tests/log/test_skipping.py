@@ -15,7 +15,8 @@ import pytest
 from tests.log.predicates import Kind, is_true, random_filter
 from tests.log.reading import BY_HAND, COMMITTED, UNCOMMITTED
 from tests.log.sites import ManualClock, Site
-from txn_source import Log
+from txn_source import Log, Position
+from txn_source.client.reading import tasks
 from txn_source.client.reading.columns import METADATA_COLUMNS
 from txn_source.client.reading.filters import Filters
 from txn_source.client.reading.plan import plan
@@ -177,3 +178,45 @@ def _keyed(table: pa.Table) -> dict[tuple[int, ...], tuple[str, dict[str, Any]]]
     }
     assert len(rows) == table.num_rows
     return {key: (repr(row), row) for key, row in rows.items()}
+
+
+@pytest.mark.parametrize("hot", [True, False], ids=["hot and tiered", "tiered"])
+def test_ledgers_are_left_out_of_the_plan_by_their_objects_statistics(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, hot: bool
+) -> None:
+    """Plan reads that want one value, in a log where each ledger has one; and again with too many objects."""
+    with Site("embedded", tmp_path / "log") as site, site.connect() as log:
+        log.create_topic("orders", schema=pa.schema([("n", pa.int64())]))
+        for number in range(5):
+            with log.producer("orders") as producer:
+                producer.send_batch(pa.table({"n": [number] * 3}))
+                if number == 3:
+                    with log.begin_transaction() as txn:
+                        producer.send_batch(pa.table({"n": [7]}), txn=txn)
+                        producer.flush()
+                        txn.abort()
+            if number < 4:
+                log.roll_ledger("orders")
+        log.offload("orders")
+        if not hot:
+            log.delete_hot("orders")
+        ledgers = [ledger.ledger_id for ledger in log.stats("orders").ledgers]
+
+        def planned(value: int, level: str = COMMITTED, column: str = "n") -> list[int]:
+            literal = {"type": "long", "value": value}
+            asked = Filters.parse(json.dumps([{"op": "=", "column": [column], "value": literal}]))
+            request = ReadRequest(IsolationLevel.parse(level), filters=asked)
+            found = plan(log.access, resolve(log.metadata, ["orders"]), request)
+            ranges = [piece.range for task in found.tasks for piece in task]
+            return [n for n, i in enumerate(ledgers) if any(r.start <= Position(i, 0) < r.end for r in ranges)]
+
+        assert planned(1) == [1, 4]  # of the open ledger nothing is known
+        assert planned(7) == [4]
+        assert planned(7, UNCOMMITTED) == [3, 4]  # an aborted message has it
+        assert planned(ledgers[2], column="__ledger_id") == [2]
+        objects = sorted(log.root.rglob("ledger-*.parquet"))
+        objects[0].rename(tmp_path / "away")
+        monkeypatch.setattr(tiered, "_FOOTERS", tiered._FooterCache())
+        assert planned(1) == [0, 1, 4]  # whoever reads it says what is wrong with it
+        monkeypatch.setattr(tasks, "_LOOKED_AT", 3)
+        assert planned(1) == [0, 1, 2, 3, 4]

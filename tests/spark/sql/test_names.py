@@ -92,3 +92,5 @@ def test_looking_for_a_table_is_no_error(sales: Statements) -> None:
     assert sales.spark.catalog.tableExists(f"{sales.ns}.orders")
     assert not sales.spark.catalog.tableExists(f"{sales.ns}.order")
     assert not sales.spark.catalog.tableExists(f"{sales.ns}.far_away")
+    for name in ("`a b`", "`größe`", "a.b.c"):
+        assert not sales.spark.catalog.tableExists(f"{sales.ns}.{name}")

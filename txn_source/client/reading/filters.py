@@ -168,6 +168,17 @@ class Filters:
                 f"{text!r:.200} is no list of filters: {error!s:.100}.", "Leave it out; the catalog fills it in."
             ) from None
 
+    @property
+    def columns(self) -> set[tuple[str, ...]]:
+        """The columns that they ask about, by their paths."""
+        asked: set[tuple[str, ...]] = set()
+
+        def note(path: tuple[str, ...]) -> None:
+            asked.add(path)
+
+        self.keep(note)
+        return asked
+
     def keep(self, columns: Columns) -> Truth:
         """Return which units may have rows for which all filters are true: one truth, or one for each."""
         return _all([conjunct.judge(columns)[0] for conjunct in self.conjuncts])

@@ -9,9 +9,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from txn_source.client.access import Access
+from txn_source.client.reading.filters import Columns
+from txn_source.client.reading.request import ReadRequest
+from txn_source.client.reading.skipping import RowGroups, either
 from txn_source.client.reading.window import each
 from txn_source.metadata.stub.ranges import Piece
 from txn_source.model.errors import SegmentUnreadableError
+from txn_source.model.isolation import IsolationLevel
 from txn_source.model.position import Position, PositionRange
 
 if TYPE_CHECKING:
@@ -47,6 +51,23 @@ class TieredPlanning:
             return start
         index = int(np.searchsorted(footer.entries["publish_time_us"], publish_time_us))
         return start.plus(int(footer.entries["entry_id"][index]))
+
+    def may_have(self, partition_id: int, of: PositionRange, known: Columns, request: ReadRequest) -> bool:
+        """Tell whether the part of a ledger in a range may have rows that filters want, by its object's statistics.
+
+        ``known`` is what is known of all of it. A second file isn't looked at: who sees what is in there may find some.
+        """
+        try:
+            footer = self._footer(partition_id, of.start)
+        except SegmentUnreadableError:
+            return True
+        if footer is None:
+            return True
+        if footer.aborted is not None and request.isolation_level is not IsolationLevel.READ_COMMITTED:
+            return True
+        groups = RowGroups(footer.metadata)
+        of_each = (either(known, groups.of(group)) for group in range(footer.metadata.num_row_groups))
+        return any(bool(request.filters.keep(columns)) for columns in of_each)
 
     def split_range(self, partition_id: int, of: PositionRange, target_bytes: int) -> list[Piece]:
         """Cut a range of one ledger at row groups into pieces of about so many bytes.

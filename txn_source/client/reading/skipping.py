@@ -59,6 +59,17 @@ def of_ledgers(
     return lambda path: known.get(_metadata_name(path)) or partition(path)
 
 
+def either(first: Columns, second: Columns) -> Columns:
+    """Return what is known of columns by the first, or else by the second."""
+    return lambda path: first(path) or second(path)
+
+
+def is_stored(path: tuple[str, ...]) -> bool:
+    """Tell whether a column is stored with messages, so that its bounds are in objects' statistics."""
+    name = path[0].lower()
+    return not name.startswith(_PREFIX) or name == _EVENT_TIME
+
+
 class EntriesKnown:
     """What is known of entries without their messages, as ``Columns``; looked up only where a filter asks for it."""
 

@@ -18,7 +18,7 @@ import pyarrow as pa
 from txn_source.client.reading.filters import Columns
 from txn_source.client.reading.footers import TieredPlanning
 from txn_source.client.reading.request import ReadRequest
-from txn_source.client.reading.skipping import of_ledgers, of_partition
+from txn_source.client.reading.skipping import is_stored, of_ledgers, of_partition
 from txn_source.client.reading.source import ReadPartition
 from txn_source.client.reading.window import each
 from txn_source.metadata.stub.metadata_stub import MetadataStub
@@ -27,7 +27,7 @@ from txn_source.model.errors import DataLossError, TopicNotFoundError
 from txn_source.model.packing import OPENING_COST_BYTES, Slice, pack
 from txn_source.model.position import MAX_ENTRY_ID, Position, PositionRange
 from txn_source.model.values import dataclass
-from txn_source.model.visibility import IntArray
+from txn_source.model.visibility import BoolArray, IntArray
 from txn_source.storage.arrays import numbers_in
 
 _log = logging.getLogger(__name__)
@@ -36,6 +36,8 @@ _SMALLEST_TASK_BYTES = 8 << 20
 """A task costs 25-50 ms of a core whatever it reads; less than this isn't worth one."""
 
 
+_LOOKED_AT = 64
+"""So many objects are looked at for filters of stored columns, a few ms each."""
 _MAX = (1 << 63) - 1
 _COUNTED_SLICES = 64
 """A limit that takes more than so many slices is large; then all are read as far as they are asked for."""
@@ -50,11 +52,18 @@ class _Ledgers:
     ranges: list[PositionRange]
     sizes: IntArray
     purged: IntArray
+    offloaded: IntArray
+    """1 where there is an object."""
 
     @property
     def each(self) -> Iterator[tuple[PositionRange, int, int]]:
-        """All three of each ledger."""
+        """The first three of each ledger."""
         return zip(self.ranges, self.sizes.tolist(), self.purged.tolist(), strict=True)
+
+    def only(self, kept: BoolArray) -> _Ledgers:
+        """Return some of them."""
+        ranges = [of for of, keep in zip(self.ranges, kept, strict=True) if keep]
+        return _Ledgers(self.partition, ranges, self.sizes[kept], self.purged[kept], self.offloaded[kept])
 
 
 def tasks_of(
@@ -73,6 +82,7 @@ def tasks_of(
         _ledgers(stub, partition, reach, table, request)
         for (partition, reach), table in zip(wanted, tables, strict=True)
     ]
+    ledgers = _that_objects_keep(objects, ledgers, request)
     # Who asks for a number of tasks gets it, however small the data; else opening a file has its price.
     opening = 0 if request.min_partitions else OPENING_COST_BYTES
     total = sum(int(found.sizes.sum()) + opening * len(found.sizes) for found in ledgers)
@@ -113,6 +123,27 @@ def _enough(stub: MetadataStub, slices: Sequence[Slice], limit: int, request: Re
     return list(slices)
 
 
+def _that_objects_keep(objects: TieredPlanning, ledgers: list[_Ledgers], request: ReadRequest) -> list[_Ledgers]:
+    """Leave out ledgers whose objects have nothing that filters of stored columns want: a task costs more than a look.
+
+    Where there are many objects none is looked at; whoever reads them does.
+    """
+    looked_at = [(of, number) for of in ledgers for number in np.flatnonzero(of.offloaded).tolist()]
+    if not 0 < len(looked_at) <= _LOOKED_AT or not any(map(is_stored, request.filters.columns)):
+        return ledgers
+
+    def may_have(which: tuple[_Ledgers, int]) -> bool:
+        of, piece = which[0], which[0].ranges[which[1]]
+        last = piece.end.entry_id - 1 if piece.end.ledger_id == piece.start.ledger_id else MAX_ENTRY_ID
+        known = of_ledgers(_known(of.partition), piece.start.ledger_id, piece.start.entry_id, last)
+        return objects.may_have(of.partition.view.partition_id, piece, known, request)
+
+    kept = {id(of): np.ones(len(of.ranges), np.bool_) for of in ledgers}
+    for (of, number), keep in zip(looked_at, each(may_have, looked_at), strict=True):
+        kept[id(of)][number] = keep
+    return [of.only(kept[id(of)]) for of in ledgers]
+
+
 def _ledgers(
     stub: MetadataStub, partition: ReadPartition, reach: PositionRange, table: pa.Table, request: ReadRequest
 ) -> _Ledgers:
@@ -127,8 +158,9 @@ def _ledgers(
     if request.filters:
         known = of_ledgers(_known(partition), ids, first, first + part - 1, _times(table))
         kept &= request.filters.keep(known)
-    ranges = [PositionRange(a, b) for (a, b), k in zip(pairwise(edges), kept, strict=True) if k]
-    return _Ledgers(partition, ranges, costs[kept], numbers_in(table["purged"])[kept])
+    ranges = [PositionRange(a, b) for a, b in pairwise(edges)]
+    offloaded = (numbers_in(table["offloaded_at_ms"]) >= 0).astype(np.int64)
+    return _Ledgers(partition, ranges, costs, numbers_in(table["purged"]), offloaded).only(kept)
 
 
 def _wanted(of: _Ledgers, piece: Piece, request: ReadRequest) -> bool:

@@ -79,6 +79,8 @@ class CatalogCalls:
     def table(self, namespace: Sequence[str], name: str) -> dict[str, Any]:
         """Return a topic's columns and properties; if there is none, just the error if names are ``near``, or "".
 
+        With a name that no topic can have the error is ``refused``.
+
         Below a topic lie tables about it: ``public.orders.transactions``, unless there is a topic of that name.
         """
         try:
@@ -90,7 +92,7 @@ class CatalogCalls:
             if about is not None:
                 return about
             if not isinstance(error, TopicNotFoundError):
-                raise
+                return {"refused": str(error)}
             near = self._near(topic)
             told = TopicNotFoundError(error.fact, f"Did you mean {' or '.join(near)}?")
             return {"near": str(told) if near else ""}

@@ -8,7 +8,8 @@ import org.apache.spark.sql.types.StructType;
 
 /**
  * A topic that was made to be filled by a query. It is there, and empty, while the query runs; its messages come with
- * one transaction, and if that fails it goes again, unless somebody else has written to it.
+ * one transaction, and if that fails it goes again, unless somebody else has written to it. A driver that is killed
+ * leaves it, empty.
  */
 final class StagedTopic extends TxnLogTable implements StagedTable {
   private final Identifier name;

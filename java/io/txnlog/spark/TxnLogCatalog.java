@@ -114,7 +114,7 @@ public final class TxnLogCatalog implements StagingTableCatalog, SupportsNamespa
 
   @Override
   public boolean tableExists(Identifier of) {
-    return !found(of).has("near");
+    return found(of).has("topic");
   }
 
   @Override
@@ -125,7 +125,7 @@ public final class TxnLogCatalog implements StagingTableCatalog, SupportsNamespa
   /** Returns a table to be written to, which statements that make it look for too: so names like it aren't told. */
   @Override
   public Table loadTable(Identifier of, Set<TableWritePrivilege> privileges) throws NoSuchTableException {
-    if (!tableExists(of)) {
+    if (found(of).has("near")) {
       throw new NoSuchTableException(of);
     }
     return load(of, Map.of());
@@ -143,12 +143,12 @@ public final class TxnLogCatalog implements StagingTableCatalog, SupportsNamespa
 
   private Table load(Identifier of, Map<String, String> given) throws NoSuchTableException {
     JsonNode found = found(of);
-    if (found.has("near")) {
-      if (found.get("near").asText().isEmpty()) {
+    if (!found.has("topic")) {
+      String why = found.path("refused").asText(found.path("near").asText());
+      if (why.isEmpty()) {
         throw new NoSuchTableException(of);
       }
-      String near = found.get("near").asText();
-      throw TxnLogException.<RuntimeException>undeclared(linked(() -> SparkInternals.missing(near)));
+      throw TxnLogException.<RuntimeException>undeclared(linked(() -> SparkInternals.missing(why)));
     }
     if (found.has("metadataTable")) {
       Map<String, String> all = new HashMap<>(given);
