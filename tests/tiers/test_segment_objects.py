@@ -257,11 +257,11 @@ _WRITER = """
 
 
 def test_killed_writer_loses_nothing_that_was_acknowledged(log: Log, bucket: Bucket, tmp_path: Path) -> None:
-    """Kill a writer with signal 9 in the middle, five times: what it was told of is there, once and in order."""
+    """Kill a writer with signal 9 in the middle, twice: what it was told of is there, once and in order."""
     log.create_topic("orders")
     uri = str(log.target.path)
     told: list[int] = []
-    for _ in range(3):
+    for _ in range(2):
         writer = subprocess.Popen(
             [sys.executable, "-c", textwrap.dedent(_WRITER), uri, str(tmp_path / "log.db")],
             stdout=subprocess.PIPE,
@@ -279,7 +279,7 @@ def test_killed_writer_loses_nothing_that_was_acknowledged(log: Log, bucket: Buc
     found = [int(value) for value in values(log, "orders")]
     starts = [at for at, value in enumerate(found) if value == 0]
     runs = [found[a:b] for a, b in zip(starts, [*starts[1:], len(found)], strict=True)]
-    assert len(runs) == 3
+    assert len(runs) == 2
     for run, acknowledged in zip(runs, told, strict=True):
         assert run == list(range(len(run)))
         assert len(run) >= acknowledged
