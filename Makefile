@@ -9,7 +9,7 @@ export PYSPARK_PYTHON := $(CURDIR)/$(PY)
 unexport SPARK_HOME PYTHONPATH
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo flights tiers isolation test test-connect test-spark42 wheel bench bench-quick lint format proto proto-baseline clean check-python check-java
+.PHONY: help venv demo flights tiers isolation kafka pulsar test test-connect test-spark42 wheel bench bench-quick lint format proto proto-baseline clean check-python check-java
 
 help: ## Show this list
 	@sed -n 's/^\([a-z0-9-]*\):.*## \(.*\)/\1|\2/p' Makefile | while IFS='|' read -r target text; do \
@@ -29,6 +29,12 @@ tiers: $(STAMP) ## An example of orders that move to a bucket, read from either 
 
 isolation: check-java $(STAMP) ## An example of two subscriptions at two isolation levels, and of a rewind
 	$(PY) examples/isolation.py
+
+kafka: check-java $(STAMP) ## An example of what a Kafka broker wrote, read in place at both levels, and moved
+	$(PY) examples/kafka.py
+
+pulsar: check-java $(STAMP) ## The same of ledgers that Pulsar offloaded
+	$(PY) examples/pulsar.py
 
 test: check-java $(STAMP) ## Run all tests but those over Spark Connect
 	$(PY) -m pytest -n 3 --dist loadfile

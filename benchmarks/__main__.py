@@ -18,15 +18,18 @@ import pyspark
 
 from benchmarks import (
     aborted,
+    access,
     catalog,
     consumers,
     consuming,
     first_row,
+    kafka_logs,
     many_writers,
     memory,
     objects,
     planning,
     producing,
+    pulsar_ledgers,
     scan,
     services,
     small_transactions,
@@ -51,6 +54,9 @@ BENCHMARKS = {
     "consuming": consuming.run,
     "consumers": consumers.run,
     "first_row": first_row.run,
+    "kafka_logs": kafka_logs.run,
+    "pulsar_ledgers": pulsar_ledgers.run,
+    "access": access.run,
 }
 RESULTS = Path(__file__).parent / "RESULTS.md"
 

@@ -24,14 +24,17 @@ GENERATED = PACKAGE / "_generated"
 LAYERS_ABOVE = {
     "model": (),
     "storage": ("model",),
+    "foreign": ("model", "storage"),
     "metadata.protocol": ("model", "storage"),
+    "metadata.access": ("model", "metadata.protocol"),
     "metadata.stub": ("model", "storage", "metadata.protocol"),
     "metadata.store": ("model", "storage"),
     "metadata.delivery": ("model", "storage", "metadata.protocol", "metadata.store"),
     "metadata.service": ("model", "storage", "metadata"),
-    "client": ("model", "storage", "metadata"),
-    "spark": ("model", "storage", "metadata", "client"),
-    "cli": ("model", "storage", "metadata", "client", "spark"),
+    "client": ("model", "storage", "foreign", "metadata"),
+    "spark": ("model", "storage", "foreign", "metadata", "client"),
+    "importing": ("model", "storage", "foreign", "metadata.stub", "client"),
+    "cli": ("model", "storage", "foreign", "metadata", "client", "spark", "importing"),
 }
 """What a layer may import besides itself (ARCHITECTURE.md)."""
 
@@ -43,13 +46,16 @@ _IMPURE = ("io", "os", "pathlib", "random", "secrets", "shutil", "socket", "temp
 FOREIGN_TO = {
     "model": (*_RPC, *_SQL, *_IMPURE, "pyarrow", "pyspark"),
     "storage": (*_RPC, *_SQL, "pyspark"),
+    "foreign": (*_RPC, *_SQL, "pyspark"),
     "metadata.protocol": (*_SQL, "pyspark"),
+    "metadata.access": (*_SQL, "pyarrow", "pyspark"),
     "metadata.stub": (*_SQL, "pyspark"),
     "metadata.store": (*_RPC, "pyspark"),
     "metadata.delivery": (*_SQL, "pyspark"),
     "metadata.service": (*_SQL, "pyspark"),
     "client": (*_SQL, "pyspark"),
     "spark": (*_RPC, *_SQL),
+    "importing": (*_RPC, *_SQL, "pyspark"),
     "cli": (*_SQL, "pyspark"),
 }
 """Top-level modules that a layer must do without."""
@@ -374,7 +380,7 @@ def test_reading_an_embedded_log_loads_nothing_that_writes(embedded_site: Site) 
     assert "txn_source.metadata.service.read_calls" in loaded
     writes = [f"txn_source.metadata.service.{name}_calls" for name in ("producer", "subscription", "write")]
     writes += ["txn_source.metadata.delivery", "txn_source.metadata.store.appends", "txn_source.client.writing"]
-    unneeded = ("grpc", "pyarrow.compute", "pyarrow.fs", "pyarrow.parquet", "sqlalchemy")
+    unneeded = ("grpc", "pyarrow.compute", "pyarrow.fs", "pyarrow.parquet", "sqlalchemy", "txn_source.foreign")
     assert among(loaded, (*writes, *unneeded)) == []
 
 

@@ -10,8 +10,9 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis import given
 
-from txn_source.client.places import Offsets, Sought, SubscriptionPlace, moment_us
+from txn_source.client.places import Offsets, Sought, SubscriptionPlace
 from txn_source.model.errors import InvalidArgumentError
+from txn_source.model.moments import moment_us
 from txn_source.model.position import EARLIEST, LATEST, MessageId, Position
 from txn_source.model.topic_name import TopicName
 

@@ -131,3 +131,16 @@ def test_missing_java_is_said_in_one_line(example: str, tmp_path: Path, environm
         "Spark needs Java 17 or newer, and there is none. Install it, or point JAVA_HOME to it."
     ]
     assert list((tmp_path / "temp").iterdir()) == []
+
+
+@pytest.mark.parametrize("example", ["kafka", pytest.param("pulsar", marks=pytest.mark.long)])
+def test_other_systems_logs_show_the_same_after_they_were_moved(
+    example: str, tmp_path: Path, environment: dict[str, str]
+) -> None:
+    """Read a sample at both levels, name what is undecided, draw it, move it, and compare."""
+    lines = run(f"{example}.py", "--picture", "out/picture.png", cwd=tmp_path, environment=environment)
+
+    assert any("is open since offset 175" in line or "is undecided: its first message" in line for line in lines)
+    assert lines[-1] == "It shows the same at both levels."
+    assert (tmp_path / "out" / "picture.png").read_bytes().startswith(b"\x89PNG\r\n")
+    assert list((tmp_path / "temp").iterdir()) == []

@@ -14,6 +14,7 @@ from txn_source.cli import (
     brokers,
     consume,
     garbage,
+    imports,
     maintain,
     migrate,
     namespaces,
@@ -21,10 +22,11 @@ from txn_source.cli import (
     serve,
     spark_jar,
     subscriptions,
+    tokens,
     topics,
     transactions,
 )
-from txn_source.cli.connection import Address, Endpoint, Root
+from txn_source.cli.connection import Address, Endpoint, Root, TlsCa, TlsCert, TlsKey, TokenFile
 
 app = typer.Typer(
     name="txnlog",
@@ -49,6 +51,10 @@ def txnlog(
     context: typer.Context,
     root: Root = None,
     endpoint: Endpoint = None,
+    tls_ca: TlsCa = None,
+    tls_cert: TlsCert = None,
+    tls_key: TlsKey = None,
+    token_file: TokenFile = None,
     version: Annotated[
         bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")
     ] = False,
@@ -57,7 +63,8 @@ def txnlog(
 
     Exit status: 0, 1 if the log refused (one line on standard error says what and why), 2 for wrong usage.
     """
-    context.obj = Address(root, endpoint)
+    shown = {"tls_ca": tls_ca, "tls_cert": tls_cert, "tls_key": tls_key, "token_file": token_file}
+    context.obj = Address(root, endpoint).showing(**shown)
 
 
 app.command("serve")(serve.serve)
@@ -68,9 +75,11 @@ app.add_typer(transactions.app, name="transactions")
 app.add_typer(subscriptions.app, name="subscriptions")
 app.command("produce")(produce.produce)
 app.command("consume")(consume.consume)
+app.command("import")(imports.import_)
 app.command("maintain")(maintain.maintain)
 app.command("migrate")(migrate.migrate)
 app.command("gc")(garbage.collect)
+app.add_typer(tokens.app, name="tokens")
 app.command("spark-jar")(spark_jar.spark_jar)
 
 

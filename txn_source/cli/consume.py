@@ -2,29 +2,24 @@
 
 from __future__ import annotations
 
-import select
 import sys
-import time
 from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from txn_source.cli import foreign
 from txn_source.cli.connection import on_log
+from txn_source.cli.following import pause, print_batches
 from txn_source.cli.message_lines import Format, lines_of
 from txn_source.cli.offset_text import offsets_of
-from txn_source.cli.output import write
 from txn_source.cli.subscriptions import Kind
 from txn_source.model.isolation import IsolationLevel
 from txn_source.model.position import EARLIEST, LATEST
 from txn_source.model.read_priority import ReadPriority
 
 if TYPE_CHECKING:
-    from txn_source.cli.message_lines import Render
-    from txn_source.cli.tail import Tail
     from txn_source.client.log import Log
-
-_POLL_INTERVAL_S = 0.2
 
 _Topic = Annotated[
     str, typer.Argument(metavar="TOPIC", help="orders, or orders-partition-3 for one partition.", show_default=False)
@@ -84,7 +79,7 @@ _Separator = Annotated[
 ]
 
 
-@on_log()
+@on_log(foreign=foreign.consume)
 def consume(
     log: Log,
     topic: _Topic,
@@ -123,13 +118,13 @@ def consume(
 
             kind = None if subscription_type is None else subscription_type.value
             with consumer_of(log, topic, subscription, kind, level, start) as consumer:
-                print_messages(log, consumer, columns, render, left, partial(_pause, 0) if follow else None)
+                print_messages(log, consumer, columns, render, left, partial(pause, 0) if follow else None)
         else:
             from txn_source.cli.tail import Tail
 
             begin, stop = offsets_of(start, EARLIEST), offsets_of(end, LATEST)
             tail = Tail(log, topic, level or IsolationLevel.READ_COMMITTED, begin, stop, columns, priority)
-            _print_tail(tail, render, left, follow=follow)
+            print_batches(tail.read, render, max_messages, follow=follow)
     except KeyboardInterrupt:
         if not follow:
             raise
@@ -138,29 +133,3 @@ def consume(
 def _refuse(option: str, value: object, why: str) -> None:
     if value is not None:
         raise typer.BadParameter(why, param_hint=f"'{option}'")
-
-
-def _print_tail(tail: Tail, render: Render, left: int, *, follow: bool) -> None:
-    while True:
-        for batch in tail.read():
-            write(render(batch.slice(0, left)))
-            left -= batch.num_rows
-            if left <= 0:
-                return
-        if not follow:
-            return
-        sys.stdout.flush()
-        _pause(_POLL_INTERVAL_S)
-
-
-def _pause(seconds: float) -> None:
-    """Wait a moment; raise BrokenPipeError if nobody reads our output any more, which writing nothing wouldn't show."""
-    try:
-        descriptor = sys.stdout.fileno()
-    except OSError:
-        time.sleep(seconds)
-        return
-    watch = select.poll()
-    watch.register(descriptor, 0)  # only errors, which are always reported
-    if watch.poll(seconds * 1000):
-        raise BrokenPipeError

@@ -59,15 +59,15 @@ def lines_of(log: Log, topic: str, format: Format, key_separator: str | None) ->
 
 
 def _text_values(batch: pa.RecordBatch) -> bytes:
-    return _readable([value or b"" for value in batch.column(0).to_pylist()])
+    return readable([value or b"" for value in batch.column(0).to_pylist()])
 
 
 def _text_pairs(batch: pa.RecordBatch, separator: bytes) -> bytes:
     keys, values = (column.to_pylist() for column in batch.columns)
-    return _readable([(k or b"") + separator + (v or b"") for k, v in zip(keys, values, strict=True)])
+    return readable([(k or b"") + separator + (v or b"") for k, v in zip(keys, values, strict=True)])
 
 
-def _readable(lines: list[bytes]) -> bytes:
+def readable(lines: list[bytes]) -> bytes:
     """Return lines as UTF-8, with what is none of it escaped as \\xff."""
     joined = b"".join(line + b"\n" for line in lines)
     try:

@@ -11,6 +11,22 @@ from typing import Annotated, Any
 
 import typer
 
+from txn_source.cli.access_options import (
+    AccessOptions,
+    AuditLog,
+    Insecure,
+    MaxAnswers,
+    MaxCalls,
+    MaxConsumers,
+    MaxRequest,
+    MaxTransactions,
+    TlsCert,
+    TlsClientCa,
+    TlsKey,
+    TokenAudience,
+    TokenIssuer,
+    TokenKeys,
+)
 from txn_source.cli.connection import METADATA_VARIABLE, ROOT_VARIABLE, Root, address_of
 from txn_source.cli.output import reports_errors
 from txn_source.model.units import parse_duration
@@ -29,8 +45,8 @@ def serve(
     host: Annotated[
         str,
         typer.Option(
-            help="Address to listen on. Only this machine can reach the default one, because the service asks nobody"
-            " for a password; 0.0.0.0 or :: opens it to the network."
+            help="Address to listen on. Only this machine can reach the default one; 0.0.0.0 or :: opens it to the"
+            " network, which needs --tls-cert, or --insecure."
         ),
     ] = DEFAULT_HOST,
     port: Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on; 0 takes a free one.")] = DEFAULT_PORT,
@@ -61,6 +77,19 @@ def serve(
             help="How often topics' policies are carried out (offload, deletion, retention): 60s, 10m. 0 is never.",
         ),
     ] = DEFAULT_INTERVAL,
+    tls_cert: TlsCert = None,
+    tls_key: TlsKey = None,
+    tls_client_ca: TlsClientCa = None,
+    insecure: Insecure = False,
+    token_keys: TokenKeys = None,
+    token_audience: TokenAudience = "txnlog",
+    token_issuer: TokenIssuer = None,
+    audit_log: AuditLog = None,
+    max_calls: MaxCalls = None,
+    max_answers: MaxAnswers = None,
+    max_request: MaxRequest = None,
+    max_consumers: MaxConsumers = None,
+    max_transactions: MaxTransactions = None,
 ) -> None:
     """Run the metadata service of a log; a missing or empty root becomes a new log.
 
@@ -68,6 +97,22 @@ def serve(
     maintenance did something. SIGTERM and Ctrl-C stop it: calls under way are finished, new ones refused.
     """
     path = root_of(context, root)
+    access = AccessOptions(
+        tls_cert,
+        tls_key,
+        tls_client_ca,
+        insecure,
+        token_keys,
+        token_audience,
+        token_issuer,
+        audit_log,
+        max_calls,
+        max_answers,
+        max_request,
+        max_consumers,
+        max_transactions,
+    )
+    access.check(host)
     url = metadata if metadata is not None else os.environ.get(METADATA_VARIABLE)
     interval_s = parse_duration(maintenance_interval)
     configuration = None
@@ -83,13 +128,19 @@ def serve(
         logging.getLogger("txn_source.client.target").setLevel(logging.WARNING)  # the first line is that it serves
 
         address = f"[{host}]" if ":" in host and not host.startswith("[") else host
-        _serve(path, url or None, address, port, configuration, interval_s)
+        _serve(path, url or None, address, port, configuration, interval_s, access)
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def _serve(
-    path: str, metadata: str | None, host: str, port: int, configuration: dict[str, Any] | None, interval_s: float
+    path: str,
+    metadata: str | None,
+    host: str,
+    port: int,
+    configuration: dict[str, Any] | None,
+    interval_s: float,
+    access: AccessOptions,
 ) -> None:
     from txn_source.cli.background import BackgroundMaintenance
     from txn_source.client.target import metadata_url, open_service
@@ -100,6 +151,7 @@ def _serve(
     from txn_source.storage.object_root import root_at
     from txn_source.storage.root import LogRoot
 
+    tls, door = access.tls(), access.door()
     at = root_at(path)
     is_folder = isinstance(at, Path)
     url = None if metadata is None else DatabaseUrl(metadata) if is_folder else metadata_url(metadata)
@@ -109,7 +161,7 @@ def _serve(
     log = MetadataStub(InProcessTransport(service)).get_log()
     maintenance = BackgroundMaintenance(service, at, interval_s)
     stopped = True
-    with Server(service, host, port) as server:
+    with Server(service, host, port, tls=tls, door=door) as server:
         _log.info("serving on %s, root %s, log %s", server.address, log.storage_uri, log.log_id)
         if interval_s:
             maintenance.start()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from txn_source.cli import subscription_stats
+from txn_source.cli import foreign, subscription_stats
 from txn_source.cli.arguments import Name
 from txn_source.cli.connection import on_log
 from txn_source.cli.output import Json, console, print_json, table, to_json
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 _SHOWN_LEDGERS = 10
 
 
-@on_log()
+@on_log(foreign=foreign.stats)
 def stats(log: Log, name: Name, as_json: Json = False) -> None:
     """Show a topic's bounds, ledgers and their copies, subscriptions, and what open transactions hold back."""
     found, subscriptions = log.stats(name), log.subscriptions(name)

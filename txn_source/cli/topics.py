@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from txn_source.cli import iceberg, tiers, topic_policies, topic_stats
+from txn_source.cli import foreign, iceberg, tiers, topic_policies, topic_stats
 from txn_source.cli.arguments import Name, Yes, confirm
 from txn_source.cli.connection import on_log
 from txn_source.cli.output import Json, console, print_json, table
@@ -86,7 +86,7 @@ def update(
 
 
 @app.command("list")
-@on_log()
+@on_log(foreign=foreign.list_topics)
 def list_topics(
     log: Log,
     namespace: Annotated[

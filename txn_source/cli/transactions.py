@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from txn_source.cli import foreign
 from txn_source.cli.connection import on_log
 from txn_source.cli.output import Json, console, note, print_json, table
 from txn_source.cli.units import format_duration, format_size
@@ -40,7 +41,7 @@ class Order(enum.Enum):
 
 
 @app.command("list")
-@on_log()
+@on_log(foreign=foreign.list_transactions)
 def list_transactions(
     log: Log,
     state: Annotated[StateFilter, typer.Option(help="Only those in this state.")] = StateFilter.OPEN,

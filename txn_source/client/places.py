@@ -12,12 +12,13 @@ import json
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import field
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from typing import Any
 
 from txn_source.client.stream_offset import by_topic
 from txn_source.model.errors import InvalidArgumentError
 from txn_source.model.isolation import IsolationLevel
+from txn_source.model.moments import micros, time_us
 from txn_source.model.position import EARLIEST, LATEST, MessageId, Position
 from txn_source.model.topic_name import TopicName
 from txn_source.model.values import dataclass
@@ -28,10 +29,6 @@ Point = Position | MessageId | str
 GivenPlace = str | Position | MessageId | datetime | Mapping[Any, Any]
 """A place as callers give it; what is none of these, or can't be read, is refused."""
 
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-LAST_US = (datetime.max.replace(tzinfo=UTC) - _EPOCH) // timedelta(microseconds=1)
-"""The last time that has a text."""
-_MILLIS = re.compile(r"-?[0-9]{1,15}")
 _POINT = re.compile(r"[0-9]+(:[0-9]+){1,2}")
 _INDEX = re.compile("[0-9]{1,9}")
 
@@ -160,43 +157,6 @@ class Sought(Mapping[int, MessageId]):
         return len(self.places)
 
 
-def shown_time(time_us: int) -> str:
-    """Return a time (microseconds since 1970, UTC) as text that ``time_us`` reads, as far as Python has such times."""
-    try:
-        return (_EPOCH + timedelta(microseconds=time_us)).isoformat()
-    except OverflowError:
-        return f"{time_us} \u00b5s after 1970"
-
-
-def time_us(text: str) -> int:
-    """Return the moment that a text names, in microseconds since 1970.
-
-    It is milliseconds since then, or ISO 8601 (UTC if it has no zone).
-    """
-    text = text.strip()
-    if _MILLIS.fullmatch(text):
-        return int(text) * 1000
-    try:
-        if text.isdigit():  # Python reads a date from digits alone, and more than a date has are microseconds
-            raise ValueError("too many milliseconds")
-        when = datetime.fromisoformat(text)
-    except ValueError:
-        raise InvalidArgumentError(
-            f"{text!r} is not a time.",
-            "Use milliseconds since the epoch or ISO 8601, such as 2026-01-31T12:00:00Z.",
-        ) from None
-    return _micros(when if when.tzinfo else when.replace(tzinfo=UTC))
-
-
-def moment_us(value: Any) -> int:
-    """Return a moment in microseconds since 1970: a datetime with a time zone, or a text that ``time_us`` reads."""
-    if isinstance(value, datetime):
-        return _micros(value)
-    if isinstance(value, str):
-        return time_us(value)
-    raise InvalidArgumentError(f"{value!r:.120} is not a time.", "Use a datetime with a time zone, or ISO 8601.")
-
-
 @dataclass(frozen=True, slots=True)
 class _Parsed:
     """What a value says, before it is known which partitions there are; with the mapping that it is, and its topics."""
@@ -245,7 +205,7 @@ class _Parser:
             case Position() | MessageId():
                 return _Parsed(bare=value)
             case datetime():
-                return _Parsed(publish_time_us=_micros(value))
+                return _Parsed(publish_time_us=micros(value))
             case Mapping():
                 return self._mapping(value)
             case str():
@@ -340,12 +300,6 @@ def _between_entries(point: Position | MessageId) -> Position:
 
 def _level_of_cut(value: Mapping[Any, Any]) -> IsolationLevel | None:
     return IsolationLevel.parse(value["level"]) if value.keys() == {"level", "positions"} else None
-
-
-def _micros(when: datetime) -> int:
-    if when.tzinfo is None:
-        raise InvalidArgumentError(f"The time {when} has no time zone.", "Use one with a time zone.")
-    return (when - _EPOCH) // timedelta(microseconds=1)
 
 
 SEEK_HINT = 'Use earliest, latest, a message id such as "12:40:3", a position, a time, or {"orders": {"0": "12:40"}}.'

@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 
 from txn_source.client.access import Access
-from txn_source.client.places import Offsets, moment_us
+from txn_source.client.places import Offsets
 from txn_source.client.reading.columns import read_schema, select_columns
 from txn_source.client.reading.copy_fallback import CopiesRead
 from txn_source.client.reading.count import count
@@ -19,6 +19,7 @@ from txn_source.client.reading.request import ReadRequest, check_as_of
 from txn_source.client.reading.source import resolve
 from txn_source.model.errors import InvalidArgumentError
 from txn_source.model.isolation import IsolationLevel
+from txn_source.model.moments import moment_us
 from txn_source.model.position import EARLIEST, LATEST
 from txn_source.model.read_priority import ReadPriority
 

@@ -9,6 +9,7 @@ from contextlib import nullcontext, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from txn_source.metadata.stub.credentials import PLAIN, Credentials
 from txn_source.metadata.stub.metadata_stub import MetadataStub
 from txn_source.model.errors import InvalidArgumentError, LogNotFoundError, StorageWriteError
 from txn_source.model.policies import parse_configuration
@@ -37,6 +38,8 @@ class Target:
     endpoint: str | None
     create: bool = False
     timeout_s: float = DEFAULT_TIMEOUT_S
+    credentials: Credentials = PLAIN
+    """What the service is shown."""
     metadata: DatabaseUrl | None = None
 
     @classmethod
@@ -47,9 +50,13 @@ class Target:
         *,
         create: bool = False,
         timeout_s: float = DEFAULT_TIMEOUT_S,
+        credentials: Mapping[str, Any] | None = None,
         metadata: str | os.PathLike[str] | None = None,
     ) -> Target:
-        """Return the target of a path or an endpoint; both, or neither, is an error."""
+        """Return the target of a path or an endpoint; both, or neither, is an error.
+
+        ``credentials`` are the arguments of ``Credentials.of``, for an endpoint alone.
+        """
         if (path is None) == (endpoint is None):
             given = "Neither a path nor an endpoint is" if path is None else "Both a path and an endpoint are"
             raise InvalidArgumentError(f"{given} given.", "Give the path of an embedded log or a service's endpoint.")
@@ -58,8 +65,11 @@ class Target:
                 "metadata= was given without the URI of an object store.",
                 "Leave it out: a log in a folder has its metadata there, and a service knows where its own is.",
             )
+        if path is None:
+            return cls(None, endpoint, create, timeout_s, Credentials.of(**(credentials or {})))
+        check_needless(credentials or {})
         url = None if metadata is None else metadata_url(metadata)
-        return cls(None if path is None else str(root_at(path)), endpoint, create, timeout_s, url)
+        return cls(str(root_at(path)), None, create, timeout_s, metadata=url)
 
     def __str__(self) -> str:
         return self.path or str(self.endpoint)
@@ -79,7 +89,7 @@ class Target:
         if self.endpoint is not None:
             from txn_source.metadata.stub.grpc_transport import GrpcTransport
 
-            return GrpcTransport(self.endpoint, self.timeout_s)
+            return GrpcTransport(self.endpoint, self.timeout_s, self.credentials)
         from txn_source.metadata.service.in_process import InProcessTransport
 
         return InProcessTransport(self.service())
@@ -91,6 +101,16 @@ class Target:
         """
         assert self.path is not None
         return open_service(self.path, self.metadata, create=self.create, configuration=configuration)
+
+
+def check_needless(credentials: Mapping[str, Any]) -> None:
+    """Raise INVALID_ARGUMENT for what would be shown to a service, of a log that has none."""
+    needless = sorted(name for name, value in credentials.items() if value is not None)
+    if needless:
+        raise InvalidArgumentError(
+            f"A log without a service asks for no {needless[0]}: whoever can read its files can read the log.",
+            "Leave it out, or give the endpoint of a service.",
+        )
 
 
 def open_service(

@@ -27,6 +27,10 @@ TxnLogError
 ├── MessageUnreadableError          MESSAGE_UNREADABLE     a stored message can't be shown; the others can
 ├── DataLossError                   DATA_LOSS              what was asked for is gone
 ├── NoJarError                      NO_JAR                 Spark's catalog needs a jar that can't be built here
+├── UnauthenticatedError            UNAUTHENTICATED        no token, or one that isn't taken
+├── PermissionDeniedError           PERMISSION_DENIED      the token has no role for that
+├── LimitExceededError              LIMIT_EXCEEDED         more than one identity may have, or send at once
+│   └── RateLimitedError            RATE_LIMITED           too many calls; clients try again by themselves
 ├── UnavailableError                UNAVAILABLE            the service didn't answer; try again
 └── InternalError                   INTERNAL               our bug, not your mistake
 """
@@ -210,6 +214,30 @@ class NoJarError(TxnLogError):
     """Spark's catalog needs a jar that isn't there and can't be built."""
 
     code = "NO_JAR"
+
+
+class UnauthenticatedError(TxnLogError):
+    """The service knows nobody by the token, or there is none."""
+
+    code = "UNAUTHENTICATED"
+
+
+class PermissionDeniedError(TxnLogError):
+    """The identity of the token has no role for the call, or what it names belongs to another one."""
+
+    code = "PERMISSION_DENIED"
+
+
+class LimitExceededError(TxnLogError):
+    """More than the service allows one identity: at once, or in one request."""
+
+    code = "LIMIT_EXCEEDED"
+
+
+class RateLimitedError(LimitExceededError):
+    """More calls than the service allows one identity in this time; clients wait and try again."""
+
+    code = "RATE_LIMITED"
 
 
 class UnavailableError(TxnLogError):

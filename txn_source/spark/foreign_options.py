@@ -10,7 +10,11 @@ _LOG = 'Give .load("/path/of/the/log"), or .option("endpoint", "host:port") of `
 _CLIENT = "Leave it out: there is no client of a broker to be set up."
 _TIMES = "Use 'startingTimestamp' and 'endingTimestamp', one for all partitions."
 
+_SECRET = "A secret in an option shows in plans and logs: put it in a file, and name that by 'tokenFile'."
+
 _FOREIGN = {
+    "token": _SECRET,
+    "authorization": _SECRET,
     "kafka.bootstrap.servers": _LOG,
     "kafka.group.id": "Use 'subscription', of a stream.",
     "groupIdPrefix": "Use 'subscription', of a stream.",

@@ -19,6 +19,7 @@ from txn_source.client.reading.filters import Filters
 from txn_source.client.reading.request import MAX_PARTITION_BYTES, ReadRequest, check_as_of, parse_ranges
 from txn_source.client.streaming.batch_limits import DEFAULT_DELAY_S, StreamLimits
 from txn_source.client.target import Target
+from txn_source.metadata.stub.credentials import OPTIONS
 from txn_source.model.errors import InvalidArgumentError
 from txn_source.model.isolation import IsolationLevel
 from txn_source.model.position import EARLIEST, LATEST
@@ -36,9 +37,9 @@ Elsewhere = dict[str, tuple[str, ...]]
 TOPIC = METADATA_COLUMNS["__topic"]
 """As a column of a write it names the topic of each row."""
 
+_TARGET = ("path", "endpoint", *OPTIONS.values())
 _BATCH_READ = (
-    "path",
-    "endpoint",
+    *_TARGET,
     "topic",
     "topics",
     "topicsPattern",
@@ -69,8 +70,8 @@ _STREAM_ONLY = (
 )
 _INTERNAL = ("pushedFilters", "limit", "ranges", "cutStart")
 _BATCH_ONLY = ("endingOffsets", "endingTimestamp", "asOfTimestamp", "metadataTable", *_INTERNAL)
-_TABLE_READ = ("path", "endpoint", "topic", "metadataTable", "pushedFilters", "limit")
-_WRITE = ("path", "endpoint", "topic", "transactionalId")
+_TABLE_READ = (*_TARGET, "topic", "metadataTable", "pushedFilters", "limit")
+_WRITE = (*_TARGET, "topic", "transactionalId")
 _BATCH_WRITE = ("txnAppId", "txnVersion")
 _TABLE = ("insertable",)
 _STREAM_READ = tuple(name for name in (*_BATCH_READ, *_STREAM_ONLY) if name not in _BATCH_ONLY)
@@ -267,7 +268,7 @@ def through_catalog(options: Mapping[str, str]) -> bool:
 def check_catalog_options(options: Mapping[str, str]) -> None:
     """Raise INVALID_ARGUMENT for an option of a catalog that is close to a known one, or that names a topic."""
     topics: Elsewhere = {"queries: the tables of a catalog are topics": ("topic", "topics", "topicsPattern")}
-    own = ("path", "endpoint", "allowDrop", NATIVE_READS)
+    own = (*_TARGET, "allowDrop", NATIVE_READS)
     given = _Given(options)
     known = {*_BATCH_READ, *_STREAM_ONLY, *_WRITE, *_BATCH_WRITE, *own} - {"topic", "topics", "topicsPattern"}
     given.check(sorted(known), topics | _TABLES_ONLY)
@@ -404,7 +405,7 @@ class _Given:
                 f"The query has {given}.",
                 'Give .load("/path/of/the/log") for an embedded log, or .option("endpoint", "host:port").',
             )
-        return Target.of(path, endpoint)
+        return Target.of(path, endpoint, credentials={name: self.get(option) for name, option in OPTIONS.items()})
 
     def topics(self) -> tuple[tuple[str, ...] | None, str | None]:
         given = [name for name in ("topic", "topics", "topicsPattern") if self.get(name) is not None]

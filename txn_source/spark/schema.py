@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pyarrow as pa
 from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 from pyspark.sql.types import ArrayType, DataType, MapType, StructField, StructType
@@ -50,8 +52,15 @@ class Projection:
             SchemaMismatchError: a column that isn't there, is there twice, has another type, or may have nulls where
                 none are asked for.
         """
+        there = (
+            f"The payload columns are {', '.join(payload.names)}; metadata columns are {', '.join(METADATA_COLUMNS)}."
+        )
+        return cls.among(wanted, pa.schema([*payload, *METADATA_COLUMNS.values()]), _NEVER_NULL, there)
+
+    @classmethod
+    def among(cls, wanted: StructType, available: pa.Schema, never_null: Sequence[str], there: str) -> Projection:
+        """Return the projection of columns that can be asked for; ``there`` names them for an error."""
         again = " If a column was added to the table, make the table again." if kept_options(wanted) else ""
-        available = pa.schema([*payload, *METADATA_COLUMNS.values()])
         known = {field.name.lower(): field for field in to_spark(available).fields}
         names: list[str] = []
         for field in wanted.fields:
@@ -59,8 +68,7 @@ class Projection:
             if found is None:
                 raise SchemaMismatchError(
                     f"The schema asks for a column {field.name!r}, which isn't there.",
-                    f"The payload columns are {', '.join(payload.names)}; metadata columns are"
-                    f" {', '.join(METADATA_COLUMNS)}.{again}",
+                    f"{there}{again}",
                 )
             if found.name in names:
                 raise SchemaMismatchError(f"The schema asks for column {field.name!r} twice.", "Name each once.")
@@ -70,7 +78,7 @@ class Projection:
                     f" the topic has {found.dataType.simpleString()}.",
                     f"Ask for {found.dataType.simpleString()}, and cast in the query.",
                 )
-            if not _may_have_nulls(found, field):
+            if not _may_have_nulls(found, field, never_null):
                 raise SchemaMismatchError(
                     f"The schema asks for column {found.name!r} without nulls, and it may have some.",
                     "Leave out 'not null': Spark would leave out filters for nulls, and give wrong rows.",
@@ -100,9 +108,9 @@ def _fitted(column: pa.Array, field: pa.Field) -> pa.Array:
         ) from None
 
 
-def _may_have_nulls(mine: StructField, wanted: StructField) -> bool:
+def _may_have_nulls(mine: StructField, wanted: StructField, never_null: Sequence[str] = _NEVER_NULL) -> bool:
     """Return False if a column, or a part of it, may have nulls where the wanted one says that it has none."""
-    nullable = mine.nullable and mine.name not in _NEVER_NULL
+    nullable = mine.nullable and mine.name not in never_null
     return (wanted.nullable or not nullable) and _parts_may_have_nulls(mine.dataType, wanted.dataType)
 
 

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSource
 
 from txn_source.model.errors import InvalidArgumentError
+from txn_source.model.foreign_path import is_foreign
 from txn_source.spark.connection import open_log, readable
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
     from txn_source.spark.batch import BatchReader
+    from txn_source.spark.foreign.batch import ForeignBatchReader
+    from txn_source.spark.foreign.stream import ForeignStreamReader
     from txn_source.spark.metadata_table import MetadataTableReader
     from txn_source.spark.options import WriteOptions
     from txn_source.spark.sink import BatchWriter, StreamWriter
@@ -38,15 +42,21 @@ class TxnLogDataSource(DataSource):
     @readable
     def schema(self) -> StructType:
         """Return the payload columns of the topics and the metadata columns that were asked for."""
+        from txn_source.spark.table_options import is_create_table, keep_options, without_sparks_own
+
+        for_table = is_create_table(self.options)
+        given = without_sparks_own(self.options)
+        if names_foreign(given):
+            from txn_source.spark.foreign.batch import foreign_schema
+
+            columns = foreign_schema(given)
+            return keep_options(columns, self.options, insertable=False) if for_table else columns
         from txn_source.client.reading.columns import read_schema
         from txn_source.client.reading.source import resolve
         from txn_source.spark.options import ColumnOptions, MetadataTableOptions
         from txn_source.spark.schema import to_spark
-        from txn_source.spark.table_options import is_create_table, keep_options, without_sparks_own
         from txn_source.storage.log_tables import LOG_TABLES
 
-        for_table = is_create_table(self.options)
-        given = without_sparks_own(self.options)
         about_log = MetadataTableOptions.parse(given)
         if about_log is not None:
             columns = to_spark(LOG_TABLES[about_log.table])
@@ -57,8 +67,16 @@ class TxnLogDataSource(DataSource):
         return keep_options(schema, self.options, insertable=options.insertable) if for_table else schema
 
     @readable
-    def streamReader(self, schema: StructType) -> StreamReader:
+    def streamReader(self, schema: StructType) -> StreamReader | ForeignStreamReader:
         """Return the reader of a streaming query."""
+        from txn_source.spark.table_options import kept_options, options_of
+
+        kept = kept_options(schema)
+        foreign = options_of(self.options, kept, kept)
+        if names_foreign(foreign):
+            from txn_source.spark.foreign.stream import ForeignStreamReader
+
+            return ForeignStreamReader(foreign, schema)
         from txn_source.spark.stream import StreamReader
 
         return StreamReader(self.options, schema)
@@ -80,13 +98,20 @@ class TxnLogDataSource(DataSource):
         return BatchWriter(*self._sink(schema, stream=False))
 
     @readable
-    def reader(self, schema: StructType) -> BatchReader | MetadataTableReader:
+    def reader(self, schema: StructType) -> BatchReader | MetadataTableReader | ForeignBatchReader:
         """Return the reader of a batch query."""
-        from txn_source.spark.batch import BatchReader
-        from txn_source.spark.options import BATCH_READ, BatchReadOptions, MetadataTableOptions
         from txn_source.spark.table_options import kept_options, names_a_log, no_options, options_of
 
-        options = options_of(self.options, kept_options(schema), BATCH_READ)
+        kept = kept_options(schema)
+        options = options_of(self.options, kept, kept)
+        if names_foreign(options):
+            from txn_source.spark.foreign.batch import ForeignBatchReader
+
+            return ForeignBatchReader(options, schema)
+        from txn_source.spark.batch import BatchReader
+        from txn_source.spark.options import BATCH_READ, BatchReadOptions, MetadataTableOptions
+
+        options = options_of(self.options, kept, BATCH_READ)
         if not names_a_log(options):
             raise no_options("read")
         about_log = MetadataTableOptions.parse(options)
@@ -110,6 +135,10 @@ class TxnLogDataSource(DataSource):
         )
 
         given = without_sparks_own(self.options)
+        if names_foreign(given) or names_foreign(kept_options(schema)):
+            raise InvalidArgumentError(
+                "A log that another system wrote is only read.", "Import its topics to a log of txnlog's own."
+            )
         of_table = bool(kept_options(schema)) and not through_catalog(given)
         mark = None
         if not names_a_log(given):
@@ -121,6 +150,11 @@ class TxnLogDataSource(DataSource):
         columns = [] if of_table and names_topic else [name.lower() for name in schema.names]
         options = WriteOptions.parse(given, columns, stream=stream)
         return options, SinkColumns(schema, of_table=of_table, mark=mark, fans_out=options.topic is None)
+
+
+def names_foreign(options: Mapping[str, str]) -> bool:
+    """True if the options' path is that of a log that others wrote."""
+    return any(name.lower() == "path" and is_foreign(value) for name, value in options.items())
 
 
 def _refuse_overwrite(overwrite: bool) -> None:

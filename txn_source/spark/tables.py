@@ -71,7 +71,8 @@ def create_tables(
         if name in names or namespace is None or TopicName.parse(was_for).in_namespace(namespace):
             spark.sql(f"DROP TABLE {_full(database, name)}")
     endpoint = log.target.endpoint
-    target = {"path": str(log.root)} if endpoint is None else {"endpoint": endpoint}
+    shown = log.target.credentials.options()
+    target = {"path": str(log.root)} if endpoint is None else {"endpoint": endpoint, **shown}
     for name, topic in names.items():
         given = {**target, "topic": topic, _MADE_BY_US: topic, **(options or {})}
         listed = ", ".join(f"{_quoted(key)} {_literal(value)}" for key, value in given.items())

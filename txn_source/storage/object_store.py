@@ -117,11 +117,13 @@ class ObjectStore:
 
 
 def file_system_of(uri: str) -> tuple[fs.FileSystem, str]:
-    """Return the file system of a URI, or of a path, and its path in there."""
+    """Return the file system of a URI or an absolute path, and the path in it; nothing is asked of a store itself.
+
+    Raises:
+        InvalidArgumentError: no file system can be opened by it.
+    """
     scheme, authority, path, query = parts_of(uri)
-    if not scheme:
-        return _local(), path
-    return _file_system(os.getpid(), scheme, authority, query), path
+    return (_file_system(os.getpid(), scheme, authority, query) if scheme else _local()), path
 
 
 def check_folder(uri: str) -> None:

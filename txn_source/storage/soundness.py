@@ -10,8 +10,10 @@ from __future__ import annotations
 import re
 import zoneinfo
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.types as types
 
@@ -21,6 +23,8 @@ from txn_source.storage.arrays import numbers_in
 FIRST_MICROS, LAST_MICROS = -62_135_596_800_000_000, 253_402_300_799_999_999
 """The first and the last microsecond, both inclusive, of the years 1 to 9999: what Python's datetime can show."""
 _MICROS_PER_UNIT = {"s": 1_000_000, "ms": 1_000}
+_COMPARED = 16
+"""Up to so many names of a row each is compared with each, which is faster than sorting them."""
 _MAX_MICROS = (1 << 63) - 1
 _OFFSET = re.compile(r"[+-]([01]\d|2[0-3]):[0-5]\d")
 
@@ -152,10 +156,21 @@ def _no_dict(column: pa.Array) -> bool:
     if texts.null_count:
         return True
     valid = column.drop_null() if column.null_count else column
-    rows = np.repeat(np.arange(len(valid)), np.diff(numbers_in(valid.offsets)))
+    return repeats_a_name(names, np.diff(numbers_in(valid.offsets)))
+
+
+def repeats_a_name(names: pa.Array, counts: npt.NDArray[Any]) -> bool:
+    """Return whether a row has a name twice; ``counts`` says how many of the names each row has, row by row."""
+    most = int(counts.max(initial=0))
+    if most < 2:
+        return False
+    rows = np.repeat(np.arange(len(counts)), counts)
     coded = names.dictionary_encode()
-    pairs = rows * (len(coded.dictionary) + 1) + numbers_in(coded.indices)
-    return len(np.unique(pairs)) < len(pairs)
+    codes = numbers_in(coded.indices)
+    if most > _COMPARED:
+        pairs = rows * (len(coded.dictionary) + 1) + codes
+        return len(np.unique(pairs)) < len(pairs)
+    return any(bool(((codes[by:] == codes[:-by]) & (rows[by:] == rows[:-by])).any()) for by in range(1, most))
 
 
 def _outside(times: pa.Array, first: int, last: int) -> bool:

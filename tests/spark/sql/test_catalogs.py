@@ -8,9 +8,14 @@ from pathlib import Path
 import pytest
 
 import txn_source
+from tests.access.authority import Authority, Signer
 from tests.spark.sql.conftest import Statements, add_catalog
 from txn_source import InvalidArgumentError
 from txn_source.client.target import Target
+from txn_source.metadata.access.certificates import server_credentials
+from txn_source.metadata.access.door import Door
+from txn_source.metadata.access.keys import Keys
+from txn_source.metadata.access.tokens import Verifier
 from txn_source.metadata.service.server import Server
 from txn_source.spark.options import check_catalog_options
 
@@ -40,12 +45,14 @@ def test_wrong_options_are_told_at_the_first_use(
         ("allowDrop", "perhaps", "'perhaps' is neither true nor false."),
         ("kafka.bootstrap.servers", "h:1", "There is no option 'kafka.bootstrap.servers' here."),
         ("insertable", "true", "is for CREATE TABLE only"),
+        ("token", "my-secret", "put it in a file, and name that by 'tokenFile'"),
     ],
 )
 def test_options_that_no_catalog_has_are_refused(option: str, value: str, why: str) -> None:
     with pytest.raises(InvalidArgumentError) as caught:
         check_catalog_options({"path": "/x", option: value})
     assert why in str(caught.value)
+    assert "my-secret" not in str(caught.value)
     check_catalog_options({"path": "/x", "ALLOWDROP": "True", "isolationlevel": "x", "txnAppId": "a"})
 
 
@@ -58,6 +65,25 @@ def test_catalog_of_a_service_shows_the_same_tables(orders: Statements, root: Pa
         assert orders.rows(joined) == [(3,), (4,)]
     assert "[TXNLOG_UNAVAILABLE]" in orders.refused(f"SELECT * FROM {table}")
     assert orders.rows("SELECT id FROM {ns}.orders WHERE id > 3") == [(4,)]
+
+
+def test_catalog_shows_a_service_a_token(orders: Statements, root: Path, tmp_path: Path) -> None:
+    """Query over TLS with a token that may consume; another one, which may not, is refused, and no plan has either."""
+    authority, signer = Authority(tmp_path), Signer(tmp_path)
+    door = Door(Verifier(Keys([signer.public_file])))
+    tls = server_credentials(*authority.issue("service"))
+    file = tmp_path / "token"
+    with Server(Target.of(root, None).service(), "127.0.0.1", 0, tls=tls, door=door) as server:
+        shown = {"endpoint": server.address, "tlsCa": str(authority.ca), "tokenFile": str(file)}
+        file.write_text(signer.token("spark", consume=[f"{orders.tenant}/*"]))
+        table = f"{add_catalog(orders.spark, 'guarded', **shown)}.{orders.tenant}.orders"
+        assert len(orders.rows(f"SELECT id FROM {table}")) == 3
+        plan = orders.rows(f"EXPLAIN EXTENDED SELECT id FROM {table}")[0][0]
+        assert file.read_text()[-40:] not in plan
+        given = f"SELECT id FROM {table} WITH (tokenFile = 'x')"
+        assert "says itself what it is" in orders.refused(given)
+        file.write_text(signer.token("spark", consume=["other/*"]))
+        assert "[TXNLOG_PERMISSION_DENIED]" in orders.refused(f"SELECT max(id) FROM {table}")
 
 
 def test_catalog_of_several_services_goes_on_with_another(orders: Statements, root: Path) -> None:

@@ -6,7 +6,7 @@ that does what is due, so that nobody who only listens has to wait for it:
 1. ``connect`` opens a connection and has the subscriber adopt the answer.
 2. It is lost (the service or the network went), or taken away (``take_away``, ``doubtful``).
 3. ``keep``, which the thread calls, connects again at once, then after pauses that double; any refusal but
-   ``UNAVAILABLE`` ends it, and the subscriber is told.
+   ``UNAVAILABLE``, and a limit, which its own old connection may still count for, ends it, and the subscriber is told.
 4. ``close`` disconnects. Nothing is connected any more after it.
 """
 
@@ -26,8 +26,9 @@ from txn_source.metadata.stub.consumer_stream import (
     SubscribeRequest,
 )
 from txn_source.metadata.stub.transport import Transport
-from txn_source.model.errors import TxnLogError, UnavailableError
+from txn_source.model.errors import LimitExceededError, TxnLogError, UnavailableError
 
+_TRIED_AGAIN = (UnavailableError, LimitExceededError)
 _MIN_PAUSE_S, _MAX_PAUSE_S = 0.1, 2.0
 
 
@@ -141,7 +142,7 @@ class ReconnectingLink:
                 self._connect_again(subscriber)
             else:
                 subscriber.do_other_work()
-        except UnavailableError:
+        except _TRIED_AGAIN:
             self._thread.due(time.monotonic() + max(_MIN_PAUSE_S, self._pause_s))
         except BaseException as error:  # the caller must hear of it: this thread does what nobody else does
             subscriber.on_refused(error)
@@ -157,7 +158,7 @@ class ReconnectingLink:
     def _connect_again(self, subscriber: Subscriber) -> None:
         try:
             self.connect(subscriber)
-        except UnavailableError:
+        except _TRIED_AGAIN:
             self._pause_s = min(_MAX_PAUSE_S, max(_MIN_PAUSE_S, self._pause_s * 2))
             raise
         self._thread.wake()  # for the subscriber's other work

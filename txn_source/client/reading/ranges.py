@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 
 from txn_source.client.access import Access
-from txn_source.client.places import Cut, Offsets, shown_time
+from txn_source.client.places import Cut, Offsets
 from txn_source.client.reading.as_of import bounds_as_of
 from txn_source.client.reading.footers import TieredPlanning
 from txn_source.client.reading.request import ReadRequest
@@ -16,6 +16,7 @@ from txn_source.metadata.stub.metadata_stub import MetadataStub
 from txn_source.model.bounds import Bounds
 from txn_source.model.errors import DataLossError, InvalidArgumentError, OutOfRangeError
 from txn_source.model.isolation import IsolationLevel
+from txn_source.model.moments import shown_time
 from txn_source.model.position import EARLIEST, Position, PositionRange
 
 _log = logging.getLogger(__name__)

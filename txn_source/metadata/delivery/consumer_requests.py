@@ -27,6 +27,7 @@ from txn_source.metadata.protocol.convert import error_to_wire
 from txn_source.metadata.store import consumers, deliveries, subscriptions
 from txn_source.metadata.store.connection import Connection
 from txn_source.metadata.store.subscription_rows import Subscription
+from txn_source.model.caller import Ending
 from txn_source.model.errors import InternalError, InvalidArgumentError, TxnLogError
 from txn_source.model.subscription import SubscriptionType
 
@@ -45,12 +46,12 @@ class ConsumerConversation:
         self._outbox = Outbox()
         self._session: ConsumerSession | None = None
 
-    def hold(self, requests: Iterable[pb.ConsumeRequest]) -> Iterator[pb.ConsumeResponse]:
+    def hold(self, requests: Iterable[pb.ConsumeRequest], ending: Ending | None = None) -> Iterator[pb.ConsumeResponse]:
         """Answer the requests until they end, from this thread; raise what ends the conversation otherwise."""
         thread = threading.Thread(target=self._take_all, args=(requests,), name="txnlog-requests", daemon=True)
         thread.start()
         try:
-            yield from self._outbox.answers()
+            yield from self._outbox.answers(ending)
         finally:
             self._close()
 

@@ -8,16 +8,22 @@ from __future__ import annotations
 
 import queue
 import threading
+import time
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 
 from txn_source._generated.txnlog.v1 import metadata_service_pb2 as pb
 from txn_source.metadata.delivery.session_state import SessionState
 from txn_source.metadata.protocol import convert
 from txn_source.metadata.protocol import convert_subscriptions as sub_wire
 from txn_source.metadata.store.subscription_rows import Subscription
+from txn_source.model.caller import Ending
 from txn_source.model.errors import TxnLogError
 from txn_source.model.subscription import Cursor, SubscriptionType
 from txn_source.model.topic import PartitionView, Topic
+
+_LOOK_S = 60.0
+"""So often the clock is looked at, which may have been set."""
 
 
 class Outbox:
@@ -30,12 +36,21 @@ class Outbox:
         """Add an answer, the error that the conversation ends with, or None: it ends without one."""
         self._queue.put(item)
 
-    def answers(self) -> Iterator[pb.ConsumeResponse]:
-        """Yield the answers as they come; raise the error that the conversation ends with."""
-        while (item := self._queue.get()) is not None:
+    def answers(self, ending: Ending | None = None) -> Iterator[pb.ConsumeResponse]:
+        """Yield the answers as they come; raise the error that the conversation ends with, at its ending at last."""
+        while (item := self._next(ending)) is not None:
             if isinstance(item, TxnLogError):
                 raise item
             yield item
+
+    def _next(self, ending: Ending | None) -> pb.ConsumeResponse | TxnLogError | None:
+        while ending is not None:
+            left_s = ending.at - time.time()
+            if left_s <= 0:
+                return ending.error
+            with suppress(queue.Empty):
+                return self._queue.get(timeout=min(left_s, _LOOK_S))
+        return self._queue.get()
 
 
 class ConsumerSession:

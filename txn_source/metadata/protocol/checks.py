@@ -76,6 +76,7 @@ _TIME = _numbers(-MAX_TOTAL, MAX_TOTAL)
 _NAME = _text(400)
 _WORD = _text(100)
 _URI = _text(4000)
+_PROGRESS = _text(16 << 20)
 _TYPE = _numbers(1, 3)
 _LEVEL = _numbers(1, 2)
 _POLICIES = _Pairs(_WORD, _URI, 100)
@@ -134,6 +135,26 @@ FIELDS: Mapping[str, Mapping[str, Rule | _Part | _Pairs]] = {
         "epoch": _EPOCH,
         "content": _numbers(-MAX_INT, MAX_INT),
     },
+    "ImportBatchRequest": {
+        "request_id": _NAME,
+        "topics": _Part(items=1000),
+        "begun": _numbers(0, MAX_ENTRIES),
+        "writes": _Part(items=MAX_ENTRIES),
+        "ends": _Part(items=MAX_ENTRIES),
+        "kept": _Part(items=MAX_ENTRIES),
+    },
+    "ImportBatchRequest.Topic": {
+        "name": _NAME,
+        "topic_id": _ID,
+        "producer_id": _ID,
+        "epoch": _EPOCH,
+        "expected": _PROGRESS,
+        "progress": _PROGRESS,
+    },
+    "ImportBatchRequest.Transaction": {"begun": _numbers(0, MAX_ENTRIES), "id": _Part()},
+    "ImportBatchRequest.Write": {"topic": _numbers(0, 1000), "txn": _Part(), "entries": _Part(items=MAX_ENTRIES)},
+    "ImportBatchRequest.End": {"txn": _Part(needed=True), "commit": _ANY},
+    "GetImportRequest": {"topic": _NAME},
     "TxnId": {"most_sig_bits": _ANY, "least_sig_bits": _ANY},
     "BeginTransactionRequest": {"request_id": _NAME, "timeout_ms": _ANY, "age_ms": _numbers(0, MAX_TIMEOUT_MS)},
     "WriteTransactionRequest": {

@@ -15,6 +15,8 @@ from txn_source.model.errors import InternalError, InvalidArgumentError, TxnLogE
 
 _MAX_BYTES = {"message": 500, "fact": 2000, "remedy": 1000}
 """An answer's metadata may have 8 KiB: the message is escaped in it (up to 3 times as long), all three are base64."""
+_HANDSHAKE = ("handshake", "SSL", "CERTIFICATE", "Hostname Verification")
+"""What gRPC says of a connection that TLS has kept from being made."""
 _CODES: dict[str, int] = {
     "INVALID_ARGUMENT": code_pb2.INVALID_ARGUMENT,
     "SCHEMA_MISMATCH": code_pb2.INVALID_ARGUMENT,
@@ -42,6 +44,10 @@ _CODES: dict[str, int] = {
     "MESSAGE_UNREADABLE": code_pb2.DATA_LOSS,
     "DATA_LOSS": code_pb2.DATA_LOSS,
     "NO_JAR": code_pb2.FAILED_PRECONDITION,
+    "UNAUTHENTICATED": code_pb2.UNAUTHENTICATED,
+    "PERMISSION_DENIED": code_pb2.PERMISSION_DENIED,
+    "LIMIT_EXCEEDED": code_pb2.RESOURCE_EXHAUSTED,
+    "RATE_LIMITED": code_pb2.RESOURCE_EXHAUSTED,
     "UNAVAILABLE": code_pb2.UNAVAILABLE,
     "INTERNAL": code_pb2.INTERNAL,
 }
@@ -76,9 +82,16 @@ def from_rpc_error(error: grpc.RpcError, target: str, timeout_s: float) -> TxnLo
             "See whether it runs there (`txnlog serve`) and is reachable, then try again.",
         )
     if code in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED):
+        if any(word in str(error.details()) for word in _HANDSHAKE):
+            return UnavailableError(
+                f"The metadata service at {target} and this client don't agree on TLS ({error.details()}).",
+                "Check that it speaks TLS, that its certificate is for this address and of an authority in tls_ca, and"
+                " whether it wants a certificate of clients.",
+            )
         return UnavailableError(
             f"The metadata service at {target} can't be reached ({error.details()}).",
-            "See whether it runs there (`txnlog serve`) and the address is right, then try again.",
+            "See whether it runs there (`txnlog serve`) and the address is right, then try again."
+            + (" If it speaks TLS, give tls_ca." if "Socket closed" in str(error.details()) else ""),
         )
     if code is grpc.StatusCode.RESOURCE_EXHAUSTED:
         return InvalidArgumentError(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from txn_source._generated.txnlog.v1 import metadata_service_pb2 as pb
 from txn_source.metadata.protocol import convert
+from txn_source.metadata.service.callers import caller
 from txn_source.metadata.service.unit_of_work import UnitOfWork
 from txn_source.metadata.store import pages, producers, segments, spark_commits, topics, views
 from txn_source.metadata.store.connection import Connection
@@ -19,7 +20,7 @@ class ProducerCalls:
         self._work = work
 
     def OpenProducer(self, request: pb.OpenProducerRequest) -> pb.OpenProducerResponse:
-        name = TopicName.parse(request.topic)
+        name, of = TopicName.parse(request.topic), caller()
 
         def open_producer(connection: Connection) -> pb.OpenProducerResponse:
             topic = topics.find(connection, name)
@@ -29,6 +30,7 @@ class ProducerCalls:
                 request.transactional_id if request.HasField("transactional_id") else None,
                 request.producer_name if request.HasField("producer_name") else None,
                 self._work.now_us(),
+                of,
             )
             of_topic = views.partition_views(connection, [topic.topic_id])[topic.topic_id]
             return pb.OpenProducerResponse(
@@ -50,10 +52,11 @@ class ProducerCalls:
             request.run_id if request.HasField("run_id") else None,
             AppVersion(request.app_id, request.version) if request.HasField("app_id") else None,
         )
+        of = caller()
         batches = [convert.topic_batch_from_wire(topic, request.producer_name) for topic in request.topics]
 
         def commit(connection: Connection) -> pb.CommitBatchResponse:
-            done = spark_commits.commit_batch(connection, sink, batches, self._work.now_us())
+            done = spark_commits.commit_batch(connection, sink, batches, self._work.now_us(), of)
             answer = pb.CommitBatchResponse(repeated_batch=done.repeated, warnings=done.warnings)
             if done.txn is not None:
                 answer.txn.CopyFrom(convert.txn_to_wire(id_of(done.txn)))

@@ -6,20 +6,25 @@ import logging
 import threading
 from collections.abc import Callable, Iterator
 from concurrent import futures
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from types import TracebackType
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import grpc
 from google.protobuf.message import DecodeError, Message
 
 from txn_source._generated.txnlog.v1 import metadata_service_pb2 as pb
 from txn_source.metadata.delivery.consumer_hub import MAX_CONSUMERS, too_many_consumers
+from txn_source.metadata.protocol.bearer import MAX_TOKEN_BYTES
 from txn_source.metadata.protocol.errors import to_status
 from txn_source.metadata.service.service import MetadataService
 from txn_source.metadata.stub.transport import LOG_ID_KEY, MAX_MESSAGE_BYTES, SERVICE_NAME, check_size, other_log
 from txn_source.model.door import translated
 from txn_source.model.errors import InvalidArgumentError, TxnLogError, UnavailableError
+
+if TYPE_CHECKING:
+    from txn_source.metadata.access.door import Door
+    from txn_source.metadata.service.guard import Guard
 
 _log = logging.getLogger(__name__)
 _CALLS_AT_ONCE = 16
@@ -31,8 +36,24 @@ _MAINTENANCE_INTERVAL_S = 1.0
 class Server:
     """A running server; a context manager that stops it gracefully."""
 
-    def __init__(self, service: MetadataService, host: str, port: int) -> None:
-        """Bind to the port; 0 takes a free one, see ``port``."""
+    def __init__(
+        self,
+        service: MetadataService,
+        host: str,
+        port: int,
+        *,
+        tls: grpc.ServerCredentials | None = None,
+        door: Door | None = None,
+    ) -> None:
+        """Bind to the port; 0 takes a free one, see ``port``.
+
+        Args:
+            service: what is served.
+            host: the address to listen on.
+            port: the port.
+            tls: what connections are made with; None: plain text.
+            door: who may come in; None: anybody may, and nothing is noted.
+        """
         try:
             from grpc_health.v1 import health, health_pb2, health_pb2_grpc
         except ImportError:
@@ -56,13 +77,18 @@ class Server:
                 ("grpc.so_reuseport", 0),  # else a second server could share the port unnoticed
                 ("grpc.http2.min_ping_interval_without_data_ms", 10_000),  # clients ping every 30 s
                 ("grpc.keepalive_permit_without_calls", 1),
+                ("grpc.max_metadata_size", 2 * MAX_TOKEN_BYTES),
+                ("grpc.absolute_max_metadata_size", 2 * MAX_TOKEN_BYTES),
             ],
         )
-        self._grpc.add_generic_rpc_handlers((_handlers(service),))
+        self._grpc.add_generic_rpc_handlers((_handlers(service, door),))
         health_pb2_grpc.add_HealthServicer_to_server(self._health, self._grpc)
         address = f"{host}:{port}"
         try:
-            self.port = self._grpc.add_insecure_port(address)
+            if tls is None:
+                self.port = self._grpc.add_insecure_port(address)
+            else:
+                self.port = self._grpc.add_secure_port(address, tls)
         except RuntimeError:
             self.port = 0
         if self.port == 0:
@@ -114,17 +140,23 @@ class Server:
                 _log.exception("maintenance failed and is tried again")
 
 
-def _handlers(service: MetadataService) -> grpc.GenericRpcHandler:
+def _handlers(service: MetadataService, door: Door | None) -> grpc.GenericRpcHandler:
     methods: dict[str, Any] = {}
     calls = threading.Semaphore(_CALLS_AT_ONCE)
     conversations = threading.Semaphore(MAX_CONSUMERS)  # more would take the threads of calls, and wait for their turn
+    guard = None
+    if door is not None:
+        from txn_source.metadata.service.guard import Guard  # with what reads tokens, which only the extra `server` has
+
+        guard = Guard(service, door)
     behavior: Any
     for method in pb.DESCRIPTOR.services_by_name["MetadataService"].methods:
         read = _reading(getattr(pb, method.input_type.name))
         if method.client_streaming:
-            kind, behavior = grpc.stream_stream_rpc_method_handler, _converse(service, read, method.name, conversations)
+            kind = grpc.stream_stream_rpc_method_handler
+            behavior = _converse(service, guard, read, method.name, conversations)
         else:
-            kind, behavior = grpc.unary_unary_rpc_method_handler, _answer(service, read, method.name, calls)
+            kind, behavior = grpc.unary_unary_rpc_method_handler, _answer(service, guard, read, method.name, calls)
         methods[method.name] = kind(
             behavior,
             request_deserializer=None,  # bytes: gRPC would answer those that can't be read with a text of its own
@@ -149,31 +181,42 @@ def _reading(kind: type[Message]) -> Callable[[bytes], Message]:
 
 
 def _answer(
-    service: MetadataService, read: Callable[[bytes], Message], name: str, calls: threading.Semaphore
+    service: MetadataService,
+    guard: Guard | None,
+    read: Callable[[bytes], Message],
+    name: str,
+    calls: threading.Semaphore,
 ) -> Callable[[bytes, grpc.ServicerContext], Any]:
     def answer(request: bytes, context: grpc.ServicerContext) -> Any:
-        with calls, _refusals(name, context):
-            if name != "GetLog":  # which tells the log
-                _check_log(service, context)
-            answered = service.call(name, read(request))
-            check_size(name, "answer", answered, "Ask for less at once: fewer topics, or a smaller range or limit.")
-            return answered
+        with _refusals(name, context):
+            call = service.call if guard is None else guard.call_of(name, context, len(request))
+            with calls:
+                if name != "GetLog":  # which tells the log
+                    _check_log(service, context)
+                answered = call(name, read(request))
+                check_size(name, "answer", answered, "Ask for less at once: fewer topics, or a smaller range or limit.")
+                return answered
 
     return answer
 
 
 def _converse(
-    service: MetadataService, read: Callable[[bytes], Message], name: str, conversations: threading.Semaphore
+    service: MetadataService,
+    guard: Guard | None,
+    read: Callable[[bytes], Message],
+    name: str,
+    conversations: threading.Semaphore,
 ) -> Callable[[Iterator[bytes], grpc.ServicerContext], Iterator[Any]]:
     def converse(requests: Iterator[bytes], context: grpc.ServicerContext) -> Iterator[Any]:
-        with _refusals(name, context):
+        with _refusals(name, context), ExitStack() as held:
+            hold: Any = service.converse
+            if guard is not None:
+                hold = held.enter_context(guard.conversation_of(name, context))
             _check_log(service, context)
             if not conversations.acquire(blocking=False):
                 raise too_many_consumers()
-            try:
-                yield from service.converse(name, map(read, requests))
-            finally:
-                conversations.release()
+            held.callback(conversations.release)
+            yield from hold(name, map(read, requests))
 
     return converse
 

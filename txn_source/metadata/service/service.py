@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cached_property
 from pathlib import Path
 from threading import RLock
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from google.protobuf.message import Message
 
@@ -18,15 +18,18 @@ from txn_source._generated.txnlog.v1 import metadata_service_pb2 as pb
 from txn_source.metadata.protocol.checks import check
 from txn_source.metadata.service.unit_of_work import Clock, UnitOfWork, system_clock
 from txn_source.metadata.store.database import Database
+from txn_source.model.caller import Ending
 from txn_source.storage.forks import belongs_to_process
 
 if TYPE_CHECKING:
     from txn_source.metadata.delivery.consumer_hub import ConsumerHub
+    from txn_source.metadata.store.connection import Connection
 
 Call = Callable[[Any], Message]
 """Takes the request of a call and returns its answer."""
-Conversation = Callable[[Iterable[Any]], Iterator[Message]]
+Conversation = Callable[[Iterable[Any], Ending | None], Iterator[Message]]
 """Takes the requests of a conversation as they come, and yields the answers."""
+T = TypeVar("T")
 
 
 CALLS: Mapping[str, str] = {
@@ -39,6 +42,8 @@ CALLS: Mapping[str, str] = {
     "OpenProducer": "producers",
     "Append": "writes",
     "CommitBatch": "producers",
+    "ImportBatch": "imports",
+    "GetImport": "imports",
     "ListSegments": "producers",
     "CondemnSegments": "producers",
     "BeginTransaction": "transactions",
@@ -133,10 +138,19 @@ class MetadataService:
         check(request)
         return (self._calls.get(name) or self._found(name))(request)
 
-    def converse(self, name: str, requests: Iterable[Message]) -> Iterator[Message]:
-        """Hold a conversation: yield the answers until the requests end. It checks each request itself."""
+    def converse(self, name: str, requests: Iterable[Message], ending: Ending | None = None) -> Iterator[Message]:
+        """Hold a conversation: yield the answers until the requests end, or its ending. It checks each request itself.
+
+        Raises:
+            TxnLogError: it was refused, has failed, or came to its ending.
+        """
         held: Conversation = getattr(self._subject(CONVERSATIONS[name]), name)
-        return held(requests)
+        return held(requests, ending)
+
+    def look(self, action: Callable[[Connection], T]) -> T:
+        """Return what a read of one moment finds, of what doesn't depend on deadlines."""
+        with self._work.read_history() as connection:
+            return action(connection)
 
     def close(self) -> None:
         """End the conversations with consumers, and close the database's connections."""
@@ -190,6 +204,10 @@ class MetadataService:
                 from txn_source.metadata.service.producer_calls import ProducerCalls
 
                 return ProducerCalls(self._work)
+            case "imports":
+                from txn_source.metadata.service.import_calls import ImportCalls
+
+                return ImportCalls(self._work)
             case "tables":
                 from txn_source.metadata.service.table_calls import TableCalls
 

@@ -23,6 +23,7 @@ from txn_source.metadata.store import (
 )
 from txn_source.metadata.store.connection import Connection
 from txn_source.metadata.store.subscription_rows import Subscription
+from txn_source.model.caller import Ending
 from txn_source.model.isolation import IsolationLevel
 from txn_source.model.message_ranges import message_key, position_of
 from txn_source.model.subscription import SubscriptionType
@@ -108,8 +109,10 @@ class SubscriptionCalls:
                 count += backlogs.visible_messages(connection, view, level, points[view.partition_id])
         return pb.CountMessagesResponse(messages=count)
 
-    def Consume(self, requests: Iterable[pb.ConsumeRequest]) -> Iterator[pb.ConsumeResponse]:
-        return ConsumerConversation(self._work, self._hub, self.SeekSubscription).hold(requests)
+    def Consume(
+        self, requests: Iterable[pb.ConsumeRequest], ending: Ending | None = None
+    ) -> Iterator[pb.ConsumeResponse]:
+        return ConsumerConversation(self._work, self._hub, self.SeekSubscription).hold(requests, ending)
 
 
 class _Description:

@@ -7,8 +7,9 @@ from txn_source.metadata.delivery.consumer_hub import ConsumerHub
 from txn_source.metadata.protocol import convert
 from txn_source.metadata.protocol.convert_subscriptions import acknowledgement_from_wire
 from txn_source.metadata.protocol.enums import END_REASON, TRANSACTION_STATE
+from txn_source.metadata.service.callers import caller
 from txn_source.metadata.service.unit_of_work import UnitOfWork
-from txn_source.metadata.store import subscriptions, topics, transaction_listing, transactions
+from txn_source.metadata.store import owners, subscriptions, topics, transaction_listing, transactions
 from txn_source.metadata.store.connection import Connection
 from txn_source.metadata.store.transaction_listing import ListedTransaction, Listing
 from txn_source.model.errors import InvalidArgumentError
@@ -26,8 +27,12 @@ class TransactionCalls:
         self._hub = hub
 
     def BeginTransaction(self, request: pb.BeginTransactionRequest) -> pb.BeginTransactionResponse:
+        of = caller()
+
         def begin(connection: Connection) -> pb.BeginTransactionResponse:
+            owners.check_open_transactions(connection, of)
             txn = transactions.begin(connection, request.timeout_ms, self._work.now_ms() - request.age_ms)
+            owners.note(connection, owners.TRANSACTION, txn, of)
             return pb.BeginTransactionResponse(id=convert.txn_to_wire(id_of(txn)))
 
         return self._work.once(request, pb.BeginTransactionResponse, begin)

@@ -12,9 +12,11 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from google.protobuf.message import Message
 
+from txn_source.metadata.service.callers import caller
 from txn_source.metadata.store.database import Database
 from txn_source.metadata.store.due import read_due, read_due_of_any_version, was_ahead
 from txn_source.metadata.store.group_commit import Joined
+from txn_source.model.caller import Caller
 from txn_source.model.errors import InvalidArgumentError, TxnLogError, shown
 from txn_source.model.transaction import EndReason
 
@@ -98,7 +100,7 @@ class UnitOfWork:
         request_id = request.request_id
         if not request_id:
             raise InvalidArgumentError("The call has no request id.", "Send a fresh unique one with each change.")
-        fingerprint = _fingerprint(request)
+        fingerprint = _fingerprint(request, caller())
 
         def once(connection: Connection) -> R:
             known = requests.find(connection, request_id)
@@ -143,7 +145,8 @@ class UnitOfWork:
         return looked or bool(due.overdue)
 
 
-def _fingerprint(request: Message) -> bytes:
-    """Tell requests apart by their kind and all that is in them."""
+def _fingerprint(request: Message, of: Caller | None) -> bytes:
+    """Tell requests apart by their kind, all that is in them, and who makes them."""
     kind = request.DESCRIPTOR.name.encode()
-    return hashlib.sha256(kind + b"\0" + request.SerializeToString(deterministic=True)).digest()
+    whose = b"" if of is None else b"\0" + of.name.encode()
+    return hashlib.sha256(kind + whose + b"\0" + request.SerializeToString(deterministic=True)).digest()

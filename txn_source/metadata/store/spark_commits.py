@@ -12,12 +12,13 @@ from dataclasses import replace
 
 from sqlalchemy import Connection, insert, select, update
 
-from txn_source.metadata.store import producers, topics, transactions
+from txn_source.metadata.store import owners, producers, topics, transactions
 from txn_source.metadata.store.appends import Append, Write, write
 from txn_source.metadata.store.tables import app_versions, sink_producers, sinks
 from txn_source.metadata.store.tables import producers as producer_rows
+from txn_source.model.caller import Caller
 from txn_source.model.entry import OpenedProducer
-from txn_source.model.errors import BatchRepeatedError, InvalidArgumentError, TopicNotFoundError
+from txn_source.model.errors import BatchRepeatedError, InvalidArgumentError, TopicNotFoundError, shown
 from txn_source.model.spark_commit import CONTENT_MASK, AppVersion, Sink, TopicBatch
 from txn_source.model.transaction import EndReason
 from txn_source.model.values import dataclass
@@ -41,15 +42,21 @@ class CommittedBatch:
     """What the writer's log should say."""
 
 
-def commit_batch(connection: Connection, sink: Sink, batches: Sequence[TopicBatch], now_us: int) -> CommittedBatch:
-    """Register and commit a batch, unless that was done before.
+def commit_batch(
+    connection: Connection, sink: Sink, batches: Sequence[TopicBatch], now_us: int, caller: Caller | None = None
+) -> CommittedBatch:
+    """Register and commit a caller's batch, unless that was done before.
 
     Raises:
         BatchRepeatedError: it was committed before, and can't come again now, or had another number of rows.
         TopicNotFoundError: a topic was deleted after the job began, even if there is one of its name again.
         ProducerFencedError: another producer took over the transactional id.
+        PermissionDeniedError: the query, the application or the transactional id is another identity's.
     """
     if sink.query_id is not None:
+        # A query is of no topic, so who administers those of this call has no right to it.
+        of_query = None if caller is None else replace(caller, admin=caller.admin_of_all)
+        owners.take(connection, owners.QUERY, sink.query_id, of_query, f"The query {shown(sink.query_id)}")
         said = _repetition(connection, sink.query_id, sink, batches)
         if said is not None:
             return CommittedBatch(None, True, said)
@@ -61,7 +68,7 @@ def commit_batch(connection: Connection, sink: Sink, batches: Sequence[TopicBatc
             )
     warnings: list[str] = []
     if sink.app is not None:
-        new, warnings = _not_taken(connection, sink.app, batches)
+        new, warnings = _not_taken(connection, sink.app, batches, caller)
         if len(new) < len(batches) and not new:
             return CommittedBatch(None, True, warnings)
         batches = new
@@ -69,7 +76,7 @@ def commit_batch(connection: Connection, sink: Sink, batches: Sequence[TopicBatc
         return CommittedBatch(None, False, warnings)
     txn = transactions.begin(connection, _TIMEOUT_MS, now_us // 1000)
     for batch in batches:
-        producer, sequence = _producer(connection, sink, batch, now_us)
+        producer, sequence = _producer(connection, sink, batch, now_us, caller)
         placed = []
         for entry in batch.entries:
             placed.append(replace(entry, base_sequence=sequence))
@@ -123,7 +130,7 @@ def _repetition(connection: Connection, query_id: str, sink: Sink, batches: Sequ
 
 
 def _not_taken(
-    connection: Connection, app: AppVersion, batches: Sequence[TopicBatch]
+    connection: Connection, app: AppVersion, batches: Sequence[TopicBatch], caller: Caller | None
 ) -> tuple[list[TopicBatch], list[str]]:
     """Note a version of an application; return what its topics have not taken before, and what is to be said."""
     if not app.app_id or app.version < 0:
@@ -133,6 +140,8 @@ def _not_taken(
         )
     new, warnings = [], []
     for batch in batches:
+        key, what = f"{batch.topic_id}/{app.app_id}", f"The application {shown(app.app_id)}"
+        owners.take(connection, owners.APPLICATION, key, caller, what, batch.topic_id)
         now = _Content.of([batch])
         mine = (app_versions.c.topic_id == batch.topic_id, app_versions.c.app_id == app.app_id)
         known = connection.execute(select(app_versions).where(*mine)).first()
@@ -189,7 +198,9 @@ class _Content:
         return [said]
 
 
-def _producer(connection: Connection, sink: Sink, batch: TopicBatch, now_us: int) -> tuple[OpenedProducer, int]:
+def _producer(
+    connection: Connection, sink: Sink, batch: TopicBatch, now_us: int, caller: Caller | None
+) -> tuple[OpenedProducer, int]:
     """Return who writes to a topic, and the sequence to go on from.
 
     A query stays the same producer, also over restarts, as long as its transactional id is the same: so a query that
@@ -198,7 +209,7 @@ def _producer(connection: Connection, sink: Sink, batch: TopicBatch, now_us: int
     if batch.owner is not None:
         return batch.owner, 0
     if sink.query_id is None:
-        return _open(connection, sink, batch, now_us), 0
+        return _open(connection, sink, batch, now_us, caller), 0
     mine = (sink_producers.c.query_id == sink.query_id, sink_producers.c.topic_id == batch.topic_id)
     known = select(sink_producers, producer_rows.c.transactional_id).join(
         producer_rows, producer_rows.c.producer_id == sink_producers.c.producer_id
@@ -206,7 +217,7 @@ def _producer(connection: Connection, sink: Sink, batch: TopicBatch, now_us: int
     row = connection.execute(known.where(*mine)).first()
     if row is not None and row.transactional_id == sink.transactional_id:
         return OpenedProducer(row.producer_id, row.epoch, sink.producer_name), int(row.next_sequence)
-    opened = _open(connection, sink, batch, now_us)
+    opened = _open(connection, sink, batch, now_us, caller)
     values = {"producer_id": opened.producer_id, "epoch": opened.epoch, "next_sequence": 0}
     if row is not None:
         connection.execute(update(sink_producers).where(*mine).values(values))
@@ -216,5 +227,7 @@ def _producer(connection: Connection, sink: Sink, batch: TopicBatch, now_us: int
     return opened, 0
 
 
-def _open(connection: Connection, sink: Sink, batch: TopicBatch, now_us: int) -> OpenedProducer:
-    return producers.open_producer(connection, batch.topic_id, sink.transactional_id, sink.producer_name, now_us)
+def _open(connection: Connection, sink: Sink, batch: TopicBatch, now_us: int, caller: Caller | None) -> OpenedProducer:
+    return producers.open_producer(
+        connection, batch.topic_id, sink.transactional_id, sink.producer_name, now_us, caller
+    )

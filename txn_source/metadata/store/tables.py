@@ -195,7 +195,7 @@ doomed_files = Table(  # files that nothing refers to any more, until somebody w
     sqlite_autoincrement=True,
 )
 
-policies = Table(  # what is set, and nothing else: a policy that isn't set has no row
+policies = Table(  # what is set, and nothing else; and of a topic that is imported how far that is (imports.py)
     "policies",
     metadata,
     Column("scope", _Text, primary_key=True),  # broker, namespace:<name> or topic:<id>
@@ -214,6 +214,15 @@ producers = Table(
     Column("purged_sequence", BigInteger, nullable=False, default=-1),  # up to it, entries may have lost their rows
     UniqueConstraint("topic_id", "transactional_id", "epoch"),
     sqlite_autoincrement=True,
+)
+
+owners = Table(  # who made what, as the service's tokens name them; of what nobody asked for a token there is no row
+    "owners",
+    metadata,
+    Column("kind", _Text, primary_key=True),  # producer, transaction, query or application
+    Column("key", _Text, primary_key=True),
+    Column("owner", _Text, nullable=False),
+    Column("topic_id", ForeignKey("topics.topic_id", ondelete="CASCADE"), index=True),  # it goes with that topic
 )
 
 sinks = Table(  # streaming queries that write: the last batch of each that was committed

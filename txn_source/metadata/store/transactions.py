@@ -94,6 +94,48 @@ def end(connection: Connection, txn: int, *, commit: bool, reason: EndReason, no
     expect(_END.run(connection, {"of_txn": txn, **ended}))
 
 
+def begin_open(connection: Connection, count: int, timeout_ms: int, now_ms: int) -> range:
+    """Open so many transactions and return their numbers; the time-out may be longer than a client's."""
+    counts = Counts(connection, now_ms)
+    numbers = [counts.begin() for _ in range(count)]
+    row = {"state": OPEN, "timeout_ms": timeout_ms, "created_at_ms": now_ms, "deadline_ms": now_ms + timeout_ms}
+    _NEW_OPEN.add(connection, [{"txn": number, **row} for number in numbers])
+    counts.store(connection)
+    return range(numbers[0], numbers[-1] + 1) if numbers else range(0)
+
+
+def keep_open(connection: Connection, txns: Sequence[int], timeout_ms: int, now_ms: int) -> None:
+    """Have open transactions live for so long from now on; the time-out may be longer than a client's."""
+    rows = [{"of_txn": txn, "timeout_ms": timeout_ms, "deadline_ms": now_ms + timeout_ms} for txn in txns]
+    expect(_KEEP.run_many(connection, rows), len(rows))
+
+
+def end_all(connection: Connection, ends: Sequence[tuple[int, bool]], now_us: int) -> None:
+    """Commit (True) or abort open transactions, in their order, each as ``end`` does."""
+    txns = [txn for txn, _ in ends]
+    touched: dict[int, list[int]] = {txn: [] for txn in txns}
+    for txn, partition_id in _TOUCHED_BY.rows(connection, txns):
+        touched[txn].append(partition_id)
+    tails = Tail.load_all(connection, {id_ for of_txn in touched.values() for id_ in of_txn}, now_us)
+    counts = Counts(connection, now_us // 1000)
+    decided, ended = [], []
+    for txn, commit in ends:
+        state, marker_kind = (COMMITTED, COMMIT_MARKER) if commit else (ABORTED, ABORT_MARKER)
+        decision = counts.decide()
+        for partition_id in sorted(touched[txn]):
+            marker = tails[partition_id].place(connection, marker_kind, messages=0, length=0, txn=txn)
+            trace = {"of_txn": txn, "of_partition": partition_id}
+            decided.append(trace | {"state": state, "marker_position": marker.key, "decision": decision})
+        last = {"ended_at_ms": counts.last_ended_at_ms, "end_reason": EndReason.CLIENT.value, "decision": decision}
+        ended.append({"of_txn": txn, "state": state, **last})
+    counts.store(connection)
+    Tail.store_all(connection, list(tails.values()))
+    expect(_DECIDE.run_many(connection, decided), len(decided))
+    for tail in tails.values():
+        tail.seal(connection)
+    expect(_END.run_many(connection, ended), len(ended))
+
+
 class Counts:
     """How many transactions have begun and ended, while several begin and end in one step."""
 
@@ -246,6 +288,17 @@ _STATES = Lookup(
     )
 )
 _NEW = NewRows(transactions)
+_NEW_OPEN = NewRows(transactions, ("txn", "state", "timeout_ms", "created_at_ms", "deadline_ms"))
+_KEEP = Prepared(
+    update(transactions)
+    .where(transactions.c.txn == bindparam("of_txn"), transactions.c.state == literal_column(str(OPEN)))
+    .values(timeout_ms=bindparam("timeout_ms"), deadline_ms=bindparam("deadline_ms"))
+)
+_TOUCHED_BY = Lookup(
+    lambda names: select(transaction_partitions.c.txn, transaction_partitions.c.partition_id).where(
+        transaction_partitions.c.txn.in_([bindparam(name) for name in names])
+    )
+)
 _COUNTS = Prepared(select(log_info.c.transactions, log_info.c.decisions, log_info.c.last_ended_at_ms))
 _STORE_COUNTS = Prepared(
     update(log_info).values(

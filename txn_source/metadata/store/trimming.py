@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from sqlalchemy import Connection, delete, select, update
 
+from txn_source.metadata.store import owners
 from txn_source.metadata.store.conflicts import expect
 from txn_source.metadata.store.copy_changes import closed_ledgers, doom_segments, doom_tiered_before, drop_entries
 from txn_source.metadata.store.subscriptions import keeper
@@ -96,4 +97,5 @@ def _forget_transactions(connection: Connection, txns: list[int], now_ms: int) -
     )
     gone = list(connection.execute(old).scalars())
     connection.execute(delete(transaction_producers).where(transaction_producers.c.txn.in_(gone)))
+    owners.forget_transactions(connection, gone)
     connection.execute(delete(transactions).where(transactions.c.txn.in_(gone)))

@@ -20,7 +20,7 @@ from txn_source.metadata.stub.subscriptions import SeekAnswer, seek_request, sou
 from txn_source.metadata.stub.tiers import CopiesOfRange, copies_of_range
 from txn_source.metadata.stub.transport import Transport
 from txn_source.model.acknowledgement import Acknowledged, Acknowledgement
-from txn_source.model.errors import InternalError, TxnLogError, UnavailableError
+from txn_source.model.errors import InternalError, TxnLogError, UnauthenticatedError, UnavailableError
 from txn_source.model.isolation import IsolationLevel
 from txn_source.model.message_ranges import MessageRange
 from txn_source.model.position import MessageId, Position, PositionRange
@@ -250,6 +250,8 @@ class ConsumerLink:
             error = InternalError(
                 f"The conversation failed with {type(raised).__name__}: {raised}.", "Please report it."
             )
+        if self._is_open and isinstance(error, UnauthenticatedError):  # its token has expired
+            error = UnavailableError(error.fact, "The consumer connects again, with the token that is there then.")
         with self._lock:
             self._error = error
             waiting = list(self._waiting.values())

@@ -15,15 +15,19 @@ from google.protobuf.message import Message
 
 from txn_source._generated.txnlog.v1 import metadata_service_pb2 as pb
 from txn_source.metadata.protocol.errors import from_rpc_error
+from txn_source.metadata.stub.credentials import PLAIN, Credentials, TokenSource
 from txn_source.metadata.stub.shared_writes import SharedWrites
 from txn_source.metadata.stub.transport import LOG_ID_KEY, MAX_MESSAGE_BYTES, SERVICE_NAME, check_size, other_log
 from txn_source.metadata.stub.unsignalled import unsignalled
-from txn_source.model.errors import InvalidArgumentError, UnavailableError
+from txn_source.model.errors import InvalidArgumentError, RateLimitedError, UnauthenticatedError, UnavailableError
 
 MAX_ENDPOINTS = 16
 _ATTEMPTS = 5
 _ROUNDS_S = (0.1, 0.3, 0.9, 2.0)
 """So long is waited until several services, none of which could be reached, are tried again: as long as for one."""
+
+_LIMIT_WAIT_S, _LONGEST_LIMIT_WAIT_S = 0.05, 2.0
+"""So long is waited, the first time and at most, when the service says that there were too many calls."""
 
 
 def _channel_options(attempts: int) -> list[tuple[str, Any]]:
@@ -58,8 +62,10 @@ class _Service:
     A channel made before a fork hangs after it, so each process makes its own at its first call.
     """
 
-    def __init__(self, address: str, attempts: int) -> None:
+    def __init__(self, address: str, attempts: int, credentials: Credentials) -> None:
+        credentials.check_safe(address)
         self.address = address
+        self._credentials = credentials
         self.log_id: str | None = None
         """Of the log that it serves, once that was asked."""
         self._options = _channel_options(attempts)
@@ -69,7 +75,11 @@ class _Service:
         """Return what makes a call."""
         found = self._channels.get(os.getpid())
         if found is None:
-            channel = grpc.insecure_channel(self.address, options=self._options)
+            tls = self._credentials.channel()
+            if tls is None:
+                channel = grpc.insecure_channel(self.address, options=self._options)
+            else:
+                channel = grpc.secure_channel(self.address, tls, options=self._options)
             found = self._channels.setdefault(os.getpid(), (channel, {}))
         channel, methods = found
         if name not in methods:
@@ -96,7 +106,7 @@ class GrpcTransport:
     call may be repeated anywhere. Conversations begin at each of them in turn.
     """
 
-    def __init__(self, endpoint: str, timeout_s: float) -> None:
+    def __init__(self, endpoint: str, timeout_s: float, credentials: Credentials = PLAIN) -> None:
         addresses = list(dict.fromkeys(address.strip() for address in endpoint.split(",")))
         for address in addresses:
             host, _, port = address.rpartition(":")
@@ -111,7 +121,8 @@ class GrpcTransport:
         self.endpoint = ",".join(addresses)
         self.timeout_s = timeout_s
         attempts = _ATTEMPTS if len(addresses) == 1 else 2
-        self._services = [_Service(address, attempts) for address in addresses]
+        self._services = [_Service(address, attempts, credentials) for address in addresses]
+        self._token = TokenSource(credentials)
         self._current = random.randrange(len(addresses))
         self._conversations = itertools.count(self._current)
         self._writes = SharedWrites(self._call)
@@ -127,7 +138,7 @@ class GrpcTransport:
     def converse(self, method: str, requests: Iterator[Any]) -> Iterator[Any]:
         service = self._services[next(self._conversations) % len(self._services)]
         self._check_log(service)
-        call = service.method(method)(requests, metadata=self._metadata)
+        call = service.method(method)(requests, metadata=self._metadata + self._token.header())
         try:
             yield from call
         except grpc.RpcError as error:
@@ -140,6 +151,19 @@ class GrpcTransport:
             service.close()
 
     def _call(self, method: str, request: Message) -> Any:
+        until = time.monotonic() + self.timeout_s
+        wait_s = _LIMIT_WAIT_S
+        while True:
+            try:
+                return self._call_any(method, request)
+            except RateLimitedError:
+                pause_s = wait_s * random.uniform(0.5, 1.0)
+                if time.monotonic() + pause_s > until:
+                    raise
+                time.sleep(pause_s)
+                wait_s = min(2 * wait_s, _LONGEST_LIMIT_WAIT_S)
+
+    def _call_any(self, method: str, request: Message) -> Any:
         if len(self._services) == 1:  # gRPC itself tries it again
             return self._call_one(method, request)
         until = time.monotonic() + self.timeout_s
@@ -169,14 +193,24 @@ class GrpcTransport:
         raise AssertionError("the last one answers or raises")
 
     def _call_at(self, service: _Service, method: str, request: Message) -> Any:
-        timeout_s = self.timeout_s / len(self._services)
+        token = self._token.header()
         try:
-            answer = service.method(method)(request, timeout=timeout_s, metadata=self._metadata)
-        except grpc.RpcError as error:
-            raise from_rpc_error(error, service.address, timeout_s) from None
+            answer = self._answer(service, method, request, token)
+        except UnauthenticatedError:
+            newer = self._token.header()
+            if newer == token:
+                raise
+            answer = self._answer(service, method, request, newer)  # it was replaced on the way
         if method == "GetLog":
             self._note_log(answer.log_id)
         return answer
+
+    def _answer(self, service: _Service, method: str, request: Message, token: tuple[tuple[str, str], ...]) -> Any:
+        timeout_s = self.timeout_s / len(self._services)
+        try:
+            return service.method(method)(request, timeout=timeout_s, metadata=self._metadata + token)
+        except grpc.RpcError as error:
+            raise from_rpc_error(error, service.address, timeout_s) from None
 
     def _note_log(self, log_id: str) -> None:
         said = ((LOG_ID_KEY, log_id),)

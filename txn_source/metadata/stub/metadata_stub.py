@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from txn_source._generated.txnlog.v1 import metadata_service_pb2 as pb
 from txn_source.metadata.protocol import convert
+from txn_source.metadata.protocol.convert_imports import import_to_wire
 from txn_source.metadata.protocol.convert_subscriptions import acknowledgement_to_wire
 from txn_source.metadata.protocol.enums import END_REASON, TRANSACTION_STATE
 from txn_source.metadata.stub.ranges import RangeStub, incomplete
@@ -20,6 +21,7 @@ from txn_source.metadata.stub.transport import Transport
 from txn_source.model.acknowledgement import Acknowledgement
 from txn_source.model.entry import Appended, NewEntry, OpenedProducer
 from txn_source.model.errors import LogVersionError
+from txn_source.model.imported import ImportedBatch
 from txn_source.model.ledger_limits import LedgerLimits
 from txn_source.model.position import Position, PositionRange
 from txn_source.model.spark_commit import Sink, TopicBatch
@@ -230,6 +232,21 @@ class MetadataStub(RangeStub, TierStub, SubscriptionStub):
         for warning in answer.warnings:
             _log.warning("%s", warning)
         return convert.txn_from_wire(answer.txn) if answer.HasField("txn") else None, answer.repeated_batch
+
+    def import_batch(self, batch: ImportedBatch) -> dict[int, int]:
+        """Register a part of another log's history; return the ledger that each partition with entries has come to.
+
+        Raises:
+            ProducerFencedError: another import of a topic has gone on meanwhile.
+            TransactionEndedError: a transaction of the import was aborted by somebody else.
+            TopicNotFoundError: a topic was deleted.
+        """
+        answer = self._transport.call("ImportBatch", import_to_wire(batch, request_id()))
+        return {tail.partition_id: tail.ledger_id for tail in answer.tails}
+
+    def get_import(self, topic: TopicName) -> str:
+        """Return how far the import of a topic has come, as its last batch noted it; empty: none has begun."""
+        return str(self._transport.call("GetImport", pb.GetImportRequest(topic=str(topic))).progress)
 
     def begin_transaction(self, timeout_ms: int, age_ms: int = 0) -> TxnId:
         """Open a transaction, whose time-out counts from so long ago."""

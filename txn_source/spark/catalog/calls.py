@@ -11,9 +11,10 @@ from typing import Any
 import pyarrow as pa
 
 from txn_source.client.log import Log
-from txn_source.client.places import LAST_US, Offsets, shown_time
+from txn_source.client.places import Offsets
 from txn_source.client.reading.columns import METADATA_COLUMNS
 from txn_source.model.errors import InvalidArgumentError, OutOfRangeError, TopicNotFoundError
+from txn_source.model.moments import LAST_US, shown_time
 from txn_source.model.position import LATEST, Position
 from txn_source.model.topic import TopicView
 from txn_source.model.topic_name import TopicName

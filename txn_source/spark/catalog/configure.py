@@ -78,6 +78,12 @@ def _options(name: str, log: str | os.PathLike[str] | Mapping[str, object]) -> d
         raise InvalidArgumentError(
             f"{name!r} can't name a catalog: SQL takes what is behind a dot for a namespace.", "Leave the dot out."
         )
+    for option in options:
+        if option.lower() == "token":
+            raise InvalidArgumentError(
+                f"The catalog {name} is given a token, and options show in plans and logs.",
+                "Put it in a file, and name that by tokenFile.",
+            )
     named = {option.lower() for option in options} & {"path", "endpoint"}
     if len(named) != 1:
         raise InvalidArgumentError(

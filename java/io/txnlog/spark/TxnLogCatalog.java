@@ -32,7 +32,7 @@ import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 
 /** A log as a catalog: tenants and their namespaces, and topics as tables. */
 public final class TxnLogCatalog implements StagingTableCatalog, SupportsNamespaces {
-  private static final Set<String> OWN = Set.of("path", "endpoint", "allowdrop");
+  private static final Set<String> OWN = Set.of("allowdrop");
 
   private String name;
   private CaseInsensitiveStringMap options;
@@ -51,7 +51,9 @@ public final class TxnLogCatalog implements StagingTableCatalog, SupportsNamespa
           + " endpoint.") + " Set spark.sql.catalog." + given
           + ".path to the folder of an embedded log, or .endpoint to a service's host:port.");
     }
-    log = LogCalls.of(path ? Map.of("path", all.get("path")) : Map.of("endpoint", all.get("endpoint")));
+    Map<String, String> target = new HashMap<>();
+    TxnLogTable.TARGET.stream().filter(all::containsKey).forEach(each -> target.put(each, all.get(each)));
+    log = LogCalls.of(target);
   }
 
   @Override
@@ -190,7 +192,8 @@ public final class TxnLogCatalog implements StagingTableCatalog, SupportsNamespa
   /** Returns the options for queries. */
   private Map<String, String> defaults() {
     Map<String, String> defaults = new HashMap<>(options.asCaseSensitiveMap());
-    defaults.keySet().removeIf(each -> OWN.contains(each.toLowerCase(Locale.ROOT)));
+    defaults.keySet().removeIf(each -> OWN.contains(each.toLowerCase(Locale.ROOT))
+        || TxnLogTable.TARGET.contains(each.toLowerCase(Locale.ROOT)));
     return defaults;
   }
 

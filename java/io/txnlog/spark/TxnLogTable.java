@@ -25,8 +25,9 @@ import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 /** A topic as a table: its payload columns, and the metadata columns for whoever names them. */
 class TxnLogTable implements SupportsRead, SupportsWrite, SupportsMetadataColumns {
   static final String METADATA_TABLE = "metadatatable";
-  private static final Set<String> NAMED =
-      Set.of("path", "endpoint", "topic", "topics", "topicspattern", METADATA_TABLE);
+  /** Options that say which log it is, and what its service is shown. */
+  static final Set<String> TARGET = Set.of("path", "endpoint", "tlsca", "tlscert", "tlskey", "tokenfile");
+  private static final Set<String> NAMED = Set.of("topic", "topics", "topicspattern", METADATA_TABLE);
   private static final Set<String> ENDS = Set.of("endingoffsets", "endingtimestamp", "asoftimestamp", METADATA_TABLE);
 
   private final LogCalls log;
@@ -137,7 +138,7 @@ class TxnLogTable implements SupportsRead, SupportsWrite, SupportsMetadataColumn
    */
   private Map<String, String> with(CaseInsensitiveStringMap given) {
     for (String name : given.keySet()) {
-      if (NAMED.contains(name)) {
+      if (NAMED.contains(name) || TARGET.contains(name)) {
         throw TxnLogException.refused("The option '" + name + "' is given, and the catalog's table " + topic()
             + " says itself what it is. Leave it out.");
       }

@@ -359,6 +359,85 @@ class CommitBatchResponse(_message.Message):
     warnings: _containers.RepeatedScalarFieldContainer[str]
     def __init__(self, txn: _Optional[_Union[TxnId, _Mapping]] = ..., repeated_batch: bool = ..., warnings: _Optional[_Iterable[str]] = ...) -> None: ...
 
+class ImportBatchRequest(_message.Message):
+    __slots__ = ("request_id", "topics", "begun", "writes", "ends", "kept")
+    class Topic(_message.Message):
+        __slots__ = ("name", "topic_id", "producer_id", "epoch", "expected", "progress")
+        NAME_FIELD_NUMBER: _ClassVar[int]
+        TOPIC_ID_FIELD_NUMBER: _ClassVar[int]
+        PRODUCER_ID_FIELD_NUMBER: _ClassVar[int]
+        EPOCH_FIELD_NUMBER: _ClassVar[int]
+        EXPECTED_FIELD_NUMBER: _ClassVar[int]
+        PROGRESS_FIELD_NUMBER: _ClassVar[int]
+        name: str
+        topic_id: int
+        producer_id: int
+        epoch: int
+        expected: str
+        progress: str
+        def __init__(self, name: _Optional[str] = ..., topic_id: _Optional[int] = ..., producer_id: _Optional[int] = ..., epoch: _Optional[int] = ..., expected: _Optional[str] = ..., progress: _Optional[str] = ...) -> None: ...
+    class Transaction(_message.Message):
+        __slots__ = ("begun", "id")
+        BEGUN_FIELD_NUMBER: _ClassVar[int]
+        ID_FIELD_NUMBER: _ClassVar[int]
+        begun: int
+        id: TxnId
+        def __init__(self, begun: _Optional[int] = ..., id: _Optional[_Union[TxnId, _Mapping]] = ...) -> None: ...
+    class Write(_message.Message):
+        __slots__ = ("topic", "txn", "entries")
+        TOPIC_FIELD_NUMBER: _ClassVar[int]
+        TXN_FIELD_NUMBER: _ClassVar[int]
+        ENTRIES_FIELD_NUMBER: _ClassVar[int]
+        topic: int
+        txn: ImportBatchRequest.Transaction
+        entries: _containers.RepeatedCompositeFieldContainer[NewEntry]
+        def __init__(self, topic: _Optional[int] = ..., txn: _Optional[_Union[ImportBatchRequest.Transaction, _Mapping]] = ..., entries: _Optional[_Iterable[_Union[NewEntry, _Mapping]]] = ...) -> None: ...
+    class End(_message.Message):
+        __slots__ = ("txn", "commit")
+        TXN_FIELD_NUMBER: _ClassVar[int]
+        COMMIT_FIELD_NUMBER: _ClassVar[int]
+        txn: ImportBatchRequest.Transaction
+        commit: bool
+        def __init__(self, txn: _Optional[_Union[ImportBatchRequest.Transaction, _Mapping]] = ..., commit: bool = ...) -> None: ...
+    REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
+    TOPICS_FIELD_NUMBER: _ClassVar[int]
+    BEGUN_FIELD_NUMBER: _ClassVar[int]
+    WRITES_FIELD_NUMBER: _ClassVar[int]
+    ENDS_FIELD_NUMBER: _ClassVar[int]
+    KEPT_FIELD_NUMBER: _ClassVar[int]
+    request_id: str
+    topics: _containers.RepeatedCompositeFieldContainer[ImportBatchRequest.Topic]
+    begun: int
+    writes: _containers.RepeatedCompositeFieldContainer[ImportBatchRequest.Write]
+    ends: _containers.RepeatedCompositeFieldContainer[ImportBatchRequest.End]
+    kept: _containers.RepeatedCompositeFieldContainer[TxnId]
+    def __init__(self, request_id: _Optional[str] = ..., topics: _Optional[_Iterable[_Union[ImportBatchRequest.Topic, _Mapping]]] = ..., begun: _Optional[int] = ..., writes: _Optional[_Iterable[_Union[ImportBatchRequest.Write, _Mapping]]] = ..., ends: _Optional[_Iterable[_Union[ImportBatchRequest.End, _Mapping]]] = ..., kept: _Optional[_Iterable[_Union[TxnId, _Mapping]]] = ...) -> None: ...
+
+class ImportBatchResponse(_message.Message):
+    __slots__ = ("tails",)
+    class Tail(_message.Message):
+        __slots__ = ("partition_id", "ledger_id")
+        PARTITION_ID_FIELD_NUMBER: _ClassVar[int]
+        LEDGER_ID_FIELD_NUMBER: _ClassVar[int]
+        partition_id: int
+        ledger_id: int
+        def __init__(self, partition_id: _Optional[int] = ..., ledger_id: _Optional[int] = ...) -> None: ...
+    TAILS_FIELD_NUMBER: _ClassVar[int]
+    tails: _containers.RepeatedCompositeFieldContainer[ImportBatchResponse.Tail]
+    def __init__(self, tails: _Optional[_Iterable[_Union[ImportBatchResponse.Tail, _Mapping]]] = ...) -> None: ...
+
+class GetImportRequest(_message.Message):
+    __slots__ = ("topic",)
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    def __init__(self, topic: _Optional[str] = ...) -> None: ...
+
+class GetImportResponse(_message.Message):
+    __slots__ = ("progress",)
+    PROGRESS_FIELD_NUMBER: _ClassVar[int]
+    progress: str
+    def __init__(self, progress: _Optional[str] = ...) -> None: ...
+
 class TxnId(_message.Message):
     __slots__ = ("most_sig_bits", "least_sig_bits")
     MOST_SIG_BITS_FIELD_NUMBER: _ClassVar[int]

@@ -80,6 +80,16 @@ class MetadataServiceStub(object):
                 request_serializer=txn__source_dot___generated_dot_txnlog_dot_v1_dot_metadata__service__pb2.CommitBatchRequest.SerializeToString,
                 response_deserializer=txn__source_dot___generated_dot_txnlog_dot_v1_dot_metadata__service__pb2.CommitBatchResponse.FromString,
                 _registered_method=True)
+        self.ImportBatch = channel.unary_unary(
+                '/txnlog.v1.MetadataService/ImportBatch',
+                request_serializer=txn__source_dot___generated_dot_txnlog_dot_v1_dot_metadata__service__pb2.ImportBatchRequest.SerializeToString,
+                response_deserializer=txn__source_dot___generated_dot_txnlog_dot_v1_dot_metadata__service__pb2.ImportBatchResponse.FromString,
+                _registered_method=True)
+        self.GetImport = channel.unary_unary(
+                '/txnlog.v1.MetadataService/GetImport',
+                request_serializer=txn__source_dot___generated_dot_txnlog_dot_v1_dot_metadata__service__pb2.GetImportRequest.SerializeToString,
+                response_deserializer=txn__source_dot___generated_dot_txnlog_dot_v1_dot_metadata__service__pb2.GetImportResponse.FromString,
+                _registered_method=True)
         self.BeginTransaction = channel.unary_unary(
                 '/txnlog.v1.MetadataService/BeginTransaction',
                 request_serializer=txn__source_dot___generated_dot_txnlog_dot_v1_dot_metadata__service__pb2.BeginTransactionRequest.SerializeToString,
@@ -324,6 +334,20 @@ class MetadataServiceServicer(object):
 
     def CommitBatch(self, request, context):
         """Everything that a job wrote, in one transaction that is committed at once.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ImportBatch(self, request, context):
+        """A part of another log's history: entries of many transactions, and their ends, with how far the import has come.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def GetImport(self, request, context):
+        """How far the import of a topic has come.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -628,6 +652,16 @@ def add_MetadataServiceServicer_to_server(servicer, server):
                     servicer.CommitBatch,
                     request_deserializer=txn__source_dot___generated_dot_txnlog_dot_v1_dot_metadata__service__pb2.CommitBatchRequest.FromString,
                     response_serializer=txn__source_dot___generated_dot_txnlog_dot_v1_dot_metadata__service__pb2.CommitBatchResponse.SerializeToString,
+            ),
+            'ImportBatch': grpc.unary_unary_rpc_method_handler(
+                    servicer.ImportBatch,
+                    request_deserializer=txn__source_dot___generated_dot_txnlog_dot_v1_dot_metadata__service__pb2.ImportBatchRequest.FromString,
+                    response_serializer=txn__source_dot___generated_dot_txnlog_dot_v1_dot_metadata__service__pb2.ImportBatchResponse.SerializeToString,
+            ),
+            'GetImport': grpc.unary_unary_rpc_method_handler(
+                    servicer.GetImport,
+                    request_deserializer=txn__source_dot___generated_dot_txnlog_dot_v1_dot_metadata__service__pb2.GetImportRequest.FromString,
+                    response_serializer=txn__source_dot___generated_dot_txnlog_dot_v1_dot_metadata__service__pb2.GetImportResponse.SerializeToString,
             ),
             'BeginTransaction': grpc.unary_unary_rpc_method_handler(
                     servicer.BeginTransaction,
@@ -1054,6 +1088,60 @@ class MetadataService(object):
             '/txnlog.v1.MetadataService/CommitBatch',
             txn__source_dot___generated_dot_txnlog_dot_v1_dot_metadata__service__pb2.CommitBatchRequest.SerializeToString,
             txn__source_dot___generated_dot_txnlog_dot_v1_dot_metadata__service__pb2.CommitBatchResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ImportBatch(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/txnlog.v1.MetadataService/ImportBatch',
+            txn__source_dot___generated_dot_txnlog_dot_v1_dot_metadata__service__pb2.ImportBatchRequest.SerializeToString,
+            txn__source_dot___generated_dot_txnlog_dot_v1_dot_metadata__service__pb2.ImportBatchResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def GetImport(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/txnlog.v1.MetadataService/GetImport',
+            txn__source_dot___generated_dot_txnlog_dot_v1_dot_metadata__service__pb2.GetImportRequest.SerializeToString,
+            txn__source_dot___generated_dot_txnlog_dot_v1_dot_metadata__service__pb2.GetImportResponse.FromString,
             options,
             channel_credentials,
             insecure,

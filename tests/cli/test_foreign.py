@@ -1,0 +1,71 @@
+"""The reading commands over a log that others wrote; the others are refused."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.foreign.kafka import samples as kafka
+from tests.foreign.pulsar import sample_cases as pulsar
+
+
+@pytest.fixture(scope="module")
+def places(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    folder = tmp_path_factory.mktemp("foreign")
+    case = pulsar.unpack("txn-mix", folder / "pulsar")
+    return {"kafka": kafka.unpack("txn", folder) / "log", "pulsar": case.folder / "objects"}
+
+
+def test_topics_are_listed_and_described(bare: Any, places: dict[str, Path]) -> None:
+    """List and describe topics of both formats, for people and for programs."""
+    root = "--root", f"kafka:{places['kafka']}"
+    assert [line.split()[0] for line in bare(*root, "topics", "list").stdout.splitlines()[2:]] == ["txn", "txn3"]
+    listed = json.loads(bare(*root, "topics", "list", "--json").stdout)
+    assert [(of["topic"], of["partitions"]) for of in listed] == [("txn", 1), ("txn3", 3)]
+    assert "WOgonVTsST6cSWjH7qZHsw" in bare(*root, "topics", "stats", "txn").stdout
+    [partition] = json.loads(bare(*root, "topics", "stats", "txn", "--json").stdout)["partitions"]
+    assert [partition[bound] for bound in ("log_start", "last_stable", "high_watermark")] == [0, 175, 187]
+    root = "--root", f"pulsar:{places['pulsar']}"
+    [first, _] = json.loads(bare(*root, "topics", "list", "--json").stdout)
+    found = json.loads(bare(*root, "topics", "stats", first["topic"], "--json").stdout)
+    assert found["partitions"][0]["last_stable"] == "38:6"
+
+
+def test_transactions_are_listed(bare: Any, places: dict[str, Path]) -> None:
+    """List open transactions, and the first of all aborted ones."""
+    root = "--root", f"kafka:{places['kafka']}"
+    found = json.loads(bare(*root, "transactions", "list", "--json").stdout)
+    assert [(txn["topic"], txn["first"], txn["marker"]) for txn in found] == [("txn3", 96, None), ("txn", 175, None)]
+    aborted = bare(*root, "transactions", "list", "--state", "aborted", "--limit", "2")
+    assert aborted.stdout.count(" aborted ") == 2
+    assert "2 are listed, there are " in aborted.stderr
+
+
+def test_messages_are_printed(bare: Any, places: dict[str, Path]) -> None:
+    """Print values, keys with values, and all that is known as JSON."""
+    root = "--root", f"kafka:{places['kafka']}"
+    assert bare(*root, "consume", "txn", "--max-messages", "2").stdout == "a1 value 0\na1 value 1\n"
+    assert len(bare(*root, "consume", "txn", "--format", "json").stdout.splitlines()) == 78
+    some = bare(*root, "consume", "txn", "--start", "166", "--max-messages", "1", "--key-separator", "|")
+    assert some.stdout == "fenced-new-committed-k0|fenced-new-committed value 0\n"
+    level = "--isolation-level", "read_uncommitted"
+    lines = bare(*root, "consume", "txn", *level, "--format", "json", "--end", "3").stdout.splitlines()
+    assert [json.loads(line)["offset"] for line in lines] == [0, 1, 2]
+    root = "--root", f"pulsar:{places['pulsar']}"
+    topic = "persistent://lab/txn/txn-mix-a"
+    [line] = bare(*root, "consume", topic, "--format", "json", "--max-messages", "1").stdout.splitlines()
+    assert json.loads(line)["__properties"] == {}
+
+
+def test_what_writes_is_refused(bare: Any, places: dict[str, Path]) -> None:
+    """Call commands that a log that others wrote doesn't have."""
+    root = "--root", f"kafka:{places['kafka']}"
+    for command in (["topics", "create", "new"], ["topics", "delete", "txn", "--yes"], ["maintain"], ["gc"]):
+        refused = bare(*root, *command)
+        assert refused.exit_code == 2
+        assert "is only read" in refused.stderr
+    assert bare(*root, "consume", "nope").exit_code == 1
+    assert "logs of txnlog's own" in bare(*root, "consume", "txn", "--subscription", "s").stderr

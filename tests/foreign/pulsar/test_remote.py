@@ -1,0 +1,98 @@
+"""Offloaded ledgers in a bucket, over HTTP: read by ranges that are asked for ahead."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow.fs as fs
+import pytest
+
+from tests.foreign.pulsar.offload_writer import LZ4, Frame, Sent, batch, write_ledger
+from tests.foreign.pulsar.sample_cases import partitions, rows_of, unpack, whole
+from tests.tiers.stores import CREDENTIALS, Bucket, S3Server
+from txn_source.foreign.pulsar.pulsar_log import PulsarLog
+from txn_source.foreign.pulsar.raw_entries import ObjectFile
+from txn_source.model.errors import DataLossError, LogNotFoundError, SegmentUnreadableError
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[S3Server]:
+    with S3Server() as server:
+        yield server
+
+
+@pytest.fixture
+def bucket(server: S3Server) -> Bucket:
+    return server.make_bucket()
+
+
+def _system(endpoint: str) -> fs.S3FileSystem:
+    access, secret = CREDENTIALS
+    return fs.S3FileSystem(
+        access_key=access,
+        secret_key=secret,
+        endpoint_override=endpoint,
+        scheme="http",
+        region="us-east-1",
+        connect_timeout=1,
+        request_timeout=5,
+        retry_strategy=fs.AwsStandardS3RetryStrategy(max_attempts=1),
+    )
+
+
+def _upload(bucket: Bucket, folder: Path) -> None:
+    for path in sorted(folder.rglob("*")):
+        if path.is_file():
+            bucket.write(path.relative_to(folder).as_posix(), path.read_bytes())
+
+
+@pytest.mark.parametrize("name", ["plain-batch", "fs-txn"])
+def test_bucket_gives_what_a_folder_gives(
+    name: str, server: S3Server, bucket: Bucket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Copy a sample's objects to a bucket: the same topics and rows, in pieces of any size."""
+    case = unpack(name, tmp_path)
+    _upload(bucket, case.folder / "objects")
+    remote = PulsarLog(_system(server.endpoint), f"{bucket.name}/folder")
+    for size in (10_000, 4 << 20):
+        monkeypatch.setattr("txn_source.foreign.pulsar.data_object.PIECE_BYTES", size)
+        for here, there in zip(partitions(case.log()), partitions(remote), strict=True):
+            assert here.name == there.name
+            assert rows_of(here, whole(here)) == rows_of(there, whole(there), unit_bytes=3000)
+
+
+def test_store_that_does_not_answer(server: S3Server, bucket: Bucket, tmp_path: Path) -> None:
+    """List a store that isn't there and a bucket without objects; delete an object under an open log."""
+    with pytest.raises(SegmentUnreadableError, match="can't be listed: the store can't be reached"):
+        PulsarLog(_system("127.0.0.1:9"), "bucket/folder")
+    with pytest.raises(LogNotFoundError):
+        PulsarLog(_system(server.endpoint), f"{bucket.name}/folder")
+    write_ledger(tmp_path, 3, [batch([Sent(b"a")], Frame(codec=LZ4))])
+    _upload(bucket, tmp_path)
+    [partition] = partitions(PulsarLog(_system(server.endpoint), f"{bucket.name}/folder"))
+    for name in bucket.files():
+        bucket.remove(name)
+    with pytest.raises(DataLossError, match="is gone"):
+        partition.bounds()
+
+
+class _SlowFile:
+    """A file that answers only when as many ranges are asked for as should be at once."""
+
+    def __init__(self, wanted: int) -> None:
+        self._gate = threading.Barrier(wanted)
+
+    def read_at(self, size: int, start: int) -> bytes:
+        self._gate.wait(20)
+        return b"%d:%d," % (start, size)
+
+
+def test_ranges_are_asked_for_ahead() -> None:
+    """Read pieces of a file that answers three at once only: they come in their order, and end where they should."""
+    file = ObjectFile(fs.SubTreeFileSystem("/", fs.LocalFileSystem()), "none")
+    slow = _SlowFile(3)
+    file._file, file._process = slow, os.getpid()
+    assert b"".join(file.pieces(5, 62, 10)) == b"5:10,15:10,25:10,35:10,45:10,55:7,"

@@ -1,0 +1,197 @@
+"""Streams over what Pulsar offloads ledger by ledger: each message once, in order, decided before it is shown."""
+
+from __future__ import annotations
+
+import random
+import uuid
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.fs as fs
+import pytest
+
+from tests.foreign.pulsar.offload_writer import LZ4, Frame, Sent, batch, chunks, marker, single, write_ledger
+from tests.foreign.pulsar.test_objects import TOPIC, map_index, write_map_file
+from txn_source.foreign.foreign_log import PartitionName
+from txn_source.foreign.pulsar import listing
+from txn_source.foreign.pulsar.format import FORMAT
+from txn_source.foreign.pulsar.pulsar_log import PulsarLog
+from txn_source.foreign.reading.reader import PieceReader
+from txn_source.foreign.reading.request import ForeignRequest, Selection
+from txn_source.foreign.streaming.limits import ForeignLimits
+from txn_source.foreign.streaming.offset import ForeignOffset
+from txn_source.foreign.streaming.stream import ForeignStream
+from txn_source.foreign.target import ForeignTarget
+from txn_source.model.isolation import IsolationLevel
+from txn_source.model.position import Position, PositionRange
+
+_LEVELS = [IsolationLevel.READ_COMMITTED, IsolationLevel.READ_UNCOMMITTED]
+
+
+class Query:
+    """A streaming query without Spark: it keeps its offset as JSON, and plans each batch twice."""
+
+    def __init__(self, folder: Path, level: IsolationLevel, limits: ForeignLimits, topics: tuple[str, ...]) -> None:
+        self._target = ForeignTarget.parse(f"pulsar:{folder}")
+        self._request = ForeignRequest(level)
+        self._limits, self._topics = limits, topics
+        self._offset: Any = None
+        self.rows: list[bytes] = []
+        self.sizes: list[int] = []
+
+    def stream(self) -> ForeignStream:
+        return ForeignStream(self._target, Selection(self._topics), self._request, self._limits)
+
+    def run(self) -> bool:
+        """Read one batch with a stream that remembers nothing; return whether there was one."""
+        rules = self._target.rules
+        if self._offset is None:
+            self._offset = self.stream().initial().to_json(rules)
+        start = ForeignOffset.from_json(self._offset, rules)
+        end = self.stream().latest(start)
+        if end is start:
+            return False
+        end = ForeignOffset.from_json(end.to_json(rules), rules)
+        first, again = (self._read(start, end) for _ in range(2))
+        assert first == again
+        self.rows += first
+        self.sizes.append(len(first))
+        self._offset = end.to_json(rules)
+        return True
+
+    def _read(self, start: ForeignOffset, end: ForeignOffset) -> list[bytes]:
+        planned = self.stream().plan(start, end)
+        columns = FORMAT.columns(self._target.open(), [TOPIC], {})
+        reader = PieceReader(self._target, pa.schema([columns.field("value")]), planned.request)
+        return [value for task in planned.tasks for b in reader.read(task) for value in b.column(0).to_pylist()]
+
+
+@pytest.mark.parametrize("level", _LEVELS)
+@pytest.mark.parametrize("seed", range(6))
+def test_ledgers_that_come_one_by_one(tmp_path: Path, level: IsolationLevel, seed: int) -> None:
+    """Offload ledgers while a query runs, with limits and restarts at each batch: it shows what one read shows."""
+    chance = random.Random(seed)
+    limits = [ForeignLimits(), ForeignLimits(max_messages=3), ForeignLimits(max_bytes=400)][seed % 3]
+    entries, written = history(chance), 0
+    query = Query(tmp_path, level, limits, ("orders",))
+    ledger = 3
+    while written < len(entries):
+        size = chance.randint(1, 9)
+        write_ledger(tmp_path, ledger, entries[written : written + size], block_bytes=chance.choice([900, 1 << 20]))
+        written, ledger = written + size, ledger + chance.randint(1, 5)
+        while chance.random() < 0.8 and query.run():
+            pass
+    while query.run():
+        pass
+    target = ForeignTarget.parse(f"pulsar:{tmp_path}")
+    log = target.open()
+    partition = log.partition(PartitionName(TOPIC, -1))
+    bounds = partition.bounds()
+    whole = bounds.clip(bounds.log_start, bounds.log_end, level)
+    wanted = [
+        value
+        for unit in partition.units(whole, 1 << 20)
+        for found in partition.read(unit, level, partition.decisions(whole), ["value"])
+        for value in found.column(0).to_pylist()
+    ]
+    assert query.rows == wanted
+    if limits.max_messages:
+        assert max(query.sizes) <= 3 + 4
+
+
+def history(chance: random.Random) -> list[bytes]:
+    """Return entries of several producers: plain, of transactions, chunked, and markers; some are never decided."""
+    entries: list[bytes] = []
+    open_: list[tuple[int, int]] = []
+    waiting: list[bytes] = []
+    for at in range(60):
+        if waiting and chance.random() < 0.5:
+            entries.append(waiting.pop(0))
+        if open_ and chance.random() < 0.3:
+            entries.append(marker(open_.pop(0), commit=chance.random() < 0.6))
+        if chance.random() < 0.3:
+            open_.append((0, at))
+            entries.append(single(Sent(b"%d/t" % at), Frame(txn=open_[-1])))
+            continue
+        txn = chance.choice([None, *open_[:2]])
+        messages = [Sent(b"%d/%d" % (at, number)) for number in range(chance.randint(1, 4))]
+        entries.append(batch(messages, Frame(codec=chance.choice([0, LZ4]), txn=txn)))
+        if not waiting and chance.random() < 0.2:
+            waiting = chunks(Sent(b"%d/" % at + b"c" * 300, sequence=at), 3, Frame(f"chunks{at}"))
+    return entries
+
+
+def test_limits_count_entries(tmp_path: Path) -> None:
+    """A batch that is limited ends between entries, takes one at least, and markers behind its last one."""
+    plain = [batch([Sent(b"a"), Sent(b"b")]), single(Sent(b"c")), marker((0, 9), commit=True), single(Sent(b"d"))]
+    write_ledger(tmp_path, 3, plain)
+    write_ledger(tmp_path, 5, [single(Sent(b"e"))])
+    partition = ForeignTarget.parse(f"pulsar:{tmp_path}").open().partition(PartitionName(TOPIC, -1))
+    bounds = partition.bounds()
+    whole = PositionRange(bounds.log_start, bounds.log_end)
+    for rows, end, taken in ((1, "3:1", 2), (2, "3:1", 2), (3, "3:3", 3), (4, "3:4", 4), (5, "5:1", 5), (99, "5:1", 5)):
+        found = partition.take(whole, rows, 1 << 30)
+        assert (str(found.end), found.rows) == (end, taken)
+    assert partition.take(whole, 99, 1).end == Position(3, 1)
+    assert partition.take(PositionRange(Position(3, 1), Position(3, 2)), 99, 1 << 30).rows == 1
+
+
+def test_ledger_that_is_passed_over_is_waited_for(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Offload a later ledger before an earlier one: by the broker's numbers of messages the query waits for it.
+
+    The list of ledgers says the same without them, and that a ledger is lost.
+    """
+    parts = {4: (0, 1, 2), 6: (3, 4, 5), 9: (6, 7)}
+
+    def offload(ledger: int) -> None:
+        entries = [single(Sent(b"%d" % at), Frame(broker=(1, at))) for at in parts[ledger]]
+        write_ledger(tmp_path, ledger, entries, name=uuid.UUID(int=ledger))
+
+    query = Query(tmp_path, _LEVELS[0], ForeignLimits(), ("orders",))
+    for ledger in (4, 9):
+        offload(ledger)
+        while query.run():
+            pass
+    assert query.rows == [b"0", b"1", b"2"]
+    assert [r.getMessage() for r in caplog.records if "ends at 4:3 for now" in r.getMessage()] != []
+    offload(6)
+    while query.run():
+        pass
+    assert query.rows == [b"%d" % at for at in range(8)]
+
+
+def test_map_file_that_is_written_meanwhile(tmp_path: Path) -> None:
+    """A MapFile grows under a query: it counts when it is whole."""
+    query = Query(tmp_path, _LEVELS[0], ForeignLimits(), ("orders",))
+    values = [b"%d" % at for at in range(20)]
+    write_map_file(tmp_path, [single(Sent(value)) for value in values])
+    path = write_map_file(tmp_path, [single(Sent(value)) for value in values], ledger=8)
+    whole, index = path.read_bytes(), path.with_name("index")
+    index.write_bytes(map_index(closed=False))
+    for end in range(0, len(whole), 150):
+        path.write_bytes(whole[:end])
+        while query.run():
+            pass
+        assert query.rows == values
+    path.write_bytes(whole)
+    while query.run():
+        pass
+    assert query.rows == values * 2
+
+
+def test_index_objects_are_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A query that looks again and again at a bucket reads the index of each ledger once."""
+    looks: list[str] = []
+    parse = listing.parse_index
+
+    def counted(data: bytes, uri: str) -> Any:
+        looks.append(uri)
+        return parse(data, uri)
+
+    monkeypatch.setattr(listing, "parse_index", counted)
+    for ledger in range(3, 8):
+        write_ledger(tmp_path, ledger, [single(Sent(b"a"))])
+        for _ in range(3):
+            assert len(PulsarLog(fs.LocalFileSystem(), str(tmp_path)).partitions()) == 1
+    assert len(looks) == 5

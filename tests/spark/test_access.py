@@ -1,0 +1,90 @@
+"""Spark against a service with TLS and tokens: queries, the catalog, and where the secret isn't."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from tests.access.authority import Authority, Signer
+from tests.access.conftest import Guarded
+from txn_source.metadata.access.certificates import server_credentials
+from txn_source.spark.options import BatchReadOptions, check_catalog_options
+
+DOCS = (Path(__file__).parents[2] / "docs" / "access.md").read_text(encoding="utf-8")
+
+
+@pytest.fixture(scope="module")
+def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Guarded]:
+    folder = tmp_path_factory.mktemp("access")
+    authority, signer = Authority(folder, "ca"), Signer(folder)
+    with Guarded(folder / "log", signer, tls=server_credentials(*authority.issue("service"))) as made:
+        yield made
+
+
+@pytest.fixture
+def options(secured: Guarded) -> dict[str, str]:
+    folder = secured.root.parent
+    file = folder / "reader.token"
+    file.write_text(secured.signer.token("spark", produce=["bank/*"], consume=["bank/*"]))
+    return {"endpoint": secured.server.address, "tlsCa": str(folder / "ca.pem"), "tokenFile": str(file)}
+
+
+def test_queries_show_a_token(spark: SparkSession, options: dict[str, str], secured: Guarded, tmp_path: Path) -> None:
+    """Write, read, stream, and read as the document says; without a token it is refused in one line."""
+    frame = spark.createDataFrame([(bytearray(b"k"), bytearray(b"v"))], "key binary, value binary")
+    frame.coalesce(1).write.format("txnlog").options(**options, topic="bank/public/orders").mode("append").save()
+    [line] = re.findall(r"```python\n(spark\.read.*?)\n```", DOCS, re.DOTALL)
+    for name, value in zip(("localhost:6650", "ca.crt", "reader.token"), options.values(), strict=True):
+        line = line.replace(name, value)
+    read = eval(line, {"spark": spark})
+    assert [bytes(row.value) for row in read.collect()] == [b"v"]
+    stream = spark.readStream.format("txnlog").options(
+        **options, topic="bank/public/orders", startingOffsets="earliest"
+    )
+    into = {"topic": "bank/public/bills", "checkpointLocation": str(tmp_path / "c"), **options}
+    rows = stream.options(metadataColumns="none", startingOffsets="earliest").load()
+    writing = rows.writeStream.format("txnlog").options(**into).trigger(availableNow=True)
+    writing.start().awaitTermination()
+    reading = secured.open(tls_ca=options["tlsCa"], token_file=options["tokenFile"])
+    assert reading.scan("bank/public/bills").read_all().num_rows == 1
+    secret = Path(options["tokenFile"]).read_text()[-40:]
+    assert secret not in read._jdf.queryExecution().toString()
+    without = {name: value for name, value in options.items() if name != "tokenFile"}
+    with pytest.raises(Exception, match="TXNLOG_UNAUTHENTICATED"):
+        spark.read.format("txnlog").options(**without, topic="bank/public/orders").load()
+    with pytest.raises(Exception, match=r"TXNLOG_PERMISSION_DENIED.*shop/public/orders"):
+        spark.read.format("txnlog").options(**options, topic="shop/public/orders").load()
+
+
+@pytest.mark.parametrize("name", ["token", "TOKEN", "authorization"])
+def test_token_is_no_option(name: str, spark: SparkSession, options: dict[str, str]) -> None:
+    """Give the token itself to a query and a catalog: refused, without showing it."""
+    given = {"endpoint": "h:1", "topic": "orders", name: "my-secret"}
+    for parse in (BatchReadOptions.parse, check_catalog_options):
+        with pytest.raises(ValueError, match="name that by 'tokenFile'") as caught:
+            parse({n: v for n, v in given.items() if n != "topic" or parse == BatchReadOptions.parse})
+        assert "my-secret" not in str(caught.value)
+    with pytest.raises(Exception, match="name that by 'tokenFile'") as seen:
+        spark.read.format("txnlog").options(**given).load()
+    assert "my-secret" not in str(seen.value)
+    frame: Any = spark.range(1).selectExpr("CAST('a' AS BINARY) AS value")
+    with pytest.raises(Exception, match="name that by 'tokenFile'"):
+        frame.write.format("txnlog").options(**given).mode("append").save()
+
+
+def test_tables_of_a_log_keep_the_path_of_the_token(
+    spark: SparkSession, options: dict[str, str], secured: Guarded
+) -> None:
+    """Make tables of a log that was opened with a token file, and one with the token itself."""
+    from txn_source.spark import create_tables
+
+    shown = {"tls_ca": options["tlsCa"], "token_file": options["tokenFile"]}
+    names = create_tables(spark, secured.open(**shown), namespace="bank/public", database="with_tokens")
+    assert sorted(names) == ["bank_public_bills", "bank_public_orders"]
+    assert spark.table("with_tokens.bank_public_orders").count() >= 0
+    spark.sql("DROP DATABASE with_tokens CASCADE")

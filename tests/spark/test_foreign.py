@@ -1,0 +1,207 @@
+"""Logs that others wrote, through Spark: rows, options, SQL tables, the catalog, a bucket, and what is refused."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.datasource import InputPartition
+
+import txn_source
+from tests.foreign.kafka import samples as kafka
+from tests.foreign.pulsar import sample_cases as pulsar
+from tests.tiers.stores import CREDENTIALS, S3Server
+from txn_source.foreign.foreign_log import PartitionName
+from txn_source.model.errors import TxnLogError
+from txn_source.spark.source import TxnLogDataSource
+
+CONNECTORS = (
+    "struct<key:binary,value:binary,topic:string,partition:int,offset:bigint,timestamp:timestamp,timestampType:int,"
+    "headers:array<struct<key:string,value:binary>>>"
+)
+"""What Spark's own source for Kafka has, with ``includeHeaders``."""
+
+
+@pytest.fixture(scope="module")
+def cases(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("foreign")
+    for name in kafka.CASES:
+        kafka.unpack(name, folder)
+    for name in ("txn-mix", "plain-batch"):
+        pulsar.unpack(name, folder / "pulsar")
+    return folder
+
+
+def load(spark: SparkSession, path: object, schema: str | None = None, **options: Any) -> DataFrame:
+    reader = spark.read.format("txnlog")
+    if schema is not None:
+        reader = reader.schema(schema)
+    return reader.options(**options).load(str(path))
+
+
+def path_of(case: Path) -> str:
+    return f"kafka:{','.join(folder.path for folder in kafka.folders(case))}"
+
+
+def test_rows_are_what_kafkas_consumer_returned(spark: SparkSession, cases: Path) -> None:
+    """Read all topics of some samples at once: the connector's columns and types, and the consumer's rows."""
+    for name, level in (("records", "read_uncommitted"), ("tiered", "read_committed")):
+        case = cases / name
+        frame = load(
+            spark, path_of(case), topicsPattern=".*", isolationLevel=level, metadataColumns="all",
+            consistentCut=False, minPartitions=3,
+        )  # fmt: skip
+        connectors = frame.select(frame.columns[:8])
+        assert connectors.schema.simpleString() == CONNECTORS
+        told = kafka.partitions(case)
+        found: dict[PartitionName, list[Any]] = {of: [] for of in told}
+        for row in frame.selectExpr("*", "unix_millis(timestamp) at").orderBy("topic", "partition", "offset").collect():
+            headers = row["headers"] and [(header["key"], header["value"]) for header in row["headers"]]
+            sent = (row["offset"], row["at"], row["timestampType"], row["__leader_epoch"])
+            values = (kafka._short(_bytes(row["key"])), kafka._short(_bytes(row["value"])))
+            found[PartitionName(row["topic"], row["partition"])].append((*sent, *values, _headers(headers)))
+        for of, rows in found.items():
+            assert rows == kafka.expected(case, of, level), of
+
+
+def _bytes(value: bytearray | None) -> bytes | None:
+    return None if value is None else bytes(value)
+
+
+def _headers(headers: list[tuple[str, bytearray | None]] | None) -> list[tuple[str, bytes | None]] | None:
+    return None if headers is None else [(name, _bytes(value)) for name, value in headers]
+
+
+def test_rows_of_pulsar_are_those_of_a_scan(spark: SparkSession, cases: Path) -> None:
+    """Read two topics with all columns, and one by declared columns."""
+    path = f"pulsar:{cases}/pulsar/txn-mix/objects"
+    topics = txn_source.connect(path).topics()
+    frame = load(spark, path, topics=",".join(topics), metadataColumns="all", consistentCut=False)
+    wanted = [
+        (row["__topic"], row["__ledger_id"], row["__entry_id"], row["__batch_index"], row["value"], row["__txn_id"])
+        for topic in topics
+        for row in txn_source.connect(path).scan(
+            topic, columns=["__topic", "__ledger_id", "__entry_id", "__batch_index", "value", "__txn_id"]
+        ).read_all().to_pylist()
+    ]  # fmt: skip
+    columns = ["__topic", "__ledger_id", "__entry_id", "__batch_index", "value", "__txn_id"]
+    rows = [(*row[:4], _bytes(row[4]), row[5]) for row in frame.select(columns).collect()]
+    assert sorted(rows) == sorted(wanted)
+    few = load(spark, path, "VALUE binary, __partition int", topic=topics[0])
+    assert few.where("__partition = -1").count() == sum(row[0] == topics[0] for row in wanted)
+
+
+def test_offsets_and_times_divide_a_topic(spark: SparkSession, cases: Path) -> None:
+    """Read up to an offset, from it on, and between times; a table in SQL with the same options."""
+    path = path_of(cases / "txn")
+    whole = [row.offset for row in load(spark, path, topic="txn").select("offset").orderBy("offset").collect()]
+    ends = {"endingOffsets": '{"txn": {"0": 100}}'}, {"startingOffsets": '{"txn": {"0": 100}}'}
+    parts = [{row.offset for row in load(spark, path, topic="txn", **end).collect()} for end in ends]
+    assert parts[0] == {offset for offset in whole if offset < 100}
+    assert parts[1] == {offset for offset in whole if offset >= 100}
+    beyond = {"startingTimestamp": "2100-01-01T00:00:00Z", "startingOffsetsByTimestampStrategy": "latest"}
+    late = load(spark, path, topic="txn", **beyond)
+    assert late.count() == 0
+    until = '{"txn": {"0": 100}}'
+    options = f"path '{path}', topic 'txn', endingOffsets '{until}'"
+    spark.sql(f"CREATE TABLE offsets_of_txn USING txnlog OPTIONS ({options})")
+    try:
+        [[count, last]] = spark.sql("SELECT count(*), max(offset) FROM offsets_of_txn").collect()
+        assert (count, last) == (len(parts[0]), max(parts[0]))
+        with pytest.raises(PySparkException, match="only read"):
+            spark.sql("INSERT INTO offsets_of_txn SELECT * FROM offsets_of_txn")
+    finally:
+        spark.sql("DROP TABLE offsets_of_txn")
+
+
+def test_catalog_shows_topics(spark: SparkSession, cases: Path) -> None:
+    """Look at a log that Kafka wrote as a catalog; nothing can be changed in it."""
+    spark.conf.set("spark.sql.catalog.of_kafka", "io.txnlog.spark.TxnLogCatalog")
+    spark.conf.set("spark.sql.catalog.of_kafka.path", path_of(cases / "txn"))
+    assert [row.tableName for row in spark.sql("SHOW TABLES IN of_kafka.public").collect()] == ["txn", "txn3"]
+    columns = [row.col_name for row in spark.sql("DESCRIBE of_kafka.public.txn").collect()]
+    assert columns[:8] == ["key", "value", "topic", "partition", "offset", "timestamp", "timestampType", "headers"]
+    counted = """
+        SELECT count(*), count(DISTINCT __producer_id), (SELECT count(*) FROM of_kafka.public.txn3)
+        FROM of_kafka.public.txn WITH (isolationLevel = 'read_uncommitted')
+    """
+    [[rows, producers, others]] = spark.sql(counted).collect()
+    assert (rows, others) == (
+        151,
+        172,
+    )  # of 174 that are stable 2 are a transaction's that another partition holds back
+    assert producers > 3
+    assert spark.sql("SELECT count(*) FROM of_kafka.public.txn VERSION AS OF '100'").collect() == [(58,)]
+    for statement in (
+        "CREATE TABLE of_kafka.public.new (a INT)",
+        "INSERT INTO of_kafka.public.txn TABLE of_kafka.public.txn",
+    ):
+        with pytest.raises(Exception, match="only read"):
+            spark.sql(statement)
+
+
+def test_what_cannot_be_is_refused(spark: SparkSession, cases: Path) -> None:
+    """Give options that are wrong, of another kind of query, or that no such log has."""
+    path = path_of(cases / "txn")
+    for options, told in (
+        ({}, "needs one of the options"),
+        ({"topic": "nope"}, "There is no topic 'nope'"),
+        ({"topic": "txn", "subscription": "s"}, "'subscription' is for logs of txnlog's own"),
+        ({"topic": "txn", "isolationLevl": "read_committed"}, "Did you mean 'isolationLevel'"),
+        ({"topic": "txn", "startingOffsets": "latest"}, "would read nothing"),
+        (
+            {"topic": "txn", "startingOffsets": '{"txn": {"0": 188}}'},
+            r"Offset 188 lies outside txn-0, which has \[0, 187\)",
+        ),
+        ({"topic": "txn", "minPartitions": "0"}, "Option 'minPartitions'"),
+        ({"topic": "txn", "metadataColumns": "__nope"}, "not a metadata column"),
+    ):
+        source = TxnLogDataSource({"path": path, **{name.lower(): value for name, value in options.items()}})
+        with pytest.raises(TxnLogError, match=told):
+            source.reader(source.schema()).partitions()
+    with pytest.raises(PySparkException, match=r"There is no column|isn't there"):
+        load(spark, path, "nope int", topic="txn").collect()
+    with pytest.raises(PySparkException, match="only read"):
+        load(spark, path, topic="txn").write.format("txnlog").option("topic", "txn").mode("append").save(path)
+
+
+def test_tasks_are_pinned(cases: Path, tmp_path: Path) -> None:
+    """Plan a read, and read its tasks twice, also after more was written: the same rows."""
+    case = kafka.unpack("txn", tmp_path)
+    source = TxnLogDataSource({"path": path_of(case), "topic": "txn", "minpartitions": "6"})
+    reader = source.reader(source.schema())
+    tasks = reader.partitions()
+    assert len(tasks) > 3
+
+    def rows(task: InputPartition) -> Iterator[Any]:
+        return (row["offset"] for batch in reader.read(task) for row in batch.to_pylist())
+
+    first = [list(rows(task)) for task in tasks]
+    assert [offset for task in first for offset in task] == [
+        row[0] for row in kafka.expected(case, PartitionName("txn", 0), "read_committed")
+    ]
+    (case / "log" / "replication-offset-checkpoint").unlink()
+    assert [list(rows(task)) for task in tasks] == first
+
+
+def test_buckets_are_read(cases: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Copy a log directory and offloaded ledgers to a bucket: the same rows, by scan and by the source's tasks."""
+    for name, value in zip(("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"), CREDENTIALS, strict=True):
+        monkeypatch.setenv(name, value)
+    places = {"kafka": cases / "multi" / "log", "pulsar": cases / "pulsar" / "plain-batch" / "objects"}
+    with S3Server() as server:
+        bucket = server.make_bucket()
+        for of, topic in (("kafka", "multi"), ("pulsar", "persistent://lab/txn/plain-batch")):
+            for file in sorted(places[of].rglob("*")):
+                if file.is_file():
+                    bucket.write(f"{of}/{file.relative_to(places[of])}", file.read_bytes())
+            path = f"{of}:s3://{bucket.name}/folder/{of}?endpoint_override=http://{server.endpoint}"
+            wanted = txn_source.connect(f"{of}:{places[of]}").scan(topic).read_all()
+            assert txn_source.connect(path).scan(topic).read_all() == wanted
+            source = TxnLogDataSource({"path": path, "topic": topic})
+            reader = source.reader(source.schema())
+            assert sum(batch.num_rows for task in reader.partitions() for batch in reader.read(task)) == wanted.num_rows

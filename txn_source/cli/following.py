@@ -1,0 +1,48 @@
+"""Printing batches of messages as they come."""
+
+from __future__ import annotations
+
+import select
+import sys
+import time
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
+
+from txn_source.cli.output import write
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from txn_source.cli.message_lines import Render
+
+_POLL_INTERVAL_S = 0.2
+
+
+def print_batches(
+    read: Callable[[], Iterator[pa.RecordBatch]], render: Render, most: int | None, *, follow: bool
+) -> None:
+    """Print what a read yields, so many messages at most; with ``follow`` read again and again, until Ctrl-C."""
+    left = sys.maxsize if most is None else most
+    while True:
+        for batch in read():
+            write(render(batch.slice(0, left)))
+            left -= batch.num_rows
+            if left <= 0:
+                return
+        if not follow:
+            return
+        sys.stdout.flush()
+        pause(_POLL_INTERVAL_S)
+
+
+def pause(seconds: float) -> None:
+    """Wait a moment; raise BrokenPipeError if nobody reads our output any more, which writing nothing wouldn't show."""
+    try:
+        descriptor = sys.stdout.fileno()
+    except OSError:
+        time.sleep(seconds)
+        return
+    watch = select.poll()
+    watch.register(descriptor, 0)  # only errors, which are always reported
+    if watch.poll(seconds * 1000):
+        raise BrokenPipeError

@@ -1,0 +1,112 @@
+"""``txnlog import``: moving topics of Kafka's or Pulsar's into a log."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from typing import Annotated
+
+import typer
+
+from txn_source.cli.connection import metadata_of
+from txn_source.cli.output import Json, console, note, print_json, repeatable, reports_errors, table
+from txn_source.cli.units import format_count
+
+
+@reports_errors
+def import_(
+    source: Annotated[
+        str,
+        typer.Argument(
+            metavar="SOURCE",
+            help="kafka:/var/lib/kafka/data, pulsar:/offloaded, or the same of a bucket, kafka:s3://bucket/prefix.",
+            show_default=False,
+        ),
+    ],
+    topics: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="TOPIC...", help="Topics, imported together: transactions over them stay whole.", show_default=False
+        ),
+    ],
+    to: Annotated[
+        str | None, typer.Option("--to", metavar="PATH", help="Root of the log to import to; made if it isn't there.")
+    ] = None,
+    to_endpoint: Annotated[
+        str | None, typer.Option(metavar="HOST:PORT[,...]", help="Service of the log to import to, instead of --to.")
+    ] = None,
+    names: Annotated[
+        list[str] | None,
+        typer.Option("--as", metavar="NAME", help="Name in the target, once for each topic; else that of the source."),
+    ] = None,
+    undecided: Annotated[
+        str,
+        typer.Option(
+            metavar="leave|keep|abort",
+            help="Transactions that aren't decided: end below them, import them and keep them open for a later run"
+            " within a week, or, of a source that ends here, import them as aborted.",
+        ),
+    ] = "leave",
+    options: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--option", metavar="NAME=VALUE", help="What the source's format has to be told, as an option of a read."
+        ),
+    ] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be imported, and change nothing.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Import topics that Kafka or Pulsar wrote, with their transactions as transactions.
+
+    Both logs show the same then, at both isolation levels. What is stopped, by whatever, goes on where it was when the
+    command is run again: nothing comes twice. A later run brings what was added.
+    """
+    if (to is None) == (to_endpoint is None):
+        given = "Neither is given" if to is None else "Both are given"
+        raise typer.BadParameter(f"{given}. Name one log to import to.", param_hint="'--to' / '--to-endpoint'")
+    from txn_source.client.connecting import connect
+    from txn_source.importing import import_topics
+    from txn_source.storage.object_uri import is_object_uri
+    from txn_source.storage.root import LogRoot
+
+    shown = None if as_json else _told
+    with ExitStack() as stack:
+        stack.enter_context(repeatable())
+        log = None
+        if not dry_run or to is None or is_object_uri(to) or LogRoot.at(to).exists:
+            makes = to is not None and not dry_run
+            log = stack.enter_context(connect(to, endpoint=to_endpoint, create=makes, metadata=metadata_of(to)))
+        report = import_topics(
+            source,
+            topics,
+            log,
+            names=names or None,
+            undecided=undecided,
+            dry_run=dry_run,
+            options=dict(option.partition("=")[::2] for option in options or ()),
+            progress=shown,
+        )
+    if as_json:
+        print_json(report)
+        return
+    parts = table("", "TOPIC", "PARTITION", "FROM", "TO", "SOURCE ENDS AT", right=("PARTITION",))
+    for part in report.parts:
+        ends = [opened_position(source, position) for position in (part.start, part.end, part.source_end)]
+        parts.add_row(part.topic, str(part.partition), *ends)
+    console().print(parts)
+    of = format_count(report.transactions, "transaction")
+    if dry_run:
+        print(f"{of} would be imported. Nothing was changed.")
+    else:
+        print(f"Imported {format_count(report.messages, 'message')}, {of}.")
+
+
+def opened_position(source: str, position: object) -> str:
+    """Return a position as the source's users write it: an offset of Kafka's is a number."""
+    from txn_source.model.position import Position
+
+    assert isinstance(position, Position)
+    return str(position.key) if source.startswith("kafka:") else str(position)
+
+
+def _told(messages: int) -> None:
+    note(f"{messages:,} messages")

@@ -1,0 +1,1 @@
+"""Kafka's log directories and tiered segments, as its brokers leave them."""

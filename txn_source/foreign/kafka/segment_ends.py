@@ -1,0 +1,143 @@
+"""Where walks over a segment's batches begin and end."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import numpy as np
+
+from txn_source.foreign.kafka.batch_headers import HEADER_BYTES, BatchHeaders, Stop, find_batches
+from txn_source.foreign.kafka.index_files import OffsetIndex, TransactionIndex, parse_time_index
+from txn_source.foreign.kafka.leader_epochs import LeaderEpochs
+from txn_source.foreign.kafka.segment_reader import CHUNK, Chunk, SegmentReader, wrong_checksums
+from txn_source.foreign.kafka.segments import INDEX, TIME_INDEX, TXN_INDEX, LogBytes, Segment
+from txn_source.model.errors import SegmentUnreadableError
+from txn_source.model.values import dataclass
+
+_ANY = (1 << 63) - 1
+
+
+@contextmanager
+def opened(
+    segment: Segment, limit: int | None, epochs: LeaderEpochs | None
+) -> Iterator[tuple[SegmentReader, LogBytes]]:
+    """The log of a segment, and a walk over it; arguments as of ``SegmentReader``."""
+    log = segment.files.open_log()
+    try:
+        yield SegmentReader(log, segment.files.place, segment.base_offset, limit, epochs), log
+    finally:
+        log.close()
+
+
+def offset_index(segment: Segment, log_size: int) -> OffsetIndex:
+    """Return a segment's offset index; an empty one if there is none."""
+    return OffsetIndex.parse(segment.files.small(INDEX) or b"", segment.base_offset, log_size)
+
+
+def start_position(segment: Segment, log: LogBytes, offset: int) -> int:
+    """Return a position, 0 or from the index, from which a walk comes to an offset.
+
+    An index is believed where a whole batch lies that begins at or below the offset, and whose checksum is right.
+    """
+    if offset <= segment.base_offset:
+        return 0
+    position = offset_index(segment, log.size).position_below(offset)
+    if position:
+        head = log.read_at(position, HEADER_BYTES)
+        run = find_batches(head)
+        base = int.from_bytes(head[:8], "big", signed=True)
+        if run.stop not in (Stop.INCOMPLETE, Stop.END) or not segment.base_offset <= base <= offset:
+            return 0
+        data = log.read_at(position, max(run.wanted, HEADER_BYTES))
+        batch = np.frombuffer(data, np.uint8)
+        if not find_batches(data).begins:
+            return 0
+        headers = BatchHeaders.at(batch, np.zeros(1, np.int64), position)
+        if len(wrong_checksums(Chunk(batch, np.zeros(1, np.int64), headers, position), np.zeros(1, np.int64))):
+            return 0
+    return position
+
+
+@dataclass(frozen=True, slots=True)
+class Tail:
+    """Where the sound batches of a segment end."""
+
+    end: int
+    """The offset behind the last one; the segment's base offset if there is none."""
+    position: int
+    followed: bool
+    """Whether anything but zeros follows."""
+    other_leader: bool
+    """Whether a batch of a leader that doesn't count follows."""
+
+
+def tail_of(segment: Segment, epochs: LeaderEpochs | None) -> Tail:
+    """Look where the sound batches of a segment end: from the last entry of its offset index on."""
+    end, position = segment.base_offset, 0
+    with opened(segment, None, epochs) as (reader, log):
+        index = offset_index(segment, log.size)
+        last = int(index.offsets[-1]) if len(index.offsets) else 0
+        try:
+            for chunk in reader.chunks(start_position(segment, log, last)):
+                wrong = wrong_checksums(chunk, np.arange(len(chunk.headers)))
+                count = int(wrong[0]) if len(wrong) else len(chunk.headers)
+                if count:
+                    end = int(chunk.headers.last_offsets[count - 1]) + 1
+                    position = int(chunk.headers.positions[count - 1] + chunk.headers.sizes[count - 1])
+                if len(wrong):
+                    break
+        except SegmentUnreadableError:  # base offsets that don't ascend: what was being written
+            end = max(end, reader.reached)
+        if reader.stop == Stop.OTHER_LEADER:
+            # The index may lie in that leader's part: then the sound part is found from the beginning.
+            if position == 0 and last:
+                return _sound_part(segment, epochs)
+            return Tail(end, position, True, True)
+        return Tail(end, position, any(log.read_at(position, CHUNK)), False)
+
+
+def _sound_part(segment: Segment, epochs: LeaderEpochs | None) -> Tail:
+    end = position = 0
+    with opened(segment, None, epochs) as (reader, _):
+        for chunk in reader.chunks(0):
+            end = int(chunk.headers.last_offsets[-1]) + 1
+            position = int(chunk.headers.positions[-1] + chunk.headers.sizes[-1])
+    return Tail(end, position, True, True)
+
+
+@dataclass(frozen=True, slots=True)
+class Gap:
+    """What a closed segment says of the offsets up to the next one that it doesn't have."""
+
+    end: int
+    """The offset behind its last batch."""
+    position: int
+    known: int
+    """The offset behind the last one that its indexes know."""
+    compacted: bool
+    """Offsets are missing inside of it, too."""
+    empty: bool
+
+
+def gap_behind(segment: Segment, epochs: LeaderEpochs | None) -> Gap:
+    """Read the headers of a segment to tell compaction from loss."""
+    compacted = False
+    reached = segment.base_offset
+    with opened(segment, None, epochs) as (reader, _):
+        for headers, _, _ in reader.headers(0, sparse=segment.files.sparse):
+            bases, lasts = headers["base_offset"], headers.last_offsets
+            compacted |= bool((bases != np.concatenate([[reached], lasts[:-1] + 1])).any())
+            compacted |= bool((headers["count"] != lasts - bases + 1).any())
+            reached = int(lasts[-1]) + 1
+        return Gap(reached, reader.end, _known_end(segment), compacted, reached == segment.base_offset)
+
+
+def _known_end(segment: Segment) -> int:
+    """Return the offset behind the last one that a closed segment's indexes know; cleaning makes them anew."""
+    small, base = segment.files.small, segment.base_offset
+    offsets = OffsetIndex.parse(small(INDEX) or b"", base, _ANY).offsets
+    times = parse_time_index(small(TIME_INDEX) or b"", base)[1]
+    txns = TransactionIndex.parse(small(TXN_INDEX) or b"", base, _ANY)
+    markers = txns.markers if txns is not None else times[:0]
+    return max([int(known[-1]) + 1 for known in (offsets, times, markers) if len(known)], default=base)

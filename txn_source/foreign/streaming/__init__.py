@@ -1,0 +1,1 @@
+"""Streams over logs that others wrote: offsets, limits, batches."""

@@ -1,0 +1,97 @@
+"""How far a stream has read a log that others wrote, as its checkpoint has it: JSON in a fixed order.
+
+It is ``{"orders": {"0": 42}, "$log": {...}}``: the offsets as the format's own connector for Spark writes them, so that
+its checkpoints can be read, and under a name that no topic has what tells the log and its topics from others.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import field
+from typing import Any
+
+from txn_source.foreign.foreign_log import PartitionName
+from txn_source.foreign.formats import Format
+from txn_source.model.errors import InvalidArgumentError, TxnLogError
+from txn_source.model.isolation import IsolationLevel
+from txn_source.model.position import LATEST, Position
+from txn_source.model.values import dataclass
+
+_ABOUT = "$log"
+
+
+@dataclass(frozen=True, slots=True)
+class ForeignOffset:
+    """The next position to read on each partition.
+
+    ``level`` is the isolation level of the batch that ends here; None: the text doesn't tell it. ``log`` is what tells
+    the log from others (Kafka's cluster id), ``topics`` what tells each topic from others of its name; what the format
+    doesn't tell isn't there. ``begins`` is where partitions begin that are new in the batch that ends here. ``turn`` is
+    the partition that is first to get its share of the next batch if that is limited, by its place in the query.
+    """
+
+    positions: Mapping[PartitionName, Position]
+    level: IsolationLevel | None = None
+    log: str | None = None
+    topics: Mapping[str, str] = field(default_factory=dict)
+    begins: Mapping[PartitionName, Position] = field(default_factory=dict)
+    turn: int = 0
+
+    def to_json(self, rules: Format) -> dict[str, Any]:
+        """Return the offset as a checkpoint keeps it."""
+        about: dict[str, Any] = {}
+        if self.level is not None:
+            about["level"] = self.level.value
+        if self.log is not None:
+            about["id"] = self.log
+        if self.topics:
+            about["topics"] = dict(sorted(self.topics.items()))
+        if self.begins:
+            about["begins"] = positions_json(self.begins, rules)
+        if self.turn:
+            about["turn"] = self.turn
+        return {**positions_json(self.positions, rules), _ABOUT: about}
+
+    def text(self, rules: Format) -> str:
+        """Return the positions as text for people."""
+        return json.dumps(positions_json(self.positions, rules))
+
+    @classmethod
+    def from_json(cls, value: Any, rules: Format) -> ForeignOffset:
+        """Return the offset that a checkpoint holds, or raise INVALID_ARGUMENT if that is not one of such a stream."""
+        try:
+            positions = {**value}
+            about = positions.pop(_ABOUT, {})
+            level = about.get("level")
+            return cls(
+                _positions(positions, rules),
+                None if level is None else IsolationLevel.parse(level),
+                about.get("id"),
+                dict(about.get("topics", {})),
+                _positions(about.get("begins", {}), rules),
+                int(about.get("turn", 0)),
+            )
+        except (TypeError, ValueError, AttributeError, TxnLogError):
+            raise InvalidArgumentError(
+                f"{value!r:.200} is not an offset of a stream over a log of format {rules.name}.",
+                "The checkpoint belongs to another query: use one of its own for each query.",
+            ) from None
+
+
+def positions_json(positions: Mapping[PartitionName, Position], rules: Format) -> dict[str, dict[str, Any]]:
+    """Return positions as ``{"orders": {"0": 42}}``, sorted."""
+    topics: dict[str, dict[str, Any]] = {}
+    for name, at in sorted(positions.items()):
+        shown = rules.offset(at)
+        topics.setdefault(name.topic, {})[str(name.partition)] = shown if isinstance(shown, int) else str(shown)
+    return topics
+
+
+def _positions(value: Mapping[str, Any], rules: Format) -> dict[PartitionName, Position]:
+    if not value:
+        return {}
+    points = rules.parse_side(value, LATEST).points
+    if any(isinstance(at, str) for at in points.values()):
+        raise ValueError("a position is missing")
+    return {name: at for name, at in points.items() if isinstance(at, Position)}

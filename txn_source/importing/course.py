@@ -1,0 +1,157 @@
+"""Which part of each partition an import takes, and the transactions in it, over all partitions."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from txn_source.foreign.foreign_log import TransactionSpans
+from txn_source.importing.history import ABORTED, COMMITTED, UNDECIDED, Parts, SourcePartition
+from txn_source.model.errors import DataLossError, InvalidArgumentError
+from txn_source.model.position import Position, PositionRange
+from txn_source.model.values import dataclass
+from txn_source.model.visibility import IntArray
+
+_ENDLESS = (1 << 63) - 1
+
+
+class Undecided(enum.Enum):
+    """What to do with what isn't decided in the source."""
+
+    LEAVE = "leave"
+    """Take what lies below the last stable position, lowered to a cut if that is of several partitions."""
+    KEEP = "keep"
+    """Take it, and keep it open in the target until a later run brings the rest."""
+    ABORT = "abort"
+    """Take it, and abort it."""
+
+
+@dataclass(slots=True)
+class Lane:
+    """A partition: what is taken of it, and its transactions by their index in the course."""
+
+    topic: int
+    source: SourcePartition
+    of: PositionRange
+    spans: TransactionSpans
+    groups: IntArray
+    """The transaction of each span."""
+    ends: IntArray
+    """Of the spans: from this key on nothing of the transaction comes any more in this run."""
+
+
+@dataclass(frozen=True, slots=True)
+class Course:
+    """All that an import takes; ``committed`` says how each transaction ends."""
+
+    lanes: list[Lane]
+    committed: list[bool]
+
+    @property
+    def transactions(self) -> int:
+        """How many transactions have something in what is taken."""
+        taken = [lane.groups[lane.spans.firsts < lane.of.end.key] for lane in self.lanes]
+        return len(np.unique(np.concatenate(taken))) if taken else 0
+
+
+def chart(
+    sources: Sequence[tuple[int, SourcePartition]],
+    starts: Mapping[tuple[int, int], int],
+    undecided: Undecided = Undecided.LEAVE,
+) -> Course:
+    """Find out what to take of partitions.
+
+    Args:
+        sources: partitions, each with the number of its topic.
+        starts: by topic and partition where to go on; others begin at their log's start.
+        undecided: what to do with that.
+
+    Raises:
+        DataLossError: a partition begins above where to go on.
+        InvalidArgumentError: it ends below.
+    """
+    ranges, found = [], []
+    for topic, source in sources:
+        bounds = source.bounds()
+        start = bounds.log_start
+        if (key := starts.get((topic, source.index))) is not None:
+            start = _checked(Position.from_key(key), source.index, bounds.log_start, bounds.log_end)
+        end = bounds.last_stable if undecided is Undecided.LEAVE else bounds.high_watermark
+        ranges.append([start, max(start, end)])
+        found.append(source.parts(PositionRange(start, max(start, bounds.high_watermark))))
+    groups = _groups(found)
+    committed = np.zeros(max((int(of.max()) + 1 for of in groups if len(of)), default=0), np.bool_)
+    for parts, of in zip(found, groups, strict=True):
+        committed[of[parts.states == COMMITTED]] = True
+    if undecided is Undecided.LEAVE and len(sources) > 1:
+        _lower(ranges, found, groups, committed)
+    lanes = []
+    for (topic, source), limits, parts, group in zip(sources, ranges, found, groups, strict=True):
+        ends = np.minimum(parts.spans.markers, limits[1].key)
+        if undecided is not Undecided.ABORT:
+            ends[parts.states == UNDECIDED] = _ENDLESS
+        lanes.append(Lane(topic, source, PositionRange(*limits), parts.spans, group, ends))
+    return Course(lanes, committed.tolist())
+
+
+def _groups(found: Sequence[Parts]) -> list[IntArray]:
+    """Number the transactions over all partitions.
+
+    One that the format doesn't name is one of its partition only; so is one that is committed here and aborted there.
+    """
+    states: dict[tuple[int, int], set[int]] = {}
+    for parts in found:
+        for id_, state in zip(parts.ids, parts.states.tolist(), strict=True):
+            if id_ is not None:
+                states.setdefault(id_, set()).add(state)
+    numbers: dict[tuple[int, ...], int] = {}
+    groups = []
+    for at, parts in enumerate(found):
+        of = []
+        for id_, first in zip(parts.ids, parts.spans.firsts.tolist(), strict=True):
+            alone = id_ is None or {COMMITTED, ABORTED} <= states[id_]
+            of.append(numbers.setdefault((at, first) if id_ is None or alone else (*id_, 0), len(numbers)))
+        groups.append(np.array(of, np.int64))
+    return groups
+
+
+def _checked(start: Position, partition: int, log_start: Position, log_end: Position) -> Position:
+    if start < log_start:
+        raise DataLossError(
+            f"Partition {partition} begins at {log_start}, and its import had come to {start}: what lies between was"
+            " deleted before it was imported.",
+            "Restore it in the source, or delete the topic and import it again.",
+        )
+    if start > log_end:
+        raise InvalidArgumentError(
+            f"Partition {partition} ends at {log_end}, and its import had come to {start}.",
+            "Import from the same log, or from a copy that isn't older.",
+        )
+    return start
+
+
+def _lower(
+    ranges: list[list[Position]], found: Sequence[Parts], groups: Sequence[IntArray], committed: np.ndarray
+) -> None:
+    """Lower ends until each committed transaction that has a name lies wholly below or wholly above them."""
+    named = np.zeros(len(committed), np.bool_)
+    for parts, of in zip(found, groups, strict=True):
+        named[of[[id_ is not None for id_ in parts.ids]]] = True
+    while True:
+        below, above = np.zeros(len(committed), np.bool_), np.zeros(len(committed), np.bool_)
+        for (_, end), parts, of in zip(ranges, found, groups, strict=True):
+            lasts = np.where(parts.states == UNDECIDED, _ENDLESS, parts.lasts)
+            below[of[parts.spans.firsts < end.key]] = True
+            above[of[lasts >= end.key]] = True
+        torn = named & committed & below & above
+        changed = False
+        for limits, parts, of in zip(ranges, found, groups, strict=True):
+            firsts = parts.spans.firsts[torn[of]]
+            if len(firsts) and (first := int(firsts.min())) < limits[1].key:
+                lowered = max(limits[0], Position.from_key(first))
+                changed |= lowered < limits[1]
+                limits[1] = lowered
+        if not changed:
+            return

@@ -1,0 +1,86 @@
+"""What an import needs of a log that others wrote, whatever its format: rows in order, and transactions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Protocol
+
+import numpy as np
+import pyarrow as pa
+
+from txn_source.foreign.foreign_log import TransactionSpans
+from txn_source.model.bounds import Bounds
+from txn_source.model.position import PositionRange
+from txn_source.model.values import dataclass
+from txn_source.model.visibility import IntArray
+
+UNDECIDED, COMMITTED, ABORTED = 0, 1, 2
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """Messages in a row, as the target takes them; of each its ``Position.key``, and what names its transaction."""
+
+    batch: pa.RecordBatch
+    keys: IntArray
+    names: IntArray
+    """``NO_TXN`` of plain ones."""
+
+
+Part = tuple[int, int, int, int, int, tuple[int, int] | None]
+"""A transaction on a partition: name, first, marker, last, state and id."""
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """Transactions on a partition, an element to each, by their first entries."""
+
+    spans: TransactionSpans
+    """``markers`` lie above all of their entries."""
+    lasts: IntArray
+    """Key of the last entry with data; that below the marker if it isn't known."""
+    states: IntArray
+    ids: Sequence[tuple[int, int] | None]
+    """What names a transaction on all partitions of the log; None if the format doesn't tell."""
+
+    @classmethod
+    def of(cls, rows: Sequence[Part]) -> Parts:
+        rows = sorted(rows, key=lambda row: row[1])
+        table = np.array([row[:5] for row in rows], np.int64).reshape(-1, 5)
+        names, firsts, markers, lasts, states = (np.ascontiguousarray(table[:, at]) for at in range(5))
+        return cls(TransactionSpans(names, firsts, markers), lasts, states, [row[5] for row in rows])
+
+
+class SourcePartition(Protocol):
+    """A partition that is imported; ``index`` is its number in the target."""
+
+    index: int
+
+    def bounds(self) -> Bounds:
+        """Return the four bounds."""
+
+    def parts(self, of: PositionRange) -> Parts:
+        """Return the transactions that touch a range."""
+
+    def rows(self, of: PositionRange) -> Iterator[Rows]:
+        """Yield all messages of a range but markers, in order."""
+
+
+@dataclass(frozen=True, slots=True)
+class SourceTopic:
+    """A topic that is imported. ``identity`` tells it from another one of its name; see ``is_same``."""
+
+    name: str
+    identity: str
+    partitions: Sequence[SourcePartition]
+
+    @property
+    def partition_count(self) -> int:
+        """How many partitions the target needs."""
+        return max(partition.index for partition in self.partitions) + 1
+
+
+def is_same(identity: str, other: str) -> bool:
+    """True unless identities differ in a part that both have: an id of a topic is known only where its file is."""
+    parts, others = identity.split(":"), other.split(":")
+    return len(parts) == len(others) and all(a == b or not (a and b) for a, b in zip(parts, others, strict=True))

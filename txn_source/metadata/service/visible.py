@@ -1,0 +1,73 @@
+"""What somebody sees of lists that are about the whole log: its topics, and transactions that touch them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from google.protobuf.message import Message
+
+from txn_source._generated.txnlog.v1 import metadata_service_pb2 as pb
+from txn_source.metadata.protocol import convert
+from txn_source.metadata.service.requirements import ANY
+from txn_source.metadata.service.service import MetadataService
+from txn_source.metadata.store.transactions import number_of
+from txn_source.model.roles import Roles
+from txn_source.model.topic_name import TopicName
+from txn_source.storage.arrays import array_of
+
+
+class Sight:
+    """The lists of a service as whoever has some roles sees them; ``is_own`` says whether it began a transaction."""
+
+    def __init__(self, service: MetadataService, roles: Roles, is_own: Callable[[int], bool]) -> None:
+        self._service = service
+        self._roles = roles
+        self._is_own = is_own
+        self._all = roles.allow_everything(ANY)
+
+    def topics(self, request: Message) -> Message:
+        """Return the names of the topics that it has a role for."""
+        answer: Any = self._service.call("ListTopics", request)
+        return answer if self._all else pb.ListTopicsResponse(names=[n for n in answer.names if self._sees(n)])
+
+    def keep_visible(self, transaction: pb.Transaction) -> bool:
+        """Leave out of a transaction what it did to other topics; False: it is of no concern here at all."""
+        if self._all:
+            return True
+        seen = [part for part in transaction.partitions if self._sees(part.topic)]
+        visible = bool(seen) or self._is_own(number_of(convert.txn_from_wire(transaction.id)))
+        del transaction.partitions[:]
+        transaction.partitions.extend(seen)
+        return visible
+
+    def transactions(self, request: pb.ListTransactionsRequest) -> Message:
+        """Return a page of the transactions that it sees. ``more`` counts the others behind it, too."""
+        answer: Any = self._service.call("ListTransactions", request)
+        if self._all:
+            return answer  # type: ignore[no-any-return]
+        page, shown = pb.ListTransactionsRequest(), pb.ListTransactionsResponse()
+        page.CopyFrom(request)
+        while True:
+            shown.transactions.extend(txn for txn in answer.transactions if self.keep_visible(txn))
+            shown.more = answer.more
+            missing = request.limit - len(shown.transactions) if request.limit else 0
+            if not answer.more or (request.limit and missing <= 0) or (not request.limit and shown.transactions):
+                return shown
+            page.after.CopyFrom(answer.transactions[-1].id)
+            page.limit = missing
+            answer = self._service.call("ListTransactions", page)
+
+    def table(self, request: pb.ReadTableRequest) -> Message:
+        """Return a page of a table about the log with the rows of the topics that it has a role for."""
+        answer: Any = self._service.call("ReadTable", request)
+        if not self._all:
+            rows = convert.table_from_wire(answer.rows)
+            names = rows.column("topic").to_pylist()
+            seen = [at for at, name in enumerate(names) if name is not None and self._sees(name)]
+            answer.rows = convert.table_to_wire(rows.take(array_of(np.array(seen, np.int64))))
+        return answer  # type: ignore[no-any-return]
+
+    def _sees(self, topic: str) -> bool:
+        return self._roles.allow(ANY, TopicName.parse(topic))

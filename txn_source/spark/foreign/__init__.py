@@ -1,0 +1,1 @@
+"""Spark over logs that others wrote: thin over ``txn_source.foreign``."""
