@@ -31,6 +31,48 @@ _CONTRACT = (
     *(f"{of}added_partitions" for of in ("", "consumers_of_", "producers_of_", "streams_of_")),
 )
 """The test modules that run over PostgreSQL each time; the others, and all over two services, do with --long."""
+_OVER_OBJECTS = ("whole_transactions",)
+"""The test modules that run over an object store each time, and with --long also these."""
+_LONG_OVER_OBJECTS = (
+    *(
+        "transactions",
+        "offload",
+        "producer",
+        "garbage",
+        "deletion_and_trimming",
+        "read_fallback",
+        "round_trip",
+        "topics",
+        "scan",
+    ),
+    *("disturbed_producers", "refused_writes", "dropped_producers", "unanswered_commits", "consumers"),
+)
+_OF_FILES = (
+    "dropped_producers_take_their_threads_and_files_with_them",
+    "age_goes_by_the_clock_that_is_given",
+    "age_of_garbage_can_be_chosen",
+    "block_whose_commit_is_refused_leaves_no_open_transaction",
+    "crash_between_condemning_and_deleting_is_mended_by_the_next_collection",
+    "damaged_segment_is_named_with_entry_and_checksums",
+    "deleted_topic_takes_its_folder_along",
+    "each_loss_is_told",
+    "files_of_a_deleted_topic_that_were_left_are_garbage",
+    "garbage_collection_leaves_what_tiers_need",
+    "hot_copies_are_deleted_after_more_than_the_lag",
+    "hot_copy_stays_if_the_object_cannot_be_read",
+    "latest_stays_when_everything_is_trimmed",
+    "ledgers_wholly_before_a_position_are_trimmed",
+    "only_copy_is_not_deleted",
+    "only_old_files_that_nothing_refers_to_are_removed",
+    "open_ledger_and_empty_topic_are_not_offloaded",
+    "producer_goes_on_when_its_segments_are_deleted",
+    "refused_write_in_the_background_is_reported_by_the_next_call",
+    "refused_write_is_reported_and_nothing_of_it_is_stored",
+    "transaction_that_lost_messages_can_not_be_committed",
+    "unreadable_segment_folder_takes_only_what_went_there",
+    "what_a_producer_has_not_registered_is_garbage_only_when_it_is_old",
+)
+"""Tests of these that look into segments' files, which objects aren't."""
 _OWN_SPARK = ("tests/spark/test_pipeline_kills.py", "tests/spark/test_sink_crashes.py")
 """Their Spark runs in processes that are killed."""
 
@@ -52,11 +94,25 @@ def _has_room(folder: Path) -> bool:
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: not _shares_spark(item.nodeid))  # the longest stretch of one process comes first
+    without = [item for item in items if _is_of_files(item, long=config.getoption("--long"))]
+    if without:
+        config.hook.pytest_deselected(items=without)
+        items[:] = [item for item in items if item not in without]
     if not config.getoption("--long"):
         long = [item for item in items if item.get_closest_marker("long") or _is_long_on_postgres(item)]
         if long:
             config.hook.pytest_deselected(items=long)
             items[:] = [item for item in items if item not in long]
+
+
+def _is_of_files(item: pytest.Item, *, long: bool) -> bool:
+    """True for a test over an object store that isn't to run there."""
+    parameters = getattr(getattr(item, "callspec", None), "params", {})
+    if "objects" not in [parameters.get(name) for name in ("site", "clocked_site", "kind")]:
+        return False
+    modules = [f"test_{name}" for name in (*_OVER_OBJECTS, *(_LONG_OVER_OBJECTS if long else ()))]
+    name = item.name.partition("[")[0]
+    return item.path.stem not in modules or name in [f"test_{name}" for name in _OF_FILES]
 
 
 def _is_long_on_postgres(item: pytest.Item) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
+from pathlib import Path
 from types import ModuleType
 
 import pytest
@@ -17,19 +18,21 @@ from txn_source.client.writing import (
     group_store,
     linger,
     losses,
+    object_files,
     producer,
     receipts,
     routed_batch,
     segment_files,
     transaction,
+    uploads,
 )
 from txn_source.storage import segment
 
 MODULES: tuple[ModuleType, ...] = (
-    batch_buffer, gathered, group, group_store, linger, losses, producer, receipts, routed_batch, segment_files,
-    transaction, segment,
+    batch_buffer, gathered, group, group_store, linger, losses, object_files, producer, receipts, routed_batch,
+    segment_files, transaction, uploads, segment,
 )  # fmt: skip
-STRIDE = 41
+STRIDE, STRIDE_OVER_OBJECTS = 41, 307
 
 
 def _again(number: int) -> int | None:
@@ -47,6 +50,12 @@ def test_interrupted_calls_to_the_outside_lose_nothing(site: Site) -> None:
 def test_interrupts_between_any_two_instructions_lose_nothing(embedded_site: Site) -> None:
     """Raise wherever Python looks for signals in the modules that write, at every so many-th place."""
     interrupt_everywhere(embedded_site.connect(), partial(at_signal_point, where=MODULES), STRIDE, _again)
+
+
+def test_interrupts_over_an_object_store_lose_nothing(tmp_path: Path) -> None:
+    """Do the same where segments are objects, whose puts are under way in other threads."""
+    with Site("objects", tmp_path / "log") as site:
+        interrupt_everywhere(site.connect(), partial(at_signal_point, where=MODULES), STRIDE_OVER_OBJECTS, _again)
 
 
 @pytest.mark.long

@@ -13,6 +13,7 @@ from typing import Any
 from google.protobuf.message import Message
 from sqlalchemy import text
 
+from tests.log.objects import new_prefix, s3_surroundings
 from tests.metadata.postgres import server
 from txn_source import Log, connect
 from txn_source.client.target import open_service
@@ -26,9 +27,9 @@ from txn_source.metadata.stub.metadata_stub import MetadataStub
 from txn_source.metadata.stub.transport import Transport
 from txn_source.storage.root import LogRoot
 
-KINDS = ("embedded", "remote", "postgres", "services")
-"""A log in this process, one behind a server, one behind a server that keeps its metadata in PostgreSQL, and one behind
-two of these, which a client calls in turn."""
+KINDS = ("embedded", "remote", "postgres", "services", "objects")
+"""A log in this process, one behind a server, one behind a server that keeps its metadata in PostgreSQL, one behind two
+of these, which a client calls in turn, and one behind a server that has its segments on an object store."""
 
 
 class ManualClock:
@@ -52,10 +53,15 @@ class ManualClock:
         self.now_us += round(seconds * 1_000_000)
 
 
-def service_over(root: Path, clock: Clock | None = None, url: str | DatabaseUrl | None = None) -> MetadataService:
-    """Return a service of its own over the database of a root that exists: the one of a URL, or SQLite's."""
+def service_over(
+    root: Path, clock: Clock | None = None, url: str | DatabaseUrl | None = None, storage_uri: str | None = None
+) -> MetadataService:
+    """Return a service of its own over the database of a root that exists: the one of a URL, or SQLite's.
+
+    ``storage_uri`` is where the segments lie, if not in the root.
+    """
     database = open_database(url or LogRoot.at(root).database_url)
-    return MetadataService(database, str(root), clock=clock or database.clock)
+    return MetadataService(database, storage_uri or str(root), clock=clock or database.clock)
 
 
 @dataclass(frozen=True)
@@ -131,10 +137,17 @@ class Site:
         self.server: Server | None = None
         self.url: DatabaseUrl | None = None
         self._stack = ExitStack()
+        self.storage_uri: str | None = None
+        """Of the kind ``objects``: where its segments are; its ``root`` has only the metadata."""
         self.other: Site | None = None
         """The second service, of the kind ``services``."""
         if kind in ("postgres", "services"):
             self.url = self._stack.enter_context(log_on_postgres(root))
+        elif kind == "objects":
+            self._stack.enter_context(s3_surroundings())
+            self.storage_uri = new_prefix()
+            root.mkdir()
+            connect(self.storage_uri, metadata=LogRoot.at(root).database).close()
         else:
             connect(root).close()
         if self.kind == "remote":
@@ -148,7 +161,7 @@ class Site:
         """Return another service over the log of a site on PostgreSQL."""
         site = cls.__new__(cls)
         site.kind, site.root, site.clock, site.url = other.kind, other.root, other.clock, other.url
-        site.server, site.other, site._stack = None, None, ExitStack()
+        site.server, site.other, site._stack, site.storage_uri = None, None, ExitStack(), other.storage_uri
         site.start_server()
         site._stack.callback(site.stop_server)
         return site
@@ -167,7 +180,7 @@ class Site:
 
     def service(self) -> MetadataService:
         """Return a service of its own over the log's database."""
-        return service_over(self.root, self.clock, self.url)
+        return service_over(self.root, self.clock, self.url, self.storage_uri)
 
     def start_server(self, port: int = 0) -> None:
         """Start the server, on a free port unless one is given."""

@@ -315,6 +315,7 @@ def on_postgres() -> Iterator[Any]:
     with server().connect(url.revealed.partition("?")[0].rpartition("/")[2]) as raw:
         raw.execute("DROP TABLE schema_versions")
         raw.execute("DROP TABLE owners")
+        raw.execute("DROP TABLE segment_parts")
         raw.execute("DROP INDEX one_log")
         raw.execute("DROP INDEX complete_copies")
         yield database, raw

@@ -15,6 +15,7 @@ from pyspark.sql.datasource import CaseInsensitiveDict, InputPartition
 from pyspark.sql.types import StructType
 
 import txn_source
+from tests.log.objects import SURROUNDINGS
 from txn_source.client.target import Target
 from txn_source.metadata.service.server import Server
 from txn_source.spark.catalog.jar import jar
@@ -36,6 +37,8 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """A session with two cores; its time zone is not UTC, so that times mixed up show."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYSPARK_PYTHON", sys.executable)
+        for name, value in SURROUNDINGS.items():  # workers have the surroundings of Java's process
+            patch.setenv(name, value)
         session = (
             SparkSession.builder.master("local[2]")
             .appName("txnlog tests")

@@ -21,7 +21,7 @@ from txn_source.storage.segment import (
     StoredEntry,
     segment_path,
     stored_segments,
-    topic_folder,
+    topic_prefix,
 )
 
 PATH = "segments/1/0/a.arrow"
@@ -240,7 +240,7 @@ def test_every_segment_gets_a_path_of_its_own() -> None:
     assert len(paths) == 1000
     assert all(Path(path).parent == Path("segments/3/1") for path in paths)
     assert all(Path(path).name.startswith("12-5-") and path.endswith(".arrow") for path in paths)
-    assert topic_folder(Path("/log"), 3) == Path("/log/segments/3")
+    assert topic_prefix(3) == "segments/3"
 
 
 def test_stored_segments_are_listed_by_path(tmp_path: Path) -> None:

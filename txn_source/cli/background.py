@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Iterator
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from google.protobuf.message import Message
@@ -16,6 +15,7 @@ from txn_source.client.tiering.maintenance import maintain
 from txn_source.metadata.service.in_process import InProcessTransport
 from txn_source.metadata.stub.metadata_stub import MetadataStub
 from txn_source.model.errors import TxnLogError
+from txn_source.storage.object_root import Root
 
 if TYPE_CHECKING:
     from txn_source.metadata.service.service import MetadataService
@@ -32,7 +32,7 @@ class BackgroundMaintenance:
     offload: at its next call of the service it ends, and nothing is lost, because only what is complete counts.
     """
 
-    def __init__(self, service: MetadataService, root: Path, interval_s: float) -> None:
+    def __init__(self, service: MetadataService, root: Root, interval_s: float) -> None:
         self._stopping = threading.Event()
         stub = MetadataStub(_Stoppable(InProcessTransport(service), self._stopping))
         self._access = Access(stub, root)

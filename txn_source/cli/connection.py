@@ -18,11 +18,12 @@ from txn_source.cli.output import reports_errors
 from txn_source.model.errors import InvalidArgumentError
 from txn_source.model.foreign_path import is_foreign
 from txn_source.model.values import dataclass
+from txn_source.storage.object_uri import is_object_uri
 
 if TYPE_CHECKING:
     from txn_source.client.log import Log
 
-ROOT_VARIABLE, ENDPOINT_VARIABLE = "TXNLOG_ROOT", "TXNLOG_ENDPOINT"
+ROOT_VARIABLE, ENDPOINT_VARIABLE, METADATA_VARIABLE = "TXNLOG_ROOT", "TXNLOG_ENDPOINT", "TXNLOG_METADATA"
 _PANEL = "Which log"
 
 Root = Annotated[
@@ -30,7 +31,8 @@ Root = Annotated[
     typer.Option(
         "--root",
         metavar="PATH",
-        help=f"Folder of an embedded log, or kafka:/folder, pulsar:/folder (or set {ROOT_VARIABLE}).",
+        help="Folder of an embedded log, its prefix on an object store, whose metadata is where"
+        f" {METADATA_VARIABLE} says, or kafka:/folder, pulsar:/folder (or set {ROOT_VARIABLE}).",
         rich_help_panel=_PANEL,
     ),
 ]
@@ -124,7 +126,8 @@ def on_log(
 
             os.environ.setdefault("GRPC_VERBOSITY", "NONE")  # its own lines would come before ours
             makes = create and address.root is not None
-            with connect(address.root, endpoint=address.endpoint, create=makes, **address.credentials) as log:
+            given = {**address.credentials, "metadata": metadata_of(address.root)}
+            with connect(address.root, endpoint=address.endpoint, create=makes, **given) as log:
                 act: Callable[..., None] = foreign if foreign and is_foreign(address.root) else function
                 act(log, **options)
 
@@ -146,6 +149,13 @@ def on_log(
         return command
 
     return decorate
+
+
+def metadata_of(root: str | None) -> str | None:
+    """Return where the environment says that the metadata of a root on an object store is; other roots have it."""
+    if not is_object_uri(root) or is_foreign(root):
+        return None
+    return os.environ.get(METADATA_VARIABLE) or None
 
 
 def address_of(context: typer.Context) -> Address:

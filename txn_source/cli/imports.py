@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from txn_source.cli.connection import metadata_of
 from txn_source.cli.output import Json, console, note, print_json, repeatable, reports_errors, table
 from txn_source.cli.units import format_count
 
@@ -64,14 +65,16 @@ def import_(
         raise typer.BadParameter(f"{given}. Name one log to import to.", param_hint="'--to' / '--to-endpoint'")
     from txn_source.client.connecting import connect
     from txn_source.importing import import_topics
+    from txn_source.storage.object_uri import is_object_uri
     from txn_source.storage.root import LogRoot
 
     shown = None if as_json else _told
     with ExitStack() as stack:
         stack.enter_context(repeatable())
         log = None
-        if not dry_run or to is None or LogRoot.at(to).exists:
-            log = stack.enter_context(connect(to, endpoint=to_endpoint, create=to is not None))
+        if not dry_run or to is None or is_object_uri(to) or LogRoot.at(to).exists:
+            makes = to is not None and not dry_run
+            log = stack.enter_context(connect(to, endpoint=to_endpoint, create=makes, metadata=metadata_of(to)))
         report = import_topics(
             source,
             topics,

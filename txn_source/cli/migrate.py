@@ -8,9 +8,9 @@ from typing import Annotated
 
 import typer
 
-from txn_source.cli.connection import Root
+from txn_source.cli.connection import METADATA_VARIABLE, Root
 from txn_source.cli.output import reports_errors
-from txn_source.cli.serve import METADATA_VARIABLE, root_of
+from txn_source.cli.serve import root_of
 from txn_source.cli.units import format_count
 
 

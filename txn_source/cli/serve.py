@@ -27,13 +27,12 @@ from txn_source.cli.access_options import (
     TokenIssuer,
     TokenKeys,
 )
-from txn_source.cli.connection import ROOT_VARIABLE, Root, address_of
+from txn_source.cli.connection import METADATA_VARIABLE, ROOT_VARIABLE, Root, address_of
 from txn_source.cli.output import reports_errors
 from txn_source.model.units import parse_duration
 
 DEFAULT_HOST, DEFAULT_PORT = "127.0.0.1", 6650
 DEFAULT_INTERVAL = "60s"
-METADATA_VARIABLE = "TXNLOG_METADATA"
 _GRACE_S = 3.0
 _STOP_SIGNALS = {signal.SIGINT, signal.SIGTERM}
 _log = logging.getLogger("txnlog")
@@ -65,6 +64,7 @@ def serve(
         typer.Option(
             metavar="URL",
             help="PostgreSQL database for the metadata, postgresql://user@host/database; several services may share it."
+            " With a root on an object store it is needed; a SQLite file's path will do for one service."
             f" A URL with a password is better set as {METADATA_VARIABLE}: others on this machine see command lines."
             " Without it: SQLite in the root.",
             show_default=False,
@@ -143,21 +143,23 @@ def _serve(
     access: AccessOptions,
 ) -> None:
     from txn_source.cli.background import BackgroundMaintenance
-    from txn_source.client.target import open_service
+    from txn_source.client.target import metadata_url, open_service
     from txn_source.metadata.service.in_process import InProcessTransport
     from txn_source.metadata.service.server import Server
     from txn_source.metadata.store.database_url import DatabaseUrl
     from txn_source.metadata.stub.metadata_stub import MetadataStub
+    from txn_source.storage.object_root import root_at
     from txn_source.storage.root import LogRoot
 
     tls, door = access.tls(), access.door()
-    root = LogRoot.at(path)
-    url = None if metadata is None else DatabaseUrl(metadata)
-    if not root.exists:
+    at = root_at(path)
+    is_folder = isinstance(at, Path)
+    url = None if metadata is None else DatabaseUrl(metadata) if is_folder else metadata_url(metadata)
+    if not isinstance(at, Path) or not LogRoot(at).exists:
         _check_port(host, port)  # before a log is made for nothing
-    service = open_service(str(root.path), url, create=True, configuration=configuration)
+    service = open_service(str(at), url, create=True, configuration=configuration)
     log = MetadataStub(InProcessTransport(service)).get_log()
-    maintenance = BackgroundMaintenance(service, Path(log.storage_uri), interval_s)
+    maintenance = BackgroundMaintenance(service, at, interval_s)
     stopped = True
     with Server(service, host, port, tls=tls, door=door) as server:
         _log.info("serving on %s, root %s, log %s", server.address, log.storage_uri, log.log_id)

@@ -3,19 +3,30 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 from txn_source.client.target import Target, reachable
 from txn_source.metadata.stub.metadata_stub import MetadataStub
 from txn_source.storage.forks import belongs_to_process, keep_for_ever
+from txn_source.storage.object_root import Root
+
+if TYPE_CHECKING:
+    from txn_source.storage.segment_store import SegmentStore
 
 
 @dataclass(frozen=True, slots=True, weakref_slot=True, eq=False)
 class Access:
-    """The service's calls (``metadata``), and the folder of the segments (``root``), of one log."""
+    """The service's calls (``metadata``), and where its segments lie (``root``), of one log."""
 
     metadata: MetadataStub
-    root: Path
+    root: Root
+
+    @property
+    def segments(self) -> SegmentStore:
+        """The segments below the root."""
+        from txn_source.storage.segment_store import segments_at  # with Arrow's messages, which planning doesn't need
+
+        return segments_at(self.root)
 
     @classmethod
     def open(cls, target: Target) -> Access:

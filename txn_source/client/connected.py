@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Self
 
 from txn_source.client.access import Access
@@ -11,6 +10,7 @@ from txn_source.client.subscriptions import Subscriptions
 from txn_source.client.target import Target
 from txn_source.metadata.stub.metadata_stub import MetadataStub
 from txn_source.model.door import guarded
+from txn_source.storage.object_root import Root
 
 
 @guarded
@@ -53,12 +53,12 @@ class Connected:
 
     @property
     def access(self) -> Access:
-        """The service's calls and the folder of the segments together, for the layers above."""
+        """The service's calls and the place of the segments together, for the layers above."""
         return self._access
 
     @property
-    def root(self) -> Path:
-        """The folder that holds the segments."""
+    def root(self) -> Root:
+        """Where the segments lie: a folder, or a prefix of an object store."""
         return self._root
 
     @property

@@ -27,12 +27,14 @@ def connect(
     tls_key: str | os.PathLike[str] | None = None,
     token_file: str | os.PathLike[str] | None = None,
     token: str | None = None,
+    metadata: str | os.PathLike[str] | None = None,
 ) -> Log:
     """Open a log.
 
     Args:
-        path: the root of an embedded log; nothing needs to run, and many processes may use it at once. Or a log that
-            others wrote, ``kafka:/folder``, ``pulsar:s3://bucket/prefix?...``: a ``ReadOnlyLog``, which writes nothing.
+        path: the root of an embedded log; nothing needs to run, and many processes may use it at once. It is a folder,
+            or a prefix of an object store, ``s3://bucket/log``; then ``metadata`` is needed, too. Or a log that others
+            wrote, ``kafka:/folder``, ``pulsar:s3://bucket/prefix?...``: a ``ReadOnlyLog``, which writes nothing.
         endpoint: ``host:port`` of a metadata service (``txnlog serve``), or of several of one log with commas
             between them, instead of a path.
         create: make a new log at the path if the folder is missing or empty.
@@ -45,6 +47,8 @@ def connect(
         token_file: a file with the token that says who calls (``TXNLOG_TOKEN_FILE``, or the token itself in
             ``TXNLOG_TOKEN``). It is read again when it changes.
         token: the token itself; a log that was opened with it can't be pickled.
+        metadata: where an embedded log on an object store has its metadata: the path of a SQLite file of this machine,
+            or ``postgresql://...``.
 
     Raises:
         InvalidArgumentError: a path, an endpoint or a timeout that can't be.
@@ -57,10 +61,13 @@ def connect(
     credentials = {"tls_ca": tls_ca, "tls_cert": tls_cert, "tls_key": tls_key, "token_file": token_file, "token": token}
     if is_foreign(path) and endpoint is None:
         check_needless(credentials)
+        if metadata is not None:
+            raise InvalidArgumentError("A log that others wrote has no metadata of ours.", "Leave metadata= out.")
         from txn_source.foreign.read_only_log import ReadOnlyLog
         from txn_source.foreign.target import ForeignTarget
 
         return cast("Log", ReadOnlyLog(ForeignTarget.parse(cast("str", path), options)))
     if options:
         raise InvalidArgumentError(f"The log takes no options, and has {', '.join(options)}.", "Leave them out.")
-    return Log(Target.of(path, endpoint, create=create, timeout_s=timeout, credentials=credentials))
+    target = Target.of(path, endpoint, create=create, timeout_s=timeout, credentials=credentials, metadata=metadata)
+    return Log(target)

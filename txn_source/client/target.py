@@ -14,6 +14,8 @@ from txn_source.metadata.stub.metadata_stub import MetadataStub
 from txn_source.model.errors import InvalidArgumentError, LogNotFoundError, StorageWriteError
 from txn_source.model.policies import parse_configuration
 from txn_source.model.values import dataclass
+from txn_source.storage.object_root import ObjectRoot, Root, root_at
+from txn_source.storage.object_uri import is_object_uri
 from txn_source.storage.root import LogRoot
 
 if TYPE_CHECKING:
@@ -27,7 +29,10 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """An embedded log's path, or a remote one's endpoint; exactly one of them."""
+    """An embedded log's path, or a remote one's endpoint; exactly one of them.
+
+    ``metadata`` is where an embedded log on an object store has its metadata.
+    """
 
     path: str | None
     endpoint: str | None
@@ -35,6 +40,7 @@ class Target:
     timeout_s: float = DEFAULT_TIMEOUT_S
     credentials: Credentials = PLAIN
     """What the service is shown."""
+    metadata: DatabaseUrl | None = None
 
     @classmethod
     def of(
@@ -45,6 +51,7 @@ class Target:
         create: bool = False,
         timeout_s: float = DEFAULT_TIMEOUT_S,
         credentials: Mapping[str, Any] | None = None,
+        metadata: str | os.PathLike[str] | None = None,
     ) -> Target:
         """Return the target of a path or an endpoint; both, or neither, is an error.
 
@@ -53,10 +60,16 @@ class Target:
         if (path is None) == (endpoint is None):
             given = "Neither a path nor an endpoint is" if path is None else "Both a path and an endpoint are"
             raise InvalidArgumentError(f"{given} given.", "Give the path of an embedded log or a service's endpoint.")
+        if metadata is not None and (path is None or not is_object_uri(path)):
+            raise InvalidArgumentError(
+                "metadata= was given without the URI of an object store.",
+                "Leave it out: a log in a folder has its metadata there, and a service knows where its own is.",
+            )
         if path is None:
             return cls(None, endpoint, create, timeout_s, Credentials.of(**(credentials or {})))
         check_needless(credentials or {})
-        return cls(str(LogRoot.at(path).path), None, create, timeout_s)
+        url = None if metadata is None else metadata_url(metadata)
+        return cls(str(root_at(path)), None, create, timeout_s, metadata=url)
 
     def __str__(self) -> str:
         return self.path or str(self.endpoint)
@@ -87,7 +100,7 @@ class Target:
         ``configuration`` are the broker's policies; None takes those in ``broker.conf`` in the root, if it is there.
         """
         assert self.path is not None
-        return open_service(self.path, None, create=self.create, configuration=configuration)
+        return open_service(self.path, self.metadata, create=self.create, configuration=configuration)
 
 
 def check_needless(credentials: Mapping[str, Any]) -> None:
@@ -106,8 +119,9 @@ def open_service(
     """Return the service over a root.
 
     Args:
-        path: the root.
-        metadata: the PostgreSQL database that the metadata lies in; None is SQLite under the root.
+        path: the root, or its URI on an object store.
+        metadata: the database that the metadata lies in: PostgreSQL, or SQLite if the root is on an object store. None
+            is SQLite under the root.
         create: make a new log if there is none.
         configuration: the broker's policies; None takes those in ``broker.conf`` in the root, if it is there.
 
@@ -121,6 +135,8 @@ def open_service(
     from txn_source.metadata.store.opening import open_database
     from txn_source.metadata.store.schema_versions import upgrade
 
+    if is_object_uri(path):
+        return _open_over_objects(ObjectRoot.at(path), metadata, create=create, configuration=configuration or {})
     root = LogRoot.at(path)
     if metadata is not None and not metadata.is_postgres:
         raise InvalidArgumentError(
@@ -163,8 +179,69 @@ def open_service(
     return MetadataService(database, str(root.path), clock=database.clock, configuration=configuration)
 
 
-def reachable(target: object, storage_uri: str) -> Path:
-    """Return the folder of the segments; clients of a service must reach it by the same path as the service."""
+def _open_over_objects(
+    root: ObjectRoot, metadata: DatabaseUrl | None, *, create: bool, configuration: Mapping[str, Any]
+) -> MetadataService:
+    """Return the service over a root on an object store; its metadata says which log it is, and the marker agrees.
+
+    A new log is its metadata first and then its marker, so an interruption leaves what the next try goes on with. A
+    marker without its metadata, or metadata in use without its marker, are of other logs: nothing is made of them.
+    """
+    from txn_source.metadata.service.service import MetadataService
+    from txn_source.metadata.store.log import create_log
+    from txn_source.metadata.store.log_identity import read_info
+    from txn_source.metadata.store.opening import open_database
+    from txn_source.metadata.store.schema_versions import upgrade
+    from txn_source.metadata.store.topics import names
+    from txn_source.storage.object_store import check_folder
+    from txn_source.storage.root_marker import check_marker, claim, log_id_at
+
+    if metadata is None:
+        raise InvalidArgumentError(
+            f"The log at {root.shown} is on an object store, which can't hold its metadata.",
+            "Connect to its service by endpoint=, as Spark does, too. Or name a file or a PostgreSQL database:"
+            " metadata='/folder/log.db' or 'postgresql://...' (`txnlog serve --metadata`, or TXNLOG_METADATA).",
+        )
+    if not create and (path := metadata.sqlite_path) is not None and not os.path.isfile(path):
+        raise LogNotFoundError(f"There is no metadata in {path}.", "Check the path of the metadata.")
+    check_folder(root.uri)
+    database = open_database(metadata)
+    try:
+        found = log_id_at(root)
+        if create and found is None:
+            create_log(database)
+        with database.read() as connection:
+            log_id = read_info(connection).log_id
+            is_used = bool(names(connection, None))
+        if create and found is None and not is_used:
+            claim(root, log_id)
+        check_marker(root, log_id)
+        upgrade(database)
+    except BaseException:
+        database.close()
+        raise
+    return MetadataService(database, root.uri, clock=database.clock, configuration=configuration)
+
+
+def metadata_url(text: str | os.PathLike[str]) -> DatabaseUrl:
+    """Return the database that a path or a URL names."""
+    from txn_source.metadata.store.database_url import DatabaseUrl
+
+    given = os.fspath(text)
+    if "://" in given:
+        return DatabaseUrl(given)
+    if not given:
+        raise InvalidArgumentError("The path of the metadata is empty.", "Name a file, or postgresql://...")
+    return DatabaseUrl(f"sqlite:///{Path(given).expanduser().absolute()}")
+
+
+def reachable(target: object, storage_uri: str) -> Root:
+    """Return where the segments lie; clients of a service must reach it by the same path or URI as the service.
+
+    Of an object store nothing is asked for now: what can't be read or written says why.
+    """
+    if is_object_uri(storage_uri):
+        return ObjectRoot.at(storage_uri)
     root = LogRoot.at(storage_uri)
     try:
         root.check()

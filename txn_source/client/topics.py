@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Mapping
 from typing import Any
 
@@ -16,7 +15,6 @@ from txn_source.model.errors import InvalidArgumentError, TopicNotFoundError
 from txn_source.model.topic_name import TopicName
 from txn_source.model.units import is_whole
 from txn_source.storage.schema import check_topic_schema, serialize_schema
-from txn_source.storage.segment import topic_folder
 
 
 def create_topic(
@@ -45,7 +43,7 @@ def delete_topic(access: Access, name: TopicName) -> None:
     """Delete a topic with all its messages, and its files."""
     topic_id = access.metadata.delete_topic(name)
     delete_doomed_files(access)
-    shutil.rmtree(topic_folder(access.root, topic_id), ignore_errors=True)  # what stays is garbage for `txnlog gc`
+    access.segments.delete_topic(topic_id)  # what stays is garbage for `txnlog gc`
 
 
 def roll_ledger(stub: MetadataStub, topic: str, partition: int | None) -> list[int]:

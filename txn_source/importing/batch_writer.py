@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from txn_source.client.access import Access
 from txn_source.client.writing.batch_buffer import ENTRY_MAX_BYTES, ENTRY_MAX_ROWS, entry_sized
-from txn_source.client.writing.segment_files import SegmentFiles
+from txn_source.client.writing.segment_files import EntryFiles, open_files
 from txn_source.model.entry import NewEntry, OpenedProducer
 from txn_source.model.errors import StaleSegmentError
 from txn_source.model.imported import ImportedBatch, ImportedEntries, ImportedTopic, TxnRef
@@ -28,11 +28,11 @@ _PRODUCER = "import"
 
 @dataclass(slots=True)
 class _Writer:
-    """A topic's producer and files."""
+    """A topic's producer, and where its entries go."""
 
     view: TopicView
     producer: OpenedProducer
-    files: SegmentFiles
+    files: EntryFiles
     sequence: int = 0
 
 
@@ -61,7 +61,7 @@ class BatchWriter:
         self._writers = []
         for view in views:
             opened, newest = access.metadata.open_producer(view.topic.name, None, _PRODUCER)
-            files = SegmentFiles(access.root, newest, opened.producer_id, _MAX_OPEN)
+            files = open_files(access, newest, opened.producer_id, _MAX_OPEN)
             self._writers.append(_Writer(newest, opened, files))
         self._pieces: list[_Piece] = []
         self._last: dict[tuple[int, int], _Piece] = {}

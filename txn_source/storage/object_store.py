@@ -2,8 +2,9 @@
 
 A URI without a scheme is a path; a relative one is inside the log's root. In one with a scheme ``%`` begins an escape
 and ``?`` the parameters. ``s3://bucket/folder`` takes ``endpoint_override``, ``region``, ``scheme``,
-``connect_timeout`` and ``request_timeout`` (seconds) and ``max_attempts``; credentials come from where the SDK looks
-for them. ``gs://`` and ``hdfs://`` are opened by ``pyarrow.fs.FileSystem.from_uri``.
+``connect_timeout`` and ``request_timeout`` (seconds), ``max_attempts``, and ``write_deadline`` (seconds), which is how
+long a segment's put is tried; credentials come from where the SDK looks for them. ``gs://`` and ``hdfs://`` are opened
+by ``pyarrow.fs.FileSystem.from_uri``.
 
 A store that is gone must not hold up readers, who may have another copy: nobody answering is found out after a few
 seconds. The request timeout is how long a store may send nothing. curl looks at averages, so one that falls silent in
@@ -26,19 +27,23 @@ import pyarrow.fs as fs
 
 from txn_source.model.errors import InvalidArgumentError, StorageWriteError, TxnLogError
 from txn_source.storage.folders import make_folder, sync_file, sync_folder
+from txn_source.storage.object_root import Root, located
 from txn_source.storage.object_uri import BUCKETS, parts_of
+from txn_source.storage.s3_credentials import find_region
+from txn_source.storage.s3_requests import S3Place, StoreError
 
 _SCHEMES = ("file", *BUCKETS, "hdfs", "viewfs")  # pyarrow knows more, one of which keeps everything in memory
 _S3_SECONDS = {"connect_timeout": 1.0, "request_timeout": 5.0}
-_S3_PARAMETERS = ("endpoint_override", "region", "scheme", *_S3_SECONDS, "max_attempts")
+_WRITE_DEADLINE_S = 120.0
+_S3_PARAMETERS = ("endpoint_override", "region", "scheme", *_S3_SECONDS, "max_attempts", "write_deadline")
 _MAX_ATTEMPTS = 3
 _MAX_TEXT = 300
 
 
 class ObjectStore:
-    """Reads, writes and deletes objects by URI; ``root`` is the folder that relative ones are in."""
+    """Reads, writes and deletes objects by URI; relative ones are in ``root``."""
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Root) -> None:
         self._root = root
         self._deleted_in: set[Path] = set()
 
@@ -59,7 +64,8 @@ class ObjectStore:
         sink = None
         try:
             if local:
-                make_folder(Path(path).parent, self._root if self._root in Path(path).parents else None)
+                inside = isinstance(self._root, Path) and self._root in Path(path).parents
+                make_folder(Path(path).parent, self._root if inside else None)  # type: ignore[arg-type]
             sink = system.open_output_stream(path)
             yield sink
             sink.close()
@@ -107,9 +113,7 @@ class ObjectStore:
                 sync_folder(folder)
 
     def _locate(self, uri: str) -> tuple[fs.FileSystem, str]:
-        if not parts_of(uri)[0]:
-            return _local(), str(self._root / uri)
-        return file_system_of(uri)
+        return file_system_of(located(self._root, uri))
 
 
 def file_system_of(uri: str) -> tuple[fs.FileSystem, str]:
@@ -127,10 +131,47 @@ def check_folder(uri: str) -> None:
     ObjectStore(Path("/"))._locate(uri)
 
 
+def s3_place_of(uri: str) -> S3Place:
+    """Return where the bucket of a URI is, for requests of our own.
+
+    Raises:
+        InvalidArgumentError: the URI has a parameter that can't be.
+    """
+    _, bucket, _, query = parts_of(uri)
+    given = dict(parse_qsl(query, keep_blank_values=True))
+    options = _s3_options(query)
+    endpoint, scheme = options.get("endpoint_override"), options.get("scheme", "https")
+    region = options.get("region") or find_region() or fs.resolve_s3_region(bucket)
+    path_style = endpoint is not None or "." in bucket
+    if endpoint is None:
+        domain = f"s3.{region}.amazonaws.com{'.cn' if region.startswith('cn-') else ''}"
+        endpoint = domain if path_style else f"{bucket}.{domain}"
+    host, mark, port = endpoint.rpartition(":") if re.search(r":\d+$", endpoint) else (endpoint, "", "")
+    return S3Place(
+        bucket=bucket,
+        host=host.strip("[]"),
+        port=int(port) if mark else (443 if scheme == "https" else 80),
+        tls=scheme == "https",
+        path_style=path_style,
+        region=region,
+        connect_timeout=options["connect_timeout"],
+        request_timeout=options["request_timeout"],
+        max_attempts=int(_number("max_attempts", given.get("max_attempts", _MAX_ATTEMPTS), 1, 100)),
+        write_deadline=_number("write_deadline", given.get("write_deadline", _WRITE_DEADLINE_S), 0.001, 3600),
+    )
+
+
 def is_unreachable(error: BaseException | None) -> bool:
     """True if a store didn't answer at all, so that asking it for another object would be a waste of time."""
+    if isinstance(error, StoreError):
+        return error.unreachable
     found = _AWS_ERROR.search(str(error)) if isinstance(error, OSError) else None
     return found is not None and found["code"] == "NETWORK_CONNECTION"
+
+
+def is_passing(error: BaseException | None) -> bool:
+    """True if what a store refused may be taken later."""
+    return is_unreachable(error) or (isinstance(error, StoreError) and error.passing)
 
 
 def reason(error: BaseException) -> str:

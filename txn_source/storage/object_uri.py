@@ -16,6 +16,11 @@ def object_uri(folder: str | None, name: str) -> str:
     return f"{base.rstrip('/')}/{name}{mark}{query}"
 
 
+def is_object_uri(text: object) -> bool:
+    """True if a path is the URI of an object store's prefix, and no folder of this machine."""
+    return isinstance(text, str) and "://" in text and not text.startswith("file:")
+
+
 def store_of(uri: str) -> str:
     """Return what all objects of one store have in common: a URI without its path."""
     scheme, authority, _, query = parts_of(uri)

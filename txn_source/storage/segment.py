@@ -38,7 +38,10 @@ from txn_source.storage.forks import belongs_to_process
 _FOLDER = "segments"
 _SUFFIX = ".arrow"
 _NUMBER = "(0|[1-9][0-9]{0,18})"
-_PATH = re.compile(rf"{_FOLDER}/{_NUMBER}/{_NUMBER}/{_NUMBER}-{_NUMBER}-[0-9a-f]{{12}}{re.escape(_SUFFIX)}")
+_SHARED_SUFFIX = ".arrows"
+_UNIQUE = "[0-9a-f]{12}"
+_PATH = re.compile(rf"{_FOLDER}/{_NUMBER}/{_NUMBER}/{_NUMBER}-{_NUMBER}-{_UNIQUE}{re.escape(_SUFFIX)}")
+_SHARED_PATH = re.compile(rf"{_FOLDER}/{_NUMBER}/{_NUMBER}-{_UNIQUE}{re.escape(_SHARED_SUFFIX)}")
 _MAX_HEADER_BYTES = 16 << 20
 _CHUNK_BYTES = 256 << 10
 
@@ -58,28 +61,37 @@ def segment_path(topic_id: int, partition: int, ledger_id: int, producer_id: int
     return f"{_FOLDER}/{topic_id}/{partition}/{name}"
 
 
+def shared_path(topic_id: int, producer_id: int) -> str:
+    """Return a fresh path, relative to the root, for an object with entries of all partitions of a topic."""
+    return f"{topic_prefix(topic_id)}/{producer_id}-{uuid.uuid4().hex[:12]}{_SHARED_SUFFIX}"
+
+
+def topic_prefix(topic_id: int) -> str:
+    """Return where all segments of a topic lie, relative to the root; topic ids are never used again."""
+    return f"{_FOLDER}/{topic_id}"
+
+
 @dataclass(frozen=True, slots=True)
 class SegmentName:
     """What a segment's path says: whose it is, and the ledger that was open when it was made.
 
-    Files of jobs, which have no producer until they are committed, have producer 0.
+    Files of jobs, which have no producer until they are committed, have producer 0. Objects, which have entries of all
+    partitions, name neither partition nor ledger.
     """
 
     topic_id: int
-    partition: int
-    ledger_id: int
+    partition: int | None
+    ledger_id: int | None
     producer_id: int
 
     @classmethod
     def parse(cls, path: str) -> SegmentName | None:
-        """Return what a path of the form that ``segment_path`` makes says; None for every other one."""
+        """Return what a path says that ``segment_path`` or ``shared_path`` can have made; None for every other one."""
         found = _PATH.fullmatch(path)
-        return None if found is None else cls(*map(int, found.groups()))
-
-
-def topic_folder(root: Path, topic_id: int) -> Path:
-    """Return the folder of all segments of a topic; topic ids are never used again."""
-    return root / _FOLDER / str(topic_id)
+        if found is not None:
+            return cls(*map(int, found.groups()))
+        shared = _SHARED_PATH.fullmatch(path)
+        return None if shared is None else cls(int(shared[1]), None, None, int(shared[2]))
 
 
 class SegmentWriter:

@@ -27,7 +27,6 @@ import json
 import threading
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -44,6 +43,7 @@ from txn_source.model.values import dataclass
 from txn_source.storage.arrays import array_of, numbers_in
 from txn_source.storage.checked_file import CheckedSource, ChecksummingSink, Runs
 from txn_source.storage.object_names import aborted_uri
+from txn_source.storage.object_root import Root
 from txn_source.storage.object_store import ObjectStore, reason
 from txn_source.storage.schema import EVENT_TIME, PROPERTIES, RAW_SCHEMA
 
@@ -238,7 +238,7 @@ class Footer:
 class TieredReader:
     """Reads one tiered object. A context manager; the footer is kept by the process for the next reader."""
 
-    def __init__(self, root: Path, copy: TieredCopy) -> None:
+    def __init__(self, root: Root, copy: TieredCopy) -> None:
         """Open the object.
 
         Raises:
@@ -304,7 +304,7 @@ class TieredReader:
         return self._parquet
 
 
-def read_footer(root: Path, copy: TieredCopy) -> Footer:
+def read_footer(root: Root, copy: TieredCopy) -> Footer:
     """Return the checked footer of an object; a process keeps those that it read last.
 
     Raises:
@@ -319,7 +319,7 @@ def read_footer(root: Path, copy: TieredCopy) -> Footer:
         raise _unreadable(copy, reason(error)) from error
 
 
-def checked_footer(root: Path, copy: TieredCopy) -> Footer:
+def checked_footer(root: Root, copy: TieredCopy) -> Footer:
     """Return the footer of an object after a look at its end, whatever is remembered of it.
 
     Raises:
@@ -332,7 +332,7 @@ def checked_footer(root: Path, copy: TieredCopy) -> Footer:
         raise _unreadable(copy, reason(error)) from error
 
 
-def check_object(root: Path, copy: TieredCopy) -> None:
+def check_object(root: Root, copy: TieredCopy) -> None:
     """Look at the files of a copy, not at what is remembered of them.
 
     Raises:
@@ -351,17 +351,17 @@ class _FooterCache:
     """The footers that were used last, as far as they fit in memory set aside for them. Thread-safe."""
 
     def __init__(self) -> None:
-        self._footers: OrderedDict[tuple[Path, TieredCopy], Footer] = OrderedDict()
+        self._footers: OrderedDict[tuple[Root, TieredCopy], Footer] = OrderedDict()
         self._bytes = 0
         self._lock = threading.Lock()
 
-    def get(self, key: tuple[Path, TieredCopy]) -> Footer | None:
+    def get(self, key: tuple[Root, TieredCopy]) -> Footer | None:
         with self._lock:
             if key in self._footers:
                 self._footers.move_to_end(key)
             return self._footers.get(key)
 
-    def put(self, key: tuple[Path, TieredCopy], footer: Footer) -> Footer:
+    def put(self, key: tuple[Root, TieredCopy], footer: Footer) -> Footer:
         with self._lock:
             if key not in self._footers:
                 self._footers[key] = footer
@@ -374,11 +374,11 @@ class _FooterCache:
 _FOOTERS = _FooterCache()
 
 
-def _read_footer(root: Path, copy: TieredCopy) -> Footer:
+def _read_footer(root: Root, copy: TieredCopy) -> Footer:
     return _parse_footer(_footer_bytes(root, copy), copy.uri)
 
 
-def _footer_bytes(root: Path, copy: TieredCopy) -> bytes:
+def _footer_bytes(root: Root, copy: TieredCopy) -> bytes:
     with ObjectStore(root).open(copy.uri) as file:
         _check_size(file, copy)
         data: bytes = file.read_at(copy.footer_bytes, copy.size - copy.footer_bytes)

@@ -11,7 +11,6 @@ import json
 import os
 from collections import Counter
 from collections.abc import Mapping
-from pathlib import Path
 
 import pyarrow as pa
 
@@ -26,6 +25,7 @@ from txn_source.model.isolation import IsolationLevel
 from txn_source.model.position import Position, PositionRange
 from txn_source.model.read_priority import ReadPriority
 from txn_source.model.values import dataclass
+from txn_source.storage.object_root import Root, located
 from txn_source.storage.object_uri import parts_of
 
 _LOCAL = ("", "file")
@@ -115,14 +115,14 @@ def native_split(access: Access, source: Source, request: ReadRequest) -> Native
     return NativeSplit(tuple(objects), tuple(rest), dict(left))
 
 
-def location_of(root: Path, uri: str) -> tuple[str | None, str]:
+def location_of(root: Root, uri: str) -> tuple[str | None, str]:
     """Return an object's URI as Hadoop takes it; None with the reason if a JVM may not open it by any.
 
     A path is not escaped in it: Hadoop takes all that follows the authority as it is.
     """
-    scheme, authority, path, parameters = parts_of(uri)
+    scheme, authority, path, parameters = parts_of(located(root, uri))
     if scheme in _LOCAL:
-        path, base = os.path.abspath(root / path), "file://"
+        path, base = os.path.abspath(path), "file://"
     elif scheme in _HADOOP and not parameters:
         base = f"{scheme}://{authority}"
     else:

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from itertools import pairwise
-from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -21,13 +20,14 @@ from txn_source.model.copies import TieredCopy
 from txn_source.model.position import Position, PositionRange
 from txn_source.model.visibility import BoolArray, IntArray
 from txn_source.storage.arrays import array_of
+from txn_source.storage.object_root import Root
 from txn_source.storage.tiered import TieredReader
 
 ObjectPart = tuple[Mapping[str, IntArray], Mapping[int, str], tuple[tuple[int, StoredRows], ...], Position]
 """Columns of entries, producers' names, stored rows, and up to where all has been read; see ``copy_fallback.Part``."""
 
 
-def read_object(root: Path, copy: TieredCopy, of: PositionRange, seen: Seen, stored: pa.Schema) -> Iterator[ObjectPart]:
+def read_object(root: Root, copy: TieredCopy, of: PositionRange, seen: Seen, stored: pa.Schema) -> Iterator[ObjectPart]:
     """Yield a part for each row group in which the reader sees anything; others aren't read.
 
     Args:

@@ -6,7 +6,6 @@ offload was complete once is not enough; objects get lost.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 
 import numpy as np
@@ -29,6 +28,7 @@ class Deletion:
     def __init__(self, access: Access, topic: TopicName, tier: Tier) -> None:
         self._stub = access.metadata
         self._root = access.root
+        self._segments = access.segments
         self._topic = topic
         self._tier = tier
 
@@ -117,8 +117,9 @@ class Deletion:
             ids = numbers_in(page.entries["segment_id"])
             ends = numbers_in(page.entries["offset"]) + numbers_in(page.entries["length"])
             for segment_id in np.unique(ids).tolist():
-                path = self._root / page.segments[segment_id]
-                size = path.stat().st_size if os.path.isfile(path) else -1
+                path = page.segments[segment_id]
+                found = self._segments.size(path)
+                size = -1 if found is None else found
                 if size < ends[ids == segment_id].max():
                     why = "missing" if size < 0 else "truncated"
                     raise SegmentUnreadableError(f"segment {path} is {why}.", "Keep the object.")

@@ -9,7 +9,6 @@ import re
 import uuid
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 from urllib.parse import parse_qsl
 
@@ -25,6 +24,7 @@ from txn_source.model.errors import (
     UnavailableError,
 )
 from txn_source.model.values import dataclass
+from txn_source.storage.object_root import Root, located
 from txn_source.storage.object_uri import BUCKETS, parts_of, store_of
 
 if TYPE_CHECKING:
@@ -174,8 +174,9 @@ class ShownTable:
         return None if snapshot is None else snapshot.snapshot_id
 
     @_told
-    def object_file(self, uri: str, root: Path) -> DataFile:
+    def object_file(self, uri: str, root: Root) -> DataFile:
         """Describe a tiered object as a data file, from its footer."""
+        uri = located(root, uri)
         store = store_of(uri)
         if store not in self._stores:
             self._stores[store] = _io(uri, self._table)
@@ -239,14 +240,13 @@ class ShownTable:
         return parquet_file_to_data_file(io, self._table.metadata, path)
 
 
-def location(uri: str, root: Path) -> str:
+def location(uri: str, root: Root) -> str:
     """Return an object's location as Iceberg has it: without parameters or escapes.
 
     Raises:
         InvalidArgumentError: engines would take a part of its path for something else.
     """
-    scheme, authority, path, _ = parts_of(uri)
-    full = str(root / path) if scheme in ("", "file") else path
+    scheme, authority, full, _ = parts_of(located(root, uri))
     if scheme not in ("", "file") and not full.startswith("/"):
         full = f"/{full}"
     host = "/" if scheme in BUCKETS else f"//{authority}" if scheme not in ("", "file") else "//"

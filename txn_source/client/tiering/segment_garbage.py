@@ -17,7 +17,7 @@ from txn_source.client.access import Access
 from txn_source.model.errors import InvalidArgumentError
 from txn_source.model.units import is_number
 from txn_source.model.values import dataclass
-from txn_source.storage.segment import SegmentName, stored_segments
+from txn_source.storage.segment import SegmentName
 
 DEFAULT_AGE_S = 24 * 3600.0
 """A file counts as abandoned after this: longer than any producer or job needs from writing to registering."""
@@ -45,7 +45,7 @@ def collect_garbage(
     if older_than_s < 0:
         raise InvalidArgumentError(f"{older_than_s:g} s is not an age.", "Use 0 or more.")
     oldest = clock() - older_than_s
-    sizes = {path: state.st_size for path, state in stored_segments(access.root) if state.st_mtime <= oldest}
+    sizes = {found.path: found.size for found in access.segments.stored() if found.modified_at_s <= oldest}
     unused = sorted(sizes.keys() - set(access.metadata.list_segments()))
     unused = [path for path in unused if SegmentName.parse(path) is not None]  # what isn't ours isn't our garbage
     if not dry_run:
@@ -59,7 +59,7 @@ def _remove(access: Access, paths: list[str]) -> list[str]:
     for start in range(0, len(paths), _CONDEMNED_AT_ONCE):
         some = paths[start : start + _CONDEMNED_AT_ONCE]
         for path in _asked_for(some, access.metadata.condemn_segments(some)):
-            (access.root / path).unlink(missing_ok=True)
+            access.segments.delete(path)
             gone.append(path)
     return gone
 

@@ -15,6 +15,7 @@ from txn_source.client.writing.batch_buffer import Buffer
 from txn_source.client.writing.receipts import Receipt
 from txn_source.client.writing.routed_batch import RoutedBatch
 from txn_source.client.writing.transaction import Transaction
+from txn_source.client.writing.uploads import Upload
 from txn_source.model.entry import NewEntry
 from txn_source.model.errors import TxnLogError
 from txn_source.model.position import Position
@@ -39,9 +40,11 @@ class Group:
 
     1. gathered: messages are added to ``buffers``, and to ``runs`` when the buffer changes;
     2. cut: ``cut`` has the entries with their sequences, and nothing is added any more;
-    3. written: ``entries`` says where their bytes lie, which are synced. The service is sent just these until it has
+    3. under way, if its bytes take a while to be safe: ``under_way`` says where they will lie, and what to wait for. If
+       they can't be written for now it is only cut again;
+    4. written: ``entries`` says where their bytes lie, which are synced. The service is sent just these until it has
        answered, since it knows a repeat by its content;
-    4. registered: ``receipt`` has the ids. Or ``failed`` says why it is lost, and it never gets any further.
+    5. registered: ``receipt`` has the ids. Or ``failed`` says why it is lost, and it never gets any further.
     """
 
     owner: Owner | weakref.ref[Transaction]
@@ -52,6 +55,7 @@ class Group:
     of the producer. A run ends where the next one of its buffer begins."""
     cut: list[tuple[int, int, pa.RecordBatch]] | None = None
     """Partition, base sequence and messages of each entry."""
+    under_way: tuple[list[NewEntry], Upload] | None = None
     entries: list[NewEntry] | None = None
     receipt: Receipt | None = None
     failed: TxnLogError | None = None

@@ -8,8 +8,9 @@ from txn_source.client.writing.gathered import Gathered
 from txn_source.client.writing.group import Forgotten, Group, Owner
 from txn_source.client.writing.losses import Losses
 from txn_source.client.writing.receipts import Receipts
-from txn_source.client.writing.segment_files import SegmentFiles
+from txn_source.client.writing.segment_files import EntryFiles
 from txn_source.client.writing.transaction import Transaction
+from txn_source.client.writing.uploads import Safe, Upload
 from txn_source.metadata.stub.metadata_stub import MetadataStub
 from txn_source.model.entry import Appended, NewEntry, OpenedProducer
 from txn_source.model.errors import InternalError, SchemaMismatchError, StaleSegmentError, TxnLogError, UnavailableError
@@ -21,13 +22,16 @@ _UNWRITABLE = (pa.ArrowException, ValueError, TypeError, OverflowError)
 """What Arrow raises of data that it can't write."""
 
 
+_LOOK_S = 10.0
+
+
 class GroupStore:
     """Takes groups through their steps, up to the receipt or to the note of their loss.
 
     A call that was interrupted is repeated, and goes on from the step that each group has come to.
     """
 
-    def __init__(self, stub: MetadataStub, producer: OpenedProducer, files: SegmentFiles, losses: Losses) -> None:
+    def __init__(self, stub: MetadataStub, producer: OpenedProducer, files: EntryFiles, losses: Losses) -> None:
         self._stub = stub
         self.producer = producer
         self._files = files
@@ -35,12 +39,26 @@ class GroupStore:
         self._sequence = 0
         self.receipts = Receipts()
         """Of what was registered; whoever takes the ids puts an empty one in its place."""
+        self._first: Upload | None = None
+        """What is waited for first."""
 
-    def store(self, gathered: Gathered, keep: Transaction | None = None) -> None:
+    @property
+    def has_arrived(self) -> bool:
+        """True if something that was under way is to be registered."""
+        first = self._first
+        return first is not None and first.done
+
+    @property
+    def next_look_s(self) -> float | None:
+        """In how many seconds to look again at the latest; None: nothing is under way. Its end wakes the thread, which
+        keeps the producer alive until then."""
+        return None if self._first is None else _LOOK_S
+
+    def store(self, gathered: Gathered, keep: Transaction | None = None, *, wait: bool = True) -> None:
         """Write all groups, and register them but for those of a transaction to keep.
 
         What fails for good is noted as lost; what couldn't be registered for now stays in the queue, and is registered
-        next time.
+        next time. Without ``wait``, what isn't safe yet stays there, too, with all that comes behind it.
         """
         gathered.roll_back()
         self._drop_failed(gathered)
@@ -50,9 +68,33 @@ class GroupStore:
             for group in list(gathered.queue):
                 if group.cut is None:
                     self._cut(gathered, group)
-        self._write(gathered, [group for group in gathered.queue if group.entries is None])
-        self._register_all(gathered, keep)
+        self._write(gathered, [g for g in gathered.queue if g.entries is None and g.under_way is None])
+        self.settle(gathered, keep, wait=wait)
         gathered.written()
+
+    def settle(self, gathered: Gathered, keep: Transaction | None = None, *, wait: bool = False) -> None:
+        """Register, in their order, the groups whose bytes are safe; with ``wait``, wait for them."""
+        self._first = None
+        for group in list(gathered.queue):
+            if group.entries is None and group.under_way is not None:
+                entries, upload = group.under_way
+                if not wait and not upload.done:
+                    self._first = upload
+                    break
+                self._await(gathered, group, entries, upload)
+        self._register_all(gathered, keep)
+
+    def _await(self, gathered: Gathered, group: Group, entries: list[NewEntry], upload: Upload) -> None:
+        try:
+            upload.wait()
+        except UnavailableError as error:
+            group.under_way = None  # it is written once more with the next flush
+            self._losses.note_unavailable(error)
+            gathered.alarm = True
+        except TxnLogError as error:
+            self._lose(gathered, group, error)
+        else:
+            group.entries = entries
 
     def close(self) -> None:
         """Close the segments."""
@@ -95,15 +137,18 @@ class GroupStore:
             self._lose(gathered, groups[0], error if isinstance(error, TxnLogError) else _unfit(error))
 
     def _append(self, groups: list[Group]) -> None:
-        """Write the groups' bytes and sync them; only then they have their ``entries``."""
+        """Write the groups' bytes, and begin to make them safe; only when they are the groups get ``entries``."""
         append = self._files.append
         written = []
         for group in groups:
             assert group.cut is not None
             written.append([append(partition, sequence, batch) for partition, sequence, batch in group.cut])
-        self._files.sync()
+        upload = self._files.start()
         for group, entries in zip(groups, written, strict=True):
-            group.entries = entries
+            if isinstance(upload, Safe):
+                group.entries = entries
+            else:
+                group.under_way = entries, upload
 
     def registered(self, gathered: Gathered, group: Group, positions: list[Position]) -> None:
         """Let go of a group that was registered, and keep its ids."""
@@ -121,6 +166,8 @@ class GroupStore:
                 continue
             if isinstance(owner, Transaction) and (owner.is_unanswered or owner is keep):
                 continue
+            if group.entries is None:
+                return  # what comes behind it waits, too: a producer's entries are registered in their order
             positions: list[Position] = []
             if group.receipt is None:
                 try:
@@ -142,9 +189,13 @@ class GroupStore:
         try:
             return self._append_entries(txn, group.entries)
         except StaleSegmentError:  # we kept a segment open while its ledgers were offloaded or trimmed
-            group.entries = None  # none of them was registered, so other ones may be sent
+            group.entries = group.under_way = None  # none of them was registered, so other ones may be sent
             self._files.close()
             self._append([group])
+            if group.under_way is not None:
+                entries, upload = group.under_way
+                upload.wait()
+                group.entries = entries
             return self._append_entries(txn, group.entries or [])
 
     def _append_entries(self, txn: TxnId | None, entries: list[NewEntry]) -> Appended:

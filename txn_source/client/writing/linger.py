@@ -38,6 +38,8 @@ class Linger:
         self._name = name
         self._linger_s = linger_s
         self._clock = clock
+        self.least_s = 0.0
+        """Messages wait at least so long."""
         self._due_s = 0.0
         self._plan = _Plan()
         self._calls: SimpleQueue[Waiting | None] = SimpleQueue()
@@ -54,9 +56,10 @@ class Linger:
         The thread isn't woken if it looks by itself before they are due, as it does where one small write follows the
         other. It must find something waiting from before this call.
         """
-        self._due_s = self._clock() + self._linger_s
+        linger_s = max(self._linger_s, self.least_s)
+        self._due_s = self._clock() + linger_s
         next_look_s = self._plan.next_look_s
-        if next_look_s is None or next_look_s > time.monotonic() + self._linger_s:
+        if next_look_s is None or next_look_s > time.monotonic() + linger_s:
             self.wake(producer)
 
     def wake(self, producer: Waiting) -> None:

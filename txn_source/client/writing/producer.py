@@ -28,7 +28,7 @@ from txn_source.client.writing.group_store import GroupStore
 from txn_source.client.writing.linger import Linger, report_at_exit
 from txn_source.client.writing.losses import Losses
 from txn_source.client.writing.receipts import Receipts
-from txn_source.client.writing.segment_files import SegmentFiles
+from txn_source.client.writing.segment_files import open_files
 from txn_source.client.writing.sent_ids import MessageIds
 from txn_source.client.writing.transaction import Transaction, handle_of
 from txn_source.model.door import guarded, translated
@@ -49,6 +49,8 @@ from txn_source.storage.schema import KEY, RAW_SCHEMA, conform, deserialize_sche
 
 _MAX_OPEN_SEGMENTS = 128
 
+_FOR_OBJECTS = Batching(max_messages=65_536, max_bytes=8 << 20)
+"""On an object store each write is a request."""
 _BUSY_S = 0.01
 """The linger thread looks again so long after it found that another thread uses the producer."""
 _log = logging.getLogger(__name__)
@@ -82,7 +84,8 @@ class Producer:
     ) -> None:
         """Open a producer; ``clock`` returns seconds that only go up, by which messages linger."""
         self._stub = access.metadata
-        batching = batching or Batching()
+        self._adapts = batching is None
+        batching = batching or (_FOR_OBJECTS if access.segments.is_remote else Batching())
         opened, view = access.metadata.open_producer(topic, transactional_id, name)
         self.topic = topic.short
         self.name = opened.name
@@ -92,7 +95,8 @@ class Producer:
         self._gathered = Gathered(payload, partitions, opened.producer_id % partitions, batching)
         self._losses = Losses(self.name)
         self._topic, self._topic_id = topic, view.topic.topic_id
-        self._files = SegmentFiles(access.root, view, opened.producer_id, _MAX_OPEN_SEGMENTS)
+        me = weakref.ref(self)
+        self._files = open_files(access, view, opened.producer_id, _MAX_OPEN_SEGMENTS, then=lambda: _look_at(me()))
         self._store = GroupStore(access.metadata, opened, self._files, self._losses)
         self._inherited = False
         self._linger = Linger(f"txnlog-{self.name}", batching.linger_s, clock)
@@ -309,7 +313,7 @@ class Producer:
         """Do what has to be done before anything is taken, or raise why nothing can be taken."""
         self._gathered.roll_back()
         if self._gathered.full:
-            self._drain()
+            self._store.store(self._gathered, wait=False)
         self._losses.raise_next()
         self._check_open()
         if self._gathered.topic_partitions > self._gathered.partitions:
@@ -368,28 +372,37 @@ class Producer:
     def _drain(self) -> None:
         """Write and register everything (``GroupStore.store``)."""
         self._store.store(self._gathered)
+        self._adapt()
+
+    def _adapt(self) -> None:
+        if self._adapts:
+            self._linger.least_s = self._files.linger_s
 
     def _write_if_due(self) -> float | None:
         """Write what has waited long enough; return in how many seconds to look again, None: when woken."""
         gathered, linger = self._gathered, self._linger
-        if not gathered.lingers:
-            return None
-        if (left := linger.left) > 0 and not gathered.full:
+        arrived = self._store.has_arrived
+        if not gathered.lingers and not arrived:
+            return self._store.next_look_s
+        if (left := linger.left) > 0 and not gathered.full and not arrived:
             return min(left, threading.TIMEOUT_MAX)
         if not self._lock.acquire(blocking=gathered.full):
             return _BUSY_S  # whoever has it may be writing all this
         try:
+            if arrived and not self._closed:
+                self._store.settle(gathered)
             if self._closed or not (gathered.waiting_messages or gathered.some):
                 gathered.lingers = False
-                return None
+                return self._store.next_look_s
             if (left := linger.left) > 0 and not gathered.full:  # others have begun to wait
                 return min(left, threading.TIMEOUT_MAX)
-            self._drain()
+            self._store.store(gathered, wait=False)
+            self._adapt()
         except Exception:  # no error of ours: those are kept for the next call
             _log.warning("what producer %s has gathered waits for the next flush", self.name, exc_info=True)
         finally:
             self._lock.release()
-        return None
+        return self._store.next_look_s
 
     def _check_open(self) -> None:
         if self._closed:
@@ -427,3 +440,9 @@ class Producer:
                 " transaction had no answer. Call commit() or abort() again."
             )
         return " ".join(said) or None
+
+
+def _look_at(producer: Producer | None) -> None:
+    """Have the thread of a producer, if that is still there, look at what is safe now."""
+    if producer is not None and not producer._inherited:
+        producer._linger.wake(producer)

@@ -4,14 +4,49 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Protocol
 
 import pyarrow as pa
 
+from txn_source.client.access import Access
+from txn_source.client.writing.object_files import ObjectFiles
+from txn_source.client.writing.uploads import Safe, Upload
 from txn_source.model.entry import NewEntry
 from txn_source.model.topic import TopicView
 from txn_source.storage.segment import SegmentWriter, segment_path
+from txn_source.storage.segment_store import ObjectSegments
 
 _Key = tuple[int, tuple[str, ...]]
+
+
+class EntryFiles(Protocol):
+    """Where a writer's entries go: ``SegmentFiles`` or ``ObjectFiles``."""
+
+    @property
+    def linger_s(self) -> float: ...
+    def append(self, partition: int, base_sequence: int, batch: pa.RecordBatch) -> NewEntry: ...
+    def start(self) -> Upload: ...
+    def sync(self) -> None: ...
+    def follow(self, partition: int, ledger_id: int) -> None: ...
+    def add_partitions(self, view: TopicView) -> None: ...
+    def close(self) -> None: ...
+
+
+def open_files(
+    access: Access,
+    view: TopicView,
+    producer_id: int,
+    max_open: int,
+    note: Callable[[str], object] | None = None,
+    then: Callable[[], None] = lambda: None,
+) -> EntryFiles:
+    """Return where entries of a topic go in a log; ``note`` is given each path before anything lies there, and ``then``
+    is called whenever something is safe that was waited for in the background."""
+    segments = access.segments
+    if isinstance(segments, ObjectSegments):
+        return ObjectFiles(segments, view, producer_id, note, then)
+    assert isinstance(access.root, Path)
+    return SegmentFiles(access.root, view, producer_id, max_open, note)
 
 
 class SegmentFiles:
@@ -63,6 +98,14 @@ class SegmentFiles:
         at = segment.append(batch)
         partition_id = self._partition_ids[partition]
         return NewEntry(partition_id, base_sequence, batch.num_rows, segment.path, at.offset, at.length, at.crc32c)
+
+    linger_s = 0.0
+    """How long to gather before a write, for its own sake."""
+
+    def start(self) -> Upload:
+        """Make safe what was appended since the last time, and return what to wait for: nothing."""
+        self.sync()
+        return Safe()
 
     def sync(self) -> None:
         """Return when all that was appended since the last sync would survive a power cut.

@@ -17,7 +17,7 @@ import pyarrow as pa
 from txn_source.client.access import Access
 from txn_source.client.writing.batch_buffer import ENTRY_MAX_BYTES, ENTRY_MAX_ROWS, entry_sized
 from txn_source.client.writing.key_routing import group, route
-from txn_source.client.writing.segment_files import SegmentFiles
+from txn_source.client.writing.segment_files import open_files
 from txn_source.model.entry import NewEntry, OpenedProducer
 from txn_source.model.errors import InvalidArgumentError, StorageWriteError
 from txn_source.model.spark_commit import CONTENT_MASK, TopicBatch
@@ -59,13 +59,13 @@ class BulkWriter:
             turn: where rows without a key begin, so that not all tasks begin with the same partition.
         """
         [self._view] = access.metadata.get_view([topic]).topics
-        self._root = access.root
+        self._segments = access.segments
         self._payload = deserialize_schema(self._view.topic.schema)
         self._turn = turn
         self._waiting: dict[tuple[int, tuple[str, ...]], _Waiting] = {}
         self._waiting_bytes = 0
         self._paths: list[str] = []
-        self._files = SegmentFiles(self._root, self._view, _NO_PRODUCER, _MAX_OPEN_SEGMENTS, note=self._paths.append)
+        self._files = open_files(access, self._view, _NO_PRODUCER, _MAX_OPEN_SEGMENTS, self._paths.append)
         self._entries: list[NewEntry] = []
         self._whole = True
         """All that was taken waits, or has its entry. False from the beginning of each change to its end."""
@@ -126,7 +126,7 @@ class BulkWriter:
         self._files.close()
         for path in self._paths:
             with suppress(OSError):  # what stays is garbage for `txnlog gc`
-                (self._root / path).unlink(missing_ok=True)
+                self._segments.delete(path)
 
     def inherited(self) -> None:
         """Take notice that this is a fork of the process that made it."""

@@ -17,7 +17,6 @@ from txn_source.storage.forks import (
     note_inherited,
     was_inherited,
 )
-from txn_source.storage.root import LogRoot
 
 if TYPE_CHECKING:
     from txn_source.metadata.service.service import MetadataService
@@ -35,8 +34,8 @@ class InProcessTransport:
 
     def __init__(self, service: MetadataService) -> None:
         self._service = service
-        self._database = LogRoot.at(service.storage_uri).database
-        self._usable = not was_inherited(self._database)
+        self._database = service.database_file
+        self._usable = self._database is None or not was_inherited(self._database)
         close_before_forks(self)
         belongs_to_process(self)
 
@@ -47,8 +46,9 @@ class InProcessTransport:
     def inherited(self) -> None:
         """Take notice that this is a fork."""
         keep_for_ever(self._service)
-        note_inherited(self._database)
-        self._usable = not was_inherited(self._database)
+        if self._database is not None:
+            note_inherited(self._database)
+            self._usable = not was_inherited(self._database)
 
     def call(self, method: str, request: Message) -> Any:
         try:

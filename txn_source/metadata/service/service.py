@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cached_property
+from pathlib import Path
 from threading import RLock
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -165,6 +166,11 @@ class MetadataService:
     def log_id(self) -> str:
         """Which log it is."""
         return str(self._found("GetLog")(pb.GetLogRequest()).log_id)  # type: ignore[attr-defined]
+
+    @property
+    def database_file(self) -> Path | None:
+        """The file that the metadata is in; None if it is in a database server."""
+        return self._database.file
 
     @property
     def storage_uri(self) -> str:

@@ -290,7 +290,7 @@ class _Together:
             crc32c=entry.crc32c,
         )
         self._in_files.append((tail.rows[-1], segment))
-        segment.reach(position.ledger_id, entry.offset + entry.length)
+        segment.reach(entry.partition_id, position.ledger_id, entry.offset + entry.length)
         if txn is not None:
             self._trace(txn, entry, position.key)
         return position

@@ -13,6 +13,7 @@ deletes it and says so. So a crash between the two forgets no file.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, and_, delete, func, insert, select, update
 
@@ -28,6 +29,7 @@ from txn_source.metadata.store.tables import (
     ledgers,
     partitions,
     producers,
+    segment_parts,
     segments,
 )
 from txn_source.model.copies import TieredCopy
@@ -232,8 +234,10 @@ def doom_segments(
 ) -> None:
     """Doom the segments that reach into a span of ledgers and hold nothing of any other hot ledger.
 
-    The rows stay: a producer may still hold one open, and what it appends there must be refused.
+    The rows stay: a producer may still hold one open, and what it appends there must be refused. Of a segment of
+    several partitions the part goes, and the segment with its last part.
     """
+    _doom_parts(connection, partition_id, first_ledger_id, last_ledger_id, now_ms)
     hot = select(ledgers.c.ledger_id).where(
         ledgers.c.partition_id == segments.c.partition_id,
         ledgers.c.ledger_id.between(segments.c.first_ledger_id, segments.c.last_ledger_id),
@@ -248,6 +252,37 @@ def doom_segments(
             ~hot.exists(),
         )
     ).all()
+    _doom_rows(connection, rows, now_ms)
+
+
+def _doom_parts(
+    connection: Connection, partition_id: int, first_ledger_id: int, last_ledger_id: int, now_ms: int
+) -> None:
+    hot = select(ledgers.c.ledger_id).where(
+        ledgers.c.partition_id == segment_parts.c.partition_id,
+        ledgers.c.ledger_id.between(segment_parts.c.first_ledger_id, segment_parts.c.last_ledger_id),
+        ledgers.c.hot_deleted_at_ms.is_(None),
+    )
+    unused = select(segment_parts.c.segment_id).where(
+        segment_parts.c.partition_id == partition_id,
+        segment_parts.c.last_ledger_id >= first_ledger_id,
+        segment_parts.c.first_ledger_id <= last_ledger_id,
+        ~hot.exists(),
+    )
+    for some in _portions(list(connection.execute(unused).scalars())):
+        of_partition = (segment_parts.c.partition_id == partition_id, segment_parts.c.segment_id.in_(some))
+        connection.execute(delete(segment_parts).where(*of_partition))
+        left = select(segment_parts.c.segment_id).where(segment_parts.c.segment_id == segments.c.segment_id)
+        rows = connection.execute(
+            select(segments.c.segment_id, segments.c.path).where(
+                segments.c.segment_id.in_(some), segments.c.deleted == 0, ~left.exists()
+            )
+        ).all()
+        _doom_rows(connection, rows, now_ms)
+
+
+def _doom_rows(connection: Connection, rows: Sequence[Any], now_ms: int) -> None:
+    """Doom segments (id, path), and have nothing registered from them any more."""
     for some in _portions([row.segment_id for row in rows]):
         connection.execute(update(segments).where(segments.c.segment_id.in_(some)).values(deleted=DELETED))
     _insert_doomed(connection, [row.path for row in rows], now_ms)

@@ -10,6 +10,7 @@ import logging
 import threading
 from collections.abc import Callable
 from contextlib import AbstractContextManager
+from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 if TYPE_CHECKING:
@@ -37,6 +38,10 @@ class Database(Protocol):
     is_due: Callable[[Connection], bool]
     """Tells if ``before_write`` would change what a reader sees. Where nothing can be written, readers are shown a copy
     in which it has."""
+
+    @property
+    def file(self) -> Path | None:
+        """The file that it is, which no process may use that inherited it open; None for a database server."""
 
     @property
     def read_only(self) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Any, NoReturn
+from typing import Any
 
 from txn_source.model.errors import InvalidArgumentError
 
@@ -16,7 +16,8 @@ _SCRUBBED_FROM = 3
 class DatabaseUrl:
     """The URL of a SQLite file or a PostgreSQL database.
 
-    Its text and repr leave the password out, and it can't be pickled; ``revealed`` is for the driver alone.
+    Its text and repr leave the password out, and one of PostgreSQL can't be pickled; ``revealed`` is for the driver
+    alone.
     """
 
     __slots__ = ("_masked", "_password", "_text")
@@ -78,7 +79,9 @@ class DatabaseUrl:
     def __hash__(self) -> int:
         return hash(self._text)
 
-    def __reduce__(self) -> NoReturn:
+    def __reduce__(self) -> tuple[type[DatabaseUrl], tuple[str]]:
+        if not self.is_postgres:
+            return DatabaseUrl, (self._text,)
         raise InvalidArgumentError(
             "The URL of a metadata database is not pickled: it may have a password.",
             "Connect other processes to the service, by endpoint=.",

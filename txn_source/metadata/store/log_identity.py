@@ -29,9 +29,10 @@ def read_info(connection: Connection) -> LogInfo:
         LogNotFoundError: it holds none.
         LogVersionError: its format is newer than this release's.
     """
-    if not has_table(connection, "log_info"):
+    rows = _INFO.rows(connection, {}) if has_table(connection, "log_info") else []
+    if not rows:
         raise LogNotFoundError("The metadata database has no log in it.", "Check the path of the root.")
-    [(log_id, version)] = _INFO.rows(connection, {})
+    [(log_id, version)] = rows
     if version > FORMAT_VERSION:
         raise LogVersionError(
             f"The log has format version {version}; this release reads up to {FORMAT_VERSION}.",

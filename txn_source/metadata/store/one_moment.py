@@ -19,6 +19,7 @@ class OneMoment:
     """The database as one transaction sees it (``Database``); used by one thread. The transaction isn't ended."""
 
     read_only = True
+    file = None
 
     def __init__(self, connection: Connection, now_us: int) -> None:
         self._connection = connection

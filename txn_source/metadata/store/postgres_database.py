@@ -62,6 +62,7 @@ class PostgresDatabase:
     """Transactions on a PostgreSQL database (``Database``); safe in threads and after a fork."""
 
     read_only = False
+    file = None
 
     def __init__(self, url: DatabaseUrl) -> None:
         self._url = url

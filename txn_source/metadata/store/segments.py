@@ -3,20 +3,31 @@
 What was written to a file counts once it is registered, and a file may only be deleted once that is impossible. So a
 file that nothing was registered from is condemned before it is deleted, in a write transaction: whoever comes later to
 register from it is refused and writes its data again. No clock has a say in that.
+
+An object of an object store has entries of several partitions. What it has of each is a row in ``segment_parts``: its
+references. It may go when the last of them has gone (``copies.doom_segments``).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import pairwise
 
 from sqlalchemy import Connection, bindparam, insert, or_, select, update
 
-from txn_source.metadata.store.inserts import Insert
+from txn_source.metadata.store.inserts import Insert, NewRows
 from txn_source.metadata.store.partition_tail import Tail
 from txn_source.metadata.store.prepared import Lookup, Prepared
-from txn_source.metadata.store.tables import CONDEMNED, entries, partitions, producers, segments
+from txn_source.metadata.store.tables import (
+    CONDEMNED,
+    SEVERAL_PARTITIONS,
+    entries,
+    partitions,
+    producers,
+    segment_parts,
+    segments,
+)
 from txn_source.model.entry import NewEntry
 from txn_source.model.errors import InvalidArgumentError, StaleSegmentError, TxnLogError, shown
 from txn_source.model.position import MAX_LEDGER_ID
@@ -25,6 +36,16 @@ from txn_source.storage.segment import SegmentName
 JOB = 0
 """In the place of a producer's id: files of jobs, each of which is registered once and whole."""
 _PORTION = 1000
+
+
+@dataclass(slots=True)
+class Part:
+    """The ledgers that a segment of several partitions reaches into on one of them, both inclusive."""
+
+    first_ledger_id: int
+    last_ledger_id: int
+    is_new: bool = False
+    changed: bool = False
 
 
 @dataclass(slots=True)
@@ -40,10 +61,20 @@ class Segment:
     segment_id: int | None = None
     end: int | None = None
     changed: bool = False
+    parts: dict[int, Part] = field(default_factory=dict)
+    """By partition, if it is of several."""
 
-    def reach(self, ledger_id: int, end: int) -> None:
-        """Note that an entry lies in a ledger; a partition's ledgers only go up."""
+    def reach(self, partition_id: int, ledger_id: int, end: int) -> None:
+        """Note that an entry lies in a ledger of a partition, whose ledgers only go up."""
         self.end = max(self.end or 0, end)
+        if self.partition_id == SEVERAL_PARTITIONS:
+            part = self.parts.get(partition_id)
+            if part is None:
+                part = self.parts[partition_id] = Part(ledger_id, ledger_id, is_new=True)
+            elif ledger_id != part.last_ledger_id:
+                part.first_ledger_id = min(part.first_ledger_id, ledger_id)
+                part.last_ledger_id = ledger_id
+                part.changed = True
         if ledger_id != self.last_ledger_id:
             self.first_ledger_id = min(self.first_ledger_id, ledger_id)
             self.last_ledger_id = ledger_id
@@ -55,13 +86,18 @@ class Segments:
 
     def __init__(self, connection: Connection, paths: Iterable[str]) -> None:
         self._known = {row[0]: Segment(*row) for row in _SEGMENTS.rows(connection, paths)}
+        shared = {s.segment_id: s for s in self._known.values() if s.partition_id == SEVERAL_PARTITIONS}
+        for segment_id, partition_id, first, last in _PARTS.rows(connection, shared):
+            shared[segment_id].parts[partition_id] = Part(first, last)
         self._new: list[Segment] = []
 
     def of(self, topic_id: int, entry: NewEntry) -> Segment:
         """Return the segment of an entry, which was checked."""
         segment = self._known.get(entry.segment)
         if segment is None:
-            segment = self._known[entry.segment] = Segment(entry.segment, topic_id, entry.partition_id)
+            name = SegmentName.parse(entry.segment)
+            of = SEVERAL_PARTITIONS if name is not None and name.partition is None else entry.partition_id
+            segment = self._known[entry.segment] = Segment(entry.segment, topic_id, of)
             self._new.append(segment)
         return segment
 
@@ -80,6 +116,27 @@ class Segments:
         )
         for segment in reached:
             segment.changed = False
+        self._store_parts(connection)
+
+    def _store_parts(self, connection: Connection) -> None:
+        new: list[dict[str, int | None]] = []
+        longer: list[dict[str, int | None]] = []
+        for segment in self._known.values():
+            for partition_id, part in segment.parts.items():
+                if part.is_new or part.changed:
+                    of = {"segment_id": segment.segment_id, "partition_id": partition_id}
+                    row = of | {"first_ledger_id": part.first_ledger_id, "last_ledger_id": part.last_ledger_id}
+                    (new if part.is_new else longer).append(row)
+                    part.is_new = part.changed = False
+        _NEW_PARTS.add(connection, new)
+        _LENGTHEN_PART.run_many(
+            connection,
+            [
+                {"id": row["segment_id"], "of_partition": row["partition_id"], "first": row["first_ledger_id"],
+                 "last": row["last_ledger_id"]}
+                for row in longer
+            ],
+        )  # fmt: skip
 
     def check(
         self,
@@ -117,7 +174,10 @@ class Segments:
                         f"The job's file {path} has been registered before.",
                         "Commit what a job wrote once; write it anew.",
                     )
-                if (known.topic_id, {known.partition_id}) != (topic_id, {entry.partition_id for entry in of_path}):
+                partition_ids = {entry.partition_id for entry in of_path}
+                if known.topic_id != topic_id or known.partition_id not in (SEVERAL_PARTITIONS, *partition_ids):
+                    raise _not_its_own(path)
+                if known.partition_id != SEVERAL_PARTITIONS and len(partition_ids) > 1:
                     raise _not_its_own(path)
         for entry in new:
             tail = tails.get(entry.partition_id)
@@ -130,7 +190,11 @@ class Segments:
             name, known = SegmentName.parse(path), self._known.get(path)
             if name is None or name.producer_id != owner or name.topic_id != topic_id:
                 raise _not_its_own(path)
-            if known is None and {name.partition} != {tails[entry.partition_id].index for entry in of_path}:
+            if (
+                known is None
+                and name.partition is not None
+                and {name.partition} != {tails[entry.partition_id].index for entry in of_path}
+            ):
                 raise _not_its_own(path)
             _check_bytes(connection, path, of_path, known, store)
 
@@ -152,7 +216,7 @@ def condemn(connection: Connection, paths: Iterable[str]) -> list[str]:
         rows = []
         for path in some:
             name = names[path]
-            partition_id = places.get((name.topic_id, name.partition))
+            partition_id = _place(places, name)
             if path in known and not known[path]:
                 continue  # it has been registered from
             free.append(path)
@@ -184,6 +248,13 @@ def _is_stored(connection: Connection, segment_id: int | None, offset: int, leng
     """True if an entry of the segment has some of these bytes."""
     before = connection.execute(_LAST_BEFORE, {"segment_id": segment_id, "end": offset + length}).first()
     return before is not None and before.offset + before.length > offset
+
+
+def _place(places: dict[tuple[int, int], int], name: SegmentName) -> int | None:
+    """Return the partition of a file, None if it, or its topic, is gone."""
+    if name.partition is not None:
+        return places.get((name.topic_id, name.partition))
+    return SEVERAL_PARTITIONS if (name.topic_id, 0) in places else None
 
 
 def _places(connection: Connection, topic_ids: Iterable[int]) -> dict[tuple[int, int], int]:
@@ -224,7 +295,8 @@ def _stale(segment: Segment, owner: int) -> TxnLogError:
 def _not_its_own(path: str) -> TxnLogError:
     return InvalidArgumentError(
         f"{shown(path)} is no file that this producer may register on these partitions.",
-        "Use segments/<topic id>/<partition>/<ledger id>-<producer id>-<12 hexadecimal digits>.arrow of its own.",
+        "Use segments/<topic id>/<partition>/<ledger id>-<producer id>-<12 hexadecimal digits>.arrow of its own, or, on"
+        " an object store, segments/<topic id>/<producer id>-<12 hexadecimal digits>.arrows.",
     )
 
 
@@ -265,5 +337,19 @@ _LAST_BEFORE = (
 _REACH = Prepared(
     update(segments)
     .where(segments.c.segment_id == bindparam("id"))
+    .values(first_ledger_id=bindparam("first"), last_ledger_id=bindparam("last"))
+)
+_PARTS = Lookup(
+    lambda names: select(
+        segment_parts.c.segment_id,
+        segment_parts.c.partition_id,
+        segment_parts.c.first_ledger_id,
+        segment_parts.c.last_ledger_id,
+    ).where(segment_parts.c.segment_id.in_([bindparam(name) for name in names]))
+)
+_NEW_PARTS = NewRows(segment_parts)
+_LENGTHEN_PART = Prepared(
+    update(segment_parts)
+    .where(segment_parts.c.segment_id == bindparam("id"), segment_parts.c.partition_id == bindparam("of_partition"))
     .values(first_ledger_id=bindparam("first"), last_ledger_id=bindparam("last"))
 )

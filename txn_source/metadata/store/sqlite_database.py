@@ -12,6 +12,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from txn_source.metadata.store.database import Change, Wait, forget_changes, tell_changes
@@ -40,6 +41,11 @@ class SqliteDatabase:
         self.on_change: Callable[[set[Change]], None] = lambda _: None
         self.before_write: Callable[[Connection], bool] = lambda _: False
         self.is_due: Callable[[Connection], bool] = lambda _: False
+
+    @property
+    def file(self) -> Path | None:
+        """The SQLite file."""
+        return Path(self._path)
 
     @property
     def read_only(self) -> bool:

@@ -55,6 +55,8 @@ def is_in(state: Column[int], value: int) -> ColumnElement[bool]:
     return state == literal_column(str(value))
 
 
+SEVERAL_PARTITIONS = 0
+"""In the place of a segment's partition."""
 DELETED, CONDEMNED = 1, 2
 """Why nothing may be registered from a segment any more: its ledgers are gone, or it was taken for garbage."""
 
@@ -141,12 +143,24 @@ segments = Table(
     Column("segment_id", _Id, Identity(), primary_key=True),
     Column("topic_id", ForeignKey("topics.topic_id", ondelete="CASCADE"), nullable=False, index=True),
     Column("path", _Text, nullable=False, unique=True),
-    Column("partition_id", BigInteger, nullable=False),
+    Column("partition_id", BigInteger, nullable=False),  # 0: of several partitions, which its parts tell
     Column("first_ledger_id", BigInteger, nullable=False),  # of its entries; a producer notices late that a ledger was
     Column("last_ledger_id", BigInteger, nullable=False),  # closed, so a segment may reach into the next one
     Column("deleted", SmallInteger, nullable=False, default=0),  # DELETED, CONDEMNED, or neither
     Index("segments_by_partition", "partition_id", "last_ledger_id"),
     sqlite_autoincrement=True,
+)
+
+segment_parts = Table(  # what a segment of several partitions has of each, as long as that is wanted: its references
+    "segment_parts",
+    metadata,
+    Column("partition_id", BigInteger, primary_key=True, autoincrement=False),
+    Column("segment_id", ForeignKey("segments.segment_id", ondelete="CASCADE"), primary_key=True),
+    Column("first_ledger_id", BigInteger, nullable=False),
+    Column("last_ledger_id", BigInteger, nullable=False),
+    Index("segment_parts_by_segment", "segment_id"),
+    Index("segment_parts_by_ledger", "partition_id", "last_ledger_id"),
+    sqlite_with_rowid=False,
 )
 
 copies = Table(  # tiered copies, complete or under way

@@ -9,7 +9,7 @@ from sqlalchemy.schema import CreateIndex, CreateTable
 
 from txn_source.metadata.store.dialects import may_take_long
 from txn_source.metadata.store.table_version import SCHEMA_VERSION, read_version
-from txn_source.metadata.store.tables import copies, log_info, owners, schema_versions
+from txn_source.metadata.store.tables import copies, log_info, owners, schema_versions, segment_parts
 from txn_source.model.errors import LogVersionError
 
 Upgrade = Callable[[Connection], None]
@@ -49,6 +49,13 @@ def _to_3(connection: Connection) -> None:
         connection.execute(CreateIndex(index, if_not_exists=True))
 
 
+def _to_4(connection: Connection) -> None:
+    """Make the table of what segments of several partitions have of each."""
+    connection.execute(CreateTable(segment_parts, if_not_exists=True))
+    for index in sorted(segment_parts.indexes, key=lambda index: str(index.name)):
+        connection.execute(CreateIndex(index, if_not_exists=True))
+
+
 def _refuse_doubled_copies(connection: Connection) -> None:
     ledger = copies.c.ledger_id
     doubled = connection.execute(
@@ -61,6 +68,6 @@ def _refuse_doubled_copies(connection: Connection) -> None:
         )
 
 
-UPGRADES: dict[int, Upgrade] = {1: _to_2, 2: _to_3}
+UPGRADES: dict[int, Upgrade] = {1: _to_2, 2: _to_3, 3: _to_4}
 """By the version that each begins with. An upgrade stays as it is; where a later one changes what it makes, it gets
 statements of its own instead of ``tables.py``'s."""

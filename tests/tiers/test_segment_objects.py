@@ -1,0 +1,350 @@
+"""Hot segments as objects: how many requests they take, whose they are, and when they go."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import textwrap
+import threading
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+import txn_source
+from tests.log.reading import BY_HAND, UNCOMMITTED, send_each, values
+from tests.tiers.proxy import Fault, Proxy
+from tests.tiers.stores import Bucket, S3Server
+from txn_source import Batching, Log
+from txn_source.client.tiering.segment_garbage import collect_garbage
+from txn_source.client.writing.task_writer import BulkWriter
+from txn_source.model.errors import StaleSegmentError
+from txn_source.model.spark_commit import Sink
+from txn_source.model.topic_name import TopicName
+from txn_source.storage.object_root import ObjectRoot
+from txn_source.storage.segment_store import ObjectSegments
+
+_LATER_S = 10.0**10
+
+
+@pytest.fixture
+def log(bucket: Bucket, proxy: Proxy, tmp_path: Path) -> Iterator[Log]:
+    """A log behind a proxy that counts."""
+    with txn_source.connect(bucket.uri_at(proxy.endpoint), metadata=tmp_path / "log.db") as log:
+        yield log
+
+
+def asked(proxy: Proxy) -> Counter[str]:
+    """Return how many requests of each method there were since the last time."""
+    found = Counter(request.method for request in proxy.requests)
+    proxy.requests.clear()
+    return found
+
+
+def objects(bucket: Bucket) -> list[str]:
+    return [name for name in bucket.files() if name.startswith("segments/")]
+
+
+def batch(rows: int, width: int = 1000) -> pa.RecordBatch:
+    """Return so many messages of so many bytes."""
+    value = pa.array([bytes(width)] * rows, pa.binary())
+    return pa.record_batch({"key": pa.nulls(rows, pa.binary()), "value": value})
+
+
+def test_flush_to_many_partitions_is_one_request(log: Log, proxy: Proxy, bucket: Bucket) -> None:
+    """Write to 32 partitions, plainly and in a transaction: one object has it all, with a part for each partition."""
+    log.create_topic("orders", partitions=32)
+    producer = log.producer("orders", batching=BY_HAND)
+    with log.begin_transaction() as transaction:
+        for partition in range(32):
+            producer.send(b"plain", partition=partition)
+            producer.send(b"of a transaction", partition=partition, txn=transaction)
+        asked(proxy)
+        producer.flush()
+    assert asked(proxy) == {"PUT": 1}
+    assert len(objects(bucket)) == 1
+    assert Counter(values(log, "orders")) == {b"plain": 32, b"of a transaction": 32}
+
+
+def test_read_asks_once_for_each_object_of_eight_mebibytes(log: Log, proxy: Proxy, bucket: Bucket) -> None:
+    """Write 48 MB in objects of about 8 MiB, and scan: no request but one GET for each object."""
+    log.create_topic("orders")
+    producer = log.producer("orders", batching=Batching(linger_s=1e6, max_messages=1_000_000, max_bytes=64 << 20))
+    for _ in range(48):
+        producer.send_batch(batch(1000))
+    producer.flush()
+    many = len(objects(bucket))
+    assert many == asked(proxy)["PUT"] - 1 == 6  # one is the marker of the log
+    assert sum(len(one) for one in log.scan("orders", columns=["value"])) == 48_000
+    found = asked(proxy)
+    assert set(found) == {"GET"}
+    assert found["GET"] == many
+
+
+def test_more_is_read_before_it_is_wanted(log: Log, proxy: Proxy) -> None:
+    """Take the first batch of a scan of many objects: others have been asked for, and not all."""
+    log.create_topic("orders")
+    producer = log.producer("orders", batching=BY_HAND)
+    for _ in range(16):
+        producer.send_batch(batch(7000))
+        producer.flush()
+    asked(proxy)
+    reader = log.scan("orders", columns=["value"])
+    next(iter(reader))
+    assert 1 < asked(proxy)["GET"] < 16
+    reader.close()
+
+
+def test_read_of_a_small_range_takes_what_it_needs(log: Log, proxy: Proxy) -> None:
+    """Read one entry out of the middle of an object of many: one request, of its bytes alone."""
+    log.create_topic("orders", partitions=3)
+    producer = log.producer("orders", batching=BY_HAND)
+    for partition in range(3):
+        producer.send_batch(batch(1000), partition=partition)
+    producer.flush()
+    asked(proxy)
+    assert len(values(log, "orders-partition-1")) == 1000
+    [request] = [request for request in proxy.requests if "/segments/" in request.path]
+    assert request.range is not None
+    assert request.range[1] - request.range[0] < 1_100_000
+
+
+def test_object_stays_as_long_as_one_partition_needs_it(log: Log, bucket: Bucket) -> None:
+    """Let a subscription keep one of two partitions that share an object: it goes when that one is trimmed, too."""
+    log.create_topic("orders", partitions=2)
+    producer = log.producer("orders", batching=BY_HAND)
+    for partition in range(2):
+        producer.send(b"%d" % partition, partition=partition)
+    producer.flush()
+    log.roll_ledger("orders")
+    send_each(producer, [b"later"])
+    log.create_subscription("orders", "keeps", initial_position="earliest")
+    with log.subscribe("orders", "keeps") as consumer:
+        while (message := consumer.receive(1.0)) is not None:
+            if message.value == b"0":
+                consumer.acknowledge(message)
+    kept = set(objects(bucket))
+    log.trim("orders", keep_bytes=0)
+    assert set(objects(bucket)) == kept
+    assert values(log, "orders")
+    log.delete_subscription("orders", "keeps")
+    log.trim("orders", keep_bytes=0)
+    assert len(set(objects(bucket)) & kept) == len(kept) - 1
+
+
+def test_offloaded_object_goes_and_its_producer_goes_on(log: Log, bucket: Bucket) -> None:
+    """Offload and delete the hot copies of what a producer has just written; it writes on."""
+    log.create_topic("orders", partitions=2)
+    producer = log.producer("orders", batching=BY_HAND)
+    send_each(producer, [b"1", b"2"])
+    log.roll_ledger("orders")
+    log.offload("orders")
+    log.set_policies(topic="orders", offload_deletion_lag=0)
+    log.maintain()
+    assert objects(bucket) == []
+    assert [name for name in bucket.files() if name.endswith(".parquet")]
+    send_each(producer, [b"3"])
+    assert sorted(values(log, "orders")) == [b"1", b"2", b"3"]
+
+
+def test_garbage_is_what_nothing_was_registered_from(log: Log, bucket: Bucket) -> None:
+    """Leave an object of a producer behind, and one of a job: only they go, and can't be registered any more."""
+    log.create_topic("orders")
+    send_each(log.producer("orders"), [b"1"])
+    kept = objects(bucket)
+    writer = BulkWriter(log.access, TopicName.parse("orders"))
+    writer.write(pa.record_batch({"value": pa.array([b"late"], pa.binary())}))
+    late = writer.finish()
+    left = set(objects(bucket)) - set(kept)
+    assert len(left) == 1
+    found = collect_garbage(log.access, 0.0, dry_run=True, clock=lambda: _LATER_S)
+    assert set(found.paths) == left
+    found = collect_garbage(log.access, 0.0, dry_run=False, clock=lambda: _LATER_S)
+    assert set(found.paths) == left
+    assert objects(bucket) == kept
+    with pytest.raises(StaleSegmentError):
+        log.metadata.commit_batch(Sink("query", 0, "spark", None), [late], "job")
+    assert values(log, "orders") == [b"1"]
+
+
+def test_garbage_under_a_slow_writer_makes_it_write_anew(
+    log: Log, bucket: Bucket, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Collect between the put and the registration: the producer is refused, and writes another object by itself."""
+    log.create_topic("orders")
+    producer = log.producer("orders", batching=BY_HAND)
+    send_each(producer, [b"1"])
+    append, taken = log.metadata.append, []
+
+    def late(*args: object) -> object:
+        if not taken:
+            taken.append(collect_garbage(log.access, 0.0, dry_run=False, clock=lambda: _LATER_S))
+        return append(*args)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(log.metadata, "append", late)
+    producer.send(b"2")
+    producer.flush()
+    assert len(taken[0].paths) == 1
+    assert values(log, "orders") == [b"1", b"2"]
+
+
+def test_deleted_topic_takes_its_objects_along(log: Log, bucket: Bucket) -> None:
+    """Delete one of two topics."""
+    for topic in ("orders", "bills"):
+        log.create_topic(topic)
+        send_each(log.producer(topic), [b"1"])
+    log.delete_topic("orders")
+    assert len(objects(bucket)) == 1
+    assert values(log, "bills") == [b"1"]
+
+
+def test_writes_are_registered_in_their_order(log: Log, proxy: Proxy) -> None:
+    """Let the first of several puts come last: readers see nothing of the others before it, and then all in order."""
+    log.create_topic("orders")
+    producer = log.producer("orders")
+    proxy.set_fault(Fault("busy", lambda request: request.method == "PUT", times=3))
+    for number in range(4):
+        producer.send_batch(pa.record_batch({"value": pa.array([b"%d" % number + bytes(5 << 20)], pa.binary())}))
+        producer.send_batch(pa.record_batch({"value": pa.array([b"%d" % number + bytes(5 << 20)], pa.binary())}))
+    ids = producer.flush()
+    assert len(ids) == 8
+    assert [value[:1] for value in values(log, "orders")] == [b"0", b"0", b"1", b"1", b"2", b"2", b"3", b"3"]
+    assert proxy.struck == 3
+
+
+def test_linger_follows_the_time_of_a_put(log: Log) -> None:
+    """Write: the producer's linger is at least as long as its puts took; one that was told how long keeps to that."""
+    log.create_topic("orders")
+    adapting, told = log.producer("orders"), log.producer("orders", batching=BY_HAND)
+    for producer in (adapting, told):
+        producer.send(b"1")
+        producer.flush()
+    assert adapting._linger.least_s == adapting._files.linger_s > 0
+    assert told._linger.least_s == 0
+
+
+def test_dropped_producer_lives_until_its_put_is_registered(log: Log, proxy: Proxy) -> None:
+    """Drop a producer whose put takes a while, without a flush."""
+    log.create_topic("orders")
+    producer = log.producer("orders")
+    proxy.set_fault(Fault("busy", lambda request: request.method == "PUT", times=3))
+    producer.send(b"1")
+    ended = threading.Event()
+    thread = producer._linger
+    del producer
+    while not values(log, "orders") and thread._thread is not None and thread._thread.is_alive():
+        ended.wait(0.01)
+    assert values(log, "orders") == [b"1"]
+
+
+_WRITER = """
+    import sys, txn_source
+    log = txn_source.connect(sys.argv[1], metadata=sys.argv[2])
+    producer = log.producer("orders")
+    number = 0
+    while True:
+        for _ in range(20):
+            producer.send(b"%d" % number)
+            number += 1
+        producer.flush()
+        print(number, flush=True)
+"""
+
+
+def test_killed_writer_loses_nothing_that_was_acknowledged(log: Log, bucket: Bucket, tmp_path: Path) -> None:
+    """Kill a writer with signal 9 in the middle, twice: what it was told of is there, once and in order."""
+    log.create_topic("orders")
+    uri = str(log.target.path)
+    told: list[int] = []
+    for _ in range(2):
+        writer = subprocess.Popen(
+            [sys.executable, "-c", textwrap.dedent(_WRITER), uri, str(tmp_path / "log.db")],
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        assert writer.stdout is not None
+        last = 0
+        for line in writer.stdout:
+            last = int(line)
+            if last >= 100:
+                break
+        os.kill(writer.pid, signal.SIGKILL)
+        rest = writer.communicate()[0].split()
+        told.append(int(rest[-1]) if rest else last)
+    found = [int(value) for value in values(log, "orders")]
+    starts = [at for at, value in enumerate(found) if value == 0]
+    runs = [found[a:b] for a, b in zip(starts, [*starts[1:], len(found)], strict=True)]
+    assert len(runs) == 2
+    for run, acknowledged in zip(runs, told, strict=True):
+        assert run == list(range(len(run)))
+        assert len(run) >= acknowledged
+    left = collect_garbage(log.access, 0.0, dry_run=False, clock=lambda: _LATER_S)
+    assert set(left.paths).isdisjoint(log.metadata.list_segments())
+    assert [int(value) for value in values(log, "orders", UNCOMMITTED)] == found
+
+
+def test_fork_writes_and_reads_by_itself(log: Log) -> None:
+    """Fork after connections were used: the child opens its own, and the parent goes on with its ones."""
+    log.create_topic("orders")
+    producer = log.producer("orders")
+    producer.send(b"parent")
+    producer.flush()
+    pid = os.fork()
+    if pid == 0:
+        signal.alarm(20)
+        try:
+            with log.producer("orders") as mine:
+                mine.send(b"child")
+            os._exit(0 if values(log, "orders") == [b"parent", b"child"] else 1)
+        finally:
+            os._exit(2)
+    assert os.waitpid(pid, 0)[1] == 0
+    producer.send(b"parent again")
+    producer.flush()
+    assert values(log, "orders") == [b"parent", b"child", b"parent again"]
+
+
+def test_path_of_an_object_never_leaves_the_prefix(s3: S3Server, bucket: Bucket) -> None:
+    """Ask for paths that a service that lies may send."""
+    store = ObjectSegments(ObjectRoot.at(bucket.uri_at(s3.endpoint)))
+    for path in ("../other/segments/1/1-0123456789ab.arrows", "/segments/x"):
+        with pytest.raises(txn_source.InvalidArgumentError, match="leaves the log's root"):
+            store.size(path)
+
+
+@pytest.mark.parametrize(("seed", "steps"), [(1, 12), pytest.param(2, 60, marks=pytest.mark.long)])
+def test_objects_are_there_as_long_as_they_are_needed(log: Log, bucket: Bucket, seed: int, steps: int) -> None:
+    """Write to three partitions, roll, offload, delete and trim at random: all that should be read is, each object that
+    a hot ledger needs is there, and at the end, when all is trimmed, none is."""
+    rng = random.Random(seed)
+    log.create_topic("orders", partitions=3)
+    log.set_policies(topic="orders", offload_deletion_lag=0)
+    producer = log.producer("orders", batching=BY_HAND)
+    closed: set[bytes] = set()
+    opened: set[bytes] = set()
+    for step in range(steps):
+        match rng.choice(["write", "write", "write", "roll", "tiers", "trim"]):
+            case "write":
+                for partition in rng.sample(range(3), rng.randint(1, 3)):
+                    opened.add(value := b"%d-%d" % (step, partition))
+                    producer.send(value, partition=partition)
+                producer.flush()
+            case "roll":
+                log.roll_ledger("orders")
+                closed, opened = closed | opened, set()
+            case "tiers":
+                log.maintain()
+            case _:
+                log.trim("orders", keep_bytes=0)
+                closed = set()
+        assert set(values(log, "orders")) == closed | opened
+        assert set(objects(bucket)) == set(log.metadata.list_segments())
+    log.roll_ledger("orders")
+    log.trim("orders", keep_bytes=0)
+    assert objects(bucket) == []
+    assert values(log, "orders") == []

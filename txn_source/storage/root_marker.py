@@ -1,0 +1,78 @@
+"""The marker of a root on an object store: which log is there."""
+
+from __future__ import annotations
+
+import json
+
+from txn_source.model.errors import InvalidArgumentError, LogNotFoundError, LogVersionError, StorageWriteError
+from txn_source.storage.object_requests import requests_for
+from txn_source.storage.object_root import ObjectRoot
+from txn_source.storage.object_store import reason
+from txn_source.storage.root import FORMAT_VERSION
+
+_MARKER = "txnlog.json"
+
+
+def log_id_at(root: ObjectRoot) -> str | None:
+    """Return the id of the log that is here; None if there is none.
+
+    Raises:
+        LogNotFoundError: the store can't be asked, or the marker is not one of ours.
+        LogVersionError: it is of a newer release.
+    """
+    try:
+        marker = requests_for(root.uri).read(_MARKER)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise LogNotFoundError(
+            f"The log at {root.shown} can't be read: {reason(error)}.",
+            "Check the URI, the store and the credentials.",
+        ) from error
+    try:
+        found = json.loads(marker)
+        version, log_id = int(found["format_version"]), str(found["log_id"])
+    except (ValueError, KeyError, TypeError):
+        raise LogNotFoundError(
+            f"There is no log at {root.shown}: its {_MARKER} is not one of txnlog's.", "Check the URI."
+        ) from None
+    if version > FORMAT_VERSION:
+        raise LogVersionError(
+            f"The log at {root.shown} has format version {version}; this release reads up to {FORMAT_VERSION}.",
+            "Upgrade txn-source.",
+        )
+    return log_id
+
+
+def claim(root: ObjectRoot, log_id: str) -> None:
+    """Make the prefix that of a log, unless it is already.
+
+    Raises:
+        InvalidArgumentError: it is another log's.
+        StorageWriteError: the store refuses.
+    """
+    try:
+        if log_id_at(root) is None:
+            text = json.dumps({"format_version": FORMAT_VERSION, "log_id": log_id})
+            requests_for(root.uri).put(_MARKER, text.encode(), if_absent=True)
+    except OSError as error:
+        raise StorageWriteError(
+            f"A log can't be made at {root.shown}: {reason(error)}.",
+            "Check the URI, the permissions and the credentials.",
+        ) from error
+    check_marker(root, log_id)
+
+
+def check_marker(root: ObjectRoot, log_id: str) -> None:
+    """Raise unless the log of this id is here."""
+    found = log_id_at(root)
+    if found is None:
+        raise LogNotFoundError(
+            f"There is no log at {root.shown}: it has no {_MARKER}.",
+            "Check the URI, or make a log there with connect(..., metadata=...) or `txnlog serve --metadata`.",
+        )
+    if found != log_id:
+        raise InvalidArgumentError(
+            f"{root.shown} is the root of the log {found}, and the metadata is that of the log {log_id}.",
+            "Give each log a prefix and metadata of its own; check the URI and metadata.",
+        )

@@ -1,0 +1,241 @@
+"""Where hot segments lie: files that grow, in a folder, or objects that are put whole, on an object store.
+
+An object is what a writer had at once, of all partitions together: eight bytes that say what it is, then entries one
+after the other. Each is an Arrow stream of its own, a schema message and a record batch message, so whoever has an
+entry's bytes needs no others of the object. Its CRC-32C covers both, as it does in a file.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Protocol, TypeAlias
+
+import pyarrow as pa
+from crc32c import crc32c
+
+from txn_source.model.errors import SegmentUnreadableError
+from txn_source.model.position import Position
+from txn_source.model.values import dataclass
+from txn_source.storage.object_root import ObjectRoot, Root
+from txn_source.storage.segment import SegmentReader, stored_segments, topic_prefix
+
+MAGIC = b"TXNLOG\x00\x01"
+_MOST_SCHEMAS = 256
+Rows: TypeAlias = list[tuple[pa.Schema, list[pa.RecordBatch]]]
+"""Entries in a row that have one schema."""
+
+
+@dataclass(frozen=True, slots=True)
+class StoredSegment:
+    """A segment that is there, by its path relative to the root; ``modified_at_s`` is since the epoch."""
+
+    path: str
+    size: int
+    modified_at_s: float
+
+
+class EntryReader(Protocol):
+    """Reads entries of one segment."""
+
+    def read(
+        self, starts: Sequence[int], ends: Sequence[int], checksums: Sequence[int], positions: Sequence[int]
+    ) -> Rows:
+        """Read entries that lie close together, ascending, at once, and check each; SegmentUnreadableError says which
+        is damaged."""
+
+    def close(self) -> None:
+        """Let go of what is open; closing again is harmless."""
+
+
+class SegmentStore(Protocol):
+    """The segments below a log's root, by their paths relative to it."""
+
+    is_remote: bool
+    """True if each request takes long, so that several are better made at once, and before they are needed."""
+
+    def open(self, path: str) -> EntryReader:
+        """Return a reader of a segment; SegmentUnreadableError if it is known not to be there."""
+
+    def size(self, path: str) -> int | None:
+        """Return a segment's length; None if it isn't there."""
+
+    def delete(self, path: str) -> None:
+        """Delete a segment; harmless if it isn't there. OSError says why it stays."""
+
+    def stored(self) -> Iterator[StoredSegment]:
+        """Yield all segments that are there, and whatever else lies among them."""
+
+    def delete_topic(self, topic_id: int) -> None:
+        """Delete all segments of a topic that is gone; what stays is garbage."""
+
+
+class LocalSegments:
+    """Segments as files of a folder that all clients share."""
+
+    is_remote = False
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+
+    def open(self, path: str) -> EntryReader:
+        return _FileReader(SegmentReader(self._root, path))
+
+    def size(self, path: str) -> int | None:
+        file = self._root / path
+        return file.stat().st_size if file.is_file() else None
+
+    def delete(self, path: str) -> None:
+        (self._root / path).unlink(missing_ok=True)
+
+    def stored(self) -> Iterator[StoredSegment]:
+        for path, state in stored_segments(self._root):
+            yield StoredSegment(path, state.st_size, state.st_mtime)
+
+    def delete_topic(self, topic_id: int) -> None:
+        shutil.rmtree(self._root / topic_prefix(topic_id), ignore_errors=True)
+
+
+class ObjectSegments:
+    """Segments as objects below a prefix."""
+
+    is_remote = True
+
+    def __init__(self, root: ObjectRoot) -> None:
+        self._root = root
+
+    def open(self, path: str) -> EntryReader:
+        return ObjectReader(self._root, path)
+
+    def put(self, path: str, data: bytes) -> None:
+        """Store a segment whole; it is safe when this returns. OSError says why it isn't."""
+        from txn_source.storage.object_requests import requests_for
+
+        requests_for(self._root.uri).put(path, data)
+
+    def size(self, path: str) -> int | None:
+        import pyarrow.fs as fs
+
+        from txn_source.storage.object_store import file_system_of
+
+        system, at = file_system_of(self._root.below(path))
+        info = system.get_file_info(at)
+        return info.size if info.type is fs.FileType.File else None
+
+    def delete(self, path: str) -> None:
+        from txn_source.storage.object_requests import requests_for
+
+        requests_for(self._root.uri).delete(path)
+
+    def stored(self) -> Iterator[StoredSegment]:
+        return self._below("segments")
+
+    def delete_topic(self, topic_id: int) -> None:
+        with suppress(OSError):
+            for segment in list(self._below(topic_prefix(topic_id))):
+                self.delete(segment.path)
+
+    def _below(self, prefix: str) -> Iterator[StoredSegment]:
+        from txn_source.storage.object_requests import listed
+
+        for found in listed(self._root.uri, prefix):
+            yield StoredSegment(found.path, found.size, found.modified_at_s)
+
+
+def segments_at(root: Root) -> SegmentStore:
+    """Return the segments below a root."""
+    return LocalSegments(root) if isinstance(root, Path) else ObjectSegments(root)
+
+
+def encoded(batch: pa.RecordBatch) -> tuple[list[pa.Buffer], int, int]:
+    """Return an entry as objects have it: its bytes, how many they are, and their CRC-32C."""
+    parts = [batch.schema.serialize(), batch.serialize()]
+    return parts, sum(part.size for part in parts), crc32c(parts[1], crc32c(parts[0]))
+
+
+@dataclass(slots=True)
+class _FileReader:
+    """A file's entries, which all have its schema."""
+
+    _file: SegmentReader
+
+    def read(
+        self, starts: Sequence[int], ends: Sequence[int], checksums: Sequence[int], positions: Sequence[int]
+    ) -> Rows:
+        return [(self._file.schema, self._file.read(starts, ends, checksums, positions))]
+
+    def close(self) -> None:
+        self._file.close()
+
+
+class ObjectReader:
+    """Reads entries of one object, each range by one request; nothing is open between them. Thread-safe."""
+
+    def __init__(self, root: ObjectRoot, path: str) -> None:
+        self._root = root
+        self._path = path
+
+    def close(self) -> None:
+        """There is nothing to close."""
+
+    def read(
+        self, starts: Sequence[int], ends: Sequence[int], checksums: Sequence[int], positions: Sequence[int]
+    ) -> Rows:
+        from txn_source.storage.object_requests import requests_for
+        from txn_source.storage.object_store import reason
+
+        base = starts[0]
+        window = pa.allocate_buffer(ends[-1] - base)
+        try:
+            requests_for(self._root.uri).get(self._path, base, memoryview(window))
+        except OSError as error:
+            named = f"entry {Position.from_key(int(positions[0]))} can't be read ({reason(error)})"
+            raise self._unreadable(named) from error
+        rows: Rows = []
+        last: bytes | None = None
+        for start, end, wanted, position in zip(starts, ends, checksums, positions, strict=True):
+            entry = window.slice(start - base, end - start)
+            found = crc32c(entry)
+            if found != wanted:
+                raise self._unreadable(
+                    f"entry {Position.from_key(int(position))} has checksum {found:08x} where {wanted:08x} was written"
+                    " (CRC-32C)"
+                )
+            try:
+                length = int.from_bytes(entry[4:8].to_pybytes(), "little") + 8
+                header = entry.slice(0, length).to_pybytes()
+                schema = _schema(header)
+                batch = pa.ipc.read_record_batch(entry.slice(length), schema)
+                batch.validate()  # offsets beyond the data would make readers return foreign memory
+            except (pa.ArrowException, OSError, IndexError, OverflowError) as error:
+                raise self._unreadable(
+                    f"entry {Position.from_key(int(position))} can't be decoded ({error})"
+                ) from error
+            if header != last:
+                rows.append((schema, []))
+                last = header
+            rows[-1][1].append(batch)
+        return rows
+
+    def _unreadable(self, why: str) -> SegmentUnreadableError:
+        return SegmentUnreadableError(
+            f"Segment {self._root.shown}/{self._path} is unreadable: {why}.",
+            "Check the store and the credentials, or restore the object; the other entries of the topic can still be"
+            " read by position.",
+        )
+
+
+_schemas: dict[bytes, pa.Schema] = {}
+
+
+def _schema(header: bytes) -> pa.Schema:
+    """Return the schema of a message; writers use few, so those that were seen are kept."""
+    found = _schemas.get(header)
+    if found is None:
+        found = pa.ipc.read_schema(pa.py_buffer(header))
+        if len(_schemas) >= _MOST_SCHEMAS:
+            _schemas.clear()
+        _schemas[header] = found
+    return found
