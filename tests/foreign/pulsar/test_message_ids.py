@@ -114,11 +114,12 @@ def test_an_end_inside_a_transaction_leaves_it_out(tmp_path: Path) -> None:
     log = txn_source.connect(f"pulsar:{tmp_path}")
     first, plain = [(3, 0, 0), (3, 0, 1)], [(4, 0, 0), (4, 0, 1)]
 
-    def read(entry: int, **given: Any) -> list[Row]:
-        return rows_of(log, "orders", end={"orders": {1: MessageId(4, entry, 1)}}, **given)
+    def read(entry: int, index: int = 1, **given: Any) -> list[Row]:
+        return rows_of(log, "orders", end={"orders": {1: MessageId(4, entry, index)}}, **given)
 
     assert read(0) == [*first, (4, 0, 0)]
     assert read(1) == [*first, *plain] == read(2) == read(3)
+    assert len(read(3, 2)) == 4 + 8
     assert len(read(5)) == 4 + 8 + 1
     assert read(1, consistent_cut=False) == [*first, (3, 1, 0), (3, 1, 1), *plain, (4, 1, 0)]
     alone = rows_of(log, "orders-partition-1", end=MessageId(4, 3, 1))
