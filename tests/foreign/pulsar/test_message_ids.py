@@ -260,6 +260,21 @@ def test_stream_begins_in_what_is_not_offloaded_yet(tmp_path: Path) -> None:
     ]
 
 
+def test_beginnings_that_are_held_back(tmp_path: Path) -> None:
+    """Begin inside an entry of an open transaction: when it is committed, readers and streams begin there."""
+    write_ledger(tmp_path, 3, [batch([Sent(b"a"), Sent(b"b"), Sent(b"c")], Frame(txn=(0, 1)))])
+    start = MessageId(3, 0, 1)
+    follower = txn_source.connect(f"pulsar:{tmp_path}").follow("orders", IsolationLevel.READ_COMMITTED, _PLACE, start)
+    query = Query(tmp_path, start, ForeignLimits(), IsolationLevel.READ_COMMITTED)
+    query.run()
+    assert query.batches == list(follower.read()) == []
+    write_ledger(tmp_path, 4, [marker((0, 1), commit=True)])
+    query.run()
+    [found] = follower.read()
+    assert query.batches == [_tuples(found)] == [[(3, 0, 1), (3, 0, 2)]]
+    assert list(follower.read()) == []
+
+
 def test_offsets_end_between_entries() -> None:
     """A checkpoint says where the next batch begins by entries; what ends inside one was not made by a query."""
     rules = ForeignTarget.parse("pulsar:/nowhere").rules
