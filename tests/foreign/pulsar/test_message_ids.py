@@ -114,11 +114,12 @@ def test_an_end_inside_a_transaction_leaves_it_out(tmp_path: Path) -> None:
     log = txn_source.connect(f"pulsar:{tmp_path}")
     first, plain = [(3, 0, 0), (3, 0, 1)], [(4, 0, 0), (4, 0, 1)]
 
-    def read(entry: int, **given: Any) -> list[Row]:
-        return rows_of(log, "orders", end={"orders": {1: MessageId(4, entry, 1)}}, **given)
+    def read(entry: int, index: int = 1, **given: Any) -> list[Row]:
+        return rows_of(log, "orders", end={"orders": {1: MessageId(4, entry, index)}}, **given)
 
     assert read(0) == [*first, (4, 0, 0)]
     assert read(1) == [*first, *plain] == read(2) == read(3)
+    assert len(read(3, 2)) == 4 + 8
     assert len(read(5)) == 4 + 8 + 1
     assert read(1, consistent_cut=False) == [*first, (3, 1, 0), (3, 1, 1), *plain, (4, 1, 0)]
     alone = rows_of(log, "orders-partition-1", end=MessageId(4, 3, 1))
@@ -257,6 +258,21 @@ def test_stream_begins_in_what_is_not_offloaded_yet(tmp_path: Path) -> None:
     assert [offset["$log"].get("begins") for offset in query.offsets[1:]] == [
         {TOPIC: parts} for parts in ({"0": "3:1:-1:1", "1": "4:0:-1:1"}, {"0": "3:1:-1:1"})
     ]
+
+
+def test_beginnings_that_are_held_back(tmp_path: Path) -> None:
+    """Begin inside an entry of an open transaction: when it is committed, readers and streams begin there."""
+    write_ledger(tmp_path, 3, [batch([Sent(b"a"), Sent(b"b"), Sent(b"c")], Frame(txn=(0, 1)))])
+    start = MessageId(3, 0, 1)
+    follower = txn_source.connect(f"pulsar:{tmp_path}").follow("orders", IsolationLevel.READ_COMMITTED, _PLACE, start)
+    query = Query(tmp_path, start, ForeignLimits(), IsolationLevel.READ_COMMITTED)
+    query.run()
+    assert query.batches == list(follower.read()) == []
+    write_ledger(tmp_path, 4, [marker((0, 1), commit=True)])
+    query.run()
+    [found] = follower.read()
+    assert query.batches == [_tuples(found)] == [[(3, 0, 1), (3, 0, 2)]]
+    assert list(follower.read()) == []
 
 
 def test_offsets_end_between_entries() -> None:

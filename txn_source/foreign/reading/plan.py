@@ -21,7 +21,7 @@ from txn_source.foreign.reading.cut import lowered_to_cut, tell
 from txn_source.foreign.reading.ranges import label, ranges_of
 from txn_source.foreign.reading.request import ForeignRequest, Selection
 from txn_source.foreign.reading.source import SourcePartition, look_at, names_of
-from txn_source.model.errors import DataLossError
+from txn_source.model.errors import DataLossError, SegmentUnreadableError
 from txn_source.model.isolation import IsolationLevel
 from txn_source.model.packing import OPENING_COST_BYTES
 from txn_source.model.position import PositionRange
@@ -29,6 +29,7 @@ from txn_source.model.values import dataclass
 
 _log = logging.getLogger(__name__)
 _SMALLEST_TASK_BYTES = 8 << 20
+_ALL = 1 << 62
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,11 +71,28 @@ def ends_of(
     partitions = look_at(log, names_of(log, rules, selection))
     ranges = ranges_of(rules, partitions, request)
     cuts = request.consistent_cut and request.isolation_level is IsolationLevel.READ_COMMITTED
+    whole = cuts and len(partitions) > 1
+    if whole:
+        ranges = [_without_rest(of, reach, request) for of, reach in zip(partitions, ranges, strict=True)]
     if cuts:
         ranges, untold = lowered_to_cut(partitions, ranges)
         tell(untold)
-    whole = cuts and len(partitions) > 1
     return [(of, _with_last(of, reach, request, whole=whole)) for of, reach in zip(partitions, ranges, strict=True)]
+
+
+def _without_rest(of: SourcePartition, reach: PositionRange, request: ForeignRequest) -> PositionRange:
+    """Return a range with the entry inside which it ends if no message of the entry lies at or behind that end."""
+    end = request.end.inside(of.name)
+    if end is None or reach.end != end.position or reach.end >= of.bounds.upper(request.isolation_level):
+        return reach
+    entry = PositionRange(end.position, end.position.plus(1))
+    try:
+        messages = of.partition.take(entry, _ALL, _ALL).rows
+    except (DataLossError, SegmentUnreadableError):
+        if request.fail_on_data_loss:
+            raise
+        return reach
+    return reach if end.batch_index < messages else PositionRange(reach.start, entry.end)
 
 
 def _with_last(of: SourcePartition, reach: PositionRange, request: ForeignRequest, *, whole: bool) -> PositionRange:
