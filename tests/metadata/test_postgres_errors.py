@@ -314,7 +314,7 @@ def test_only_what_cannot_be_cut_may_take_long(url: DatabaseUrl, monkeypatch: py
         with pytest.raises(UnavailableError, match="took too long"):
             database.write(lambda c: c.execute(text("SELECT pg_sleep(60)")))
         database.write(delete)
-        monkeypatch.setattr(upgrades, "UPGRADES", {1: look})
+        monkeypatch.setattr(upgrades, "UPGRADES", upgrades.UPGRADES | {1: look})
         database.write(lambda c: c.execute(text("UPDATE schema_versions SET version = 1")))
         schema_versions.upgrade(database)
         database.write(look)
