@@ -112,6 +112,23 @@ def test_old_log_becomes_as_a_new_one(database: Path, root: Path, tmp_path: Path
     assert schema_of(database) == new
 
 
+@pytest.mark.parametrize("version", range(2, SCHEMA_VERSION))
+def test_each_version_becomes_as_a_new_one(version: int, database: Path, root: Path, tmp_path: Path) -> None:
+    """Upgrade an old log so far only, as a release between would have left it, and open it."""
+    with closing(open_database(f"sqlite:///{database}")) as between:
+        while between.write(upgrades.upgrade_once) < version:
+            pass
+    before = schema_of(database)
+    assert [name in before for name in ("schema_versions", "owners", "segment_parts")] == [True, version > 2, False]
+    txn_source.connect(tmp_path / "new").close()
+    with txn_source.connect(root, create=False) as log:
+        assert sorted(values(log)) == sorted(COMMITTED)
+    assert schema_of(database) == schema_of(tmp_path / "new" / "metadata.db")
+    with closing(sqlite3.connect(database)) as raw:
+        versions = raw.execute("SELECT version FROM schema_versions ORDER BY 1").fetchall()
+    assert versions == [(number,) for number in range(2, SCHEMA_VERSION + 1)]
+
+
 def test_old_log_is_read_and_written(root: Path, database: Path) -> None:
     """Read its messages, take what its subscription has left, and write to it."""
     with txn_source.connect(root, create=False) as log:
@@ -324,10 +341,13 @@ def on_postgres() -> Iterator[Any]:
 
 
 def test_upgrade_on_postgres(on_postgres: Any) -> None:
-    """Upgrade twice, and compare the indexes with those of tables that were made new."""
+    """Upgrade twice, and once more from the version before; compare the indexes with those of new tables."""
     database, raw = on_postgres
     for _ in range(2):
         upgrade(database)
+    raw.execute("DROP TABLE segment_parts")
+    raw.execute("DELETE FROM schema_versions WHERE version = %s", (SCHEMA_VERSION,))
+    upgrade(database)
     asked = "SELECT indexname, indexdef FROM pg_indexes WHERE schemaname = 'public' ORDER BY 1"
     with server().connect("txnlog_template") as new:
         assert raw.execute(asked).fetchall() == new.execute(asked).fetchall()

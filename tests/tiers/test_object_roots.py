@@ -142,8 +142,14 @@ def test_object_root_needs_metadata(uri: str, tmp_path: Path) -> None:
         txn_source.connect(uri)
     with pytest.raises(InvalidArgumentError, match="without the URI of an object store"):
         txn_source.connect(tmp_path / "log", metadata=tmp_path / "log.db")
+    with pytest.raises(InvalidArgumentError, match="without the URI of an object store"):
+        txn_source.connect(endpoint="localhost:1", metadata=tmp_path / "log.db")
+    with pytest.raises(InvalidArgumentError, match="has no metadata of ours"):
+        txn_source.connect(f"kafka:{uri}", metadata=tmp_path / "log.db")
     with pytest.raises(LogNotFoundError, match="There is no metadata in"):
         txn_source.connect(uri, metadata=tmp_path / "log.db", create=False)
+    with pytest.raises(InvalidArgumentError, match="asks for no token"):
+        txn_source.connect(uri, metadata=tmp_path / "log.db", token="secret")
     assert not (tmp_path / "log.db").exists()
 
 
