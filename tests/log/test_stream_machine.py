@@ -223,6 +223,8 @@ class StreamMachine(RuleBasedStateMachine):
             stream_of(self.log, TOPICS).latest(at)
         except InvalidArgumentError:
             return
+        if at == start:  # there was no batch
+            return
         passed = rows_between(
             self.log, self.query.stream, start,
             replace(at, level=IsolationLevel.READ_COMMITTED, decisions=dirty.newest().decisions),
