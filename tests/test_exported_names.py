@@ -14,7 +14,7 @@ from typing import Any
 import txn_source
 from txn_source.model import errors
 
-FOR_THE_LAYERS_ABOVE = {"Access", "MetadataStub", "Target"}
+FOR_THE_LAYERS_ABOVE = {"Access", "MetadataStub", "ObjectRoot", "Target"}
 """What ``Log`` hands to the command line and to Spark."""
 
 OF_A_BATCH = {"MessageRange", "Receiver"}

@@ -40,7 +40,7 @@ def orders(log: txn_source.Log) -> txn_source.Log:
 WRONG = {
     "neither path nor endpoint": ({"path": None}, ("'path'", "'endpoint'", "neither")),
     "an empty path": ({"path": ""}, ("path", "empty")),
-    "a remote path": ({"path": "s3://bucket/log"}, ("s3://bucket/log", "local")),
+    "a remote path": ({"path": "s3://bucket/log"}, ("s3://bucket/log", "endpoint")),
     "several paths": ({"path": None, "paths": '["/a", "/b"]'}, ("'paths'", "'path'")),
     "endpoint without port": ({"path": None, "endpoint": "localhost"}, ("localhost", "host:port")),
     "no topic": ({"topic": None}, ("'topic'", "'topics'", "'topicsPattern'", "none")),
