@@ -72,3 +72,19 @@ def test_what_writes_is_refused(bare: Any, places: dict[str, Path]) -> None:
         assert "is only read" in refused.stderr
     assert bare(*root, "consume", "nope").exit_code == 1
     assert "logs of txnlog's own" in bare(*root, "consume", "txn", "--subscription", "s").stderr
+
+
+def test_what_cannot_be_imported_or_served_is_refused_before_a_log_is_made(
+    bare: Any, places: dict[str, Path], tmp_path: Path
+) -> None:
+    """Import a topic that isn't there, or to what others wrote, and serve that: nothing is made."""
+    source, target = f"kafka:{places['kafka']}", tmp_path / "log"
+    for status, *line in (
+        (1, "import", source, "nope", "--to", str(target)),
+        (2, "import", source, "txn", "--to", f"kafka:{target}"),
+        (2, "serve", "--root", f"kafka:{target}", "--port", "0"),
+    ):
+        refused = bare(*line)
+        assert refused.exit_code == status
+        assert "[TXNLOG_" in refused.stderr
+    assert not list(tmp_path.iterdir())

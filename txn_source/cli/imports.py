@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import ExitStack
+from functools import partial
 from typing import Annotated
 
 import typer
@@ -68,23 +69,23 @@ def import_(
     from txn_source.storage.object_uri import is_object_uri
     from txn_source.storage.root import LogRoot
 
-    shown = None if as_json else _told
+    bring = partial(
+        import_topics,
+        source,
+        topics,
+        names=names or None,
+        undecided=undecided,
+        options=dict(option.partition("=")[::2] for option in options or ()),
+    )
     with ExitStack() as stack:
         stack.enter_context(repeatable())
-        log = None
-        if not dry_run or to is None or is_object_uri(to) or LogRoot.at(to).exists:
+        there = to is None or is_object_uri(to) or LogRoot.at(to).exists
+        if not there:
+            report = bring(None, dry_run=True)  # what can't be imported is refused before a log is made
+        if there or not dry_run:
             makes = to is not None and not dry_run
             log = stack.enter_context(connect(to, endpoint=to_endpoint, create=makes, metadata=metadata_of(to)))
-        report = import_topics(
-            source,
-            topics,
-            log,
-            names=names or None,
-            undecided=undecided,
-            dry_run=dry_run,
-            options=dict(option.partition("=")[::2] for option in options or ()),
-            progress=shown,
-        )
+            report = bring(log, dry_run=dry_run, progress=None if as_json else _told)
     if as_json:
         print_json(report)
         return

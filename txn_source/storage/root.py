@@ -25,6 +25,7 @@ from txn_source.model.errors import (
     StorageWriteError,
     UnavailableError,
 )
+from txn_source.model.foreign_path import is_foreign
 from txn_source.model.values import dataclass
 from txn_source.storage.folders import make_folder, sync_folder
 
@@ -62,6 +63,11 @@ class LogRoot:
             ) from None
         if not text:
             raise InvalidArgumentError("The path of the log is empty.", "Name the folder that holds it.")
+        if is_foreign(text):
+            raise InvalidArgumentError(
+                f"{text.partition('?')[0]} is no folder of a log of txnlog's own, but one that others wrote.",
+                "It can be read, and imported with `txnlog import`; name a folder here.",
+            )
         if "\0" in text:
             raise InvalidArgumentError(f"The path {text!r} has a NUL in it.", "Name the folder that holds the log.")
         if text.startswith("file:"):
