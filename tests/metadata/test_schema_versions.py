@@ -119,7 +119,8 @@ def test_each_version_becomes_as_a_new_one(version: int, database: Path, root: P
         while between.write(upgrades.upgrade_once) < version:
             pass
     before = schema_of(database)
-    assert [name in before for name in ("schema_versions", "owners", "segment_parts")] == [True, version > 2, False]
+    made = ("schema_versions", "owners", "segment_parts", "short_entries")
+    assert [name in before for name in made] == [True, version > 2, version > 3, False]
     txn_source.connect(tmp_path / "new").close()
     with txn_source.connect(root, create=False) as log:
         assert sorted(values(log)) == sorted(COMMITTED)
@@ -332,7 +333,7 @@ def on_postgres() -> Iterator[Any]:
     with server().connect(url.revealed.partition("?")[0].rpartition("/")[2]) as raw:
         raw.execute("DROP TABLE schema_versions")
         raw.execute("DROP TABLE owners")
-        raw.execute("DROP TABLE segment_parts")
+        raw.execute("DROP TABLE segment_parts, roots, segment_copies, short_entries")
         raw.execute("DROP INDEX one_log")
         raw.execute("DROP INDEX complete_copies")
         yield database, raw
@@ -345,7 +346,7 @@ def test_upgrade_on_postgres(on_postgres: Any) -> None:
     database, raw = on_postgres
     for _ in range(2):
         upgrade(database)
-    raw.execute("DROP TABLE segment_parts")
+    raw.execute("DROP TABLE roots, segment_copies, short_entries")
     raw.execute("DELETE FROM schema_versions WHERE version = %s", (SCHEMA_VERSION,))
     upgrade(database)
     asked = "SELECT indexname, indexdef FROM pg_indexes WHERE schemaname = 'public' ORDER BY 1"

@@ -156,7 +156,11 @@ def test_every_policy_has_a_default() -> None:
     found = effective({})
     assert list(found) == list(POLICIES)
     set_by_default = {name: policy.value for name, policy in found.items() if policy.value is not None}
-    assert set_by_default == {"data_read_priority": ReadPriority.TIERED_FIRST, "offload_compression_level": 1}
+    assert set_by_default == {
+        "data_read_priority": ReadPriority.TIERED_FIRST,
+        "offload_compression_level": 1,
+        "hot_copies": "main",
+    }
     assert {policy.source for policy in found.values()} == {"default"}
 
 

@@ -38,7 +38,7 @@ class Access:
         """
         metadata, storage_uri = target.open()
         try:
-            access = cls(metadata, reachable(target, storage_uri))
+            access = cls(metadata, reachable(target, storage_uri, has_others=bool(metadata.roots)))
         except BaseException:
             metadata.close()
             raise

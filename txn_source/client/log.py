@@ -9,7 +9,6 @@ from typing import Any
 
 import pyarrow as pa
 
-from txn_source.client.connected import Connected
 from txn_source.client.consuming.consumer import Consumer
 from txn_source.client.consuming.options import ConsumerOptions
 from txn_source.client.consuming.reader import Reader
@@ -19,6 +18,7 @@ from txn_source.client.places import Cut, GivenPlace, Sought
 from txn_source.client.policies import change_policies, read_priority, scope_of
 from txn_source.client.reading.copy_fallback import CopiesRead
 from txn_source.client.reading.ranges import cut_of
+from txn_source.client.rooted import Rooted
 from txn_source.client.scan import copies_read, count_messages, scan
 from txn_source.client.subscriptions import Unset, given_options
 from txn_source.client.tiering.iceberg import IcebergReport, export_iceberg
@@ -50,7 +50,7 @@ from txn_source.storage.schema import commented_schema
 
 
 @guarded(but=("offload",))  # its ``progress`` is the caller's
-class Log(Connected):
+class Log(Rooted):
     """A log that was connected to. Thread-safe; a context manager that closes its producers.
 
     It can be pickled and used after a fork: each process opens what it needs by itself.
@@ -192,9 +192,9 @@ class Log(Connected):
         """
         return trim(self._access, TopicName.parse(topic), before, older_than, keep_bytes)
 
-    def maintain(self) -> MaintenanceReport:
-        """Offload, delete and trim what the topics' policies say; ``txnlog serve`` does it in the background."""
-        return maintain(self._access)
+    def maintain(self, verify: bool = False) -> MaintenanceReport:
+        """Do what the topics' policies say, as ``txnlog serve`` in the background; ``verify`` checks all hot copies."""
+        return maintain(self._access, verify=verify)
 
     # Policies
 

@@ -235,10 +235,11 @@ def metadata_url(text: str | os.PathLike[str]) -> DatabaseUrl:
     return DatabaseUrl(f"sqlite:///{Path(given).expanduser().absolute()}")
 
 
-def reachable(target: object, storage_uri: str) -> Root:
+def reachable(target: object, storage_uri: str, *, has_others: bool = False) -> Root:
     """Return where the segments lie; clients of a service must reach it by the same path or URI as the service.
 
-    Of an object store nothing is asked for now: what can't be read or written says why.
+    Of an object store nothing is asked for now: what can't be read or written says why. So it is with a folder if there
+    are other roots (``has_others``).
     """
     if is_object_uri(storage_uri):
         return ObjectRoot.at(storage_uri)
@@ -246,6 +247,8 @@ def reachable(target: object, storage_uri: str) -> Root:
     try:
         root.check()
     except LogNotFoundError as error:
+        if has_others:
+            return root.path
         raise LogNotFoundError(
             f"The log of the service at {target} lies at {storage_uri}, which this machine doesn't have.",
             "Mount the service's root at the same path here: clients read and write segments themselves.",

@@ -8,6 +8,7 @@ from typing import Any
 import pyarrow as pa
 
 from txn_source.client.access import Access
+from txn_source.client.hot_roots import places_of
 from txn_source.client.policies import topic_policies
 from txn_source.client.tiering.offload import delete_doomed_files
 from txn_source.metadata.stub.metadata_stub import MetadataStub
@@ -43,7 +44,8 @@ def delete_topic(access: Access, name: TopicName) -> None:
     """Delete a topic with all its messages, and its files."""
     topic_id = access.metadata.delete_topic(name)
     delete_doomed_files(access)
-    access.segments.delete_topic(topic_id)  # what stays is garbage for `txnlog gc`
+    for place in places_of(access):
+        place.segments.delete_topic(topic_id)  # what stays is garbage for `txnlog gc`
 
 
 def roll_ledger(stub: MetadataStub, topic: str, partition: int | None) -> list[int]:

@@ -134,11 +134,13 @@ class BatchWriter:
         expected: Sequence[str],
         progress: Sequence[str],
     ) -> None:
-        writes = [
-            ImportedEntries(piece.topic, txns.get(piece.group), tuple(self._written(piece))) for piece in self._pieces
-        ]
+        found = [(piece, self._written(piece)) for piece in self._pieces]
         for writer in self._writers:
             writer.files.sync()
+        writes = [
+            ImportedEntries(piece.topic, txns.get(piece.group), tuple(self._writers[piece.topic].files.placed(entries)))
+            for piece, entries in found
+        ]
         topics = tuple(
             ImportedTopic(writer.view.topic.name, writer.view.topic.topic_id, writer.producer, before, now)
             for writer, before, now in zip(self._writers, expected, progress, strict=True)

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from txn_source.model.position import Position
+from txn_source.model.roots import ONLY_MAIN
 from txn_source.model.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)
 class NewEntry:
-    """An entry whose bytes are written and synced, and that has no position yet."""
+    """An entry whose bytes are written and synced, and that has no position yet.
+
+    ``roots`` is the set of hot roots that have its segment up to its end: no part of what it is.
+    """
 
     partition_id: int
     base_sequence: int
@@ -17,17 +21,19 @@ class NewEntry:
     offset: int
     length: int
     crc32c: int
+    roots: int = ONLY_MAIN
 
 
 @dataclass(frozen=True, slots=True)
 class Appended:
     """What came of an append: the positions of its entries, in their order, and how many partitions the topic has.
 
-    ``partitions`` 0: that isn't told.
+    ``partitions`` 0: that isn't told. ``needs_copies``: one of the entries has too few copies to be acknowledged.
     """
 
     positions: list[Position]
     partitions: int
+    needs_copies: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ from typing import Any
 
 from txn_source.model.errors import InvalidArgumentError
 from txn_source.model.read_priority import ReadPriority
+from txn_source.model.roots import MAIN, parse_roots
 from txn_source.model.topic_name import TopicName
 from txn_source.model.units import given_duration, parse_duration, parse_size
 from txn_source.model.values import dataclass
@@ -91,6 +92,13 @@ def _level(value: Any) -> int:
     return number
 
 
+def _copies(value: Any) -> int:
+    number = _whole_number(value)
+    if number is None or not 1 <= number <= 16:
+        raise InvalidArgumentError(f"{value!r} is not a number of copies.", "Use 1 to 16.")
+    return number
+
+
 def _whole_number(value: Any) -> int | None:
     try:
         fits = not isinstance(value, bool) and (not isinstance(value, float) or value == int(value))
@@ -148,6 +156,14 @@ POLICIES: dict[str, Policy] = {
         Policy(
             "retention_bytes", "defaultRetentionSizeInMB", _size, None,
             "trim the oldest ledgers of a partition that has more bytes; unset: never", 1 << 20,
+        ),
+        Policy(
+            "hot_copies", "managedLedgerHotCopies", parse_roots, MAIN,
+            "roots that have a copy of each hot entry, with commas between their names",
+        ),
+        Policy(
+            "acknowledge_copies", "managedLedgerAcknowledgeCopies", _copies, None,
+            "how many copies must be safe before a producer is told so; unset: all of hot_copies",
         ),
     )
 }  # fmt: skip

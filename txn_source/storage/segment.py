@@ -38,10 +38,10 @@ from txn_source.storage.forks import belongs_to_process
 _FOLDER = "segments"
 _SUFFIX = ".arrow"
 _NUMBER = "(0|[1-9][0-9]{0,18})"
-_SHARED_SUFFIX = ".arrows"
+SHARED_SUFFIX = ".arrows"
 _UNIQUE = "[0-9a-f]{12}"
 _PATH = re.compile(rf"{_FOLDER}/{_NUMBER}/{_NUMBER}/{_NUMBER}-{_NUMBER}-{_UNIQUE}{re.escape(_SUFFIX)}")
-_SHARED_PATH = re.compile(rf"{_FOLDER}/{_NUMBER}/{_NUMBER}-{_UNIQUE}{re.escape(_SHARED_SUFFIX)}")
+_SHARED_PATH = re.compile(rf"{_FOLDER}/{_NUMBER}/{_NUMBER}-{_UNIQUE}{re.escape(SHARED_SUFFIX)}")
 _MAX_HEADER_BYTES = 16 << 20
 _CHUNK_BYTES = 256 << 10
 
@@ -63,7 +63,7 @@ def segment_path(topic_id: int, partition: int, ledger_id: int, producer_id: int
 
 def shared_path(topic_id: int, producer_id: int) -> str:
     """Return a fresh path, relative to the root, for an object with entries of all partitions of a topic."""
-    return f"{topic_prefix(topic_id)}/{producer_id}-{uuid.uuid4().hex[:12]}{_SHARED_SUFFIX}"
+    return f"{topic_prefix(topic_id)}/{producer_id}-{uuid.uuid4().hex[:12]}{SHARED_SUFFIX}"
 
 
 def topic_prefix(topic_id: int) -> str:

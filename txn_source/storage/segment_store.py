@@ -7,8 +7,9 @@ entry's bytes needs no others of the object. Its CRC-32C covers both, as it does
 
 from __future__ import annotations
 
+import os
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Protocol, TypeAlias
@@ -19,11 +20,20 @@ from crc32c import crc32c
 from txn_source.model.errors import SegmentUnreadableError
 from txn_source.model.position import Position
 from txn_source.model.values import dataclass
+from txn_source.storage.folders import make_folder, sync_folder
 from txn_source.storage.object_root import ObjectRoot, Root
-from txn_source.storage.segment import SegmentReader, stored_segments, topic_prefix
+from txn_source.storage.segment import (
+    SHARED_SUFFIX,
+    SegmentName,
+    SegmentReader,
+    shared_path,
+    stored_segments,
+    topic_prefix,
+)
 
 MAGIC = b"TXNLOG\x00\x01"
 _MOST_SCHEMAS = 256
+_MAX_HEADER_BYTES = 16 << 20
 Rows: TypeAlias = list[tuple[pa.Schema, list[pa.RecordBatch]]]
 """Entries in a row that have one schema."""
 
@@ -59,6 +69,12 @@ class SegmentStore(Protocol):
     def open(self, path: str) -> EntryReader:
         """Return a reader of a segment; SegmentUnreadableError if it is known not to be there."""
 
+    def read(self, path: str, start: int, end: int) -> bytes:
+        """Return a run of a segment's bytes, unchecked; OSError says why it can't be read."""
+
+    def put(self, path: str, data: bytes) -> None:
+        """Store a segment whole; it is safe when this returns. OSError says why it isn't."""
+
     def size(self, path: str) -> int | None:
         """Return a segment's length; None if it isn't there."""
 
@@ -81,7 +97,44 @@ class LocalSegments:
         self._root = root
 
     def open(self, path: str) -> EntryReader:
+        if has_own_schemas(path):
+            return WholeReader(self._read, f"{self._root}/{path}", path)
         return _FileReader(SegmentReader(self._root, path))
+
+    def read(self, path: str, start: int, end: int) -> bytes:
+        """Return a run of a segment's bytes, unchecked; OSError says why it can't be read."""
+        into = bytearray(end - start)
+        self._read(path, start, memoryview(into))
+        return bytes(into)
+
+    def put(self, path: str, data: bytes) -> None:
+        """Store a segment whole, in place of what is there; it is safe when this returns. OSError says why it isn't."""
+        file = self._root / path
+        make_folder(file.parent, self._root)
+        name = SegmentName.parse(path)
+        assert name is not None
+        unfinished = self._root / shared_path(name.topic_id, name.producer_id)  # of our form: what stays is garbage
+        make_folder(unfinished.parent, self._root)
+        try:
+            with open(unfinished, "xb", buffering=0) as sink:
+                rest = memoryview(data)
+                while rest:
+                    rest = rest[sink.write(rest) :]
+                os.fdatasync(sink.fileno())
+            os.replace(unfinished, file)
+            sync_folder(file.parent)
+        except BaseException:
+            unfinished.unlink(missing_ok=True)
+            raise
+
+    def _read(self, path: str, start: int, into: memoryview) -> None:
+        with open(self._root / path, "rb", buffering=0) as file:
+            done = 0
+            while done < len(into):
+                got = os.preadv(file.fileno(), [into[done:]], start + done)
+                if got == 0:
+                    raise OSError(f"it is truncated: it ends at byte {start + done}")
+                done += got
 
     def size(self, path: str) -> int | None:
         file = self._root / path
@@ -107,13 +160,37 @@ class ObjectSegments:
         self._root = root
 
     def open(self, path: str) -> EntryReader:
-        return ObjectReader(self._root, path)
+        if has_own_schemas(path):
+            return WholeReader(self._get, f"{self._root.shown}/{path}", path)
+        return WholeReader(self._get, f"{self._root.shown}/{path}", path, self._header(path))
+
+    def read(self, path: str, start: int, end: int) -> bytes:
+        """Return a run of a segment's bytes, unchecked; OSError says why it can't be read."""
+        into = bytearray(end - start)
+        self._get(path, start, memoryview(into))
+        return bytes(into)
 
     def put(self, path: str, data: bytes) -> None:
         """Store a segment whole; it is safe when this returns. OSError says why it isn't."""
         from txn_source.storage.object_requests import requests_for
 
         requests_for(self._root.uri).put(path, data)
+
+    def _get(self, path: str, start: int, into: memoryview) -> None:
+        from txn_source.storage.object_requests import requests_for
+
+        requests_for(self._root.uri).get(path, start, into)
+
+    def _header(self, path: str) -> bytes:
+        """Return the schema message that all entries of a copied file have."""
+        from txn_source.storage.object_store import reason
+
+        try:
+            length = int.from_bytes(self.read(path, 4, 8), "little") + 8
+            return self.read(path, 0, min(length, _MAX_HEADER_BYTES))
+        except OSError as error:
+            why = f"its header can't be read ({reason(error)})"
+            raise _unreadable(f"{self._root.shown}/{path}", why) from error
 
     def size(self, path: str) -> int | None:
         import pyarrow.fs as fs
@@ -149,6 +226,12 @@ def segments_at(root: Root) -> SegmentStore:
     return LocalSegments(root) if isinstance(root, Path) else ObjectSegments(root)
 
 
+def has_own_schemas(path: str) -> bool:
+    """True for a segment each of whose entries has a schema message of its own; False if the file's first one is
+    that of all."""
+    return path.endswith(SHARED_SUFFIX)
+
+
 def encoded(batch: pa.RecordBatch) -> tuple[list[pa.Buffer], int, int]:
     """Return an entry as objects have it: its bytes, how many they are, and their CRC-32C."""
     parts = [batch.schema.serialize(), batch.serialize()]
@@ -170,12 +253,21 @@ class _FileReader:
         self._file.close()
 
 
-class ObjectReader:
-    """Reads entries of one object, each range by one request; nothing is open between them. Thread-safe."""
+Get = Callable[[str, int, memoryview], None]
+"""Fills a buffer with a segment's bytes from an offset on; OSError says why it can't."""
 
-    def __init__(self, root: ObjectRoot, path: str) -> None:
-        self._root = root
+
+class WholeReader:
+    """Reads entries of a segment that was put whole, each range by one request; nothing is open between them.
+    Thread-safe."""
+
+    def __init__(self, get: Get, shown: str, path: str, header: bytes = b"") -> None:
+        """``header`` is the schema message of all entries; empty: each begins with its own."""
+        self._get = get
+        self._shown = shown
         self._path = path
+        self._header = header
+        self._seed = crc32c(header)
 
     def close(self) -> None:
         """There is nothing to close."""
@@ -183,13 +275,12 @@ class ObjectReader:
     def read(
         self, starts: Sequence[int], ends: Sequence[int], checksums: Sequence[int], positions: Sequence[int]
     ) -> Rows:
-        from txn_source.storage.object_requests import requests_for
         from txn_source.storage.object_store import reason
 
         base = starts[0]
         window = pa.allocate_buffer(ends[-1] - base)
         try:
-            requests_for(self._root.uri).get(self._path, base, memoryview(window))
+            self._get(self._path, base, memoryview(window))
         except OSError as error:
             named = f"entry {Position.from_key(int(positions[0]))} can't be read ({reason(error)})"
             raise self._unreadable(named) from error
@@ -197,15 +288,18 @@ class ObjectReader:
         last: bytes | None = None
         for start, end, wanted, position in zip(starts, ends, checksums, positions, strict=True):
             entry = window.slice(start - base, end - start)
-            found = crc32c(entry)
+            found = crc32c(entry, self._seed)
             if found != wanted:
                 raise self._unreadable(
                     f"entry {Position.from_key(int(position))} has checksum {found:08x} where {wanted:08x} was written"
                     " (CRC-32C)"
                 )
             try:
-                length = int.from_bytes(entry[4:8].to_pybytes(), "little") + 8
-                header = entry.slice(0, length).to_pybytes()
+                header = self._header
+                length = 0
+                if not header:
+                    length = int.from_bytes(entry[4:8].to_pybytes(), "little") + 8
+                    header = entry.slice(0, length).to_pybytes()
                 schema = _schema(header)
                 batch = pa.ipc.read_record_batch(entry.slice(length), schema)
                 batch.validate()  # offsets beyond the data would make readers return foreign memory
@@ -220,11 +314,15 @@ class ObjectReader:
         return rows
 
     def _unreadable(self, why: str) -> SegmentUnreadableError:
-        return SegmentUnreadableError(
-            f"Segment {self._root.shown}/{self._path} is unreadable: {why}.",
-            "Check the store and the credentials, or restore the object; the other entries of the topic can still be"
-            " read by position.",
-        )
+        return _unreadable(self._shown, why)
+
+
+def _unreadable(shown: str, why: str) -> SegmentUnreadableError:
+    return SegmentUnreadableError(
+        f"Segment {shown} is unreadable: {why}.",
+        "Check the store and the credentials, or restore the object; the other entries of the topic can still be"
+        " read by position.",
+    )
 
 
 _schemas: dict[bytes, pa.Schema] = {}

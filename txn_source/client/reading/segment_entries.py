@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 from itertools import pairwise
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -17,10 +18,14 @@ from txn_source.client.reading.batch_assembly import EntryBatches, StoredRows
 from txn_source.metadata.stub.metadata_stub import EntryPage
 from txn_source.model.errors import SegmentUnreadableError
 from txn_source.model.position import Position, PositionRange, ledger_of
+from txn_source.model.roots import ONLY_MAIN
 from txn_source.model.values import dataclass
 from txn_source.storage.arrays import numbers_in
 from txn_source.storage.requests_ahead import begun
 from txn_source.storage.segment_store import EntryReader, Rows
+
+if TYPE_CHECKING:
+    from txn_source.client.reading.root_copies import RootCopies
 
 _GROUP_BYTES = 8 << 20
 _GAP_BYTES = 64 << 10
@@ -45,9 +50,14 @@ class HotCopies:
 
     def __init__(self, access: Access) -> None:
         self._stub = access.metadata
+        self._access = access
         self._segments = access.segments
-        self._ahead = _AHEAD_GROUPS if self._segments.is_remote else 1
-        self._gap_bytes = _REMOTE_GAP_BYTES if self._segments.is_remote else _GAP_BYTES
+        self._copies: RootCopies | None = None
+        self._is_remote = self._segments.is_remote
+        if access.metadata.roots:
+            self._is_remote = self._in_roots().is_remote
+        self._ahead = _AHEAD_GROUPS if self._is_remote else 1
+        self._gap_bytes = _REMOTE_GAP_BYTES if self._is_remote else _GAP_BYTES
         self._open: OrderedDict[str, EntryReader] = OrderedDict()
 
     def close(self) -> None:
@@ -99,14 +109,14 @@ class HotCopies:
             if not with_bytes or not keep.any():
                 yield _Group(columns, page, page.end, None)
                 continue
-            for first, last in pairwise(_groups(columns, self._segments.is_remote)):
+            for first, last in pairwise(_groups(columns, self._is_remote)):
                 yield self._group(columns, page, first, last)
 
     def _group(self, columns: Columns, page: EntryPage, first: int, last: int) -> _Group:
         positions = columns["position"]
         end = Position.from_key(int(positions[last])) if last < len(positions) else page.end
         mine = {name: column[first:last] for name, column in columns.items()}
-        return _Group(mine, page, end, self._begin(mine, page.segments))
+        return _Group(mine, page, end, self._begin(mine, page.segments, page.roots))
 
     def _parts(self, group: _Group) -> Iterator[HotPart]:
         page, columns = group.page, group.columns
@@ -128,30 +138,40 @@ class HotCopies:
             return
         yield columns, page.producers, stored, group.end
 
-    def _begin(self, columns: Columns, paths: Mapping[int, str]) -> list[_Window]:
+    def _begin(self, columns: Columns, paths: Mapping[int, str], roots: Mapping[int, int]) -> list[_Window]:
         """Begin to read entries segment by segment."""
         ids, offsets, lengths = columns["segment_id"], columns["offset"], columns["length"]
         order = np.lexsort((offsets, ids))
         windows = []
         for first, last in _windows(ids[order], offsets[order], lengths[order], self._gap_bytes):
             window = order[first:last]
-            path = paths[int(ids[window[0]])]
+            segment_id = int(ids[window[0]])
             read = partial(
                 self._read,
-                path,
+                paths[segment_id],
+                roots.get(segment_id, ONLY_MAIN),
                 offsets[window].tolist(),
                 (offsets[window] + lengths[window]).tolist(),
                 columns["crc32c"][window].tolist(),
                 columns["position"][window].tolist(),
             )
-            windows.append(_Window(window, begun(read) if self._segments.is_remote else read))
+            windows.append(_Window(window, begun(read) if self._is_remote else read))
         return windows
 
-    def _read(self, path: str, *of: list[int]) -> Rows:
+    def _read(self, path: str, roots: int, *of: list[int]) -> Rows:
+        if roots != ONLY_MAIN:
+            return self._in_roots().read(path, roots, of)
         return self._segment(path).read(*of)
 
+    def _in_roots(self) -> RootCopies:
+        if self._copies is None:
+            from txn_source.client.reading.root_copies import RootCopies  # which most logs need not
+
+            self._copies = RootCopies(self._access)
+        return self._copies
+
     def _segment(self, path: str) -> EntryReader:
-        if self._segments.is_remote:
+        if self._is_remote:
             return self._segments.open(path)  # by several threads
         found = self._open.get(path)
         if found is None:

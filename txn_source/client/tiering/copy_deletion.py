@@ -11,12 +11,14 @@ from collections.abc import Iterator
 import numpy as np
 
 from txn_source.client.access import Access
+from txn_source.client.hot_roots import places_in, places_of
 from txn_source.client.ledgers import ledgers_of
 from txn_source.model.copies import LedgerCopies, Tier
 from txn_source.model.errors import OnlyCopyError, SegmentUnreadableError
 from txn_source.model.message_ranges import position_of
 from txn_source.model.position import MAX_ENTRY_ID, Position, PositionRange
 from txn_source.model.retention import CopyPolicies
+from txn_source.model.roots import ONLY_MAIN
 from txn_source.model.topic_name import TopicName
 from txn_source.storage.arrays import numbers_in
 from txn_source.storage.tiered import check_object
@@ -28,7 +30,7 @@ class Deletion:
     def __init__(self, access: Access, topic: TopicName, tier: Tier) -> None:
         self._stub = access.metadata
         self._root = access.root
-        self._segments = access.segments
+        self._access = access
         self._topic = topic
         self._tier = tier
 
@@ -109,6 +111,18 @@ class Deletion:
                 found[partition.partition_id] = min(ledger_id, found.get(partition.partition_id, ledger_id))
         return found
 
+    def _largest(self, path: str, roots: int) -> int:
+        """Return the length of the longest copy of a segment in a set of roots; -1 if there is none."""
+        found = -1
+        for place in places_in(self._access, roots, places_of(self._access)):
+            try:
+                size = place.segments.size(path)
+            except OSError as error:
+                place.failed(error)
+                continue
+            found = max(found, -1 if size is None else size)
+        return found
+
     def _check_hot(self, partition_id: int, copies: LedgerCopies) -> None:
         if not copies.hot:
             raise SegmentUnreadableError("the hot copy was deleted.", "Keep the object.")
@@ -118,8 +132,7 @@ class Deletion:
             ends = numbers_in(page.entries["offset"]) + numbers_in(page.entries["length"])
             for segment_id in np.unique(ids).tolist():
                 path = page.segments[segment_id]
-                found = self._segments.size(path)
-                size = -1 if found is None else found
+                size = self._largest(path, page.roots.get(segment_id, ONLY_MAIN))
                 if size < ends[ids == segment_id].max():
                     why = "missing" if size < 0 else "truncated"
                     raise SegmentUnreadableError(f"segment {path} is {why}.", "Keep the object.")

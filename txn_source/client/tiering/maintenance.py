@@ -1,5 +1,6 @@
 """Maintenance: what policies say, done by ``txnlog serve`` in the background and by ``Log.maintain`` now.
 
+0. Bring hot segments back to full copies, where the log has several roots.
 1. Offload ledgers that are old enough, or of which a partition has too many bytes.
 2. Delete hot copies whose deletion lag has passed.
 3. Trim what retention no longer keeps.
@@ -16,9 +17,10 @@ from dataclasses import field
 from txn_source.client.access import Access
 from txn_source.client.ledgers import ledgers_of
 from txn_source.client.tiering.copy_deletion import Deletion
+from txn_source.client.tiering.hot_repair import RepairReport, reachable_places, repair_topic
 from txn_source.client.tiering.offload import Offloader, OffloadReport, delete_doomed_files
 from txn_source.model.copies import Tier
-from txn_source.model.errors import OnlyCopyError, TopicNotFoundError, TxnLogError
+from txn_source.model.errors import OnlyCopyError, SegmentUnreadableError, TopicNotFoundError, TxnLogError
 from txn_source.model.ledger import OffloadableLedger
 from txn_source.model.retention import CopyPolicies
 from txn_source.model.topic_name import TopicName
@@ -36,6 +38,8 @@ class MaintenanceReport:
     ledgers_trimmed: int = 0
     files_deleted: int = 0
     failures: tuple[tuple[str, str], ...] = ()
+    copies: RepairReport = field(default_factory=RepairReport)
+    """Of hot segments: see ``hot_repair.py``."""
 
     @property
     def idle(self) -> bool:
@@ -43,15 +47,29 @@ class MaintenanceReport:
         return self == MaintenanceReport()
 
 
-def maintain(access: Access) -> MaintenanceReport:
-    """Do what the policies of all topics say now. A topic that fails keeps no other from its turn."""
+def maintain(access: Access, *, verify: bool = False) -> MaintenanceReport:
+    """Do what the policies of all topics say now. A topic that fails keeps no other from its turn.
+
+    ``verify``: read all copies of hot segments, and check them.
+    """
     stub = access.metadata
     offloaded = OffloadReport()
     deleted = trimmed = 0
     failures = []
+    copies = RepairReport()
+    places, unreachable = reachable_places(access)
+    failures += [(f"root {name}", f"it can't be reached: {why}") for name, why in unreachable.items()]
     for topic in stub.list_topics():
         try:
             policies = CopyPolicies.of(stub.policies_in_force(topic))
+            if stub.roots:
+                done = repair_topic(access, topic, places, verify=verify)
+                copies += done
+                if done.lost:
+                    raise SegmentUnreadableError(
+                        f"{done.lost} segments have entries of which no root has a sound copy.",
+                        "Restore a copy from a backup; the log says which.",
+                    )
             if policies.offloads:
                 offloaded += Offloader(access, topic).offload(_due(access, topic, policies))
             if policies.deletion_lag_s is not None:
@@ -73,7 +91,7 @@ def maintain(access: Access) -> MaintenanceReport:
             what = f"{type(error).__name__}: {error}"
             _log.warning("maintenance of topic %s failed and is tried again: %s", topic.short, what, exc_info=True)
             failures.append((topic.short, what))
-    return MaintenanceReport(offloaded, deleted, trimmed, delete_doomed_files(access), tuple(failures))
+    return MaintenanceReport(offloaded, deleted, trimmed, delete_doomed_files(access), tuple(failures), copies)
 
 
 def _due(access: Access, topic: TopicName, policies: CopyPolicies) -> list[OffloadableLedger]:

@@ -20,6 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from txn_source.client.access import Access
+from txn_source.client.hot_roots import delete_everywhere
 from txn_source.client.reading.filters import Seen
 from txn_source.client.reading.slice_reader import Decided, SliceReader
 from txn_source.client.tiering.object_columns import object_schema, offloaded_schema
@@ -279,8 +280,8 @@ def delete_doomed_files(access: Access) -> int:
         try:
             if may_be_object(file.uri):
                 delete_object(store, file.uri)
-            else:
-                store.delete(file.uri)
+            elif (failed := _delete_copies(access, store, file.uri)) is not None:
+                raise failed
         except (OSError, TxnLogError, pa.ArrowException) as error:
             _log.warning("%s can't be deleted and is tried again later: %s", file.uri.partition("?")[0], reason(error))
             if is_unreachable(error):
@@ -294,6 +295,14 @@ def delete_doomed_files(access: Access) -> int:
         return 0
     access.metadata.forget_doomed_files(gone)
     return len(gone)
+
+
+def _delete_copies(access: Access, store: ObjectStore, path: str) -> OSError | None:
+    """Delete a segment in all roots; return why it stays in one."""
+    store.delete(path)
+    if not access.metadata.roots:
+        return None
+    return next(iter(delete_everywhere(access, path)), None)
 
 
 def _range(ledger: OffloadableLedger) -> PositionRange:

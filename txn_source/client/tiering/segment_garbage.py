@@ -11,9 +11,10 @@ So ages, and with them clocks, only decide what is tried. A producer whose file 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 
 from txn_source.client.access import Access
+from txn_source.client.hot_roots import Place, delete_everywhere, places_of
 from txn_source.model.errors import InvalidArgumentError
 from txn_source.model.units import is_number
 from txn_source.model.values import dataclass
@@ -45,12 +46,69 @@ def collect_garbage(
     if older_than_s < 0:
         raise InvalidArgumentError(f"{older_than_s:g} s is not an age.", "Use 0 or more.")
     oldest = clock() - older_than_s
-    sizes = {found.path: found.size for found in access.segments.stored() if found.modified_at_s <= oldest}
+    places = places_of(access)
+    sizes = _stored(places, oldest)
+    strange = _not_theirs(access, places, oldest)
     unused = sorted(sizes.keys() - set(access.metadata.list_segments()))
     unused = [path for path in unused if SegmentName.parse(path) is not None]  # what isn't ours isn't our garbage
     if not dry_run:
         unused = _remove(access, unused)
-    return Garbage(tuple(unused), sum(sizes[path] for path in unused))
+        strange = [(place, path, size) for place, path, size in strange if _deleted(place, path)]
+    paths = [*unused, *(f"{place.name}:{path}" for place, path, _ in strange)]
+    return Garbage(tuple(paths), sum(sizes[path] for path in unused) + sum(size for _, _, size in strange))
+
+
+def _stored(places: Sequence[Place], oldest: float) -> dict[str, int]:
+    """Return the sizes of the files that were last written before a time, over all roots that can be listed."""
+    sizes: dict[str, int] = {}
+    for place in places:
+        try:
+            place.check()
+            for found in place.segments.stored():
+                if found.modified_at_s <= oldest:
+                    sizes[found.path] = sizes.get(found.path, 0) + found.size
+        except OSError as error:
+            if len(places) == 1:
+                raise
+            place.failed(error)
+    return sizes
+
+
+def _not_theirs(access: Access, places: Sequence[Place], oldest: float) -> list[tuple[Place, str, int]]:
+    """Return old copies of segments in roots that they are no longer to be in, and that others have.
+
+    Whether a root has a segment is asked after it was listed: what a repair has just brought there is its own.
+    """
+    if len(places) == 1:
+        return []
+    stored: dict[Place, dict[str, int]] = {}
+    for place in places:
+        try:
+            place.check()
+            there = {found.path: found.size for found in place.segments.stored() if found.modified_at_s <= oldest}
+        except OSError as error:
+            place.failed(error)
+            continue
+        stored[place] = there
+    registered: dict[str, int] = {}
+    for topic in access.metadata.list_topics():
+        for segment in access.metadata.list_hot_segments(topic):
+            registered[segment.path] = segment.roots | segment.wanted
+    return [
+        (place, path, size)
+        for place, there in stored.items()
+        for path, size in sorted(there.items())
+        if path in registered and not registered[path] & place.bit
+    ]
+
+
+def _deleted(place: Place, path: str) -> bool:
+    try:
+        place.segments.delete(path)
+    except OSError as error:
+        place.failed(error)
+        return False
+    return True
 
 
 def _remove(access: Access, paths: list[str]) -> list[str]:
@@ -59,7 +117,9 @@ def _remove(access: Access, paths: list[str]) -> list[str]:
     for start in range(0, len(paths), _CONDEMNED_AT_ONCE):
         some = paths[start : start + _CONDEMNED_AT_ONCE]
         for path in _asked_for(some, access.metadata.condemn_segments(some)):
-            access.segments.delete(path)
+            failed = delete_everywhere(access, path)
+            if failed and not access.metadata.roots:
+                raise failed[0]
             gone.append(path)
     return gone
 

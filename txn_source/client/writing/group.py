@@ -44,7 +44,9 @@ class Group:
        they can't be written for now it is only cut again;
     4. written: ``entries`` says where their bytes lie, which are synced. The service is sent just these until it has
        answered, since it knows a repeat by its content;
-    5. registered: ``receipt`` has the ids. Or ``failed`` says why it is lost, and it never gets any further.
+    5. registered: ``receipt`` has the ids.
+       If it has too few copies it stays until it has them (``needs_copies``). Or ``failed`` says why it is lost, and it
+       never gets any further.
     """
 
     owner: Owner | weakref.ref[Transaction]
@@ -58,6 +60,8 @@ class Group:
     under_way: tuple[list[NewEntry], Upload] | None = None
     entries: list[NewEntry] | None = None
     receipt: Receipt | None = None
+    needs_copies: bool = False
+    """It is registered, and has too few copies to be acknowledged: it is asked about until it has them."""
     failed: TxnLogError | None = None
     _undo: tuple[list[tuple[Buffer, int]], int] | None = None
     """While batches are being taken: how many messages the buffers had before, and how many runs there were."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 
+from txn_source.client.writing.copy_keeper import CopyKeeper
 from txn_source.client.writing.gathered import Gathered
 from txn_source.client.writing.group import Forgotten, Group, Owner
 from txn_source.client.writing.losses import Losses
@@ -31,10 +32,18 @@ class GroupStore:
     A call that was interrupted is repeated, and goes on from the step that each group has come to.
     """
 
-    def __init__(self, stub: MetadataStub, producer: OpenedProducer, files: EntryFiles, losses: Losses) -> None:
+    def __init__(
+        self,
+        stub: MetadataStub,
+        producer: OpenedProducer,
+        files: EntryFiles,
+        losses: Losses,
+        copies: CopyKeeper,
+    ) -> None:
         self._stub = stub
         self.producer = producer
-        self._files = files
+        self.files = files
+        self._copies = copies
         self._losses = losses
         self._sequence = 0
         self.receipts = Receipts()
@@ -62,6 +71,8 @@ class GroupStore:
         """
         gathered.roll_back()
         self._drop_failed(gathered)
+        if all(group.entries is None and group.under_way is None for group in gathered.queue):
+            self.files = self._copies.current(self.files)
         gathered.seal()
         self._losses.unavailable = None
         with encoding_turn(gathered.waiting_bytes):
@@ -75,6 +86,7 @@ class GroupStore:
     def settle(self, gathered: Gathered, keep: Transaction | None = None, *, wait: bool = False) -> None:
         """Register, in their order, the groups whose bytes are safe; with ``wait``, wait for them."""
         self._first = None
+        self._copies.tell(self.files)
         for group in list(gathered.queue):
             if group.entries is None and group.under_way is not None:
                 entries, upload = group.under_way
@@ -94,11 +106,11 @@ class GroupStore:
         except TxnLogError as error:
             self._lose(gathered, group, error)
         else:
-            group.entries = entries
+            group.entries = self.files.placed(entries)
 
     def close(self) -> None:
         """Close the segments."""
-        self._files.close()
+        self.files.close()
 
     def _cut(self, gathered: Gathered, group: Group) -> None:
         """Give a group's messages their entries and sequences. What Arrow can't take is lost; the rest isn't."""
@@ -129,7 +141,7 @@ class GroupStore:
         except MemoryError:
             raise
         except (TxnLogError, *_UNWRITABLE) as error:
-            self._files.close()
+            self.files.close()
             if len(groups) > 1:
                 for group in groups:
                     self._write(gathered, [group])
@@ -138,12 +150,12 @@ class GroupStore:
 
     def _append(self, groups: list[Group]) -> None:
         """Write the groups' bytes, and begin to make them safe; only when they are the groups get ``entries``."""
-        append = self._files.append
+        append = self.files.append
         written = []
         for group in groups:
             assert group.cut is not None
             written.append([append(partition, sequence, batch) for partition, sequence, batch in group.cut])
-        upload = self._files.start()
+        upload = self.files.start()
         for group, entries in zip(groups, written, strict=True):
             if isinstance(upload, Safe):
                 group.entries = entries
@@ -152,11 +164,29 @@ class GroupStore:
 
     def registered(self, gathered: Gathered, group: Group, positions: list[Position]) -> None:
         """Let go of a group that was registered, and keep its ids."""
+        self._note_positions(group, positions)
+        assert group.receipt is not None
+        self.receipts.add(group.receipt)
+        gathered.queue.remove(group)
+        self.files.forget(group.entries or [])
+
+    def lacks_copies(self, gathered: Gathered, group: Group, positions: list[Position]) -> UnavailableError:
+        """Keep a group that is registered and lacks copies until it has them; return what is to be told."""
+        self._note_positions(group, positions)
+        group.needs_copies = True
+        gathered.alarm = True
+        return self._copies.lacking(group.messages)
+
+    def complete(self, groups: list[Group]) -> None:
+        """Copy what isn't registered yet once more where it lacks copies."""
+        for group in groups:
+            if group.entries is not None and self.files.lack_copies(group.entries):
+                group.entries = self.files.complete(group.entries)
+
+    def _note_positions(self, group: Group, positions: list[Position]) -> None:
         if group.receipt is None:
             self._follow(group, positions)
             group.receipt = group.receipt_of(positions)
-        self.receipts.add(group.receipt)
-        gathered.queue.remove(group)
 
     def _register_all(self, gathered: Gathered, keep: Transaction | None) -> None:
         for group in list(gathered.queue):
@@ -169,11 +199,16 @@ class GroupStore:
             if group.entries is None:
                 return  # what comes behind it waits, too: a producer's entries are registered in their order
             positions: list[Position] = []
-            if group.receipt is None:
+            if group.receipt is None or group.needs_copies:
                 try:
+                    if group.needs_copies and group.entries is not None:
+                        self._copies.make(self.files, group.entries)
                     appended = self._register(group, owner)
                     gathered.learn(appended.partitions)
                     positions = appended.positions
+                    if appended.needs_copies:
+                        raise self.lacks_copies(gathered, group, positions)
+                    group.needs_copies = False
                 except UnavailableError as error:
                     self._losses.note_unavailable(error)
                     gathered.alarm = True
@@ -190,12 +225,12 @@ class GroupStore:
             return self._append_entries(txn, group.entries)
         except StaleSegmentError:  # we kept a segment open while its ledgers were offloaded or trimmed
             group.entries = group.under_way = None  # none of them was registered, so other ones may be sent
-            self._files.close()
+            self.files.close()
             self._append([group])
             if group.under_way is not None:
                 entries, upload = group.under_way
                 upload.wait()
-                group.entries = entries
+                group.entries = self.files.placed(entries)
             return self._append_entries(txn, group.entries or [])
 
     def _append_entries(self, txn: TxnId | None, entries: list[NewEntry]) -> Appended:
@@ -207,7 +242,7 @@ class GroupStore:
     def _follow(self, group: Group, positions: list[Position]) -> None:
         assert group.cut is not None
         for (partition, _, _), position in zip(group.cut, positions, strict=True):
-            self._files.follow(partition, position.ledger_id)
+            self.files.follow(partition, position.ledger_id)
 
     def _lose(self, gathered: Gathered, group: Group, error: TxnLogError) -> None:
         group.failed = error  # from here on it is lost, and is never stored by a later try

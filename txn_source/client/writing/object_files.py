@@ -7,17 +7,21 @@ a put takes is spent on gathering the next one.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Protocol
 
 import pyarrow as pa
 
+from txn_source.client.writing.copied_segments import CopiedSegments
 from txn_source.client.writing.uploads import Put, Safe, Together, Upload
+from txn_source.metadata.stub.roots import SegmentRoots
 from txn_source.model.entry import NewEntry
+from txn_source.model.roots import ONE_COPY
 from txn_source.model.topic import TopicView
 from txn_source.storage.encoding_turn import encoding_turn
 from txn_source.storage.segment import shared_path
-from txn_source.storage.segment_store import MAGIC, ObjectSegments, encoded
+from txn_source.storage.segment_store import MAGIC, encoded
 
 OBJECT_BYTES = 8 << 20
 """An object is put when it has so many bytes or more; its last entry is whole."""
@@ -27,6 +31,12 @@ _WEIGHT = 0.2
 """Of the newest put in the time that one takes."""
 
 
+class Puts(Protocol):
+    """Where objects go."""
+
+    def put(self, path: str, data: bytes) -> None: ...
+
+
 @dataclass(slots=True)
 class _Object:
     path: str
@@ -34,7 +44,30 @@ class _Object:
     end: int = len(MAGIC)
 
 
-class ObjectFiles:
+class OneCopy:
+    """What files say of their entries' copies where there is one of each."""
+
+    def placed(self, entries: Sequence[NewEntry]) -> list[NewEntry]:
+        """Return entries that are safe, with the roots that have them."""
+        return list(entries)
+
+    def complete(self, entries: Sequence[NewEntry]) -> list[NewEntry]:
+        """Return entries after what they lack was copied once more, as far as that is known here."""
+        return list(entries)
+
+    def lack_copies(self, entries: Sequence[NewEntry]) -> bool:
+        """True if one of some entries has too few copies to be acknowledged, as far as that is known here."""
+        return False
+
+    def forget(self, entries: Sequence[NewEntry]) -> None:
+        """Let go of entries that are registered and acknowledged, or never will be."""
+
+    def take_late(self) -> list[SegmentRoots]:
+        """Return which copies came after they were waited for."""
+        return []
+
+
+class ObjectFiles(OneCopy):
     """Appends entries to objects of one topic; ``SegmentFiles`` has the meaning of the calls.
 
     An object is taken away while an entry is added to it, and put back in one step: an interrupt leaves none that is
@@ -43,14 +76,19 @@ class ObjectFiles:
 
     def __init__(
         self,
-        store: ObjectSegments,
+        store: Puts,
         view: TopicView,
         producer_id: int,
         note: Callable[[str], object] | None = None,
         then: Callable[[], None] = lambda: None,
+        copied: CopiedSegments | None = None,
     ) -> None:
-        """Prepare to write; ``then`` is called, in another thread, whenever a put is done."""
+        """Prepare to write; ``then`` is called, in another thread, whenever a put is done.
+
+        ``copied`` is the store if it puts into several roots.
+        """
         self._store = store
+        self._copied = copied
         self._topic_id = view.topic.topic_id
         self._producer_id = producer_id
         self._note = note
@@ -105,6 +143,30 @@ class ObjectFiles:
     def add_partitions(self, view: TopicView) -> None:
         """Take the partitions that were added to the topic; adding them again is harmless."""
         self._partition_ids += [p.partition_id for p in view.partitions[len(self._partition_ids) :]]
+
+    def placed(self, entries: Sequence[NewEntry]) -> list[NewEntry]:
+        if self._copied is None:
+            return list(entries)
+        return [replace(entry, roots=self._copied.roots_of(entry.segment)) for entry in entries]
+
+    def complete(self, entries: Sequence[NewEntry]) -> list[NewEntry]:
+        if self._copied is None:
+            return list(entries)
+        done = {path: self._copied.complete(path) for path in {entry.segment for entry in entries}}
+        return [replace(entry, roots=entry.roots | done[entry.segment]) for entry in entries]
+
+    def lack_copies(self, entries: Sequence[NewEntry]) -> bool:
+        copies = ONE_COPY if self._copied is None else self._copied.copies
+        return any(copies.lacks(entry.roots) for entry in entries)
+
+    def forget(self, entries: Sequence[NewEntry]) -> None:
+        if self._copied is not None:
+            for path in {entry.segment for entry in entries}:
+                self._copied.forget(path)
+
+    def take_late(self) -> list[SegmentRoots]:
+        late = {} if self._copied is None else self._copied.take_late()
+        return [SegmentRoots(path, roots, 0, end) for path, (roots, end) in late.items()]
 
     def close(self) -> None:
         """Let go of what was not put; what is under way goes on, and isn't registered."""

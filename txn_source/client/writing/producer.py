@@ -22,13 +22,14 @@ import pyarrow as pa
 from txn_source.client.access import Access
 from txn_source.client.writing.batch_buffer import Buffer, as_bytes
 from txn_source.client.writing.batching import Batching
+from txn_source.client.writing.copy_keeper import CopyKeeper
 from txn_source.client.writing.gathered import Gathered
 from txn_source.client.writing.group import Forgotten, Group, Owner
 from txn_source.client.writing.group_store import GroupStore
 from txn_source.client.writing.linger import Linger, report_at_exit
 from txn_source.client.writing.losses import Losses
 from txn_source.client.writing.receipts import Receipts
-from txn_source.client.writing.segment_files import open_files
+from txn_source.client.writing.segment_files import EntryFiles, open_files
 from txn_source.client.writing.sent_ids import MessageIds
 from txn_source.client.writing.transaction import Transaction, handle_of
 from txn_source.model.door import guarded, translated
@@ -96,8 +97,17 @@ class Producer:
         self._losses = Losses(self.name)
         self._topic, self._topic_id = topic, view.topic.topic_id
         me = weakref.ref(self)
-        self._files = open_files(access, view, opened.producer_id, _MAX_OPEN_SEGMENTS, then=lambda: _look_at(me()))
-        self._store = GroupStore(access.metadata, opened, self._files, self._losses)
+
+        def files() -> EntryFiles:
+            [newest] = access.metadata.get_view([topic]).topics
+            return open_files(access, newest, opened.producer_id, _MAX_OPEN_SEGMENTS, then=then)
+
+        def then() -> None:
+            _look_at(me())
+
+        opened_files = open_files(access, view, opened.producer_id, _MAX_OPEN_SEGMENTS, then=then)
+        copies = CopyKeeper(access, topic, files)
+        self._store = GroupStore(access.metadata, opened, opened_files, self._losses, copies)
         self._inherited = False
         self._linger = Linger(f"txnlog-{self.name}", batching.linger_s, clock)
         belongs_to_process(self)
@@ -280,6 +290,7 @@ class Producer:
             self._losses.raise_of(txn)
             if self._losses.unavailable is not None:
                 raise self._losses.unavailable
+            self._store.complete(self._waiting(txn))
             entries = [entry for group in self._waiting(txn) for entry in group.entries or []]
             return self._store.producer, entries
 
@@ -295,8 +306,17 @@ class Producer:
             self._gathered.learn(appended.partitions)
             for group in self._waiting(txn):
                 count = len(group.entries or [])
-                self._store.registered(self._gathered, group, positions[at : at + count])
+                mine = positions[at : at + count]
+                if appended.needs_copies:
+                    self._losses.note_unavailable(self._store.lacks_copies(self._gathered, group, mine))
+                else:
+                    self._store.registered(self._gathered, group, mine)
                 at += count
+
+    def _has_copies(self, txn: Transaction) -> bool:
+        """True if what waits of a transaction has enough copies, as far as that is known here."""
+        with self._lock:
+            return not any(self._store.files.lack_copies(group.entries or []) for group in self._waiting(txn))
 
     def _waiting(self, txn: Transaction) -> list[Group]:
         return [group for group in self._gathered.queue if group.txn is txn]
@@ -335,7 +355,7 @@ class Producer:
         """Look up the partitions that were added to the topic, and route to them from now on."""
         [view] = self._stub.get_view([self._topic]).topics
         if view.topic.topic_id == self._topic_id:  # else the topic was made anew, and the next write is refused
-            self._files.add_partitions(view)
+            self._store.files.add_partitions(view)
             self._gathered.partitions = len(view.partitions)  # the last step
 
     def _new_buffer(self, group: Group, partition: int) -> Buffer:
@@ -376,7 +396,7 @@ class Producer:
 
     def _adapt(self) -> None:
         if self._adapts:
-            self._linger.least_s = self._files.linger_s
+            self._linger.least_s = self._store.files.linger_s
 
     def _write_if_due(self) -> float | None:
         """Write what has waited long enough; return in how many seconds to look again, None: when woken."""

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Protocol
 
 import pyarrow as pa
 
 from txn_source.client.access import Access
-from txn_source.client.writing.object_files import ObjectFiles
+from txn_source.client.hot_roots import places_in, places_of
+from txn_source.client.writing.copied_segments import CopiedSegments
+from txn_source.client.writing.object_files import ObjectFiles, OneCopy
 from txn_source.client.writing.uploads import Safe, Upload
+from txn_source.metadata.stub.roots import SegmentRoots
 from txn_source.model.entry import NewEntry
+from txn_source.model.roots import ONE_COPY, ONLY_MAIN, HotCopies, hot_copies
 from txn_source.model.topic import TopicView
+from txn_source.model.topic_name import TopicName
 from txn_source.storage.segment import SegmentWriter, segment_path
 from txn_source.storage.segment_store import ObjectSegments
 
@@ -29,7 +34,21 @@ class EntryFiles(Protocol):
     def sync(self) -> None: ...
     def follow(self, partition: int, ledger_id: int) -> None: ...
     def add_partitions(self, view: TopicView) -> None: ...
+    def placed(self, entries: Sequence[NewEntry]) -> list[NewEntry]: ...
+    def complete(self, entries: Sequence[NewEntry]) -> list[NewEntry]: ...
+    def lack_copies(self, entries: Sequence[NewEntry]) -> bool: ...
+    def forget(self, entries: Sequence[NewEntry]) -> None: ...
+    def take_late(self) -> list[SegmentRoots]: ...
     def close(self) -> None: ...
+
+
+def wanted_copies(access: Access, topic: TopicName) -> HotCopies:
+    """Return where a topic's entries are to lie; a log with no root but its own isn't asked."""
+    if not access.metadata.roots:
+        return ONE_COPY
+    in_force = access.metadata.policies_in_force(topic)
+    names, acknowledge = in_force["hot_copies"].value, in_force["acknowledge_copies"].value
+    return hot_copies(names, acknowledge, access.metadata.roots)
 
 
 def open_files(
@@ -42,6 +61,11 @@ def open_files(
 ) -> EntryFiles:
     """Return where entries of a topic go in a log; ``note`` is given each path before anything lies there, and ``then``
     is called whenever something is safe that was waited for in the background."""
+    copies = wanted_copies(access, view.topic.name)
+    if copies.roots != ONLY_MAIN:
+        there = places_in(access, copies.roots, places_of(access))
+        copied = CopiedSegments(there, copies)
+        return ObjectFiles(copied, view, producer_id, note, then, copied)
     segments = access.segments
     if isinstance(segments, ObjectSegments):
         return ObjectFiles(segments, view, producer_id, note, then)
@@ -49,7 +73,7 @@ def open_files(
     return SegmentFiles(access.root, view, producer_id, max_open, note)
 
 
-class SegmentFiles:
+class SegmentFiles(OneCopy):
     """Appends entries to the segments of one topic, opening and closing them as needed.
 
     1. ``append`` writes an entry, to a new segment where the partition has come to another ledger, or where an error

@@ -7,7 +7,6 @@ partition for each entry, and the next one goes to the next.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from contextlib import suppress
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -15,6 +14,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from txn_source.client.access import Access
+from txn_source.client.hot_roots import delete_everywhere
 from txn_source.client.writing.batch_buffer import ENTRY_MAX_BYTES, ENTRY_MAX_ROWS, entry_sized
 from txn_source.client.writing.key_routing import group, route
 from txn_source.client.writing.segment_files import open_files
@@ -59,7 +59,7 @@ class BulkWriter:
             turn: where rows without a key begin, so that not all tasks begin with the same partition.
         """
         [self._view] = access.metadata.get_view([topic]).topics
-        self._segments = access.segments
+        self._access = access
         self._payload = deserialize_schema(self._view.topic.schema)
         self._turn = turn
         self._waiting: dict[tuple[int, tuple[str, ...]], _Waiting] = {}
@@ -113,6 +113,15 @@ class BulkWriter:
             for key in list(self._waiting):
                 self._write(key)
             self._files.sync()
+            self._entries = self._files.placed(self._entries)
+            if self._files.lack_copies(self._entries):
+                self._entries = self._files.complete(self._entries)
+            if self._files.lack_copies(self._entries):
+                raise StorageWriteError(
+                    f"What was written to topic {self._view.topic.name.short!r} has too few copies: not all roots of"
+                    " the policy hot_copies could be written.",
+                    "Run it again when they can; `txnlog roots list` tells which can't.",
+                )
         finally:
             self._files.close()
         self._whole = True
@@ -125,8 +134,7 @@ class BulkWriter:
         self._whole = False
         self._files.close()
         for path in self._paths:
-            with suppress(OSError):  # what stays is garbage for `txnlog gc`
-                self._segments.delete(path)
+            delete_everywhere(self._access, path)
 
     def inherited(self) -> None:
         """Take notice that this is a fork of the process that made it."""

@@ -51,6 +51,9 @@ class Sender(Protocol):
     def _registered(self, txn: Transaction, appended: Appended) -> None:
         """Take notice of what came of what waited."""
 
+    def _has_copies(self, txn: Transaction) -> bool:
+        """True if what waits has enough copies to be acknowledged."""
+
     def _discard(self, txn: Transaction) -> None:
         """Forget what wasn't registered yet of a transaction that is going to be aborted."""
 
@@ -246,6 +249,8 @@ class Transaction:
         with self._beginning:
             if self._id is not None or not (self._asked or _fits_one_call(waiting)):
                 return False
+            if not self._asked and not all(producer._has_copies(self) for producer, _, _ in waiting):
+                return False  # written before the commit, it shows where it is, and is copied until it is acknowledged
             return self._begin_and_commit(waiting)
 
     def _begin_and_commit(self, waiting: list[_Waiting]) -> bool:
@@ -277,6 +282,11 @@ class Transaction:
         self._begun(txn)  # first: from here on what waits can be registered once more, by its id
         for (producer, _, _), of_producer in zip(waiting, appended, strict=True):
             producer._registered(self, of_producer)
+        if any(of_producer.needs_copies for of_producer in appended):
+            raise UnavailableError(
+                "The transaction is committed, and has too few copies yet for readers to see it.",
+                "Call commit() again when all roots can be written; `txnlog roots list` tells which can't.",
+            )
 
     def _find_out(self, producers: list[Sender]) -> bool:
         """Have an id, if a commit in one call had no answer, see ``_settle``; return True."""

@@ -53,7 +53,7 @@ class DeliveryMessages:
             entries, aborted = batch.entries, batch.aborted
             assert entries is not None
             assert aborted is not None
-            segments, names = self._snapshot.names_in(batch.partition_id, entries)
+            names = self._snapshot.names_in(batch.partition_id, entries)
             if level is not IsolationLevel.READ_COMMITTED:
                 aborted = aborted.slice(0, 0)
             self._answered[key] = pb.ConsumeResponse.Delivery(
@@ -61,8 +61,9 @@ class DeliveryMessages:
                 entries=pb.ListEntriesResponse(
                     entries=convert.table_to_wire(entries),
                     next_start=batch.range.end.key,
-                    segments=segments,
-                    producers=names,
+                    segments=names.segments,
+                    producers=names.producers,
+                    segment_roots=names.roots,
                 ),
                 aborted=pb.ListDecisionsResponse(transactions=convert.table_to_wire(aborted)),
             )

@@ -20,7 +20,7 @@ from txn_source.metadata.protocol import convert
 from txn_source.metadata.protocol.enums import READ_PRIORITY
 from txn_source.metadata.store import copies, pages, policies, views
 from txn_source.metadata.store.connection import Connection
-from txn_source.metadata.store.pages import Page
+from txn_source.metadata.store.pages import Names, Page
 from txn_source.model.isolation import IsolationLevel
 from txn_source.model.kinds import ABORTED
 from txn_source.model.position import Position, PositionRange
@@ -93,7 +93,7 @@ class TopicSnapshot:
         self._topic = topic
         self._configuration = configuration
         self._pages: dict[tuple[int, Position], HotEntries] = {}
-        self._names: dict[int, tuple[dict[int, str], dict[int, str]]] = {}
+        self._names: dict[int, Names] = {}
         self._copies: dict[tuple[int, int, int], list[pb.LedgerCopies]] = {}
 
     @cached_property
@@ -129,15 +129,20 @@ class TopicSnapshot:
         """Return where a closed ledger ends, exclusive, and how many messages it has."""
         return views.ledger_end(self.connection, partition_id, ledger_id)
 
-    def names_in(self, partition_id: int, entries: pa.Table) -> tuple[dict[int, str], dict[int, str]]:
-        """Return the paths of the segments and the names of the producers that entries refer to, by id."""
-        paths, producers = self._names.setdefault(partition_id, ({}, {}))
+    def names_in(self, partition_id: int, entries: pa.Table) -> Names:
+        """Return what entries refer to."""
+        known = self._names.setdefault(partition_id, Names({}, {}, {}))
         wanted = [set(numbers_in(entries[name]).tolist()) for name in ("segment_id", "producer_id")]
-        if not (wanted[0] <= paths.keys() and wanted[1] <= producers.keys()):
+        if not (wanted[0] <= known.segments.keys() and wanted[1] <= known.producers.keys()):
             found = pages.names_in(self.connection, Page(entries, None))
-            paths.update(found[0])
-            producers.update(found[1])
-        return {n: paths[n] for n in wanted[0] & paths.keys()}, {n: producers[n] for n in wanted[1] & producers.keys()}
+            known.segments.update(found.segments)
+            known.producers.update(found.producers)
+            known.roots.update(found.roots)
+        return Names(
+            {n: known.segments[n] for n in wanted[0] & known.segments.keys()},
+            {n: known.producers[n] for n in wanted[1] & known.producers.keys()},
+            {n: known.roots[n] for n in wanted[0] & known.roots.keys()},
+        )
 
     def copies_of(self, partition_id: int, of: PositionRange) -> pb.ListCopiesResponse:
         """Return what ``ListCopies`` would answer for a range."""

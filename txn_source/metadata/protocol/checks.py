@@ -77,6 +77,7 @@ _NAME = _text(400)
 _WORD = _text(100)
 _URI = _text(4000)
 _PROGRESS = _text(16 << 20)
+_ROOTS = _numbers(0, (1 << 62) - 1)
 _TYPE = _numbers(1, 3)
 _LEVEL = _numbers(1, 2)
 _POLICIES = _Pairs(_WORD, _URI, 100)
@@ -114,6 +115,7 @@ FIELDS: Mapping[str, Mapping[str, Rule | _Part | _Pairs]] = {
         "offset": _numbers(MIN_OFFSET, MAX_TOTAL),
         "length": _numbers(1, MAX_ENTRY_BYTES),
         "crc32c": _ANY,  # 32 bits on the wire
+        "roots": _ROOTS,
     },
     "AppendRequest": {"producer_id": _ID, "epoch": _EPOCH, "txn": _Part(), "entries": _Part(items=MAX_ENTRIES)},
     "CommitBatchRequest": {
@@ -214,6 +216,12 @@ FIELDS: Mapping[str, Mapping[str, Rule | _Part | _Pairs]] = {
     "ListDoomedFilesRequest": {},
     "ForgetDoomedFilesRequest": {"doomed_ids": _numbers(1, MAX_INT, items=MAX_ENTRIES)},
     "PolicyScope": {"topic": _NAME, "namespace": _NAME},
+    "AddRootRequest": {"request_id": _NAME, "name": _NAME, "uri": _URI},
+    "RemoveRootRequest": {"request_id": _NAME, "name": _NAME},
+    "ListHotSegmentsRequest": {"topic": _NAME, "after_segment_id": _numbers(0, MAX_INT)},
+    "ListSegmentEntriesRequest": {"topic": _NAME, "path": _text(200)},
+    "ChangeSegmentRootsRequest": {"topic": _NAME, "changes": _Part(items=MAX_ENTRIES)},
+    "ChangeSegmentRootsRequest.Change": {"path": _text(200), "added": _ROOTS, "removed": _ROOTS, "end": _COUNT},
     "ChangePoliciesRequest": {
         "request_id": _NAME,
         "scope": _Part(),

@@ -14,6 +14,7 @@ from txn_source.model.errors import ERROR_CLASSES, InternalError, TxnLogError
 from txn_source.model.ledger import OffloadableLedger
 from txn_source.model.ledger_limits import LedgerLimits
 from txn_source.model.position import Position
+from txn_source.model.roots import ONLY_MAIN, HotRoot
 from txn_source.model.spark_commit import TopicBatch
 from txn_source.model.topic import PartitionView, Topic
 from txn_source.model.topic_name import TopicName
@@ -100,6 +101,16 @@ def txn_from_wire(message: pb.TxnId) -> TxnId:
     return TxnId(message.most_sig_bits, message.least_sig_bits)
 
 
+def root_to_wire(root: HotRoot) -> pb.HotRoot:
+    """Return the message for a root."""
+    return pb.HotRoot(root_id=root.root_id, name=root.name, uri=root.uri)
+
+
+def root_from_wire(message: pb.HotRoot) -> HotRoot:
+    """Return the root in a message."""
+    return HotRoot(message.root_id, message.name, message.uri)
+
+
 def entry_to_wire(entry: NewEntry) -> pb.NewEntry:
     """Return the message for a new entry."""
     return pb.NewEntry(
@@ -110,6 +121,7 @@ def entry_to_wire(entry: NewEntry) -> pb.NewEntry:
         offset=entry.offset,
         length=entry.length,
         crc32c=entry.crc32c,
+        roots=0 if entry.roots == ONLY_MAIN else entry.roots,
     )
 
 
@@ -123,6 +135,7 @@ def entry_from_wire(message: pb.NewEntry) -> NewEntry:
         message.offset,
         message.length,
         message.crc32c,
+        message.roots or ONLY_MAIN,
     )
 
 

@@ -20,7 +20,7 @@ class ImportCalls:
         batch = import_from_wire(request)
 
         def register(connection: Connection) -> pb.ImportBatchResponse:
-            tails = imports.import_batch(connection, batch, self._work.now_us())
+            tails = imports.import_batch(connection, batch, self._work.now_us(), self._work.configuration)
             of_each = [
                 pb.ImportBatchResponse.Tail(partition_id=partition_id, ledger_id=ledger_id)
                 for partition_id, ledger_id in sorted(tails.items())

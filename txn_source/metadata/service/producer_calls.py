@@ -56,7 +56,9 @@ class ProducerCalls:
         batches = [convert.topic_batch_from_wire(topic, request.producer_name) for topic in request.topics]
 
         def commit(connection: Connection) -> pb.CommitBatchResponse:
-            done = spark_commits.commit_batch(connection, sink, batches, self._work.now_us(), of)
+            done = spark_commits.commit_batch(
+                connection, sink, batches, self._work.now_us(), of, self._work.configuration
+            )
             answer = pb.CommitBatchResponse(repeated_batch=done.repeated, warnings=done.warnings)
             if done.txn is not None:
                 answer.txn.CopyFrom(convert.txn_to_wire(id_of(done.txn)))

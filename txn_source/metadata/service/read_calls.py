@@ -9,7 +9,7 @@ from txn_source._generated.txnlog.v1 import metadata_service_pb2 as pb
 from txn_source.metadata.protocol import convert
 from txn_source.metadata.protocol.enums import ISOLATION_LEVEL, READ_PRIORITY
 from txn_source.metadata.service.unit_of_work import UnitOfWork
-from txn_source.metadata.store import copies, counts, cuts, log_identity, pages, policies, topics, views
+from txn_source.metadata.store import copies, counts, cuts, log_identity, pages, policies, roots, topics, views
 from txn_source.model.errors import InvalidArgumentError
 from txn_source.model.position import Position, PositionRange
 from txn_source.model.topic_name import TopicName, parse_namespace
@@ -29,7 +29,13 @@ class ReadCalls:
     def GetLog(self, request: pb.GetLogRequest) -> pb.GetLogResponse:
         with self._work.read_history() as connection:
             info = log_identity.read_info(connection)
-        return pb.GetLogResponse(log_id=info.log_id, format_version=info.format_version, storage_uri=self._storage_uri)
+            there = roots.all_roots(connection)
+        return pb.GetLogResponse(
+            log_id=info.log_id,
+            format_version=info.format_version,
+            storage_uri=self._storage_uri,
+            roots=[convert.root_to_wire(root) for root in there],
+        )
 
     def ListTopics(self, request: pb.ListTopicsRequest) -> pb.ListTopicsResponse:
         namespace = parse_namespace(request.namespace) if request.HasField("namespace") else None
@@ -128,14 +134,15 @@ class ReadCalls:
             if hot_until is None:
                 return pb.ListEntriesResponse(next_start=request.start, not_hot=True)
             page = pages.entry_page(connection, request.partition_id, PositionRange(of.start, hot_until))
-            segments, names = pages.names_in(connection, page)
+            names = pages.names_in(connection, page)
         not_hot = page.next_start is None and hot_until < of.end
         return pb.ListEntriesResponse(
             entries=convert.table_to_wire(page.table),
             has_more=page.next_start is not None,
             next_start=page.next_start or hot_until.key,
-            segments=segments,
-            producers=names,
+            segments=names.segments,
+            producers=names.producers,
+            segment_roots=names.roots,
             not_hot=not_hot,
         )
 

@@ -71,6 +71,11 @@ CALLS: Mapping[str, str] = {
     "TrimTopic": "tiers",
     "ListDoomedFiles": "tiers",
     "ForgetDoomedFiles": "tiers",
+    "AddRoot": "roots",
+    "RemoveRoot": "roots",
+    "ListHotSegments": "roots",
+    "ListSegmentEntries": "roots",
+    "ChangeSegmentRoots": "roots",
     "ChangePolicies": "policies",
     "GetPolicies": "policies",
     "CreateSubscription": "subscriptions",
@@ -100,8 +105,8 @@ class MetadataService:
     ) -> None:
         self._database = database
         self._storage_uri = storage_uri
-        self._work = UnitOfWork(database, clock)
-        self._configuration = dict(configuration or {})
+        self._work = UnitOfWork(database, clock, configuration)
+        self._configuration = self._work.configuration
         self._making = RLock()
         self._hub: ConsumerHub | None = None
         self._subjects: dict[str, Any] = {}
@@ -200,6 +205,10 @@ class MetadataService:
                 from txn_source.metadata.service.policy_calls import PolicyCalls
 
                 return PolicyCalls(self._work, self._configuration)
+            case "roots":
+                from txn_source.metadata.service.root_calls import RootCalls
+
+                return RootCalls(self._work, self._configuration)
             case "producers":
                 from txn_source.metadata.service.producer_calls import ProducerCalls
 

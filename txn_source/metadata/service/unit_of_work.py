@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from functools import cached_property
 from itertools import islice
@@ -44,8 +44,10 @@ class UnitOfWork:
     that is still open then.
     """
 
-    def __init__(self, database: Database, clock: Clock) -> None:
+    def __init__(self, database: Database, clock: Clock, configuration: Mapping[str, Any] | None = None) -> None:
         self._database = database
+        self.configuration = dict(configuration or {})
+        """The broker's policies."""
         self._clock = clock
         database.before_write = self._do_what_is_due
         database.is_due = lambda connection: bool(read_due_of_any_version(connection, self.now_ms()).overdue)
@@ -123,7 +125,8 @@ class UnitOfWork:
     ) -> Sequence[Sequence[Written | TxnLogError]]:
         from txn_source.metadata.store.appends import write_all  # with all that writes, which a reader never needs
 
-        came = iter(write_all(connection, [one for writes in of_each for one in writes], self._clock()))
+        together = [one for writes in of_each for one in writes]
+        came = iter(write_all(connection, together, self._clock(), self.configuration))
         return [list(islice(came, len(writes))) for writes in of_each]
 
     def _is_due(self, connection: Connection) -> bool:

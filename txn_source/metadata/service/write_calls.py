@@ -55,7 +55,7 @@ class WriteCalls:
 
     def _write_and_acknowledge(self, whole: Write, consumed: Sequence[Acknowledgement]) -> Written:
         def both(connection: Connection) -> Written:
-            written = write(connection, whole, self._work.now_us())
+            written = write(connection, whole, self._work.now_us(), self._work.configuration)
             if not written.repeated:
                 for ack in consumed:
                     subscriptions.acknowledge(connection, ack, strict=True)
@@ -98,7 +98,11 @@ def _whole(request: pb.WriteTransactionRequest) -> Write:
 
 def _appended(written: Written) -> pb.AppendResponse:
     [appended] = written.appended
-    return pb.AppendResponse(positions=[at.key for at in appended.positions], partitions=appended.partitions)
+    return pb.AppendResponse(
+        positions=[at.key for at in appended.positions],
+        partitions=appended.partitions,
+        needs_copies=appended.needs_copies,
+    )
 
 
 def _committed(written: Written) -> pb.WriteTransactionResponse:
@@ -107,7 +111,9 @@ def _committed(written: Written) -> pb.WriteTransactionResponse:
         id=convert.txn_to_wire(id_of(written.txn)),
         appended=[
             pb.WriteTransactionResponse.Appended(
-                positions=[at.key for at in each.positions], partitions=each.partitions
+                positions=[at.key for at in each.positions],
+                partitions=each.partitions,
+                needs_copies=each.needs_copies,
             )
             for each in written.appended
         ],

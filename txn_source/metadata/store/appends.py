@@ -16,18 +16,19 @@ from typing import Any
 
 from sqlalchemy import Connection, Row, bindparam, select, update
 
-from txn_source.metadata.store import sequences, transactions
+from txn_source.metadata.store import roots, sequences, transactions
 from txn_source.metadata.store.inserts import NewRows
 from txn_source.metadata.store.partition_tail import Tail
 from txn_source.metadata.store.prepared import Lookup, Prepared
 from txn_source.metadata.store.segments import JOB, Segment, Segments
 from txn_source.metadata.store.sequences import Writer
-from txn_source.metadata.store.tables import transaction_partitions, transaction_producers
+from txn_source.metadata.store.tables import short_entries, transaction_partitions, transaction_producers
 from txn_source.metadata.store.transactions import Counts, Whole
 from txn_source.model.entry import Appended, NewEntry
-from txn_source.model.errors import InvalidArgumentError, TxnLogError
+from txn_source.model.errors import InvalidArgumentError, StaleSegmentError, TxnLogError, UnavailableError
 from txn_source.model.kinds import COMMIT_MARKER, COMMITTED, DATA, OPEN
 from txn_source.model.position import Position
+from txn_source.model.roots import ONE_COPY
 from txn_source.model.transaction import check_timeout
 from txn_source.model.units import MAX_TOTAL
 from txn_source.model.values import dataclass
@@ -72,21 +73,33 @@ class Written:
     repeated: bool = False
 
 
-def write(connection: Connection, one: Write, now_us: int) -> Written:
+def write(connection: Connection, one: Write, now_us: int, configured: Mapping[str, Any]) -> Written:
     """Register one write, see ``write_all``, or raise what is wrong with it."""
-    [done] = write_all(connection, [one], now_us)
+    [done] = write_all(connection, [one], now_us, configured)
     if isinstance(done, TxnLogError):
         raise done
     return done
 
 
-def write_all(connection: Connection, writes: Sequence[Write], now_us: int) -> list[Written | TxnLogError]:
+def check_copies(done: Written) -> None:
+    """Raise UNAVAILABLE if something was registered with too few copies by somebody who can't wait for more."""
+    if any(appended.needs_copies for appended in done.appended):
+        raise UnavailableError(
+            "What was written has too few copies (policy acknowledge_copies). Nothing of it was registered.",
+            "Run it again when all roots can be written (`txnlog roots list`).",
+        )
+
+
+def write_all(
+    connection: Connection, writes: Sequence[Write], now_us: int, configured: Mapping[str, Any]
+) -> list[Written | TxnLogError]:
     """Register writes, in their order; return for each what came of it.
 
     A write that was stored before is answered as the first time. A transaction is registered on a partition in the
-    same step as its first entry there.
+    same step as its first entry there. ``configured`` are the broker's policies: what has fewer copies than are to be
+    acknowledged is registered, too, and lies above the high watermark.
     """
-    together = _Together(connection, writes, now_us)
+    together = _Together(connection, writes, now_us, configured)
     done: list[Written | TxnLogError] = []
     for one in writes:
         try:
@@ -123,7 +136,9 @@ class _Trace:
 class _Together:
     """Writes of one database transaction: what is known, and what was placed and isn't stored yet."""
 
-    def __init__(self, connection: Connection, writes: Sequence[Write], now_us: int) -> None:
+    def __init__(
+        self, connection: Connection, writes: Sequence[Write], now_us: int, configured: Mapping[str, Any]
+    ) -> None:
         appends = [append for one in writes for append in one.appends]
         new = [entry for append in appends for entry in append.entries]
         txns = {one.txn for one in writes if one.txn is not None}
@@ -133,12 +148,19 @@ class _Together:
         self._tails = Tail.load_all(connection, {entry.partition_id for entry in new}, now_us)
         self._segments = Segments(connection, {entry.segment for entry in new})
         self._counts = Counts(connection, now_us // 1000)
+        there = roots.all_roots(connection) if self._counts.has_roots else []
+        self._known_roots = roots.known_bits(there)
+        self._copies = {}
+        if there:
+            of_topics = {writer.topic_id for writer in self._writers.values()}
+            self._copies = roots.copies_of_topics(connection, of_topics, configured, there)
         self._open = transactions.still_open(connection, txns)
         self._traces = {(row[0], row[1]): _Trace(*row) for row in _TRACES.rows(connection, txns)}
         self._joined = set(_JOINED.rows(connection, txns))
         # not stored yet
         self._changed: set[int] = set()
         self._in_files: list[tuple[dict[str, Any], Segment]] = []
+        self._short: list[tuple[dict[str, Any], Segment]] = []
         self._whole: list[Whole] = []
         self._new_traces: dict[tuple[int, int], _Trace] = {}
         self._longer_traces: dict[tuple[int, int], _Trace] = {}
@@ -164,6 +186,10 @@ class _Together:
         for writer, append in pairs:
             owner = JOB if one.of_job else writer.producer_id
             self._segments.check(self._connection, writer.topic_id, owner, append.entries, self._tails, self.store)
+            if not all(entry.roots & self._known_roots for entry in append.entries):
+                raise StaleSegmentError(
+                    "Entries lie in roots alone that were removed from the log.", "Write them to a new segment."
+                )
         self._check_room([entry for _, append in pairs for entry in append.entries])
         return self._place(one, writers, pairs)
 
@@ -173,9 +199,12 @@ class _Together:
         self._segments.store(connection)
         for row, segment in self._in_files:
             row["segment_id"] = segment.segment_id
+        for row, segment in self._short:
+            row["segment_id"] = segment.segment_id
         rolled = {partition_id for partition_id, tail in self._tails.items() if tail.closed}
         changed = [self._tails[partition_id] for partition_id in sorted(self._changed | rolled)]
         Tail.store_all(connection, changed)
+        _SHORT.add(connection, [row for row, _ in self._short])
         self._counts.store(connection)
         transactions.insert_whole(connection, self._whole)
         _NEW_TRACES.add(connection, [_row(trace) for trace in self._new_traces.values()])
@@ -191,7 +220,7 @@ class _Together:
         for tail in changed:
             tail.seal(connection)
         for waiting in (
-            *(self._changed, self._in_files, self._whole),
+            *(self._changed, self._in_files, self._short, self._whole),
             *(self._new_traces, self._longer_traces, self._joining),
         ):
             waiting.clear()
@@ -225,8 +254,20 @@ class _Together:
             positions[writer.producer_id] = [
                 Position.from_key(stored[entry.base_sequence].position) for entry in append.entries
             ]
-        of_all = [Appended(positions.get(writer.producer_id, []), writer.partitions) for writer in writers]
+        short = self._short_of([row for stored in found if stored is not None for row in stored.values()])
+        of_all = [
+            Appended(at := positions.get(writer.producer_id, []), writer.partitions, not short.isdisjoint(at))
+            for writer in writers
+        ]
         return Written(of_all, None if one.timeout_ms is None else txn, repeated=True)
+
+    def _short_of(self, rows: Sequence[Row[Any]]) -> set[Position]:
+        """Return the positions of those of some stored entries that have too few copies."""
+        if not self._copies:
+            return set()
+        of = {(row.partition_id, row.position) for row in rows}
+        found = {(row[0], row[1]) for row in _SHORT_OF.rows(self._connection, {row.segment_id for row in rows})}
+        return {Position.from_key(position) for _, position in of & found}
 
     def _check_room(self, new: Sequence[NewEntry]) -> None:
         """Raise INVALID_ARGUMENT if a partition's totals would leave their bounds; no real one comes near."""
@@ -251,6 +292,7 @@ class _Together:
         txn = one.txn if one.timeout_ms is None else self._counts.begin()
         positions: dict[int, list[Position]] = {}
         touched: set[int] = set()
+        short: set[int] = set()
         for writer, append in pairs:
             by_partition: dict[int, list[int]] = defaultdict(list)
             for index, entry in enumerate(append.entries):
@@ -258,7 +300,9 @@ class _Together:
             placed: dict[int, Position] = {}
             for partition_id in sorted(by_partition):
                 for index in by_partition[partition_id]:
-                    placed[index] = self._place_entry(writer, append.entries[index], txn)
+                    placed[index], is_short = self._place_entry(writer, append.entries[index], txn)
+                    if is_short:
+                        short.add(writer.producer_id)
                     if len(self._in_files) >= STORED_AT_ONCE and one.timeout_ms is None:
                         self._changed |= {entry.partition_id for entry in append.entries}
                         self.store()
@@ -269,13 +313,16 @@ class _Together:
                 self._joined.add((txn, writer.producer_id))
                 self._joining.append((txn, writer.producer_id))
         self._changed |= touched
-        of_all = [Appended(positions.get(writer.producer_id, []), writer.partitions) for writer in writers]
+        of_all = [
+            Appended(positions.get(of := writer.producer_id, []), writer.partitions, of in short) for writer in writers
+        ]
         if txn is None or one.timeout_ms is None:
             return Written(of_all)
         self._commit(txn, one.timeout_ms, sorted(touched))
         return Written(of_all, txn)
 
-    def _place_entry(self, writer: Writer, entry: NewEntry, txn: int | None) -> Position:
+    def _place_entry(self, writer: Writer, entry: NewEntry, txn: int | None) -> tuple[Position, bool]:
+        """Return the position of an entry, and whether it has too few copies."""
         tail = self._tails[entry.partition_id]
         segment = self._segments.of(writer.topic_id, entry)
         position = tail.place(
@@ -291,9 +338,15 @@ class _Together:
         )
         self._in_files.append((tail.rows[-1], segment))
         segment.reach(entry.partition_id, position.ledger_id, entry.offset + entry.length)
+        segment.roots &= entry.roots & self._known_roots
         if txn is not None:
             self._trace(txn, entry, position.key)
-        return position
+        wanted = self._copies.get(writer.topic_id, ONE_COPY)
+        if not wanted.lacks(segment.roots):
+            return position, False
+        row = {"partition_id": entry.partition_id, "position": position.key, "needed": wanted.acknowledge}
+        self._short.append((row, segment))
+        return position, True
 
     def _trace(self, txn: int, entry: NewEntry, position: int) -> None:
         key = txn, entry.partition_id
@@ -347,5 +400,11 @@ _LENGTHEN_TRACE = Prepared(
         transaction_partitions.c.partition_id == bindparam("of_partition"),
     )
     .values(last_position=bindparam("last"), messages=bindparam("messages"), bytes=bindparam("bytes"))
+)
+_SHORT = NewRows(short_entries)
+_SHORT_OF = Lookup(
+    lambda names: select(short_entries.c.partition_id, short_entries.c.position).where(
+        short_entries.c.segment_id.in_([bindparam(name) for name in names])
+    )
 )
 _JOINING = NewRows(transaction_producers)

@@ -7,12 +7,13 @@ from: of two importers of a topic only one can.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 from sqlalchemy import Connection, delete, insert, select
 
 from txn_source.metadata.store import topics, transactions
-from txn_source.metadata.store.appends import Append, Write, write_all
+from txn_source.metadata.store.appends import Append, Write, check_copies, write_all
 from txn_source.metadata.store.tables import policies
 from txn_source.model.errors import InvalidArgumentError, ProducerFencedError, TopicNotFoundError, TxnLogError
 from txn_source.model.imported import KEPT_OPEN_MS, ImportedBatch, ImportedTopic, TxnRef
@@ -28,13 +29,18 @@ def progress_of(connection: Connection, topic_id: int) -> str:
     return str(connection.execute(query).scalar_one_or_none() or "")
 
 
-def import_batch(connection: Connection, batch: ImportedBatch, now_us: int) -> dict[int, int]:
+def import_batch(
+    connection: Connection, batch: ImportedBatch, now_us: int, configured: Mapping[str, Any]
+) -> dict[int, int]:
     """Register a batch, or nothing of it; return the ledger that each partition with entries has come to.
+
+    ``configured`` are the broker's policies.
 
     Raises:
         ProducerFencedError: a topic's import has gone on from where this batch begins.
         TopicNotFoundError: a topic was deleted, even if there is one of its name again.
         TransactionEndedError: an open transaction isn't open.
+        UnavailableError: some of it has too few copies.
     """
     for of in batch.topics:
         _advance(connection, of)
@@ -50,9 +56,10 @@ def import_batch(connection: Connection, batch: ImportedBatch, now_us: int) -> d
         append = Append(producer.producer_id, producer.epoch, one.entries)
         writes.append(Write([append], None if one.txn is None else number(one.txn)))
     tails = {}
-    for one, done in zip(batch.writes, write_all(connection, writes, now_us), strict=True):
+    for one, done in zip(batch.writes, write_all(connection, writes, now_us, configured), strict=True):
         if isinstance(done, TxnLogError):
             raise done
+        check_copies(done)
         if done.repeated:
             raise InvalidArgumentError(
                 "Entries of the import are stored already.", "Open a new producer for each import."

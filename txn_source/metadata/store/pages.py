@@ -103,11 +103,23 @@ def decision_page(
     return Page(_needed(tables, up_to), start)
 
 
-def names_in(connection: Connection, page: Page) -> tuple[dict[int, str], dict[int, str]]:
-    """Return the paths of the segments and the names of the producers that a page of entries refers to, by id."""
-    return (
-        dict(_PATHS.rows(connection, _different(page.table["segment_id"]))),
+@dataclass(frozen=True, slots=True)
+class Names:
+    """What the ids in a page of entries stand for: paths of segments, names of producers; and of segments that aren't
+    in the log's own root alone, the sets of the roots that have them."""
+
+    segments: dict[int, str]
+    producers: dict[int, str]
+    roots: dict[int, int]
+
+
+def names_in(connection: Connection, page: Page) -> Names:
+    """Return what a page of entries refers to."""
+    found = _PATHS.rows(connection, _different(page.table["segment_id"]))
+    return Names(
+        {row[0]: row[1] for row in found},
         dict(_NAMES.rows(connection, _different(page.table["producer_id"]))),
+        {row[0]: row[2] for row in found if row[2] is not None},
     )
 
 
@@ -184,7 +196,12 @@ def _decisions(condition: str = "") -> Prepared:
 
 _DECISIONS = _decisions()
 _ABORTED = _decisions(f"AND state = {ABORTED}")
-_PATHS = Lookup("SELECT segment_id, path FROM segments WHERE segment_id IN (:values)")
+_PATHS = Lookup(
+    """
+    SELECT segments.segment_id, path, roots
+    FROM segments LEFT JOIN segment_copies ON segment_copies.segment_id = segments.segment_id
+    WHERE segments.segment_id IN (:values)"""
+)
 _NAMES = Lookup("SELECT producer_id, name FROM producers WHERE producer_id IN (:values)")
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from txn_source.metadata.store.database_errors import translated
 from txn_source.metadata.store.driver_connection import DriverConnection
-from txn_source.metadata.store.sqlite_file import SqliteFile
+from txn_source.metadata.store.sqlite_file import SqliteFile, with_new_tables
 
 if TYPE_CHECKING:
     from txn_source.metadata.store.connection import Connection
@@ -32,6 +32,7 @@ def read_brought_up_to_date(
         source: Any = connection.connection
         source.backup(copy)
     with closing(copy):
+        with_new_tables(copy)
         of_copy = cast("Connection", DriverConnection(copy, lambda error: translated(error, "a copy in memory")))
         bring(of_copy)
         yield of_copy

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
-from sqlalchemy import Connection, bindparam, insert, or_, select, update
+from sqlalchemy import Connection, bindparam, delete, func, insert, literal_column, or_, select, update
 
 from txn_source.metadata.store.inserts import Insert, NewRows
 from txn_source.metadata.store.partition_tail import Tail
@@ -25,12 +25,14 @@ from txn_source.metadata.store.tables import (
     entries,
     partitions,
     producers,
+    segment_copies,
     segment_parts,
     segments,
 )
 from txn_source.model.entry import NewEntry
 from txn_source.model.errors import InvalidArgumentError, StaleSegmentError, TxnLogError, shown
 from txn_source.model.position import MAX_LEDGER_ID
+from txn_source.model.roots import ONLY_MAIN
 from txn_source.storage.segment import SegmentName
 
 JOB = 0
@@ -50,7 +52,8 @@ class Part:
 
 @dataclass(slots=True)
 class Segment:
-    """A segment that entries are registered from. ``end`` is where the last one of them ends in it."""
+    """A segment that entries are registered from. ``end`` is where the last one of them ends in it, and ``roots`` the
+    set of the roots that have all of them; ``stored_roots`` is what the database says of that."""
 
     path: str
     topic_id: int
@@ -60,9 +63,15 @@ class Segment:
     last_ledger_id: int = 0
     segment_id: int | None = None
     end: int | None = None
+    stored_roots: int = ONLY_MAIN
+    roots: int = -1
     changed: bool = False
     parts: dict[int, Part] = field(default_factory=dict)
     """By partition, if it is of several."""
+
+    def __post_init__(self) -> None:
+        if self.segment_id is not None:
+            self.roots = self.stored_roots
 
     def reach(self, partition_id: int, ledger_id: int, end: int) -> None:
         """Note that an entry lies in a ledger of a partition, whose ledgers only go up."""
@@ -117,6 +126,15 @@ class Segments:
         for segment in reached:
             segment.changed = False
         self._store_parts(connection)
+        self._store_roots(connection)
+
+    def _store_roots(self, connection: Connection) -> None:
+        moved = [s for s in self._known.values() if s.segment_id is not None and s.roots != s.stored_roots]
+        _DROP_ROOTS.run_many(connection, [{"id": s.segment_id} for s in moved if s.stored_roots != ONLY_MAIN])
+        rows = [{"segment_id": s.segment_id, "roots": s.roots} for s in moved if s.roots != ONLY_MAIN]
+        _NEW_ROOTS.add(connection, rows)
+        for segment in moved:
+            segment.stored_roots = segment.roots
 
     def _store_parts(self, connection: Connection) -> None:
         new: list[dict[str, int | None]] = []
@@ -167,7 +185,7 @@ class Segments:
         for path, of_path in by_path.items():
             known = self._known.get(path)
             if known is not None:
-                if known.deleted:
+                if known.deleted or not known.roots & _roots_of(of_path):
                     raise _stale(known, owner)
                 if owner == JOB:
                     raise InvalidArgumentError(
@@ -197,6 +215,14 @@ class Segments:
             ):
                 raise _not_its_own(path)
             _check_bytes(connection, path, of_path, known, store)
+
+
+def _roots_of(of_path: Iterable[NewEntry]) -> int:
+    """Return the set of the roots that have all of some entries."""
+    found = -1
+    for entry in of_path:
+        found &= entry.roots
+    return found
 
 
 def condemn(connection: Connection, paths: Iterable[str]) -> list[str]:
@@ -283,6 +309,8 @@ def _stale(segment: Segment, owner: int) -> TxnLogError:
         fact = (
             f"The file {segment.path} was taken for garbage, since nothing had been registered from it, and is deleted."
         )
+    elif not segment.deleted:
+        fact = f"Segment {segment.path} has no copy left in the roots that it was written to."
     else:
         fact = f"Segment {segment.path} was deleted after its ledgers had been offloaded or trimmed."
     if owner == JOB:
@@ -309,6 +337,10 @@ _END = (
     .scalar_subquery()
     .label("end")
 )
+_OF_ROOTS = func.coalesce(
+    select(segment_copies.c.roots).where(segment_copies.c.segment_id == segments.c.segment_id).scalar_subquery(),
+    literal_column(str(ONLY_MAIN)),
+)
 _SEGMENTS = Lookup(
     lambda names: select(
         segments.c.path,
@@ -319,6 +351,7 @@ _SEGMENTS = Lookup(
         segments.c.last_ledger_id,
         segments.c.segment_id,
         _END,
+        _OF_ROOTS,
     ).where(segments.c.path.in_([bindparam(name) for name in names]))
 )
 _DELETED = Lookup(
@@ -347,6 +380,8 @@ _PARTS = Lookup(
         segment_parts.c.last_ledger_id,
     ).where(segment_parts.c.segment_id.in_([bindparam(name) for name in names]))
 )
+_NEW_ROOTS = NewRows(segment_copies)
+_DROP_ROOTS = Prepared(delete(segment_copies).where(segment_copies.c.segment_id == bindparam("id")))
 _NEW_PARTS = NewRows(segment_parts)
 _LENGTHEN_PART = Prepared(
     update(segment_parts)

@@ -7,13 +7,14 @@ job may number its writes itself, as ``AppVersion``: then each topic takes a ver
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 from sqlalchemy import Connection, insert, select, update
 
 from txn_source.metadata.store import owners, producers, topics, transactions
-from txn_source.metadata.store.appends import Append, Write, write
+from txn_source.metadata.store.appends import Append, Write, check_copies, write
 from txn_source.metadata.store.tables import app_versions, sink_producers, sinks
 from txn_source.metadata.store.tables import producers as producer_rows
 from txn_source.model.caller import Caller
@@ -43,14 +44,20 @@ class CommittedBatch:
 
 
 def commit_batch(
-    connection: Connection, sink: Sink, batches: Sequence[TopicBatch], now_us: int, caller: Caller | None = None
+    connection: Connection,
+    sink: Sink,
+    batches: Sequence[TopicBatch],
+    now_us: int,
+    caller: Caller | None,
+    configured: Mapping[str, Any],
 ) -> CommittedBatch:
-    """Register and commit a caller's batch, unless that was done before.
+    """Register and commit a caller's batch, unless that was done before; ``configured`` are the broker's policies.
 
     Raises:
         BatchRepeatedError: it was committed before, and can't come again now, or had another number of rows.
         TopicNotFoundError: a topic was deleted after the job began, even if there is one of its name again.
         ProducerFencedError: another producer took over the transactional id.
+        UnavailableError: some of it has too few copies.
         PermissionDeniedError: the query, the application or the transactional id is another identity's.
     """
     if sink.query_id is not None:
@@ -82,7 +89,7 @@ def commit_batch(
             placed.append(replace(entry, base_sequence=sequence))
             sequence += entry.messages
         append = Append(producer.producer_id, producer.epoch, placed)
-        write(connection, Write([append], txn, of_job=True), now_us)
+        check_copies(write(connection, Write([append], txn, of_job=True), now_us, configured))
         if sink.query_id is not None:
             connection.execute(
                 update(sink_producers)

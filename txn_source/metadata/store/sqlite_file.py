@@ -249,7 +249,7 @@ class SqliteFile:
                 return _opened(self._path, _PRAGMAS)
             uri = f"file:{quote(self._path)}?mode=ro"
             try:
-                return _opened(uri, _READ_ONLY_PRAGMAS)
+                return with_new_tables(_opened(uri, _READ_ONLY_PRAGMAS))
             except sqlite3.OperationalError as error:
                 if error.sqlite_errorcode & 0xFF not in (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY):
                     raise
@@ -261,7 +261,7 @@ class SqliteFile:
                     "Open the log once where it can be written, or read a copy of it.",
                 )
             self._fixed = fixed
-            return _opened(f"{uri}&immutable=1", _READ_ONLY_PRAGMAS)
+            return with_new_tables(_opened(f"{uri}&immutable=1", _READ_ONLY_PRAGMAS))
         except sqlite3.Error as error:
             raise translated(error, self._path) or error from error
 
@@ -314,6 +314,24 @@ def _opened(path: str, pragmas: tuple[str, ...]) -> sqlite3.Connection:
         raw.close()
         raise
     return raw
+
+
+def with_new_tables(raw: sqlite3.Connection) -> sqlite3.Connection:
+    """Return a connection that only reads, with empty tables in place of those that an older release didn't have."""
+    there = {name for (name,) in raw.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")}
+    if "log_info" in there:
+        for table, columns in _NEW_TABLES.items():
+            if table not in there:
+                raw.execute(f"CREATE TEMP TABLE {table} ({columns})")
+    return raw
+
+
+_NEW_TABLES = {
+    "roots": "root_id, name, uri",
+    "segment_copies": "segment_id, roots",
+    "short_entries": "partition_id, position, segment_id, needed",
+}
+"""Tables of version 5 that readers look at, and their columns."""
 
 
 def _writable(path: str) -> bool:

@@ -163,6 +163,34 @@ segment_parts = Table(  # what a segment of several partitions has of each, as l
     sqlite_with_rowid=False,
 )
 
+roots = Table(  # hot roots beside the log's own one, which is number 0 and called main
+    "roots",
+    metadata,
+    Column("root_id", _Id, Identity(), primary_key=True),
+    Column("name", _Text, nullable=False, unique=True),
+    Column("uri", _Text, nullable=False),
+    sqlite_autoincrement=True,
+)
+
+segment_copies = Table(  # of segments that are not in the log's own root alone
+    "segment_copies",
+    metadata,
+    Column("segment_id", ForeignKey("segments.segment_id", ondelete="CASCADE"), primary_key=True),
+    Column("roots", BigInteger, nullable=False),  # the set of those that have all of its entries
+    sqlite_with_rowid=False,
+)
+
+short_entries = Table(  # registered with too few copies; the high watermark is the first of them
+    "short_entries",
+    metadata,
+    Column("partition_id", ForeignKey("partitions.partition_id", ondelete="CASCADE"), primary_key=True),
+    Column("position", BigInteger, primary_key=True, autoincrement=False),
+    Column("segment_id", BigInteger, nullable=False),
+    Column("needed", SmallInteger, nullable=False),  # so many copies
+    Index("short_entries_by_segment", "segment_id"),
+    sqlite_with_rowid=False,
+)
+
 copies = Table(  # tiered copies, complete or under way
     "copies",
     metadata,

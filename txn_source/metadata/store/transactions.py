@@ -14,6 +14,7 @@ from txn_source.metadata.store.prepared import Lookup, Prepared
 from txn_source.metadata.store.tables import (
     is_in,
     log_info,
+    roots,
     transaction_partitions,
     transaction_producers,
     transactions,
@@ -143,7 +144,9 @@ class Counts:
         self.begun: int
         self.decided: int
         self.last_ended_at_ms: int
-        [(self.begun, self.decided, self.last_ended_at_ms)] = _COUNTS.rows(connection, {})
+        self.has_roots: int
+        """Hot roots beside the log's own one."""
+        [(self.begun, self.decided, self.last_ended_at_ms, self.has_roots)] = _COUNTS.rows(connection, {})
         self._now_ms = now_ms
         self._changed = False
 
@@ -299,7 +302,14 @@ _TOUCHED_BY = Lookup(
         transaction_partitions.c.txn.in_([bindparam(name) for name in names])
     )
 )
-_COUNTS = Prepared(select(log_info.c.transactions, log_info.c.decisions, log_info.c.last_ended_at_ms))
+_COUNTS = Prepared(
+    select(
+        log_info.c.transactions,
+        log_info.c.decisions,
+        log_info.c.last_ended_at_ms,
+        select(func.count()).select_from(roots).scalar_subquery(),
+    )
+)
 _STORE_COUNTS = Prepared(
     update(log_info).values(
         transactions=bindparam("begun"),

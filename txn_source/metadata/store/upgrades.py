@@ -9,7 +9,16 @@ from sqlalchemy.schema import CreateIndex, CreateTable
 
 from txn_source.metadata.store.dialects import may_take_long
 from txn_source.metadata.store.table_version import SCHEMA_VERSION, read_version
-from txn_source.metadata.store.tables import copies, log_info, owners, schema_versions, segment_parts
+from txn_source.metadata.store.tables import (
+    copies,
+    log_info,
+    owners,
+    roots,
+    schema_versions,
+    segment_copies,
+    segment_parts,
+    short_entries,
+)
 from txn_source.model.errors import LogVersionError
 
 Upgrade = Callable[[Connection], None]
@@ -56,6 +65,14 @@ def _to_4(connection: Connection) -> None:
         connection.execute(CreateIndex(index, if_not_exists=True))
 
 
+def _to_5(connection: Connection) -> None:
+    """Make the tables of hot roots and of the copies in them."""
+    for table in (roots, segment_copies, short_entries):
+        connection.execute(CreateTable(table, if_not_exists=True))
+        for index in table.indexes:
+            connection.execute(CreateIndex(index, if_not_exists=True))
+
+
 def _refuse_doubled_copies(connection: Connection) -> None:
     ledger = copies.c.ledger_id
     doubled = connection.execute(
@@ -68,6 +85,6 @@ def _refuse_doubled_copies(connection: Connection) -> None:
         )
 
 
-UPGRADES: dict[int, Upgrade] = {1: _to_2, 2: _to_3, 3: _to_4}
+UPGRADES: dict[int, Upgrade] = {1: _to_2, 2: _to_3, 3: _to_4, 4: _to_5}
 """By the version that each begins with. An upgrade stays as it is; where a later one changes what it makes, it gets
 statements of its own instead of ``tables.py``'s."""

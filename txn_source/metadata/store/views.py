@@ -40,18 +40,25 @@ times never go back. What ledgers themselves say was lowered where a clock was a
 def partition_views(connection: Connection, topic_ids: Sequence[int]) -> dict[int, list[PartitionView]]:
     """Return, by topic, the partitions with their bounds as of this transaction's moment.
 
-    One copy of an entry is enough, so a partition's high watermark is its log end and no ended transaction is
-    unreplicated: the ongoing ones alone hold the last stable position back.
+    The high watermark is the first entry with too few copies, or the log's end. What holds the last stable position
+    back are the ongoing transactions, and where there is such an entry the unreplicated ones: those that ended at or
+    above it.
     """
     topics = set(topic_ids)
     found = sorted(_PARTITIONS.rows(connection, topics))
     firsts = {row[0]: [Position.from_key(row[1])] for row in _ONGOING.rows(connection, topics)}
+    short = [row[2] for row in found if row[-1] is not None]
+    for partition_id, first in _UNREPLICATED.rows(connection, short):
+        firsts.setdefault(partition_id, []).append(Position.from_key(first))
     views: dict[int, list[PartitionView]] = defaultdict(list)
     for row in found:
-        topic_id, index, partition_id, log_start, trimmed_end, ledger_id, entries_there, *totals = row
+        topic_id, index, partition_id, log_start, trimmed_end, ledger_id, entries_there, *totals, high = row
         messages_before, messages, messages_trimmed, bytes_before, bytes_there, bytes_trimmed = totals
         bounds = Bounds.of(
-            Position.from_key(log_start), Position(ledger_id, entries_there), firsts.get(partition_id, ())
+            Position.from_key(log_start),
+            Position(ledger_id, entries_there),
+            firsts.get(partition_id, ()),
+            None if high is None else Position.from_key(high),
         )
         views[topic_id].append(
             PartitionView(
@@ -199,7 +206,8 @@ _LEDGERS_WITH_TIMES = _ledgers(_publish_time("ASC"), _publish_time("DESC"))
 _PARTITIONS = Lookup(
     """
     SELECT topic_id, partition_index, partitions.partition_id, log_start, trimmed_end, ledger_id, entries,
-        messages_before, messages, messages_trimmed, bytes_before, bytes, bytes_trimmed
+        messages_before, messages, messages_trimmed, bytes_before, bytes, bytes_trimmed,
+        (SELECT MIN(position) FROM short_entries WHERE short_entries.partition_id = partitions.partition_id)
     FROM partitions JOIN ledgers ON ledger_id = open_ledger_id WHERE topic_id IN (:values)"""
 )
 _ONGOING = Lookup(
@@ -207,6 +215,13 @@ _ONGOING = Lookup(
     SELECT t.partition_id, MIN(t.first_position)
     FROM transaction_partitions AS t JOIN partitions ON partitions.partition_id = t.partition_id
     WHERE partitions.topic_id IN (:values) AND t.state = {OPEN} GROUP BY t.partition_id"""
+)
+_UNREPLICATED = Lookup(
+    """
+    SELECT t.partition_id, MIN(t.first_position) FROM transaction_partitions AS t
+    WHERE t.partition_id IN (:values) AND t.marker_position >= (
+        SELECT MIN(position) FROM short_entries WHERE short_entries.partition_id = t.partition_id
+    ) GROUP BY t.partition_id"""
 )
 _TOPICS = Lookup("SELECT topic_id FROM partitions WHERE partition_id IN (:values)")
 _DECISIONS = Prepared("SELECT decisions FROM log_info")

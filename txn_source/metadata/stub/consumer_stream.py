@@ -295,7 +295,11 @@ def _delivery(message: pb.ConsumeResponse.Delivery) -> Delivery:
     if message.HasField("entries"):
         entries = message.entries
         page = EntryPage(
-            convert.table_from_wire(entries.entries), dict(entries.segments), dict(entries.producers), of.end
+            convert.table_from_wire(entries.entries),
+            dict(entries.segments),
+            dict(entries.producers),
+            dict(entries.segment_roots),
+            of.end,
         )
         answers = Answers(copies_of_range(message.copies), page, convert.table_from_wire(message.aborted.transactions))
     return Delivery(

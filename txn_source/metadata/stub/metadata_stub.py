@@ -15,6 +15,7 @@ from txn_source.metadata.protocol.convert_subscriptions import acknowledgement_t
 from txn_source.metadata.protocol.enums import END_REASON, TRANSACTION_STATE
 from txn_source.metadata.stub.ranges import RangeStub, incomplete
 from txn_source.metadata.stub.request_ids import request_id
+from txn_source.metadata.stub.roots import RootStub
 from txn_source.metadata.stub.subscriptions import SubscriptionStub
 from txn_source.metadata.stub.tiers import TierStub
 from txn_source.metadata.stub.transport import Transport
@@ -24,6 +25,7 @@ from txn_source.model.errors import LogVersionError
 from txn_source.model.imported import ImportedBatch
 from txn_source.model.ledger_limits import LedgerLimits
 from txn_source.model.position import Position, PositionRange
+from txn_source.model.roots import HotRoot
 from txn_source.model.spark_commit import Sink, TopicBatch
 from txn_source.model.topic import Topic, TopicView, View
 from txn_source.model.topic_name import TopicName
@@ -94,6 +96,8 @@ class EntryPage:
     entries: pa.Table
     segments: dict[int, str]
     producers: dict[int, str]
+    roots: dict[int, int]
+    """Of segments that aren't in the log's own root alone: the sets of the roots that have them."""
     end: Position
     """What lies below it, from the start of the range or the end of the last page on, is in this page; exclusive."""
 
@@ -106,12 +110,14 @@ class FoundPosition:
     ledger_only: bool
 
 
-class MetadataStub(RangeStub, TierStub, SubscriptionStub):
+class MetadataStub(RangeStub, TierStub, RootStub, SubscriptionStub):
     """The service's calls. All raise ``TxnLogError``; all may be repeated."""
 
     def __init__(self, transport: Transport) -> None:
         self._transport = transport
         self._log_id: str | None = None
+        self.roots: tuple[HotRoot, ...] = ()
+        """Hot roots beside the log's own one, as ``get_log`` has found them."""
 
     @property
     def transport(self) -> Transport:
@@ -131,7 +137,15 @@ class MetadataStub(RangeStub, TierStub, SubscriptionStub):
                 "Upgrade txn-source.",
             )
         self._log_id = answer.log_id
+        self.roots = tuple(convert.root_from_wire(root) for root in answer.roots)
         return LogInfo(answer.log_id, answer.storage_uri)
+
+    @property
+    def log_id(self) -> str:
+        """Which log it is, as ``get_log`` has found out."""
+        if self._log_id is None:
+            self.get_log()
+        return self._log_id or ""
 
     def is_same_log(self, other: MetadataStub) -> bool:
         """Return False if both were asked what log they are of, by ``get_log``, and it isn't the same one."""
@@ -402,7 +416,7 @@ class MetadataStub(RangeStub, TierStub, SubscriptionStub):
             if answer.entries:
                 end = Position.from_key(answer.next_start)
                 entries = convert.table_from_wire(answer.entries)
-                yield EntryPage(entries, dict(answer.segments), dict(answer.producers), end)
+                yield EntryPage(entries, dict(answer.segments), dict(answer.producers), dict(answer.segment_roots), end)
 
     def list_decisions(self, partition_id: int, of: PositionRange, *, aborted_only: bool, decisions: int) -> pa.Table:
         """Return the transactions that a read of a range needs: ``marker >= start and first < end``.
@@ -429,7 +443,7 @@ class MetadataStub(RangeStub, TierStub, SubscriptionStub):
 
 
 def _appended(message: Any) -> Appended:
-    return Appended([Position.from_key(key) for key in message.positions], message.partitions)
+    return Appended([Position.from_key(key) for key in message.positions], message.partitions, message.needs_copies)
 
 
 def _topic_view(message: pb.TopicView | pb.OpenProducerResponse) -> TopicView:

@@ -106,14 +106,123 @@ class GetLogRequest(_message.Message):
     def __init__(self) -> None: ...
 
 class GetLogResponse(_message.Message):
-    __slots__ = ("log_id", "format_version", "storage_uri")
+    __slots__ = ("log_id", "format_version", "storage_uri", "roots")
     LOG_ID_FIELD_NUMBER: _ClassVar[int]
     FORMAT_VERSION_FIELD_NUMBER: _ClassVar[int]
     STORAGE_URI_FIELD_NUMBER: _ClassVar[int]
+    ROOTS_FIELD_NUMBER: _ClassVar[int]
     log_id: str
     format_version: int
     storage_uri: str
-    def __init__(self, log_id: _Optional[str] = ..., format_version: _Optional[int] = ..., storage_uri: _Optional[str] = ...) -> None: ...
+    roots: _containers.RepeatedCompositeFieldContainer[HotRoot]
+    def __init__(self, log_id: _Optional[str] = ..., format_version: _Optional[int] = ..., storage_uri: _Optional[str] = ..., roots: _Optional[_Iterable[_Union[HotRoot, _Mapping]]] = ...) -> None: ...
+
+class HotRoot(_message.Message):
+    __slots__ = ("root_id", "name", "uri")
+    ROOT_ID_FIELD_NUMBER: _ClassVar[int]
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    URI_FIELD_NUMBER: _ClassVar[int]
+    root_id: int
+    name: str
+    uri: str
+    def __init__(self, root_id: _Optional[int] = ..., name: _Optional[str] = ..., uri: _Optional[str] = ...) -> None: ...
+
+class AddRootRequest(_message.Message):
+    __slots__ = ("request_id", "name", "uri")
+    REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    URI_FIELD_NUMBER: _ClassVar[int]
+    request_id: str
+    name: str
+    uri: str
+    def __init__(self, request_id: _Optional[str] = ..., name: _Optional[str] = ..., uri: _Optional[str] = ...) -> None: ...
+
+class AddRootResponse(_message.Message):
+    __slots__ = ("root",)
+    ROOT_FIELD_NUMBER: _ClassVar[int]
+    root: HotRoot
+    def __init__(self, root: _Optional[_Union[HotRoot, _Mapping]] = ...) -> None: ...
+
+class RemoveRootRequest(_message.Message):
+    __slots__ = ("request_id", "name")
+    REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    request_id: str
+    name: str
+    def __init__(self, request_id: _Optional[str] = ..., name: _Optional[str] = ...) -> None: ...
+
+class RemoveRootResponse(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class ListHotSegmentsRequest(_message.Message):
+    __slots__ = ("topic", "after_segment_id")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    AFTER_SEGMENT_ID_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    after_segment_id: int
+    def __init__(self, topic: _Optional[str] = ..., after_segment_id: _Optional[int] = ...) -> None: ...
+
+class HotSegment(_message.Message):
+    __slots__ = ("segment_id", "path", "roots", "end", "entries")
+    SEGMENT_ID_FIELD_NUMBER: _ClassVar[int]
+    PATH_FIELD_NUMBER: _ClassVar[int]
+    ROOTS_FIELD_NUMBER: _ClassVar[int]
+    END_FIELD_NUMBER: _ClassVar[int]
+    ENTRIES_FIELD_NUMBER: _ClassVar[int]
+    segment_id: int
+    path: str
+    roots: int
+    end: int
+    entries: int
+    def __init__(self, segment_id: _Optional[int] = ..., path: _Optional[str] = ..., roots: _Optional[int] = ..., end: _Optional[int] = ..., entries: _Optional[int] = ...) -> None: ...
+
+class ListHotSegmentsResponse(_message.Message):
+    __slots__ = ("segments", "has_more", "wanted")
+    SEGMENTS_FIELD_NUMBER: _ClassVar[int]
+    HAS_MORE_FIELD_NUMBER: _ClassVar[int]
+    WANTED_FIELD_NUMBER: _ClassVar[int]
+    segments: _containers.RepeatedCompositeFieldContainer[HotSegment]
+    has_more: bool
+    wanted: int
+    def __init__(self, segments: _Optional[_Iterable[_Union[HotSegment, _Mapping]]] = ..., has_more: bool = ..., wanted: _Optional[int] = ...) -> None: ...
+
+class ListSegmentEntriesRequest(_message.Message):
+    __slots__ = ("topic", "path")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    PATH_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    path: str
+    def __init__(self, topic: _Optional[str] = ..., path: _Optional[str] = ...) -> None: ...
+
+class ListSegmentEntriesResponse(_message.Message):
+    __slots__ = ("entries",)
+    ENTRIES_FIELD_NUMBER: _ClassVar[int]
+    entries: bytes
+    def __init__(self, entries: _Optional[bytes] = ...) -> None: ...
+
+class ChangeSegmentRootsRequest(_message.Message):
+    __slots__ = ("topic", "changes")
+    class Change(_message.Message):
+        __slots__ = ("path", "added", "removed", "end")
+        PATH_FIELD_NUMBER: _ClassVar[int]
+        ADDED_FIELD_NUMBER: _ClassVar[int]
+        REMOVED_FIELD_NUMBER: _ClassVar[int]
+        END_FIELD_NUMBER: _ClassVar[int]
+        path: str
+        added: int
+        removed: int
+        end: int
+        def __init__(self, path: _Optional[str] = ..., added: _Optional[int] = ..., removed: _Optional[int] = ..., end: _Optional[int] = ...) -> None: ...
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    CHANGES_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    changes: _containers.RepeatedCompositeFieldContainer[ChangeSegmentRootsRequest.Change]
+    def __init__(self, topic: _Optional[str] = ..., changes: _Optional[_Iterable[_Union[ChangeSegmentRootsRequest.Change, _Mapping]]] = ...) -> None: ...
+
+class ChangeSegmentRootsResponse(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
 
 class TopicPolicies(_message.Message):
     __slots__ = ("ledger_max_entries", "ledger_max_bytes", "ledger_max_age_ms")
@@ -275,7 +384,7 @@ class OpenProducerResponse(_message.Message):
     def __init__(self, producer_id: _Optional[int] = ..., epoch: _Optional[int] = ..., producer_name: _Optional[str] = ..., topic: _Optional[_Union[Topic, _Mapping]] = ..., partitions: _Optional[_Iterable[_Union[Partition, _Mapping]]] = ...) -> None: ...
 
 class NewEntry(_message.Message):
-    __slots__ = ("partition_id", "base_sequence", "messages", "segment", "offset", "length", "crc32c")
+    __slots__ = ("partition_id", "base_sequence", "messages", "segment", "offset", "length", "crc32c", "roots")
     PARTITION_ID_FIELD_NUMBER: _ClassVar[int]
     BASE_SEQUENCE_FIELD_NUMBER: _ClassVar[int]
     MESSAGES_FIELD_NUMBER: _ClassVar[int]
@@ -283,6 +392,7 @@ class NewEntry(_message.Message):
     OFFSET_FIELD_NUMBER: _ClassVar[int]
     LENGTH_FIELD_NUMBER: _ClassVar[int]
     CRC32C_FIELD_NUMBER: _ClassVar[int]
+    ROOTS_FIELD_NUMBER: _ClassVar[int]
     partition_id: int
     base_sequence: int
     messages: int
@@ -290,7 +400,8 @@ class NewEntry(_message.Message):
     offset: int
     length: int
     crc32c: int
-    def __init__(self, partition_id: _Optional[int] = ..., base_sequence: _Optional[int] = ..., messages: _Optional[int] = ..., segment: _Optional[str] = ..., offset: _Optional[int] = ..., length: _Optional[int] = ..., crc32c: _Optional[int] = ...) -> None: ...
+    roots: int
+    def __init__(self, partition_id: _Optional[int] = ..., base_sequence: _Optional[int] = ..., messages: _Optional[int] = ..., segment: _Optional[str] = ..., offset: _Optional[int] = ..., length: _Optional[int] = ..., crc32c: _Optional[int] = ..., roots: _Optional[int] = ...) -> None: ...
 
 class AppendRequest(_message.Message):
     __slots__ = ("producer_id", "epoch", "txn", "entries")
@@ -305,12 +416,14 @@ class AppendRequest(_message.Message):
     def __init__(self, producer_id: _Optional[int] = ..., epoch: _Optional[int] = ..., txn: _Optional[_Union[TxnId, _Mapping]] = ..., entries: _Optional[_Iterable[_Union[NewEntry, _Mapping]]] = ...) -> None: ...
 
 class AppendResponse(_message.Message):
-    __slots__ = ("positions", "partitions")
+    __slots__ = ("positions", "partitions", "needs_copies")
     POSITIONS_FIELD_NUMBER: _ClassVar[int]
     PARTITIONS_FIELD_NUMBER: _ClassVar[int]
+    NEEDS_COPIES_FIELD_NUMBER: _ClassVar[int]
     positions: _containers.RepeatedScalarFieldContainer[int]
     partitions: int
-    def __init__(self, positions: _Optional[_Iterable[int]] = ..., partitions: _Optional[int] = ...) -> None: ...
+    needs_copies: bool
+    def __init__(self, positions: _Optional[_Iterable[int]] = ..., partitions: _Optional[int] = ..., needs_copies: bool = ...) -> None: ...
 
 class CommitBatchRequest(_message.Message):
     __slots__ = ("request_id", "query_id", "batch_id", "producer_name", "transactional_id", "topics", "run_id", "app_id", "version")
@@ -526,12 +639,14 @@ class WriteTransactionRequest(_message.Message):
 class WriteTransactionResponse(_message.Message):
     __slots__ = ("id", "appended")
     class Appended(_message.Message):
-        __slots__ = ("positions", "partitions")
+        __slots__ = ("positions", "partitions", "needs_copies")
         POSITIONS_FIELD_NUMBER: _ClassVar[int]
         PARTITIONS_FIELD_NUMBER: _ClassVar[int]
+        NEEDS_COPIES_FIELD_NUMBER: _ClassVar[int]
         positions: _containers.RepeatedScalarFieldContainer[int]
         partitions: int
-        def __init__(self, positions: _Optional[_Iterable[int]] = ..., partitions: _Optional[int] = ...) -> None: ...
+        needs_copies: bool
+        def __init__(self, positions: _Optional[_Iterable[int]] = ..., partitions: _Optional[int] = ..., needs_copies: bool = ...) -> None: ...
     ID_FIELD_NUMBER: _ClassVar[int]
     APPENDED_FIELD_NUMBER: _ClassVar[int]
     id: TxnId
@@ -831,7 +946,7 @@ class ListEntriesRequest(_message.Message):
     def __init__(self, partition_id: _Optional[int] = ..., start: _Optional[int] = ..., end: _Optional[int] = ...) -> None: ...
 
 class ListEntriesResponse(_message.Message):
-    __slots__ = ("entries", "has_more", "next_start", "segments", "producers", "not_hot")
+    __slots__ = ("entries", "has_more", "next_start", "segments", "producers", "not_hot", "segment_roots")
     class SegmentsEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -846,19 +961,28 @@ class ListEntriesResponse(_message.Message):
         key: int
         value: str
         def __init__(self, key: _Optional[int] = ..., value: _Optional[str] = ...) -> None: ...
+    class SegmentRootsEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: int
+        value: int
+        def __init__(self, key: _Optional[int] = ..., value: _Optional[int] = ...) -> None: ...
     ENTRIES_FIELD_NUMBER: _ClassVar[int]
     HAS_MORE_FIELD_NUMBER: _ClassVar[int]
     NEXT_START_FIELD_NUMBER: _ClassVar[int]
     SEGMENTS_FIELD_NUMBER: _ClassVar[int]
     PRODUCERS_FIELD_NUMBER: _ClassVar[int]
     NOT_HOT_FIELD_NUMBER: _ClassVar[int]
+    SEGMENT_ROOTS_FIELD_NUMBER: _ClassVar[int]
     entries: bytes
     has_more: bool
     next_start: int
     segments: _containers.ScalarMap[int, str]
     producers: _containers.ScalarMap[int, str]
     not_hot: bool
-    def __init__(self, entries: _Optional[bytes] = ..., has_more: bool = ..., next_start: _Optional[int] = ..., segments: _Optional[_Mapping[int, str]] = ..., producers: _Optional[_Mapping[int, str]] = ..., not_hot: bool = ...) -> None: ...
+    segment_roots: _containers.ScalarMap[int, int]
+    def __init__(self, entries: _Optional[bytes] = ..., has_more: bool = ..., next_start: _Optional[int] = ..., segments: _Optional[_Mapping[int, str]] = ..., producers: _Optional[_Mapping[int, str]] = ..., not_hot: bool = ..., segment_roots: _Optional[_Mapping[int, int]] = ...) -> None: ...
 
 class ListDecisionsRequest(_message.Message):
     __slots__ = ("partition_id", "start", "end", "aborted_only", "decisions")

@@ -220,6 +220,31 @@ class MetadataServiceStub(object):
                 request_serializer=txn__source_dot___generated_dot_txnlog_dot_v1_dot_metadata__service__pb2.ListDoomedFilesRequest.SerializeToString,
                 response_deserializer=txn__source_dot___generated_dot_txnlog_dot_v1_dot_metadata__service__pb2.ListDoomedFilesResponse.FromString,
                 _registered_method=True)
+        self.AddRoot = channel.unary_unary(
+                '/txnlog.v1.MetadataService/AddRoot',
+                request_serializer=txn__source_dot___generated_dot_txnlog_dot_v1_dot_metadata__service__pb2.AddRootRequest.SerializeToString,
+                response_deserializer=txn__source_dot___generated_dot_txnlog_dot_v1_dot_metadata__service__pb2.AddRootResponse.FromString,
+                _registered_method=True)
+        self.RemoveRoot = channel.unary_unary(
+                '/txnlog.v1.MetadataService/RemoveRoot',
+                request_serializer=txn__source_dot___generated_dot_txnlog_dot_v1_dot_metadata__service__pb2.RemoveRootRequest.SerializeToString,
+                response_deserializer=txn__source_dot___generated_dot_txnlog_dot_v1_dot_metadata__service__pb2.RemoveRootResponse.FromString,
+                _registered_method=True)
+        self.ListHotSegments = channel.unary_unary(
+                '/txnlog.v1.MetadataService/ListHotSegments',
+                request_serializer=txn__source_dot___generated_dot_txnlog_dot_v1_dot_metadata__service__pb2.ListHotSegmentsRequest.SerializeToString,
+                response_deserializer=txn__source_dot___generated_dot_txnlog_dot_v1_dot_metadata__service__pb2.ListHotSegmentsResponse.FromString,
+                _registered_method=True)
+        self.ListSegmentEntries = channel.unary_unary(
+                '/txnlog.v1.MetadataService/ListSegmentEntries',
+                request_serializer=txn__source_dot___generated_dot_txnlog_dot_v1_dot_metadata__service__pb2.ListSegmentEntriesRequest.SerializeToString,
+                response_deserializer=txn__source_dot___generated_dot_txnlog_dot_v1_dot_metadata__service__pb2.ListSegmentEntriesResponse.FromString,
+                _registered_method=True)
+        self.ChangeSegmentRoots = channel.unary_unary(
+                '/txnlog.v1.MetadataService/ChangeSegmentRoots',
+                request_serializer=txn__source_dot___generated_dot_txnlog_dot_v1_dot_metadata__service__pb2.ChangeSegmentRootsRequest.SerializeToString,
+                response_deserializer=txn__source_dot___generated_dot_txnlog_dot_v1_dot_metadata__service__pb2.ChangeSegmentRootsResponse.FromString,
+                _registered_method=True)
         self.ForgetDoomedFiles = channel.unary_unary(
                 '/txnlog.v1.MetadataService/ForgetDoomedFiles',
                 request_serializer=txn__source_dot___generated_dot_txnlog_dot_v1_dot_metadata__service__pb2.ForgetDoomedFilesRequest.SerializeToString,
@@ -535,6 +560,41 @@ class MetadataServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def AddRoot(self, request, context):
+        """Adds a root for copies of segments.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def RemoveRoot(self, request, context):
+        """Removes a root that no policy names and that has nothing alone.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ListHotSegments(self, request, context):
+        """A topic's segments, and where they lie.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ListSegmentEntries(self, request, context):
+        """The entries of one segment, to check its bytes by.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ChangeSegmentRoots(self, request, context):
+        """Says which roots have segments, and which have lost them.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def ForgetDoomedFiles(self, request, context):
         """Says that files were deleted.
         """
@@ -792,6 +852,31 @@ def add_MetadataServiceServicer_to_server(servicer, server):
                     servicer.ListDoomedFiles,
                     request_deserializer=txn__source_dot___generated_dot_txnlog_dot_v1_dot_metadata__service__pb2.ListDoomedFilesRequest.FromString,
                     response_serializer=txn__source_dot___generated_dot_txnlog_dot_v1_dot_metadata__service__pb2.ListDoomedFilesResponse.SerializeToString,
+            ),
+            'AddRoot': grpc.unary_unary_rpc_method_handler(
+                    servicer.AddRoot,
+                    request_deserializer=txn__source_dot___generated_dot_txnlog_dot_v1_dot_metadata__service__pb2.AddRootRequest.FromString,
+                    response_serializer=txn__source_dot___generated_dot_txnlog_dot_v1_dot_metadata__service__pb2.AddRootResponse.SerializeToString,
+            ),
+            'RemoveRoot': grpc.unary_unary_rpc_method_handler(
+                    servicer.RemoveRoot,
+                    request_deserializer=txn__source_dot___generated_dot_txnlog_dot_v1_dot_metadata__service__pb2.RemoveRootRequest.FromString,
+                    response_serializer=txn__source_dot___generated_dot_txnlog_dot_v1_dot_metadata__service__pb2.RemoveRootResponse.SerializeToString,
+            ),
+            'ListHotSegments': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListHotSegments,
+                    request_deserializer=txn__source_dot___generated_dot_txnlog_dot_v1_dot_metadata__service__pb2.ListHotSegmentsRequest.FromString,
+                    response_serializer=txn__source_dot___generated_dot_txnlog_dot_v1_dot_metadata__service__pb2.ListHotSegmentsResponse.SerializeToString,
+            ),
+            'ListSegmentEntries': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListSegmentEntries,
+                    request_deserializer=txn__source_dot___generated_dot_txnlog_dot_v1_dot_metadata__service__pb2.ListSegmentEntriesRequest.FromString,
+                    response_serializer=txn__source_dot___generated_dot_txnlog_dot_v1_dot_metadata__service__pb2.ListSegmentEntriesResponse.SerializeToString,
+            ),
+            'ChangeSegmentRoots': grpc.unary_unary_rpc_method_handler(
+                    servicer.ChangeSegmentRoots,
+                    request_deserializer=txn__source_dot___generated_dot_txnlog_dot_v1_dot_metadata__service__pb2.ChangeSegmentRootsRequest.FromString,
+                    response_serializer=txn__source_dot___generated_dot_txnlog_dot_v1_dot_metadata__service__pb2.ChangeSegmentRootsResponse.SerializeToString,
             ),
             'ForgetDoomedFiles': grpc.unary_unary_rpc_method_handler(
                     servicer.ForgetDoomedFiles,
@@ -1844,6 +1929,141 @@ class MetadataService(object):
             '/txnlog.v1.MetadataService/ListDoomedFiles',
             txn__source_dot___generated_dot_txnlog_dot_v1_dot_metadata__service__pb2.ListDoomedFilesRequest.SerializeToString,
             txn__source_dot___generated_dot_txnlog_dot_v1_dot_metadata__service__pb2.ListDoomedFilesResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def AddRoot(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/txnlog.v1.MetadataService/AddRoot',
+            txn__source_dot___generated_dot_txnlog_dot_v1_dot_metadata__service__pb2.AddRootRequest.SerializeToString,
+            txn__source_dot___generated_dot_txnlog_dot_v1_dot_metadata__service__pb2.AddRootResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def RemoveRoot(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/txnlog.v1.MetadataService/RemoveRoot',
+            txn__source_dot___generated_dot_txnlog_dot_v1_dot_metadata__service__pb2.RemoveRootRequest.SerializeToString,
+            txn__source_dot___generated_dot_txnlog_dot_v1_dot_metadata__service__pb2.RemoveRootResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListHotSegments(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/txnlog.v1.MetadataService/ListHotSegments',
+            txn__source_dot___generated_dot_txnlog_dot_v1_dot_metadata__service__pb2.ListHotSegmentsRequest.SerializeToString,
+            txn__source_dot___generated_dot_txnlog_dot_v1_dot_metadata__service__pb2.ListHotSegmentsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListSegmentEntries(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/txnlog.v1.MetadataService/ListSegmentEntries',
+            txn__source_dot___generated_dot_txnlog_dot_v1_dot_metadata__service__pb2.ListSegmentEntriesRequest.SerializeToString,
+            txn__source_dot___generated_dot_txnlog_dot_v1_dot_metadata__service__pb2.ListSegmentEntriesResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ChangeSegmentRoots(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/txnlog.v1.MetadataService/ChangeSegmentRoots',
+            txn__source_dot___generated_dot_txnlog_dot_v1_dot_metadata__service__pb2.ChangeSegmentRootsRequest.SerializeToString,
+            txn__source_dot___generated_dot_txnlog_dot_v1_dot_metadata__service__pb2.ChangeSegmentRootsResponse.FromString,
             options,
             channel_credentials,
             insecure,

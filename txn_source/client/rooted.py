@@ -1,0 +1,120 @@
+"""The hot roots of a log, as people look after them."""
+
+from __future__ import annotations
+
+import os
+
+from txn_source.client.access import Access
+from txn_source.client.connected import Connected
+from txn_source.client.hot_roots import Place, places_of
+from txn_source.model.door import guarded
+from txn_source.model.errors import InvalidArgumentError
+from txn_source.model.roots import MAIN, parse_root_name
+from txn_source.model.values import dataclass
+from txn_source.storage import root_health
+from txn_source.storage.copies_marker import claim, forget
+from txn_source.storage.object_root import Root, root_at
+
+
+@dataclass(frozen=True, slots=True)
+class RootInfo:
+    """A root: its place without parameters, and whether it can be reached from here; ``why`` says why it can't.
+
+    ``segments`` and ``bytes`` are what it has all of, ``short_entries`` how many entries it is to have and lacks.
+    """
+
+    name: str
+    uri: str
+    reachable: bool
+    why: str
+    segments: int
+    bytes: int
+    short_entries: int
+
+
+@guarded
+class Rooted(Connected):
+    """A connection to a log with hot roots."""
+
+    def add_root(self, name: str, uri: str | os.PathLike[str]) -> None:
+        """Add a root for copies of hot entries; the policy ``hot_copies`` names the roots that have them.
+
+        Args:
+            name: lowercase letters, digits, ``-`` and ``_``; the log's own root is ``main``.
+            uri: an empty or new folder, or a prefix of an object store, which all clients reach by this path or URI.
+
+        Adding a root that is there again makes its marker anew, after its disk was lost.
+
+        Raises:
+            InvalidArgumentError: the name or the place can't be, or is taken, or is another log's.
+            StorageWriteError: the place can't be written.
+        """
+        parse_root_name(name)
+        root = root_at(uri)
+        _check_apart(root, [place for place in self._places() if place.name != name])
+        if name == MAIN:
+            raise InvalidArgumentError(f"{MAIN} is the log's own root.", "Choose another name.")
+        known = next((r for r in self._stub.roots if r.name == name), None)
+        if known is not None and known.uri != str(root):
+            self._stub.add_root(name, str(root))  # which is refused
+        claim(root, self._stub.log_id, name)
+        self._stub.add_root(name, str(root))
+        self._stub.get_log()
+
+    def remove_root(self, name: str) -> None:
+        """Remove a root. What lies there is left as it is, and no copy of the log's any more.
+
+        Raises:
+            InvalidArgumentError: there is none, or a policy names it, or segments lie there alone.
+        """
+        gone = next((place for place in self._places() if place.name == name), None)
+        self._stub.remove_root(name)
+        if gone is not None:
+            forget(gone.root, self._stub.log_id)
+        self._stub.get_log()
+
+    def roots(self) -> list[RootInfo]:
+        """Describe all roots, the log's own one first."""
+        places = self._places()
+        segments, sizes, short = ({place.bit: 0 for place in places} for _ in range(3))
+        for topic in self._stub.list_topics():
+            for segment in self._stub.list_hot_segments(topic):
+                for place in places:
+                    if segment.roots & place.bit:
+                        segments[place.bit] += 1
+                        sizes[place.bit] += segment.end
+                    elif segment.wanted & place.bit:
+                        short[place.bit] += segment.entries
+        found = []
+        for place in places:
+            why = _why_unreachable(place)
+            of = (segments[place.bit], sizes[place.bit], short[place.bit])
+            found.append(RootInfo(place.name, str(place.root).partition("?")[0], not why, why, *of))
+        return found
+
+    def _places(self) -> list[Place]:
+        self._stub.get_log()
+        access: Access = self._access
+        return places_of(access)
+
+
+def _why_unreachable(place: Place) -> str:
+    from txn_source.storage.object_store import reason
+
+    try:
+        root_health.bounded(place.look, root_health.READ_S)
+    except OSError as error:
+        return reason(error)
+    return ""
+
+
+def _check_apart(root: Root, places: list[Place]) -> None:
+    """Raise INVALID_ARGUMENT if a root lies in another one, or another one in it."""
+    mine = f"{str(root).partition('?')[0].rstrip('/')}/"
+    for place in places:
+        other = f"{str(place.root).partition('?')[0].rstrip('/')}/"
+        if mine.startswith(other) or other.startswith(mine):
+            raise InvalidArgumentError(
+                f"The place {mine.rstrip('/')} lies in the root {place.name!r}, or that one in it.",
+                "Name a folder, or a prefix, of its own: copies are of use where they fail apart.",
+            )

@@ -1,0 +1,82 @@
+"""The client's rim of the service's calls about hot roots."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import pyarrow as pa
+
+from txn_source._generated.txnlog.v1 import metadata_service_pb2 as pb
+from txn_source.metadata.protocol import convert
+from txn_source.metadata.stub.request_ids import request_id
+from txn_source.metadata.stub.transport import Transport
+from txn_source.model.roots import HotRoot
+from txn_source.model.topic_name import TopicName
+from txn_source.model.values import dataclass
+
+_CHANGES_AT_ONCE = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class HotSegment:
+    """A segment with registered entries.
+
+    ``roots`` is the set of the roots that have all of them, ``wanted`` of those that are to. ``end`` is where the last
+    one ends, in bytes, exclusive.
+    """
+
+    path: str
+    roots: int
+    wanted: int
+    end: int
+    entries: int
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentRoots:
+    """What was found or made: sets of roots that have all of a segment's entries below ``end``, or lack some."""
+
+    path: str
+    added: int
+    removed: int
+    end: int
+
+
+class RootStub:
+    """Part of ``MetadataStub``."""
+
+    _transport: Transport
+
+    def add_root(self, name: str, uri: str) -> HotRoot:
+        """Add a root; one of this name and place that is there is returned."""
+        request = pb.AddRootRequest(request_id=request_id(), name=name, uri=uri)
+        return convert.root_from_wire(self._transport.call("AddRoot", request).root)
+
+    def remove_root(self, name: str) -> None:
+        """Remove a root that no policy names and that has nothing alone."""
+        self._transport.call("RemoveRoot", pb.RemoveRootRequest(request_id=request_id(), name=name))
+
+    def list_hot_segments(self, topic: TopicName) -> Iterator[HotSegment]:
+        """Yield the segments of a topic that have entries."""
+        after, more = 0, True
+        while more:
+            request = pb.ListHotSegmentsRequest(topic=str(topic), after_segment_id=after)
+            answer = self._transport.call("ListHotSegments", request)
+            for s in answer.segments:
+                after = s.segment_id
+                if s.end:
+                    yield HotSegment(s.path, s.roots, answer.wanted, s.end, s.entries)
+            more = answer.has_more and bool(answer.segments)
+
+    def list_segment_entries(self, topic: TopicName, path: str) -> pa.Table:
+        """Return position, offset, length and crc32c of a segment's entries, by offset."""
+        answer = self._transport.call("ListSegmentEntries", pb.ListSegmentEntriesRequest(topic=str(topic), path=path))
+        return convert.table_from_wire(answer.entries)
+
+    def change_segment_roots(self, topic: TopicName, changes: Sequence[SegmentRoots]) -> None:
+        """Say which roots have segments, and which have lost them."""
+        for start in range(0, len(changes), _CHANGES_AT_ONCE):
+            request = pb.ChangeSegmentRootsRequest(topic=str(topic))
+            for one in changes[start : start + _CHANGES_AT_ONCE]:
+                request.changes.add(path=one.path, added=one.added, removed=one.removed, end=one.end)
+            self._transport.call("ChangeSegmentRoots", request)

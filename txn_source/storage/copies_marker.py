@@ -1,0 +1,121 @@
+"""The marker of a root that holds copies: which log they are of.
+
+<root>/txnlog-copies.json   the log's id and the root's name
+<root>/segments/...         as in the log's own root
+
+It is not the marker of a log, so nobody opens such a root as one. A folder without it is not written to: it may be the
+place of a disk that isn't mounted.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+from txn_source.model.errors import InvalidArgumentError, StorageWriteError
+from txn_source.storage.folders import make_folder, sync_file
+from txn_source.storage.object_root import Root
+
+_MARKER = "txnlog-copies.json"
+_LOG_MARKER = "txnlog.json"
+_SEEN: dict[tuple[str, str], tuple[int, int] | None] = {}
+"""Roots whose marker was seen to be a log's, by place and log; of a folder, the file that it is."""
+
+
+def claim(root: Root, log_id: str, name: str) -> None:
+    """Make a place a root for copies of a log, unless it is already.
+
+    Raises:
+        InvalidArgumentError: it is another log's, or a log's own root, or has something else in it.
+        StorageWriteError: it can't be written.
+    """
+    text = json.dumps({"log_id": log_id, "name": name})
+    try:
+        found = _read(root, _MARKER)
+        if found is None:
+            if _read(root, _LOG_MARKER) is not None:
+                raise InvalidArgumentError(
+                    f"{_shown(root)} is the own root of a log.", "Name a folder, or a prefix, of its own."
+                )
+            _write(root, text)
+            found = _read(root, _MARKER)
+    except OSError as error:
+        raise StorageWriteError(
+            f"The root {name!r} can't be made at {_shown(root)}: {_reason(error)}.",
+            "Check the place, the permissions and the credentials.",
+        ) from error
+    if _log_id(found) != log_id:
+        raise InvalidArgumentError(
+            f"{_shown(root)} holds copies of the log {_log_id(found)}.", "Name a folder, or a prefix, of its own."
+        )
+
+
+def check(root: Root, log_id: str) -> None:
+    """Raise OSError unless a place is a root for copies of a log; of an object store it is asked once."""
+    key = (str(root), log_id)
+    if isinstance(root, Path):
+        state = os.stat(root / _MARKER)
+        seen: tuple[int, int] | None = (state.st_ino, state.st_mtime_ns)
+        if _SEEN.get(key) == seen:
+            return
+    else:
+        seen = None
+        if key in _SEEN:
+            return
+    found = _log_id(_read(root, _MARKER))
+    if found != log_id:
+        raise OSError(f"its {_MARKER} is {'missing' if found is None else 'that of another log'}")
+    _SEEN[key] = seen
+
+
+def forget(root: Root, log_id: str) -> None:
+    """Look at a root's marker once more before the next write."""
+    _SEEN.pop((str(root), log_id), None)
+
+
+def _read(root: Root, name: str) -> bytes | None:
+    try:
+        if isinstance(root, Path):
+            return (root / name).read_bytes()
+        from txn_source.storage.object_requests import requests_for
+
+        return requests_for(root.uri).read(name)
+    except FileNotFoundError:
+        return None
+
+
+def _write(root: Root, text: str) -> None:
+    if not isinstance(root, Path):
+        from txn_source.storage.object_requests import requests_for
+
+        requests_for(root.uri).put(_MARKER, text.encode(), if_absent=True)
+        return
+    make_folder(root)
+    strange = next((each.name for each in root.iterdir() if not each.name.startswith((".", "lost+found"))), None)
+    if strange is not None and strange != "segments":
+        raise InvalidArgumentError(f"The folder {root} has {strange!r} in it.", "Name an empty or a new folder.")
+    unfinished = root / f".{_MARKER}.{os.getpid()}"
+    unfinished.write_text(text, encoding="utf-8")
+    sync_file(unfinished)
+    os.replace(unfinished, root / _MARKER)
+    sync_file(root / _MARKER)
+
+
+def _log_id(marker: bytes | None) -> str | None:
+    if marker is None:
+        return None
+    try:
+        return str(json.loads(marker)["log_id"])
+    except (ValueError, KeyError, TypeError):
+        return "?"
+
+
+def _shown(root: Root) -> str:
+    return str(root) if isinstance(root, Path) else root.shown
+
+
+def _reason(error: OSError) -> str:
+    from txn_source.storage.object_store import reason
+
+    return reason(error)
