@@ -33,6 +33,8 @@ _CONTRACT = (
 """The test modules that run over PostgreSQL each time; the others, and all over two services, do with --long."""
 _OVER_OBJECTS = ("whole_transactions",)
 """The test modules that run over an object store each time, and with --long also these."""
+_OVER_COPIES = ("whole_transactions", "isolation_vectors", "transactions")
+"""The same over a log with two copies of each segment."""
 _LONG_OVER_OBJECTS = (
     *(
         "transactions",
@@ -108,9 +110,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 def _is_of_files(item: pytest.Item, *, long: bool) -> bool:
     """True for a test over an object store that isn't to run there."""
     parameters = getattr(getattr(item, "callspec", None), "params", {})
-    if "objects" not in [parameters.get(name) for name in ("site", "clocked_site", "kind")]:
+    kinds = [parameters.get(name) for name in ("site", "clocked_site", "kind")]
+    if "objects" not in kinds and "copies" not in kinds:
         return False
-    modules = [f"test_{name}" for name in (*_OVER_OBJECTS, *(_LONG_OVER_OBJECTS if long else ()))]
+    always = _OVER_OBJECTS if "objects" in kinds else _OVER_COPIES
+    modules = [f"test_{name}" for name in (*always, *(_LONG_OVER_OBJECTS if long else ()))]
     name = item.name.partition("[")[0]
     return item.path.stem not in modules or name in [f"test_{name}" for name in _OF_FILES]
 

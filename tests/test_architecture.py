@@ -9,7 +9,17 @@ import pytest
 from tests.test_repository import GENERATED, PACKAGE, ROOT, imported_modules, module_name
 
 TEXT = (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8")
-CLIENTS_SHARE = ("access", "ledgers", "places", "policies", "stream_offset", "target", "waiting")
+CLIENTS_SHARE = (
+    "access",
+    "hot_roots",
+    "ledgers",
+    "places",
+    "policies",
+    "segment_copying",
+    "stream_offset",
+    "target",
+    "waiting",
+)
 """Modules of ``client`` that its folders use; the others make the log of them."""
 
 

@@ -111,6 +111,11 @@ CASES: list[tuple[str, frozenset[str], Make]] = [
     ("ListDecisions", CONSUME, lambda p: pb.ListDecisionsRequest(partition_id=p.partition, end=1 << 40)),
     ("ListSegments", NOBODY, lambda p: pb.ListSegmentsRequest()),
     ("CondemnSegments", NOBODY, lambda p: pb.CondemnSegmentsRequest()),
+    ("AddRoot", NOBODY, lambda p: pb.AddRootRequest(request_id=p.id(), name="b", uri="/no/such/root")),
+    ("RemoveRoot", NOBODY, lambda p: pb.RemoveRootRequest(request_id=p.id(), name="no-such")),
+    ("ListHotSegments", PRODUCE | ADMIN, lambda p: pb.ListHotSegmentsRequest(topic=ORDERS)),
+    ("ListSegmentEntries", PRODUCE | ADMIN, lambda p: pb.ListSegmentEntriesRequest(topic=ORDERS, path="x")),
+    ("ChangeSegmentRoots", PRODUCE | ADMIN, lambda p: pb.ChangeSegmentRootsRequest(topic=ORDERS)),
     ("ListCopies", CONSUME, lambda p: pb.ListCopiesRequest(partition_id=p.partition, end=1 << 40)),
     ("ListOffloadable", ADMIN, lambda p: pb.ListOffloadableRequest(topic=ORDERS)),
     ("BeginOffload", ADMIN, lambda p: pb.BeginOffloadRequest(
@@ -213,8 +218,8 @@ def test_call_without_a_row_is_refused(places: Places, monkeypatch: pytest.Monke
 def test_whole_log_is_for_administrators_of_all(places: Places) -> None:
     """Make the calls about the whole log with ``*`` of each role, and with all tenants one by one."""
     calls = [(name, make) for name, allowed, make in CASES if allowed == NOBODY and name in (
-        "ListSegments", "CondemnSegments", "ForgetDoomedFiles", "ChangePolicies")]  # fmt: skip
-    assert len(calls) == 5
+        "ListSegments", "CondemnSegments", "ForgetDoomedFiles", "ChangePolicies", "AddRoot", "RemoveRoot")]  # fmt: skip
+    assert len(calls) == 7
     for name, make in calls:
         assert not is_denied(places.transport("root", admin=["*"]), name, make(places))
         for roles in ({"consume": ["*"], "produce": ["*"]}, {"admin": ["bank/public/orders", "shop/*", "public/*"]}):

@@ -22,7 +22,7 @@ from txn_source.metadata.service import comparison, migration
 from txn_source.metadata.store import schema_versions, table_copy
 from txn_source.metadata.store.database import Database
 from txn_source.metadata.store.database_url import DatabaseUrl
-from txn_source.metadata.store.tables import SCHEMA_VERSION
+from txn_source.metadata.store.table_version import SCHEMA_VERSION
 from txn_source.model.errors import DataLossError, InvalidArgumentError, UnavailableError
 from txn_source.storage.root import FORMAT_VERSION, LogRoot
 

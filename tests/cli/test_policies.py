@@ -13,6 +13,7 @@ OPTIONS = (
     *("--offload-uri", "file:///archive", "--offload-after-age", "1h", "--offload-after-bytes", "10g"),
     *("--offload-deletion-lag", "4h", "--offload-compression-level", "3"),
     *("--retention-age", "7d", "--retention-bytes", "1536k", "--data-read-priority", "bookkeeper-first"),
+    *("--hot-copies", "main", "--acknowledge-copies", "1"),
 )
 VALUES = {
     "data_read_priority": "bookkeeper-first",
@@ -23,6 +24,8 @@ VALUES = {
     "offload_deletion_lag": 14_400.0,
     "retention_age": 604_800.0,
     "retention_bytes": 1536 << 10,
+    "hot_copies": "main",
+    "acknowledge_copies": 1,
 }
 TEXTS = {
     "data_read_priority": "bookkeeper-first",
@@ -33,6 +36,8 @@ TEXTS = {
     "offload_deletion_lag": "4h",
     "retention_age": "7d",
     "retention_bytes": "1.5 MiB",
+    "hot_copies": "main",
+    "acknowledge_copies": "1",
 }
 PLACES = {"topics": ("orders",), "namespaces": ("public/default",), "brokers": ()}
 """What each noun's commands name; all of them reach the topic ``orders``."""
@@ -95,6 +100,8 @@ def test_table_says_where_each_value_comes_from(txnlog: Any, orders: txn_source.
         ["offload_deletion_lag", "never", "default"],
         ["retention_age", "7d", "broker"],
         ["retention_bytes", "not by size", "default"],
+        ["hot_copies", "main", "default"],
+        ["acknowledge_copies", "all of hot_copies", "default"],
     ]
 
 

@@ -27,9 +27,10 @@ from txn_source.metadata.stub.metadata_stub import MetadataStub
 from txn_source.metadata.stub.transport import Transport
 from txn_source.storage.root import LogRoot
 
-KINDS = ("embedded", "remote", "postgres", "services", "objects")
+KINDS = ("embedded", "remote", "postgres", "services", "objects", "copies")
 """A log in this process, one behind a server, one behind a server that keeps its metadata in PostgreSQL, one behind two
-of these, which a client calls in turn, and one behind a server that has its segments on an object store."""
+of these, which a client calls in turn, one behind a server that has its segments on an object store, and one behind a
+server that has two copies of them, in its root and in another one."""
 
 
 class ManualClock:
@@ -150,6 +151,11 @@ class Site:
             connect(self.storage_uri, metadata=LogRoot.at(root).database).close()
         else:
             connect(root).close()
+        if kind == "copies":
+            self.b = root.with_name(f"{root.name}-b")
+            with connect(root) as log:
+                log.add_root("b", self.b)
+                log.set_policies(hot_copies="main,b")
         if self.kind == "remote":
             self.start_server()
             self._stack.callback(self.stop_server)

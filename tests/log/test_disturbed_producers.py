@@ -114,7 +114,7 @@ def test_unreadable_segment_folder_takes_only_what_went_there(log: Log) -> None:
     """Put a file where one partition's segments would go: messages of a transaction on the other one are stored."""
     log.create_topic("orders", partitions=2)
     producer = log.producer("orders", batching=BY_HAND)
-    folder = log.root / "segments" / str(producer._store._files._topic_id)
+    folder = log.root / "segments" / str(producer._store.files._topic_id)
     folder.mkdir(parents=True)
     (folder / "1").touch()
     transaction = log.begin_transaction()

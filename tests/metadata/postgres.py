@@ -24,7 +24,7 @@ import pytest
 
 from txn_source.metadata.store.database_url import DatabaseUrl
 from txn_source.metadata.store.opening import open_database
-from txn_source.metadata.store.tables import make_tables
+from txn_source.metadata.store.table_making import make_tables
 
 _SETTINGS = """
 fsync = off

@@ -29,7 +29,7 @@ from txn_source.metadata.store import schema_versions, upgrades
 from txn_source.metadata.store.log import create_log
 from txn_source.metadata.store.opening import open_database
 from txn_source.metadata.store.schema_versions import upgrade
-from txn_source.metadata.store.tables import SCHEMA_VERSION
+from txn_source.metadata.store.table_version import SCHEMA_VERSION
 from txn_source.metadata.stub.metadata_stub import MetadataStub
 from txn_source.model.errors import LogVersionError, UnavailableError
 from txn_source.model.ledger_limits import LedgerLimits

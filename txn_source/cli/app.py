@@ -19,6 +19,7 @@ from txn_source.cli import (
     migrate,
     namespaces,
     produce,
+    roots,
     serve,
     spark_jar,
     subscriptions,
@@ -71,6 +72,7 @@ app.command("serve")(serve.serve)
 app.add_typer(topics.app, name="topics")
 app.add_typer(namespaces.app, name="namespaces")
 app.add_typer(brokers.app, name="brokers")
+app.add_typer(roots.app, name="roots")
 app.add_typer(transactions.app, name="transactions")
 app.add_typer(subscriptions.app, name="subscriptions")
 app.command("produce")(produce.produce)

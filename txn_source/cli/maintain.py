@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -17,8 +17,14 @@ if TYPE_CHECKING:
 
 
 @on_log()
-def maintain(log: Log, as_json: Json = False) -> None:
-    """Do now what the topics' policies say: offload ledgers, delete hot copies, trim, and delete files.
+def maintain(
+    log: Log,
+    verify: Annotated[
+        bool, typer.Option("--verify", help="Read all copies of hot segments, and mend what is damaged.")
+    ] = False,
+    as_json: Json = False,
+) -> None:
+    """Do now what the topics' policies say: copy what roots lack, offload, delete hot copies, trim, delete files.
 
     `txnlog serve` does it every minute. Exit status 1 if it failed for a topic; the others had their turn.
     """
@@ -26,7 +32,7 @@ def maintain(log: Log, as_json: Json = False) -> None:
 
     logging.getLogger(maintenance.__name__).addHandler(logging.NullHandler())  # what failed is printed below
     with repeatable():
-        report = log.maintain()
+        report = log.maintain(verify=verify)
     if as_json:
         print_json(report)
     else:
@@ -41,6 +47,10 @@ def describe(report: MaintenanceReport) -> str:
     """Return in one line what was done; nothing if that is nothing."""
     offloaded = report.offloaded
     parts = []
+    if report.copies.copied:
+        parts.append(f"copied {format_count(report.copies.copied, 'segment')}")
+    if report.copies.given_up:
+        parts.append(f"gave up surplus copies of {format_count(report.copies.given_up, 'segment')}")
     if offloaded.ledger_ids:
         ledgers = format_count(len(offloaded.ledger_ids), "ledger")
         sizes = f"{format_size(offloaded.hot_bytes)} hot -> {format_size(offloaded.tiered_bytes)} tiered"

@@ -17,6 +17,7 @@ from txn_source.cli.units import format_duration, format_size
 from txn_source.model.errors import InvalidArgumentError
 from txn_source.model.policies import DEFAULT, POLICIES, EffectivePolicy, parse_policy
 from txn_source.model.read_priority import ReadPriority
+from txn_source.model.roots import parse_roots
 from txn_source.model.topic_name import parse_namespace
 from txn_source.model.units import parse_duration, parse_size
 from txn_source.model.values import dataclass
@@ -65,6 +66,12 @@ POLICY_TEXTS = {
     "retention_bytes": PolicyText(
         "SIZE", "Trim the oldest ledgers of a partition that has more bytes: 100g.", "not by size",
         parse_size, format_size,
+    ),
+    "hot_copies": PolicyText(
+        "ROOTS", "Roots that have a copy of each hot entry: main,b (`txnlog roots list`).", "", parse_roots
+    ),
+    "acknowledge_copies": PolicyText(
+        "N", "How many copies must be safe before a producer is told so.", "all of hot_copies"
     ),
 }  # fmt: skip
 """Every policy by name, in the order in which help and tables list them."""

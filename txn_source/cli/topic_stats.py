@@ -11,6 +11,7 @@ from txn_source.cli.output import Json, console, print_json, table, to_json
 from txn_source.cli.policies import origin, policy_text
 from txn_source.cli.units import format_count, format_duration, format_size
 from txn_source.model.copies import Tier
+from txn_source.model.policies import DEFAULT
 
 if TYPE_CHECKING:
     from txn_source.client.log import Log
@@ -79,6 +80,10 @@ def _print_reading(found: TopicStats) -> None:
     if lag.value is not None:
         text = policy_text("offload_deletion_lag", lag.value)
         print(f"Hot copies are deleted {text} after the offload ({origin(lag)}).")
+    copies, acknowledge = found.policies["hot_copies"], found.policies["acknowledge_copies"]
+    if copies.source != DEFAULT:
+        text = policy_text("acknowledge_copies", acknowledge.value)
+        print(f"Hot copies in {copies.value} ({origin(copies)}), acknowledged with {text}.")
     print()
 
 

@@ -40,6 +40,8 @@ class LedgerStats:
 class OngoingTransaction:
     """An open transaction on one partition, and what it holds back there from read_committed readers.
 
+    One that has ended at or above the high watermark is there, too: it is unreplicated, and holds back likewise.
+
     Held back are the messages at or above ``first_position`` (inclusive) and below the high watermark (exclusive), its
     own among them. ``age`` and ``timeout`` are in seconds.
     """
@@ -149,8 +151,9 @@ def topic_stats(stub: MetadataStub, name: TopicName) -> TopicStats:
     """Ask the service for a topic's stats."""
     [view] = stub.get_view([name]).topics
     ongoing: dict[int, list[OngoingTransaction]] = {}
+    highs = {partition.index: partition.bounds.high_watermark for partition in view.partitions}
     for txn in stub.list_transactions(TransactionState.OPEN, name):
-        for index, info in _on_topic(txn, name):
+        for index, info in _on_topic(txn, name, highs):
             ongoing.setdefault(index, []).append(info)
     partitions = []
     for partition in view.partitions:
@@ -174,7 +177,9 @@ def topic_stats(stub: MetadataStub, name: TopicName) -> TopicStats:
     return TopicStats(name.short, tuple(partitions), stub.policies_in_force(name), subscriptions)
 
 
-def _on_topic(txn: TransactionInfo, name: TopicName) -> list[tuple[int, OngoingTransaction]]:
+def _on_topic(
+    txn: TransactionInfo, name: TopicName, highs: Mapping[int, Position]
+) -> list[tuple[int, OngoingTransaction]]:
     return [
         (
             p.partition,
@@ -184,6 +189,7 @@ def _on_topic(txn: TransactionInfo, name: TopicName) -> list[tuple[int, OngoingT
         )
         for p in txn.partitions
         if p.topic == name.short
+        if p.marker_position is None or p.marker_position >= highs.get(p.partition, p.first_position)
     ]
 
 

@@ -55,7 +55,10 @@ def check(root: Root, log_id: str) -> None:
     """Raise OSError unless a place is a root for copies of a log; of an object store it is asked once."""
     key = (str(root), log_id)
     if isinstance(root, Path):
-        state = os.stat(root / _MARKER)
+        try:
+            state = os.stat(root / _MARKER)
+        except FileNotFoundError:
+            raise OSError(f"its {_MARKER} is missing") from None
         seen: tuple[int, int] | None = (state.st_ino, state.st_mtime_ns)
         if _SEEN.get(key) == seen:
             return

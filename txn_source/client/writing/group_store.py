@@ -71,6 +71,8 @@ class GroupStore:
         """
         gathered.roll_back()
         self._drop_failed(gathered)
+        if any(group.needs_copies for group in gathered.queue):
+            self.settle(gathered, keep)
         if all(group.entries is None and group.under_way is None for group in gathered.queue):
             self.files = self._copies.current(self.files)
         gathered.seal()
@@ -204,6 +206,9 @@ class GroupStore:
                     if group.needs_copies and group.entries is not None:
                         self._copies.make(self.files, group.entries)
                     appended = self._register(group, owner)
+                    if appended.needs_copies and not self.files.lack_copies(group.entries or []):
+                        self._copies.make(self.files, group.entries or [])  # the policy asks for more by now
+                        appended = self._register(group, owner)
                     gathered.learn(appended.partitions)
                     positions = appended.positions
                     if appended.needs_copies:

@@ -326,6 +326,8 @@ class Producer:
         with self._lock:
             self._gathered.discard(txn)
             self._losses.forget(txn)
+            if not self._gathered.queue:
+                self._losses.unavailable = None  # what it was about has gone
 
     # Gathering
 

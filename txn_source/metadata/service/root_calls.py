@@ -13,6 +13,7 @@ from txn_source.metadata.store.connection import Connection
 from txn_source.metadata.store.pages import to_table
 from txn_source.metadata.store.root_changes import PAGE_SEGMENTS, RootChange
 from txn_source.model.topic_name import TopicName
+from txn_source.storage.object_root import root_at
 
 _COLUMNS = ("position", "offset", "length", "crc32c")
 
@@ -25,6 +26,8 @@ class RootCalls:
         self._configuration = configuration
 
     def AddRoot(self, request: pb.AddRootRequest) -> pb.AddRootResponse:
+        root_at(request.uri)  # no URI has a secret in it
+
         def add(connection: Connection) -> pb.AddRootResponse:
             root = root_changes.add(connection, request.name, request.uri)
             return pb.AddRootResponse(root=convert.root_to_wire(root))

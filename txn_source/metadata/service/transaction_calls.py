@@ -71,7 +71,7 @@ class TransactionCalls:
             topic_id = None
             if request.HasField("topic"):
                 topic_id = topics.find(connection, TopicName.parse(request.topic)).topic_id
-            wanted = Listing(state, topic_id, oldest_first=request.oldest_first, after=after)
+            wanted = Listing(state, topic_id, oldest_first=request.oldest_first, after=after, unreplicated=True)
             found, more = transaction_listing.listing(connection, wanted, limit)
         now_ms = self._work.now_ms()
         return pb.ListTransactionsResponse(transactions=[_to_wire(txn, now_ms) for txn in found], more=more)

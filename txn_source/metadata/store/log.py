@@ -8,8 +8,9 @@ from sqlalchemy import Connection, insert, select, update
 
 from txn_source.metadata.store.database import Database
 from txn_source.metadata.store.log_identity import read_info
+from txn_source.metadata.store.table_making import make_tables
 from txn_source.metadata.store.table_version import read_version
-from txn_source.metadata.store.tables import log_info, make_tables
+from txn_source.metadata.store.tables import log_info
 from txn_source.model.errors import InvalidArgumentError
 from txn_source.storage.root import FORMAT_VERSION
 

@@ -15,9 +15,10 @@ from sqlalchemy.schema import DropTable
 from txn_source.metadata.store import consumers, postgres_dialect
 from txn_source.metadata.store.log import unfinished
 from txn_source.metadata.store.prepared import driver_cursor
+from txn_source.metadata.store.table_making import make_tables
 from txn_source.metadata.store.table_version import read_version
 from txn_source.metadata.store.tables import consumers as consumer_table
-from txn_source.metadata.store.tables import log_info, make_tables, metadata, schema_versions
+from txn_source.metadata.store.tables import log_info, metadata, schema_versions
 from txn_source.model.errors import InvalidArgumentError
 from txn_source.model.values import dataclass
 

@@ -6,15 +6,10 @@ between two positions" one subtraction; they count from the partition's beginnin
 
 from __future__ import annotations
 
-from functools import cache
-from typing import TYPE_CHECKING, Any
-
 from sqlalchemy import (
-    URL,
     BigInteger,
     Column,
     ColumnElement,
-    Connection,
     ForeignKey,
     Identity,
     Index,
@@ -25,19 +20,10 @@ from sqlalchemy import (
     String,
     Table,
     UniqueConstraint,
-    insert,
     literal_column,
     select,
     text,
 )
-from sqlalchemy.ext.compiler import compiles
-from sqlalchemy.schema import CreateIndex, CreateTable, DDLElement
-
-from txn_source.metadata.store.dialects import has_table
-from txn_source.metadata.store.table_version import SCHEMA_VERSION
-
-if TYPE_CHECKING:
-    from sqlalchemy.sql.compiler import DDLCompiler
 
 metadata = MetaData()
 
@@ -488,32 +474,3 @@ deliveries = Table(  # of shared subscriptions: what was handed out and is not a
     Index("deliveries_by_consumer", "subscription_id", "consumer_id"),
     sqlite_autoincrement=True,
 )
-
-
-def make_tables(connection: Connection) -> None:
-    """Make all tables, in a transaction, unless they are there."""
-    if not has_table(connection, log_info.name):
-        for statement in _statements(connection.dialect.name):
-            connection.exec_driver_sql(statement)
-        connection.execute(insert(schema_versions).values(version=SCHEMA_VERSION))
-
-
-@compiles(CreateIndex, "postgresql")
-def _create_index(create: CreateIndex, compiler: DDLCompiler, **options: Any) -> str:
-    """Return the statement of an index that may be partial.
-
-    Were its condition given as ``postgresql_where``, SQLAlchemy would load all its drivers of PostgreSQL for it.
-    """
-    made: str = compiler.visit_create_index(create, **options)  # type: ignore[no-untyped-call]
-    where = create.element.info.get("where")
-    return made if where is None else f"{made} WHERE {where}"
-
-
-@cache
-def _statements(dialect: str) -> tuple[str, ...]:
-    """Return what makes the tables; that takes some time."""
-    of = URL.create(dialect).get_dialect()()
-    indexes = [index for table in metadata.sorted_tables for index in table.indexes]
-    made: list[DDLElement] = [CreateTable(table) for table in metadata.sorted_tables]
-    made += [CreateIndex(index) for index in sorted(indexes, key=lambda index: str(index.name))]
-    return tuple(str(each.compile(dialect=of)) for each in made)

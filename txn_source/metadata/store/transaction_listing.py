@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from typing import Any
 
-from sqlalchemy import Connection, Row, Select, and_, func, select
+from sqlalchemy import ColumnElement, Connection, Row, Select, and_, func, or_, select
 
 from txn_source.metadata.store import transactions as store
 from txn_source.metadata.store.tables import (
@@ -14,6 +14,7 @@ from txn_source.metadata.store.tables import (
     ledgers,
     partitions,
     producers,
+    short_entries,
     topics,
     transaction_partitions,
     transaction_producers,
@@ -28,19 +29,24 @@ _AT_ONCE = 1000
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """Which transactions: of a state (None: any), that wrote to a topic (None: any), behind one in the order."""
+    """Which transactions: of a state (None: any), that wrote to a topic (None: any), behind one in the order.
+
+    ``unreplicated``: with the open ones also those that have ended at or above a high watermark: they hold readers back
+    as these do.
+    """
 
     state: TransactionState | None
     topic_id: int | None
     oldest_first: bool = False
     after: int | None = None
+    unreplicated: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class WrittenPartition:
     """What a transaction left on one partition, positions as ``Position.key``; the marker is unset while it is open.
 
-    ``held_back`` is what lies at or above its first entry, as long as it is open: messages and bytes.
+    ``held_back`` is what lies at or above its first entry, as long as it is open or unreplicated: messages and bytes.
     """
 
     topic: str
@@ -79,7 +85,9 @@ def listing(connection: Connection, wanted: Listing, limit: int) -> tuple[list[L
     txn = transactions.c.txn
     query = select(transactions)
     if wanted.state is not None:
-        query = query.where(transactions.c.state == STATES.index(wanted.state))
+        state = transactions.c.state == STATES.index(wanted.state)
+        also = wanted.unreplicated and connection.execute(select(short_entries).limit(1)).first() is not None
+        query = query.where(or_(state, txn.in_(_unreplicated())) if also else state)
     if wanted.topic_id is not None:
         query = query.where(txn.in_(_on_topic(wanted.topic_id)))
     if wanted.after is not None:
@@ -122,6 +130,17 @@ def ended(
     if topic_id is not None:
         query = query.where(t.txn.in_(_on_topic(topic_id)))
     return _described(connection, list(connection.execute(query.order_by(t.txn).limit(limit)).all()))
+
+
+def _unreplicated() -> Select[tuple[int]]:
+    t = transaction_partitions.c
+    return select(t.txn).where(t.marker_position >= _high_watermark())
+
+
+def _high_watermark() -> ColumnElement[Any]:
+    """Return a trace's partition's first entry with too few copies; null: there is none."""
+    mine = short_entries.c.partition_id == transaction_partitions.c.partition_id
+    return select(func.min(short_entries.c.position)).where(mine).correlate(transaction_partitions).scalar_subquery()
 
 
 def _on_topic(topic_id: int) -> Select[tuple[int]]:
@@ -167,6 +186,7 @@ def _written(connection: Connection, txns: Sequence[int]) -> dict[int, list[Writ
     query = (
         select(
             transaction_partitions,
+            _high_watermark().label("high_watermark"),
             topics.c.name.label("topic"),
             partitions.c.partition_index,
             (ledgers.c.messages_before + ledgers.c.messages - first.c.messages_before).label("held_back_messages"),
@@ -187,7 +207,8 @@ def _written(connection: Connection, txns: Sequence[int]) -> dict[int, list[Writ
     )
     written: dict[int, list[WrittenPartition]] = defaultdict(list)
     for row in connection.execute(query):
-        ongoing = row.state == OPEN
+        high = row.high_watermark
+        ongoing = row.state == OPEN or (high is not None and row.marker_position >= high)
         written[row.txn].append(
             WrittenPartition(
                 row.topic,

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from sqlalchemy import Connection, func, insert, select
 from sqlalchemy.schema import CreateIndex, CreateTable
 
+from txn_source.metadata.store import table_making as table_making  # with what compiles partial indexes
 from txn_source.metadata.store.dialects import may_take_long
 from txn_source.metadata.store.table_version import SCHEMA_VERSION, read_version
 from txn_source.metadata.store.tables import (
