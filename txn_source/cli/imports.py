@@ -9,7 +9,8 @@ from typing import Annotated
 import typer
 
 from txn_source.cli.connection import metadata_of
-from txn_source.cli.output import Json, console, note, print_json, repeatable, reports_errors, table
+from txn_source.cli.output import Json, console, print_json, repeatable, reports_errors, table
+from txn_source.cli.progress import Progress
 from txn_source.cli.units import format_count
 
 
@@ -85,7 +86,8 @@ def import_(
         if there or not dry_run:
             makes = to is not None and not dry_run
             log = stack.enter_context(connect(to, endpoint=to_endpoint, create=makes, metadata=metadata_of(to)))
-            report = bring(log, dry_run=dry_run, progress=None if as_json else _told)
+            shown = stack.enter_context(Progress("messages"))
+            report = bring(log, dry_run=dry_run, progress=shown.update)
     if as_json:
         print_json(report)
         return
@@ -107,7 +109,3 @@ def opened_position(source: str, position: object) -> str:
 
     assert isinstance(position, Position)
     return str(position.key) if source.startswith("kafka:") else str(position)
-
-
-def _told(messages: int) -> None:
-    note(f"{messages:,} messages")
