@@ -54,6 +54,17 @@ def import_(
             "--option", metavar="NAME=VALUE", help="What the source's format has to be told, as an option of a read."
         ),
     ] = None,
+    metadata: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--keep",
+            metavar="NAME",
+            help="Metadata of Pulsar's to keep as properties, such as __ordering_key or __message_id; all: all of it.",
+        ),
+    ] = None,
+    typed: Annotated[
+        bool, typer.Option("--typed", help="Give keys and values the types that Pulsar's option schema says.")
+    ] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be imported, and change nothing.")] = False,
     as_json: Json = False,
 ) -> None:
@@ -77,6 +88,8 @@ def import_(
         names=names or None,
         undecided=undecided,
         options=dict(option.partition("=")[::2] for option in options or ()),
+        metadata=metadata or (),
+        typed=typed,
     )
     with ExitStack() as stack:
         stack.enter_context(repeatable())
