@@ -239,7 +239,7 @@ def test_repair_that_is_interrupted_leaves_nothing_wrong(
 
 
 def test_trimming_and_offloading_know_all_roots(log: Log, roots: Roots) -> None:
-    """Offload, delete hot copies, and delete the topic: no root keeps a file, and what a root that is away has goes when
+    """Offload, delete hot copies, and delete the topic: no root keeps a file; what one has that is away goes when
     it is back. An offloaded ledger without hot copies needs none."""
     producer = log.producer("t", batching=BY_HAND)
     for n in range(3):

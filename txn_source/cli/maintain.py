@@ -9,6 +9,7 @@ import typer
 
 from txn_source.cli.connection import on_log
 from txn_source.cli.output import Json, note, print_json, repeatable
+from txn_source.cli.progress import Progress
 from txn_source.cli.units import format_count, format_size
 
 if TYPE_CHECKING:
@@ -31,7 +32,7 @@ def maintain(
     from txn_source.client.tiering import maintenance
 
     logging.getLogger(maintenance.__name__).addHandler(logging.NullHandler())  # what failed is printed below
-    with repeatable():
+    with repeatable(), Progress(""):
         report = log.maintain(verify=verify)
     if as_json:
         print_json(report)

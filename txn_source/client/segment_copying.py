@@ -21,8 +21,8 @@ from txn_source.model.topic_name import TopicName
 from txn_source.model.values import dataclass
 from txn_source.storage import root_health
 from txn_source.storage.arrays import numbers_in
-from txn_source.storage.s3_requests import StoreError
 from txn_source.storage.segment_store import has_own_schemas
+from txn_source.storage.store_errors import StoreError
 
 COPY_S = 300.0
 """How long reading or writing a whole segment may take."""

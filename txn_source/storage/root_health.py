@@ -11,9 +11,10 @@ import os
 import threading
 import time
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import TypeVar
 
-from txn_source.storage.s3_requests import StoreError
+from txn_source.storage import bounded_calls
+from txn_source.storage.store_errors import StoreError
 
 _log = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -70,21 +71,4 @@ def bounded(call: Callable[[], T], seconds: float) -> T:
 
     One that takes longer is left to its thread, which ends some time.
     """
-    found: list[Any] = []
-    failed: list[BaseException] = []
-
-    def run() -> None:
-        try:
-            found.append(call())
-        except BaseException as error:
-            failed.append(error)
-
-    thread = threading.Thread(target=run, name="txnlog-root", daemon=True)
-    thread.start()
-    thread.join(seconds)
-    if failed:
-        raise failed[0]
-    if not found:
-        raise StoreError(f"it didn't answer within {seconds:g} s", unreachable=True)
-    result: T = found[0]
-    return result
+    return bounded_calls.bounded(lambda _: call(), seconds)

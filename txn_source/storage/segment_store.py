@@ -193,13 +193,9 @@ class ObjectSegments:
             raise _unreadable(f"{self._root.shown}/{path}", why) from error
 
     def size(self, path: str) -> int | None:
-        import pyarrow.fs as fs
+        from txn_source.storage.object_requests import requests_for
 
-        from txn_source.storage.object_store import file_system_of
-
-        system, at = file_system_of(self._root.below(path))
-        info = system.get_file_info(at)
-        return info.size if info.type is fs.FileType.File else None
+        return requests_for(self._root.uri).size(path)
 
     def delete(self, path: str) -> None:
         from txn_source.storage.object_requests import requests_for
@@ -215,9 +211,9 @@ class ObjectSegments:
                 self.delete(segment.path)
 
     def _below(self, prefix: str) -> Iterator[StoredSegment]:
-        from txn_source.storage.object_requests import listed
+        from txn_source.storage.object_requests import requests_for
 
-        for found in listed(self._root.uri, prefix):
+        for found in requests_for(self._root.uri).listed(prefix):
             yield StoredSegment(found.path, found.size, found.modified_at_s)
 
 

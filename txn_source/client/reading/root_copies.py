@@ -13,8 +13,8 @@ from txn_source.client.access import Access
 from txn_source.client.hot_roots import Place, in_order, places_in, places_of
 from txn_source.model.errors import SegmentUnreadableError
 from txn_source.storage import root_health
-from txn_source.storage.s3_requests import StoreError
 from txn_source.storage.segment_store import Rows
+from txn_source.storage.store_errors import StoreError
 
 _log = logging.getLogger(__name__)
 _MOST_TOLD = 1000

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 
 from txn_source.client.hot_roots import Place
 from txn_source.model.roots import HotCopies
-from txn_source.storage.s3_requests import StoreError
+from txn_source.storage.store_errors import StoreError
 
 PATIENCE_S = 2.0
 """How long to wait for the other roots once enough have what was put."""
