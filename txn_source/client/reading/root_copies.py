@@ -17,7 +17,9 @@ from txn_source.storage.segment_store import Rows
 from txn_source.storage.store_errors import StoreError
 
 _log = logging.getLogger(__name__)
-_MOST_TOLD = 1000
+_MOST_TOLD = 10
+_told: dict[str, set[str]] = {}
+"""By the place of a root, the segments of which a copy has failed there and this process has said so."""
 
 
 class RootCopies:
@@ -26,7 +28,6 @@ class RootCopies:
     def __init__(self, access: Access) -> None:
         self._access = access
         self._places = places_of(access)
-        self._told: set[tuple[str, str]] = set()
 
     @property
     def is_remote(self) -> bool:
@@ -82,11 +83,13 @@ class RootCopies:
         return rows
 
     def _tell(self, place: Place, path: str, error: SegmentUnreadableError, *, last: bool) -> None:
-        key = place.name, path
-        if last or key in self._told or len(self._told) >= _MOST_TOLD:
+        told = _told.setdefault(place.key, set())
+        if last or path in told or len(told) >= _MOST_TOLD:
             return
-        self._told.add(key)
+        told.add(path)
         _log.warning("the copy in the root %s failed, going on with the next one: %s", place.name, error.fact)
+        if len(told) == _MOST_TOLD:
+            _log.warning("other copies that fail in the root %s are not told; `txnlog maintain` mends them", place.name)
 
 
 def _is_gone(place: Place) -> bool:
