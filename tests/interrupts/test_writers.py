@@ -13,6 +13,8 @@ from tests.interrupts.writing import interrupt_everywhere
 from tests.log.sites import Site
 from txn_source.client.writing import (
     batch_buffer,
+    copied_segments,
+    copy_keeper,
     gathered,
     group,
     group_store,
@@ -32,6 +34,7 @@ MODULES: tuple[ModuleType, ...] = (
     batch_buffer, gathered, group, group_store, linger, losses, object_files, producer, receipts, routed_batch,
     segment_files, transaction, uploads, segment,
 )  # fmt: skip
+OF_COPIES = (*MODULES, copied_segments, copy_keeper)
 STRIDE, STRIDE_OVER_OBJECTS = 41, 307
 
 
@@ -56,6 +59,18 @@ def test_interrupts_over_an_object_store_lose_nothing(tmp_path: Path) -> None:
     """Do the same where segments are objects, whose puts are under way in other threads."""
     with Site("objects", tmp_path / "log") as site:
         interrupt_everywhere(site.connect(), partial(at_signal_point, where=MODULES), STRIDE_OVER_OBJECTS, _again)
+
+
+@pytest.mark.parametrize("is_away", [False, True])
+def test_interrupts_with_copies_lose_nothing(tmp_path: Path, is_away: bool) -> None:
+    """Do the same where there are two copies, and where one of three can't be written."""
+    with Site("copies", tmp_path / "log") as site:
+        log = site.connect()
+        if is_away:
+            log.add_root("c", tmp_path / "c")
+            log.set_policies(hot_copies="main,b,c", acknowledge_copies=2)
+            (tmp_path / "c").rename(tmp_path / "away")
+        interrupt_everywhere(log, partial(at_signal_point, where=OF_COPIES), STRIDE_OVER_OBJECTS, _again)
 
 
 @pytest.mark.long

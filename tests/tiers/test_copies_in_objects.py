@@ -99,7 +99,7 @@ def test_bucket_has_a_marker_of_its_own(log: Log, bucket: Bucket, proxy: Proxy, 
 
 def test_log_on_a_store_has_copies_in_a_folder(bucket: Bucket, proxy: Proxy, tmp_path: Path) -> None:
     """Let the log's own root be on the store, and a folder beside it: objects are lost one by one, and read."""
-    with txn_source.connect(bucket.uri_at(proxy.endpoint, max_attempts=1, write_deadline=0.5), metadata=tmp_path / "log.db") as log:
+    with txn_source.connect(bucket.uri_at(proxy.endpoint), metadata=tmp_path / "log.db") as log:
         log.add_root("folder", tmp_path / "folder")
         log.create_topic("t", hot_copies="main,folder")
         send_each(log.producer("t", batching=BY_HAND), [b"1", b"2"])
