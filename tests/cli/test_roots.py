@@ -46,11 +46,13 @@ def test_roots_are_listed_with_what_they_lack(txnlog: Any, log: txn_source.Log, 
     assert "not reachable: its txnlog-copies.json is missing" in " ".join(listed.stdout.split())
     found = {root["name"]: root for root in json.loads(txnlog("roots", "list", "--json").stdout)}
     assert (found["b"]["reachable"], found["b"]["short_entries"], found["main"]["segments"]) == (False, 1, 1)
-    assert "Hot copies in main,b (set for the topic), acknowledged with 1." in txnlog("topics", "stats", "orders").stdout
+    assert (
+        "Hot copies in main,b (set for the topic), acknowledged with 1." in txnlog("topics", "stats", "orders").stdout
+    )
     failed = txnlog("maintain")
     assert failed.exit_code == 1
     (tmp_path / "away").rename(tmp_path / "b")
     assert txnlog("maintain").stdout == "Maintenance: copied 1 segment.\n"
     refused = txnlog("roots", "remove", "b")
-    assert refused.exit_code == 1
+    assert refused.exit_code == 2
     assert "hot_copies of topic 'orders' names the root 'b'" in refused.output

@@ -5,9 +5,11 @@ from __future__ import annotations
 import logging
 import shutil
 import threading
+from pathlib import Path
 
 import pytest
 
+import txn_source
 from tests.log.reading import BY_HAND, UNCOMMITTED, send_each, values
 from tests.log.roots import Roots, bounds_of, log, roots, spoil
 from txn_source import Log
@@ -15,6 +17,7 @@ from txn_source.client.writing import copied_segments
 from txn_source.client.writing.task_writer import BulkWriter
 from txn_source.model.entry import NewEntry
 from txn_source.model.errors import (
+    InvalidArgumentError,
     SegmentUnreadableError,
     StorageWriteError,
     TransactionEndedError,
@@ -350,3 +353,44 @@ def test_jobs_wait_for_no_copies(log: Log, roots: Roots) -> None:
     writer.discard()
     roots.bring_back("b")
     assert [len(roots.segments(name)) for name in ("main", "b", "c")] == [0, 0, 0]
+
+
+def test_nothing_is_kept_in_memory_of_what_has_gone(log: Log, roots: Roots) -> None:
+    """Write what lacks copies in a transaction and abort it, and write more: the producer holds no bytes of either."""
+    producer = log.producer("t", batching=BY_HAND)
+    roots.lose("b")
+    txn = log.begin_transaction()
+    producer.send(bytes(100_000), txn=txn)
+    with pytest.raises(UnavailableError):
+        txn.commit()
+    copied = producer._store.files._copied  # type: ignore[attr-defined]
+    assert len(copied._kept) == 1
+    txn.abort()
+    roots.bring_back("b")
+    send_each(producer, [b"1", b"2"])
+    assert copied._kept == copied._done == {}
+
+
+def test_root_of_the_log_that_is_not_mounted_is_not_written_to(log: Log, roots: Roots) -> None:
+    """Take the marker of the log's own root away: copies go to the others alone."""
+    log.set_policies("t", acknowledge_copies=2)
+    producer = log.producer("t", batching=BY_HAND)
+    marker = roots.main / "txnlog.json"
+    marker.rename(roots.main / "away")
+    send_each(producer, [b"1"])
+    assert [len(roots.segments(name)) for name in ("main", "b", "c")] == [0, 1, 1]
+    (roots.main / "away").rename(marker)
+    assert log.maintain().copies.copied == 1
+
+
+def test_configuration_that_names_no_root_is_told(tmp_path: Path) -> None:
+    """Write a broker.conf that asks for a root that isn't there: writes are refused, and name it."""
+    txn_source.connect(tmp_path / "log").close()
+    (tmp_path / "log" / "broker.conf").write_text("managedLedgerHotCopies=main,b\n")
+    with txn_source.connect(tmp_path / "log") as log:
+        log.create_topic("t")
+        with log.producer("t", batching=BY_HAND) as producer:
+            producer.send(b"1")
+            with pytest.raises(InvalidArgumentError, match="names the root 'b', and the log has none"):
+                producer.flush()
+        assert values(log, "t", UNCOMMITTED) == []

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
@@ -14,6 +13,7 @@ from txn_source.model.roots import MAIN, ONLY_MAIN
 from txn_source.storage import root_health
 from txn_source.storage.copies_marker import check, forget
 from txn_source.storage.object_root import Root, root_at
+from txn_source.storage.root import LogRoot
 
 if TYPE_CHECKING:
     from txn_source.storage.segment_store import SegmentStore
@@ -49,14 +49,14 @@ class Place:
         """Raise OSError unless the root is there: what is no root of the log's is neither written to nor believed."""
         if self.bit != ONLY_MAIN:
             check(self.root, self._log_id)
+        elif isinstance(self.root, Path) and not LogRoot(self.root).exists:
+            raise OSError("its txnlog.json is missing")
 
     def look(self) -> None:
         """Raise OSError unless the root is there now, whatever was seen before."""
         if self.bit != ONLY_MAIN:
             forget(self.root, self._log_id)
-            check(self.root, self._log_id)
-        elif isinstance(self.root, Path):
-            os.stat(self.root)
+        self.check()
 
     def failed(self, error: BaseException) -> None:
         """Note that it has failed."""

@@ -148,6 +148,7 @@ class BatchWriter:
         )
         tails = self._stub.import_batch(ImportedBatch(topics, begun, tuple(writes), tuple(ends), tuple(kept)))
         for writer in self._writers:
+            writer.files.retain(list)
             for index, partition in enumerate(writer.view.partitions):
                 if partition.partition_id in tails:
                     writer.files.follow(index, tails[partition.partition_id])

@@ -170,6 +170,10 @@ POLICIES: dict[str, Policy] = {
 """All policies by name."""
 
 
+OF_COPIES = frozenset(("hot_copies", "acknowledge_copies"))
+"""The policies that say where hot entries lie."""
+
+
 def parse_policies(values: Mapping[str, Any]) -> dict[str, Any]:
     """Return policies in their types, or raise INVALID_ARGUMENT for the first that can't be."""
     return {name: parse_policy(name, value) for name, value in values.items()}

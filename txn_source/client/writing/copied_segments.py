@@ -129,11 +129,12 @@ class CopiedSegments:
                 self._kept.pop(path, None)
         return done
 
-    def forget(self, path: str) -> None:
-        """Let go of a segment that is registered and needs nothing more, or never will be."""
+    def retain(self, paths: set[str]) -> None:
+        """Let go of all segments but some: the others need nothing more, or never will be registered."""
         with self._lock:
-            self._done.pop(path, None)
-            self._kept.pop(path, None)
+            for path in self._done.keys() - paths:
+                del self._done[path]
+                self._kept.pop(path, None)
 
     def came_late(self, path: str, bit: int, end: int) -> None:
         """Note that a root has a segment after all."""

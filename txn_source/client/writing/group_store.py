@@ -97,6 +97,7 @@ class GroupStore:
                     break
                 self._await(gathered, group, entries, upload)
         self._register_all(gathered, keep)
+        self.files.retain(lambda: [e for g in gathered.queue for e in g.entries or (g.under_way or ((),))[0]])
 
     def _await(self, gathered: Gathered, group: Group, entries: list[NewEntry], upload: Upload) -> None:
         try:
@@ -170,7 +171,6 @@ class GroupStore:
         assert group.receipt is not None
         self.receipts.add(group.receipt)
         gathered.queue.remove(group)
-        self.files.forget(group.entries or [])
 
     def lacks_copies(self, gathered: Gathered, group: Group, positions: list[Position]) -> UnavailableError:
         """Keep a group that is registered and lacks copies until it has them; return what is to be told."""

@@ -7,7 +7,7 @@ a put takes is spent on gathering the next one.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
@@ -59,8 +59,8 @@ class OneCopy:
         """True if one of some entries has too few copies to be acknowledged, as far as that is known here."""
         return False
 
-    def forget(self, entries: Sequence[NewEntry]) -> None:
-        """Let go of entries that are registered and acknowledged, or never will be."""
+    def retain(self, waiting: Callable[[], Iterable[NewEntry]]) -> None:
+        """Let go of all but the entries that wait: the others are acknowledged, or never will be."""
 
     def take_late(self) -> list[SegmentRoots]:
         """Return which copies came after they were waited for."""
@@ -159,10 +159,9 @@ class ObjectFiles(OneCopy):
         copies = ONE_COPY if self._copied is None else self._copied.copies
         return any(copies.lacks(entry.roots) for entry in entries)
 
-    def forget(self, entries: Sequence[NewEntry]) -> None:
+    def retain(self, waiting: Callable[[], Iterable[NewEntry]]) -> None:
         if self._copied is not None:
-            for path in {entry.segment for entry in entries}:
-                self._copied.forget(path)
+            self._copied.retain({entry.segment for entry in waiting()})
 
     def take_late(self) -> list[SegmentRoots]:
         late = {} if self._copied is None else self._copied.take_late()

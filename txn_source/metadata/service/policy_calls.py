@@ -10,7 +10,7 @@ from txn_source.metadata.protocol.enums import POLICY_SOURCE
 from txn_source.metadata.service.unit_of_work import UnitOfWork
 from txn_source.metadata.store import policies, policy_changes, root_changes, topics
 from txn_source.metadata.store.connection import Connection
-from txn_source.model.policies import Scope
+from txn_source.model.policies import OF_COPIES, Scope
 from txn_source.model.topic_name import TopicName, parse_namespace
 
 
@@ -26,7 +26,7 @@ class PolicyCalls:
 
         def change(connection: Connection) -> pb.ChangePoliciesResponse:
             policy_changes.change(connection, scope, dict(request.set), list(request.remove))
-            if not root_changes.OF_COPIES.isdisjoint((*request.set, *request.remove)):
+            if not OF_COPIES.isdisjoint((*request.set, *request.remove)):
                 root_changes.check_policies(connection, scope, self._configuration)
             return pb.ChangePoliciesResponse()
 

@@ -8,6 +8,7 @@ from txn_source.metadata.service.unit_of_work import UnitOfWork
 from txn_source.metadata.store import copy_changes, new_partitions, policy_changes, root_changes, topic_changes, topics
 from txn_source.metadata.store.connection import Connection
 from txn_source.metadata.store.database import note_change
+from txn_source.model.policies import OF_COPIES
 from txn_source.model.topic_name import TopicName
 from txn_source.storage.schema import checked_schema
 
@@ -26,7 +27,7 @@ class TopicCalls:
         def create(connection: Connection) -> pb.CreateTopicResponse:
             topic = topic_changes.create(connection, name, request.partitions, schema, limits, self._work.now_ms())
             policy_changes.set_for_new_topic(connection, topic.topic_id, dict(request.layered_policies))
-            if not root_changes.OF_COPIES.isdisjoint(request.layered_policies):
+            if not OF_COPIES.isdisjoint(request.layered_policies):
                 root_changes.check_new_topic(connection, name, topic.topic_id, self._work.configuration)
             return pb.CreateTopicResponse(topic=convert.topic_to_wire(topic))
 

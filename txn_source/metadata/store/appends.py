@@ -27,6 +27,7 @@ from txn_source.metadata.store.transactions import Counts, Whole
 from txn_source.model.entry import Appended, NewEntry
 from txn_source.model.errors import InvalidArgumentError, StaleSegmentError, TxnLogError, UnavailableError
 from txn_source.model.kinds import COMMIT_MARKER, COMMITTED, DATA, OPEN
+from txn_source.model.policies import OF_COPIES
 from txn_source.model.position import Position
 from txn_source.model.roots import ONE_COPY
 from txn_source.model.transaction import check_timeout
@@ -151,7 +152,7 @@ class _Together:
         there = roots.all_roots(connection) if self._counts.has_roots else []
         self._known_roots = roots.known_bits(there)
         self._copies = {}
-        if there:
+        if there or not OF_COPIES.isdisjoint(configured):
             of_topics = {writer.topic_id for writer in self._writers.values()}
             self._copies = roots.copies_of_topics(connection, of_topics, configured, there)
         self._open = transactions.still_open(connection, txns)

@@ -21,8 +21,6 @@ from txn_source.model.values import dataclass
 
 PAGE_SEGMENTS = 5000
 _PORTION = 500
-OF_COPIES = frozenset(("hot_copies", "acknowledge_copies"))
-"""The policies that say where hot entries lie."""
 
 
 @dataclass(frozen=True, slots=True)
