@@ -31,10 +31,11 @@ LAYERS_ABOVE = {
     "metadata.store": ("model", "storage"),
     "metadata.delivery": ("model", "storage", "metadata.protocol", "metadata.store"),
     "metadata.service": ("model", "storage", "metadata"),
+    "http": ("model", "storage", "metadata"),
     "client": ("model", "storage", "foreign", "metadata"),
     "spark": ("model", "storage", "foreign", "metadata", "client"),
     "importing": ("model", "storage", "foreign", "metadata.stub", "client"),
-    "cli": ("model", "storage", "foreign", "metadata", "client", "spark", "importing"),
+    "cli": ("model", "storage", "foreign", "metadata", "http", "client", "spark", "importing"),
 }
 """What a layer may import besides itself (ARCHITECTURE.md)."""
 
@@ -53,6 +54,7 @@ FOREIGN_TO = {
     "metadata.store": (*_RPC, "pyspark"),
     "metadata.delivery": (*_SQL, "pyspark"),
     "metadata.service": (*_SQL, "pyspark"),
+    "http": (*_RPC, *_SQL, "pyarrow", "pyspark"),
     "client": (*_SQL, "pyspark"),
     "spark": (*_RPC, *_SQL),
     "importing": (*_RPC, *_SQL, "pyspark"),
