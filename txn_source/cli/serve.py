@@ -32,6 +32,7 @@ from txn_source.cli.access_options import (
 from txn_source.cli.connection import METADATA_VARIABLE, ROOT_VARIABLE, Root, address_of
 from txn_source.cli.output import reports_errors
 from txn_source.model.units import parse_duration
+from txn_source.observing.log_format import LogFormat, log_to_standard_error
 
 if TYPE_CHECKING:
     from txn_source.http.monitoring import Monitoring
@@ -106,6 +107,10 @@ def serve(
             rich_help_panel=_WATCHED,
         ),
     ] = 100,
+    log_format: Annotated[
+        LogFormat,
+        typer.Option(help="How lines of the log are written, on standard error.", rich_help_panel=_WATCHED),
+    ] = LogFormat.TEXT,
     tls_cert: TlsCert = None,
     tls_key: TlsKey = None,
     tls_client_ca: TlsClientCa = None,
@@ -153,7 +158,7 @@ def serve(
     before = signal.pthread_sigmask(signal.SIG_BLOCK, _STOP_SIGNALS)
     try:
         os.environ.setdefault("GRPC_VERBOSITY", "NONE")  # gRPC's own report of a taken port would come before ours
-        logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
+        log_to_standard_error(log_format.value)
         logging.getLogger("txn_source.client.target").setLevel(logging.WARNING)  # the first line is that it serves
 
         address = f"[{host}]" if ":" in host and not host.startswith("[") else host

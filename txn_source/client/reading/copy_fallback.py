@@ -152,8 +152,7 @@ class CopyReader:
                 try:
                     for part in self._read_run(piece, run, seen):
                         if part.entries:
-                            ledgers = self._report.ledgers[run.tier]
-                            ledgers.update(np.unique(ledger_of(part.columns["position"])).tolist())
+                            self._count(run.tier, part)
                             yield part
                         at = part.end
                 except SegmentUnreadableError as error:
@@ -161,6 +160,14 @@ class CopyReader:
                     break
                 if at < run.range.end:
                     break  # the hot copy was deleted meanwhile: look again
+
+    def _count(self, tier: Tier, part: Part) -> None:
+        ledgers = self._report.ledgers[tier]
+        before = len(ledgers)
+        ledgers.update(np.unique(ledger_of(part.columns["position"])).tolist())
+        if len(ledgers) > before:
+            for counts in self._stub.reads:
+                counts.read(tier, len(ledgers) - before)
 
     def _read_run(self, piece: Slice, run: _Run, seen: Seen) -> Iterator[Part]:
         if run.tiered is None:
@@ -183,6 +190,8 @@ class CopyReader:
         self._unreachable = self._unreachable or is_unreachable(error.__cause__)
         failure = CopyFailure(piece.topic, piece.partition, at.ledger_id, run.tier, at, error.fact)
         self._report.failures.append(failure)
+        for counts in self._stub.reads:
+            counts.left(run.tier)
         copies = self._stub.list_copies(piece.partition_id, PositionRange(at, at)).ledgers
         if not copies or copies[0].ledger_id != at.ledger_id:
             return  # trimmed meanwhile, which is why it failed

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Protocol
 
@@ -23,6 +23,9 @@ class Observer(Protocol):
 
     def transacted(self, kind: str, seconds: float) -> None:
         """Take notice of a transaction of the database that has ended, ``read`` or ``write``, with its waiting."""
+
+    def told(self, read: Mapping[str, int], left: Mapping[str, int]) -> None:
+        """Take notice of what a client says to have read: ledgers, and copies that it had to leave, by tier."""
 
     def worked(self, task: str, error: BaseException | None) -> None:
         """Take notice of a round of work in the background."""

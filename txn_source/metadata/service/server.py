@@ -22,6 +22,9 @@ from txn_source.metadata.service.service import MetadataService
 from txn_source.metadata.stub.transport import LOG_ID_KEY, MAX_MESSAGE_BYTES, SERVICE_NAME, check_size, other_log
 from txn_source.model.door import translated
 from txn_source.model.errors import InvalidArgumentError, TxnLogError, UnavailableError
+from txn_source.observing.headers import READS_KEY, REQUEST_KEY, incoming
+from txn_source.observing.read_counts import told
+from txn_source.observing.request_ids import given
 
 if TYPE_CHECKING:
     from txn_source.metadata.access.door import Door
@@ -199,8 +202,11 @@ def _answer(
     observer: Observer | None,
 ) -> Callable[[bytes, grpc.ServicerContext], Any]:
     def answer(request: bytes, context: grpc.ServicerContext) -> Any:
-        with _refusals(name, context), observed(observer, name) as noted:
+        came = incoming(context.invocation_metadata())
+        with given(came.get(REQUEST_KEY)), _refusals(name, context), observed(observer, name) as noted:
             call = service.call if guard is None else guard.call_of(name, context, len(request))
+            if observer is not None and READS_KEY in came:
+                observer.told(*told(came[READS_KEY]))
             with calls:
                 if name != "GetLog":  # which tells the log
                     _check_log(service, context)
