@@ -100,7 +100,7 @@ def test_ranges_are_asked_for_ahead() -> None:
 
 
 def test_a_plan_asks_for_many_ledgers_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Open and plan 16 ledgers in a store that answers only 16 requests at once: one for each index, one for its data."""
+    """Open and plan 16 ledgers in a store that answers 16 requests at once only: one for an index, one for its data."""
     for ledger in range(16):
         write_ledger(tmp_path, ledger, [batch([Sent(b"a")])])
     gate, asked, read = threading.Barrier(16), [], ObjectFile.read
