@@ -68,8 +68,9 @@ class Server:
             ) from None
         self._service = service
         self._observer = observer
-        self._serving = health_pb2.HealthCheckResponse.SERVING
+        self._states = health_pb2.HealthCheckResponse.SERVING, health_pb2.HealthCheckResponse.NOT_SERVING
         self._health = health.HealthServicer()
+        self._healthy: bool | None = None
         self._stopping = threading.Event()
         self._maintenance = threading.Thread(target=self._maintain, name="txnlog-maintenance", daemon=True)
         self._grpc = grpc.server(
@@ -116,8 +117,7 @@ class Server:
         self._service.maintain()
         self._grpc.start()
         self._maintenance.start()
-        for name in ("", SERVICE_NAME):
-            self._health.set(name, self._serving)
+        self._say_healthy(True)
         return self
 
     def stop(self, grace_s: float = 5.0) -> None:
@@ -150,6 +150,14 @@ class Server:
                 _log.exception("maintenance failed and is tried again")
             if self._observer is not None:
                 self._observer.worked("deadlines", failure)
+            self._say_healthy(failure is None)
+
+    def _say_healthy(self, healthy: bool) -> None:
+        """Tell those who ask for the health, which is that of the database: every call needs it."""
+        if healthy is not self._healthy:  # or else who watches would be told again
+            self._healthy = healthy
+            for name in ("", SERVICE_NAME):
+                self._health.set(name, self._states[0 if healthy else 1])
 
 
 def _handlers(service: MetadataService, door: Door | None, observer: Observer | None) -> grpc.GenericRpcHandler:
