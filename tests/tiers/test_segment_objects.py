@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 
 import txn_source
@@ -84,6 +85,33 @@ def test_read_asks_once_for_each_object_of_eight_mebibytes(log: Log, proxy: Prox
     found = asked(proxy)
     assert set(found) == {"GET"}
     assert found["GET"] == many
+
+
+def test_read_of_many_partitions_asks_once_for_each_object(log: Log, proxy: Proxy, bucket: Bucket) -> None:
+    """Write 40 MB to 20 partitions in objects of all of them, unevenly, and scan: about one GET for each object, and as
+    many bytes; what is read of one partition alone is what that one has."""
+    log.create_topic("orders", partitions=20)
+    producer = log.producer("orders", batching=BY_HAND)
+    for _ in range(5):
+        for partition in range(20):
+            producer.send_batch(batch(200 + 20 * partition), partition=partition)
+        producer.flush()
+    many = len(objects(bucket))
+    asked(proxy)
+    found = log.scan("orders", columns=["__partition", "__entry_id", "__batch_index", "value"]).read_all()
+    for partition in range(20):
+        mine = found.filter(pc.field("__partition") == partition).select(["__entry_id", "__batch_index"])
+        rows = 200 + 20 * partition
+        assert mine.to_pydict() == {
+            "__entry_id": [entry for entry in range(5) for _ in range(rows)],
+            "__batch_index": list(range(rows)) * 5,
+        }
+    ranges = [request.range for request in proxy.requests]
+    assert many <= len(ranges) <= many + 2
+    assert sum(r[1] - r[0] + 1 for r in ranges if r is not None) < 42 << 20
+    asked(proxy)
+    assert len(values(log, "orders-partition-3")) == 5 * 260
+    assert sum(r[1] - r[0] + 1 for r in (request.range for request in proxy.requests) if r is not None) < 2 << 20
 
 
 def test_more_is_read_before_it_is_wanted(log: Log, proxy: Proxy) -> None:

@@ -104,6 +104,7 @@ class CopyReader:
         *,
         fail_on_data_loss: bool,
         report: CopiesRead,
+        in_step: int = 1,
     ) -> None:
         """Prepare to read.
 
@@ -113,6 +114,7 @@ class CopyReader:
             priority: the read's own; None: the topic's.
             fail_on_data_loss: False skips what was trimmed since the plan was made, with a warning.
             report: where to note which copies were read.
+            in_step: how many partitions are read in turns.
         """
         self._stub = access.metadata
         self._root = access.root
@@ -120,7 +122,8 @@ class CopyReader:
         self._priority = priority
         self._fail_on_data_loss = fail_on_data_loss
         self._report = report
-        self._hot = HotCopies(access)
+        self._hot = HotCopies(access, in_step)
+        self._in_step = in_step > 1
         self._unreachable = False
 
     def __enter__(self) -> CopyReader:
@@ -132,7 +135,7 @@ class CopyReader:
         self._hot.close()
 
     def read(self, piece: Slice, seen: Seen) -> Iterator[Part]:
-        """Yield what the reader sees of a slice, in order.
+        """Yield what the reader sees of a slice, in order. A part without entries says that others may have a turn.
 
         Raises:
             DataLossError: a part of the slice has been trimmed.
@@ -154,6 +157,7 @@ class CopyReader:
                         if part.entries:
                             ledgers = self._report.ledgers[run.tier]
                             ledgers.update(np.unique(ledger_of(part.columns["position"])).tolist())
+                        if part.entries or self._in_step:
                             yield part
                         at = part.end
                 except SegmentUnreadableError as error:

@@ -6,9 +6,10 @@ pinned number of decisions alone, so a retried task reads the same rows.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Iterator, Mapping
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import field
+from heapq import heappop, heappush
 from itertools import pairwise
 
 import numpy as np
@@ -78,12 +79,43 @@ class SliceReader:
 
     def _read(self, slices: Iterable[Slice]) -> Generator[pa.RecordBatch]:
         assembly = Assembly(self.schema)
-        with self._copies(assembly.stored) as copies:
-            for piece in slices:
-                decided = self._decided(piece)
-                for part in copies.read(piece, self._seen(piece, decided)):
+        lanes: list[list[Slice]] | None = None
+        if self.access.segments.is_remote and self.limit is None and len(assembly.stored):
+            lanes = list(_by_partition(slices).values())
+        with self._copies(assembly.stored, 1 if lanes is None else len(lanes)) as copies:
+            found = self._parts_of(copies, slices) if lanes is None else self._in_step(copies, lanes)
+            for piece, part, decided in found:
+                if part.entries:
                     yield from self._add(piece, part, decided, assembly)
         yield from assembly.finish()
+
+    def _parts_of(self, copies: CopyReader, slices: Iterable[Slice]) -> Iterator[tuple[Slice, Part, Decided]]:
+        for piece in slices:
+            decided = self._decided(piece)
+            for part in copies.read(piece, self._seen(piece, decided)):
+                yield piece, part, decided
+
+    def _in_step(self, copies: CopyReader, lanes: Sequence[list[Slice]]) -> Iterator[tuple[Slice, Part, Decided]]:
+        """Yield the parts of several partitions, each in order, so that all come to their ends at about one time: what
+        is written together lies together."""
+        costs = [max(1, sum(piece.cost_bytes for piece in lane)) for lane in lanes]
+        done, step = [0.0] * len(lanes), [0.0] * len(lanes)
+        turns = [(0.0, 0, number, self._parts_of(copies, lane)) for number, lane in enumerate(lanes)]
+        while turns:
+            _, turn, number, parts = heappop(turns)
+            found = next(parts, None)
+            if found is None:
+                continue
+            part = found[1]
+            if part.entries:
+                size = int(part.columns["length" if "length" in part.columns else "messages"].sum())
+                step[number] = size / costs[number]
+                done[number] += step[number]
+                place = done[number]
+            else:  # it is said what is wanted next; those that are about as far say so before it is asked for
+                place = done[number] + step[number]
+            heappush(turns, (place, turn + 1, number, parts))
+            yield found
 
     def visible_entries(self, piece: Slice) -> Iterator[Part]:
         """Yield the entries that a reader of the level sees of a slice, without their messages."""
@@ -91,13 +123,14 @@ class SliceReader:
         with self._copies(pa.schema([])) as copies:
             yield from copies.read(piece, self._seen(piece, decided))
 
-    def _copies(self, stored: pa.Schema) -> CopyReader:
+    def _copies(self, stored: pa.Schema, in_step: int = 1) -> CopyReader:
         return CopyReader(
             self.access,
             stored,
             self.read_priority,
             fail_on_data_loss=self.fail_on_data_loss,
             report=self.copies_read,
+            in_step=in_step,
         )
 
     def _seen(self, piece: Slice, decided: Decided) -> Seen:
@@ -172,6 +205,13 @@ class SliceReader:
         )
         names = texts_of([*(state.value for state in STATES), None])
         return names.take(array_of(np.where(txns == NO_TXN, len(STATES), codes)))
+
+
+def _by_partition(slices: Iterable[Slice]) -> dict[int, list[Slice]]:
+    found: dict[int, list[Slice]] = {}
+    for piece in slices:
+        found.setdefault(piece.partition_id, []).append(piece)
+    return found
 
 
 class _Batches(Iterator[pa.RecordBatch]):
