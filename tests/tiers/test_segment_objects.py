@@ -22,6 +22,9 @@ from tests.log.reading import BY_HAND, UNCOMMITTED, send_each, values
 from tests.tiers.proxy import Fault, Proxy
 from tests.tiers.stores import Bucket, S3Server
 from txn_source import Batching, Log
+from txn_source.client.reading.plan import plan
+from txn_source.client.reading.request import ReadRequest
+from txn_source.client.reading.source import resolve
 from txn_source.client.tiering.segment_garbage import collect_garbage
 from txn_source.client.writing.task_writer import BulkWriter
 from txn_source.model.errors import StaleSegmentError
@@ -112,6 +115,30 @@ def test_read_of_many_partitions_asks_once_for_each_object(log: Log, proxy: Prox
     asked(proxy)
     assert len(values(log, "orders-partition-3")) == 5 * 260
     assert sum(r[1] - r[0] + 1 for r in (request.range for request in proxy.requests) if r is not None) < 2 << 20
+
+
+def test_tasks_share_partitions_rather_than_objects(log: Log, proxy: Proxy, bucket: Bucket) -> None:
+    """Plan a read of 16 partitions for several tasks: each has a part of all partitions, and between them they ask for
+    an object not much more than once."""
+    log.create_topic("orders", partitions=16)
+    producer = log.producer("orders", batching=BY_HAND)
+    for _ in range(12):
+        for partition in range(16):
+            producer.send_batch(batch(500), partition=partition)
+        producer.flush()
+    many = len(objects(bucket))
+    source = resolve(log.metadata, ["orders"])
+    planned = plan(log.access, source, ReadRequest(min_partitions=4))
+    assert len(planned.tasks) == 4
+    asked(proxy)
+    rows = Counter[int]()
+    for task in planned.tasks:
+        assert {piece.partition for piece in task} == set(range(16))
+        reader = planned.reader(log.access, pa.schema([("__partition", pa.int32()), ("value", pa.binary())]))
+        for found in reader.read(task):
+            rows.update(found["__partition"].to_pylist())
+    assert rows == dict.fromkeys(range(16), 6000)
+    assert many <= asked(proxy)["GET"] <= 2 * many
 
 
 def test_more_is_read_before_it_is_wanted(log: Log, proxy: Proxy) -> None:

@@ -99,5 +99,6 @@ def plan_ranges(
     request: ReadRequest,
 ) -> ReadPlan:
     """Return the tasks that read ranges of partitions of a source."""
-    tasks = tasks_of(access.metadata, TieredPlanning(access), wanted, request)
+    in_step = access.segments.is_remote
+    tasks = tasks_of(access.metadata, TieredPlanning(access), wanted, request, in_step=in_step)
     return ReadPlan(tuple(tuple(task) for task in tasks), request, source.decisions, source.payload)

@@ -27,6 +27,7 @@ from txn_source.model.errors import TxnLogError, UnavailableError
 from txn_source.model.isolation import IsolationLevel
 from txn_source.model.kinds import ABORTED, COMMITTED, OPEN, STATES
 from txn_source.model.packing import Slice
+from txn_source.model.position import PositionRange
 from txn_source.model.read_priority import ReadPriority
 from txn_source.model.transaction import id_of
 from txn_source.model.values import dataclass
@@ -81,7 +82,7 @@ class SliceReader:
         assembly = Assembly(self.schema)
         lanes: list[list[Slice]] | None = None
         if self.access.segments.is_remote and self.limit is None and len(assembly.stored):
-            lanes = list(_by_partition(slices).values())
+            lanes = _by_partition(slices)
         with self._copies(assembly.stored, 1 if lanes is None else len(lanes)) as copies:
             found = self._parts_of(copies, slices) if lanes is None else self._in_step(copies, lanes)
             for piece, part, decided in found:
@@ -207,11 +208,25 @@ class SliceReader:
         return names.take(array_of(np.where(txns == NO_TXN, len(STATES), codes)))
 
 
-def _by_partition(slices: Iterable[Slice]) -> dict[int, list[Slice]]:
-    found: dict[int, list[Slice]] = {}
+def _by_partition(slices: Iterable[Slice]) -> list[list[Slice]]:
+    """Return the slices of each partition, in their order; neighbours are joined."""
+    found: dict[int, list[list[Slice]]] = {}
     for piece in slices:
-        found.setdefault(piece.partition_id, []).append(piece)
-    return found
+        runs = found.setdefault(piece.partition_id, [])
+        if runs and runs[-1][-1].range.end == piece.range.start and not piece.skip:
+            runs[-1].append(piece)
+        else:
+            runs.append([piece])
+    return [[_joined(run) for run in runs] for runs in found.values()]
+
+
+def _joined(run: Sequence[Slice]) -> Slice:
+    first, last = run[0], run[-1]
+    if first is last:
+        return first
+    cost = sum(piece.cost_bytes for piece in run)
+    whole = PositionRange(first.range.start, last.range.end)
+    return Slice(first.topic, first.partition, first.partition_id, whole, cost, first.skip)
 
 
 class _Batches(Iterator[pa.RecordBatch]):
