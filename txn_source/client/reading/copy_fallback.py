@@ -104,7 +104,6 @@ class CopyReader:
         *,
         fail_on_data_loss: bool,
         report: CopiesRead,
-        in_step: int = 1,
     ) -> None:
         """Prepare to read.
 
@@ -114,7 +113,6 @@ class CopyReader:
             priority: the read's own; None: the topic's.
             fail_on_data_loss: False skips what was trimmed since the plan was made, with a warning.
             report: where to note which copies were read.
-            in_step: how many partitions are read in turns.
         """
         self._stub = access.metadata
         self._root = access.root
@@ -122,8 +120,7 @@ class CopyReader:
         self._priority = priority
         self._fail_on_data_loss = fail_on_data_loss
         self._report = report
-        self._hot = HotCopies(access, in_step)
-        self._in_step = in_step > 1
+        self._hot = HotCopies(access)
         self._unreachable = False
 
     def __enter__(self) -> CopyReader:
@@ -134,8 +131,11 @@ class CopyReader:
     ) -> None:
         self._hot.close()
 
-    def read(self, piece: Slice, seen: Seen) -> Iterator[Part]:
-        """Yield what the reader sees of a slice, in order. A part without entries says that others may have a turn.
+    def read(self, piece: Slice, seen: Seen, *, announced: bool = False) -> Iterator[Part]:
+        """Yield what the reader sees of a slice, in order.
+
+        With ``announced`` parts without entries may come among the others, and one comes first: when it is known what
+        will be read of hot copies. Then other slices may say so before this one goes on.
 
         Raises:
             DataLossError: a part of the slice has been trimmed.
@@ -153,11 +153,11 @@ class CopyReader:
                 priority = ReadPriority.BOOKKEEPER_FIRST  # don't wait for a silent store at every ledger
             for run in _runs(piece, at, listed.ledgers, priority, failed):
                 try:
-                    for part in self._read_run(piece, run, seen):
+                    for part in self._read_run(piece, run, seen, announced):
                         if part.entries:
                             ledgers = self._report.ledgers[run.tier]
                             ledgers.update(np.unique(ledger_of(part.columns["position"])).tolist())
-                        if part.entries or self._in_step:
+                        if part.entries or announced:
                             yield part
                         at = part.end
                 except SegmentUnreadableError as error:
@@ -166,13 +166,15 @@ class CopyReader:
                 if at < run.range.end:
                     break  # the hot copy was deleted meanwhile: look again
 
-    def _read_run(self, piece: Slice, run: _Run, seen: Seen) -> Iterator[Part]:
+    def _read_run(self, piece: Slice, run: _Run, seen: Seen, announced: bool) -> Iterator[Part]:
         if run.tiered is None:
             for columns, producers, stored, end in self._hot.read(
-                piece.partition_id, run.range, seen, with_bytes=bool(len(self._stored))
+                piece.partition_id, run.range, seen, with_bytes=bool(len(self._stored)), shared=announced
             ):
                 yield Part(columns, producers, stored, end)
             return
+        if announced:
+            yield Part({"position": np.empty(0, np.int64)}, {}, (), run.range.start)
         from txn_source.client.reading.object_entries import read_object  # with Parquet, which hot reads don't need
 
         for columns, producers, stored, end in read_object(self._root, run.tiered, run.range, seen, self._stored):

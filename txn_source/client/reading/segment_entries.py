@@ -32,8 +32,6 @@ _REMOTE_GAP_BYTES = 256 << 10
 _AHEAD_BYTES = 32 << 20
 """So much is read before it is wanted, where each request takes long."""
 _AHEAD_GROUPS = 8
-_IN_STEP_BYTES, _SMALLEST_GROUP_BYTES = 32 << 20, 256 << 10
-"""Where several partitions are read in turns: what all of them read in one, and what each does at least."""
 IntArray = npt.NDArray[np.int64]
 Columns = Mapping[str, IntArray]
 HotPart = tuple[Columns, Mapping[int, str], tuple[tuple[int, StoredRows], ...], Position]
@@ -46,17 +44,11 @@ class HotCopies:
     Where each request takes long, the ranges of several groups are asked for at once, and before they are wanted.
     """
 
-    def __init__(self, access: Access, in_step: int = 1) -> None:
-        """Prepare to read; ``in_step`` partitions are read in turns, if each request takes long."""
+    def __init__(self, access: Access) -> None:
         self._stub = access.metadata
         self._segments = access.segments
+        self._shared = SharedObjects(self._segments) if isinstance(self._segments, ObjectSegments) else None
         self._ahead = _AHEAD_GROUPS if self._segments.is_remote else 1
-        self._group_bytes = _GROUP_BYTES
-        self._shared: SharedObjects | None = None
-        if in_step > 1 and isinstance(self._segments, ObjectSegments):
-            self._ahead = 2
-            self._group_bytes = min(_GROUP_BYTES, max(_SMALLEST_GROUP_BYTES, _IN_STEP_BYTES // in_step))
-            self._shared = SharedObjects(self._segments)
         self._gap_bytes = _REMOTE_GAP_BYTES if self._segments.is_remote else _GAP_BYTES
         self._open: OrderedDict[str, EntryReader] = OrderedDict()
 
@@ -78,19 +70,22 @@ class HotCopies:
         seen: Callable[[Columns, Mapping[int, str]], npt.NDArray[np.bool_]],
         *,
         with_bytes: bool,
+        shared: bool = False,
     ) -> Iterator[HotPart]:
         """Yield the entries that are seen, about 8 MiB of them at once, as far as ledgers have a hot copy.
 
-        Where partitions are read in step, a part without entries comes when it is known what the next ones will take:
-        then it is the others' turn to say so.
+        With ``shared``, objects may have entries of other partitions that are read with this one: a part without
+        entries comes when it is known what the next ones will take, so that the others can say so, too.
 
         Raises:
             SegmentUnreadableError: at the entry after those that were yielded.
         """
-        groups = self._groups_of(self._stub.list_entries(partition_id, of), seen, with_bytes=with_bytes)
+        groups = self._groups_of(self._stub.list_entries(partition_id, of), seen, with_bytes, shared)
         waiting: deque[_Group] = deque()
         for group in groups:
             if group.is_announcement:
+                if waiting:
+                    continue  # those come first
                 yield group.columns, group.page.producers, (), group.end
                 continue
             waiting.append(group)
@@ -103,8 +98,8 @@ class HotCopies:
         self,
         pages: Iterable[EntryPage],
         seen: Callable[[Columns, Mapping[int, str]], npt.NDArray[np.bool_]],
-        *,
         with_bytes: bool,
+        shared: bool,
     ) -> Iterator[_Group]:
         """Yield groups whose bytes are being read; in order, with all that lies between them."""
         for page in pages:
@@ -115,12 +110,11 @@ class HotCopies:
             if not with_bytes or not keep.any():
                 yield _Group(columns, page, page.end, None)
                 continue
-            if self._shared is not None:
+            if shared and self._shared is not None:
                 self._shared.announce(columns, page.segments)
                 nothing = {name: column[:0] for name, column in columns.items()}
                 yield _Group(nothing, page, Position.from_key(int(columns["position"][0])), None, True)
-            by_object = self._segments.is_remote and self._shared is None
-            for first, last in pairwise(_groups(columns, self._group_bytes, by_object)):
+            for first, last in pairwise(_groups(columns, self._segments.is_remote)):
                 yield self._group(columns, page, first, last)
 
     def _group(self, columns: Columns, page: EntryPage, first: int, last: int) -> _Group:
@@ -229,22 +223,22 @@ def _rows(count: int, windows: list[_Window]) -> tuple[tuple[int, StoredRows], .
     return tuple((a, EntryBatches(batches[a:b])) for a, b in pairwise(edges))
 
 
-def _groups(columns: Columns, group_bytes: int, by_object: bool) -> list[int]:
+def _groups(columns: Columns, remote: bool) -> list[int]:
     """Return where to cut entries into groups of about so many bytes, one entry at least, with both ends.
 
-    An object is about as large as a group: where it costs a request to begin it once more (``by_object``), groups are
-    up to twice as large, and end where an object does.
+    An object is about as large as a group: where it costs a request to begin it once more, groups are up to twice as
+    large, and end where an object does.
     """
     lengths = columns["length"]
     bytes_to = np.cumsum(lengths)
-    others = np.flatnonzero(np.diff(columns["segment_id"])) + 1 if by_object else np.empty(0, np.int64)
+    others = np.flatnonzero(np.diff(columns["segment_id"])) + 1 if remote else np.empty(0, np.int64)
     edges = [0]
     while edges[-1] < len(lengths):
         begin = edges[-1]
         before = int(bytes_to[begin - 1]) if begin else 0
-        most = (2 if by_object else 1) * group_bytes
+        most = (2 if remote else 1) * _GROUP_BYTES
         edge = max(begin + 1, int(np.searchsorted(bytes_to, before + most, "right")))
-        if by_object and edge < len(lengths):
+        if remote and edge < len(lengths):
             last = int(np.searchsorted(others, edge, "right")) - 1
             if last >= 0 and others[last] > begin:
                 edge = int(others[last])

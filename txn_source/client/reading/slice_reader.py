@@ -9,8 +9,7 @@ from __future__ import annotations
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import field
-from heapq import heappop, heappush
-from itertools import pairwise
+from itertools import chain, islice, pairwise
 
 import numpy as np
 import numpy.typing as npt
@@ -26,8 +25,7 @@ from txn_source.model.door import passes, translated
 from txn_source.model.errors import TxnLogError, UnavailableError
 from txn_source.model.isolation import IsolationLevel
 from txn_source.model.kinds import ABORTED, COMMITTED, OPEN, STATES
-from txn_source.model.packing import Slice
-from txn_source.model.position import PositionRange
+from txn_source.model.packing import STRIPE_BYTES, Slice
 from txn_source.model.read_priority import ReadPriority
 from txn_source.model.transaction import id_of
 from txn_source.model.values import dataclass
@@ -80,43 +78,25 @@ class SliceReader:
 
     def _read(self, slices: Iterable[Slice]) -> Generator[pa.RecordBatch]:
         assembly = Assembly(self.schema)
-        lanes: list[list[Slice]] | None = None
-        if self.access.segments.is_remote and self.limit is None and len(assembly.stored):
-            lanes = _by_partition(slices)
-        with self._copies(assembly.stored, 1 if lanes is None else len(lanes)) as copies:
-            found = self._parts_of(copies, slices) if lanes is None else self._in_step(copies, lanes)
-            for piece, part, decided in found:
-                if part.entries:
-                    yield from self._add(piece, part, decided, assembly)
+        at_once = self.access.segments.is_remote and self.limit is None and len(assembly.stored) > 0
+        with self._copies(assembly.stored) as copies:
+            for pieces in _stripes(slices) if at_once else ([piece] for piece in slices):
+                for piece, part, decided in self._parts_of(copies, pieces):
+                    if part.entries:
+                        yield from self._add(piece, part, decided, assembly)
         yield from assembly.finish()
 
-    def _parts_of(self, copies: CopyReader, slices: Iterable[Slice]) -> Iterator[tuple[Slice, Part, Decided]]:
-        for piece in slices:
+    def _parts_of(self, copies: CopyReader, pieces: Sequence[Slice]) -> Iterator[tuple[Slice, Part, Decided]]:
+        """Yield the parts of slices, one after the other; but first each says what it will read."""
+        begun = []
+        for piece in pieces:
             decided = self._decided(piece)
-            for part in copies.read(piece, self._seen(piece, decided)):
+            parts = copies.read(piece, self._seen(piece, decided), announced=len(pieces) > 1)
+            first = [part for part in islice(parts, 1) if part.entries] if len(pieces) > 1 else []
+            begun.append((piece, decided, chain(first, parts)))
+        for piece, decided, parts in begun:
+            for part in parts:
                 yield piece, part, decided
-
-    def _in_step(self, copies: CopyReader, lanes: Sequence[list[Slice]]) -> Iterator[tuple[Slice, Part, Decided]]:
-        """Yield the parts of several partitions, each in order, so that all come to their ends at about one time: what
-        is written together lies together."""
-        costs = [max(1, sum(piece.cost_bytes for piece in lane)) for lane in lanes]
-        done, step = [0.0] * len(lanes), [0.0] * len(lanes)
-        turns = [(0.0, 0, number, self._parts_of(copies, lane)) for number, lane in enumerate(lanes)]
-        while turns:
-            _, turn, number, parts = heappop(turns)
-            found = next(parts, None)
-            if found is None:
-                continue
-            part = found[1]
-            if part.entries:
-                size = int(part.columns["length" if "length" in part.columns else "messages"].sum())
-                step[number] = size / costs[number]
-                done[number] += step[number]
-                place = done[number]
-            else:  # it is said what is wanted next; those that are about as far say so before it is asked for
-                place = done[number] + step[number]
-            heappush(turns, (place, turn + 1, number, parts))
-            yield found
 
     def visible_entries(self, piece: Slice) -> Iterator[Part]:
         """Yield the entries that a reader of the level sees of a slice, without their messages."""
@@ -124,14 +104,13 @@ class SliceReader:
         with self._copies(pa.schema([])) as copies:
             yield from copies.read(piece, self._seen(piece, decided))
 
-    def _copies(self, stored: pa.Schema, in_step: int = 1) -> CopyReader:
+    def _copies(self, stored: pa.Schema) -> CopyReader:
         return CopyReader(
             self.access,
             stored,
             self.read_priority,
             fail_on_data_loss=self.fail_on_data_loss,
             report=self.copies_read,
-            in_step=in_step,
         )
 
     def _seen(self, piece: Slice, decided: Decided) -> Seen:
@@ -208,25 +187,18 @@ class SliceReader:
         return names.take(array_of(np.where(txns == NO_TXN, len(STATES), codes)))
 
 
-def _by_partition(slices: Iterable[Slice]) -> list[list[Slice]]:
-    """Return the slices of each partition, in their order; neighbours are joined."""
-    found: dict[int, list[list[Slice]]] = {}
+def _stripes(slices: Iterable[Slice]) -> Iterator[list[Slice]]:
+    """Yield slices in their order, as many at once as lie together and fit in memory: of different partitions."""
+    stripe: list[Slice] = []
+    size = 0
     for piece in slices:
-        runs = found.setdefault(piece.partition_id, [])
-        if runs and runs[-1][-1].range.end == piece.range.start and not piece.skip:
-            runs[-1].append(piece)
-        else:
-            runs.append([piece])
-    return [[_joined(run) for run in runs] for runs in found.values()]
-
-
-def _joined(run: Sequence[Slice]) -> Slice:
-    first, last = run[0], run[-1]
-    if first is last:
-        return first
-    cost = sum(piece.cost_bytes for piece in run)
-    whole = PositionRange(first.range.start, last.range.end)
-    return Slice(first.topic, first.partition, first.partition_id, whole, cost, first.skip)
+        size += piece.cost_bytes
+        if stripe and (size > STRIPE_BYTES * 3 // 2 or any(piece.partition_id == one.partition_id for one in stripe)):
+            yield stripe
+            stripe, size = [], piece.cost_bytes
+        stripe.append(piece)
+    if stripe:
+        yield stripe
 
 
 class _Batches(Iterator[pa.RecordBatch]):

@@ -24,7 +24,7 @@ from txn_source.client.reading.window import each
 from txn_source.metadata.stub.metadata_stub import MetadataStub
 from txn_source.metadata.stub.ranges import Piece
 from txn_source.model.errors import DataLossError, TopicNotFoundError
-from txn_source.model.packing import OPENING_COST_BYTES, Slice, pack
+from txn_source.model.packing import OPENING_COST_BYTES, STRIPE_BYTES, Slice, pack
 from txn_source.model.position import MAX_ENTRY_ID, Position, PositionRange
 from txn_source.model.values import dataclass
 from txn_source.model.visibility import BoolArray, IntArray
@@ -33,7 +33,7 @@ from txn_source.storage.arrays import numbers_in
 _log = logging.getLogger(__name__)
 _SMALLEST_TASK_BYTES = 8 << 20
 """A task costs 25-50 ms of a core whatever it reads; less than this isn't worth one."""
-_SMALLEST_SHARE_BYTES = 1 << 20
+_SMALLEST_SHARE_BYTES = 512 << 10
 """Of a partition in a task that reads several in step: each slice costs a few calls."""
 
 _LOOKED_AT = 64
@@ -94,8 +94,9 @@ def tasks_of(
     smallest = 1 if request.min_partitions else _SMALLEST_TASK_BYTES
     target = max(1, min(request.max_partition_bytes, max(smallest, -(-total // tasks))))
     large = target * 3 // 2 - opening
-    lanes = sum(1 for found in ledgers if not found.offloaded.all()) if in_step and total > target else 1
-    share = target if lanes < 2 else max(_SMALLEST_SHARE_BYTES, target // lanes)
+    lanes = sum(1 for found in ledgers if not found.offloaded.all()) if in_step else 1
+    stripe = min(target, STRIPE_BYTES)
+    share = target if lanes < 2 or total <= stripe else max(_SMALLEST_SHARE_BYTES, stripe // lanes)
     in_objects = [
         (found.partition.view.partition_id, piece)
         for found in ledgers
@@ -113,7 +114,7 @@ def tasks_of(
                 parts = [part for part in split if _wanted(found, part, request)]
             cost = opening if most == target else opening // max(1, len(parts))
             slices.extend(Slice(topic, view.index, view.partition_id, p.range, p.bytes + cost) for p in parts)
-    if lanes > 1:
+    if share < target:
         slices = _in_step(slices)
     if request.limit is not None and not request.filters:
         slices = _enough(stub, slices, request.limit, request)
