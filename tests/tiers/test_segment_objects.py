@@ -11,6 +11,7 @@ import textwrap
 import threading
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pyarrow as pa
@@ -27,7 +28,7 @@ from txn_source.client.reading.request import ReadRequest
 from txn_source.client.reading.source import resolve
 from txn_source.client.tiering.segment_garbage import collect_garbage
 from txn_source.client.writing.task_writer import BulkWriter
-from txn_source.model.errors import StaleSegmentError
+from txn_source.model.errors import SegmentUnreadableError, StaleSegmentError
 from txn_source.model.spark_commit import Sink
 from txn_source.model.topic_name import TopicName
 from txn_source.storage.object_root import ObjectRoot
@@ -139,6 +140,32 @@ def test_tasks_share_partitions_rather_than_objects(log: Log, proxy: Proxy, buck
             rows.update(found["__partition"].to_pylist())
     assert rows == dict.fromkeys(range(16), 6000)
     assert many <= asked(proxy)["GET"] <= 2 * many
+
+
+def test_damage_of_a_shared_object_is_that_of_its_entries(log: Log, bucket: Bucket) -> None:
+    """Cut off the end of an object of ten partitions, and change a byte of another one: what lies before is read, the
+    partitions that nothing happened to are whole, and what is said names the entry."""
+    log.create_topic("orders", partitions=10)
+    producer = log.producer("orders", batching=BY_HAND)
+    for _ in range(2):
+        for partition in range(10):
+            producer.send_batch(batch(100), partition=partition)
+        producer.flush()
+    cut, changed = objects(bucket)
+    whole = {name: bucket.read(name) for name in (cut, changed)}
+    bucket.write(cut, whole[cut][: len(whole[cut]) // 2])
+    with pytest.raises(SegmentUnreadableError, match=f"{cut} is unreadable: entry .*it is truncated"):
+        log.scan("orders").read_all()
+    bucket.write(cut, whole[cut])
+    middle = len(whole[changed]) // 2
+    bucket.write(changed, whole[changed][:middle] + b"\xff" + whole[changed][middle + 1 :])
+    with pytest.raises(SegmentUnreadableError, match=f"{changed} is unreadable: entry .* has checksum"):
+        log.scan("orders").read_all()
+    sizes = []
+    for partition in range(10):
+        with suppress(SegmentUnreadableError):
+            sizes.append(len(values(log, f"orders-partition-{partition}")))
+    assert sizes == [200] * 9
 
 
 def test_more_is_read_before_it_is_wanted(log: Log, proxy: Proxy) -> None:
