@@ -88,7 +88,9 @@ class ForeignStream:
             starts = self._lowered(partitions, [of.bounds.log_start for of in partitions], starts)
         inside = ((of.name, self._request.start.inside(of.name)) for of in partitions)
         first = self._offset(log, partitions, starts)
-        begins = {name: begin for name, begin in inside if begin is not None and begin.position == first.positions[name]}
+        begins = {
+            name: begin for name, begin in inside if begin is not None and begin.position == first.positions[name]
+        }
         return replace(first, begins={**first.positions, **begins})
 
     def newest(self) -> ForeignOffset:
