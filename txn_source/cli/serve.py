@@ -125,7 +125,8 @@ def serve(
     try:
         os.environ.setdefault("GRPC_VERBOSITY", "NONE")  # gRPC's own report of a taken port would come before ours
         logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
-        logging.getLogger("txn_source.client.target").setLevel(logging.WARNING)  # the first line is that it serves
+        for name in ("txn_source.client.target", "botocore"):
+            logging.getLogger(name).setLevel(logging.WARNING)  # the first line is that it serves
 
         address = f"[{host}]" if ":" in host and not host.startswith("[") else host
         _serve(path, url or None, address, port, configuration, interval_s, access)
