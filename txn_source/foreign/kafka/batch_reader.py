@@ -11,7 +11,8 @@ from txn_source.foreign.foreign_log import Decisions, TransactionSpans
 from txn_source.foreign.kafka.batch_headers import HEADER_BYTES, BatchHeaders
 from txn_source.foreign.kafka.compression import MAX_BATCH, CompressionError, decompress
 from txn_source.foreign.kafka.producer_states import ProducerStates
-from txn_source.foreign.kafka.records import COLUMNS, DamagedRecords, decode
+from txn_source.foreign.kafka.record_walk import DamagedRecords
+from txn_source.foreign.kafka.records import COLUMNS, decode
 from txn_source.foreign.kafka.segment_list import SegmentList
 from txn_source.foreign.kafka.segment_reader import Chunk, damaged
 from txn_source.foreign.kafka.span_check import SpanCheck, covering

@@ -10,7 +10,6 @@ batch with a wrong guess is walked again without any.
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
 from txn_source.foreign.kafka.varints import (
     INT_BYTES,
@@ -26,6 +25,8 @@ from txn_source.model.values import dataclass
 
 LEAST_RECORD = 7
 """Bytes of the shortest record: its length, attributes, two deltas, two lengths and the count of headers."""
+HEAD = 16
+"""Bytes that hold the length, the attributes, both deltas and the key's length of a usual record."""
 _LEAST_STEPS = 48
 _STEPS_TO_WALKS = 0.4
 """A step of all walks costs about as much as so many guesses."""
@@ -51,14 +52,26 @@ def _sizes_by_two_bytes() -> Ints:
 _SIZES = _sizes_by_two_bytes()
 
 
+class DamagedRecords(Exception):
+    """A batch's records aren't what its header says; ``batch`` is its index among those given."""
+
+    def __init__(self, batch: int, why: str) -> None:
+        super().__init__(why)
+        self.batch = batch
+        self.why = why
+
+
 @dataclass(frozen=True, slots=True)
 class Walk:
-    """Where the bodies of records lie, in the order of their batches; a body begins behind its length."""
+    """Where records lie, in the order of their batches."""
 
     begins: Ints
+    """Where each begins, with its length."""
     ends: Ints
-    damaged: Ints
-    """Indexes of the batches whose records don't fill them exactly; none of theirs is among the others."""
+    heads: Bytes
+    """The first ``HEAD`` bytes of each, one record's behind the other's."""
+    bodies: Ints
+    """Where each one's body begins in the heads: behind its length."""
 
 
 def walk(data: Bytes, begins: Ints, ends: Ints, counts: Ints) -> Walk:
@@ -69,6 +82,9 @@ def walk(data: Bytes, begins: Ints, ends: Ints, counts: Ints) -> Walk:
         begins: where each batch's first record begins, inclusive.
         ends: where its last one ends, exclusive.
         counts: how many it has.
+
+    Raises:
+        DamagedRecords: the records of a batch don't fill it exactly.
     """
     starts, limits, owners = _places(data, begins, ends, counts)
     found, arrived = _in_step(data, starts, limits)
@@ -78,30 +94,39 @@ def walk(data: Bytes, begins: Ints, ends: Ints, counts: Ints) -> Walk:
         guessed = wrong[np.isin(wrong, owners[1:][owners[1:] == owners[:-1]])]
         again = [_alone(data.data, int(begins[b]), int(ends[b]), len(data))[0] for b in guessed]
         at = np.sort(np.concatenate([_without(at, begins, wrong), *again]))
-    damaged = np.flatnonzero(np.searchsorted(at, ends) - np.searchsorted(at, begins) != counts)
-    if len(damaged):
-        at = _without(at, begins, damaged)
-        counts = counts.copy()
-        counts[damaged] = 0
-    lengths, bodies = read_varints(data, at, INT_BYTES)
-    record_ends = bodies + lengths
-    odd = _ill_fitting(at, lengths, record_ends, ends, counts)
-    if len(odd):
-        kept = np.isin(at, _without(at, begins, odd))
-        bodies, record_ends = bodies[kept], record_ends[kept]
-    return Walk(bodies, record_ends, np.union1d(damaged, odd))
+    _require_all(np.searchsorted(at, ends) - np.searchsorted(at, begins) == counts)
+    ends_of = _ends_of(at, ends, counts)
+    heads, own = _heads(data, at), np.arange(len(at)) * HEAD
+    lengths, bodies = read_varints(heads, own, INT_BYTES)
+    sound = (at + (bodies - own) + lengths == ends_of) & (lengths >= LEAST_RECORD - 1)
+    if not sound.all():
+        _require_all(np.isin(np.arange(len(counts)), np.repeat(np.arange(len(counts)), counts)[~sound], invert=True))
+    return Walk(at, ends_of, heads, bodies)
 
 
-def _ill_fitting(at: Ints, lengths: Ints, record_ends: Ints, ends: Ints, counts: Ints) -> Ints:
-    """Return the batches that have a record of an impossible length, or one that doesn't end where the next begins."""
-    if not len(at):
-        return at
+def _require_all(sound: Flags) -> None:
+    """Raise if not all batches are sound."""
+    if not sound.all():
+        raise DamagedRecords(int(np.argmin(sound)), "its records aren't as many, or as long, as it says")
+
+
+def _ends_of(at: Ints, ends: Ints, counts: Ints) -> Ints:
+    """Return where records end that fill their batches: where the next one begins, or the batch ends."""
+    found = np.empty_like(at)
+    found[:-1] = at[1:]
     some = np.flatnonzero(counts)
-    following = np.empty_like(at)
-    following[:-1] = at[1:]
-    following[np.cumsum(counts[some]) - 1] = ends[some]
-    wrong = (record_ends != following) | (lengths < LEAST_RECORD - 1)
-    return np.unique(np.repeat(np.arange(len(counts)), counts)[wrong]) if wrong.any() else np.empty(0, np.int64)
+    found[np.cumsum(counts[some]) - 1] = ends[some]
+    return found
+
+
+def _heads(data: Bytes, at: Ints) -> Bytes:
+    """Return the first bytes of records, from one look at each; past the end of the data its last byte comes again."""
+    whole = int(np.searchsorted(at, len(data) - HEAD, side="right"))
+    heads = bytes_at(data, HEAD)[at[:whole]].view(np.uint8)
+    if whole == len(at):
+        return heads
+    last = data.take(at[whole:, None] + np.arange(HEAD), mode="clip").reshape(-1)
+    return np.concatenate([heads, last])
 
 
 def _in_step(data: Bytes, starts: Ints, limits: Ints) -> tuple[list[Ints], Flags]:
