@@ -217,6 +217,14 @@ class KafkaPartition(NoTraces):
         of = unit.of if isinstance(unit, ReadUnit) else unit
         return BatchReader(self.segments, self._states, level, decisions, columns, skipped).read(of)
 
+    def count(self, unit: ReadUnit | PositionRange, level: IsolationLevel, decisions: Decisions) -> int | None:
+        """Return how many rows ``read`` would yield, by the headers of batches; None: they must be read.
+
+        What is damaged behind a header isn't found.
+        """
+        of = unit.of if isinstance(unit, ReadUnit) else unit
+        return BatchReader(self.segments, self._states, level, decisions, ["offset"]).count(of)
+
     def position_at(self, timestamp: int) -> Position | None:
         """Return the first position of a record whose time is at or after one; None if none is.
 

@@ -233,7 +233,7 @@ def _guesses(data: Bytes, begins: Ints, ends: Ints, counts: Ints, walks: Ints) -
     order = np.lexsort((place, seen))
     _, first = np.unique(seen[order], return_index=True)
     chosen, batch = place[order][first], owner[seen[order][first]]
-    fresh = np.append(True, np.diff(chosen) > 0)
+    fresh = np.diff(chosen, prepend=-1) > 0
     return chosen[fresh], batch[fresh]
 
 
