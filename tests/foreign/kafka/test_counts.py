@@ -8,11 +8,10 @@ from pathlib import Path
 import pyarrow.fs as fs
 import pytest
 
-import txn_source
 from tests.foreign.kafka.batch_writer import Record
 from tests.foreign.kafka.partition_writer import PartitionWriter
 from tests.foreign.kafka.samples import log_of, partitions, unpack
-from txn_source.foreign.foreign_log import PartitionName
+from txn_source.foreign.foreign_log import Decisions, PartitionName, TransactionSpans
 from txn_source.foreign.kafka import batch_reader
 from txn_source.foreign.kafka.kafka_log import KafkaLog
 from txn_source.foreign.kafka.partition import KafkaPartition
@@ -74,14 +73,17 @@ def test_whole_batches_are_not_decoded(tmp_path: Path, monkeypatch: pytest.Monke
     assert check(partition, IsolationLevel.READ_COMMITTED, 0, end) < 400
 
 
-def test_a_wrong_transaction_index_is_told(tmp_path: Path) -> None:
-    """An index carries no checksum: a count holds it against the markers, as a read does."""
+def test_wrong_aborted_transactions_are_told(tmp_path: Path) -> None:
+    """They may come from an index, which has no checksum: a count holds them against the markers, as a read does."""
     folder = unpack("txn", tmp_path)
-    index = max(folder.rglob("*.txnindex"), key=lambda path: path.stat().st_size)
-    entry = bytearray(index.read_bytes())
-    entry[9] ^= 1  # the producer of the first entry
-    index.write_bytes(bytes(entry))
-    with txn_source.connect(f"kafka:{folder / 'log'}") as log:
-        for read in (lambda: log.count("txn"), lambda: list(log.scan("txn"))):
+    partition = log_of(folder).partition(PartitionName("txn", 0))
+    bounds = partition.bounds()
+    of = PositionRange(bounds.log_start, bounds.last_stable)
+    sound = partition.decisions(of)
+    for index in range(len(sound.aborted)):
+        names = sound.aborted.names.copy()
+        names[index] ^= 1
+        wrong = Decisions(TransactionSpans(names, sound.aborted.firsts, sound.aborted.markers), sound.undecided)
+        for answer in (partition.count, lambda *args: list(partition.read(*args, ["offset"]))):
             with pytest.raises(SegmentUnreadableError, match="a transaction index denies it"):
-                read()
+                answer(of, IsolationLevel.READ_COMMITTED, wrong)
