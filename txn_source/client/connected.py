@@ -33,6 +33,11 @@ class Connected:
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self._target}>"
 
+    def _repr_html_(self) -> str:
+        from txn_source.client.notebook import log_html
+
+        return log_html(self)
+
     def __enter__(self) -> Self:
         return self
 

@@ -101,7 +101,7 @@ class SubscriptionStats:
             info.isolation_level,
             info.durable,
             info.epoch,
-            sum(p.backlog for p in info.partitions),
+            info.backlog,
             info.redeliverable + sum(c.unacknowledged for c in info.consumers),
             info.ignored_acknowledgements,
             info.consumers,
@@ -118,6 +118,15 @@ class TopicStats:
     partitions: tuple[PartitionStats, ...]
     policies: Mapping[str, EffectivePolicy]
     subscriptions: Mapping[str, SubscriptionStats]
+
+    def __repr__(self) -> str:
+        counts = f"{len(self.partitions)} partitions, {self.messages} messages, {self.bytes} bytes"
+        return f"<TopicStats of {self.topic}: {counts}, {len(self.ongoing_transactions)} open transactions>"
+
+    def _repr_html_(self) -> str:
+        from txn_source.client.notebook import stats_html
+
+        return stats_html(self)
 
     @property
     def data_read_priority(self) -> EffectivePolicy:
