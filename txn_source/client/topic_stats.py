@@ -124,9 +124,23 @@ class TopicStats:
         return f"<TopicStats of {self.topic}: {counts}, {len(self.ongoing_transactions)} open transactions>"
 
     def _repr_html_(self) -> str:
-        from txn_source.client.notebook import stats_html
+        from txn_source.client.notebook import html_table  # which few need
 
-        return stats_html(self)
+        bounds = ("Log start", "Last stable", "High watermark", "Log end")
+        rows = (
+            (p.partition, p.log_start, p.last_stable, p.high_watermark, p.log_end, p.messages, p.bytes)
+            for p in self.partitions
+        )
+        columns: tuple[str, ...] = ("Partition", *bounds, "Messages", "Bytes")
+        shown = html_table(f"Topic {self.topic}", columns, rows, len(self.partitions))
+        open_ones = self.ongoing_transactions
+        if open_ones:
+            held = (
+                (t.id, f"{t.age:.1f} s", t.first_position, t.messages_held_back, t.bytes_held_back) for t in open_ones
+            )
+            columns = ("Transaction", "Began before", "First position", "Messages held back", "Bytes held back")
+            shown += html_table("Open transactions", columns, held, len(open_ones))
+        return shown
 
     @property
     def data_read_priority(self) -> EffectivePolicy:
