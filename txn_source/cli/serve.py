@@ -159,7 +159,8 @@ def serve(
     try:
         os.environ.setdefault("GRPC_VERBOSITY", "NONE")  # gRPC's own report of a taken port would come before ours
         log_to_standard_error(log_format.value)
-        logging.getLogger("txn_source.client.target").setLevel(logging.WARNING)  # the first line is that it serves
+        for name in ("txn_source.client.target", "botocore"):
+            logging.getLogger(name).setLevel(logging.WARNING)  # the first line is that it serves
 
         address = f"[{host}]" if ":" in host and not host.startswith("[") else host
         watched = None if metrics_port is None else (metrics_port, metrics_topics)

@@ -57,6 +57,7 @@ def _channel_options(attempts: int) -> list[tuple[str, Any]]:
         ("grpc.max_reconnect_backoff_ms", 2_000),
         ("grpc.initial_reconnect_backoff_ms", 100),
         ("grpc.enable_http_proxy", 0),
+        ("grpc.dns_min_time_between_resolutions_ms", 500),  # else 30 s: longer than a call waits for a moved service
     ]
 
 

@@ -73,6 +73,10 @@ class TransactionInfo:
     producers: tuple[str, ...]
     partitions: tuple[TransactionPartition, ...]
 
+    def __repr__(self) -> str:
+        holds = f", holds back {self.held_back_messages} messages" if self.held_back_messages else ""
+        return f"<TransactionInfo {self.id}: {self.state}, began {self.age:.1f} s ago{holds}>"
+
     @property
     def held_back_messages(self) -> int:
         """Messages held back on all its partitions."""
