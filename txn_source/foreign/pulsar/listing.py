@@ -16,7 +16,7 @@ from txn_source.foreign.pulsar.data_object import DataObject
 from txn_source.foreign.pulsar.ledger_index import LedgerIndex, parse_index, streamed_ledgers
 from txn_source.foreign.pulsar.managed_ledger import ListedLedger
 from txn_source.foreign.pulsar.map_file import MapFile, UnfinishedError, is_unfinished
-from txn_source.foreign.pulsar.raw_entries import EntrySource, ObjectFile, damaged
+from txn_source.foreign.pulsar.raw_entries import EntrySource, ObjectFile, damaged, threads_for
 from txn_source.foreign.pulsar.summary_cache import INDEXES
 from txn_source.model.errors import (
     InvalidArgumentError,
@@ -36,7 +36,6 @@ _FOLDER = re.compile(r"(?:^|.*/)([^/]+/[^/]+/persistent/[^/]+)")
 """A managed ledger's folder of the filesystem offloader."""
 _STREAMED = re.compile(rf"(?:^|.*/){_UUID}-index")
 _PARTITION = re.compile(r"(.+)-partition-(0|[1-9][0-9]{0,8})")
-_THREADS = 8
 _LARGEST_INDEX = 64 << 20
 
 
@@ -188,7 +187,7 @@ def list_ledgers(system: fs.FileSystem, folder: str) -> Listing:
         except TxnLogError as error:
             return error
 
-    with ThreadPoolExecutor(_THREADS) as pool:
+    with ThreadPoolExecutor(threads_for(system)) as pool:
         for (ledger_id, _, path), ledger in zip(tasks, pool.map(opened, tasks), strict=True):
             if isinstance(ledger, TxnLogError):
                 of_topic = _folder_of_topic(path) if _MAP_FILE.fullmatch(path) else None

@@ -29,7 +29,7 @@ from txn_source.foreign.pulsar.map_file import UnfinishedError
 from txn_source.foreign.pulsar.messages import Decoder
 from txn_source.foreign.pulsar.outcomes import Outcomes, as_known, decisions, outcomes
 from txn_source.foreign.pulsar.payloads import Chunked
-from txn_source.foreign.pulsar.raw_entries import EntrySource, Stretch
+from txn_source.foreign.pulsar.raw_entries import EntrySource, Stretch, threads_for
 from txn_source.foreign.pulsar.summary import LedgerSummary, summarize
 from txn_source.foreign.pulsar.summary_cache import SUMMARIES
 from txn_source.foreign.pulsar.trace import follows, late_ledgers, trace_of
@@ -49,7 +49,6 @@ from txn_source.model.visibility import BoolArray, visible
 _log = logging.getLogger(__name__)
 _told: set[str] = set()
 """Warnings that were given: a stream looks every few seconds."""
-_THREADS = 4
 _WHOLE = "Read a range that leaves the ledger out, or restore its object."
 
 
@@ -102,7 +101,7 @@ class PulsarPartition:
         """Return what lies in the ledgers, in their order; several are looked at at once."""
         unknown = [ledger for ledger in self.ledgers.ledgers if ledger.ledger_id not in self._summaries]
         if unknown:
-            with ThreadPoolExecutor(_THREADS) as pool:
+            with ThreadPoolExecutor(threads_for(self._system)) as pool:
                 tasks = [pool.submit(self._look_at, ledger) for ledger in unknown]
                 try:
                     for ledger, task in zip(unknown, tasks, strict=True):
@@ -311,6 +310,9 @@ class PulsarPartition:
             if skipped is None:
                 raise
             skipped(error)
+
+    def count(self, unit: ReadUnit, level: IsolationLevel, decisions: Decisions) -> None:
+        """Return None: a batch may have messages that compaction took."""
 
     def _rows(
         self, unit: ReadUnit, level: IsolationLevel, decided: Decisions, columns: Sequence[str]
