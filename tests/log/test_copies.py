@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import shutil
 import threading
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,8 @@ from tests.log.roots import Roots, bounds_of, log, roots, spoil
 from txn_source import Log
 from txn_source.client.writing import copied_segments
 from txn_source.client.writing.task_writer import BulkWriter
+from txn_source.metadata.store.figures import partition_figures
+from txn_source.metadata.store.opening import open_database
 from txn_source.model.entry import NewEntry
 from txn_source.model.errors import (
     InvalidArgumentError,
@@ -26,6 +29,7 @@ from txn_source.model.errors import (
 from txn_source.model.position import PositionRange
 from txn_source.model.topic_name import TopicName
 from txn_source.storage import root_health
+from txn_source.storage.root import LogRoot
 from txn_source.storage.segment_store import LocalSegments
 
 __all__ = ["log", "roots"]
@@ -114,6 +118,9 @@ def test_unreplicated_transaction_holds_readers_back(log: Log, roots: Roots, com
     [ongoing] = log.stats("t").ongoing_transactions
     assert (ongoing.id, ongoing.first_position.entry_id, ongoing.messages_held_back) == (txn.id, 1, 2)
     assert [t.id for t in log.transactions()] == [txn.id]
+    with closing(open_database(LogRoot.at(roots.main).database_url)) as database, database.read() as connection:
+        [figures] = partition_figures(connection)
+    assert (figures.last_stable, figures.held_back_messages) == (ongoing.first_position.key, 2)
     roots.bring_back("b")
     assert len(producer.flush()) == 1
     assert bounds_of(log) == (4, 4, 4)

@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
-from txn_source.metadata.store.figures import FIRST_OPEN, PartitionFigures
+from txn_source.metadata.store.figures import FIRST_WAITING, PartitionFigures
 from txn_source.metadata.store.prepared import Prepared
 from txn_source.model.isolation import IsolationLevel
 from txn_source.model.kinds import ABORTED, DATA
@@ -189,7 +189,7 @@ def _aborted(what: str, condition: str, more: str = "") -> Prepared:
         SELECT c.subscription_id, c.partition_id, SUM({what})
         FROM ({_PLACES}) AS c
         JOIN subscriptions AS s ON s.subscription_id = c.subscription_id AND s.isolation_level = '{_COMMITTED}'
-        LEFT JOIN ({FIRST_OPEN}) AS f ON f.partition_id = c.partition_id
+        LEFT JOIN ({FIRST_WAITING}) AS f ON f.partition_id = c.partition_id
         JOIN transaction_partitions AS t ON t.partition_id = c.partition_id AND t.state = {ABORTED}
             AND t.marker_position >= c.mark AND t.first_position < COALESCE(f.first_position, {_HIGHEST})
         {more}

@@ -152,6 +152,15 @@ FIRST_OPEN = f"""
     SELECT partition_id, MIN(first_position) AS first_position
     FROM transaction_partitions WHERE state = {OPEN} GROUP BY partition_id"""
 """Where the open transactions begin on each partition that has any."""
+FIRST_WAITING = f"""
+    SELECT partition_id, MIN(first_position) AS first_position FROM (
+        SELECT partition_id, first_position FROM transaction_partitions WHERE state = {OPEN}
+        UNION ALL SELECT partition_id, position FROM short_entries
+        UNION ALL SELECT t.partition_id, t.first_position FROM short_entries AS s
+        JOIN transaction_partitions AS t ON t.partition_id = s.partition_id AND t.marker_position >= s.position
+    ) AS unstable GROUP BY partition_id"""
+"""Where what read_committed waits for begins on each partition: also entries with too few copies, and the unreplicated
+transactions."""
 _LOG = Prepared("SELECT transactions, decisions FROM log_info")
 _OPEN = Prepared(f"SELECT COUNT(*), MIN(created_at_ms) FROM transactions WHERE state = {OPEN}")
 _CONSUMERS = Prepared("SELECT COUNT(*), SUM(CASE WHEN lease_until_ms <= :now_ms THEN 1 ELSE 0 END) FROM consumers")
@@ -168,7 +177,7 @@ _PARTITIONS = Prepared(
 _WAITING = Prepared(
     f"""
     SELECT waiting.partition_id, waiting.first_position, messages_before, bytes_before, publish_time_us
-    FROM ({FIRST_OPEN}) AS waiting
+    FROM ({FIRST_WAITING}) AS waiting
     LEFT JOIN entries ON entries.partition_id = waiting.partition_id AND position = waiting.first_position"""
 )
 _BLOCKERS = Prepared(
