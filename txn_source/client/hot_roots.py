@@ -33,7 +33,7 @@ class Place:
         """The segments below the root."""
         from txn_source.storage.segment_store import segments_at
 
-        return segments_at(self.root)
+        return segments_at(self.root, self._log_id if self.bit == ONLY_MAIN else None)
 
     @property
     def key(self) -> str:

@@ -15,7 +15,7 @@ from crc32c import crc32c
 from txn_source.client.hot_roots import Place
 from txn_source.metadata.stub.metadata_stub import MetadataStub
 from txn_source.metadata.stub.roots import HotSegment, SegmentRoots
-from txn_source.model.errors import SegmentUnreadableError
+from txn_source.model.errors import SegmentUnreadableError, TxnLogError
 from txn_source.model.position import Position
 from txn_source.model.topic_name import TopicName
 from txn_source.model.values import dataclass
@@ -88,7 +88,7 @@ def copy_segment(stub: MetadataStub, topic: TopicName, segment: HotSegment, plac
             try:
                 place.check()
                 root_health.bounded(lambda at=place: at.segments.put(segment.path, sound.data), COPY_S)  # type: ignore[misc]
-            except OSError as error:
+            except (OSError, TxnLogError) as error:
                 place.failed(error)
             else:
                 place.works()

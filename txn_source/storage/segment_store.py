@@ -17,7 +17,7 @@ from typing import Protocol, TypeAlias
 import pyarrow as pa
 from crc32c import crc32c
 
-from txn_source.model.errors import SegmentUnreadableError
+from txn_source.model.errors import SegmentUnreadableError, TxnLogError
 from txn_source.model.position import Position
 from txn_source.model.values import dataclass
 from txn_source.storage.folders import make_folder, sync_folder
@@ -156,13 +156,14 @@ class ObjectSegments:
 
     is_remote = True
 
-    def __init__(self, root: ObjectRoot) -> None:
+    def __init__(self, root: ObjectRoot, log_id: str | None = None) -> None:
+        """Prepare requests; with a log's id, nothing is put where that log isn't."""
         self._root = root
+        self._log_id = log_id
 
     def open(self, path: str) -> WholeReader:
-        if has_own_schemas(path):
-            return WholeReader(self._get, f"{self._root.shown}/{path}", path)
-        return WholeReader(self._get, f"{self._root.shown}/{path}", path, self._header(path))
+        shown = f"{self._root.shown}/{path}"
+        return WholeReader(self._get, shown, path, b"" if has_own_schemas(path) else self._header(path), self._absent)
 
     def read(self, path: str, start: int, end: int) -> bytes:
         """Return a run of a segment's bytes, unchecked; OSError says why it can't be read."""
@@ -171,10 +172,30 @@ class ObjectSegments:
         return bytes(into)
 
     def put(self, path: str, data: bytes) -> None:
-        """Store a segment whole; it is safe when this returns. OSError says why it isn't."""
-        from txn_source.storage.object_requests import requests_for
+        """Store a segment whole; it is safe when this returns. OSError says why it isn't.
 
+        Raises:
+            InvalidArgumentError: the prefix is another log's.
+            LogNotFoundError: it is no log's.
+        """
+        from txn_source.storage.object_requests import requests_for
+        from txn_source.storage.root_marker import confirm
+
+        if self._log_id is not None:
+            confirm(self._root, self._log_id)
         requests_for(self._root.uri).put(path, data)
+
+    def _absent(self) -> str:
+        """Return why all objects are missing, if it isn't this one alone."""
+        if self._log_id is None:
+            return ""
+        from txn_source.storage.root_marker import check_marker
+
+        try:
+            check_marker(self._root, self._log_id)
+        except TxnLogError as other:
+            return other.fact.rstrip(".")
+        return ""
 
     def _get(self, path: str, start: int, into: memoryview) -> None:
         from txn_source.storage.object_requests import requests_for
@@ -217,9 +238,9 @@ class ObjectSegments:
             yield StoredSegment(found.path, found.size, found.modified_at_s)
 
 
-def segments_at(root: Root) -> SegmentStore:
-    """Return the segments below a root."""
-    return LocalSegments(root) if isinstance(root, Path) else ObjectSegments(root)
+def segments_at(root: Root, log_id: str | None = None) -> SegmentStore:
+    """Return the segments below a root, of a log that is known by its id."""
+    return LocalSegments(root) if isinstance(root, Path) else ObjectSegments(root, log_id)
 
 
 def has_own_schemas(path: str) -> bool:
@@ -257,13 +278,17 @@ class WholeReader:
     """Reads entries of a segment that was put whole, each range by one request; nothing is open between them.
     Thread-safe."""
 
-    def __init__(self, get: Get, shown: str, path: str, header: bytes = b"") -> None:
-        """``header`` is the schema message of all entries; empty: each begins with its own."""
+    def __init__(
+        self, get: Get, shown: str, path: str, header: bytes = b"", absent: Callable[[], str] = lambda: ""
+    ) -> None:
+        """``header`` is the schema message of all entries; empty: each begins with its own. ``absent`` says why all
+        segments may be missing, if there is a cause."""
         self._get = get
         self._shown = shown
         self._path = path
         self._header = header
         self._seed = crc32c(header)
+        self._absent = absent
 
     def close(self) -> None:
         """There is nothing to close."""
@@ -287,7 +312,10 @@ class WholeReader:
         """Return what a failed request means for the entry at a position."""
         from txn_source.storage.object_store import reason
 
-        return self._unreadable(f"entry {Position.from_key(int(position))} can't be read ({reason(error)})")
+        why = reason(error)
+        if isinstance(error, FileNotFoundError) and (other := self._absent()):
+            why = f"{why}: {other}"
+        return self._unreadable(f"entry {Position.from_key(int(position))} can't be read ({why})")
 
     def decode(
         self,

@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from txn_source.client.access import Access
 from txn_source.client.hot_roots import Place, delete_everywhere, places_of
+from txn_source.client.tiering.upload_garbage import abort_uploads
 from txn_source.model.errors import InvalidArgumentError
 from txn_source.model.units import is_number
 from txn_source.model.values import dataclass
@@ -32,12 +33,15 @@ class Garbage:
 
     paths: tuple[str, ...]
     bytes: int
+    uploads: tuple[str, ...] = ()
+    """URIs of uploads to S3 that were begun by an offload and never ended."""
 
 
 def collect_garbage(
     access: Access, older_than_s: float, *, dry_run: bool, clock: Callable[[], float] = time.time
 ) -> Garbage:
-    """Remove files that no entry was ever registered from and that were last written so many seconds ago.
+    """Remove files that no entry was ever registered from and that were last written so many seconds ago, and uploads
+    of offloaded ledgers that were begun as long ago and never ended.
 
     ``clock`` returns seconds since the epoch, as the files' times are.
     """
@@ -55,7 +59,8 @@ def collect_garbage(
         unused = _remove(access, unused)
         strange = [(place, path, size) for place, path, size in strange if _deleted(place, path)]
     paths = [*unused, *(f"{place.name}:{path}" for place, path, _ in strange)]
-    return Garbage(tuple(paths), sum(sizes[path] for path in unused) + sum(size for _, _, size in strange))
+    size = sum(sizes[path] for path in unused) + sum(size for _, _, size in strange)
+    return Garbage(tuple(paths), size, tuple(abort_uploads(access, oldest, dry_run=dry_run)))
 
 
 def _stored(places: Sequence[Place], oldest: float) -> dict[str, int]:

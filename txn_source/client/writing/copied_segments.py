@@ -109,9 +109,9 @@ class CopiedSegments:
             if self.copies.lacks(done):
                 self._kept[path] = data
 
-    def roots_of(self, path: str) -> int:
-        """Return the set of the roots that have a segment that was put; it is asked for once it is."""
-        return self._done[path]
+    def roots_of(self, path: str, known: int) -> int:
+        """Return the set of the roots that have a segment that was put; of one that others put, what is known."""
+        return self._done.get(path, known)
 
     def complete(self, path: str) -> int:
         """Put a segment that is in too few roots into those that lack it; return the set that has it then."""

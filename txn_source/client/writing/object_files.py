@@ -147,7 +147,7 @@ class ObjectFiles(OneCopy):
     def placed(self, entries: Sequence[NewEntry]) -> list[NewEntry]:
         if self._copied is None:
             return list(entries)
-        return [replace(entry, roots=self._copied.roots_of(entry.segment)) for entry in entries]
+        return [replace(entry, roots=self._copied.roots_of(entry.segment, entry.roots)) for entry in entries]
 
     def complete(self, entries: Sequence[NewEntry]) -> list[NewEntry]:
         if self._copied is None:
