@@ -56,6 +56,7 @@ if TYPE_CHECKING:
     from txn_source.client.log import Log
     from txn_source.client.places import Cut, Sought
     from txn_source.client.reading.copy_fallback import CopiesRead
+    from txn_source.client.rooted import RootInfo
     from txn_source.client.tiering.iceberg import IcebergReport
     from txn_source.client.tiering.maintenance import MaintenanceReport
     from txn_source.client.tiering.offload import OffloadReport
@@ -90,6 +91,7 @@ _LAZY = {
     "OffloadReport": "txn_source.client.tiering.offload",
     "Producer": "txn_source.client.writing.producer",
     "Reader": "txn_source.client.consuming.reader",
+    "RootInfo": "txn_source.client.rooted",
     "Sought": "txn_source.client.places",
     "SubscriptionInfo": "txn_source.metadata.stub.subscriptions",
     "SubscriptionType": "txn_source.model.subscription",
@@ -138,6 +140,7 @@ __all__ = [
     "RateLimitedError",
     "ReadPriority",
     "Reader",
+    "RootInfo",
     "SchemaMismatchError",
     "SegmentUnreadableError",
     "Sought",
