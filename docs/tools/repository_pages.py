@@ -1,0 +1,29 @@
+"""Pages of the site that are documents of the repository: they lie at its root and have links that fit there."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGES = {"ARCHITECTURE.md": "internals.md", "CONTRIBUTING.md": "contributing.md", "CHANGELOG.md": "changelog.md"}
+_LINK = re.compile(r"\]\((?!https?:|#)([^)#\s]+)(#[^)\s]*)?\)")
+_MERMAID = re.compile(r"```mermaid\n.*?```", re.DOTALL)
+
+
+def pages() -> dict[str, str]:
+    """Return the text of each page by its name on the site."""
+    return {page: site_text((ROOT / source).read_text(encoding="utf-8")) for source, page in PAGES.items()}
+
+
+def site_text(text: str) -> str:
+    """Return a document with links that fit the site; what has no page there is named without a link."""
+    text = _MERMAID.sub("![Each part imports those that its lines lead down to](pictures/layers.svg)", text)
+    return _LINK.sub(_target, text)
+
+
+def _target(link: re.Match[str]) -> str:
+    path, anchor = link[1], link[2] or ""
+    if path in PAGES:
+        return f"]({PAGES[path]}{anchor})"
+    return f"]({path.removeprefix('docs/')}{anchor})" if path.startswith("docs/") else "]"
