@@ -31,7 +31,6 @@ def bank(tmp_path_factory: pytest.TempPathFactory) -> Path:
             producer.send(b"mistake", key="alice", txn=txn)
             producer.flush()
             txn.abort()
-        log.create_topic("bills", partitions=2, schema=pa.schema([("id", pa.int64()), ("total", pa.float64())]))
     return root
 
 
