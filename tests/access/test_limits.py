@@ -14,12 +14,13 @@ from tests.access.authority import Signer
 from tests.access.conftest import Guarded
 from tests.access.test_owners import transport
 from tests.access.test_roles import BILLS, ORDERS
-from txn_source import LimitExceededError, PermissionDeniedError, RateLimitedError, connect
+from txn_source import LimitExceededError, PermissionDeniedError, RateLimitedError, UnauthenticatedError, connect
 from txn_source._generated.txnlog.v1 import metadata_service_pb2 as pb
 from txn_source.client.target import Target
 from txn_source.metadata.access.counters import Refusals
-from txn_source.metadata.access.door import Door
-from txn_source.metadata.access.limits import Limits, Usage
+from txn_source.metadata.access.door import Door, _place_of
+from txn_source.metadata.access.limits import Failures, Limits, Usage
+from txn_source.metadata.access.tokens import Identity, Verifier
 from txn_source.metadata.service.server import Server
 from txn_source.metadata.stub import grpc_transport
 
@@ -113,6 +114,67 @@ def test_many_identities_take_no_more_room() -> None:
     for number in range(10_100):
         usage.call(f"n{number}", 1)
     assert len(usage._calls) == 10_000
+
+
+# Who has no token
+
+
+def test_failures_fill_up_with_time() -> None:
+    """Fail as often as is allowed: the next attempt of that place isn't looked at, until some time has passed."""
+    clock = Clock()
+    failures = Failures(clock)
+    for _ in range(40):
+        failures.check("a")
+        failures.count("a")
+    failures.check("b")
+    with pytest.raises(RateLimitedError, match="More than 20 calls in a second came from a without a token"):
+        failures.check("a")
+    clock.now += 0.06
+    failures.check("a")
+    for number in range(10_100):
+        failures.count(f"n{number}")
+    assert len(failures._buckets) == 10_000
+
+
+@pytest.mark.parametrize(
+    ("peer", "place"),
+    [
+        ("ipv4:192.0.2.7:51312", "192.0.2.7"),
+        ("ipv6:%5B2001:db8:1:2:3:4:5:6%5D:51312", "2001:db8:1:2::/64"),
+        ("ipv6:[::ffff:192.0.2.7]:1", "192.0.2.7"),
+        ("unix:", "unix"),
+        ("ipv4:nonsense", "ipv4"),
+    ],
+)
+def test_places_are_addresses_and_networks(peer: str, place: str) -> None:
+    """Name places of peers: whoever has an IPv6 address has a whole network of them."""
+    assert _place_of(peer) == place
+
+
+def test_guessing_is_held_up(guarded: Guarded, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Call with no token and with wrong ones, again and again: soon none is checked any more; good ones still are, new
+    ones as soon as there is room."""
+    monkeypatch.setattr(grpc_transport, "_LIMIT_WAIT_S", 1_000)
+    known = guarded.connect("alice", **ALL)
+    guarded.door.failures._clock = Clock()
+    checked: list[str] = []
+    check = Verifier._checked
+
+    def counted(self: Verifier, token: str, keys: Any) -> Identity:
+        checked.append(token)
+        return check(self, token, keys)
+
+    monkeypatch.setattr(Verifier, "_checked", counted)
+    for number in range(60):
+        with pytest.raises(UnauthenticatedError if number < 40 else RateLimitedError):
+            guarded.open(token=f"x.{number}.z" if number % 2 else None)
+    assert len(checked) == 20
+    assert guarded.door.refusals.by_reason() == {"missing": 20, "malformed": 20, "rate": 20}
+    assert known.topics()
+    with pytest.raises(RateLimitedError):
+        guarded.connect("bob", **ALL)
+    guarded.door.failures._clock.now += 1
+    assert guarded.connect("bob", **ALL).topics()
 
 
 # The service

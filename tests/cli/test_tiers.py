@@ -3,7 +3,6 @@ from __future__ import annotations
 import json
 import os
 import pty
-import re
 from pathlib import Path
 from typing import Any
 
@@ -84,23 +83,6 @@ def test_offload_as_json_has_ledgers_and_bytes(txnlog: Any, closed: txn_source.L
         "waiting_for_transactions": [waiting],
         "still_open": [still_open],
     }
-
-
-def test_offload_shows_a_progress_bar_at_a_terminal(spawn: Any, closed: txn_source.Log, root: Path) -> None:
-    """Whoever looks sees how far it is: give a pseudo-terminal as standard error and read what came there."""
-    ours, theirs = pty.openpty()
-    try:
-        process = spawn(
-            "topics", "offload", "orders", "--root", root, stderr=theirs, env={**os.environ, "TERM": "xterm"}
-        )
-        output, _ = process.communicate()
-        shown = os.read(ours, 65536)
-    finally:
-        os.close(ours)
-        os.close(theirs)
-    assert process.returncode == 0
-    assert b"2/2 ledgers" in re.sub(rb"\x1b\[[0-9;?]*[A-Za-z]", b"", shown)
-    assert output.startswith(b"Offloaded 2 ledgers")
 
 
 def test_offload_to_a_target_that_cannot_be_written_is_refused(

@@ -18,6 +18,7 @@ from tests.log.reading import BY_HAND
 from txn_source import Log, TxnLogError
 from txn_source.client.writing.task_writer import BulkWriter
 from txn_source.model.topic_name import TopicName
+from txn_source.storage import forks
 
 _BATCH = pa.record_batch({"value": [b"of the child"]})
 
@@ -180,6 +181,32 @@ def consume(kind: str, target: str) -> Any:
             producer.send(b"x")
         assert consumer.receive(timeout=60) is not None
         return _forked(lambda: {"topics": said(log.topics), "again": said(lambda: opened(kind, target).topics())})
+
+
+def amid(kind: str, target: str) -> Any:
+    """Fork while another thread's call is under way: one that ends once it has begun, and one that goes on."""
+    log = opened(kind, target)
+    log.topics()
+    return {"short": _forked_amid(log, endless=False), "endless": _forked_amid(log, endless=True)}
+
+
+def _forked_amid(log: Log, endless: bool) -> Any:
+    forks._FORK_PATIENCE_S = 0.01 if endless else 100.0
+    inside, over = threading.Event(), threading.Event()
+
+    def call() -> None:
+        with forks.no_fork():
+            inside.set()
+            while not over.wait(0.001) and (endless or forks._over.is_set()):
+                pass
+
+    thread = threading.Thread(target=call)
+    thread.start()
+    inside.wait()
+    answer = _forked(lambda: {"amid": forks.forked_amid_calls(), "topics": said(log.topics)})
+    over.set()
+    thread.join()
+    return answer
 
 
 if __name__ == "__main__":

@@ -91,12 +91,13 @@ def test_forgotten_consumer_sends_what_it_acknowledged(site: Site) -> None:
 
 
 def test_iterating_over_a_consumer_keeps_it(site: Site) -> None:
-    """Iterate over a consumer that has no other name, with a garbage collection at each message."""
+    """Iterate over a consumer that has no other name, with a garbage collection at the first messages."""
     log = site.connect()
     numbered(log)
     found = []
     for message in subscribe(log):
-        gc.collect()
+        if len(found) < 3:
+            gc.collect()
         found.append(message.value)
         if len(found) == 10:
             break

@@ -93,3 +93,14 @@ def test_fork_under_a_connected_consumer_can_not_use_an_embedded_log(site: Site)
         assert found["exit"] == 0
         assert "SQLite can't be used on both sides of a fork" in found["topics"]
         assert "SQLite can't be used on both sides of a fork" in found["again"]
+
+
+def test_fork_waits_for_calls_of_other_threads(site: Site) -> None:
+    """Fork amid a call that ends, and one that doesn't: only the second child may call no service."""
+    found = outcome(site, "amid")
+    assert found["short"] == {"exit": 0, "amid": False, "topics": "succeeded"}
+    assert found["endless"]["exit"] == 0
+    assert found["endless"]["amid"]
+    if site.kind == "remote":
+        assert "[TXNLOG_INVALID_ARGUMENT] This process was forked while" in found["endless"]["topics"]
+        assert "(spawn)" in found["endless"]["topics"]

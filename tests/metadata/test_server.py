@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import socket
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent import futures
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -19,6 +19,7 @@ from tests.log.reading import eventually
 from tests.log.sites import Site, service_over
 from txn_source import InternalError, InvalidArgumentError, LogNotFoundError, UnavailableError, connect
 from txn_source._generated.txnlog.v1 import metadata_service_pb2 as pb
+from txn_source.metadata.service import server as server_module
 from txn_source.metadata.service.server import Server
 from txn_source.metadata.service.service import MetadataService
 from txn_source.metadata.store.opening import open_database
@@ -32,6 +33,32 @@ def test_health_is_reported_for_the_server_and_the_service(remote_site: Site) ->
         for name in ("", SERVICE_NAME):
             answer = health_pb2_grpc.HealthStub(channel).Check(health_pb2.HealthCheckRequest(service=name), timeout=10)
             assert answer.status == health_pb2.HealthCheckResponse.SERVING
+
+
+def test_health_is_that_of_the_database(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let what reaches the database each second fail, and then succeed again: the health says so."""
+    failure: list[Exception] = []
+
+    def fail() -> None:
+        if failure:
+            raise failure[0]
+
+    connect(tmp_path / "log").close()
+    service = service_over(tmp_path / "log")
+    monkeypatch.setattr(service, "maintain", fail)
+    monkeypatch.setattr(server_module, "_MAINTENANCE_INTERVAL_S", 0.005)
+    with Server(service, "127.0.0.1", 0) as server, grpc.insecure_channel(server.address) as channel:
+        stub = health_pb2_grpc.HealthStub(channel)
+
+        def says(status: int) -> Callable[[], bool]:
+            return lambda: stub.Check(health_pb2.HealthCheckRequest(service=SERVICE_NAME)).status == status
+
+        for error in (UnavailableError("The database is gone.", "Wait."), RuntimeError("a bug")):
+            eventually(says(health_pb2.HealthCheckResponse.SERVING))
+            failure.append(error)
+            eventually(says(health_pb2.HealthCheckResponse.NOT_SERVING))
+            failure.clear()
+        eventually(says(health_pb2.HealthCheckResponse.SERVING))
 
 
 def test_taken_port_is_refused_by_its_number(remote_site: Site) -> None:

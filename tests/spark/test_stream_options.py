@@ -6,6 +6,7 @@ Most cases ask the source as Spark does, in this process; one query shows that t
 from __future__ import annotations
 
 import json
+import pickle
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql.datasource import CaseInsensitiveDict
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxBytes, ReadMaxRows, ReadMinRows
+from pyspark.sql.types import StructType
 
 import txn_source
 from txn_source.client.streaming.batch_limits import DEFAULT_DELAY_S, StreamLimits
@@ -207,3 +209,15 @@ def test_refusal_arrives_at_the_user(spark: SparkSession, orders, opened: Open, 
     said = refusal("orders", topic="refunds")
     assert said.startswith("[TXNLOG_DATA_LOSS] Partition 0 of topic 'orders'")
     assert "the checkpoint is another query's" in said
+
+
+def test_tasks_understand_options_as_the_driver_does(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pickle a reader where the environment and the folder say more; read it where they don't, as executors do."""
+    monkeypatch.setenv("TXNLOG_TLS_CA", "ca.crt")
+    monkeypatch.chdir(tmp_path)
+    reader = StreamReader({"endpoint": "h:1", "topic": "orders", "tokenFile": "token"}, StructType())
+    pickled = pickle.dumps(reader)
+    monkeypatch.delenv("TXNLOG_TLS_CA")
+    monkeypatch.chdir("/")
+    shown = pickle.loads(pickled)._options.target.credentials
+    assert (shown.tls_ca, shown.token_file) == (str(tmp_path / "ca.crt"), str(tmp_path / "token"))

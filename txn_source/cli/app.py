@@ -31,7 +31,6 @@ from txn_source.cli.connection import Address, Endpoint, Root, TlsCa, TlsCert, T
 app = typer.Typer(
     name="txnlog",
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode="markdown",  # paragraphs are filled
     context_settings={"help_option_names": ["-h", "--help"]},

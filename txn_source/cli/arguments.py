@@ -7,9 +7,16 @@ from typing import Annotated
 
 import typer
 
+from txn_source.cli import completion
+
 Name = Annotated[
     str,
-    typer.Argument(metavar="NAME", help="orders, or persistent://tenant/namespace/orders.", show_default=False),
+    typer.Argument(
+        metavar="NAME",
+        help="orders, or persistent://tenant/namespace/orders.",
+        show_default=False,
+        autocompletion=completion.topics,
+    ),
 ]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Don't ask.")]
 

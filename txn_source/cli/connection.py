@@ -59,7 +59,7 @@ TlsCa = Annotated[
 TlsCert = Annotated[str | None, _file("This client's certificate", "TXNLOG_TLS_CERT")]
 TlsKey = Annotated[str | None, _file("Its private key", "TXNLOG_TLS_KEY")]
 TokenFile = Annotated[str | None, _file("The token that says who calls", "TXNLOG_TOKEN_FILE, or TXNLOG_TOKEN itself")]
-_CREDENTIALS = {"tls_ca": TlsCa, "tls_cert": TlsCert, "tls_key": TlsKey, "token_file": TokenFile}
+CREDENTIALS = {"tls_ca": TlsCa, "tls_cert": TlsCert, "tls_key": TlsKey, "token_file": TokenFile}
 P = ParamSpec("P")
 
 
@@ -115,7 +115,7 @@ def on_log(
     def decorate(function: Callable[Concatenate[Log, P], None]) -> Callable[..., None]:
         @reports_errors
         def command(context: typer.Context, root: str | None, endpoint: str | None, **options: Any) -> None:
-            shown = {name: options.pop(name) for name in _CREDENTIALS}
+            shown = {name: options.pop(name) for name in CREDENTIALS}
             address = address_of(context).override(root, endpoint).showing(**shown).resolve()
             if is_foreign(address.root) and foreign is None:
                 raise InvalidArgumentError(
@@ -140,7 +140,7 @@ def on_log(
             inspect.Parameter("endpoint", inspect.Parameter.KEYWORD_ONLY, default=None, annotation=Endpoint),
             *(
                 inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=option)
-                for name, option in _CREDENTIALS.items()
+                for name, option in CREDENTIALS.items()
             ),
         ]
         command.__name__, command.__doc__ = function.__name__, function.__doc__

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from txn_source.cli import foreign
+from txn_source.cli import completion, foreign
 from txn_source.cli.connection import on_log
 from txn_source.cli.following import pause, print_batches
 from txn_source.cli.message_lines import Format, lines_of
@@ -22,7 +22,13 @@ if TYPE_CHECKING:
     from txn_source.client.log import Log
 
 _Topic = Annotated[
-    str, typer.Argument(metavar="TOPIC", help="orders, or orders-partition-3 for one partition.", show_default=False)
+    str,
+    typer.Argument(
+        metavar="TOPIC",
+        help="orders, or orders-partition-3 for one partition.",
+        show_default=False,
+        autocompletion=completion.topics,
+    ),
 ]
 _Level = Annotated[
     str | None,
@@ -30,6 +36,7 @@ _Level = Annotated[
         metavar="LEVEL",
         help="read_committed or read_uncommitted.",
         show_default="read_committed, or the subscription's",
+        autocompletion=completion.levels,
     ),
 ]
 _Start = Annotated[
@@ -55,6 +62,7 @@ _Priority = Annotated[
         "-drp",
         metavar="VALUE",
         show_default="the topic's",
+        autocompletion=completion.priorities,
         help="Which copy of a ledger is read first: tiered-first or bookkeeper-first.",
     ),
 ]
@@ -63,6 +71,7 @@ _Subscription = Annotated[
     typer.Option(
         metavar="NAME",
         show_default=False,
+        autocompletion=completion.subscriptions,
         help="Go on where this subscription stands, and acknowledge what was printed. It is created if it isn't"
         " there. It has no --end, and reads at the topic's own --data-read-priority.",
     ),

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 from txn_source.cli.output import write
+from txn_source.cli.progress import Progress
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -22,17 +23,20 @@ def print_batches(
     read: Callable[[], Iterator[pa.RecordBatch]], render: Render, most: int | None, *, follow: bool
 ) -> None:
     """Print what a read yields, so many messages at most; with ``follow`` read again and again, until Ctrl-C."""
-    left = sys.maxsize if most is None else most
-    while True:
-        for batch in read():
-            write(render(batch.slice(0, left)))
-            left -= batch.num_rows
-            if left <= 0:
+    most = sys.maxsize if most is None else most
+    done = 0
+    with Progress("messages", wanted=not follow and not sys.stdout.isatty()) as shown:
+        while True:
+            for batch in read():
+                write(render(batch.slice(0, most - done)))
+                done += batch.num_rows
+                if done >= most:
+                    return
+                shown.update(done)
+            if not follow:
                 return
-        if not follow:
-            return
-        sys.stdout.flush()
-        pause(_POLL_INTERVAL_S)
+            sys.stdout.flush()
+            pause(_POLL_INTERVAL_S)
 
 
 def pause(seconds: float) -> None:

@@ -8,6 +8,7 @@ import typer
 
 from txn_source.cli.connection import on_log
 from txn_source.cli.output import Json, print_json, repeatable
+from txn_source.cli.progress import Progress
 from txn_source.cli.units import format_count, format_size
 from txn_source.model.units import parse_duration
 
@@ -36,7 +37,7 @@ def collect(
     Files of deleted copies and of trimmed ledgers are not garbage: the log has a list of them, and the command that
     deleted them, or `txnlog maintain`, removes them.
     """
-    with repeatable():
+    with repeatable(), Progress(""):
         garbage = log.collect_garbage(parse_duration(older_than), dry_run=dry_run)
     if as_json:
         print_json(garbage)

@@ -9,7 +9,8 @@ from typing import Annotated
 import typer
 
 from txn_source.cli.connection import metadata_of
-from txn_source.cli.output import Json, console, note, print_json, repeatable, reports_errors, table
+from txn_source.cli.output import Json, console, print_json, repeatable, reports_errors, table
+from txn_source.cli.progress import Progress
 from txn_source.cli.units import format_count
 
 
@@ -53,6 +54,17 @@ def import_(
             "--option", metavar="NAME=VALUE", help="What the source's format has to be told, as an option of a read."
         ),
     ] = None,
+    metadata: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--keep",
+            metavar="NAME",
+            help="Metadata of Pulsar's to keep as properties, such as __ordering_key or __message_id; all: all of it.",
+        ),
+    ] = None,
+    typed: Annotated[
+        bool, typer.Option("--typed", help="Give keys and values the types that Pulsar's option schema says.")
+    ] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be imported, and change nothing.")] = False,
     as_json: Json = False,
 ) -> None:
@@ -76,6 +88,8 @@ def import_(
         names=names or None,
         undecided=undecided,
         options=dict(option.partition("=")[::2] for option in options or ()),
+        metadata=metadata or (),
+        typed=typed,
     )
     with ExitStack() as stack:
         stack.enter_context(repeatable())
@@ -85,7 +99,8 @@ def import_(
         if there or not dry_run:
             makes = to is not None and not dry_run
             log = stack.enter_context(connect(to, endpoint=to_endpoint, create=makes, metadata=metadata_of(to)))
-            report = bring(log, dry_run=dry_run, progress=None if as_json else _told)
+            shown = stack.enter_context(Progress("messages"))
+            report = bring(log, dry_run=dry_run, progress=shown.update)
     if as_json:
         print_json(report)
         return
@@ -107,7 +122,3 @@ def opened_position(source: str, position: object) -> str:
 
     assert isinstance(position, Position)
     return str(position.key) if source.startswith("kafka:") else str(position)
-
-
-def _told(messages: int) -> None:
-    note(f"{messages:,} messages")

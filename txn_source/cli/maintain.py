@@ -9,6 +9,7 @@ import typer
 
 from txn_source.cli.connection import on_log
 from txn_source.cli.output import Json, note, print_json, repeatable
+from txn_source.cli.progress import Progress
 from txn_source.cli.units import format_count, format_size
 
 if TYPE_CHECKING:
@@ -25,7 +26,7 @@ def maintain(log: Log, as_json: Json = False) -> None:
     from txn_source.client.tiering import maintenance
 
     logging.getLogger(maintenance.__name__).addHandler(logging.NullHandler())  # what failed is printed below
-    with repeatable():
+    with repeatable(), Progress(""):
         report = log.maintain()
     if as_json:
         print_json(report)

@@ -10,6 +10,7 @@ import functools
 import json
 import os
 import sys
+import textwrap
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import date, timedelta
@@ -22,7 +23,7 @@ from txn_source.model.door import passes, translated
 from txn_source.model.errors import InternalError, InvalidArgumentError, TxnLogError
 
 if TYPE_CHECKING:
-    from rich.console import Console
+    from rich.console import Console, ConsoleOptions
     from rich.table import Table
 
 P = ParamSpec("P")
@@ -100,13 +101,43 @@ def console(*, stderr: bool = False) -> Console:
 
 
 def table(title: str, *columns: str, right: Sequence[str] = ()) -> Table:
-    """Return an empty table; columns named in ``right`` are aligned to the right. No cell is ever cut off."""
+    """Return an empty table; columns named in ``right`` are aligned to the right. No cell is ever cut off.
+
+    One that is too wide for the terminal has its headings in several lines; where that isn't enough, each row is a
+    block of lines, a line for each column.
+    """
     from rich import box
     from rich.table import Table
     from rich.text import Text
 
+    class FittingTable(Table):
+        def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[Any]:
+            unlimited = options.update(width=_UNFOLDED_WIDTH)
+            for fold in (False, True):
+                if fold:
+                    for column, name in zip(self.columns, columns, strict=True):
+                        cells = (len(line) for cell in column.cells for line in str(cell).split("\n"))
+                        width = max(*cells, *map(len, name.split()), 1)
+                        column.header = Text("\n".join(textwrap.wrap(name, width)))
+                if self.__rich_measure__(console, unlimited).maximum <= options.max_width or not self.row_count:
+                    yield from super().__rich_console__(console, options)
+                    return
+            yield from self._blocks()
+
+        def _blocks(self) -> Iterator[Text]:
+            if title:
+                yield Text(title + "\n", style="bold")
+            width = max(map(len, columns))
+            for at, row in enumerate(zip(*(column.cells for column in self.columns), strict=True)):
+                if at:
+                    yield Text("")
+                for name, cell in zip(columns, row, strict=True):
+                    yield Text(f"{name:<{width}}  {cell}".rstrip(), overflow="fold")
+
     heading = Text(title, style="bold") if title else None
-    made = Table(title=heading, title_justify="left", box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
+    made = FittingTable(
+        title=heading, title_justify="left", box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0)
+    )
     for name in columns:
         made.add_column(Text(name), justify="right" if name in right else "left", overflow="fold")
     return made

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
 import typer
 
+from txn_source.cli import completion
 from txn_source.cli.output import console, print_json, table
 from txn_source.cli.units import format_duration, format_size
 from txn_source.model.errors import InvalidArgumentError
@@ -78,7 +79,12 @@ Remove = Annotated[
 ]  # fmt: skip
 Priority = Annotated[
     str | None,
-    typer.Argument(metavar="VALUE", help="tiered-first or bookkeeper-first.", show_default=False),
+    typer.Argument(
+        metavar="VALUE",
+        help="tiered-first or bookkeeper-first.",
+        show_default=False,
+        autocompletion=completion.priorities,
+    ),
 ]
 PriorityOption = Annotated[
     str | None,

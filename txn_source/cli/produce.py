@@ -14,8 +14,10 @@ from typing import IO, TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from txn_source.cli import completion
 from txn_source.cli.connection import on_log
-from txn_source.cli.output import Json, console, note, print_json
+from txn_source.cli.output import Json, note, print_json
+from txn_source.cli.progress import Progress
 from txn_source.cli.units import format_count
 from txn_source.model.errors import SchemaMismatchError, TransactionEndedError, TxnLogError
 from txn_source.model.transaction import TransactionState
@@ -26,13 +28,12 @@ if TYPE_CHECKING:
     from txn_source.client.writing.producer import Producer
 
 _FLUSH_LINES = 10_000
-_PROGRESS_INTERVAL_S = 0.1
 Message = tuple[bytes | None, Any]
 """A key and a value, as ``Producer.send`` takes them."""
 
 
 @dataclass(slots=True)
-class Progress:
+class Sent:
     """How far sending is: what was read, and what is stored for sure (and committed, with transactions)."""
 
     line: int = 0
@@ -48,7 +49,12 @@ class Progress:
 @on_log()
 def produce(
     log: Log,
-    topic: Annotated[str, typer.Argument(metavar="TOPIC", help="A topic that exists.", show_default=False)],
+    topic: Annotated[
+        str,
+        typer.Argument(
+            metavar="TOPIC", help="A topic that exists.", show_default=False, autocompletion=completion.topics
+        ),
+    ],
     file: Annotated[
         Path | None,
         typer.Argument(metavar="FILE", help="Where the lines are; - or nothing: standard input.", show_default=False),
@@ -84,10 +90,10 @@ def produce(
         )
     timeout_s = parse_duration(txn_timeout)
     parse = _parser(log, topic, key_separator)
-    done, started = Progress(), time.monotonic()
+    done, started = Sent(), time.monotonic()
     try:
-        with _open(file) as stream, log.producer(topic, transactional_id) as producer, _shown(stream, done) as show:
-            messages = _messages(stream, parse, done, show)
+        with _open(file) as stream, log.producer(topic, transactional_id) as producer, _shown(stream) as shown:
+            messages = _messages(stream, parse, done, shown)
             if txn_size is None:
                 _send_plain(producer, messages, done)
             else:
@@ -107,7 +113,7 @@ def produce(
         print(f"{done} in {seconds:.1f} s, {rate:,} messages/s.")
 
 
-def _send_plain(producer: Producer, messages: Iterator[Message], done: Progress) -> None:
+def _send_plain(producer: Producer, messages: Iterator[Message], done: Sent) -> None:
     sent = 0
     try:
         for key, value in messages:
@@ -125,7 +131,7 @@ def _send_plain(producer: Producer, messages: Iterator[Message], done: Progress)
 
 
 def _send_transactions(
-    log: Log, producer: Producer, messages: Iterator[Message], done: Progress, size: int, timeout_s: float
+    log: Log, producer: Producer, messages: Iterator[Message], done: Sent, size: int, timeout_s: float
 ) -> None:
     """Send messages as they come; a transaction begins with its first line, so none is open without any.
 
@@ -155,14 +161,12 @@ def _send_transactions(
         done.transactions += 1
 
 
-def _messages(
-    stream: IO[bytes], parse: Callable[[bytes], Message], done: Progress, show: Callable[[], None]
-) -> Iterator[Message]:
+def _messages(stream: IO[bytes], parse: Callable[[bytes], Message], done: Sent, shown: Progress) -> Iterator[Message]:
     for line in stream:
         done.line += 1
         done.size_bytes += len(line)
         yield parse(line.removesuffix(b"\n").removesuffix(b"\r"))
-        show()
+        shown.update(done.size_bytes, done.line)
 
 
 def _parser(log: Log, topic: str, key_separator: str | None) -> Callable[[bytes], Message]:
@@ -198,34 +202,8 @@ def _open(file: Path | None) -> Iterator[IO[bytes]]:
         yield stream
 
 
-@contextmanager
-def _shown(stream: IO[bytes], done: Progress) -> Iterator[Callable[[], None]]:
-    """Show how far it is on standard error, if people look there and aren't typing the lines themselves."""
-    if not sys.stderr.isatty() or stream.isatty():
-        yield lambda: None
-        return
-    from rich import progress
-
-    state = os.fstat(stream.fileno())
-    total = state.st_size or None
-    bar = progress.Progress(
-        progress.BarColumn(),
-        progress.TextColumn("{task.fields[done].line:,} lines"),
-        progress.TransferSpeedColumn(),
-        progress.TimeElapsedColumn(),
-        *([progress.TimeRemainingColumn()] if total else []),
-        console=console(stderr=True),
-        transient=True,
-    )
-    with bar:
-        task = bar.add_task("", total=total, done=done)
-        shown = 0.0
-
-        def show() -> None:
-            nonlocal shown
-            now = time.monotonic()
-            if now - shown >= _PROGRESS_INTERVAL_S:
-                shown = now
-                bar.update(task, completed=done.size_bytes)
-
-        yield show
+def _shown(stream: IO[bytes]) -> Progress:
+    """Return what shows the progress, unless the lines are being typed there."""
+    if stream.isatty() or not sys.stderr.isatty():
+        return Progress("lines", wanted=False)
+    return Progress("lines", os.fstat(stream.fileno()).st_size or None)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from txn_source.cli import subscription_stats
+from txn_source.cli import completion, subscription_stats
 from txn_source.cli.arguments import Name, Yes, confirm
 from txn_source.cli.connection import on_log
 from txn_source.cli.output import Json, console, print_json, table
@@ -21,7 +21,13 @@ if TYPE_CHECKING:
 app = typer.Typer(no_args_is_help=True, help="Create, describe, move and delete subscriptions.")
 
 Subscription = Annotated[
-    str, typer.Argument(metavar="SUBSCRIPTION", help="Its name, such as booking.", show_default=False)
+    str,
+    typer.Argument(
+        metavar="SUBSCRIPTION",
+        help="Its name, such as booking.",
+        show_default=False,
+        autocompletion=completion.subscriptions,
+    ),
 ]
 _PLACE = (
     "earliest, latest, a message id (12:40:3) or position (12:40), JSON such as"
@@ -47,7 +53,12 @@ def create(
         Kind, typer.Option(help="One consumer, one at a time with others waiting, or all together.")
     ] = Kind.EXCLUSIVE,
     isolation_level: Annotated[
-        str, typer.Option(metavar="LEVEL", help="read_committed or read_uncommitted; it stays with the subscription.")
+        str,
+        typer.Option(
+            metavar="LEVEL",
+            help="read_committed or read_uncommitted; it stays with the subscription.",
+            autocompletion=completion.levels,
+        ),
     ] = IsolationLevel.READ_COMMITTED.value,
     at: Annotated[str, typer.Option(metavar="PLACE", help=f"Its first message: {_PLACE}.")] = "latest",
 ) -> None:
@@ -134,7 +145,13 @@ def set_isolation_level(
     name: Name,
     subscription: Subscription,
     level: Annotated[
-        str, typer.Argument(metavar="LEVEL", help="read_committed or read_uncommitted.", show_default=False)
+        str,
+        typer.Argument(
+            metavar="LEVEL",
+            help="read_committed or read_uncommitted.",
+            show_default=False,
+            autocompletion=completion.levels,
+        ),
     ],
 ) -> None:
     """Change the isolation level of a subscription that no consumer is connected to.

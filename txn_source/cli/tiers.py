@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -12,6 +10,7 @@ from txn_source.cli.arguments import Name, Yes, confirm
 from txn_source.cli.connection import on_log
 from txn_source.cli.offset_text import offsets_of
 from txn_source.cli.output import Json, console, print_json, repeatable, table, to_json
+from txn_source.cli.progress import Progress
 from txn_source.cli.units import format_count, format_duration, format_size
 from txn_source.model.copies import Tier
 from txn_source.model.errors import SegmentUnreadableError, StorageWriteError
@@ -37,8 +36,8 @@ def offload(log: Log, name: Name, as_json: Json = False) -> None:
 
     total = _offloadable(log, name)
     try:
-        with _shown(total) as advance:
-            report = log.offload(name, advance) if total else OffloadReport()
+        with Progress("ledgers", total) as shown:
+            report = log.offload(name, shown.advance) if total else OffloadReport()
     except (StorageWriteError, SegmentUnreadableError, KeyboardInterrupt):
         done = total - _offloadable(log, name)
         if done > 0 and not as_json:
@@ -212,26 +211,3 @@ def _these(ledgers: list[LedgerStats], one: str = "waits", several: str = "wait"
 
 def _count(ledgers: list[LedgerStats]) -> str:
     return f"{format_count(len(ledgers), 'ledger')} ({format_size(sum(ledger.bytes for ledger in ledgers))})"
-
-
-@contextmanager
-def _shown(total: int) -> Iterator[Callable[[object], object]]:
-    """Show on standard error how many ledgers are done, if people look there."""
-    out = console(stderr=True)
-    if not out.is_terminal or not total:
-        yield lambda _: None
-        return
-    from rich import progress
-
-    bar = progress.Progress(
-        progress.BarColumn(),
-        progress.MofNCompleteColumn(),
-        progress.TextColumn("ledgers"),
-        progress.TimeElapsedColumn(),
-        progress.TimeRemainingColumn(),
-        console=out,
-        transient=True,
-    )
-    with bar:
-        task = bar.add_task("", total=total)
-        yield lambda _: bar.advance(task)

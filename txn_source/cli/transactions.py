@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from txn_source.cli import foreign
+from txn_source.cli import completion, foreign
 from txn_source.cli.connection import on_log
 from txn_source.cli.output import Json, console, note, print_json, table
 from txn_source.cli.units import format_duration, format_size
@@ -45,7 +45,10 @@ class Order(enum.Enum):
 def list_transactions(
     log: Log,
     state: Annotated[StateFilter, typer.Option(help="Only those in this state.")] = StateFilter.OPEN,
-    topic: Annotated[str | None, typer.Option(help="Only those that wrote to this topic.", show_default=False)] = None,
+    topic: Annotated[
+        str | None,
+        typer.Option(help="Only those that wrote to this topic.", show_default=False, autocompletion=completion.topics),
+    ] = None,
     limit: Annotated[int, typer.Option(min=1, help="At most so many.")] = 1000,
     first: Annotated[
         Order | None, typer.Option(help="Which come first.", show_default="oldest of open ones, else newest")

@@ -8,7 +8,7 @@ begins at a position; Kafka's takes as many as it has offsets.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -185,6 +185,37 @@ class ForeignPartition(Protocol):
 
     def position_at(self, timestamp: int) -> Position | None:
         """Return the first position of a record whose time, in milliseconds, is at or after one; None if none is."""
+
+    def trace(self, at: Position) -> Mapping[str, Any]:
+        """Return what a stream is to keep with a position that it has come to, as JSON; empty: nothing.
+
+        ``end`` is ``log`` in it where nothing was left to read: if all files of the topic are gone then, none is lost.
+        """
+
+    def follows(self, trace: Mapping[str, Any]) -> bool:
+        """True if the log's start is known to be what comes next behind the position of a trace."""
+
+    def late(self, trace: Mapping[str, Any], at: Position) -> Sequence[str]:
+        """Return what lies below the position of a trace now, and didn't then: it was passed over, as text."""
+
+    def without_late(self, trace: Mapping[str, Any], at: Position) -> None:
+        """Leave out what ``late`` tells, from now on."""
+
+
+class NoTraces:
+    """Of partitions of a format whose positions tell all that there is to tell."""
+
+    def trace(self, at: Position) -> Mapping[str, Any]:
+        return {}
+
+    def follows(self, trace: Mapping[str, Any]) -> bool:
+        return False
+
+    def late(self, trace: Mapping[str, Any], at: Position) -> Sequence[str]:
+        return ()
+
+    def without_late(self, trace: Mapping[str, Any], at: Position) -> None:
+        return
 
 
 class ForeignLog(Protocol):

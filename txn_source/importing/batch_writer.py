@@ -16,7 +16,7 @@ from txn_source.model.imported import ImportedBatch, ImportedEntries, ImportedTo
 from txn_source.model.topic import TopicView
 from txn_source.model.transaction import TxnId
 from txn_source.model.visibility import NO_TXN
-from txn_source.storage.schema import RAW_SCHEMA, conform
+from txn_source.storage.schema import conform, deserialize_schema
 
 BATCH_ROWS = 400_000
 BATCH_BYTES = 64 << 20
@@ -33,6 +33,7 @@ class _Writer:
     view: TopicView
     producer: OpenedProducer
     files: EntryFiles
+    schema: pa.Schema
     sequence: int = 0
 
 
@@ -62,7 +63,7 @@ class BatchWriter:
         for view in views:
             opened, newest = access.metadata.open_producer(view.topic.name, None, _PRODUCER)
             files = open_files(access, newest, opened.producer_id, _MAX_OPEN)
-            self._writers.append(_Writer(newest, opened, files))
+            self._writers.append(_Writer(newest, opened, files, deserialize_schema(newest.topic.schema)))
         self._pieces: list[_Piece] = []
         self._last: dict[tuple[int, int], _Piece] = {}
         self.rows = 0
@@ -153,7 +154,7 @@ class BatchWriter:
         writer = self._writers[piece.topic]
         whole = pa.concat_batches(piece.batches) if len(piece.batches) > 1 else piece.batches[0]
         found = []
-        for batch in entry_sized(conform(whole, RAW_SCHEMA)):
+        for batch in entry_sized(conform(whole, writer.schema)):
             found.append(writer.files.append(piece.partition, writer.sequence, batch))
             writer.sequence += batch.num_rows
         return found

@@ -68,11 +68,15 @@ class SourcePartition(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class SourceTopic:
-    """A topic that is imported. ``identity`` tells it from another one of its name; see ``is_same``."""
+    """A topic that is imported. ``identity`` tells it from another one of its name; see ``is_same``.
+
+    ``schema`` has the types that keys and values are to have in the target; None: they are bytes.
+    """
 
     name: str
     identity: str
     partitions: Sequence[SourcePartition]
+    schema: pa.Schema | None = None
 
     @property
     def partition_count(self) -> int:

@@ -48,6 +48,8 @@ def import_topics(
     dry_run: bool = False,
     options: Mapping[str, str] | None = None,
     progress: Callable[[int], object] | None = None,
+    metadata: str | Sequence[str] = (),
+    typed: bool = False,
 ) -> ImportReport:
     """Import topics of Kafka's or Pulsar's into a log, with their transactions as transactions.
 
@@ -59,6 +61,7 @@ def import_topics(
 
     A topic's bytes are kept: ``key`` and ``value``. Kafka's timestamp becomes the event time, and headers become
     properties (``kafka_source.py``); Pulsar's event time and properties stay. The publish time is that of the import.
+    Pulsar's other metadata is kept as properties if it is named (``pulsar_source.py``).
 
     Args:
         source: ``kafka:/folder`` or ``pulsar:/folder``, or the same of a bucket; or what ``connect`` has as target.
@@ -72,11 +75,14 @@ def import_topics(
         dry_run: say what would be imported, and change nothing.
         options: what the source's format has to be told, such as Pulsar's ``managedLedgers``.
         progress: is told after each batch how many messages have been imported.
+        metadata: what else of Pulsar's is kept, such as ``__ordering_key``; or ``all``.
+        typed: give keys and values in the target the types that Pulsar's option ``schema`` says.
 
     Raises:
         TopicNotFoundError: the source has no such topic.
         InvalidArgumentError: a topic of the target is another one's, has other partitions, or messages of its own.
-        SchemaMismatchError: a topic of the target has typed columns.
+        SchemaMismatchError: a topic of the target has other columns.
+        MessageUnreadableError: a value isn't of the schema by which it is to be typed.
         ProducerFencedError: another import of a topic has gone on meanwhile.
         DataLossError: the source has lost what wasn't imported yet.
         SegmentUnreadableError: the source is damaged.
@@ -93,7 +99,7 @@ def import_topics(
             f"{len(topics)} topics can't have the names {', '.join(names)}.", "Give each a name of its own."
         )
     opened = open_source(source, options) if isinstance(source, str | ForeignTarget) else source
-    sources = _topics_of(opened, topics)
+    sources = _topics_of(opened, topics, [metadata] if isinstance(metadata, str) else list(metadata), typed=typed)
     targets = find_targets(None if log is None else log.metadata, sources, names)
     course = _course(sources, targets, how)
     parts = tuple(
@@ -118,10 +124,14 @@ def _how(undecided: str) -> Undecided:
         ) from None
 
 
-def _topics_of(source: Source, topics: Sequence[str]) -> list[SourceTopic]:
+def _topics_of(source: Source, topics: Sequence[str], metadata: Sequence[str], *, typed: bool) -> list[SourceTopic]:
     from txn_source.foreign.kafka.kafka_log import KafkaLog
 
     if isinstance(source, KafkaLog):
+        if metadata or typed:
+            raise InvalidArgumentError(
+                "Metadata and types are kept of Pulsar's topics only.", "Leave out 'metadata' and 'typed'."
+            )
         from txn_source.importing.kafka_source import kafka_topics
 
         return kafka_topics(source, topics)
@@ -129,7 +139,7 @@ def _topics_of(source: Source, topics: Sequence[str]) -> list[SourceTopic]:
     from txn_source.importing.pulsar_source import pulsar_topics
 
     if isinstance(source, PulsarLog):
-        return pulsar_topics(source, topics)
+        return pulsar_topics(source, topics, metadata, typed=typed)
     raise InvalidArgumentError(f"A {type(source).__name__} can't be imported.", "Give a log of Kafka's or Pulsar's.")
 
 

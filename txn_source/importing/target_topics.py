@@ -14,6 +14,7 @@ from txn_source.model.topic import TopicView
 from txn_source.model.topic_name import TopicName
 from txn_source.model.transaction import TxnId
 from txn_source.model.values import dataclass
+from txn_source.storage.schema import deserialize_schema
 
 _VERSION = 1
 
@@ -92,7 +93,7 @@ def find_targets(stub: MetadataStub | None, sources: Sequence[SourceTopic], name
     ``stub`` is None where there is no log yet.
 
     Raises:
-        SchemaMismatchError: one has typed columns.
+        SchemaMismatchError: one has other columns than its source.
         InvalidArgumentError: one has fewer or more partitions than its source, messages that weren't imported, or
             those of another source; or what was open where an import stopped was imported together with others.
     """
@@ -123,10 +124,16 @@ def _find(stub: MetadataStub | None, source: SourceTopic, name: TopicName) -> Ta
         [view] = stub.get_view([name]).topics
     except TopicNotFoundError:
         return TargetTopic(name, None, None, "")
-    if view.topic.schema is not None:
+    if view.topic.schema is not None and source.schema is None:
         raise SchemaMismatchError(
             f"Topic {name.short!r} has typed columns, and what is imported has key and value as bytes.",
             "Import into a topic of another name.",
+        )
+    if source.schema is not None and deserialize_schema(view.topic.schema) != source.schema:
+        raise SchemaMismatchError(
+            f"Topic {name.short!r} has other columns than {', '.join(str(field) for field in source.schema)}, which"
+            f" {source.name} has.",
+            "Give the schema that the import was begun with, or import into a topic of another name.",
         )
     if len(view.partitions) != source.partition_count:
         raise InvalidArgumentError(
@@ -154,5 +161,5 @@ def make_missing(stub: MetadataStub, sources: Sequence[SourceTopic], targets: Se
     """Make the topics that aren't there; return the views of all."""
     for source, target in zip(sources, targets, strict=True):
         if target.view is None:
-            create_topic(stub, target.name, source.partition_count, None, {})
+            create_topic(stub, target.name, source.partition_count, source.schema, {})
     return [stub.get_view([target.name]).topics[0] for target in targets]

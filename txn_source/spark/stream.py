@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from typing import Any
 
 import pyarrow as pa
@@ -20,6 +21,7 @@ from pyspark.sql.types import StructType
 from txn_source.client.stream_offset import StreamOffset
 from txn_source.client.streaming.stream import StreamedTopics, TopicStream
 from txn_source.client.streaming.stream_subscription import StreamSubscription
+from txn_source.model.errors import TxnLogError
 from txn_source.model.topic_name import TopicName
 from txn_source.spark.connection import open_log, readable
 from txn_source.spark.options import STREAM_READ, StreamReadOptions
@@ -29,24 +31,33 @@ from txn_source.spark.tasks import TaskPartition, read_task
 
 
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Says how far batches go, and plans and reads them; it is pickled to the executors without what it remembers."""
+    """Says how far batches go, and plans and reads them; it is pickled to the executors without what it remembers.
+
+    With it go the options as the driver understands them: its folder and its environment aren't those of executors.
+    """
 
     def __init__(self, options: Mapping[str, str], schema: StructType) -> None:
         """Take the options as they came: an error here would reach the user buried under one of Spark's own."""
         self._given = options_of(options, kept_options(schema), STREAM_READ)
         self._schema = schema
+        self._understood: StreamReadOptions | None = None
         self._opened: TopicStream | None = None
         self._held: StreamSubscription | None = None
         self._initial: dict[str, Any] | None = None
 
     @property
     def _options(self) -> StreamReadOptions:
+        if self._understood is not None:
+            return self._understood
         if not names_a_log(self._given):
             raise no_options("stream")
         return StreamReadOptions.parse(self._given)
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_opened": None, "_held": None}
+        understood = None
+        with suppress(TxnLogError):  # which ``partitions`` raises, before there are tasks
+            understood = self._options
+        return {**self.__dict__, "_opened": None, "_held": None, "_understood": understood}
 
     @readable
     def initialOffset(self) -> dict[str, Any]:

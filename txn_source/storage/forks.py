@@ -11,6 +11,9 @@ parent holds. So once the parent closed the file as its last user, the child wou
 that is deleted; and a lock that was held at the fork would stay taken in the child for ever. Therefore a fork waits for
 the calls that use a database, closes it, and only then happens (``Undivided``); a child that inherited it open all the
 same may not use it.
+
+gRPC prepares for a fork only while no thread is inside of it. Forked without, the child is aborted at its first call.
+So a fork waits for calls to a service, too, and a child that was forked amid one may not make any.
 """
 
 from __future__ import annotations
@@ -55,6 +58,8 @@ _forking: int | None = None
 """The thread that forks."""
 _turn = threading.Lock()
 """Held by the thread that forks."""
+_amid_calls = False
+"""This process, or one that it was forked from, was forked while another thread's call was under way."""
 _INHERITED: set[tuple[int, int]] = set()
 """Files that this process inherited open, by device and inode."""
 _OWNED: weakref.WeakSet[Owned] = weakref.WeakSet()
@@ -84,6 +89,11 @@ def no_fork() -> Iterator[None]:
         yield
     finally:
         _CALLS.pop(call, None)
+
+
+def forked_amid_calls() -> bool:
+    """Return whether this is a fork that ran out of patience with the calls of other threads."""
+    return _amid_calls
 
 
 def note_inherited(file: Path) -> None:
@@ -150,15 +160,17 @@ class InheritedLock:
 def _before() -> None:
     global _forking
     _turn.acquire()
-    if not _UNDIVIDED:
-        return
     _forking = threading.get_ident()
     _over.clear()
     until = time.monotonic() + _FORK_PATIENCE_S
-    while any(thread != _forking for thread in list(_CALLS.values())) and time.monotonic() < until:
+    while _others_call() and time.monotonic() < until:
         time.sleep(0.0005)
     for undivided in list(_UNDIVIDED):
         undivided.before_fork()
+
+
+def _others_call() -> bool:
+    return any(thread != _forking for thread in list(_CALLS.values()))
 
 
 def _in_parent() -> None:
@@ -169,7 +181,8 @@ def _in_parent() -> None:
 
 
 def _in_child() -> None:
-    global _forking, _over, _turn
+    global _forking, _over, _turn, _amid_calls
+    _amid_calls = _amid_calls or _others_call()
     _forking = None
     _CALLS.clear()
     _over, _turn = threading.Event(), threading.Lock()  # other threads may have held what is inside of the old ones

@@ -1,26 +1,27 @@
-"""Requests for the objects below a prefix, by the best way there is: signed ones to S3, or those of ``pyarrow.fs``."""
+"""Requests for the objects below a prefix, by the best way there is: ``botocore`` for S3, or ``pyarrow.fs``."""
 
 from __future__ import annotations
 
 import functools
+import importlib.util
 import os
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Iterator
-from typing import Any, Protocol, TypeVar
+from collections.abc import Iterator
+from typing import Protocol
 
 import pyarrow as pa
 import pyarrow.fs as fs
 
 from txn_source.model.errors import StorageWriteError
 from txn_source.model.values import dataclass
+from txn_source.storage.bounded_calls import bounded
 from txn_source.storage.object_root import ObjectRoot
 from txn_source.storage.object_store import ObjectStore, file_system_of, s3_place_of
 from txn_source.storage.object_uri import parts_of
-from txn_source.storage.s3_credentials import find_credentials
-from txn_source.storage.s3_requests import S3Requests, StoreError
+from txn_source.storage.s3_client import S3Client
+from txn_source.storage.store_errors import StoreError
 
-R = TypeVar("R")
 _MOST_OPEN = 64
 _READ_DEADLINE_S, _WRITE_DEADLINE_S = 60.0, 120.0
 """A request of ``pyarrow.fs``, which has no limit for all of it, is given up after this."""
@@ -51,54 +52,62 @@ class ObjectRequests(Protocol):
     def delete(self, path: str) -> None:
         """Delete an object; harmless if there is none."""
 
+    def size(self, path: str) -> int | None:
+        """Return an object's length; None if there is none."""
+
+    def listed(self, path: str) -> Iterator[StoredObject]:
+        """Yield all objects below a path of the prefix; OSError if the store refuses."""
+
 
 def requests_for(uri: str) -> ObjectRequests:
-    """Return the way to the objects below a prefix; it is kept by the process."""
-    return _requests(uri, parts_of(uri)[0] == "s3" and find_credentials() is not None)
+    """Return the way to the objects below a prefix; it is kept by the process, and made anew after a fork."""
+    return _requests(os.getpid(), uri)
 
 
 @functools.lru_cache(64)
-def _requests(uri: str, signed: bool) -> ObjectRequests:
-    return SignedRequests(uri) if signed else ArrowRequests(uri)
+def _requests(_process: int, uri: str) -> ObjectRequests:
+    by_botocore = parts_of(uri)[0] == "s3" and importlib.util.find_spec("botocore") is not None
+    return S3Requests(uri) if by_botocore else ArrowRequests(uri)
 
 
-def listed(uri: str, prefix: str) -> Iterator[StoredObject]:
-    """Yield all objects below a path of a prefix; raise OSError if the store refuses."""
-    system, path = file_system_of(ObjectRoot(uri).below(prefix))
-    base = file_system_of(uri)[1].rstrip("/") + "/"
-    for info in system.get_file_info(fs.FileSelector(path, recursive=True, allow_not_found=True)):
-        if info.type is fs.FileType.File:
-            modified_ns = info.mtime_ns
-            seconds = 0.0 if modified_ns is None else modified_ns / 1e9
-            yield StoredObject(info.path.removeprefix(base), info.size, seconds)
-
-
-class SignedRequests:
-    """Requests to S3 that we sign."""
+class S3Requests:
+    """Requests to S3 by ``botocore``."""
 
     def __init__(self, uri: str) -> None:
         place = s3_place_of(uri)
-        self._requests = S3Requests(place)
+        self._root = ObjectRoot(uri)
+        self.client = S3Client(place)
         self._prefix = parts_of(uri)[2].removeprefix(place.bucket).strip("/")
 
     def get(self, path: str, start: int, into: memoryview) -> None:
-        self._requests.get(self._key(path), start, into)
+        self.client.get(self.key(path), start, into)
 
     def read(self, path: str) -> bytes:
-        return self._requests.read(self._key(path))
+        return self.client.read(self.key(path))
 
     def put(self, path: str, data: bytes, *, if_absent: bool = False) -> None:
-        self._requests.put(self._key(path), data, if_absent=if_absent)
+        self.client.put(self.key(path), data, if_absent=if_absent)
 
     def delete(self, path: str) -> None:
-        self._requests.delete(self._key(path))
+        self.client.delete(self.key(path))
 
-    def _key(self, path: str) -> str:
+    def size(self, path: str) -> int | None:
+        return self.client.size(self.key(path))
+
+    def listed(self, path: str) -> Iterator[StoredObject]:
+        base = self.key("")
+        for found in self.client.listed(self.key(f"{path}/")):
+            if not found.key.endswith("/"):  # what others keep in place of a folder
+                yield StoredObject(found.key.removeprefix(base), found.size, found.modified_at_s)
+
+    def key(self, path: str) -> str:
+        """Return an object's key in the bucket; InvalidArgumentError if the path leaves the prefix."""
+        self._root.below(path)
         return f"{self._prefix}/{path}".lstrip("/")
 
 
 class ArrowRequests:
-    """Requests by ``pyarrow.fs``: of GCS, HDFS, and of S3 where only its SDK knows the credentials.
+    """Requests by ``pyarrow.fs``: of GCS, HDFS, and of S3 where ``botocore`` isn't installed.
 
     An object is asked for its size when it is first read. A request that takes too long is left to its thread, which
     ends some time; an object that such a thread stores late has the bytes that it should have.
@@ -114,7 +123,7 @@ class ArrowRequests:
             data: bytes = self._file(path).read_at(len(into), start)
             return data
 
-        data = _bounded(read, _READ_DEADLINE_S)
+        data = bounded(lambda _: read(), _READ_DEADLINE_S)
         if len(data) != len(into):
             raise StoreError(
                 f"it is truncated: it ends at byte {start + len(data)}, not at {start + len(into)} or later"
@@ -127,20 +136,29 @@ class ArrowRequests:
                 data: bytes = file.read()
                 return data
 
-        return _bounded(read, _READ_DEADLINE_S)
+        return bounded(lambda _: read(), _READ_DEADLINE_S)
 
     def put(self, path: str, data: bytes, *, if_absent: bool = False) -> None:
-        if if_absent and self._is_there(path):
+        if if_absent and self.size(path) is not None:
             return
-        _bounded(lambda: self._put(path, data), _WRITE_DEADLINE_S)
+        bounded(lambda _: self._put(path, data), _WRITE_DEADLINE_S)
 
     def delete(self, path: str) -> None:
         ObjectStore(self._root).delete(path)
 
-    def _is_there(self, path: str) -> bool:
+    def size(self, path: str) -> int | None:
         system, at = file_system_of(self._root.below(path))
-        there: bool = system.get_file_info(at).type is not fs.FileType.NotFound
-        return there
+        info = bounded(lambda _: system.get_file_info(at), _READ_DEADLINE_S)
+        return info.size if info.type is fs.FileType.File else None
+
+    def listed(self, path: str) -> Iterator[StoredObject]:
+        system, at = file_system_of(self._root.below(path))
+        base = file_system_of(self._root.uri)[1].rstrip("/") + "/"
+        for info in system.get_file_info(fs.FileSelector(at, recursive=True, allow_not_found=True)):
+            if info.type is fs.FileType.File:
+                modified_ns = info.mtime_ns
+                seconds = 0.0 if modified_ns is None else modified_ns / 1e9
+                yield StoredObject(info.path.removeprefix(base), info.size, seconds)
 
     def _put(self, path: str, data: bytes) -> None:
         try:
@@ -160,25 +178,3 @@ class ArrowRequests:
                 if len(self._open) > _MOST_OPEN:
                     self._open.popitem(last=False)
         return found
-
-
-def _bounded(call: Callable[[], R], seconds: float) -> R:
-    """Return what a call returns, or raise what it raises; raise StoreError if it takes longer."""
-    found: list[Any] = []
-    failed: list[BaseException] = []
-
-    def run() -> None:
-        try:
-            found.append(call())
-        except BaseException as error:
-            failed.append(error)
-
-    thread = threading.Thread(target=run, name="txnlog-request", daemon=True)
-    thread.start()
-    thread.join(seconds)
-    if failed:
-        raise failed[0]
-    if not found:
-        raise StoreError("the store can't be reached: it didn't answer in time", unreachable=True)
-    result: R = found[0]
-    return result

@@ -29,8 +29,8 @@ from txn_source.model.errors import InvalidArgumentError, StorageWriteError, Txn
 from txn_source.storage.folders import make_folder, sync_file, sync_folder
 from txn_source.storage.object_root import Root, located
 from txn_source.storage.object_uri import BUCKETS, parts_of
-from txn_source.storage.s3_credentials import find_region
-from txn_source.storage.s3_requests import S3Place, StoreError
+from txn_source.storage.s3_client import S3Place
+from txn_source.storage.store_errors import StoreError
 
 _SCHEMES = ("file", *BUCKETS, "hdfs", "viewfs")  # pyarrow knows more, one of which keeps everything in memory
 _S3_SECONDS = {"connect_timeout": 1.0, "request_timeout": 5.0}
@@ -132,7 +132,7 @@ def check_folder(uri: str) -> None:
 
 
 def s3_place_of(uri: str) -> S3Place:
-    """Return where the bucket of a URI is, for requests of our own.
+    """Return where the bucket of a URI is, for requests that ``pyarrow.fs`` doesn't make.
 
     Raises:
         InvalidArgumentError: the URI has a parameter that can't be.
@@ -140,20 +140,11 @@ def s3_place_of(uri: str) -> S3Place:
     _, bucket, _, query = parts_of(uri)
     given = dict(parse_qsl(query, keep_blank_values=True))
     options = _s3_options(query)
-    endpoint, scheme = options.get("endpoint_override"), options.get("scheme", "https")
-    region = options.get("region") or find_region() or fs.resolve_s3_region(bucket)
-    path_style = endpoint is not None or "." in bucket
-    if endpoint is None:
-        domain = f"s3.{region}.amazonaws.com{'.cn' if region.startswith('cn-') else ''}"
-        endpoint = domain if path_style else f"{bucket}.{domain}"
-    host, mark, port = endpoint.rpartition(":") if re.search(r":\d+$", endpoint) else (endpoint, "", "")
+    endpoint = options.get("endpoint_override")
     return S3Place(
-        bucket=bucket,
-        host=host.strip("[]"),
-        port=int(port) if mark else (443 if scheme == "https" else 80),
-        tls=scheme == "https",
-        path_style=path_style,
-        region=region,
+        bucket=bucket.partition("/")[0],
+        endpoint=None if endpoint is None else f"{options.get('scheme', 'https')}://{endpoint}",
+        region=options.get("region"),
         connect_timeout=options["connect_timeout"],
         request_timeout=options["request_timeout"],
         max_attempts=int(_number("max_attempts", given.get("max_attempts", _MAX_ATTEMPTS), 1, 100)),

@@ -116,13 +116,9 @@ class ObjectSegments:
         requests_for(self._root.uri).put(path, data)
 
     def size(self, path: str) -> int | None:
-        import pyarrow.fs as fs
+        from txn_source.storage.object_requests import requests_for
 
-        from txn_source.storage.object_store import file_system_of
-
-        system, at = file_system_of(self._root.below(path))
-        info = system.get_file_info(at)
-        return info.size if info.type is fs.FileType.File else None
+        return requests_for(self._root.uri).size(path)
 
     def delete(self, path: str) -> None:
         from txn_source.storage.object_requests import requests_for
@@ -138,9 +134,9 @@ class ObjectSegments:
                 self.delete(segment.path)
 
     def _below(self, prefix: str) -> Iterator[StoredSegment]:
-        from txn_source.storage.object_requests import listed
+        from txn_source.storage.object_requests import requests_for
 
-        for found in listed(self._root.uri, prefix):
+        for found in requests_for(self._root.uri).listed(prefix):
             yield StoredSegment(found.path, found.size, found.modified_at_s)
 
 

@@ -10,7 +10,13 @@ from typing import Any
 
 import pyarrow as pa
 
-NAMES = {"index": "offset", "timeindex": "timestamp", "snapshot": "producerSnapshot", "txnindex": "transaction"}
+NAMES = {
+    "index": "offset",
+    "timeindex": "timestamp",
+    "snapshot": "producerSnapshot",
+    "leader_epoch_checkpoint": "leaderEpoch",
+    "txnindex": "transaction",
+}
 
 
 def encode_sizes(sizes: list[int]) -> bytes:

@@ -8,10 +8,11 @@ from pathlib import Path
 import pyarrow.fs as fs
 import pytest
 
-from tests.foreign.kafka.batch_writer import Batch, Record
+from tests.foreign.kafka.batch_writer import ABORT, COMMIT, Batch, Record
 from tests.foreign.kafka.partition_writer import TOPIC_ID, PartitionWriter
 from tests.foreign.kafka.samples import unpack
 from txn_source.foreign.foreign_log import PartitionName
+from txn_source.foreign.kafka import decided
 from txn_source.foreign.kafka.kafka_log import KafkaLog
 from txn_source.foreign.kafka.partition import KafkaPartition
 from txn_source.foreign.kafka.partition_folders import Folder
@@ -102,6 +103,76 @@ def test_copy_that_was_broken_off_hides_nothing(tmp_path: Path, first: str) -> N
     data = broken.read_bytes()
     broken.write_bytes(data[: len(data) // 10 * 4])
     assert values(open_log(tmp_path / "remote")) == plain(30)
+
+
+def test_last_copy_that_was_broken_off_hides_nothing(tmp_path: Path) -> None:
+    """Break off the last remote copy, in either order of names and of writing: a whole one of the segment is there."""
+    for broken, whole, first in ("ABA", "BAB", "ABB", "BAA"):
+        root = tmp_path / f"{broken}{first}"
+        write(root / "b", 30)
+        for name in sorted("AB", key=first.find, reverse=True):
+            as_remote(root / "b", root / "remote", [0, 10, 20] if name == whole else [20], name)
+        path = next((root / "remote").rglob(f"{20:020}-{broken}*.log"))
+        path.write_bytes(path.read_bytes()[:200])
+        assert values(open_log(root / "remote")) == plain(30)
+
+
+def test_remote_segment_that_reaches_over_many_others_is_found(tmp_path: Path) -> None:
+    """Have a leader's large segment, and many small ones of others that end early, as of one that lost its office."""
+    write(tmp_path / "a", 100, roll=100)
+    write(tmp_path / "b", 60, roll=5)
+    for name in ("a", "b"):  # neither is its folder's last one: that isn't copied
+        bases = [0] if name == "a" else list(range(0, 55, 5))
+        as_remote(tmp_path / name, tmp_path / "remote", bases, name)
+    for path in (tmp_path / "remote").rglob("*-bbbb*.log"):
+        if path.name > f"{20:020}":
+            path.write_bytes(path.read_bytes()[:150])
+    partition = open_log(tmp_path / "remote")
+    assert values(partition, 0, 100) == plain(100)
+    assert values(partition, 42, 48) == plain(100)[42:48]
+
+
+def test_read_that_ends_inside_of_a_gap_is_data_loss(tmp_path: Path) -> None:
+    """Lose a segment, and read up to an offset that it had, and that the high watermark has."""
+    write(tmp_path / "log", 50)
+    for path in (tmp_path / "log" / "t-0").glob(f"{20:020}.*"):
+        path.unlink()
+    (tmp_path / "log" / "replication-offset-checkpoint").write_text("0\n1\nt 0 25\n")
+    with pytest.raises(DataLossError, match=r"\[20, 30\) are lost"):
+        values(open_log(tmp_path / "log"))
+    assert values(open_log(tmp_path / "log"), 0, 20) == plain(20)
+
+
+@pytest.mark.parametrize("stale", [True, False])
+def test_transaction_index_of_a_replica_counts_as_far_as_its_log_does(
+    stale: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A replica that followed another leader has an aborted transaction that isn't; one that is behind lacks one."""
+    monkeypatch.setattr(decided, "_CHEAP_SEGMENTS", 0)
+    record = Record(b"k", b"v")
+
+    def replica(name: str, *, behind: bool) -> None:
+        writer = PartitionWriter(tmp_path / name, segment_bytes=1 << 30)
+        for producer in (1, 2):
+            writer.send([record], producer, transactional=True)
+        writer.append(Batch(0, (), producer_id=1, producer_epoch=1, control=ABORT))
+        if not behind or stale:
+            kind, epoch = (ABORT, 0) if behind else (COMMIT if stale else ABORT, 1)
+            writer.append(Batch(0, (), producer_id=2, producer_epoch=1, control=kind, leader_epoch=epoch))
+            text = "0\n1\n0 0\n" if behind else "0\n2\n0 0\n1 3\n"
+            (writer.folder / "leader-epoch-checkpoint").write_text(text)
+        writer.close()
+
+    replica("a", behind=True)
+    replica("b", behind=False)
+    if stale:
+        next((tmp_path / "b").rglob("*.txnindex")).unlink()
+        for path in tmp_path.rglob("*.snapshot"):
+            path.unlink()
+    (tmp_path / "a" / "replication-offset-checkpoint").unlink()
+    for paths in (("a", "b"), ("b", "a")):
+        partition = open_log(*(tmp_path / name for name in paths))
+        assert values(partition) == ([(1, b"v")] if stale else [])
 
 
 def test_segment_that_is_missing_in_the_middle_is_data_loss(tmp_path: Path) -> None:

@@ -179,8 +179,9 @@ def marker(txn: tuple[int, int], *, commit: bool) -> bytes:
 
 
 def ledger_metadata(managed_ledger: str, entries: Sequence[bytes]) -> bytes:
-    """Return BookKeeper's metadata of a closed ledger."""
-    custom = ((b"application", b"pulsar"), (b"pulsar/managed-ledger", managed_ledger.encode()))
+    """Return BookKeeper's metadata of a closed ledger; without a name it is as old brokers wrote it."""
+    named = ((b"application", b"pulsar"), (b"pulsar/managed-ledger", managed_ledger.encode()))
+    custom = named if managed_ledger else ()
     segment = content(1, b"127.0.0.1:3181") + number(2, 0)
     return (
         number(1, 1)

@@ -24,7 +24,7 @@ from txn_source.model.position import PositionRange
 SAMPLES = Path(__file__).with_name("samples")
 CASES = sorted(path.name.removesuffix(".tar.gz") for path in SAMPLES.glob("*.tar.gz"))
 COMMITTED, UNCOMMITTED = IsolationLevel.READ_COMMITTED, IsolationLevel.READ_UNCOMMITTED
-_TIMES = ("__publish_time", "__event_time", "__broker_publish_time")
+_TIMES = ("__publish_time", "__event_time", "__broker_publish_time", "__deliver_at")
 
 
 @dataclass(frozen=True)

@@ -245,6 +245,21 @@ def test_message_behind_a_commit_is_undecided(tmp_path: Path) -> None:
     assert _states(tmp_path, *entries, *late)[::2] == ("ab", "3:3")
 
 
+def test_status_does_not_depend_on_the_range(tmp_path: Path) -> None:
+    """What lies before the commit is committed, and what lies behind it open, however the log is divided."""
+    late = single(Sent(b"c"), Frame(txn=_T))
+    assert _states(tmp_path, single(Sent(b"a"), Frame(txn=_T)), marker(_T, commit=True), late, late)[1:] == (
+        ["committed", "open", "open"],
+        "3:2",
+    )
+    [partition] = partitions(PulsarLog(fs.LocalFileSystem(), str(tmp_path)))
+    known = {0: "committed", 2: "open", 3: "open"}
+    for start in range(4):
+        of = PositionRange(Position(3, start), Position(3, 4))
+        rows = rows_of(partition, of, UNCOMMITTED, ("__entry_id", "__txn_status"))
+        assert [tuple(row.values()) for row in rows] == [item for item in known.items() if item[0] >= start]
+
+
 def test_message_behind_a_commit_in_a_later_ledger(tmp_path: Path) -> None:
     """The same where the message lies in another ledger than the commit, and that in another than the first message."""
     write_ledger(tmp_path, 3, [single(Sent(b"a"), Frame(txn=_T))])

@@ -188,6 +188,16 @@ def test_index_counts_messages(tmp_path: Path) -> None:
     assert [row["__batch_size"] for row in rows] == [3, 3, 3, 0]
 
 
+def test_metadata_of_entries(tmp_path: Path) -> None:
+    """Show where an entry was replicated from, and when it was to be delivered."""
+    frame = Frame(extra=content(5, b"west") + number(19, 1_700_000_000_123))
+    rows = read(
+        tmp_path, [batch([Sent(b"a"), Sent(b"b")], frame), single(Sent(b"c"))], ("__replicated_from", "__deliver_at")
+    )
+    known = {"__replicated_from": "west", "__deliver_at": 1_700_000_000_123_000}
+    assert rows == [known, known, {"__replicated_from": None, "__deliver_at": None}]
+
+
 def test_encrypted_entries_are_refused_or_kept(tmp_path: Path) -> None:
     """An encrypted batch is refused, and with an option it is one message with its bytes, which says so."""
     keys = content(13, content(1, b"app") + content(2, b"secret"))

@@ -16,6 +16,7 @@ from tests.tiers.stores import CREDENTIALS, Bucket, S3Server
 from txn_source.foreign.pulsar.pulsar_log import PulsarLog
 from txn_source.foreign.pulsar.raw_entries import ObjectFile
 from txn_source.model.errors import DataLossError, LogNotFoundError, SegmentUnreadableError
+from txn_source.model.position import Position
 
 
 @pytest.fixture(scope="module")
@@ -96,3 +97,20 @@ def test_ranges_are_asked_for_ahead() -> None:
     slow = _SlowFile(3)
     file._file, file._process = slow, os.getpid()
     assert b"".join(file.pieces(5, 62, 10)) == b"5:10,15:10,25:10,35:10,45:10,55:7,"
+
+
+def test_a_plan_asks_for_many_ledgers_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Open and plan 16 ledgers in a store that answers 16 requests at once only: one for an index, one for its data."""
+    for ledger in range(16):
+        write_ledger(tmp_path, ledger, [batch([Sent(b"a")])])
+    gate, asked, read = threading.Barrier(16), [], ObjectFile.read
+
+    def at_once(self: ObjectFile, start: int, size: int) -> bytes:
+        gate.wait(20)
+        asked.append(self.uri)
+        return read(self, start, size)
+
+    monkeypatch.setattr(ObjectFile, "read", at_once)
+    [partition] = partitions(PulsarLog(fs.SubTreeFileSystem(str(tmp_path), fs.LocalFileSystem()), ""))
+    assert partition.bounds().log_end == Position(15, 1)
+    assert len(set(asked)) == len(asked) == 32

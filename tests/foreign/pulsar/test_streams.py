@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import uuid
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -26,17 +27,28 @@ from txn_source.foreign.target import ForeignTarget
 from txn_source.model.isolation import IsolationLevel
 from txn_source.model.position import Position, PositionRange
 
+_NO_LIMITS = ForeignLimits()
 _LEVELS = [IsolationLevel.READ_COMMITTED, IsolationLevel.READ_UNCOMMITTED]
 
 
 class Query:
     """A streaming query without Spark: it keeps its offset as JSON, and plans each batch twice."""
 
-    def __init__(self, folder: Path, level: IsolationLevel, limits: ForeignLimits, topics: tuple[str, ...]) -> None:
-        self._target = ForeignTarget.parse(f"pulsar:{folder}")
-        self._request = ForeignRequest(level)
+    def __init__(
+        self,
+        folder: Path,
+        level: IsolationLevel = IsolationLevel.READ_COMMITTED,
+        limits: ForeignLimits = _NO_LIMITS,
+        topics: tuple[str, ...] = ("orders",),
+        *,
+        options: Mapping[str, str] | None = None,
+        fail_on_data_loss: bool = True,
+    ) -> None:
+        self._target = ForeignTarget.parse(f"pulsar:{folder}").with_options(options or {})
+        self._request = ForeignRequest(level, fail_on_data_loss=fail_on_data_loss)
         self._limits, self._topics = limits, topics
         self._offset: Any = None
+        self.last: tuple[Any, Any] | None = None
         self.rows: list[bytes] = []
         self.sizes: list[int] = []
 
@@ -57,13 +69,25 @@ class Query:
         assert first == again
         self.rows += first
         self.sizes.append(len(first))
-        self._offset = end.to_json(rules)
+        self.last, self._offset = (start, end), end.to_json(rules)
         return True
+
+    def run_all(self) -> list[bytes]:
+        """Read until there is nothing, and return all rows."""
+        while self.run():
+            pass
+        return self.rows
+
+    def replay(self) -> list[bytes]:
+        """Return the rows of the last batch, read once more."""
+        assert self.last is not None
+        return self._read(*self.last)
 
     def _read(self, start: ForeignOffset, end: ForeignOffset) -> list[bytes]:
         planned = self.stream().plan(start, end)
-        columns = FORMAT.columns(self._target.open(), [TOPIC], {})
-        reader = PieceReader(self._target, pa.schema([columns.field("value")]), planned.request)
+        reader = PieceReader(
+            self._target, pa.schema([FORMAT.columns(self._target.open(), [], {}).field("value")]), planned.request
+        )
         return [value for task in planned.tasks for b in reader.read(task) for value in b.column(0).to_pylist()]
 
 

@@ -8,7 +8,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.foreign.pulsar.offload_writer import content, number, varint
-from txn_source.foreign.pulsar.wire import BYTES, NUMBER, REPEATED, decode
+from txn_source.foreign.pulsar.wire import BYTES, NUMBER, REPEATED, decode, fields_of
 
 _KINDS = {1: REPEATED, 2: BYTES, 3: NUMBER, 17: NUMBER, 18: BYTES}
 
@@ -71,6 +71,11 @@ def _check(messages: list[bytes]) -> None:
     for row, message in enumerate(messages):
         wanted = _one(message)
         assert found.bad[row] == (wanted is None)
+        alone = fields_of(message)
+        assert (alone is None) == (wanted is None)
+        for field, values in (wanted or {}).items():
+            kept = [value for at, value in alone or () if at == field]
+            assert [value & (1 << 64) - 1 if isinstance(value, int) else value for value in kept][-1] == values[-1]
         if wanted is None:
             continue
         assert repeated[row] == wanted.get(1, [])

@@ -94,15 +94,17 @@ class DecidedTransactions:
 
     def _index(self, base: int, high_watermark: int) -> TransactionIndex | None:
         """Return the index of the segment at a base offset; None if its markers must be read."""
+        until = self._segments.next_base(base) or high_watermark
         for segment in self._segments.copies(base):
             if segment.base_offset != base:
                 continue
             data = segment.files.small(TXN_INDEX)
             if data is not None:
-                if len(data) % TransactionIndex.ENTRY_BYTES or not self._segments.of_its_leaders(segment):
+                whole = self._segments.of_its_leaders(segment) and self._segments.reaches(segment, until)
+                if len(data) % TransactionIndex.ENTRY_BYTES or not whole:
                     return None
                 return TransactionIndex.parse(data, base, self._segments.limit(segment) or MAX_OFFSET)
-        producers = self._states.exactly_at(self._segments.next_base(base) or high_watermark)
+        producers = self._states.exactly_at(until)
         if producers is not None and (producers["coordinator_epoch"] < 0).all():
             return TransactionIndex.parse(b"", base, MAX_OFFSET)
         return None

@@ -16,6 +16,7 @@ from txn_source.foreign.foreign_log import (
     Decisions,
     ForeignPartition,
     ForeignTransaction,
+    NoTraces,
     PartitionName,
     ReadUnit,
     Taken,
@@ -40,7 +41,7 @@ UNIT_BYTES = 8 << 20
 
 
 @dataclass(frozen=True)
-class KafkaPartition:
+class KafkaPartition(NoTraces):
     """A partition as its files showed it when they were listed.
 
     Args:

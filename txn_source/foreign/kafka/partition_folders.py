@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 
 import pyarrow.fs as fs
 
@@ -69,7 +70,7 @@ class PartitionFolders:
         for folder, entries in zip(self.local, own, strict=True):
             some, states = _local(folder)
             until = _divergence(entries, epochs)
-            segments += [segment for segment in some if until is None or segment.base_offset < until]
+            segments += some if until is None else _sound_part(some, until)
             snapshots += [state for state in states if until is None or state.offset <= until]
         segments += remote[:-_ASKED]
         for segment, entries in zip(remote[-_ASKED:], asked, strict=True):
@@ -86,6 +87,12 @@ def _epochs(folder: Folder) -> list[tuple[int, int]] | None:
 
 def _divergence(own: list[tuple[int, int]] | None, epochs: LeaderEpochs | None) -> int | None:
     return LeaderEpochs(tuple(own)).divergence(epochs) if own and epochs is not None else None
+
+
+def _sound_part(segments: Sequence[Segment], until: int) -> list[Segment]:
+    """Return what a copy has below the offset at which it follows another leader."""
+    sound = sorted((of for of in segments if of.base_offset < until), key=lambda of: of.base_offset)
+    return sound[:-1] + [replace(of, diverges=True) for of in sound[-1:]]
 
 
 def files_of(folder: Folder) -> Sequence[fs.FileInfo]:

@@ -130,7 +130,8 @@ def gap_behind(segment: Segment, epochs: LeaderEpochs | None) -> Gap:
             compacted |= bool((bases != np.concatenate([[reached], lasts[:-1] + 1])).any())
             compacted |= bool((headers["count"] != lasts - bases + 1).any())
             reached = int(lasts[-1]) + 1
-        return Gap(reached, reader.end, _known_end(segment), compacted, reached == segment.base_offset)
+        known = reached if reader.stop == Stop.OTHER_LEADER else _known_end(segment)
+        return Gap(reached, reader.end, known, compacted, reached == segment.base_offset)
 
 
 def _known_end(segment: Segment) -> int:

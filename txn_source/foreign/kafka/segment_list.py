@@ -9,6 +9,7 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
+from itertools import chain
 from typing import TypeVar
 
 import numpy as np
@@ -29,6 +30,8 @@ _MARKER_SIZES = np.arange(70, 90)
 """A marker takes 78 bytes; what is added to it later would be little."""
 _BEFORE = 3
 """So many remote segments before one are looked at for what that lacks: leaders rolled theirs elsewhere."""
+_FAR = 64
+"""So many are, where those don't have it."""
 _ATTEMPTS = 3
 """How often segments are listed anew without coming further."""
 
@@ -110,6 +113,13 @@ class SegmentList:
             before = [segment for segment in before if segment.folder != exact[0].folder]
         return exact + before
 
+    def _far(self, base: int) -> Iterator[Segment]:
+        """Yield the remote segments before those of ``copies``, the nearest first: one may reach over many others."""
+        for segments in self._folders.values():
+            if segments[0].remote:
+                at = bisect_left(segments, base, key=lambda segment: segment.base_offset)
+                yield from reversed(segments[max(at - _FAR, 0) : max(at - _BEFORE, 0)])
+
     def next_base(self, base: int) -> int | None:
         """Return the base offset behind one; None if it is the last."""
         at = bisect_right(self.bases, base)
@@ -129,7 +139,7 @@ class SegmentList:
     def of_its_leaders(self, segment: Segment) -> bool:
         """True if all of a segment is known to be of the leaders that count."""
         if self.epochs is None or not segment.remote:
-            return True
+            return not segment.diverges
         entries = segment_epochs(segment)
         if entries is None:
             return False
@@ -138,6 +148,18 @@ class SegmentList:
         if self.epochs.divergence(LeaderEpochs(tuple(entries))) not in (None, *later[:1]):
             return False
         return not later or following is None or following <= later[0]
+
+    def reaches(self, segment: Segment, offset: int) -> bool:
+        """True if a segment has what there is up to an offset, which isn't above the next base offset.
+
+        The last one of a replica that is behind, or of an older copy, has not.
+        """
+        if segment.remote or self.limit(segment) is not None or len(self._folders) == 1:
+            return True
+        try:
+            return tail_of(segment, self.epochs).end >= offset
+        except OSError:
+            return False
 
     def bases_over(self, start: int, end: int) -> list[int]:
         """Return the base offsets of the segments that can have an offset of ``[start, end)``."""
@@ -269,7 +291,7 @@ class SegmentList:
             until = min(end, self.next_base(base) or end)
             failure: Exception | None = None
             whole = False
-            for segment in self.copies(base):
+            for segment in chain(self.copies(base), self._far(base)):
                 try:
                     with opened(segment, self.limit(segment), self.epochs) as (reader, log):
                         for piece in walk(reader, start_position(segment, log, cursor), segment):
@@ -309,20 +331,20 @@ class SegmentList:
             raise damaged(segment.files.place, reader.end, reader.reached, why)
 
     def _check_gap(self, base: int, start: int, end: int) -> None:
-        """Raise if nothing has the offsets behind a segment up to the next one, and compaction can't have taken them.
+        """Raise if nothing has offsets behind a segment and below the next one, and compaction can't have taken them.
 
         Raises:
             SegmentUnreadableError: an index of the segment knows more than its log has.
             DataLossError: neither it nor the next one has lost an offset by compaction.
         """
         following = self.next_base(base)
-        if following is None or end < following:
+        if following is None:
             return  # what the log's last segment has is the log
         try:
             gaps = [gap_behind(self.copies(other)[0], self.epochs) for other in (base, following)]
         except OSError as error:
             raise _failed(error, start, end) from None
-        if gaps[0].end >= following:
+        if gaps[0].end >= end:
             return  # damaged batches were passed over
         if gaps[0].known > gaps[0].end:
             why = f"an index of it knows an offset {gaps[0].known - 1}, which isn't there"
@@ -350,12 +372,19 @@ class SegmentList:
             DataLossError: it has gone.
         """
         try:
-            return max(tail_of(segments[-1], self.epochs).end for segments in self._folders.values())
+            tails = [tail_of(segment, self.epochs) for segment in self._last()]
+            sound = [tail.end for tail in tails if tail.position or not tail.other_leader]
+            return max(sound, default=self.bases[0])
         except OSError as error:
             newer = self.listed_anew()
             if newer is None:
                 raise _failed(error, self.bases[-1], MAX_OFFSET).told from None
             return newer.end
+
+    def _last(self) -> Iterator[Segment]:
+        """Yield the segments that can have the log's last offset: in the remote tier one may reach over the last."""
+        for segments in self._folders.values():
+            yield from segments[-1 - _BEFORE if segments[0].remote else -1 :]
 
 
 def _cut_chunk(chunk: Chunk, start: int, end: int) -> tuple[Chunk | None, int]:

@@ -59,6 +59,8 @@ class Segment:
     """Bytes of its log when it was listed."""
     reaches_over: bool = False
     """It is about to take the place of segments behind it, and has what they have."""
+    diverges: bool = False
+    """On a broker's disk: what it has behind some offset is of a leader that doesn't count."""
 
 
 class _PlainLog:

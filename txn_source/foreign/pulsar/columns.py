@@ -35,6 +35,7 @@ SCHEMA = pa.schema(
         pa.field("__index", pa.int64()),
         pa.field("__replicated_from", pa.string()),
         pa.field("__encrypted", pa.bool_()),
+        pa.field("__deliver_at", _TIME),
     ]
 )
 """All columns that can be asked for.
@@ -48,7 +49,9 @@ first one (``ledger:entry``), else null.
 ``__txn_status``: ``open``, ``committed`` or ``aborted``; null outside of a transaction, as ``__txn_id`` is.
 ``__schema_version``: as Pulsar has it, 8 bytes with a number.
 ``__broker_publish_time``, ``__index``: of the broker's own entry metadata, null where it wrote none.
+``__replicated_from``: the cluster that a replicator brought the message from, else null.
 ``__encrypted``: true where ``value`` is a whole entry's payload as its producer encrypted it.
+``__deliver_at``: when a producer wanted the message to be delivered; null: at once. It is shown where it lies.
 """
 
 _ALPHABET = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"

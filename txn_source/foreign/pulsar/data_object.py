@@ -37,13 +37,10 @@ class DataObject:
             if within is not None and block.start < within.place < block.end:
                 yield from self._entries(block, within.entry, min(end, block.first + block.entries), within.place, stop)
             else:
-                self._check(block)
-                start = block.start + self._index.header_bytes
-                yield from self._entries(block, block.first, min(end, block.first + block.entries), start, stop)
+                yield from self._entries(block, block.first, min(end, block.first + block.entries), block.start, stop)
 
-    def _check(self, block: Block) -> None:
-        """Raise unless a block's header is the one that the index announces."""
-        data = self._file.read(block.start, _HEADER.size)
+    def _check(self, block: Block, data: bytes) -> None:
+        """Raise unless a block begins with the header that the index announces."""
         if len(data) < _HEADER.size:
             raise damaged(self.uri, f"it ends before the block at byte {block.start}")
         magic, header_bytes, length, first = _HEADER.unpack_from(data)
@@ -58,13 +55,21 @@ class DataObject:
             )
 
     def _entries(self, block: Block, first: int, end: int, start: int, stop: int) -> Iterator[RawEntries]:
-        """Yield the entries ``[first, end)`` of a block, which lie in the bytes ``[start, stop)`` of the object."""
+        """Yield the entries ``[first, end)`` of a block, which lie in the bytes ``[start, stop)`` of the object.
+
+        Before the first one lies the header, if they begin with the block.
+        """
         entry, at = first, start
         data = b""
+        header = self._index.header_bytes if start == block.start else 0
         for piece in self._file.pieces(start, stop, PIECE_BYTES):
             data = data + piece if data else piece
             starts, ends = [], []
-            offset = 0
+            if len(data) < header:
+                continue
+            if header:
+                self._check(block, data)
+            offset, header = header, 0
             while entry < end and offset + _ENTRY.size <= len(data):
                 size, found = _ENTRY.unpack_from(data, offset)
                 if found != entry or size < 0:
@@ -87,6 +92,8 @@ class DataObject:
             data = data[offset:]
             if entry == end:
                 break
+        if header:
+            self._check(block, data)
         if entry < end:
             raise damaged(self.uri, f"it is cut in entry {entry}, which begins at byte {at}")
         if entry == block.first + block.entries:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import struct
 
-import numpy as np
-
 from txn_source.foreign.pulsar import wire
 from txn_source.foreign.pulsar.raw_entries import damaged
 from txn_source.model.errors import LogVersionError
@@ -56,24 +54,22 @@ def parse_metadata(data: bytes, uri: str) -> LedgerMetadata:
     Raises:
         SegmentUnreadableError: it is none, or that of a ledger that wasn't closed.
     """
-    array = np.frombuffer(data, np.uint8)
-    kinds = {_LENGTH: wire.NUMBER, _LAST_ENTRY: wire.NUMBER, _STATE: wire.NUMBER, _CUSTOM: wire.REPEATED}
-    found = wire.decode(array, np.zeros(1, np.int64), np.full(1, len(array)), kinds)
-    if found.bad[0] or not found.has(_LAST_ENTRY)[0]:
+    fields = wire.fields_of(data)
+    numbers = {field: value for field, value in fields or () if isinstance(value, int)}
+    last = numbers.get(_LAST_ENTRY)
+    if fields is None or last is None:
         raise damaged(uri, "its ledger metadata can't be parsed")
-    if found.number(_STATE)[0] != _CLOSED:
-        raise damaged(uri, f"its ledger is in state {found.number(_STATE)[0]}, not closed")
-    last = int(found.number(_LAST_ENTRY)[0])
+    if (state := numbers.get(_STATE, 0)) != _CLOSED:
+        raise damaged(uri, f"its ledger is in state {state}, not closed")
     if not -1 <= last <= MAX_ENTRY_ID:
         raise damaged(uri, f"its ledger's last entry is {last}")
     name = None
-    _, starts, ends = found.repeated(_CUSTOM)
-    pairs = wire.decode(array, starts, ends, {1: wire.BYTES, 2: wire.BYTES})
-    keys, values = pairs.slices(1), pairs.slices(2)
-    for at in np.flatnonzero(~pairs.bad).tolist():
-        if data[keys[0][at] : keys[1][at]] == _TOPIC_KEY:
-            name = data[values[0][at] : values[1][at]].decode(errors="replace")
-    return LedgerMetadata(last + 1, max(int(found.number(_LENGTH)[0]), 0), name)
+    for field, value in fields:
+        pair = dict(wire.fields_of(value) or ()) if field == _CUSTOM and isinstance(value, bytes) else {}
+        topic = pair.get(2, b"")
+        if pair.get(1) == _TOPIC_KEY and isinstance(topic, bytes):
+            name = topic.decode(errors="replace")
+    return LedgerMetadata(last + 1, max(numbers.get(_LENGTH, 0), 0), name)
 
 
 def parse_index(data: bytes, uri: str) -> LedgerIndex:

@@ -16,7 +16,7 @@ from txn_source.foreign.pulsar.data_object import DataObject
 from txn_source.foreign.pulsar.ledger_index import LedgerIndex, parse_index, streamed_ledgers
 from txn_source.foreign.pulsar.managed_ledger import ListedLedger
 from txn_source.foreign.pulsar.map_file import MapFile, UnfinishedError, is_unfinished
-from txn_source.foreign.pulsar.raw_entries import EntrySource, ObjectFile, damaged
+from txn_source.foreign.pulsar.raw_entries import EntrySource, ObjectFile, damaged, threads_for
 from txn_source.foreign.pulsar.summary_cache import INDEXES
 from txn_source.model.errors import (
     InvalidArgumentError,
@@ -32,9 +32,10 @@ from txn_source.storage.object_store import reason
 _UUID = r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
 _OBJECT = re.compile(rf"(?:^|.*/)({_UUID})-ledger-([0-9]+)(-index)?")
 _MAP_FILE = re.compile(rf"(?:^|.*/)([0-9]+)-({_UUID})/data")
+_FOLDER = re.compile(r"(?:^|.*/)([^/]+/[^/]+/persistent/[^/]+)")
+"""A managed ledger's folder of the filesystem offloader."""
 _STREAMED = re.compile(rf"(?:^|.*/){_UUID}-index")
 _PARTITION = re.compile(r"(.+)-partition-(0|[1-9][0-9]{0,8})")
-_THREADS = 8
 _LARGEST_INDEX = 64 << 20
 
 
@@ -42,8 +43,9 @@ _LARGEST_INDEX = 64 << 20
 class OffloadedLedger:
     """An offloaded ledger: its object, and what is known without reading its entries.
 
-    ``data`` is the path of the data object, None where only the index is there; ``index`` is None for a MapFile.
-    ``modified`` is when the data was written (ns), by the store's clock; 0 if it doesn't say.
+    ``topic`` is empty where the index doesn't name it. ``data`` is the path of the data object, None where only the
+    index is there; ``index`` is None for a MapFile. ``modified`` is when the data was written (ns), by the store's
+    clock; 0 if it doesn't say.
     """
 
     ledger_id: int
@@ -84,6 +86,26 @@ class Listing:
 
     ledgers: dict[str, list[OffloadedLedger]]
     unreadable: dict[int, Unreadable]
+    unnamed: list[OffloadedLedger]
+    """Those of which the index doesn't name the topic: old brokers wrote none."""
+
+    def of_topic(self, topic: str, listed: Sequence[ListedLedger] | None) -> list[OffloadedLedger]:
+        """Return a topic's ledgers; those without its name are the ones that its list has.
+
+        Raises:
+            InvalidArgumentError: there are some without a name, and the topic has no list.
+        """
+        named = self.ledgers.get(topic, [])
+        if not self.unnamed:
+            return named
+        if listed is None:
+            raise InvalidArgumentError(
+                f"{self.unnamed[0].data or self.unnamed[0].uuid} doesn't say whose ledger it has, as old brokers wrote"
+                f" it; it may be one of {topic}.",
+                "Give the topic's list of ledgers (option managedLedgers, `pulsar-admin topics info-internal`).",
+            )
+        wanted = {(ledger.ledger_id, ledger.uuid) for ledger in listed}
+        return [*named, *(ledger for ledger in self.unnamed if (ledger.ledger_id, ledger.uuid) in wanted)]
 
     def unfinished(self, topic: str, listed: Sequence[ListedLedger] | None) -> int | None:
         """Return the last ledger of a topic if it is being written; raise the error of one that can't be read.
@@ -146,7 +168,7 @@ def list_ledgers(system: fs.FileSystem, folder: str) -> Listing:
     sizes = {info.path: info.size for info in infos if info.type is fs.FileType.File}
     times = {info.path: info.mtime_ns or 0 for info in infos if info.type is fs.FileType.File}
     tasks: list[tuple[int, str, str]] = []
-    listing = Listing({}, {})
+    listing = Listing({}, {}, [])
     for path in sorted(sizes):
         if (found := _OBJECT.fullmatch(path)) and found[3]:
             tasks.append((int(found[2]), found[1], path))
@@ -165,7 +187,7 @@ def list_ledgers(system: fs.FileSystem, folder: str) -> Listing:
         except TxnLogError as error:
             return error
 
-    with ThreadPoolExecutor(_THREADS) as pool:
+    with ThreadPoolExecutor(threads_for(system)) as pool:
         for (ledger_id, _, path), ledger in zip(tasks, pool.map(opened, tasks), strict=True):
             if isinstance(ledger, TxnLogError):
                 of_topic = _folder_of_topic(path) if _MAP_FILE.fullmatch(path) else None
@@ -173,7 +195,7 @@ def list_ledgers(system: fs.FileSystem, folder: str) -> Listing:
                 listing.unreadable[ledger_id] = Unreadable(ledger, of_topic, unfinished)
             else:
                 ledger = replace(ledger, modified=times.get(ledger.data or "", 0))
-                listing.ledgers.setdefault(ledger.topic, []).append(ledger)
+                (listing.ledgers.setdefault(ledger.topic, []) if ledger.topic else listing.unnamed).append(ledger)
     return listing
 
 
@@ -204,12 +226,13 @@ def _opened(
     size = sizes[path]
     if _MAP_FILE.fullmatch(path):
         file = MapFile(ObjectFile(system, path), size)
-        topic = topic_of(file.ledger.managed_ledger, path)
+        folder = _FOLDER.fullmatch(_folder_of_topic(path))
+        topic = topic_of(file.ledger.managed_ledger or (folder and folder[1]), path)
         return OffloadedLedger(ledger_id, uuid, topic, file.entries, size, path, None)
     if size > _LARGEST_INDEX:
         raise damaged(path, f"it has {size} bytes, too many for an index")
     index = INDEXES.get((path, size, modified), lambda: parse_index(ObjectFile(system, path).read(0, size), path))
-    topic = topic_of(index.ledger.managed_ledger, path)
+    topic = "" if index.ledger.managed_ledger is None else topic_of(index.ledger.managed_ledger, path)
     data = path.removesuffix("-index")
     return OffloadedLedger(
         ledger_id, uuid, topic, index.ledger.entries, sizes.get(data, 0), data if data in sizes else None, index

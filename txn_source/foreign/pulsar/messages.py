@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 import numpy as np
 import pyarrow as pa
 
-from txn_source.foreign.foreign_log import Inside
+from txn_source.foreign.foreign_log import Inside, TransactionSpans
 from txn_source.foreign.pulsar import batches, wire
 from txn_source.foreign.pulsar import entries as of
 from txn_source.foreign.pulsar.avro_values import spread
@@ -46,14 +46,14 @@ class Decoder:
     Args:
         schema: the columns.
         aborted: numbers of the transactions that are aborted, of those in the entries.
-        undecided: of those that are open.
+        undecided: those that are open, and from where on: what lies before is committed.
         keep_encrypted: give an encrypted entry as one message with its payload as it is; else it is refused.
         typed: the topic's schema, where keys and values are not bytes.
     """
 
     schema: pa.Schema
     aborted: IntArray
-    undecided: IntArray
+    undecided: TransactionSpans
     keep_encrypted: bool = False
     typed: TopicSchema | None = None
 
@@ -62,17 +62,16 @@ class Decoder:
         cls,
         columns: Sequence[str],
         aborted: IntArray | None = None,
-        undecided: IntArray | None = None,
+        undecided: TransactionSpans | None = None,
         *,
         keep_encrypted: bool = False,
         typed: TopicSchema | None = None,
     ) -> Decoder:
         """Return the decoder for columns by their names."""
-        none = np.zeros(0, np.int64)
         return cls(
             columns_schema(tuple(columns), typed.types() if typed else {}),
-            none if aborted is None else aborted,
-            none if undecided is None else undecided,
+            np.zeros(0, np.int64) if aborted is None else aborted,
+            TransactionSpans.none() if undecided is None else undecided,
             keep_encrypted,
             typed,
         )
@@ -354,6 +353,11 @@ class _Group:
     def _made_publish_time(self) -> pa.Array:
         return self._times(self._found.metadata.number(of.PUBLISH_TIME)[self._entries], None, "__publish_time")
 
+    def _made_deliver_at(self) -> pa.Array:
+        metadata = self._found.metadata
+        valid = metadata.has(of.DELIVER_AT)[self._entries]
+        return self._times(metadata.number(of.DELIVER_AT)[self._entries], valid, "__deliver_at")
+
     def _times(self, times: IntArray, valid: BoolArray | None, name: str) -> pa.Array:
         outside = (times < 0) | (times > _MAX_MS)
         if outside.any():
@@ -405,10 +409,20 @@ class _Group:
 
     def _made_txn_status(self) -> pa.Array:
         txns = self._found.txns[self._which]
-        states = np.where(hidden(txns, self._decoder.aborted), 2, np.where(hidden(txns, self._decoder.undecided), 0, 1))
+        states = np.where(self._is_undecided(txns), 0, 1)
+        states[hidden(txns, self._decoder.aborted)] = 2
         words = ("open", "committed", "aborted")
         pairs = zip(txns.tolist(), states.tolist(), strict=True)
         return self._per_entry(_texts_of([None if txn == NO_TXN else words[state] for txn, state in pairs]))
+
+    def _is_undecided(self, txns: IntArray) -> BoolArray:
+        """Return which of the group's entries, with these transactions, lie where theirs is undecided."""
+        names, since = self._decoder.undecided.names, self._decoder.undecided.firsts
+        if not len(names):
+            return np.zeros(len(txns), np.bool_)
+        order = np.argsort(names)
+        at = order[np.minimum(np.searchsorted(names[order], txns), len(order) - 1)]
+        return np.asarray((names[at] == txns) & (since[at] <= self._found.keys[self._which]))
 
     def _made_first_chunk(self) -> pa.Array:
         firsts = [str(self._chunked[e].first) if e in self._chunked else None for e in self._which.tolist()]

@@ -7,6 +7,7 @@ import logging
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -28,9 +29,10 @@ from txn_source.foreign.pulsar.map_file import UnfinishedError
 from txn_source.foreign.pulsar.messages import Decoder
 from txn_source.foreign.pulsar.outcomes import Outcomes, as_known, decisions, outcomes
 from txn_source.foreign.pulsar.payloads import Chunked
-from txn_source.foreign.pulsar.raw_entries import EntrySource, Stretch
+from txn_source.foreign.pulsar.raw_entries import EntrySource, Stretch, threads_for
 from txn_source.foreign.pulsar.summary import LedgerSummary, summarize
 from txn_source.foreign.pulsar.summary_cache import SUMMARIES
+from txn_source.foreign.pulsar.trace import follows, late_ledgers, trace_of
 from txn_source.foreign.pulsar.value_schema import TopicSchema
 from txn_source.model.bounds import Bounds
 from txn_source.model.errors import (
@@ -47,7 +49,6 @@ from txn_source.model.visibility import BoolArray, visible
 _log = logging.getLogger(__name__)
 _told: set[str] = set()
 """Warnings that were given: a stream looks every few seconds."""
-_THREADS = 4
 _WHOLE = "Read a range that leaves the ledger out, or restore its object."
 
 
@@ -100,7 +101,7 @@ class PulsarPartition:
         """Return what lies in the ledgers, in their order; several are looked at at once."""
         unknown = [ledger for ledger in self.ledgers.ledgers if ledger.ledger_id not in self._summaries]
         if unknown:
-            with ThreadPoolExecutor(_THREADS) as pool:
+            with ThreadPoolExecutor(threads_for(self._system)) as pool:
                 tasks = [pool.submit(self._look_at, ledger) for ledger in unknown]
                 try:
                     for ledger, task in zip(unknown, tasks, strict=True):
@@ -148,6 +149,28 @@ class PulsarPartition:
     def decisions(self, of: PositionRange, as_of: Position | None = None) -> Decisions:
         """Return what a read of a range needs to know of transactions."""
         return decisions(self.outcomes() if as_of is None else as_known(self.outcomes(), as_of), of)
+
+    def trace(self, at: Position) -> Mapping[str, Any]:
+        """Return what a stream is to keep with a position: see ``trace_of``."""
+        return trace_of(at, self.ledgers, self._summaries)
+
+    def follows(self, trace: Mapping[str, Any]) -> bool:
+        """True if the first ledger is known to be the one behind the position of a trace."""
+        first = next(iter(self.ledgers.ledgers), None)
+        if first is None:
+            return self.ledgers.next_ledger is not None and follows(trace, self.ledgers.next_ledger, -1)
+        return follows(trace, first.ledger_id, self._summaries[first.ledger_id].first_index)
+
+    def late(self, trace: Mapping[str, Any], at: Position) -> list[str]:
+        """Return the ledgers that came after a stream had passed them."""
+        return [f"ledger {ledger}" for ledger in late_ledgers(trace, at, self.ledgers)]
+
+    def without_late(self, trace: Mapping[str, Any], at: Position) -> None:
+        """Leave these out."""
+        late = late_ledgers(trace, at, self.ledgers)
+        kept = tuple(ledger for ledger in self.ledgers.ledgers if ledger.ledger_id not in late)
+        self.ledgers = replace(self.ledgers, ledgers=kept)
+        self._known = self._whole = None
 
     @property
     def identity(self) -> None:
@@ -294,7 +317,7 @@ class PulsarPartition:
         decoder = Decoder.of(
             columns,
             decided.aborted.names,
-            decided.undecided.names,
+            decided.undecided,
             keep_encrypted=self._keep_encrypted,
             typed=self.schema,
         )

@@ -18,6 +18,7 @@ from txn_source.foreign.pulsar.schema_option import parse_schema
 from txn_source.foreign.pulsar.value_schema import TopicSchema
 from txn_source.model.errors import (
     InvalidArgumentError,
+    LogNotFoundError,
     TopicNotFoundError,
     shown,
 )
@@ -81,8 +82,14 @@ class PulsarLog:
 
         Raises:
             SegmentUnreadableError: no ledger can be read; of several that can't, the first one's error.
+            LogNotFoundError: none names its topic, and no list does.
         """
         if not self._listing.ledgers and not self._named:
+            if not self._listing.unreadable:
+                raise LogNotFoundError(
+                    f"The ledgers in {self._folder} don't say whose they are, as old brokers wrote them.",
+                    "Give the lists of their topics' ledgers by the topics' full names (option managedLedgers).",
+                )
             raise self._listing.unreadable[min(self._listing.unreadable)].error
         return sorted({partition_of(topic) for topic in (*self._listing.ledgers, *self._named)})
 
@@ -92,17 +99,18 @@ class PulsarLog:
         Raises:
             TopicNotFoundError: it isn't there.
             SegmentUnreadableError: an index is damaged that may be one of its ledgers'.
-            InvalidArgumentError: a ledger has two objects, and nothing tells which is the right one.
+            InvalidArgumentError: a ledger has two objects, and nothing tells which is the right one; or one has no name
+                of its topic, and there is no list.
         """
         topic = name.topic if name.partition < 0 else f"{name.topic}-partition-{name.partition}"
-        ledgers = self._listing.ledgers.get(topic, [])
-        if not ledgers and topic not in self._named:
+        if topic not in self._listing.ledgers and topic not in self._named:
             raise TopicNotFoundError(
                 f"{self._folder} has no ledgers of {topic}.",
                 f"There are {', '.join(sorted(self._listing.ledgers)[:10]) or 'none that can be read'}.",
             )
         given = self._listed.get(topic, self._listed.get(name.topic, self._listed.get("")))
         listed = None if given is None else parse_info(given, topic)
+        ledgers = self._listing.of_topic(topic, listed)
         found = in_order(topic, ledgers, listed, self._listing.unfinished(topic, listed))
         return PulsarPartition(
             self._system,

@@ -23,6 +23,7 @@ PIECE_BYTES = 4 << 20
 """So much of a ledger is decoded at once: small enough for a processor's caches, large enough for numpy."""
 _AHEAD = 3
 """So many pieces are asked for at once of a store that isn't this machine's."""
+_LOCAL_THREADS, _REMOTE_THREADS = 4, 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +75,11 @@ class EntrySource(Protocol):
         """
 
 
+def threads_for(system: fs.FileSystem) -> int:
+    """Return how many objects are looked at at once: a store takes its time for each answer."""
+    return _LOCAL_THREADS if isinstance(system, fs.LocalFileSystem) else _REMOTE_THREADS
+
+
 def joined(parts: list[tuple[bytes, int]], places: list[int], first: int) -> RawEntries:
     """Return entries that lie in bytes of their own, each from an offset on, as one run."""
     data = np.frombuffer(b"".join(part for part, _ in parts), np.uint8)
@@ -119,7 +125,7 @@ class ObjectFile:
         The last piece is shorter, also where the object ends before ``end``.
         """
         ranges = iter([(at, min(size, end - at)) for at in range(start, end, size)])
-        if isinstance(self._system, fs.LocalFileSystem):
+        if isinstance(self._system, fs.LocalFileSystem) or end - start <= size:
             for at, length in ranges:
                 yield self.read(at, length)
             return

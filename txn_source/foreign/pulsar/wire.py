@@ -167,6 +167,49 @@ def varints(data: ByteArray, at: IntArray) -> tuple[IntArray, IntArray, BoolArra
     return values, after, sound
 
 
+def fields_of(data: bytes) -> list[tuple[int, int | bytes]] | None:
+    """Return the fields of one message, which is small, as numbers and bytes; None if it isn't protobuf.
+
+    Numbers are the bit pattern of 64 bits, as a signed one; those of fixed width are passed over.
+    """
+    found: list[tuple[int, int | bytes]] = []
+    at = 0
+
+    def varint() -> int:
+        nonlocal at
+        value = shift = 0
+        while shift <= _MAX_SHIFT:
+            byte = data[at]
+            at += 1
+            value |= (byte & 0x7F) << shift
+            if byte < 0x80:
+                value &= (1 << 64) - 1
+                return value - (1 << 64) if value >> 63 else value
+            shift += 7
+        raise IndexError
+
+    try:
+        while at < len(data):
+            field, wire = divmod(varint(), 8)
+            if field <= 0:
+                return None
+            if wire == _VARINT:
+                found.append((field, varint()))
+            elif wire == _LENGTH:
+                size = varint()
+                if not 0 <= size <= len(data) - at:
+                    return None
+                found.append((field, data[at : at + size]))
+                at += size
+            elif wire in (_FIXED64, _FIXED32):
+                at += 8 if wire == _FIXED64 else 4
+            else:
+                return None
+    except IndexError:
+        return None
+    return found if at == len(data) else None
+
+
 def big_endian(data: ByteArray, at: IntArray, width: int) -> IntArray:
     """Return the unsigned integers of ``width`` bytes, 4 at most, that begin at places of the data."""
     value = np.zeros(len(at), np.int64)

@@ -29,7 +29,8 @@ class ForeignOffset:
     the log from others (Kafka's cluster id), ``topics`` what tells each topic from others of its name; what the format
     doesn't tell isn't there. ``begins`` is where partitions begin that are new in the batch that ends here, or that
     begin inside an entry; of a query's first offset it is where the first batch begins. ``turn`` is the partition that
-    is first to get its share of the next batch if that is limited, by its place in the query.
+    is first to get its share of the next batch if that is limited, by its place in the query. ``traces`` is what
+    partitions noted of what lies below their positions (``ForeignPartition.trace``).
     """
 
     positions: Mapping[PartitionName, Position]
@@ -38,6 +39,7 @@ class ForeignOffset:
     topics: Mapping[str, str] = field(default_factory=dict)
     begins: Mapping[PartitionName, Position | MessageId] = field(default_factory=dict)
     turn: int = 0
+    traces: Mapping[PartitionName, Mapping[str, Any]] = field(default_factory=dict)
 
     def inside(self) -> dict[PartitionName, MessageId]:
         """Return the partitions on which the next batch begins inside an entry, and with which message."""
@@ -60,6 +62,8 @@ class ForeignOffset:
             about["begins"] = positions_json(self.begins, rules)
         if self.turn:
             about["turn"] = self.turn
+        if self.traces:
+            about["traces"] = [[name.topic, name.partition, {**self.traces[name]}] for name in sorted(self.traces)]
         return {**positions_json(self.positions, rules), _ABOUT: about}
 
     def text(self, rules: Format) -> str:
@@ -80,6 +84,7 @@ class ForeignOffset:
                 dict(about.get("topics", {})),
                 _places(about.get("begins", {}), rules),
                 int(about.get("turn", 0)),
+                {PartitionName(str(topic), int(part)): {**trace} for topic, part, trace in about.get("traces", ())},
             )
         except (TypeError, ValueError, AttributeError, TxnLogError):
             raise InvalidArgumentError(

@@ -72,7 +72,7 @@ class ForeignStream:
         self._clock = clock
         self._frozen: ForeignOffset | None = None
         self._last_batch_s = clock()
-        self._lost_before: set[str] = set()
+        self._told_before: set[str] = set()
         self._untold: str | None = None
         self._before: dict[PartitionName, ForeignPartition] = {}
 
@@ -139,7 +139,8 @@ class ForeignStream:
         end = self._offset(log, partitions, ends)
         kept = {name: at for name, at in start.positions.items() if name not in end.positions}
         topics = {**start.topics, **end.topics}
-        return replace(end, positions={**kept, **end.positions}, topics=topics, begins=begins, turn=turn)
+        traces = {**{name: trace for name, trace in start.traces.items() if name in kept}, **end.traces}
+        return replace(end, positions={**kept, **end.positions}, topics=topics, begins=begins, turn=turn, traces=traces)
 
     def plan(self, start: ForeignOffset, end: ForeignOffset) -> ForeignPlan:
         """Return the tasks of the batch between two offsets; it is read at the level that it was planned with.
@@ -165,7 +166,10 @@ class ForeignStream:
             if of is None or _made_again(of, end):
                 self._lost(name, f"is gone, and with it {self._shown(begin, until)} of a batch that was planned")
                 continue
+            of.partition.without_late(end.traces.get(name, {}), until)
             first = of.bounds.log_start if begin is None else begin
+            if first < of.bounds.log_start and of.partition.follows(start.traces.get(name, {})):
+                first = of.bounds.log_start
             reach = self._there(of, PositionRange(first, max(first, until)), request.isolation_level)
             if not reach.empty:
                 wanted.append((of, reach))
@@ -231,13 +235,23 @@ class ForeignStream:
         try:
             return names_of(log, self._rules, self._selection)
         except TopicNotFoundError:
-            if known is None or self._request.fail_on_data_loss:
+            if known is None:
+                raise
+            waits = all(self._waits_for(name, known) for name in known.positions.keys() - set(log.partitions()))
+            if self._request.fail_on_data_loss and not waits:
                 raise
         there = log.partitions()
         if self._selection.partitions is not None:
             return sorted(set(self._selection.partitions) & set(there))
         found = (self._rules.find(text, there) for text in self._selection.topics or ())
         return list(dict.fromkeys(name for names in found for name in names))
+
+    def _waits_for(self, name: PartitionName, known: ForeignOffset) -> bool:
+        """True if a partition that isn't there any more was read to its end, and others may come: that is told."""
+        if known.traces.get(name, {}).get("end") != "log":
+            return False
+        self._tell(f"{label(name)} has no files any more. It was read to its end; the query waits for new ones")
+        return True
 
     def _gone(self, known: ForeignOffset, error: TxnLogError) -> DataLossError:
         return DataLossError(
@@ -268,7 +282,7 @@ class ForeignStream:
         for name in sorted(start.positions.keys() - read):
             if name in there:
                 self._lost(name, "was read, and the query takes others now; its place is kept")
-            else:
+            elif not self._waits_for(name, start):
                 self._lost(name, f"is gone, and with it all from {self._rules.offset(start.positions[name])} on")
         return [self._start(of, start) for of in partitions]
 
@@ -281,7 +295,12 @@ class ForeignStream:
             elif known.positions and isinstance(shown, int) and shown > 0:
                 self._lost(of.name, f"is new, and begins at {shown} already: what lay before is gone")
             return first
+        trace = known.traces.get(of.name, {})
+        for late in of.partition.late(trace, at):
+            self._lost(of.name, f"has {late} now, which came when the query was at {self._rules.offset(at)} already")
         if at < first:
+            if of.partition.follows(trace):
+                return first
             self._lost(of.name, f"begins at {self._rules.offset(first)}: {self._shown(at, first)} is gone")
             return first
         if at > end:
@@ -310,9 +329,12 @@ class ForeignStream:
                 f"{what}.",
                 'Begin a new query with a new checkpoint, or set .option("failOnDataLoss", "false") to go on without.',
             )
-        if what not in self._lost_before:  # a stream that stands still asks again and again
-            self._lost_before.add(what)
-            _log.warning("%s (failOnDataLoss=false)", what)
+        self._tell(f"{what} (failOnDataLoss=false)")
+
+    def _tell(self, what: str) -> None:
+        if what not in self._told_before:  # a stream that stands still asks again and again
+            self._told_before.add(what)
+            _log.warning("%s", what)
 
     def _offset(
         self, log: ForeignLog, partitions: Sequence[SourcePartition], positions: Sequence[Position]
@@ -320,7 +342,8 @@ class ForeignStream:
         at = {of.name: position for of, position in zip(partitions, positions, strict=True)}
         topics = {of.name.topic: of.partition.identity for of in partitions}
         known = {topic: identity for topic, identity in topics.items() if identity is not None}
-        return ForeignOffset(at, self._level, log.identity, known)
+        traces = {of.name: trace for of in partitions if (trace := of.partition.trace(at[of.name]))}
+        return ForeignOffset(at, self._level, log.identity, known, traces=traces)
 
 
 def _ranges(starts: Sequence[Position], ends: Sequence[Position]) -> list[PositionRange]:

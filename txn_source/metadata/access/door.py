@@ -11,7 +11,7 @@ import grpc
 
 from txn_source.metadata.access.audit import Audit
 from txn_source.metadata.access.counters import Refusals
-from txn_source.metadata.access.limits import Limits, Usage
+from txn_source.metadata.access.limits import Failures, Limits, Usage
 from txn_source.metadata.access.tokens import NotTaken, Verifier
 from txn_source.metadata.protocol.bearer import AUTHORIZATION_KEY
 from txn_source.model.errors import LimitExceededError, RateLimitedError
@@ -43,13 +43,14 @@ class Door:
     usage: Usage = field(default_factory=lambda: Usage(Limits()))
     audit: Audit | None = None
     refusals: Refusals = field(default_factory=Refusals)
+    failures: Failures = field(default_factory=Failures)
 
     def admit(self, method: str, context: grpc.ServicerContext, request_bytes: int | None = None) -> Visitor:
         """Return who makes a call with a request, or, without one, begins a conversation.
 
         Raises:
             UnauthenticatedError: it has no token, or one that isn't taken.
-            LimitExceededError: it asks for too much, or too often.
+            LimitExceededError: it asks for too much, or too often, or has come without a token too often.
         """
         peer = context.peer()
         try:
@@ -57,6 +58,7 @@ class Door:
             if request_bytes is not None:
                 self.usage.call(visitor.name, request_bytes)
         except NotTaken as refusal:
+            self.failures.count(_place_of(peer))
             self.refusals.count(refusal.reason, method, peer, refusal.error.fact)
             raise refusal.error from None
         except LimitExceededError as error:
@@ -72,7 +74,12 @@ class Door:
     def _visitor(self, context: grpc.ServicerContext, peer: str) -> Visitor:
         if self.verifier is None:
             return Visitor(_name_of(context, peer), EVERYTHING, peer, known=False)
-        identity = self.verifier.verify(_bearer(context))
+        try:
+            token = _bearer(context)
+        except NotTaken:
+            self.failures.check(_place_of(peer))
+            raise
+        identity = self.verifier.verify(token, lambda: self.failures.check(_place_of(peer)))
         return Visitor(identity.name, identity.roles, peer, identity.ends_at)
 
 
@@ -97,9 +104,21 @@ def _name_of(context: grpc.ServicerContext, peer: str) -> str:
     names = auth.get("x509_common_name") or ()
     if names:
         return str(names[0].decode(errors="replace"))
-    kind, _, address = peer.partition(":")
-    host = address.rpartition(":")[0].replace("%5B", "[").replace("%5D", "]").strip("[]")
+    return f"{ANONYMOUS}@{_address_of(peer) or peer.partition(':')[0]}"
+
+
+def _place_of(peer: str) -> str:
+    """Return where somebody comes from: the address; of an IPv6 one the network, since whoever has one has many."""
+    address = _address_of(peer)
+    if isinstance(address, ipaddress.IPv6Address):
+        return str(address.ipv4_mapped or ipaddress.ip_network((address, 64), strict=False))
+    return str(address or peer.partition(":")[0])
+
+
+def _address_of(peer: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
+    """Return the address in gRPC's name of a peer, such as ``ipv6:%5B::1%5D:4711``; None for another kind."""
+    host = peer.partition(":")[2].rpartition(":")[0].replace("%5B", "[").replace("%5D", "]").strip("[]")
     try:
-        return f"{ANONYMOUS}@{ipaddress.ip_address(host)}"
+        return ipaddress.ip_address(host)
     except ValueError:
-        return f"{ANONYMOUS}@{kind}"
+        return None

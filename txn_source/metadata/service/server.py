@@ -61,8 +61,9 @@ class Server:
                 "The server needs the package grpcio-health-checking.", "Install txn-source[server]."
             ) from None
         self._service = service
-        self._serving = health_pb2.HealthCheckResponse.SERVING
+        self._states = health_pb2.HealthCheckResponse.SERVING, health_pb2.HealthCheckResponse.NOT_SERVING
         self._health = health.HealthServicer()
+        self._healthy: bool | None = None
         self._stopping = threading.Event()
         self._maintenance = threading.Thread(target=self._maintain, name="txnlog-maintenance", daemon=True)
         self._grpc = grpc.server(
@@ -109,8 +110,7 @@ class Server:
         self._service.maintain()
         self._grpc.start()
         self._maintenance.start()
-        for name in ("", SERVICE_NAME):
-            self._health.set(name, self._serving)
+        self._say_healthy(True)
         return self
 
     def stop(self, grace_s: float = 5.0) -> None:
@@ -132,12 +132,22 @@ class Server:
 
     def _maintain(self) -> None:
         while not self._stopping.wait(_MAINTENANCE_INTERVAL_S):
+            healthy = False
             try:
                 self._service.maintain()
+                healthy = True
             except TxnLogError as error:
                 _log.warning("maintenance failed and is tried again: %s", error)
             except Exception:  # without it no transaction would time out any more
                 _log.exception("maintenance failed and is tried again")
+            self._say_healthy(healthy)
+
+    def _say_healthy(self, healthy: bool) -> None:
+        """Tell those who ask for the health, which is that of the database: every call needs it."""
+        if healthy is not self._healthy:  # or else who watches would be told again
+            self._healthy = healthy
+            for name in ("", SERVICE_NAME):
+                self._health.set(name, self._states[0 if healthy else 1])
 
 
 def _handlers(service: MetadataService, door: Door | None) -> grpc.GenericRpcHandler:

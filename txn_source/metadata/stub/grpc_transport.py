@@ -7,8 +7,8 @@ import json
 import os
 import random
 import time
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Callable, Iterator
+from typing import Any, TypeVar
 
 import grpc
 from google.protobuf.message import Message
@@ -20,7 +20,9 @@ from txn_source.metadata.stub.shared_writes import SharedWrites
 from txn_source.metadata.stub.transport import LOG_ID_KEY, MAX_MESSAGE_BYTES, SERVICE_NAME, check_size, other_log
 from txn_source.metadata.stub.unsignalled import unsignalled
 from txn_source.model.errors import InvalidArgumentError, RateLimitedError, UnauthenticatedError, UnavailableError
+from txn_source.storage.forks import forked_amid_calls, no_fork
 
+T = TypeVar("T")
 MAX_ENDPOINTS = 16
 _ATTEMPTS = 5
 _ROUNDS_S = (0.1, 0.3, 0.9, 2.0)
@@ -75,6 +77,12 @@ class _Service:
         """Return what makes a call."""
         found = self._channels.get(os.getpid())
         if found is None:
+            if forked_amid_calls():
+                raise InvalidArgumentError(
+                    "This process was forked while another thread's call to a service was under way, and gRPC can't be"
+                    " used in it.",
+                    "Fork before such calls, or start the process without a fork (spawn).",
+                )
             tls = self._credentials.channel()
             if tls is None:
                 channel = grpc.insecure_channel(self.address, options=self._options)
@@ -96,7 +104,12 @@ class _Service:
         """Close this process's channel."""
         found = self._channels.pop(os.getpid(), None)
         if found is not None:
-            unsignalled(found[0].close)
+            unsignalled(lambda: _unforked(found[0].close))
+
+
+def _unforked(call: Callable[[], T]) -> T:
+    with no_fork():
+        return call()
 
 
 class GrpcTransport:
@@ -138,13 +151,14 @@ class GrpcTransport:
     def converse(self, method: str, requests: Iterator[Any]) -> Iterator[Any]:
         service = self._services[next(self._conversations) % len(self._services)]
         self._check_log(service)
-        call = service.method(method)(requests, metadata=self._metadata + self._token.header())
+        metadata = self._metadata + self._token.header()
+        call = _unforked(lambda: service.method(method)(requests, metadata=metadata))
         try:
             yield from call
         except grpc.RpcError as error:
             raise from_rpc_error(error, service.address, self.timeout_s) from None
         finally:
-            call.cancel()
+            _unforked(call.cancel)
 
     def close(self) -> None:
         for service in self._services:
@@ -208,7 +222,8 @@ class GrpcTransport:
     def _answer(self, service: _Service, method: str, request: Message, token: tuple[tuple[str, str], ...]) -> Any:
         timeout_s = self.timeout_s / len(self._services)
         try:
-            return service.method(method)(request, timeout=timeout_s, metadata=self._metadata + token)
+            with no_fork():
+                return service.method(method)(request, timeout=timeout_s, metadata=self._metadata + token)
         except grpc.RpcError as error:
             raise from_rpc_error(error, service.address, timeout_s) from None
 
