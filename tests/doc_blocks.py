@@ -2,8 +2,8 @@
 
 A block of Python, shell or SQL is run unless the line before it says why it can't be: ``<!-- not run: reason -->``.
 Then Python is only compiled, and the ``txnlog`` commands in a shell's block are only parsed. What a block needs and a
-reader doesn't want to see stands before it in ``<!-- setup ... -->``. A page with ``<!-- fresh -->`` begins without
-the log and the session that others find.
+reader doesn't want to see stands before it in ``<!-- setup ... -->``, and what must hold then behind it in
+``<!-- check ... -->``. A page with ``<!-- fresh -->`` begins without the log and the session that others find.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ ROOT = Path(__file__).resolve().parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 LANGUAGES = ("python", "sh", "bash", "sql", "json", "text", "ini", "properties", "")
 _PART = re.compile(
-    r"^<!-- setup\n(?P<setup>.*?)^-->$|^ *(?:<!-- not run: (?P<reason>[^\n]+) -->\n)?(?P<indent> *)```(?P<language>[^\n]*)\n"
-    r"(?P<code>.*?)^(?P=indent)```$",
+    r"^<!-- (?:setup|check)\n(?P<setup>.*?)^-->$"
+    r"|^ *(?:<!-- not run: (?P<reason>[^\n]+) -->\n)?(?P<indent> *)```(?P<language>[^\n]*)\n(?P<code>.*?)^(?P=indent)```$",
     re.MULTILINE | re.DOTALL,
 )
 TIMEOUT_S = 120

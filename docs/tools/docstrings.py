@@ -21,7 +21,9 @@ def signature(name: str, function: Any) -> str:
     kinds = [p.kind for p in found.parameters.values() if p.name not in ("self", "cls")]
     if inspect.Parameter.KEYWORD_ONLY in kinds and inspect.Parameter.VAR_POSITIONAL not in kinds:
         arguments.insert(kinds.index(inspect.Parameter.KEYWORD_ONLY), "*")
-    returns = "" if found.return_annotation is inspect.Signature.empty else f" -> {found.return_annotation}".replace("'", "")
+    returns = (
+        "" if found.return_annotation is inspect.Signature.empty else f" -> {found.return_annotation}".replace("'", "")
+    )
     line = f"{name}({', '.join(arguments)}){returns}"
     if len(line) <= 90:
         return line
@@ -39,7 +41,9 @@ def as_markdown(doc: str | None) -> str:
             found.append(f"**{_TITLES[title]}.** {' '.join(body.split())}")
         else:
             body = re.sub(r"\n(?=  )\s+", " ", body)
-            found.append(f"**{_TITLES[title]}**\n\n" + "\n".join(f"- {_ITEM.sub(_named, line)}" for line in body.splitlines()))
+            found.append(
+                f"**{_TITLES[title]}**\n\n" + "\n".join(f"- {_ITEM.sub(_named, line)}" for line in body.splitlines())
+            )
         found.append(rest)
     return "\n\n".join(part for part in found if part)
 
@@ -52,4 +56,6 @@ def _section(text: str) -> tuple[str, str]:
     """Return the indented lines at a section's start, without their indent, and what comes behind them."""
     lines = text.strip("\n").splitlines()
     end = next((i for i, line in enumerate(lines) if line and not line.startswith(" ")), len(lines))
-    return inspect.cleandoc("\n" + "\n".join(line for line in lines[:end] if line.strip())), "\n".join(lines[end:]).strip()
+    return inspect.cleandoc("\n" + "\n".join(line for line in lines[:end] if line.strip())), "\n".join(
+        lines[end:]
+    ).strip()

@@ -92,7 +92,7 @@ def partition(log: Log) -> Drawing:
     for count in (3, 2, 2):
         for number in range(count):
             _send(log, "t", *(["a", "b", "c"] if (count, number) == (3, 1) else ["a"]))
-        if count == 3 or number == 1 and len(_of(log, "t").ledgers) == 2:
+        if count == 3 or (number == 1 and len(_of(log, "t").ledgers) == 2):
             log.roll_ledger("t")
     ledgers = _of(log, "t").ledgers
     drawing = Drawing("A partition is a row of ledgers, a ledger a row of entries", 760, 200)
@@ -103,7 +103,9 @@ def partition(log: Log) -> Drawing:
     for ledger in ledgers:
         x = strip.x(Position(ledger.ledger_id, 0)) - 4
         drawing.frame(x, 10, ledger.entries * STEP + 8, 86, dashed=not ledger.closed)
-        state = "closed, never changes" if ledger.closed and ledger.entries > 2 else "closed" if ledger.closed else "open"
+        state = (
+            "closed, never changes" if ledger.closed and ledger.entries > 2 else "closed" if ledger.closed else "open"
+        )
         drawing.text(x + 10, 29, f"ledger {ledger.ledger_id}: {state}", anchor="start", size=12)
     big = next(each for each in entries if each.text.startswith("3"))
     x = strip.x(big.position)
@@ -270,8 +272,12 @@ def epoch(log: Log) -> Drawing:
             assert message is not None
             assert message.epoch == info.epoch
             drawing.box(250 + index * STEP, y, message.value.decode(), "one")
-        drawing.text(LEFT, y + 62, f"acknowledging m1 of epoch {got[1].epoch} now: ignored and counted", "bad", anchor="start")
-        drawing.text(LEFT, y + 84, f"ignored acknowledgements: {info.ignored_acknowledgements}", "faint", anchor="start", size=12)
+        drawing.text(
+            LEFT, y + 62, f"acknowledging m1 of epoch {got[1].epoch} now: ignored and counted", "bad", anchor="start"
+        )
+        drawing.text(
+            LEFT, y + 84, f"ignored acknowledgements: {info.ignored_acknowledgements}", "faint", anchor="start", size=12
+        )
     return drawing
 
 

@@ -33,8 +33,10 @@ CAUSES_AND_REMEDIES: dict[str, tuple[str, str]] = {
         "Offload the ledger first. To delete messages for good, trim.",
     ),
     "OUT_OF_RANGE": (
-        "A position below the log's start, above its end, or of another topic; often one that was kept since before a"
-        " trim, or since the topic was made again.",
+        (
+            "A position below the log's start, above its end, or of another topic; often one that was kept since before a"
+            " trim, or since the topic was made again."
+        ),
         "Start at `earliest`, or at a position that `txnlog topics stats` shows.",
     ),
     "TXN_NOT_FOUND": (
@@ -67,8 +69,10 @@ CAUSES_AND_REMEDIES: dict[str, tuple[str, str]] = {
     ),
     "SUBSCRIPTION_ISOLATION_MISMATCH": (
         "The consumer or stream asks for the other level than the subscription was made with.",
-        "Leave the level out, use another name, or change it while nobody is connected:"
-        " `txnlog subscriptions set-isolation-level`.",
+        (
+            "Leave the level out, use another name, or change it while nobody is connected:"
+            " `txnlog subscriptions set-isolation-level`."
+        ),
     ),
     "STALE_EPOCH": (
         "A seek or a redelivery came between receiving a message and committing it.",
@@ -100,8 +104,10 @@ CAUSES_AND_REMEDIES: dict[str, tuple[str, str]] = {
     ),
     "DATA_LOSS": (
         "What a read or stream still needed was trimmed or deleted, or a topic was made again.",
-        "Keep data longer (retention), or keep a subscription, which trimming spares. To go on without it:"
-        " `failOnDataLoss=false`, or a new start.",
+        (
+            "Keep data longer (retention), or keep a subscription, which trimming spares. To go on without it:"
+            " `failOnDataLoss=false`, or a new start."
+        ),
     ),
     "NO_JAR": (
         "Spark's catalog was asked for, the wheel's jar is for another Spark, and there is no JDK to compile it.",

@@ -33,7 +33,9 @@ def layers() -> Drawing:
         shift = (4 - len(names)) / 2
         place |= {part: index + shift for index, part in enumerate(names)}
     width = int(max(place.values()) * ACROSS + WIDE + 40)
-    drawing = Drawing("The layers: each part imports those below it that its lines lead to", width, len(rows) * DOWN + 10)
+    drawing = Drawing(
+        "The layers: each part imports those below it that its lines lead to", width, len(rows) * DOWN + 10
+    )
     for upper, lower in edges:
         drawing.line(
             20 + place[upper] * ACROSS + WIDE / 2, 10 + row[upper] * DOWN + HEIGHT,

@@ -9,34 +9,34 @@ DEFAULTS_AND_MEANINGS: dict[str, tuple[str, str]] = {
     "tlsCert": ("", "this client's own certificate, a file"),
     "tlsKey": ("", "its private key, a file"),
     "tokenFile": ("", "the token that the service is shown, in a file"),
-    "topic": ("", "one topic, or one partition: `orders-partition-3`. A read needs one of `topic`, `topics` and"
-              " `topicsPattern`; a write this or a column `__topic`"),
+    "topic": ("", ("one topic, or one partition: `orders-partition-3`. A read needs one of `topic`, `topics` and"
+              " `topicsPattern`; a write this or a column `__topic`")),
     "topics": ("", "a comma list of topics, read at one cut"),
     "topicsPattern": ("", "a regular expression for whole names of topics"),
     "isolationLevel": ("`read_committed`", "or `read_uncommitted`; a stream with a subscription has that one's"),
     "dataReadPriority": ("the topic's policy", "`tiered-first` or `bookkeeper-first`: which copy is read first"),
-    "startingOffsets": ("`earliest`; of a stream `latest`", "`earliest`, `latest` or JSON, `{\"orders\": {\"0\": \"12:40\"}}`:"
-                        " the next position to read. Or a cut. Of a stream it counts for a new query only"),
+    "startingOffsets": ("`earliest`; of a stream `latest`", ("`earliest`, `latest` or JSON, `{\"orders\": {\"0\": \"12:40\"}}`:"
+                        " the next position to read. Or a cut. Of a stream it counts for a new query only")),
     "endingOffsets": ("`latest`", "the same, exclusive; of batch reads"),
     "startingTimestamp": ("", "milliseconds since 1970, or ISO 8601: the first message published then or later"),
     "endingTimestamp": ("", "the same as an end, exclusive; of batch reads"),
-    "asOfTimestamp": ("", "what `read_committed` would have seen at that time, by the times of commits. Refused if all"
-                      " that a partition had then was trimmed"),
+    "asOfTimestamp": ("", ("what `read_committed` would have seen at that time, by the times of commits. Refused if all"
+                      " that a partition had then was trimmed")),
     "metadataColumns": ("`default`", "`none`, `default`, `all`, or a comma list; see [columns](columns.md)"),
-    "consistentCut": ("`true`", "`false` lets a `read_committed` read of several partitions end on each at its own"
-                      " bound, where it may see one half of a transaction"),
+    "consistentCut": ("`true`", ("`false` lets a `read_committed` read of several partitions end on each at its own"
+                      " bound, where it may see one half of a transaction")),
     "minPartitions": ("", "into about how many tasks the read is divided, at least"),
     "maxPartitionBytes": ("`128m`", "how large a task may be"),
     "failOnDataLoss": ("`true`", "`false` goes on, with a warning, where something was trimmed or a topic was deleted"),
-    "metadataTable": ("", "a table about the log in place of messages: `transactions`, `ledgers`, `subscriptions` or"
-                      " `partitions`; see [tables about the log](../metadata-tables.md)"),
-    "maxMessagesPerTrigger": ("", "soft limit of a batch: one entry, or one whole transaction, always gets through."
-                              " Messages count as a reader of the level sees them"),
+    "metadataTable": ("", ("a table about the log in place of messages: `transactions`, `ledgers`, `subscriptions` or"
+                      " `partitions`; see [tables about the log](../metadata-tables.md)")),
+    "maxMessagesPerTrigger": ("", ("soft limit of a batch: one entry, or one whole transaction, always gets through."
+                              " Messages count as a reader of the level sees them")),
     "maxBytesPerTrigger": ("", "the same in bytes as they are stored, such as `64m`"),
     "minMessagesPerTrigger": ("", "wait until there are so many messages"),
     "maxTriggerDelay": ("`15m`", "but no longer than this since the last batch"),
-    "subscription": ("", "of one topic: begin where it stands, read at its level, acknowledge what is done, follow"
-                     " seeks; see [subscriptions](../subscriptions.md#from-spark)"),
+    "subscription": ("", ("of one topic: begin where it stands, read at its level, acknowledge what is done, follow"
+                     " seeks; see [subscriptions](../subscriptions.md#from-spark)")),
     "transactionalId": ("", "fences: an older job, or producer, with that id can't commit any more"),
     "txnAppId": ("", "who numbers this write; with `txnVersion` a topic takes each version once"),
     "txnVersion": ("", "the number: a whole number, 0 or more, and larger each time"),

@@ -58,7 +58,12 @@ def pages() -> dict[str, str]:
 def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     """Return a table; bars inside of cells are escaped."""
     lines = [head, ["---"] * len(head), *rows]
-    return "".join("| " + " | ".join(cell.replace("|", "\\|").replace("\n", " ") for cell in line) + " |\n" for line in lines) + "\n"
+    return (
+        "".join(
+            "| " + " | ".join(cell.replace("|", "\\|").replace("\n", " ") for cell in line) + " |\n" for line in lines
+        )
+        + "\n"
+    )
 
 
 def option_kinds() -> dict[str, tuple[str, ...]]:
@@ -89,15 +94,13 @@ def foreign_kinds() -> dict[str, tuple[str, ...]]:
 
 def _options() -> Iterator[str]:
     yield (
-        "# Options of Spark\n\nThe options of `spark.read.format(\"txnlog\")`, `readStream`, `write` and `writeStream`."
-        " Names are taken in any case. An option that doesn't apply to a kind of query is refused, and so is one that is"
-        " close to a known one; others pass, since Spark adds some.\n\n"
+        '# Options of Spark\n\nThe options of `spark.read.format("txnlog")`, `readStream`, `write` and `writeStream`.'
+        " Names are taken in any case. An option that doesn't apply to a kind of query is refused, and so is one that"
+        " is close to a known one; others pass, since Spark adds some.\n\n"
     )
     for heading, names in option_kinds().items():
         yield f"## {heading}\n\n"
-        yield table(
-            ("option", "default", "meaning"), [(f"`{name}`", *DEFAULTS_AND_MEANINGS[name]) for name in names]
-        )
+        yield table(("option", "default", "meaning"), [(f"`{name}`", *DEFAULTS_AND_MEANINGS[name]) for name in names])
     for heading, names in foreign_kinds().items():
         yield f"## {heading}\n\nBesides those of reads that mean something there.\n\n"
         yield table(("option", "meaning"), [(f"`{name}`", FOREIGN_MEANINGS[name]) for name in names])
@@ -126,7 +129,12 @@ def _policies() -> Iterator[str]:
         " and who wins. The second name is that of the setting in `broker.conf`.\n\n"
     )
     rows = [
-        (f"`{p.name}`", f"`{p.setting}`", "" if p.default is None else f"`{getattr(p.default, 'value', p.default)}`", p.meaning)
+        (
+            f"`{p.name}`",
+            f"`{p.setting}`",
+            "" if p.default is None else f"`{getattr(p.default, 'value', p.default)}`",
+            p.meaning,
+        )
         for p in POLICIES.values()
     ]
     yield table(("policy", "in `broker.conf`", "unset means", "meaning"), rows)
@@ -140,7 +148,11 @@ def _errors() -> Iterator[str]:
     for code, cls in sorted(ERROR_CLASSES.items()):
         cause, remedy = CAUSES_AND_REMEDIES[code]
         parent = cls.__bases__[0]
-        kind = f" It is a `{parent.__name__}`, too." if parent is not TxnLogError and issubclass(parent, TxnLogError) else ""
+        kind = (
+            f" It is a `{parent.__name__}`, too."
+            if parent is not TxnLogError and issubclass(parent, TxnLogError)
+            else ""
+        )
         yield (
             f"## {code}\n\n`{cls.__name__}`: {inspect.cleandoc(cls.__doc__ or '')}{kind}\n\n"
             f"**Usual cause.** {cause}\n\n**What to do.** {remedy}\n\n"
@@ -194,8 +206,8 @@ def _parameter(parameter: Any) -> tuple[str, str, str]:
 
 def _python() -> Iterator[str]:
     yield (
-        "# Python\n\nWhat `import txn_source` gives. A bound is exclusive unless a text says otherwise. The errors have a"
-        " [page of their own](errors.md).\n\n"
+        "# Python\n\nWhat `import txn_source` gives. A bound is exclusive unless a text says otherwise. The errors have"
+        " a [page of their own](errors.md).\n\n"
     )
     names = [name for name in txn_source.__all__ if not name.endswith("Error")]
     for name in ("connect", "Log", *(n for n in names if n not in ("connect", "Log"))):
@@ -207,7 +219,8 @@ def _python() -> Iterator[str]:
 
 def _object(name: str, thing: Any) -> Iterator[str]:
     if not inspect.isclass(thing):
-        yield f"## {name}\n\n```text\n{signature(name.rpartition('.')[2], thing)}\n```\n\n{as_markdown(thing.__doc__)}\n\n"
+        head = signature(name.rpartition(".")[2], thing)
+        yield f"## {name}\n\n```text\n{head}\n```\n\n{as_markdown(thing.__doc__)}\n\n"
         return
     yield f"## {name}\n\n{as_markdown(thing.__doc__)}\n\n"
     for member, value in vars(thing).items():

@@ -13,7 +13,9 @@ _MERMAID = re.compile(r"```mermaid\n.*?```", re.DOTALL)
 
 def pages() -> dict[str, str]:
     """Return the text of each page by its name on the site."""
-    return {page: site_text((ROOT / source).read_text(encoding="utf-8")) for source, page in PAGES.items()}
+    found = {page: site_text((ROOT / source).read_text(encoding="utf-8")) for source, page in PAGES.items()}
+    _, _, limits = (ROOT / "README.md").read_text(encoding="utf-8").partition("## Limits of this release\n")
+    return {**found, "limits.md": f"# Limits of this release\n{site_text(limits)}"}
 
 
 def site_text(text: str) -> str:

@@ -53,4 +53,5 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
 
 def _drawing(says: str, name: str) -> str:
     svg = (ROOT / "docs" / "pictures" / f"{name}.svg").read_text(encoding="utf-8")
-    return f'<figure markdown="0">{svg.replace(f"<style>{STYLE}</style>", "").strip()}<figcaption>{says}</figcaption></figure>'
+    shown = svg.replace(f"<style>{STYLE}</style>", "").strip()
+    return f'<figure markdown="0">{shown}<figcaption>{says}</figcaption></figure>'

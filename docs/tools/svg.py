@@ -90,8 +90,10 @@ class Drawing:
         )
         return "\n".join(
             [
-                f'<svg xmlns="http://www.w3.org/2000/svg" class="drawing" viewBox="0 0 {width} {height}" role="img"'
-                f' width="{width}" font-family="system-ui, sans-serif">',
+                (
+                    f'<svg xmlns="http://www.w3.org/2000/svg" class="drawing" viewBox="0 0 {width} {height}" role="img"'
+                    f' width="{width}" font-family="system-ui, sans-serif">'
+                ),
                 f"<title>{escape(self._title)}</title>",
                 f"<style>{STYLE}</style>",
                 head,
