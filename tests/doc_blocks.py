@@ -29,7 +29,8 @@ PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 LANGUAGES = ("python", "sh", "bash", "sql", "json", "text", "ini", "properties", "")
 _PART = re.compile(
     r"^<!-- (?:setup|check)\n(?P<setup>.*?)^-->$"
-    r"|^ *(?:<!-- not run: (?P<reason>[^\n]+) -->\n)?(?P<indent> *)```(?P<language>[^\n]*)\n(?P<code>.*?)^(?P=indent)```$",
+    r"|^ *(?:<!-- not run: (?P<reason>[^\n]+) -->\n)?(?P<indent> *)```(?P<language>[^\n]*)\n"
+    r"(?P<code>.*?)^(?P=indent)```$",
     re.MULTILINE | re.DOTALL,
 )
 TIMEOUT_S = 120

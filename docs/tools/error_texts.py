@@ -34,8 +34,8 @@ CAUSES_AND_REMEDIES: dict[str, tuple[str, str]] = {
     ),
     "OUT_OF_RANGE": (
         (
-            "A position below the log's start, above its end, or of another topic; often one that was kept since before a"
-            " trim, or since the topic was made again."
+            "A position below the log's start, above its end, or of another topic; often one that was kept since"
+            " before a trim, or since before the topic was made again."
         ),
         "Start at `earliest`, or at a position that `txnlog topics stats` shows.",
     ),

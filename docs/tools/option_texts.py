@@ -15,7 +15,8 @@ DEFAULTS_AND_MEANINGS: dict[str, tuple[str, str]] = {
     "topicsPattern": ("", "a regular expression for whole names of topics"),
     "isolationLevel": ("`read_committed`", "or `read_uncommitted`; a stream with a subscription has that one's"),
     "dataReadPriority": ("the topic's policy", "`tiered-first` or `bookkeeper-first`: which copy is read first"),
-    "startingOffsets": ("`earliest`; of a stream `latest`", ("`earliest`, `latest` or JSON, `{\"orders\": {\"0\": \"12:40\"}}`:"
+    "startingOffsets": ("`earliest`; of a stream `latest`",
+                        ("`earliest`, `latest` or JSON, `{\"orders\": {\"0\": \"12:40\"}}`:"
                         " the next position to read. Or a cut. Of a stream it counts for a new query only")),
     "endingOffsets": ("`latest`", "the same, exclusive; of batch reads"),
     "startingTimestamp": ("", "milliseconds since 1970, or ISO 8601: the first message published then or later"),

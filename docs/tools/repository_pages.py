@@ -20,8 +20,8 @@ def pages() -> dict[str, str]:
 
 def site_text(text: str) -> str:
     """Return a document with links that fit the site; what has no page there is named without a link."""
-    text = _MERMAID.sub("![Each part imports those that its lines lead down to](pictures/layers.svg)", text)
-    return _LINK.sub(_target, text)
+    picture = "![Each part imports those that its lines lead down to](pictures/layers.svg)"
+    return _MERMAID.sub(picture, _LINK.sub(_target, text))
 
 
 def _target(link: re.Match[str]) -> str:

@@ -80,6 +80,9 @@ def test_pages_show_nothing_that_is_for_tests(site: Path) -> None:
     concepts = (site / "concepts.html").read_text(encoding="utf-8")
     assert concepts.count('<svg xmlns="http://www.w3.org/2000/svg" class="drawing"') == len(drawings.DRAWINGS)
     assert "prefers-color-scheme: dark) { svg" not in concepts
+    internals = (site / "internals.html").read_text(encoding="utf-8")
+    assert internals.count('class="drawing"') == 1
+    assert "mermaid" not in internals
 
 
 @pytest.mark.parametrize("question", QUESTIONS)

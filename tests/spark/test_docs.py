@@ -84,7 +84,7 @@ def test_slow_reader_can_go_on(tmp_path: Path) -> None:
         assert log.transactions()
         for txn in log.transactions():
             log.abort_transaction(txn.id)
-        [about_it] = [code for code in python if "log.transactions()" in code]
+        about_it = next(code for code in python if "log.transactions()" in code)
         exec(about_it, names)
 
 
