@@ -9,7 +9,7 @@ export PYSPARK_PYTHON := $(CURDIR)/$(PY)
 unexport SPARK_HOME PYTHONPATH
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo flights tiers isolation kafka pulsar test test-connect test-spark42 wheel bench bench-quick lint format proto proto-baseline docs drawings clean check-python check-java
+.PHONY: help venv demo flights tiers isolation kafka pulsar test test-connect test-cluster test-spark42 wheel bench bench-quick lint format proto proto-baseline docs drawings clean check-python check-java
 
 help: ## Show this list
 	@sed -n 's/^\([a-z0-9-]*\):.*## \(.*\)/\1|\2/p' Makefile | while IFS='|' read -r target text; do \
@@ -41,6 +41,9 @@ test: check-java $(STAMP) ## Run all tests but those over Spark Connect
 
 test-connect: check-java $(STAMP) ## Run the tests over Spark Connect and in other Sparks, which need a process of their own
 	$(PY) -m pytest tests/connect
+
+test-cluster: check-java $(STAMP) ## Run the tests on a cluster of hosts of their own, in namespaces, which root can make
+	$(PY) -m pytest tests/cluster
 
 bench: check-java $(STAMP) ## Measure speed and memory, and print the table
 	$(PY) -m benchmarks

@@ -91,6 +91,30 @@ def _measure(bench: Bench, store: _Store, delay_ms: int, folder: Path) -> Iterat
         rates = f"{size / t_remote / 1e6:,.0f} MB/s against {size / t_local / 1e6:,.0f}"
         what = f"hot scan, objects at {delay_ms} ms / local files"
         yield Result(what, t_local / t_remote, "×", ("≥", 0.8) if delay_ms == 10 else None, rates)
+        if delay_ms == 10:
+            yield from _measure_shared(bench, store, local, remote)
     if delay_ms == 0:
         yield Result("requests per GB written", puts / size * 1e9, "", None)
         yield Result("requests per GB read", gets / size * 1e9, "", None)
+
+
+def _measure_shared(bench: Bench, store: _Store, local: Log, remote: Log) -> Iterator[Result]:
+    """Read 16 partitions that a producer has filled in turns, so that they share objects."""
+    batch = messages(_ROWS, _VALUE_BYTES)
+    batches = bench.size(192, 16)
+    for log in (local, remote):
+        log.create_topic("shared", partitions=16)
+        with log.producer("shared") as producer:
+            for number in range(batches):
+                producer.send_batch(batch, partition=number % 16)
+
+    def read(log: Log) -> None:
+        for _ in log.scan("shared"):
+            pass
+
+    t_local, t_remote = best_of(bench.runs, lambda: read(local), lambda: read(remote))
+    before = store.count()
+    read(remote)
+    size = batches * batch.nbytes
+    yield Result("hot scan of 16 partitions, objects at 10 ms / local files", t_local / t_remote, "×", None)
+    yield Result("requests per GB read of 16 partitions", (store.count() - before) / size * 1e9, "", None)

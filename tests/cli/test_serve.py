@@ -5,6 +5,7 @@ import re
 import signal
 import socket
 import subprocess
+import urllib.request
 from pathlib import Path
 from typing import Any
 
@@ -205,3 +206,35 @@ def test_metadata_in_another_sqlite_file_is_refused(tmp_path: Path, bare: Any) -
     assert "is not PostgreSQL. Use postgresql://" in result.stderr
     assert not root.exists()
     assert not file.exists()
+
+
+def test_service_tells_its_metrics_on_a_port_of_their_own(spawn: Any, bare: Any, root: Path) -> None:
+    """Serve with a port for metrics: a second line tells it, a scrape has a topic that was made, checks hold."""
+    process = spawn("serve", "--root", root, "--port", "0", "--metrics-port", "0", "--maintenance-interval", "50ms")
+    address = address_of(process)
+    assert bare("--endpoint", address, "topics", "create", "orders").exit_code == 0
+    line = process.stderr.readline().decode()
+    found = re.fullmatch(r".* INFO metrics on (http://127\.0\.0\.1:\d+)/metrics\n", line)
+    assert found, line
+
+    def get(path: str) -> str:
+        with urllib.request.urlopen(f"{found[1]}{path}", timeout=10) as answer:
+            return str(answer.read().decode())
+
+    assert get("/live") == "alive\n"
+    assert '"ready":true' in get("/ready")
+    assert 'txnlog_calls_total{call="CreateTopic",code="OK"} 1.0' in get("/metrics")
+    eventually(lambda: 'txnlog_background_rounds_total{outcome="OK",task="policies"}' in get("/metrics"))
+    process.send_signal(signal.SIGTERM)
+    _, errors = process.communicate()
+    assert (process.returncode, errors.count(b"\n")) == (0, 1), errors
+
+
+def test_taken_port_for_metrics_leaves_no_log_behind(spawn: Any, root: Path, tmp_path: Path) -> None:
+    """Ask for a port that is taken: one readable line, and nothing is made."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        process = spawn("serve", "--root", root, "--port", "0", "--metrics-port", port)
+        output, errors = process.communicate()
+    assert (process.returncode, output, list(tmp_path.iterdir())) == (1, b"", [])
+    assert errors.decode().startswith(f"[TXNLOG_UNAVAILABLE] The server can't listen on 127.0.0.1:{port}")

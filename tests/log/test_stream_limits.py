@@ -91,7 +91,7 @@ def test_limits_are_put_aside_for_a_trigger_that_takes_all(log: Log) -> None:
         send_each(producer, numbered(5))
     query = limited(log, max_messages=1)
     end = query.stream.latest(query.at, limited=False)
-    assert end == query.stream.newest()
+    assert end.positions == query.stream.newest().positions
 
 
 def test_messages_are_counted_as_a_reader_of_the_level_sees_them(log: Log) -> None:

@@ -269,6 +269,23 @@ def test_trimming_what_was_read_to_its_end_is_no_loss(log: Log) -> None:
     assert log.scan("t", columns=["value"], start=position).read_all()["value"].to_pylist() == [b"b"]
 
 
+def test_first_batch_begins_where_it_did_when_it_is_replayed(log: Log) -> None:
+    """Kill a query that began at latest in its first batch: Spark asks anew where it began, and has its end alone."""
+    log.create_topic("t", partitions=2)
+    with log.producer("t") as producer:
+        send_each(producer, numbered(2))
+        query = Follower(log, stream_of(log, start="latest"))
+        transfer(log, producer, "a", (0,))
+        assert query.values() == [b"a"]
+        transfer(log, producer, "b")
+    anew = Follower(log, stream_of(log, start="latest"))
+    [(_, end, rows)] = query.batches
+    assert anew.at != query.batches[0][0]
+    assert rows_between(log, anew.stream, anew.at, end) == rows
+    query.stream = anew.stream
+    assert query.values() == [b"b", b"b"]
+
+
 # Other topics
 
 

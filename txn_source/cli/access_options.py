@@ -128,5 +128,5 @@ def library() -> Iterator[None]:
         yield
     except ImportError as error:
         raise InvalidArgumentError(
-            f"Certificates and tokens need the package {error.name}.", "Install txn-source[server]."
+            f"Certificates, tokens and metrics need the package {error.name}.", "Install txn-source[server]."
         ) from None

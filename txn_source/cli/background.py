@@ -13,11 +13,13 @@ from txn_source.cli.maintain import describe
 from txn_source.client.access import Access
 from txn_source.client.tiering.maintenance import maintain
 from txn_source.metadata.service.in_process import InProcessTransport
+from txn_source.metadata.service.observer import observed
 from txn_source.metadata.stub.metadata_stub import MetadataStub
 from txn_source.model.errors import TxnLogError
 from txn_source.storage.object_root import Root
 
 if TYPE_CHECKING:
+    from txn_source.metadata.service.observer import Observer
     from txn_source.metadata.service.service import MetadataService
 
 _ENDING = ("CompleteOffload", "AbandonOffload")
@@ -32,9 +34,13 @@ class BackgroundMaintenance:
     offload: at its next call of the service it ends, and nothing is lost, because only what is complete counts.
     """
 
-    def __init__(self, service: MetadataService, root: Root, interval_s: float) -> None:
+    def __init__(
+        self, service: MetadataService, root: Root, interval_s: float, observer: Observer | None = None
+    ) -> None:
+        """``observer`` is told of the rounds, and of their calls."""
         self._stopping = threading.Event()
-        stub = MetadataStub(_Stoppable(InProcessTransport(service), self._stopping))
+        self._observer = observer
+        stub = MetadataStub(_Stoppable(InProcessTransport(service), self._stopping, observer))
         self._access = Access(stub, root)
         self._interval_s = interval_s
         self._thread = threading.Thread(target=self._run, name="txnlog-tiers", daemon=True)
@@ -55,17 +61,22 @@ class BackgroundMaintenance:
             self._stopping.wait(self._interval_s)
 
     def _once(self) -> None:
+        failure: Exception | None = None
         try:
             done = describe(maintain(self._access))
         except _Stopped:
             return
         except TxnLogError as error:
+            failure = error
             _log.warning("maintenance failed and is tried again: %s", error)
         except Exception as error:  # our bug, but no reason to stop serving
+            failure = error
             _log.warning("maintenance failed and is tried again: %s: %s", type(error).__name__, error, exc_info=True)
         else:
             if done:
                 _log.info("maintenance: %s", done)
+        if self._observer is not None:
+            self._observer.worked("policies", failure)
 
 
 class _Stopped(BaseException):
@@ -75,9 +86,12 @@ class _Stopped(BaseException):
 class _Stoppable:
     """Calls of the service, which raise ``_Stopped`` once the event is set."""
 
-    def __init__(self, transport: InProcessTransport, stopping: threading.Event) -> None:
+    def __init__(
+        self, transport: InProcessTransport, stopping: threading.Event, observer: Observer | None = None
+    ) -> None:
         self._transport = transport
         self._stopping = stopping
+        self._observer = observer
         self.timeout_s = transport.timeout_s
 
     def converse(self, method: str, requests: Iterator[Any]) -> Iterator[Any]:
@@ -86,7 +100,8 @@ class _Stoppable:
     def call(self, method: str, request: Message) -> Any:
         if self._stopping.is_set() and method not in _ENDING:
             raise _Stopped
-        return self._transport.call(method, request)
+        with observed(self._observer, method):
+            return self._transport.call(method, request)
 
     def close(self) -> None:
         """Leave the service open: it is the server's."""

@@ -124,8 +124,9 @@ def consume(
         columns, render = lines_of(log, topic, format, key_separator)
         if subscription is not None:
             from txn_source.cli.receive import consumer_of, print_messages
+            from txn_source.model.subscription import SubscriptionType
 
-            kind = None if subscription_type is None else subscription_type.value
+            kind = None if subscription_type is None else SubscriptionType.parse(subscription_type.value)
             with consumer_of(log, topic, subscription, kind, level, start) as consumer:
                 print_messages(log, consumer, columns, render, left, partial(pause, 0) if follow else None)
         else:

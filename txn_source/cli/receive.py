@@ -29,7 +29,12 @@ COLUMNS_LEFT_OUT = ("__producer_name", "__sequence_id", "__txn_status")
 
 
 def consumer_of(
-    log: Log, topic: str, subscription: str, kind: str | None, level: IsolationLevel | None, start: str | None
+    log: Log,
+    topic: str,
+    subscription: str,
+    kind: SubscriptionType | None,
+    level: IsolationLevel | None,
+    start: str | None,
 ) -> Consumer:
     """Connect to a subscription; what is None it decides itself, or is the default of a new one.
 

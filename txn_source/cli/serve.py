@@ -6,8 +6,9 @@ import logging
 import os
 import signal
 import socket
+from contextlib import ExitStack
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -26,13 +27,22 @@ from txn_source.cli.access_options import (
     TokenAudience,
     TokenIssuer,
     TokenKeys,
+    library,
 )
 from txn_source.cli.connection import METADATA_VARIABLE, ROOT_VARIABLE, Root, address_of
 from txn_source.cli.output import reports_errors
 from txn_source.model.units import parse_duration
+from txn_source.observing.log_format import LogFormat, log_to_standard_error
+
+if TYPE_CHECKING:
+    from txn_source.http.monitoring import Monitoring
+    from txn_source.metadata.access.door import Door
+    from txn_source.metadata.service.service import MetadataService
+    from txn_source.storage.object_root import Root as LogPlace
 
 DEFAULT_HOST, DEFAULT_PORT = "127.0.0.1", 6650
 DEFAULT_INTERVAL = "60s"
+_WATCHED = "Who watches it"
 _GRACE_S = 3.0
 _STOP_SIGNALS = {signal.SIGINT, signal.SIGTERM}
 _log = logging.getLogger("txnlog")
@@ -77,6 +87,30 @@ def serve(
             help="How often topics' policies are carried out (offload, deletion, retention): 60s, 10m. 0 is never.",
         ),
     ] = DEFAULT_INTERVAL,
+    metrics_port: Annotated[
+        int | None,
+        typer.Option(
+            min=0,
+            max=65535,
+            help="Port for metrics (/metrics) and checks (/live, /ready) over HTTP; 0 takes a free one. It has the"
+            " address and certificates of the other port; where calls need a token, /metrics does, too.",
+            rich_help_panel=_WATCHED,
+            show_default=False,
+        ),
+    ] = None,
+    metrics_topics: Annotated[
+        int,
+        typer.Option(
+            metavar="N",
+            min=0,
+            help="So many topics, and subscriptions, have metrics of their own: those that hold back most.",
+            rich_help_panel=_WATCHED,
+        ),
+    ] = 100,
+    log_format: Annotated[
+        LogFormat,
+        typer.Option(help="How lines of the log are written, on standard error.", rich_help_panel=_WATCHED),
+    ] = LogFormat.TEXT,
     tls_cert: TlsCert = None,
     tls_key: TlsKey = None,
     tls_client_ca: TlsClientCa = None,
@@ -124,11 +158,13 @@ def serve(
     before = signal.pthread_sigmask(signal.SIG_BLOCK, _STOP_SIGNALS)
     try:
         os.environ.setdefault("GRPC_VERBOSITY", "NONE")  # gRPC's own report of a taken port would come before ours
-        logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
-        logging.getLogger("txn_source.client.target").setLevel(logging.WARNING)  # the first line is that it serves
+        log_to_standard_error(log_format.value)
+        for name in ("txn_source.client.target", "botocore"):
+            logging.getLogger(name).setLevel(logging.WARNING)  # the first line is that it serves
 
         address = f"[{host}]" if ":" in host and not host.startswith("[") else host
-        _serve(path, url or None, address, port, configuration, interval_s, access)
+        watched = None if metrics_port is None else (metrics_port, metrics_topics)
+        _serve(path, url or None, address, port, configuration, interval_s, access, watched)
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
@@ -141,7 +177,9 @@ def _serve(
     configuration: dict[str, Any] | None,
     interval_s: float,
     access: AccessOptions,
+    watched: tuple[int, int] | None,
 ) -> None:
+    """``watched`` is the port for metrics, and how many topics have their own."""
     from txn_source.cli.background import BackgroundMaintenance
     from txn_source.client.target import metadata_url, open_service
     from txn_source.metadata.service.in_process import InProcessTransport
@@ -157,12 +195,20 @@ def _serve(
     url = None if metadata is None else DatabaseUrl(metadata) if is_folder else metadata_url(metadata)
     if not isinstance(at, Path) or not LogRoot(at).exists:
         _check_port(host, port)  # before a log is made for nothing
+        if watched is not None:
+            _check_port(host, watched[0])
     service = open_service(str(at), url, create=True, configuration=configuration)
     log = MetadataStub(InProcessTransport(service)).get_log()
-    maintenance = BackgroundMaintenance(service, at, interval_s)
     stopped = True
-    with Server(service, host, port, tls=tls, door=door) as server:
+    with ExitStack() as held:
+        monitoring = None if watched is None else _monitoring(service, at, host, watched, access, door)
+        observer = None if monitoring is None else monitoring.observer
+        maintenance = BackgroundMaintenance(service, at, interval_s, observer)
+        server = held.enter_context(Server(service, host, port, tls=tls, door=door, observer=observer))
         _log.info("serving on %s, root %s, log %s", server.address, log.storage_uri, log.log_id)
+        if monitoring is not None:
+            held.enter_context(monitoring)
+            _log.info("metrics on %s://%s/metrics", monitoring.listener.scheme, monitoring.listener.address)
         if interval_s:
             maintenance.start()
         received = signal.Signals(signal.sigwait(_STOP_SIGNALS))
@@ -174,6 +220,26 @@ def _serve(
         # Python would wait at its exit for libraries that the thread is inside of, for as long as an upload takes.
         logging.shutdown()
         os._exit(0)
+
+
+def _monitoring(
+    service: MetadataService,
+    root: LogPlace,
+    host: str,
+    watched: tuple[int, int],
+    access: AccessOptions,
+    door: Door | None,
+) -> Monitoring:
+    """Return what watches the service; it listens, and doesn't answer yet."""
+    with library():
+        from txn_source.http.listener import Certificates
+        from txn_source.http.monitoring import Monitoring
+
+    certificates = None
+    if access.tls_cert is not None and access.tls_key is not None:
+        certificates = Certificates(access.tls_cert, access.tls_key, access.tls_client_ca)
+    port, topics = watched
+    return Monitoring(service, root, host, port, certificates=certificates, door=door, max_topics=topics)
 
 
 def _check_port(host: str, port: int) -> None:

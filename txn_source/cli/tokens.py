@@ -50,6 +50,10 @@ def create(
     produce: Annotated[list[str] | None, _patterns("write to")] = None,
     consume: Annotated[list[str] | None, _patterns("read and subscribe to")] = None,
     admin: Annotated[list[str] | None, _patterns("read, make, change and delete")] = None,
+    monitor: Annotated[
+        list[str] | None,
+        typer.Option(metavar="*", help="It may see the metrics of the whole log: give *.", show_default=False),
+    ] = None,
     audience: Annotated[str, typer.Option(help="The service that it is for.")] = "txnlog",
     issuer: Annotated[
         str | None, typer.Option(help="Who says so, if the service asks for that.", show_default=False)
@@ -69,7 +73,12 @@ def create(
         from txn_source.metadata.access.issuing import make_token, write_secret
     from txn_source.model.roles import Role
 
-    roles = {Role.PRODUCE: produce or [], Role.CONSUME: consume or [], Role.ADMIN: admin or []}
+    roles = {
+        Role.PRODUCE: produce or [],
+        Role.CONSUME: consume or [],
+        Role.ADMIN: admin or [],
+        Role.MONITOR: monitor or [],
+    }
     lifetime_s, starts_in_s = parse_duration(expires), parse_duration(starts_in)
     token = make_token(key, subject, roles, lifetime_s, audience=audience, issuer=issuer, starts_in_s=starts_in_s)
     if out is None:

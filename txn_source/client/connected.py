@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 from typing import Self
 
 from txn_source.client.access import Access
@@ -10,6 +11,7 @@ from txn_source.client.subscriptions import Subscriptions
 from txn_source.client.target import Target
 from txn_source.metadata.stub.metadata_stub import MetadataStub
 from txn_source.model.door import guarded
+from txn_source.model.errors import TxnLogError
 from txn_source.storage.object_root import Root
 
 
@@ -32,6 +34,20 @@ class Connected:
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self._target}>"
+
+    def _repr_html_(self) -> str:
+        from txn_source.client.notebook import MOST_ROWS, html_table
+
+        try:
+            names = self._stub.list_topics()
+            views = self._stub.get_view(names[:MOST_ROWS]).topics
+        except TxnLogError as error:
+            return f"<p>{html.escape(f'{self!r}: {error}')}</p>"
+        rows = []
+        for view in views:
+            messages, size = (sum(getattr(p, what) for p in view.partitions) for what in ("messages", "bytes"))
+            rows.append((view.topic.name.short, len(view.partitions), messages, size))
+        return html_table(f"Log {self._target}", ("Topic", "Partitions", "Messages", "Bytes"), rows, len(names))
 
     def __enter__(self) -> Self:
         return self

@@ -14,7 +14,7 @@ from txn_source.client.consuming.consumer import Consumer
 from txn_source.client.consuming.options import ConsumerOptions
 from txn_source.client.consuming.reader import Reader
 from txn_source.client.dead_letter_topic import send_dead_letter
-from txn_source.client.metadata_tables import metadata_table
+from txn_source.client.metadata_tables import TableName, metadata_table
 from txn_source.client.places import Cut, GivenPlace, Sought
 from txn_source.client.policies import change_policies, read_priority, scope_of
 from txn_source.client.reading.copy_fallback import CopiesRead
@@ -36,15 +36,15 @@ from txn_source.client.writing.transaction import Transaction
 from txn_source.metadata.stub.metadata_stub import TransactionInfo
 from txn_source.metadata.stub.subscriptions import SubscriptionInfo
 from txn_source.model.door import guarded
-from txn_source.model.isolation import IsolationLevel
+from txn_source.model.isolation import GivenLevel, IsolationLevel
 from txn_source.model.ledger import OffloadableLedger
 from txn_source.model.policies import EffectivePolicy
 from txn_source.model.position import EARLIEST, LATEST
-from txn_source.model.read_priority import ReadPriority
+from txn_source.model.read_priority import GivenPriority, ReadPriority
 from txn_source.model.retention import Trimmed
-from txn_source.model.subscription import SubscriptionType
+from txn_source.model.subscription import GivenType, SubscriptionType
 from txn_source.model.topic_name import TopicName
-from txn_source.model.transaction import TxnId
+from txn_source.model.transaction import GivenState, TxnId
 from txn_source.model.units import given_duration
 from txn_source.storage.schema import commented_schema
 
@@ -58,14 +58,16 @@ class Log(Connected):
 
     # Topics
 
-    def create_topic(self, name: str, partitions: int = 1, schema: pa.Schema | None = None, **policies: Any) -> None:
+    def create_topic(
+        self, name: str, partitions: int = 1, schema: pa.Schema | str | None = None, **policies: Any
+    ) -> None:
         """Create a topic.
 
         Args:
             name: ``orders`` or ``persistent://tenant/namespace/orders``.
             partitions: how many, 1 or more; ``update_topic`` adds some.
-            schema: the payload columns; None is a raw topic with ``key binary, value binary``. Of its metadata
-                ``comment`` is kept, the schema's and each column's.
+            schema: the payload columns, also as text, ``id bigint not null, name string``; None is a raw topic with
+                ``key binary, value binary``. Of its metadata ``comment`` is kept, the schema's and each column's.
             policies: when the open ledger is rolled: ``ledger_max_entries``, ``ledger_max_bytes``, and
                 ``ledger_max_age`` in seconds; and any of those that ``set_policies`` takes.
 
@@ -219,7 +221,7 @@ class Log(Connected):
         return self._stub.policies_in_force(TopicName.parse(topic))
 
     def set_data_read_priority(
-        self, value: ReadPriority | str, topic: str | None = None, namespace: str | None = None
+        self, value: GivenPriority, topic: str | None = None, namespace: str | None = None
     ) -> None:
         """Set which copy of a ledger is read first: of a topic, of a namespace's topics, or (neither) of all.
 
@@ -273,7 +275,7 @@ class Log(Connected):
         return begin_transaction(self._stub, timeout)
 
     def transactions(
-        self, state: str | None = "open", topic: str | None = None, limit: int = 0, *, oldest_first: bool = False
+        self, state: GivenState | None = "open", topic: str | None = None, limit: int = 0, *, oldest_first: bool = False
     ) -> list[TransactionInfo]:
         """Return transactions, newest first: ``open``, ``committed``, ``aborted`` ones, or all (None).
 
@@ -303,8 +305,8 @@ class Log(Connected):
         self,
         topic: str,
         name: str,
-        type: SubscriptionType | str = SubscriptionType.EXCLUSIVE,
-        isolation_level: IsolationLevel | str | Unset | None = Unset.LEVEL,
+        type: GivenType = SubscriptionType.EXCLUSIVE,
+        isolation_level: GivenLevel | Unset | None = Unset.LEVEL,
         initial_position: GivenPlace = LATEST,
         durable: bool = True,
         *,
@@ -336,7 +338,7 @@ class Log(Connected):
         self,
         topic: str,
         start: GivenPlace = EARLIEST,
-        isolation_level: IsolationLevel | str = IsolationLevel.READ_COMMITTED,
+        isolation_level: GivenLevel = IsolationLevel.READ_COMMITTED,
         *,
         queue_size: int | None = None,
     ) -> Reader:
@@ -357,8 +359,8 @@ class Log(Connected):
         self,
         topic: str,
         name: str,
-        type: SubscriptionType | str = SubscriptionType.EXCLUSIVE,
-        isolation_level: IsolationLevel | str = IsolationLevel.READ_COMMITTED,
+        type: GivenType = SubscriptionType.EXCLUSIVE,
+        isolation_level: GivenLevel = IsolationLevel.READ_COMMITTED,
         initial_position: GivenPlace = LATEST,
     ) -> None:
         """Make a subscription without connecting a consumer: from now on it keeps what isn't acknowledged.
@@ -398,7 +400,7 @@ class Log(Connected):
         """
         return self._subscriptions.seek(topic, name, to, epoch)
 
-    def set_subscription_isolation_level(self, topic: str, name: str, level: IsolationLevel | str) -> None:
+    def set_subscription_isolation_level(self, topic: str, name: str, level: GivenLevel) -> None:
         """Change the isolation level of a subscription that no consumer is connected to.
 
         What it has acknowledged stays so. A change to ``read_committed`` is refused where it would tear a transaction:
@@ -420,11 +422,11 @@ class Log(Connected):
     def scan(
         self,
         topic: str | Sequence[str],
-        isolation_level: IsolationLevel | str = IsolationLevel.READ_COMMITTED,
+        isolation_level: GivenLevel = IsolationLevel.READ_COMMITTED,
         columns: Sequence[str] | None = None,
         start: Any = None,
         end: Any = None,
-        read_priority: ReadPriority | str | None = None,
+        read_priority: GivenPriority | None = None,
         consistent_cut: bool = True,
         as_of: Any = None,
     ) -> pa.RecordBatchReader:
@@ -462,7 +464,7 @@ class Log(Connected):
     def count(
         self,
         topic: str | Sequence[str],
-        isolation_level: IsolationLevel | str = IsolationLevel.READ_COMMITTED,
+        isolation_level: GivenLevel = IsolationLevel.READ_COMMITTED,
         start: Any = None,
         end: Any = None,
         consistent_cut: bool = True,
@@ -475,9 +477,7 @@ class Log(Connected):
         """
         return count_messages(self._access, topic, isolation_level, start, end, consistent_cut, as_of)
 
-    def cut(
-        self, topics: str | Sequence[str], isolation_level: IsolationLevel | str = IsolationLevel.READ_COMMITTED
-    ) -> Cut:
+    def cut(self, topics: str | Sequence[str], isolation_level: GivenLevel = IsolationLevel.READ_COMMITTED) -> Cut:
         """Return up to where topics could be read now, so that several reads see the same moment.
 
         ``scan(topic, end=cut)`` reads any of the topics up to there, and Spark with ``endingOffsets`` set to
@@ -485,7 +485,7 @@ class Log(Connected):
         """
         return cut_of(self._stub, topics, IsolationLevel.parse(isolation_level))
 
-    def metadata_table(self, name: str, topic: str | None = None) -> pa.Table:
+    def metadata_table(self, name: TableName, topic: str | None = None) -> pa.Table:
         """Return a table about a topic or (None) all, as of one moment, to query with DuckDB, Polars or pandas.
 
         ``name`` is ``transactions``, ``ledgers``, ``subscriptions`` or ``partitions``; docs/metadata-tables.md has the

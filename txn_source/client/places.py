@@ -53,6 +53,9 @@ class Cut:
     def __str__(self) -> str:
         return self.json()
 
+    def __repr__(self) -> str:
+        return f"<Cut of {len(self.positions)} partitions at {self.isolation_level}>"
+
 
 @dataclass(frozen=True, slots=True)
 class Offsets:

@@ -18,10 +18,10 @@ from txn_source.client.reading.plan import plan
 from txn_source.client.reading.request import ReadRequest, check_as_of
 from txn_source.client.reading.source import resolve
 from txn_source.model.errors import InvalidArgumentError
-from txn_source.model.isolation import IsolationLevel
+from txn_source.model.isolation import GivenLevel, IsolationLevel
 from txn_source.model.moments import moment_us
 from txn_source.model.position import EARLIEST, LATEST
-from txn_source.model.read_priority import ReadPriority
+from txn_source.model.read_priority import GivenPriority, ReadPriority
 
 _COPIES_READ: weakref.WeakKeyDictionary[pa.RecordBatchReader, CopiesRead] = weakref.WeakKeyDictionary()
 
@@ -29,11 +29,11 @@ _COPIES_READ: weakref.WeakKeyDictionary[pa.RecordBatchReader, CopiesRead] = weak
 def scan(
     access: Access,
     topic: str | Sequence[str],
-    isolation_level: IsolationLevel | str,
+    isolation_level: GivenLevel,
     columns: Sequence[str] | None,
     start: Any,
     end: Any,
-    read_priority: ReadPriority | str | None,
+    read_priority: GivenPriority | None,
     consistent_cut: bool,
     as_of: Any,
 ) -> pa.RecordBatchReader:
@@ -65,7 +65,7 @@ def copies_read(scanned: pa.RecordBatchReader) -> CopiesRead:
 def count_messages(
     access: Access,
     topic: str | Sequence[str],
-    isolation_level: IsolationLevel | str,
+    isolation_level: GivenLevel,
     start: Any,
     end: Any,
     consistent_cut: bool,
@@ -76,9 +76,7 @@ def count_messages(
     return count(access, source, _request(isolation_level, start, end, consistent_cut, as_of))
 
 
-def _request(
-    isolation_level: IsolationLevel | str, start: Any, end: Any, consistent_cut: bool, as_of: Any
-) -> ReadRequest:
+def _request(isolation_level: GivenLevel, start: Any, end: Any, consistent_cut: bool, as_of: Any) -> ReadRequest:
     level = IsolationLevel.parse(isolation_level)
     sides = Offsets.parse(start, EARLIEST), Offsets.parse(end, LATEST)
     return ReadRequest(level, *sides, consistent_cut, as_of_us=_as_of(as_of, level, end))

@@ -25,9 +25,9 @@ from txn_source.model.errors import (
     SubscriptionIsolationMismatchError,
     SubscriptionNotFoundError,
 )
-from txn_source.model.isolation import IsolationLevel
+from txn_source.model.isolation import GivenLevel, IsolationLevel
 from txn_source.model.position import EARLIEST, LATEST
-from txn_source.model.subscription import Place, SubscriptionType
+from txn_source.model.subscription import GivenType, Place, SubscriptionType
 from txn_source.model.topic_name import TopicName
 from txn_source.model.units import is_whole
 
@@ -51,8 +51,8 @@ class Subscriptions:
         self,
         topic: str,
         name: str,
-        type: SubscriptionType | str,
-        isolation_level: IsolationLevel | str | Unset | None,
+        type: GivenType,
+        isolation_level: GivenLevel | Unset | None,
         initial_position: GivenPlace,
         durable: bool,
         options: ConsumerOptions,
@@ -80,9 +80,7 @@ class Subscriptions:
             request = replace(request, isolation_level=None)  # it was made by somebody else at this moment
             return self._connect(request, options, send_dead_letter)
 
-    def reader(
-        self, topic: str, start: GivenPlace, isolation_level: IsolationLevel | str, queue_size: int | None
-    ) -> Reader:
+    def reader(self, topic: str, start: GivenPlace, isolation_level: GivenLevel, queue_size: int | None) -> Reader:
         """Open a reader."""
         level, topic_name = IsolationLevel.parse(isolation_level), _whole(topic)
         place = resolve_place(self._access, topic_name, start, level)
@@ -95,8 +93,8 @@ class Subscriptions:
         self,
         topic: str,
         name: str,
-        type: SubscriptionType | str,
-        isolation_level: IsolationLevel | str,
+        type: GivenType,
+        isolation_level: GivenLevel,
         initial_position: GivenPlace,
     ) -> None:
         """Make a subscription without connecting a consumer."""
@@ -108,7 +106,9 @@ class Subscriptions:
 
     def all_of(self, topic: str) -> list[SubscriptionInfo]:
         """Return the subscriptions of a topic, by name."""
-        return self._stub.list_subscriptions(_whole(topic))
+        from txn_source.client.notebook import Subscriptions as Found
+
+        return Found(self._stub.list_subscriptions(_whole(topic)))
 
     def one(self, topic: str, name: str) -> SubscriptionInfo:
         """Return one subscription."""
@@ -129,7 +129,7 @@ class Subscriptions:
             info = self.one(topic, name)
         return sought_of(answer, {p.partition_id: p.partition for p in info.partitions})
 
-    def set_isolation_level(self, topic: str, name: str, level: IsolationLevel | str) -> None:
+    def set_isolation_level(self, topic: str, name: str, level: GivenLevel) -> None:
         """Change the isolation level of a subscription that no consumer is connected to."""
         _check_name(name)
         self._stub.set_subscription_isolation_level(_whole(topic), name, IsolationLevel.parse(level))

@@ -101,7 +101,7 @@ class SubscriptionStats:
             info.isolation_level,
             info.durable,
             info.epoch,
-            sum(p.backlog for p in info.partitions),
+            info.backlog,
             info.redeliverable + sum(c.unacknowledged for c in info.consumers),
             info.ignored_acknowledgements,
             info.consumers,
@@ -118,6 +118,29 @@ class TopicStats:
     partitions: tuple[PartitionStats, ...]
     policies: Mapping[str, EffectivePolicy]
     subscriptions: Mapping[str, SubscriptionStats]
+
+    def __repr__(self) -> str:
+        counts = f"{len(self.partitions)} partitions, {self.messages} messages, {self.bytes} bytes"
+        return f"<TopicStats of {self.topic}: {counts}, {len(self.ongoing_transactions)} open transactions>"
+
+    def _repr_html_(self) -> str:
+        from txn_source.client.notebook import html_table  # which few need
+
+        bounds = ("Log start", "Last stable", "High watermark", "Log end")
+        rows = (
+            (p.partition, p.log_start, p.last_stable, p.high_watermark, p.log_end, p.messages, p.bytes)
+            for p in self.partitions
+        )
+        columns: tuple[str, ...] = ("Partition", *bounds, "Messages", "Bytes")
+        shown = html_table(f"Topic {self.topic}", columns, rows, len(self.partitions))
+        open_ones = self.ongoing_transactions
+        if open_ones:
+            held = (
+                (t.id, f"{t.age:.1f} s", t.first_position, t.messages_held_back, t.bytes_held_back) for t in open_ones
+            )
+            columns = ("Transaction", "Began before", "First position", "Messages held back", "Bytes held back")
+            shown += html_table("Open transactions", columns, held, len(open_ones))
+        return shown
 
     @property
     def data_read_priority(self) -> EffectivePolicy:

@@ -18,10 +18,14 @@ from txn_source.storage.schema import check_topic_schema, serialize_schema
 
 
 def create_topic(
-    stub: MetadataStub, name: TopicName, partitions: int, schema: pa.Schema | None, policies: Mapping[str, Any]
+    stub: MetadataStub, name: TopicName, partitions: int, schema: pa.Schema | str | None, policies: Mapping[str, Any]
 ) -> None:
     """Create a topic; ``Log.create_topic`` has the arguments' meaning."""
     _check_count(partitions)
+    if isinstance(schema, str):
+        from txn_source.storage.schema_text import schema_of_text  # which few need
+
+        schema = schema_of_text(schema)
     if schema is not None:
         schema = check_topic_schema(schema)
     limits, given = topic_policies(policies)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from txn_source.client.notebook import Transactions
 from txn_source.client.writing.transaction import Transaction
 from txn_source.metadata.stub.metadata_stub import MetadataStub, TransactionInfo
 from txn_source.model.errors import InvalidArgumentError
@@ -29,7 +30,7 @@ def list_transactions(
         limit,
         oldest_first=oldest_first,
     )
-    return found
+    return Transactions(found)
 
 
 def _state(text: str) -> TransactionState:

@@ -177,6 +177,9 @@ class ForeignPartition(Protocol):
         ``skipped`` is told of what is damaged or lost, and the read goes on behind it; None: that raises.
         """
 
+    def count(self, unit: ReadUnit, level: IsolationLevel, decisions: Decisions) -> int | None:
+        """Return how many rows ``read`` would yield; None: they must be read to know."""
+
     def transactions(self, of: PositionRange) -> list[ForeignTransaction]:
         """Return the transactions that touch a range, by their first position."""
 

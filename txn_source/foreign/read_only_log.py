@@ -16,9 +16,9 @@ from txn_source.foreign.scan import Follower, count, scan, schema_of
 from txn_source.foreign.target import ForeignTarget
 from txn_source.model.door import guarded
 from txn_source.model.errors import InvalidArgumentError
-from txn_source.model.isolation import IsolationLevel
+from txn_source.model.isolation import GivenLevel, IsolationLevel
 from txn_source.model.position import EARLIEST, LATEST, Position, PositionRange
-from txn_source.model.transaction import TransactionState
+from txn_source.model.transaction import GivenState, TransactionState
 from txn_source.model.values import dataclass
 
 WRITES = (
@@ -159,7 +159,7 @@ class ReadOnlyLog:
         return ForeignTopicStats(written, tuple(self._partition_stats(of) for of in partitions))
 
     def transactions(
-        self, state: str | None = "open", topic: str | None = None, limit: int = 0, *, oldest_first: bool = False
+        self, state: GivenState | None = "open", topic: str | None = None, limit: int = 0, *, oldest_first: bool = False
     ) -> list[TransactionOnPartition]:
         """Return transactions as they are on each partition, those with the highest positions first.
 
@@ -183,7 +183,7 @@ class ReadOnlyLog:
     def scan(
         self,
         topic: str | Sequence[str],
-        isolation_level: IsolationLevel | str = IsolationLevel.READ_COMMITTED,
+        isolation_level: GivenLevel = IsolationLevel.READ_COMMITTED,
         columns: Sequence[str] | None = None,
         start: Any = None,
         end: Any = None,
@@ -215,18 +215,21 @@ class ReadOnlyLog:
     def count(
         self,
         topic: str | Sequence[str],
-        isolation_level: IsolationLevel | str = IsolationLevel.READ_COMMITTED,
+        isolation_level: GivenLevel = IsolationLevel.READ_COMMITTED,
         start: Any = None,
         end: Any = None,
         consistent_cut: bool = True,
     ) -> int:
-        """Return how many messages ``scan`` would read with the same arguments; they are read for that."""
+        """Return how many messages ``scan`` would read with the same arguments.
+
+        Kafka's are counted by the headers of their batches, so damage behind these isn't found; Pulsar's are read.
+        """
         log = self._target.open()
         request = self._request(isolation_level, start, end, consistent_cut)
         return count(self._target, log, plan(log, self._rules, self._selection(topic), request))
 
     def cut(
-        self, topics: str | Sequence[str], isolation_level: IsolationLevel | str = IsolationLevel.READ_COMMITTED
+        self, topics: str | Sequence[str], isolation_level: GivenLevel = IsolationLevel.READ_COMMITTED
     ) -> ForeignCut:
         """Return up to where topics could be read now, so that several reads end at the same place.
 
@@ -249,7 +252,7 @@ class ReadOnlyLog:
         self,
         topic: str,
         start: Any = EARLIEST,
-        isolation_level: IsolationLevel | str = IsolationLevel.READ_COMMITTED,
+        isolation_level: GivenLevel = IsolationLevel.READ_COMMITTED,
     ) -> ForeignReader:
         """Open a reader: it reads a topic message by message from anywhere on, and what is added meanwhile, too.
 
@@ -279,7 +282,7 @@ class ReadOnlyLog:
     def _selection(self, topic: str | Sequence[str]) -> Selection:
         return Selection((topic,), several=False) if isinstance(topic, str) else Selection(tuple(topic))
 
-    def _request(self, level: IsolationLevel | str, start: Any, end: Any, cut: bool) -> ForeignRequest:
+    def _request(self, level: GivenLevel, start: Any, end: Any, cut: bool) -> ForeignRequest:
         sides = self._rules.parse_side(start, EARLIEST), self._rules.parse_side(end, LATEST)
         return ForeignRequest(IsolationLevel.parse(level), *sides, cut)
 

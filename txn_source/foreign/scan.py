@@ -92,7 +92,7 @@ def _next(begin: MessageId | None, reach: PositionRange) -> Point:
 
 
 def count(target: ForeignTarget, log: ForeignLog, planned: ForeignPlan) -> int:
-    """Return how many rows a plan reads. They are read, with as few columns as possible: no index has their number."""
+    """Return how many rows a plan reads, without reading them where what is stored says it otherwise."""
     schema = pa.schema([target.rules.columns(log, (), dict(target.options)).field(target.rules.cheapest)])
     reader = PieceReader(target, schema, planned.request, log)
-    return sum(batch.num_rows for task in planned.tasks for batch in reader.read(task))
+    return reader.count(piece for task in planned.tasks for piece in task)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
 from txn_source.foreign.foreign_log import TransactionSpans
 from txn_source.importing.history import ABORTED, COMMITTED, UNDECIDED, Parts, SourcePartition
-from txn_source.model.errors import DataLossError, InvalidArgumentError
 from txn_source.model.position import Position, PositionRange
 from txn_source.model.values import dataclass
 from txn_source.model.visibility import IntArray
@@ -60,6 +60,7 @@ def chart(
     sources: Sequence[tuple[int, SourcePartition]],
     starts: Mapping[tuple[int, int], int],
     undecided: Undecided = Undecided.LEAVE,
+    traces: Mapping[tuple[int, int], Mapping[str, Any]] | None = None,
 ) -> Course:
     """Find out what to take of partitions.
 
@@ -67,9 +68,10 @@ def chart(
         sources: partitions, each with the number of its topic.
         starts: by topic and partition where to go on; others begin at their log's start.
         undecided: what to do with that.
+        traces: by topic and partition what was kept with where to go on.
 
     Raises:
-        DataLossError: a partition begins above where to go on.
+        DataLossError: a partition begins above where to go on, or something came later below.
         InvalidArgumentError: it ends below.
     """
     ranges, found = [], []
@@ -77,7 +79,7 @@ def chart(
         bounds = source.bounds()
         start = bounds.log_start
         if (key := starts.get((topic, source.index))) is not None:
-            start = _checked(Position.from_key(key), source.index, bounds.log_start, bounds.log_end)
+            start = source.check((traces or {}).get((topic, source.index), {}), Position.from_key(key))
         end = bounds.last_stable if undecided is Undecided.LEAVE else bounds.high_watermark
         ranges.append([start, max(start, end)])
         found.append(source.parts(PositionRange(start, max(start, bounds.high_watermark))))
@@ -115,21 +117,6 @@ def _groups(found: Sequence[Parts]) -> list[IntArray]:
             of.append(numbers.setdefault((at, first) if id_ is None or alone else (*id_, 0), len(numbers)))
         groups.append(np.array(of, np.int64))
     return groups
-
-
-def _checked(start: Position, partition: int, log_start: Position, log_end: Position) -> Position:
-    if start < log_start:
-        raise DataLossError(
-            f"Partition {partition} begins at {log_start}, and its import had come to {start}: what lies between was"
-            " deleted before it was imported.",
-            "Restore it in the source, or delete the topic and import it again.",
-        )
-    if start > log_end:
-        raise InvalidArgumentError(
-            f"Partition {partition} ends at {log_end}, and its import had come to {start}.",
-            "Import from the same log, or from a copy that isn't older.",
-        )
-    return start
 
 
 def _lower(

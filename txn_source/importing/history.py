@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import Protocol
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Protocol
 
 import numpy as np
 import pyarrow as pa
 
-from txn_source.foreign.foreign_log import TransactionSpans
+from txn_source.foreign.foreign_log import ForeignPartition, TransactionSpans
 from txn_source.model.bounds import Bounds
-from txn_source.model.position import PositionRange
+from txn_source.model.errors import DataLossError, InvalidArgumentError
+from txn_source.model.position import Position, PositionRange
 from txn_source.model.values import dataclass
 from txn_source.model.visibility import IntArray
 
@@ -59,11 +60,46 @@ class SourcePartition(Protocol):
     def bounds(self) -> Bounds:
         """Return the four bounds."""
 
+    def trace(self, at: Position) -> Mapping[str, Any]:
+        """Return what is to be kept with a position that an import has come to; see ``ForeignPartition.trace``."""
+
+    def check(self, trace: Mapping[str, Any], at: Position) -> Position:
+        """Return where an import goes on that had come to a position: there, or at the log's start behind it.
+
+        Raises:
+            DataLossError: what lies between is gone, or something lies below that came later.
+            InvalidArgumentError: the log ends below.
+        """
+
     def parts(self, of: PositionRange) -> Parts:
         """Return the transactions that touch a range."""
 
     def rows(self, of: PositionRange) -> Iterator[Rows]:
         """Yield all messages of a range but markers, in order."""
+
+
+def checked_start(of: ForeignPartition, index: int, trace: Mapping[str, Any], at: Position) -> Position:
+    """Return where the import of a partition goes on; see ``SourcePartition.check``."""
+    bounds = of.bounds()
+    for late in of.late(trace, at):
+        raise DataLossError(
+            f"Partition {index} has {late} now, which came when its import had come to {at} already.",
+            "Delete the topic and import it again.",
+        )
+    if at < bounds.log_start:
+        if of.follows(trace):
+            return bounds.log_start
+        raise DataLossError(
+            f"Partition {index} begins at {bounds.log_start}, and its import had come to {at}: what lies between was"
+            " deleted before it was imported.",
+            "Restore it in the source, or delete the topic and import it again.",
+        )
+    if at > bounds.log_end:
+        raise InvalidArgumentError(
+            f"Partition {index} ends at {bounds.log_end}, and its import had come to {at}.",
+            "Import from the same log, or from a copy that isn't older.",
+        )
+    return at
 
 
 @dataclass(frozen=True, slots=True)

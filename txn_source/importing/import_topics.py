@@ -150,5 +150,11 @@ def _course(sources: Sequence[SourceTopic], targets: Sequence[TargetTopic], unde
         if target.progress is not None
         for partition, key in target.progress.positions.items()
     }
+    traces = {
+        (topic, partition): trace
+        for topic, target in enumerate(targets)
+        if target.progress is not None
+        for partition, trace in target.progress.traces.items()
+    }
     lanes = [(topic, partition) for topic, source in enumerate(sources) for partition in source.partitions]
-    return chart(lanes, starts, undecided)
+    return chart(lanes, starts, undecided, traces)

@@ -7,6 +7,7 @@ on after a stop finds the ones that were open there, with how each of them ends.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -18,6 +19,7 @@ from txn_source.importing.history import SourceTopic
 from txn_source.importing.target_topics import OpenPart, Progress, TargetTopic
 from txn_source.model.errors import TransactionEndedError
 from txn_source.model.imported import TxnRef
+from txn_source.model.position import Position
 from txn_source.model.topic import TopicView
 from txn_source.model.transaction import MAX_TIMEOUT_MS, TxnId
 
@@ -131,19 +133,21 @@ class Importer:
     def _progress(self, feeds: Sequence[Feed], opened: Mapping[int, TxnId]) -> list[str]:
         together = tuple(source.identity for source in self._sources)
         positions: list[dict[int, int]] = [{} for _ in self._sources]
+        traces: list[dict[int, Mapping[str, Any]]] = [{} for _ in self._sources]
         parts: list[list[OpenPart]] = [[] for _ in self._sources]
         groups = np.array(sorted(opened), np.int64)
         for feed in feeds:
             lane = feed.lane
             positions[lane.topic][lane.source.index] = feed.at
+            traces[lane.topic][lane.source.index] = lane.source.trace(Position.from_key(feed.at))
             to_come = np.flatnonzero(np.isin(lane.groups, groups) & (lane.ends > feed.at))
             for span in to_come.tolist():
                 group, name, first = (int(of[span]) for of in (lane.groups, lane.spans.names, lane.spans.firsts))
                 part = OpenPart(lane.source.index, name, first, opened[group], self._course.committed[group])
                 parts[lane.topic].append(part)
         return [
-            Progress(source.identity, of_topic, tuple(opened_there), together).text
-            for source, of_topic, opened_there in zip(self._sources, positions, parts, strict=True)
+            Progress(source.identity, of_topic, tuple(opened_there), together, of_traces).text
+            for source, of_topic, opened_there, of_traces in zip(self._sources, positions, parts, traces, strict=True)
         ]
 
 

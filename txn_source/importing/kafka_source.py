@@ -8,18 +8,19 @@ name are ``name;2``, ``name;3`` and so on.
 from __future__ import annotations
 
 import base64
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from txn_source.foreign.kafka.kafka_log import KafkaLog
 from txn_source.foreign.kafka.partition import KafkaPartition
-from txn_source.importing.history import ABORTED, COMMITTED, UNDECIDED, Part, Parts, Rows, SourceTopic
+from txn_source.importing.history import ABORTED, COMMITTED, UNDECIDED, Part, Parts, Rows, SourceTopic, checked_start
 from txn_source.model.bounds import Bounds
 from txn_source.model.errors import TopicNotFoundError, shown
 from txn_source.model.isolation import IsolationLevel
-from txn_source.model.position import PositionRange
+from txn_source.model.position import Position, PositionRange
 from txn_source.model.transaction import TransactionState
 from txn_source.model.visibility import NO_TXN
 from txn_source.storage.arrays import numbers_in, truths_in
@@ -63,6 +64,12 @@ class KafkaSource:
 
     def bounds(self) -> Bounds:
         return self._partition.bounds()
+
+    def trace(self, at: Position) -> Mapping[str, Any]:
+        return self._partition.trace(at)
+
+    def check(self, trace: Mapping[str, Any], at: Position) -> Position:
+        return checked_start(self._partition, self.index, trace, at)
 
     def parts(self, of: PositionRange) -> Parts:
         found = self._partition.transactions(of)

@@ -8,7 +8,8 @@ property of that name that a message has of its own stays.
 from __future__ import annotations
 
 import base64
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -18,11 +19,11 @@ from txn_source.foreign.pulsar.columns import maps, numbers, taken
 from txn_source.foreign.pulsar.entries import txn_bits
 from txn_source.foreign.pulsar.partition import PulsarPartition
 from txn_source.foreign.pulsar.pulsar_log import PulsarLog
-from txn_source.importing.history import ABORTED, COMMITTED, UNDECIDED, Part, Parts, Rows, SourceTopic
+from txn_source.importing.history import ABORTED, COMMITTED, UNDECIDED, Part, Parts, Rows, SourceTopic, checked_start
 from txn_source.model.bounds import Bounds
 from txn_source.model.errors import InvalidArgumentError
 from txn_source.model.isolation import IsolationLevel
-from txn_source.model.position import PositionRange, key_of
+from txn_source.model.position import Position, PositionRange, key_of
 from txn_source.model.topic_name import TopicName
 from txn_source.model.transaction import TransactionState, TxnId
 from txn_source.model.visibility import NO_TXN, IntArray
@@ -100,6 +101,12 @@ class PulsarSource:
 
     def bounds(self) -> Bounds:
         return self._partition.bounds()
+
+    def trace(self, at: Position) -> Mapping[str, Any]:
+        return self._partition.trace(at)
+
+    def check(self, trace: Mapping[str, Any], at: Position) -> Position:
+        return checked_start(self._partition, self.index, trace, at)
 
     def parts(self, of: PositionRange) -> Parts:
         rows: list[Part] = []

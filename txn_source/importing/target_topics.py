@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import field
 from typing import Any
 
 from txn_source.client.topics import create_topic
@@ -46,18 +47,22 @@ class Progress:
     opened: tuple[OpenPart, ...]
     with_topics: tuple[str, ...]
     """What was imported together, if anything is open."""
+    traces: Mapping[int, Mapping[str, Any]] = field(default_factory=dict)
+    """What partitions of the source noted with their positions."""
 
     @property
     def text(self) -> str:
         opened = [[part.partition, part.name, part.first, str(part.txn), part.committed] for part in self.opened]
         positions = {str(partition): key for partition, key in sorted(self.positions.items())}
-        told = {
+        told: dict[str, Any] = {
             "version": _VERSION,
             "of": self.identity,
             "at": positions,
             "open": opened,
             "with": list(self.with_topics) if opened else [],
         }
+        if any(self.traces.values()):
+            told["traces"] = {str(partition): dict(trace) for partition, trace in sorted(self.traces.items()) if trace}
         return json.dumps(told, separators=(",", ":"))
 
     @classmethod
@@ -73,7 +78,9 @@ class Progress:
                 f"The import into topic {topic!r} was begun by another release of txnlog.", "Go on with that one."
             )
         opened = tuple(OpenPart(p, name, first, TxnId.parse(txn), done) for p, name, first, txn, done in told["open"])
-        return cls(told["of"], {int(p): key for p, key in told["at"].items()}, opened, tuple(told["with"]))
+        positions = {int(p): key for p, key in told["at"].items()}
+        traces = {int(p): trace for p, trace in told.get("traces", {}).items()}
+        return cls(told["of"], positions, opened, tuple(told["with"]), traces)
 
 
 @dataclass(frozen=True, slots=True)

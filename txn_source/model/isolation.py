@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+from typing import Literal
 
 from txn_source.model.errors import InvalidArgumentError
 
@@ -43,3 +44,7 @@ class IsolationLevel(enum.Enum):
     def fetch_isolation(self) -> FetchIsolation:
         """The bound that a reader of this level reads below."""
         return FetchIsolation.TXN_COMMITTED if self is IsolationLevel.READ_COMMITTED else FetchIsolation.HIGH_WATERMARK
+
+
+GivenLevel = IsolationLevel | Literal["read_committed", "read_uncommitted"]
+"""A level as callers write it, so that an editor refuses what isn't one; other text goes through ``parse`` first."""

@@ -9,6 +9,8 @@ from txn_source.model.values import dataclass
 
 OPENING_COST_BYTES = 1 << 20
 """What opening one more ledger costs, in bytes that could have been read meanwhile (a few milliseconds)."""
+STRIPE_BYTES = 48 << 20
+"""Where partitions share objects: about so much of them is read together, and kept for that long."""
 
 
 @dataclass(frozen=True, slots=True)

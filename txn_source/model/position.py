@@ -61,6 +61,8 @@ class Position:
     def __str__(self) -> str:
         return f"{self.ledger_id}:{self.entry_id}"
 
+    __repr__ = __str__
+
     @classmethod
     def parse(cls, value: Position | str) -> Position:
         """Return the position that the text ``ledger:entry`` names; a position is returned as it is."""
@@ -100,6 +102,8 @@ class MessageId:
     def __str__(self) -> str:
         return f"{self.ledger_id}:{self.entry_id}:{self.batch_index}"
 
+    __repr__ = __str__
+
     @classmethod
     def parse(cls, value: MessageId | str) -> MessageId:
         """Return the message id that the text ``ledger:entry:index`` names."""
@@ -128,6 +132,8 @@ class PositionRange:
 
     def __str__(self) -> str:
         return f"[{self.start}, {self.end})"
+
+    __repr__ = __str__
 
     def __contains__(self, position: Position) -> bool:
         return self.start <= position < self.end

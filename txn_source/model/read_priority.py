@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+from typing import Literal
 
 from txn_source.model.errors import InvalidArgumentError
 
@@ -29,3 +30,7 @@ class ReadPriority(enum.StrEnum):
             f"{value!r} is not a read priority.",
             "Use tiered-first (also spelled tiered-storage-first) or bookkeeper-first.",
         )
+
+
+GivenPriority = ReadPriority | Literal["tiered-first", "tiered-storage-first", "bookkeeper-first"]
+"""A priority as callers write it; other text goes through ``parse`` first."""

@@ -30,6 +30,8 @@ class Role(Enum):
     """Read messages, and keep subscriptions: make, seek and delete them."""
     ADMIN = "admin"
     """Make, change and delete topics, tiers and policies, abort transactions, and all that CONSUME may."""
+    MONITOR = "monitor"
+    """See the figures of the log; for all of it, or not at all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +72,7 @@ class Roles:
 
     @classmethod
     def parse(cls, claim: Any) -> Roles:
-        """Return what ``{"produce": [pattern, ...], "consume": [...], "admin": [...]}`` says.
+        """Return what ``{"produce": [pattern, ...], "consume": [...], "admin": [...], "monitor": [...]}`` says.
 
         Raises:
             InvalidArgumentError: it isn't of that form, names another role, or has too many patterns.

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import field
 from enum import StrEnum
+from typing import Literal
 
 from txn_source.model.errors import InvalidArgumentError
 from txn_source.model.message_ranges import MessageRange, MessageRanges, key_of
@@ -33,6 +34,10 @@ class SubscriptionType(StrEnum):
     def in_order(self) -> bool:
         """True if one consumer at a time gets all messages, each partition's in order."""
         return self is not SubscriptionType.SHARED
+
+
+GivenType = SubscriptionType | Literal["exclusive", "failover", "shared"]
+"""A type as callers write it; other text goes through ``parse`` first."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,7 @@ from __future__ import annotations
 import enum
 import re
 from dataclasses import dataclass
+from typing import Literal
 
 from txn_source.model.errors import InvalidArgumentError
 
@@ -38,6 +39,8 @@ class TxnId:
 
     def __str__(self) -> str:
         return f"({self.most_sig_bits},{self.least_sig_bits})"
+
+    __repr__ = __str__
 
     @classmethod
     def parse(cls, value: TxnId | str) -> TxnId:
@@ -73,6 +76,10 @@ class TransactionState(enum.Enum):
 
     def __str__(self) -> str:
         return self.value
+
+
+GivenState = Literal["open", "committed", "aborted"]
+"""A state as callers write it."""
 
 
 class EndReason(enum.Enum):

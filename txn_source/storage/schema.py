@@ -55,7 +55,8 @@ def check_topic_schema(schema: pa.Schema) -> pa.Schema:
     """Return the schema, with no metadata but comments, or raise INVALID_ARGUMENT if a topic can't have it."""
     if not isinstance(schema, pa.Schema):
         raise InvalidArgumentError(
-            f"The schema is a {type(schema).__name__}.", "Give a pyarrow.Schema, or None for a raw topic."
+            f"The schema is a {type(schema).__name__}.",
+            'Give a pyarrow.Schema, text such as "id bigint, name string", or None for a raw topic.',
         )
     if not len(schema):
         raise InvalidArgumentError("The schema has no columns.", "Give one at least, or None for a raw topic.")

@@ -106,7 +106,7 @@ class ObjectSegments:
     def __init__(self, root: ObjectRoot) -> None:
         self._root = root
 
-    def open(self, path: str) -> EntryReader:
+    def open(self, path: str) -> ObjectReader:
         return ObjectReader(self._root, path)
 
     def put(self, path: str, data: bytes) -> None:
@@ -179,16 +179,36 @@ class ObjectReader:
     def read(
         self, starts: Sequence[int], ends: Sequence[int], checksums: Sequence[int], positions: Sequence[int]
     ) -> Rows:
+        try:
+            window = self.fetch(starts[0], ends[-1])
+        except OSError as error:
+            raise self.failed(error, positions[0]) from error
+        return self.decode(window, starts[0], starts, ends, checksums, positions)
+
+    def fetch(self, start: int, end: int) -> pa.Buffer:
+        """Return the bytes from ``start`` to ``end`` (exclusive), by one request; OSError says why it can't."""
         from txn_source.storage.object_requests import requests_for
+
+        window = pa.allocate_buffer(end - start)
+        requests_for(self._root.uri).get(self._path, start, memoryview(window))
+        return window
+
+    def failed(self, error: OSError, position: int) -> SegmentUnreadableError:
+        """Return what a failed request means for the entry at a position."""
         from txn_source.storage.object_store import reason
 
-        base = starts[0]
-        window = pa.allocate_buffer(ends[-1] - base)
-        try:
-            requests_for(self._root.uri).get(self._path, base, memoryview(window))
-        except OSError as error:
-            named = f"entry {Position.from_key(int(positions[0]))} can't be read ({reason(error)})"
-            raise self._unreadable(named) from error
+        return self._unreadable(f"entry {Position.from_key(int(position))} can't be read ({reason(error)})")
+
+    def decode(
+        self,
+        window: pa.Buffer,
+        base: int,
+        starts: Sequence[int],
+        ends: Sequence[int],
+        checksums: Sequence[int],
+        positions: Sequence[int],
+    ) -> Rows:
+        """Return entries out of the object's bytes from ``base`` on, each checked."""
         rows: Rows = []
         last: bytes | None = None
         for start, end, wanted, position in zip(starts, ends, checksums, positions, strict=True):

@@ -305,6 +305,23 @@ def test_target_of_available_now_stays(tmp_path: Path) -> None:
     assert query.next() is not None
 
 
+def test_first_batch_begins_where_it_did_when_it_is_replayed(tmp_path: Path) -> None:
+    """Kill a query that began at latest in its first batch: Spark asks anew where it began, and has its end alone."""
+    log = LiveLog(tmp_path, 1, partitions=2)
+    write(log, 4)
+    query = Query(log, startingOffsets="latest")
+    write(log, 3)
+    rows = query.next()
+    assert rows
+    write(log, 2)
+    query.offsets[0] = Query(log, startingOffsets="latest").offsets[0]
+    query.open()
+    assert query.read(0) == rows
+    later = query.next()
+    assert later
+    assert query.read(1) == later
+
+
 def test_least_number_of_records_is_waited_for(tmp_path: Path) -> None:
     """A batch waits for more, and for so long only."""
     log = LiveLog(tmp_path, 1, partitions=1)

@@ -281,7 +281,7 @@ def test_offsets_end_between_entries() -> None:
     name = PartitionName(TOPIC, -1)
     value = {TOPIC: {"-1": "12:40"}, "$log": {"begins": {TOPIC: {"-1": "12:40:-1:3"}}}}
     found = ForeignOffset.from_json(value, rules)
-    assert found.inside() == {name: MessageId(12, 40, 3)}
+    assert found.pinned() == {name: MessageId(12, 40, 3)}
     assert found.to_json(rules) == value
     with pytest.raises(InvalidArgumentError, match="is not an offset of a stream"):
         ForeignOffset.from_json({TOPIC: {"-1": "12:40:-1:3"}}, rules)

@@ -131,8 +131,11 @@ class CopyReader:
     ) -> None:
         self._hot.close()
 
-    def read(self, piece: Slice, seen: Seen) -> Iterator[Part]:
+    def read(self, piece: Slice, seen: Seen, *, announced: bool = False) -> Iterator[Part]:
         """Yield what the reader sees of a slice, in order.
+
+        With ``announced`` parts without entries may come among the others, and one comes first: when it is known what
+        will be read of hot copies. Then other slices may say so before this one goes on.
 
         Raises:
             DataLossError: a part of the slice has been trimmed.
@@ -150,10 +153,10 @@ class CopyReader:
                 priority = ReadPriority.BOOKKEEPER_FIRST  # don't wait for a silent store at every ledger
             for run in _runs(piece, at, listed.ledgers, priority, failed):
                 try:
-                    for part in self._read_run(piece, run, seen):
+                    for part in self._read_run(piece, run, seen, announced):
                         if part.entries:
-                            ledgers = self._report.ledgers[run.tier]
-                            ledgers.update(np.unique(ledger_of(part.columns["position"])).tolist())
+                            self._count(run.tier, part)
+                        if part.entries or announced:
                             yield part
                         at = part.end
                 except SegmentUnreadableError as error:
@@ -162,13 +165,23 @@ class CopyReader:
                 if at < run.range.end:
                     break  # the hot copy was deleted meanwhile: look again
 
-    def _read_run(self, piece: Slice, run: _Run, seen: Seen) -> Iterator[Part]:
+    def _count(self, tier: Tier, part: Part) -> None:
+        ledgers = self._report.ledgers[tier]
+        before = len(ledgers)
+        ledgers.update(np.unique(ledger_of(part.columns["position"])).tolist())
+        if len(ledgers) > before:
+            for counts in self._stub.reads:
+                counts.read(tier, len(ledgers) - before)
+
+    def _read_run(self, piece: Slice, run: _Run, seen: Seen, announced: bool) -> Iterator[Part]:
         if run.tiered is None:
             for columns, producers, stored, end in self._hot.read(
-                piece.partition_id, run.range, seen, with_bytes=bool(len(self._stored))
+                piece.partition_id, run.range, seen, with_bytes=bool(len(self._stored)), shared=announced
             ):
                 yield Part(columns, producers, stored, end)
             return
+        if announced:
+            yield Part({"position": np.empty(0, np.int64)}, {}, (), run.range.start)
         from txn_source.client.reading.object_entries import read_object  # with Parquet, which hot reads don't need
 
         for columns, producers, stored, end in read_object(self._root, run.tiered, run.range, seen, self._stored):
@@ -183,6 +196,8 @@ class CopyReader:
         self._unreachable = self._unreachable or is_unreachable(error.__cause__)
         failure = CopyFailure(piece.topic, piece.partition, at.ledger_id, run.tier, at, error.fact)
         self._report.failures.append(failure)
+        for counts in self._stub.reads:
+            counts.left(run.tier)
         copies = self._stub.list_copies(piece.partition_id, PositionRange(at, at)).ledgers
         if not copies or copies[0].ledger_id != at.ledger_id:
             return  # trimmed meanwhile, which is why it failed

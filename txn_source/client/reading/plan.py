@@ -28,6 +28,7 @@ from txn_source.model.errors import DataLossError, OutOfRangeError
 from txn_source.model.packing import Slice
 from txn_source.model.position import PositionRange
 from txn_source.model.values import dataclass
+from txn_source.storage.object_root import ObjectRoot
 
 if TYPE_CHECKING:
     from txn_source.client.reading.slice_reader import SliceReader
@@ -99,5 +100,6 @@ def plan_ranges(
     request: ReadRequest,
 ) -> ReadPlan:
     """Return the tasks that read ranges of partitions of a source."""
-    tasks = tasks_of(access.metadata, TieredPlanning(access), wanted, request)
+    in_step = isinstance(access.root, ObjectRoot)
+    tasks = tasks_of(access.metadata, TieredPlanning(access), wanted, request, in_step=in_step)
     return ReadPlan(tuple(tuple(task) for task in tasks), request, source.decisions, source.payload)

@@ -14,13 +14,14 @@ import pyarrow as pa
 
 from txn_source.client.access import Access
 from txn_source.client.reading.batch_assembly import EntryBatches, StoredRows
+from txn_source.client.reading.shared_objects import SharedObjects
 from txn_source.metadata.stub.metadata_stub import EntryPage
 from txn_source.model.errors import SegmentUnreadableError
 from txn_source.model.position import Position, PositionRange, ledger_of
 from txn_source.model.values import dataclass
 from txn_source.storage.arrays import numbers_in
 from txn_source.storage.requests_ahead import begun
-from txn_source.storage.segment_store import EntryReader, Rows
+from txn_source.storage.segment_store import EntryReader, ObjectSegments, Rows
 
 _GROUP_BYTES = 8 << 20
 _GAP_BYTES = 64 << 10
@@ -46,6 +47,7 @@ class HotCopies:
     def __init__(self, access: Access) -> None:
         self._stub = access.metadata
         self._segments = access.segments
+        self._shared = SharedObjects(self._segments) if isinstance(self._segments, ObjectSegments) else None
         self._ahead = _AHEAD_GROUPS if self._segments.is_remote else 1
         self._gap_bytes = _REMOTE_GAP_BYTES if self._segments.is_remote else _GAP_BYTES
         self._open: OrderedDict[str, EntryReader] = OrderedDict()
@@ -68,15 +70,24 @@ class HotCopies:
         seen: Callable[[Columns, Mapping[int, str]], npt.NDArray[np.bool_]],
         *,
         with_bytes: bool,
+        shared: bool = False,
     ) -> Iterator[HotPart]:
         """Yield the entries that are seen, about 8 MiB of them at once, as far as ledgers have a hot copy.
+
+        With ``shared``, objects may have entries of other partitions that are read with this one: a part without
+        entries comes when it is known what the next ones will take, so that the others can say so, too.
 
         Raises:
             SegmentUnreadableError: at the entry after those that were yielded.
         """
-        groups = self._groups_of(self._stub.list_entries(partition_id, of), seen, with_bytes=with_bytes)
+        groups = self._groups_of(self._stub.list_entries(partition_id, of), seen, with_bytes, shared)
         waiting: deque[_Group] = deque()
         for group in groups:
+            if group.is_announcement:
+                if waiting:
+                    continue  # those come first
+                yield group.columns, group.page.producers, (), group.end
+                continue
             waiting.append(group)
             while len(waiting) >= self._ahead or sum(one.bytes for one in waiting) > _AHEAD_BYTES:
                 yield from self._parts(waiting.popleft())
@@ -87,8 +98,8 @@ class HotCopies:
         self,
         pages: Iterable[EntryPage],
         seen: Callable[[Columns, Mapping[int, str]], npt.NDArray[np.bool_]],
-        *,
         with_bytes: bool,
+        shared: bool,
     ) -> Iterator[_Group]:
         """Yield groups whose bytes are being read; in order, with all that lies between them."""
         for page in pages:
@@ -99,6 +110,10 @@ class HotCopies:
             if not with_bytes or not keep.any():
                 yield _Group(columns, page, page.end, None)
                 continue
+            if shared and self._shared is not None:
+                self._shared.announce(columns, page.segments)
+                nothing = {name: column[:0] for name, column in columns.items()}
+                yield _Group(nothing, page, Position.from_key(int(columns["position"][0])), None, True)
             for first, last in pairwise(_groups(columns, self._segments.is_remote)):
                 yield self._group(columns, page, first, last)
 
@@ -136,14 +151,16 @@ class HotCopies:
         for first, last in _windows(ids[order], offsets[order], lengths[order], self._gap_bytes):
             window = order[first:last]
             path = paths[int(ids[window[0]])]
-            read = partial(
-                self._read,
-                path,
+            of = (
                 offsets[window].tolist(),
                 (offsets[window] + lengths[window]).tolist(),
                 columns["crc32c"][window].tolist(),
                 columns["position"][window].tolist(),
             )
+            if self._shared is not None:
+                windows.append(_Window(window, self._shared.begin(path, *of)))
+                continue
+            read = partial(self._read, path, *of)
             windows.append(_Window(window, begun(read) if self._segments.is_remote else read))
         return windows
 
@@ -178,6 +195,7 @@ class _Group:
     page: EntryPage
     end: Position
     windows: list[_Window] | None
+    is_announcement: bool = False
 
     @property
     def bytes(self) -> int:

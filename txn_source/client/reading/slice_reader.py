@@ -6,10 +6,10 @@ pinned number of decisions alone, so a retried task reads the same rows.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Iterator, Mapping
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import field
-from itertools import pairwise
+from itertools import chain, islice, pairwise
 
 import numpy as np
 import numpy.typing as npt
@@ -25,7 +25,7 @@ from txn_source.model.door import passes, translated
 from txn_source.model.errors import TxnLogError, UnavailableError
 from txn_source.model.isolation import IsolationLevel
 from txn_source.model.kinds import ABORTED, COMMITTED, OPEN, STATES
-from txn_source.model.packing import Slice
+from txn_source.model.packing import STRIPE_BYTES, Slice
 from txn_source.model.read_priority import ReadPriority
 from txn_source.model.transaction import id_of
 from txn_source.model.values import dataclass
@@ -78,12 +78,25 @@ class SliceReader:
 
     def _read(self, slices: Iterable[Slice]) -> Generator[pa.RecordBatch]:
         assembly = Assembly(self.schema)
+        at_once = self.access.segments.is_remote and self.limit is None and len(assembly.stored) > 0
         with self._copies(assembly.stored) as copies:
-            for piece in slices:
-                decided = self._decided(piece)
-                for part in copies.read(piece, self._seen(piece, decided)):
-                    yield from self._add(piece, part, decided, assembly)
+            for pieces in _stripes(slices) if at_once else ([piece] for piece in slices):
+                for piece, part, decided in self._parts_of(copies, pieces):
+                    if part.entries:
+                        yield from self._add(piece, part, decided, assembly)
         yield from assembly.finish()
+
+    def _parts_of(self, copies: CopyReader, pieces: Sequence[Slice]) -> Iterator[tuple[Slice, Part, Decided]]:
+        """Yield the parts of slices, one after the other; but first each says what it will read."""
+        begun = []
+        for piece in pieces:
+            decided = self._decided(piece)
+            parts = copies.read(piece, self._seen(piece, decided), announced=len(pieces) > 1)
+            first = [part for part in islice(parts, 1) if part.entries] if len(pieces) > 1 else []
+            begun.append((piece, decided, chain(first, parts)))
+        for piece, decided, parts in begun:
+            for part in parts:
+                yield piece, part, decided
 
     def visible_entries(self, piece: Slice) -> Iterator[Part]:
         """Yield the entries that a reader of the level sees of a slice, without their messages."""
@@ -172,6 +185,20 @@ class SliceReader:
         )
         names = texts_of([*(state.value for state in STATES), None])
         return names.take(array_of(np.where(txns == NO_TXN, len(STATES), codes)))
+
+
+def _stripes(slices: Iterable[Slice]) -> Iterator[list[Slice]]:
+    """Yield slices in their order, as many at once as lie together and fit in memory: of different partitions."""
+    stripe: list[Slice] = []
+    size = 0
+    for piece in slices:
+        size += piece.cost_bytes
+        if stripe and (size > STRIPE_BYTES * 3 // 2 or any(piece.partition_id == one.partition_id for one in stripe)):
+            yield stripe
+            stripe, size = [], piece.cost_bytes
+        stripe.append(piece)
+    if stripe:
+        yield stripe
 
 
 class _Batches(Iterator[pa.RecordBatch]):

@@ -24,7 +24,7 @@ from txn_source.client.reading.window import each
 from txn_source.metadata.stub.metadata_stub import MetadataStub
 from txn_source.metadata.stub.ranges import Piece
 from txn_source.model.errors import DataLossError, TopicNotFoundError
-from txn_source.model.packing import OPENING_COST_BYTES, Slice, pack
+from txn_source.model.packing import OPENING_COST_BYTES, STRIPE_BYTES, Slice, pack
 from txn_source.model.position import MAX_ENTRY_ID, Position, PositionRange
 from txn_source.model.values import dataclass
 from txn_source.model.visibility import BoolArray, IntArray
@@ -32,9 +32,9 @@ from txn_source.storage.arrays import numbers_in
 
 _log = logging.getLogger(__name__)
 _SMALLEST_TASK_BYTES = 8 << 20
-
 """A task costs 25-50 ms of a core whatever it reads; less than this isn't worth one."""
-
+_SMALLEST_SHARE_BYTES = 512 << 10
+"""Of a partition in a task that reads several in step: each slice costs a few calls."""
 
 _LOOKED_AT = 64
 """So many objects are looked at for filters of stored columns, a few ms each."""
@@ -71,8 +71,12 @@ def tasks_of(
     objects: TieredPlanning,
     wanted: Sequence[tuple[ReadPartition, PositionRange]],
     request: ReadRequest,
+    *,
+    in_step: bool = False,
 ) -> list[list[Slice]]:
     """Return the tasks that read ranges of partitions, each a list of slices in order.
+
+    ``in_step``: what the partitions have was written together, and lies together; so a task gets a part of each.
 
     Raises:
         DataLossError: a part of a range is gone. ``fail_on_data_loss=False`` leaves it out, with a warning.
@@ -90,6 +94,9 @@ def tasks_of(
     smallest = 1 if request.min_partitions else _SMALLEST_TASK_BYTES
     target = max(1, min(request.max_partition_bytes, max(smallest, -(-total // tasks))))
     large = target * 3 // 2 - opening
+    lanes = sum(1 for found in ledgers if not found.offloaded.all()) if in_step else 1
+    stripe = min(target, STRIPE_BYTES)
+    share = target if lanes < 2 or total <= stripe else max(_SMALLEST_SHARE_BYTES, stripe // lanes)
     in_objects = [
         (found.partition.view.partition_id, piece)
         for found in ledgers
@@ -100,15 +107,29 @@ def tasks_of(
     slices: list[Slice] = []
     for found in ledgers:
         topic, view = found.partition.topic.short, found.partition.view
-        for piece, size, purged in found.each:
-            parts = [Piece(piece, size, None)]
-            if size > large:
-                split = next(of_objects) if purged else stub.split_range(view.partition_id, piece, target)
+        for (piece, size, purged), offloaded in zip(found.each, found.offloaded.tolist(), strict=True):
+            parts, most = [Piece(piece, size, None)], target if offloaded else share
+            if size > large or size > 2 * most:
+                split = next(of_objects) if purged else stub.split_range(view.partition_id, piece, most)
                 parts = [part for part in split if _wanted(found, part, request)]
-            slices.extend(Slice(topic, view.index, view.partition_id, p.range, p.bytes + opening) for p in parts)
+            cost = opening if most == target else opening // max(1, len(parts))
+            slices.extend(Slice(topic, view.index, view.partition_id, p.range, p.bytes + cost) for p in parts)
+    if share < target:
+        slices = _in_step(slices)
     if request.limit is not None and not request.filters:
         slices = _enough(stub, slices, request.limit, request)
     return pack(slices, target)
+
+
+def _in_step(slices: Sequence[Slice]) -> list[Slice]:
+    """Return slices, those of a partition in their order, by how far each begins in what is read of its partition."""
+    totals: dict[int, int] = {}
+    begins = []
+    for piece in slices:
+        begins.append(totals.get(piece.partition_id, 0))
+        totals[piece.partition_id] = begins[-1] + piece.cost_bytes
+    shares = [begin / max(1, totals[piece.partition_id]) for begin, piece in zip(begins, slices, strict=True)]
+    return [slices[number] for number in sorted(range(len(slices)), key=shares.__getitem__)]
 
 
 def _enough(stub: MetadataStub, slices: Sequence[Slice], limit: int, request: ReadRequest) -> list[Slice]:

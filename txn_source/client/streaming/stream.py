@@ -112,7 +112,8 @@ class TopicStream:
         if self._subscription is not None:
             self._subscription.create(_by_index(self._offset(source, starts)))
             return self._at(self._subscription.cursors(), source.decisions)
-        return self._offset(source, starts)
+        first = self._offset(source, starts)
+        return replace(first, begins=_begins(source, starts, first, moved=True))
 
     def newest(self) -> StreamOffset:
         """Return how far the log could be read now."""
@@ -431,12 +432,15 @@ class TopicStream:
 def _begins(
     source: Source, starts: Sequence[Position], known: StreamOffset, *, moved: bool
 ) -> dict[TopicPartition, MessageId]:
-    """Return where the partitions begin of which the offset before doesn't tell it; ``moved``: of none."""
+    """Return where the partitions begin of which the offset before doesn't tell it; ``moved``: of none.
+
+    Of a query's first batch Spark keeps the end alone. So what ``initial`` said is told there, too.
+    """
     found = {}
     for partition, at in zip(source.partitions, starts, strict=True):
         place = partition.topic, partition.view.index
         first = known.next_message(place)
-        is_new = first is None
+        is_new = first is None or first == known.begins.get(place)
         if first is None or first.position != at:
             first = MessageId(at.ledger_id, at.entry_id)
         if moved or is_new or first.batch_index > 0:

@@ -30,12 +30,12 @@ from txn_source.client.writing.losses import Losses
 from txn_source.client.writing.receipts import Receipts
 from txn_source.client.writing.segment_files import open_files
 from txn_source.client.writing.sent_ids import MessageIds
+from txn_source.client.writing.tabular import Tabular, batches_of
 from txn_source.client.writing.transaction import Transaction, handle_of
 from txn_source.model.door import guarded, translated
 from txn_source.model.entry import Appended, NewEntry, OpenedProducer
 from txn_source.model.errors import (
     InvalidArgumentError,
-    SchemaMismatchError,
     TopicNotFoundError,
     TxnLogError,
     UnavailableError,
@@ -110,6 +110,9 @@ class Producer:
                 warnings.warn(f"Producer {self.name!r} was dropped: {unreported}", ResourceWarning, 2, self)
             self._linger.stop()
 
+    def __repr__(self) -> str:
+        return f"<Producer {self.name} of {self._topic.short}>"
+
     def __enter__(self) -> Producer:
         return self
 
@@ -180,11 +183,14 @@ class Producer:
 
     def send_batch(
         self,
-        batch: pa.RecordBatch | pa.Table,
+        batch: Tabular,
         txn: Transaction | TxnId | str | None = None,
         partition: int | None = None,
     ) -> None:
         """Take many messages, a row each, without copying where the types are the topic's.
+
+        The batch is a pyarrow.RecordBatch or Table, a DataFrame of pandas (without its index) or Polars, or whatever
+        else gives Arrow's stream.
 
         The columns are the topic's, in any order; optional are ``__event_time``, ``__properties`` and, for a typed
         topic, ``__key`` (binary or text, routes the row). Rows without a key go to one partition together, those of
@@ -194,14 +200,7 @@ class Producer:
         Raises:
             SchemaMismatchError: names the field, what was expected and what came.
         """
-        if isinstance(batch, pa.Table):
-            batches = batch.to_batches()
-        elif isinstance(batch, pa.RecordBatch):
-            batches = [batch]
-        else:
-            raise SchemaMismatchError(
-                f"The batch is a {type(batch).__name__}.", "Send a pyarrow.RecordBatch or a pyarrow.Table."
-            )
+        batches = [batch] if isinstance(batch, pa.RecordBatch) else batches_of(batch)
         gathered = self._gathered
         routing = () if gathered.payload is RAW_SCHEMA else (KEY,)
         fitted = [conform(b, gathered.payload, routing) for b in batches if b.num_rows]

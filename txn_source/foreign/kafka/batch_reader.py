@@ -11,10 +11,12 @@ from txn_source.foreign.foreign_log import Decisions, TransactionSpans
 from txn_source.foreign.kafka.batch_headers import HEADER_BYTES, BatchHeaders
 from txn_source.foreign.kafka.compression import MAX_BATCH, CompressionError, decompress
 from txn_source.foreign.kafka.producer_states import ProducerStates
-from txn_source.foreign.kafka.records import COLUMNS, DamagedRecords, decode
+from txn_source.foreign.kafka.record_walk import DamagedRecords
+from txn_source.foreign.kafka.records import COLUMNS, decode
 from txn_source.foreign.kafka.segment_list import SegmentList
 from txn_source.foreign.kafka.segment_reader import Chunk, damaged
 from txn_source.foreign.kafka.span_check import SpanCheck, covering
+from txn_source.foreign.kafka.transactions import marker_kinds
 from txn_source.foreign.kafka.varints import Bytes, Ints
 from txn_source.model.errors import InvalidArgumentError, SegmentUnreadableError, TxnLogError
 from txn_source.model.isolation import IsolationLevel
@@ -60,22 +62,50 @@ class BatchReader:
     def read(self, of: PositionRange) -> Iterator[pa.RecordBatch]:
         """Yield the rows of a range that the level shows, in the order of their offsets."""
         start, end = of.start.key, of.end.key
-        check = None
-        if self._level is IsolationLevel.READ_COMMITTED or "__txn_status" in self._columns:
-            check = SpanCheck(self._decisions.aborted, self._states, start)
+        check = self._check(start)
         for chunk, place in self._segments.chunks(start, end, self._skipped):
-            headers = chunk.headers
-            aborted = numbers(headers, self._decisions.aborted)
             if check is not None:
-                check.check(chunk, place)
-            control = headers.control
-            # A batch that reaches into the range begins, for the model, where the range does.
-            positions = np.maximum(headers["base_offset"], start)
-            some = visible(positions, aborted, control, of, self._level, np.arange(len(self._decisions.aborted)))
-            which = np.flatnonzero(some & (headers["count"] > 0))
+                check.check(chunk.headers, marker_kinds(chunk, place), place)
+            which, aborted = self._shown(chunk.headers, of)
             if len(which):
-                shown = Chunk(chunk.data, chunk.begins[which], headers.where(which), chunk.position)
+                shown = Chunk(chunk.data, chunk.begins[which], chunk.headers.where(which), chunk.position)
                 yield from self._rows(shown, self._statuses(shown.headers, aborted[which]), place, (start, end))
+
+    def count(self, of: PositionRange) -> int | None:
+        """Return how many rows a range has, by the headers of its batches; only one that the range cuts is decoded.
+
+        None: the headers don't say, and the rows must be read.
+        """
+        start, end = of.start.key, of.end.key
+        check = self._check(start)
+        rows = 0
+        for scanned in self._segments.headers(start, end):
+            if check is not None:
+                check.check(scanned.headers, scanned.kinds, scanned.place)
+            shown = scanned.headers.where(self._shown(scanned.headers, of)[0])
+            bases, lasts, counts = shown["base_offset"], shown.last_offsets, shown["count"]
+            if (counts > lasts - bases + 1).any():
+                return None
+            whole = (bases >= start) & (lasts < end)
+            rows += int(counts[whole].sum())
+            for base, last in zip(bases[~whole].tolist(), lasts[~whole].tolist(), strict=True):
+                part = PositionRange(Position.from_key(max(base, start)), Position.from_key(min(last + 1, end)))
+                rows += sum(batch.num_rows for batch in self.read(part))
+        return rows
+
+    def _check(self, start: int) -> SpanCheck | None:
+        if self._level is IsolationLevel.READ_COMMITTED or "__txn_status" in self._columns:
+            return SpanCheck(self._decisions.aborted, self._states, start)
+        return None
+
+    def _shown(self, headers: BatchHeaders, of: PositionRange) -> tuple[Ints, Ints]:
+        """Return the indexes of the batches that the level shows, and of all which aborted transaction each is in."""
+        aborted = numbers(headers, self._decisions.aborted)
+        # A batch that reaches into the range begins, for the model, where the range does.
+        positions = np.maximum(headers["base_offset"], of.start.key)
+        known = np.arange(len(self._decisions.aborted))
+        some = visible(positions, aborted, headers.control, of, self._level, known)
+        return np.flatnonzero(some & (headers["count"] > 0)), aborted
 
     def _skip(self, error: SegmentUnreadableError) -> None:
         if self._skipped is None:

@@ -65,6 +65,13 @@ class OffsetIndex:
         at = int(np.searchsorted(self.offsets, offset, side="right")) - 1
         return 0 if at < 0 else int(self.positions[at])
 
+    def position_above(self, offset: int) -> int | None:
+        """Return a position before which all batches lie that have an offset below one; None if no entry says so."""
+        at = int(np.searchsorted(self.offsets, offset))
+        if at == 0 or self.offsets[at - 1] < offset - 1:  # the entry's own batch may begin below
+            at += 1
+        return int(self.positions[at]) if at < len(self.positions) else None
+
 
 def parse_time_index(data: bytes, base_offset: int) -> tuple[Ints, Ints]:
     """Return timestamps, each the largest so far, and offsets that have them; both ascend."""

@@ -26,7 +26,6 @@ from txn_source.foreign.kafka.batch_reader import BatchReader
 from txn_source.foreign.kafka.decided import DecidedTransactions
 from txn_source.foreign.kafka.index_files import parse_time_index
 from txn_source.foreign.kafka.producer_states import ProducerStates, SnapshotFile
-from txn_source.foreign.kafka.segment_ends import offset_index
 from txn_source.foreign.kafka.segment_list import MAX_OFFSET, SegmentList
 from txn_source.foreign.kafka.segments import TIME_INDEX, Segment
 from txn_source.foreign.kafka.taking import take
@@ -180,7 +179,7 @@ class KafkaPartition(NoTraces):
             low, high = max(start, base), min(end, self.segments.next_base(base) or end)
             if low >= high:
                 continue
-            for first, last, position, size in _pieces(segment, low, high, unit_bytes):
+            for first, last, position, size in _pieces(self.segments, segment, low, high, unit_bytes):
                 at, until = Position.from_key(first), Position.from_key(last)
                 before = units[-1] if units else None
                 if before is not None and before.bytes + size <= unit_bytes:
@@ -218,6 +217,14 @@ class KafkaPartition(NoTraces):
         of = unit.of if isinstance(unit, ReadUnit) else unit
         return BatchReader(self.segments, self._states, level, decisions, columns, skipped).read(of)
 
+    def count(self, unit: ReadUnit | PositionRange, level: IsolationLevel, decisions: Decisions) -> int | None:
+        """Return how many rows ``read`` would yield, by the headers of batches; None: they must be read.
+
+        What is damaged behind a header isn't found.
+        """
+        of = unit.of if isinstance(unit, ReadUnit) else unit
+        return BatchReader(self.segments, self._states, level, decisions, ["offset"]).count(of)
+
     def position_at(self, timestamp: int) -> Position | None:
         """Return the first position of a record whose time is at or after one; None if none is.
 
@@ -252,21 +259,26 @@ class KafkaPartition(NoTraces):
         return None
 
 
-def _pieces(segment: Segment, low: int, high: int, unit_bytes: int) -> Iterator[tuple[int, int, int, int]]:
+def _pieces(
+    segments: SegmentList, segment: Segment, low: int, high: int, unit_bytes: int
+) -> Iterator[tuple[int, int, int, int]]:
     """Yield ranges of offsets of one segment, each with a position to begin at and about its bytes."""
     if segment.size <= unit_bytes:
         yield low, high, 0, segment.size
         return
-    index = offset_index(segment, segment.size)
+    index = segments.index(segment, segment.size)
     first, position = low, index.position_below(low)
-    stop = segment.size
-    for offset, place in zip(index.offsets.tolist(), index.positions.tolist(), strict=True):
-        if offset >= high:
-            stop = place
+    ends = index.offsets + 1  # an entry has its batch's last offset: what is cut behind that cuts no batch
+    inside = int(np.searchsorted(ends, high))
+    while True:
+        far, behind = np.searchsorted(index.positions, position + unit_bytes), np.searchsorted(ends, first, "right")
+        at = int(max(far, behind))
+        if at >= inside:
             break
-        if offset > first and place - position >= unit_bytes:
-            yield first, offset, position, place - position
-            first, position = offset, place
+        end, place = int(ends[at]), int(index.positions[at])
+        yield first, end, position, place - position
+        first, position = end, place
+    stop = int(index.positions[inside]) if inside < len(ends) else segment.size
     yield first, high, position, max(stop - position, 0)
 
 

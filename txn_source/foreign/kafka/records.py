@@ -6,11 +6,12 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
-from txn_source.foreign.kafka.batch_headers import BatchHeaders, Flags
-from txn_source.foreign.kafka.record_walk import walk
-from txn_source.foreign.kafka.varints import INT_BYTES, LONG_BYTES, Bytes, Ints, read_varints
+from txn_source.foreign.kafka.batch_headers import BatchHeaders
+from txn_source.foreign.kafka.record_walk import HEAD, DamagedRecords, Walk, walk
+from txn_source.foreign.kafka.varints import INT_BYTES, LONG_BYTES, Bytes, Flags, Ints, bytes_at, read_varints
 from txn_source.model.errors import MessageUnreadableError
 from txn_source.storage.arrays import array_of, texts_of
 
@@ -35,19 +36,11 @@ COLUMNS = {
 
 STATUSES = ("committed", "aborted", "open")
 
+_SAME_LENGTH_MAX = 4096
 _MAX_SEQUENCE = (1 << 31) - 1
 _BINARY_MAX = (1 << 31) - 1
 _MICROSECONDS = 1000
 _TIME_MAX = ((1 << 63) - 1) // _MICROSECONDS
-
-
-class DamagedRecords(Exception):
-    """A batch's records aren't what its header says; ``batch`` is its index among those given."""
-
-    def __init__(self, batch: int, why: str) -> None:
-        super().__init__(why)
-        self.batch = batch
-        self.why = why
 
 
 def decode(
@@ -74,12 +67,7 @@ def decode(
         DamagedRecords: the records of a batch don't fill it exactly, or are no records.
         MessageUnreadableError: a time is beyond what a column of times can hold.
     """
-    counts = headers["count"]
-    records = walk(data, begins, ends, counts)
-    if len(records.damaged):
-        raise DamagedRecords(int(records.damaged[0]), "its records aren't as many, or as long, as it says")
-    batch = np.repeat(np.arange(len(headers)), counts)
-    reader = _Fields(data, headers, batch, records.begins, records.ends, statuses)
+    reader = _Fields(data, headers, walk(data, begins, ends, headers["count"]), statuses)
     cut = bool(((headers["base_offset"] < of[0]) | (headers.last_offsets >= of[1])).any())
     reader.read(set(columns), cut)
     if cut:
@@ -87,22 +75,21 @@ def decode(
     arrays = [_MAKERS[name](reader) for name in columns]
     schema = pa.schema([(name, COLUMNS[name]) for name in columns])
     if not columns:
-        return pa.RecordBatch.from_struct_array(pa.nulls(len(reader.batch), pa.struct([])))
+        return pa.RecordBatch.from_struct_array(pa.nulls(len(reader.deltas), pa.struct([])))
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
 class _Fields:
     """Where the fields of records lie, and the numbers among them; one element to a record."""
 
-    def __init__(
-        self, data: Bytes, headers: BatchHeaders, batch: Ints, begins: Ints, ends: Ints, statuses: Ints | None
-    ) -> None:
+    def __init__(self, data: Bytes, headers: BatchHeaders, records: Walk, statuses: Ints | None) -> None:
         self.data = data
         self.headers = headers
-        self.batch = batch
-        self._begins = begins
-        self._ends = ends
+        self._records = records
+        self._ends = records.ends
         self._statuses = statuses
+        self._counts = headers["count"]
+        """How many records of each batch there are."""
         self.offsets: Ints
         self.times: Ints
         self.deltas: Ints
@@ -113,14 +100,16 @@ class _Fields:
 
     def read(self, wanted: set[str], cut: bool) -> None:
         """Read from left to right as far as anything is wanted, and hold each end against the record's own."""
-        self.times, at = read_varints(self.data, self._begins + 1, LONG_BYTES)
-        self.deltas, at = read_varints(self.data, at, INT_BYTES)
+        key_lengths, key_begins = self._numbers()
         if cut or wanted & {"offset", "__sequence"}:
             last = self.of_batch("last_offset_delta")
             self._require((self.deltas >= 0) & (self.deltas <= last), "a record's offset lies outside of it")
             self.offsets = self.of_batch("base_offset") + self.deltas
-        self.key, at = self._bytes(at, "key")
-        self.value, at = self._bytes(at, "value")
+        self.key, at = self._bytes(key_lengths, key_begins, "key")
+        self.value, at = self._bytes(*read_varints(self.data, at, INT_BYTES), "value")
+        if (at + 1 == self._ends).all() and not self.data.take(at).any():
+            self.header_counts, self.header_begins = np.zeros(len(at), np.int64), self._ends
+            return
         self.header_counts, self.header_begins = read_varints(self.data, at, INT_BYTES)
         bare = self.header_counts == 0
         sound = np.where(
@@ -128,22 +117,38 @@ class _Fields:
         )
         self._require(sound & (self.header_counts >= 0), "a record's headers don't fit into it")
 
-    def _bytes(self, at: Ints, what: str) -> tuple[tuple[Ints, Ints], Ints]:
-        """Return lengths, -1 for null, and places of bytes that lie at some places, and where they end."""
-        lengths, begins = read_varints(self.data, at, INT_BYTES)
+    def _numbers(self) -> tuple[Ints, Ints]:
+        """Read both deltas; return the lengths of keys, and where keys begin. They mostly lie in the records' heads."""
+        records = self._records
+        own = np.arange(0, len(records.heads), HEAD)
+        lengths, at = self._numbers_in(records.heads, records.bodies)
+        if (at <= own + HEAD).all():
+            return lengths, records.begins + (at - own)
+        return self._numbers_in(self.data, records.begins + (records.bodies - own))
+
+    def _numbers_in(self, data: Bytes, bodies: Ints) -> tuple[Ints, Ints]:
+        self.times, at = read_varints(data, bodies + 1, LONG_BYTES)
+        self.deltas, at = read_varints(data, at, INT_BYTES)
+        return read_varints(data, at, INT_BYTES)
+
+    def _bytes(self, lengths: Ints, begins: Ints, what: str) -> tuple[tuple[Ints, Ints], Ints]:
+        """Return lengths, -1 for null, and places of bytes, and where they end."""
         ends = begins + np.maximum(lengths, 0)
         self._require((lengths >= -1) & (ends < self._ends), f"a record's {what} doesn't fit into it")
         return (lengths, begins), ends
 
     def _require(self, sound: Flags, why: str) -> None:
         if not sound.all():
-            raise DamagedRecords(int(self.batch[np.argmin(sound)]), why)
+            raise DamagedRecords(self._batch_of(int(np.argmin(sound))), why)
+
+    def _batch_of(self, record: int) -> int:
+        return int(np.searchsorted(np.cumsum(self._counts), record, side="right"))
 
     def keep(self, which: Flags) -> None:
         """Go on with some of the records only."""
-        self.batch, self.offsets, self.times, self.deltas = (
-            of[which] for of in (self.batch, self.offsets, self.times, self.deltas)
-        )
+        batch = np.repeat(np.arange(len(self._counts)), self._counts)[which]
+        self._counts = np.bincount(batch, minlength=len(self._counts))
+        self.offsets, self.times, self.deltas = (of[which] for of in (self.offsets, self.times, self.deltas))
         self.key = self.key[0][which], self.key[1][which]
         self.value = self.value[0][which], self.value[1][which]
         self.header_counts, self.header_begins = self.header_counts[which], self.header_begins[which]
@@ -151,18 +156,23 @@ class _Fields:
 
     def of_batch(self, name: str) -> Ints:
         """Return a field of the batch's header for each record."""
-        return self.headers[name][self.batch]
+        return self.repeated(self.headers[name])
+
+    def repeated(self, of_batches: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        """Return what each batch has for each record."""
+        return np.repeat(of_batches, self._counts)
 
     def milliseconds(self) -> Ints:
         """A record's own time, or its batch's."""
-        append_time = self.headers.has_append_time[self.batch]
-        return np.where(append_time, self.of_batch("max_timestamp"), self.of_batch("base_timestamp") + self.times)
+        own = self.of_batch("base_timestamp") + self.times
+        append_time = self.headers.has_append_time
+        return np.where(self.repeated(append_time), self.of_batch("max_timestamp"), own) if append_time.any() else own
 
     def timestamps(self) -> pa.Array:
         """The same in microseconds."""
         millis = self.milliseconds()
-        wrong = np.flatnonzero((millis > _TIME_MAX) | (millis < -_TIME_MAX))
-        if len(wrong):
+        if len(millis) and (millis.max() > _TIME_MAX or millis.min() < -_TIME_MAX):
+            wrong = np.flatnonzero((millis > _TIME_MAX) | (millis < -_TIME_MAX))
             offset = self.of_batch("base_offset")[wrong[0]] + self.deltas[wrong[0]]
             raise MessageUnreadableError(
                 f"The time of the record at offset {offset} is {millis[wrong[0]]} ms: no column of times holds that.",
@@ -179,7 +189,7 @@ class _Fields:
         """How each record's transaction ended; null where it has none."""
         known = np.full(len(self.headers), -1) if self._statuses is None else self._statuses
         texts = texts_of([*STATUSES, None])
-        return texts.take(array_of(np.where(known < 0, len(STATUSES), known)[self.batch].astype(np.int64)))
+        return texts.take(array_of(self.repeated(np.where(known < 0, len(STATUSES), known).astype(np.int64))))
 
     def record_headers(self) -> pa.Array:
         """Lists of names and values, null where a record has none, as Spark's own source has it."""
@@ -191,11 +201,12 @@ class _Fields:
         else:
             at, names, values = self._all_headers(total)
         self._require(at == self._ends, "a record's headers don't fill it")
-        offsets = np.zeros(len(self.batch) + 1, np.int32)
-        np.cumsum(self.header_counts, out=offsets[1:])
+        offsets = np.zeros(len(at) + 1, np.int32)
+        if total:
+            np.cumsum(self.header_counts, out=offsets[1:])
         elements = pa.StructArray.from_arrays([names, values], fields=list(HEADERS.value_type))
         bitmap = None if total and (self.header_counts > 0).all() else _bitmap(self.header_counts > 0)
-        return pa.Array.from_buffers(HEADERS, len(self.batch), [bitmap, pa.py_buffer(offsets)], children=[elements])
+        return pa.Array.from_buffers(HEADERS, len(at), [bitmap, pa.py_buffer(offsets)], children=[elements])
 
     def _all_headers(self, total: int) -> tuple[Ints, pa.Array, pa.Array]:
         """Read the first headers of all records, then the second ones, and so on."""
@@ -221,18 +232,26 @@ class _Fields:
 
     def _require_of(self, which: Ints, sound: Flags) -> None:
         if not sound.all():
-            raise DamagedRecords(int(self.batch[which[np.argmin(sound)]]), "a record's headers don't fit into it")
+            raise DamagedRecords(self._batch_of(int(which[np.argmin(sound)])), "a record's headers don't fit into it")
 
 
 def _binary(data: Bytes, lengths: Ints, begins: Ints) -> pa.Array:
     """Return bytes that lie in the data in ascending order; a length of -1 is null.
 
-    The offsets of one Arrow array over all of the data alternate between what is wanted and what lies between; taking
-    every second element copies the wanted ones together, without a step for each in Python.
+    Those of one length are taken at once. Else the offsets of one Arrow array over all of the data alternate between
+    what is wanted and what lies between; taking every second element copies the wanted ones together, without a step
+    for each in Python.
     """
     count = len(lengths)
     if not count:
         return pa.nulls(0, pa.binary())
+    size = int(lengths[0])
+    if 0 < size <= _SAME_LENGTH_MAX and (lengths == size).all():
+        taken = bytes_at(data, size)[begins]
+        offsets = np.arange(0, (count + 1) * size, size, dtype=np.int32)
+        return pa.Array.from_buffers(
+            pa.binary(), count, [None, pa.py_buffer(offsets), pa.py_buffer(taken.view(np.uint8))]
+        )
     between = np.empty(2 * count, np.int32)
     between[0::2] = begins
     np.add(begins, np.maximum(lengths, 0), out=between[1::2], casting="unsafe")
@@ -257,7 +276,7 @@ def _bitmap(flags: Flags) -> pa.Buffer:
 
 
 def _repeated(name: str, dtype: Any) -> Callable[[_Fields], pa.Array]:
-    return lambda fields: array_of(fields.of_batch(name).astype(dtype))
+    return lambda fields: array_of(fields.repeated(fields.headers[name].astype(dtype)))
 
 
 _MAKERS: dict[str, Callable[[_Fields], pa.Array]] = {
@@ -265,7 +284,7 @@ _MAKERS: dict[str, Callable[[_Fields], pa.Array]] = {
     "value": lambda fields: _binary(fields.data, *fields.value),
     "offset": lambda fields: array_of(fields.offsets),
     "timestamp": _Fields.timestamps,
-    "timestampType": lambda fields: array_of(fields.headers.has_append_time.astype(np.int32)[fields.batch]),
+    "timestampType": lambda fields: array_of(fields.repeated(fields.headers.has_append_time.astype(np.int32))),
     "headers": _Fields.record_headers,
     "__producer_id": _repeated("producer_id", np.int64),
     "__producer_epoch": _repeated("producer_epoch", np.int16),

@@ -35,14 +35,22 @@ def offset_index(segment: Segment, log_size: int) -> OffsetIndex:
     return OffsetIndex.parse(segment.files.small(INDEX) or b"", segment.base_offset, log_size)
 
 
-def start_position(segment: Segment, log: LogBytes, offset: int) -> int:
-    """Return a position, 0 or from the index, from which a walk comes to an offset.
+def reach(segment: Segment, log: LogBytes, index: OffsetIndex, start: int, end: int) -> tuple[int, int | None]:
+    """Return a position from which a walk comes to all of ``[start, end)``, and about where it may stop.
+
+    The second is a hint; None: at the end, or it isn't known.
+    """
+    return start_position(segment, log, start, index), index.position_above(end)
+
+
+def start_position(segment: Segment, log: LogBytes, offset: int, index: OffsetIndex) -> int:
+    """Return a position, 0 or from the offset index, from which a walk comes to an offset.
 
     An index is believed where a whole batch lies that begins at or below the offset, and whose checksum is right.
     """
     if offset <= segment.base_offset:
         return 0
-    position = offset_index(segment, log.size).position_below(offset)
+    position = index.position_below(offset)
     if position:
         head = log.read_at(position, HEADER_BYTES)
         run = find_batches(head)
@@ -79,7 +87,7 @@ def tail_of(segment: Segment, epochs: LeaderEpochs | None) -> Tail:
         index = offset_index(segment, log.size)
         last = int(index.offsets[-1]) if len(index.offsets) else 0
         try:
-            for chunk in reader.chunks(start_position(segment, log, last)):
+            for chunk in reader.chunks(start_position(segment, log, last, index)):
                 wrong = wrong_checksums(chunk, np.arange(len(chunk.headers)))
                 count = int(wrong[0]) if len(wrong) else len(chunk.headers)
                 if count:

@@ -15,8 +15,9 @@ from typing import TypeVar
 import numpy as np
 
 from txn_source.foreign.kafka.batch_headers import BatchHeaders, Stop
+from txn_source.foreign.kafka.index_files import OffsetIndex
 from txn_source.foreign.kafka.leader_epochs import LeaderEpochs, segment_epochs
-from txn_source.foreign.kafka.segment_ends import gap_behind, opened, start_position, tail_of
+from txn_source.foreign.kafka.segment_ends import gap_behind, offset_index, opened, reach, tail_of
 from txn_source.foreign.kafka.segment_reader import Chunk, SegmentReader, damaged, wrong_checksums
 from txn_source.foreign.kafka.segments import LogBytes, Segment
 from txn_source.foreign.kafka.transactions import UNKNOWN, marker_kinds
@@ -46,6 +47,8 @@ class Scanned:
 
 
 T = TypeVar("T")
+Reach = tuple[int, int | None]
+"""Where a walk begins in a segment, and about where it may stop, if that is known."""
 Cut = Callable[[T, int, int], tuple[T | None, int]]
 """Returns what of a piece lies in ``[from, to)``, and the last offset of the whole piece; None if nothing does."""
 
@@ -91,6 +94,7 @@ class SegmentList:
         self._relist = relist
         self.segments = sorted(segments, key=lambda segment: (segment.base_offset, segment.remote, segment.folder))
         self.bases = sorted({segment.base_offset for segment in segments})
+        self._index: tuple[tuple[str, int], OffsetIndex] | None = None
         self._copies: dict[int, list[Segment]] = {}
         self._folders: dict[str, list[Segment]] = {}
         for segment in self.segments:
@@ -161,6 +165,18 @@ class SegmentList:
         except OSError:
             return False
 
+    def index(self, segment: Segment, log_size: int) -> OffsetIndex:
+        """Return a segment's offset index. It is kept for the next range of the same segment: it is a hint only."""
+        kept, name = self._index, (segment.files.place, log_size)
+        if kept is None or kept[0] != name:
+            kept = self._index = name, offset_index(segment, log_size)
+        return kept[1]
+
+    def _reach(self, segment: Segment, log: LogBytes, start: int, end: int) -> Reach:
+        if start <= segment.base_offset and end == self.next_base(segment.base_offset):
+            return 0, None
+        return reach(segment, log, self.index(segment, log.size), start, end)
+
     def bases_over(self, start: int, end: int) -> list[int]:
         """Return the base offsets of the segments that can have an offset of ``[start, end)``."""
         first = max(bisect_right(self.bases, start) - 1, 0)
@@ -179,8 +195,8 @@ class SegmentList:
             DataLossError: a segment has gone.
         """
 
-        def walk(reader: SegmentReader, at: int, segment: Segment) -> Iterator[Chunk]:
-            for chunk in reader.chunks(at):
+        def walk(reader: SegmentReader, of: Reach, segment: Segment) -> Iterator[Chunk]:
+            for chunk in reader.chunks(*of):
                 wrong = wrong_checksums(chunk, _overlapping(chunk.headers, start, end))
                 last = -1
                 for index in wrong.tolist():
@@ -230,9 +246,9 @@ class SegmentList:
             DataLossError: a segment has gone.
         """
 
-        def scan(reader: SegmentReader, at: int, segment: Segment) -> Iterator[Scanned]:
+        def scan(reader: SegmentReader, of: Reach, segment: Segment) -> Iterator[Scanned]:
             place = segment.files.place
-            for headers, whole, which in reader.headers(at, sparse=segment.files.sparse):
+            for headers, whole, which in reader.headers(of[0], sparse=segment.files.sparse):
                 kinds = np.full(len(headers), UNKNOWN)
                 inside = _overlapping(whole.headers, start, end)
                 wrong = wrong_checksums(whole, inside)
@@ -255,7 +271,7 @@ class SegmentList:
         self,
         start: int,
         end: int,
-        walk: Callable[[SegmentReader, int, Segment], Iterator[T]],
+        walk: Callable[[SegmentReader, Reach, Segment], Iterator[T]],
         cut: Cut[T],
         over_gaps: bool = False,
     ) -> Iterator[tuple[T, str]]:
@@ -282,7 +298,7 @@ class SegmentList:
         self,
         cursor: int,
         end: int,
-        walk: Callable[[SegmentReader, int, Segment], Iterator[T]],
+        walk: Callable[[SegmentReader, Reach, Segment], Iterator[T]],
         cut: Cut[T],
         over_gaps: bool,
     ) -> Iterator[tuple[T | None, str, int]]:
@@ -294,7 +310,7 @@ class SegmentList:
             for segment in chain(self.copies(base), self._far(base)):
                 try:
                     with opened(segment, self.limit(segment), self.epochs) as (reader, log):
-                        for piece in walk(reader, start_position(segment, log, cursor), segment):
+                        for piece in walk(reader, self._reach(segment, log, cursor, until), segment):
                             part, last = cut(piece, cursor, end)
                             cursor = max(cursor, last + 1)
                             yield part, segment.files.place, cursor

@@ -91,14 +91,19 @@ class SegmentReader:
         self.stop = Stop.END
         """Why it was the last one."""
 
-    def chunks(self, position: int) -> Iterator[Chunk]:
+    def chunks(self, position: int, stop: int | None = None) -> Iterator[Chunk]:
         """Yield the batches from a position on, at which one begins, in runs of some megabytes.
+
+        Args:
+            position: where a batch begins.
+            stop: behind what is wanted, as far as that is known: what lies there isn't read along with it.
 
         Raises:
             SegmentUnreadableError: base offsets don't ascend.
         """
         while position < self._log.size:
-            data = self._log.read_at(position, CHUNK)
+            left = CHUNK if stop is None or stop <= position else stop + HEADER_BYTES - position
+            data = self._log.read_at(position, left if left < CHUNK * 3 // 2 else CHUNK)
             run = find_batches(data)
             if not run.begins and run.stop == Stop.INCOMPLETE and position + run.wanted <= self._log.size:
                 data = self._log.read_at(position, run.wanted)

@@ -12,15 +12,14 @@ import numpy as np
 from txn_source.foreign.foreign_log import TransactionSpans
 from txn_source.foreign.kafka.batch_headers import BatchHeaders
 from txn_source.foreign.kafka.producer_states import ProducerStates
-from txn_source.foreign.kafka.segment_reader import Chunk
-from txn_source.foreign.kafka.transactions import ABORT, UNKNOWN, marker_kinds
+from txn_source.foreign.kafka.transactions import ABORT, UNKNOWN
 from txn_source.foreign.kafka.varints import Ints
 from txn_source.model.errors import SegmentUnreadableError
 from txn_source.model.visibility import NO_TXN
 
 
 class SpanCheck:
-    """Checks chunks in the order of the log.
+    """Checks batches in the order of the log.
 
     Args:
         spans: the aborted transactions that a read goes by.
@@ -34,14 +33,11 @@ class SpanCheck:
         self._start = start
         self._firsts = np.sort(spans.firsts)
 
-    def check(self, chunk: Chunk, place: str) -> None:
-        """Raise SEGMENT_UNREADABLE if a batch says otherwise than the spans."""
-        headers = chunk.headers
-        if not len(headers):
-            return
-        self._check_firsts(headers, place)
-        if headers.control.any():
-            self._check_markers(chunk, place)
+    def check(self, headers: BatchHeaders, kinds: Ints, place: str) -> None:
+        """Raise SEGMENT_UNREADABLE if a batch says otherwise than the spans; ``kinds``: as of ``marker_kinds``."""
+        if len(headers):
+            self._check_firsts(headers, place)
+            self._check_markers(headers, kinds, place)
 
     def _check_firsts(self, headers: BatchHeaders, place: str) -> None:
         """Where a span begins, a batch of its transaction does; after compaction there may be none any more."""
@@ -62,10 +58,11 @@ class SpanCheck:
             producer = self._spans.names[spans[wrong[0]]]
             raise _wrong(headers, int(at[wrong[0]]), place, f"no transaction of producer {producer} begins")
 
-    def _check_markers(self, chunk: Chunk, place: str) -> None:
-        kinds = marker_kinds(chunk, place)
+    def _check_markers(self, headers: BatchHeaders, kinds: Ints, place: str) -> None:
         which = np.flatnonzero(kinds != UNKNOWN)
-        markers = chunk.headers.where(which)
+        if not len(which):
+            return
+        markers = headers.where(which)
         offsets, producers = markers["base_offset"], markers["producer_id"]
         around = covering(producers, offsets, self._spans, reaches_marker=True)
         aborts = kinds[which] == ABORT

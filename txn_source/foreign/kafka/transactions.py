@@ -7,7 +7,8 @@ from collections.abc import Iterator
 import numpy as np
 
 from txn_source.foreign.kafka.batch_headers import HEADER_BYTES, BatchHeaders
-from txn_source.foreign.kafka.records import DamagedRecords, decode
+from txn_source.foreign.kafka.record_walk import DamagedRecords
+from txn_source.foreign.kafka.records import decode
 from txn_source.foreign.kafka.segment_reader import Chunk, damaged
 from txn_source.foreign.kafka.varints import Ints
 from txn_source.model.values import dataclass

@@ -7,6 +7,7 @@ import numpy.typing as npt
 
 Bytes = npt.NDArray[np.uint8]
 Ints = npt.NDArray[np.int64]
+Flags = npt.NDArray[np.bool_]
 
 INT_BYTES, LONG_BYTES = 5, 10
 """The most bytes that a 32-bit and a 64-bit integer take."""
@@ -28,11 +29,16 @@ def read_varints(data: Bytes, at: Ints, most: int) -> tuple[Ints, Ints]:
             ends = np.where(more, len(data) + most + 1, ends)
             break
         following = data.take(ends, mode="clip").astype(np.int64)
-        raw += np.where(more, (following - 1) << shift, 0)  # the 1 is the bit that said "more"
+        raw += ((following - 1) << shift) * more  # the 1 is the bit that said "more"
         ends += more
         more &= following > 127
         shift += 7
     return zigzag(raw), ends
+
+
+def bytes_at(data: Bytes, size: int) -> npt.NDArray[np.void]:
+    """Return so many bytes from each place on, as an array of them all that copies nothing: who takes some does."""
+    return np.ndarray((max(len(data) - size + 1, 0),), f"V{size}", data, strides=(1,))
 
 
 def zigzag(raw: Ints) -> Ints:

@@ -311,6 +311,9 @@ class PulsarPartition:
                 raise
             skipped(error)
 
+    def count(self, unit: ReadUnit, level: IsolationLevel, decisions: Decisions) -> None:
+        """Return None: a batch may have messages that compaction took."""
+
     def _rows(
         self, unit: ReadUnit, level: IsolationLevel, decided: Decisions, columns: Sequence[str]
     ) -> Iterator[pa.RecordBatch]:

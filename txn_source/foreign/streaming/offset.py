@@ -28,9 +28,10 @@ class ForeignOffset:
     ``level`` is the isolation level of the batch that ends here; None: the text doesn't tell it. ``log`` is what tells
     the log from others (Kafka's cluster id), ``topics`` what tells each topic from others of its name; what the format
     doesn't tell isn't there. ``begins`` is where partitions begin that are new in the batch that ends here, or that
-    begin inside an entry; of a query's first offset it is where the first batch begins. ``turn`` is the partition that
-    is first to get its share of the next batch if that is limited, by its place in the query. ``traces`` is what
-    partitions noted of what lies below their positions (``ForeignPartition.trace``).
+    begin inside an entry; of a query's first offset it is where the first batch begins: Spark keeps that batch's end
+    alone, so ``latest`` would be another place when it is replayed. ``turn`` is the partition that is first to get its
+    share of the next batch if that is limited, by its place in the query. ``traces`` is what partitions noted of what
+    lies below their positions (``ForeignPartition.trace``).
     """
 
     positions: Mapping[PartitionName, Position]
@@ -41,12 +42,12 @@ class ForeignOffset:
     turn: int = 0
     traces: Mapping[PartitionName, Mapping[str, Any]] = field(default_factory=dict)
 
-    def inside(self) -> dict[PartitionName, MessageId]:
-        """Return the partitions on which the next batch begins inside an entry, and with which message."""
+    def pinned(self) -> dict[PartitionName, Position | MessageId]:
+        """Return the partitions that begin here, or inside the entry here, and at what place or message."""
         return {
             name: begin
             for name, begin in self.begins.items()
-            if isinstance(begin, MessageId) and begin.position == self.positions.get(name)
+            if (begin.position if isinstance(begin, MessageId) else begin) == self.positions.get(name)
         }
 
     def to_json(self, rules: Format) -> dict[str, Any]:

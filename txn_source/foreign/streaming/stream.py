@@ -87,9 +87,11 @@ class ForeignStream:
         if self._request.start == Side(LATEST):
             starts = self._lowered(partitions, [of.bounds.log_start for of in partitions], starts)
         inside = ((of.name, self._request.start.inside(of.name)) for of in partitions)
-        begins = {name: begin for name, begin in inside if begin is not None}
         first = self._offset(log, partitions, starts)
-        return replace(first, begins=replace(first, begins=begins).inside())
+        begins = {
+            name: begin for name, begin in inside if begin is not None and begin.position == first.positions[name]
+        }
+        return replace(first, begins={**first.positions, **begins})
 
     def newest(self) -> ForeignOffset:
         """Return how far the log could be read now."""
@@ -130,7 +132,7 @@ class ForeignStream:
         if limits.patient and not waited and self._frozen is None and too_few(read, starts, tops, limits):
             return start
         self._last_batch_s = self._clock()
-        begins: dict[PartitionName, Position | MessageId] = {**start.inside()}
+        begins: dict[PartitionName, Position | MessageId] = start.pinned()
         begins |= {
             of.name: at
             for of, at in zip(partitions, starts, strict=True)

@@ -13,6 +13,7 @@ from google.protobuf.json_format import MessageToDict
 from google.protobuf.message import Message
 
 from txn_source.model.errors import InvalidArgumentError
+from txn_source.observing.request_ids import current
 
 _MAX_TEXT = 500
 _MAX_ITEMS = 20
@@ -59,6 +60,8 @@ class Audit:
             "what": what,
             "outcome": outcome,
         }
+        if (caller_request := current()) is not None:
+            line["caller_request_id"] = caller_request
         try:
             self._logger.info("%s", json.dumps(line, ensure_ascii=True))
         except Exception:

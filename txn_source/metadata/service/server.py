@@ -17,10 +17,14 @@ from txn_source._generated.txnlog.v1 import metadata_service_pb2 as pb
 from txn_source.metadata.delivery.consumer_hub import MAX_CONSUMERS, too_many_consumers
 from txn_source.metadata.protocol.bearer import MAX_TOKEN_BYTES
 from txn_source.metadata.protocol.errors import to_status
+from txn_source.metadata.service.observer import Observer, observed
 from txn_source.metadata.service.service import MetadataService
 from txn_source.metadata.stub.transport import LOG_ID_KEY, MAX_MESSAGE_BYTES, SERVICE_NAME, check_size, other_log
 from txn_source.model.door import translated
 from txn_source.model.errors import InvalidArgumentError, TxnLogError, UnavailableError
+from txn_source.observing.headers import READS_KEY, REQUEST_KEY, incoming
+from txn_source.observing.read_counts import told
+from txn_source.observing.request_ids import given
 
 if TYPE_CHECKING:
     from txn_source.metadata.access.door import Door
@@ -44,6 +48,7 @@ class Server:
         *,
         tls: grpc.ServerCredentials | None = None,
         door: Door | None = None,
+        observer: Observer | None = None,
     ) -> None:
         """Bind to the port; 0 takes a free one, see ``port``.
 
@@ -53,6 +58,7 @@ class Server:
             port: the port.
             tls: what connections are made with; None: plain text.
             door: who may come in; None: anybody may, and nothing is noted.
+            observer: is told of each call; None: nobody is.
         """
         try:
             from grpc_health.v1 import health, health_pb2, health_pb2_grpc
@@ -61,6 +67,7 @@ class Server:
                 "The server needs the package grpcio-health-checking.", "Install txn-source[server]."
             ) from None
         self._service = service
+        self._observer = observer
         self._states = health_pb2.HealthCheckResponse.SERVING, health_pb2.HealthCheckResponse.NOT_SERVING
         self._health = health.HealthServicer()
         self._healthy: bool | None = None
@@ -82,7 +89,7 @@ class Server:
                 ("grpc.absolute_max_metadata_size", 2 * MAX_TOKEN_BYTES),
             ],
         )
-        self._grpc.add_generic_rpc_handlers((_handlers(service, door),))
+        self._grpc.add_generic_rpc_handlers((_handlers(service, door, observer),))
         health_pb2_grpc.add_HealthServicer_to_server(self._health, self._grpc)
         address = f"{host}:{port}"
         try:
@@ -132,15 +139,18 @@ class Server:
 
     def _maintain(self) -> None:
         while not self._stopping.wait(_MAINTENANCE_INTERVAL_S):
-            healthy = False
+            failure: Exception | None = None
             try:
                 self._service.maintain()
-                healthy = True
             except TxnLogError as error:
+                failure = error
                 _log.warning("maintenance failed and is tried again: %s", error)
-            except Exception:  # without it no transaction would time out any more
+            except Exception as error:  # without it no transaction would time out any more
+                failure = error
                 _log.exception("maintenance failed and is tried again")
-            self._say_healthy(healthy)
+            if self._observer is not None:
+                self._observer.worked("deadlines", failure)
+            self._say_healthy(failure is None)
 
     def _say_healthy(self, healthy: bool) -> None:
         """Tell those who ask for the health, which is that of the database: every call needs it."""
@@ -150,7 +160,7 @@ class Server:
                 self._health.set(name, self._states[0 if healthy else 1])
 
 
-def _handlers(service: MetadataService, door: Door | None) -> grpc.GenericRpcHandler:
+def _handlers(service: MetadataService, door: Door | None, observer: Observer | None) -> grpc.GenericRpcHandler:
     methods: dict[str, Any] = {}
     calls = threading.Semaphore(_CALLS_AT_ONCE)
     conversations = threading.Semaphore(MAX_CONSUMERS)  # more would take the threads of calls, and wait for their turn
@@ -164,9 +174,10 @@ def _handlers(service: MetadataService, door: Door | None) -> grpc.GenericRpcHan
         read = _reading(getattr(pb, method.input_type.name))
         if method.client_streaming:
             kind = grpc.stream_stream_rpc_method_handler
-            behavior = _converse(service, guard, read, method.name, conversations)
+            behavior = _converse(service, guard, read, method.name, conversations, observer)
         else:
-            kind, behavior = grpc.unary_unary_rpc_method_handler, _answer(service, guard, read, method.name, calls)
+            kind = grpc.unary_unary_rpc_method_handler
+            behavior = _answer(service, guard, read, method.name, calls, observer)
         methods[method.name] = kind(
             behavior,
             request_deserializer=None,  # bytes: gRPC would answer those that can't be read with a text of its own
@@ -196,14 +207,19 @@ def _answer(
     read: Callable[[bytes], Message],
     name: str,
     calls: threading.Semaphore,
+    observer: Observer | None,
 ) -> Callable[[bytes, grpc.ServicerContext], Any]:
     def answer(request: bytes, context: grpc.ServicerContext) -> Any:
-        with _refusals(name, context):
+        came = incoming(context.invocation_metadata())
+        with given(came.get(REQUEST_KEY)), _refusals(name, context), observed(observer, name) as noted:
             call = service.call if guard is None else guard.call_of(name, context, len(request))
+            if observer is not None and READS_KEY in came:
+                observer.told(*told(came[READS_KEY]))
             with calls:
                 if name != "GetLog":  # which tells the log
                     _check_log(service, context)
-                answered = call(name, read(request))
+                noted.request = read(request)
+                noted.answer = answered = call(name, noted.request)
                 check_size(name, "answer", answered, "Ask for less at once: fewer topics, or a smaller range or limit.")
                 return answered
 
@@ -216,9 +232,10 @@ def _converse(
     read: Callable[[bytes], Message],
     name: str,
     conversations: threading.Semaphore,
+    observer: Observer | None,
 ) -> Callable[[Iterator[bytes], grpc.ServicerContext], Iterator[Any]]:
     def converse(requests: Iterator[bytes], context: grpc.ServicerContext) -> Iterator[Any]:
-        with _refusals(name, context), ExitStack() as held:
+        with _refusals(name, context), observed(observer, name), ExitStack() as held:
             hold: Any = service.converse
             if guard is not None:
                 hold = held.enter_context(guard.conversation_of(name, context))

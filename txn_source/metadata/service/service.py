@@ -16,8 +16,8 @@ from google.protobuf.message import Message
 
 from txn_source._generated.txnlog.v1 import metadata_service_pb2 as pb
 from txn_source.metadata.protocol.checks import check
-from txn_source.metadata.service.unit_of_work import Clock, UnitOfWork, system_clock
-from txn_source.metadata.store.database import Database
+from txn_source.metadata.service.unit_of_work import Clock, Timed, UnitOfWork, system_clock
+from txn_source.metadata.store.database import Database, DatabaseUse
 from txn_source.model.caller import Ending
 from txn_source.storage.forks import belongs_to_process
 
@@ -146,6 +146,25 @@ class MetadataService:
         """
         held: Conversation = getattr(self._subject(CONVERSATIONS[name]), name)
         return held(requests, ending)
+
+    def observe(self, timed: Timed) -> None:
+        """Have somebody told how long each transaction of the database takes."""
+        self._work.timed = timed
+
+    @property
+    def database_use(self) -> DatabaseUse:
+        """How much of the database's connections is used now."""
+        return self._database.use
+
+    def connected(self) -> tuple[int, int]:
+        """Return how many consumers are connected through this service, and how many messages they have that nobody
+        has acknowledged."""
+        sessions = [] if self._hub is None else list(self._hub.connected().values())
+        return len(sessions), sum(session.unacknowledged for session in sessions)
+
+    def now_ms(self) -> int:
+        """Return the time that deadlines go by, in milliseconds since the epoch."""
+        return self._work.now_ms()
 
     def look(self, action: Callable[[Connection], T]) -> T:
         """Return what a read of one moment finds, of what doesn't depend on deadlines."""

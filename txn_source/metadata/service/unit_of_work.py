@@ -28,6 +28,9 @@ if TYPE_CHECKING:
 Clock = Callable[[], int]
 """Returns the time in microseconds since the epoch (UTC)."""
 
+Timed = Callable[[str, float], None]
+"""Takes ``read`` or ``write``, and seconds."""
+
 R = TypeVar("R", bound=Message)
 T = TypeVar("T")
 
@@ -47,6 +50,8 @@ class UnitOfWork:
     def __init__(self, database: Database, clock: Clock) -> None:
         self._database = database
         self._clock = clock
+        self.timed: Timed | None = None
+        """Is told how long each transaction of the database took, with its waiting; None: nobody is."""
         database.before_write = self._do_what_is_due
         database.is_due = lambda connection: bool(read_due_of_any_version(connection, self.now_ms()).overdue)
 
@@ -67,22 +72,37 @@ class UnitOfWork:
     @contextmanager
     def read(self) -> Iterator[Connection]:
         """A read of one moment that shows no open transaction past its deadline."""
-        with self._database.read() as connection:
+        with self.read_history() as connection:
             if self._database.read_only or not self._is_due(connection):
                 yield connection
                 return
         self.write(lambda _: None)
-        with self._database.read() as connection:
+        with self.read_history() as connection:
             yield connection
 
     def read_history(self) -> AbstractContextManager[Connection]:
         """A read of one moment, of what doesn't depend on deadlines: names, entries, and what is decided."""
-        return self._database.read()
+        return self._database.read() if self.timed is None else self._timed_read(self.timed)
+
+    @contextmanager
+    def _timed_read(self, timed: Timed) -> Iterator[Connection]:
+        began = time.perf_counter()
+        try:
+            with self._database.read() as connection:
+                yield connection
+        finally:
+            timed("read", time.perf_counter() - began)
 
     def write(self, action: Callable[[Connection], T]) -> T:
         """Change something, see ``Database.write``. Transactions past their deadline are aborted first, and stay so
         even if the change is refused."""
-        return self._database.write(action)
+        if self.timed is None:
+            return self._database.write(action)
+        began = time.perf_counter()
+        try:
+            return self._database.write(action)
+        finally:
+            self.timed("write", time.perf_counter() - began)
 
     def register(self, writes: Sequence[Write]) -> Sequence[Written | TxnLogError]:
         """Register writes, in one step with what others write at the same time; return what came of each."""

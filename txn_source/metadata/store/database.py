@@ -13,6 +13,8 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
+from txn_source.model.values import dataclass
+
 if TYPE_CHECKING:
     from txn_source.metadata.store.connection import Connection
 
@@ -25,6 +27,15 @@ Change = tuple[int, int]
 
 Wait = Callable[[float], "set[Change] | None"]
 """Waits for so many seconds at most, and returns what other connections have changed; None: something, or all."""
+
+
+@dataclass(frozen=True, slots=True)
+class DatabaseUse:
+    """Of one process: connections that read or could, and writers that wait for their turn."""
+
+    busy: int = 0
+    idle: int = 0
+    waiting_writes: int = 0
 
 
 class Database(Protocol):
@@ -46,6 +57,10 @@ class Database(Protocol):
     @property
     def read_only(self) -> bool:
         """True if this process can't write the database, but can read it."""
+
+    @property
+    def use(self) -> DatabaseUse:
+        """How much of this process's connections is used now."""
 
     def clock(self) -> int:
         """Return the time that deadlines and leases go by, in microseconds since the epoch: the same for all services

@@ -162,6 +162,11 @@ class GroupCommit:
             self._leave(mine)
         return mine.result()
 
+    @property
+    def waiting(self) -> int:
+        """How many actions wait for their turn."""
+        return len(self._queue)
+
     def while_nobody_writes(self, action: Callable[[], None], wait_s: float) -> None:
         """Do something between two transactions; leave it if there is no such moment for so long."""
         try:

@@ -9,7 +9,7 @@ from typing import TypeVar
 
 from sqlalchemy import Connection
 
-from txn_source.metadata.store.database import Change, Wait
+from txn_source.metadata.store.database import Change, DatabaseUse, Wait
 from txn_source.model.errors import StorageWriteError
 
 T = TypeVar("T")
@@ -20,6 +20,7 @@ class OneMoment:
 
     read_only = True
     file = None
+    use = DatabaseUse()
 
     def __init__(self, connection: Connection, now_us: int) -> None:
         self._connection = connection

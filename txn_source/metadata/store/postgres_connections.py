@@ -130,6 +130,12 @@ class SessionPool:
         self._taken = 0
         self._closed = False
 
+    @property
+    def sessions(self) -> tuple[int, int]:
+        """How many are taken, and how many nobody uses now."""
+        with self._free:
+            return self._taken, len(self._idle)
+
     def take(self) -> Session:
         """Return a session in no transaction.
 

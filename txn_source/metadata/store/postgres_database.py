@@ -28,7 +28,7 @@ import psycopg
 from sqlalchemy import Connection
 
 from txn_source.metadata.store.conflicts import ConflictError, LockedError, LostConnectionError
-from txn_source.metadata.store.database import Change, Wait, forget_changes, noted_changes, tell_changes
+from txn_source.metadata.store.database import Change, DatabaseUse, Wait, forget_changes, noted_changes, tell_changes
 from txn_source.metadata.store.database_url import DatabaseUrl
 from txn_source.metadata.store.group_commit import GroupCommit, Outcome
 from txn_source.metadata.store.postgres_clock import ServerClock
@@ -70,6 +70,12 @@ class PostgresDatabase:
         self.on_change: Callable[[set[Change]], None] = lambda _: None
         self.before_write: Callable[[Connection], bool] = lambda _: False
         self.is_due: Callable[[Connection], bool] = lambda _: False
+
+    @property
+    def use(self) -> DatabaseUse:
+        """How much of this process's connections is used now."""
+        here = self._here()
+        return DatabaseUse(*here.pool.sessions, here.commits.waiting)
 
     def clock(self) -> int:
         """Return the server's time in microseconds since the epoch."""

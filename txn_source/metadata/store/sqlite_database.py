@@ -15,7 +15,7 @@ from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
-from txn_source.metadata.store.database import Change, Wait, forget_changes, tell_changes
+from txn_source.metadata.store.database import Change, DatabaseUse, Wait, forget_changes, tell_changes
 from txn_source.metadata.store.database_url import DatabaseUrl
 from txn_source.metadata.store.group_commit import GroupCommit
 from txn_source.metadata.store.sqlite_file import SqliteFile
@@ -51,6 +51,13 @@ class SqliteDatabase:
     def read_only(self) -> bool:
         """True if this process can't write the database."""
         return self._here()[0].read_only
+
+    @property
+    def use(self) -> DatabaseUse:
+        """How much of this process's connections is used now."""
+        file, commits = self._here()
+        readers, idle = file.readers
+        return DatabaseUse(readers - idle, idle, commits.waiting)
 
     def clock(self) -> int:
         """Return this machine's time: SQLite is used by processes of one machine."""

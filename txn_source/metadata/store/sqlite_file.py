@@ -99,6 +99,11 @@ class SqliteFile:
         self._write_turn: WriteTurn | None = None
 
     @property
+    def readers(self) -> tuple[int, int]:
+        """How many connections read or could, and how many of them nobody uses now."""
+        return len(self._readers), len(self._idle)
+
+    @property
     def read_only(self) -> bool:
         """True if the file is there and can't be written by this process."""
         if self._read_only is None and os.path.exists(self._path):

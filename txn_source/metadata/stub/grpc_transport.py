@@ -20,6 +20,8 @@ from txn_source.metadata.stub.shared_writes import SharedWrites
 from txn_source.metadata.stub.transport import LOG_ID_KEY, MAX_MESSAGE_BYTES, SERVICE_NAME, check_size, other_log
 from txn_source.metadata.stub.unsignalled import unsignalled
 from txn_source.model.errors import InvalidArgumentError, RateLimitedError, UnauthenticatedError, UnavailableError
+from txn_source.observing.headers import outgoing
+from txn_source.observing.read_counts import ReadCounts
 from txn_source.storage.forks import forked_amid_calls, no_fork
 
 T = TypeVar("T")
@@ -55,6 +57,7 @@ def _channel_options(attempts: int) -> list[tuple[str, Any]]:
         ("grpc.max_reconnect_backoff_ms", 2_000),
         ("grpc.initial_reconnect_backoff_ms", 100),
         ("grpc.enable_http_proxy", 0),
+        ("grpc.dns_min_time_between_resolutions_ms", 500),  # else 30 s: longer than a call waits for a moved service
     ]
 
 
@@ -139,6 +142,8 @@ class GrpcTransport:
         self._current = random.randrange(len(addresses))
         self._conversations = itertools.count(self._current)
         self._writes = SharedWrites(self._call)
+        self.reads = ReadCounts()
+        """What was read of this log and its service hasn't been told."""
         self._metadata: tuple[tuple[str, str], ...] = ()
         """With each call: which log is meant, once a service has said which it has. Another log's refuses the call."""
 
@@ -151,7 +156,7 @@ class GrpcTransport:
     def converse(self, method: str, requests: Iterator[Any]) -> Iterator[Any]:
         service = self._services[next(self._conversations) % len(self._services)]
         self._check_log(service)
-        metadata = self._metadata + self._token.header()
+        metadata = self._metadata + self._token.header() + outgoing("")
         call = _unforked(lambda: service.method(method)(requests, metadata=metadata))
         try:
             yield from call
@@ -221,10 +226,13 @@ class GrpcTransport:
 
     def _answer(self, service: _Service, method: str, request: Message, token: tuple[tuple[str, str], ...]) -> Any:
         timeout_s = self.timeout_s / len(self._services)
+        reads = self.reads.taken()
+        metadata = self._metadata + token + outgoing(reads)
         try:
             with no_fork():
-                return service.method(method)(request, timeout=timeout_s, metadata=self._metadata + token)
+                return service.method(method)(request, timeout=timeout_s, metadata=metadata)
         except grpc.RpcError as error:
+            self.reads.put_back(reads)
             raise from_rpc_error(error, service.address, timeout_s) from None
 
     def _note_log(self, log_id: str) -> None:

@@ -29,6 +29,7 @@ from txn_source.model.topic import Topic, TopicView, View
 from txn_source.model.topic_name import TopicName
 from txn_source.model.transaction import TransactionState, TxnId
 from txn_source.model.values import dataclass
+from txn_source.observing.read_counts import OF_PROCESS, ReadCounts
 from txn_source.storage.root import FORMAT_VERSION
 
 _log = logging.getLogger(__name__)
@@ -71,6 +72,10 @@ class TransactionInfo:
     end_reason: str
     producers: tuple[str, ...]
     partitions: tuple[TransactionPartition, ...]
+
+    def __repr__(self) -> str:
+        holds = f", holds back {self.held_back_messages} messages" if self.held_back_messages else ""
+        return f"<TransactionInfo {self.id}: {self.state}, began {self.age:.1f} s ago{holds}>"
 
     @property
     def held_back_messages(self) -> int:
@@ -117,6 +122,12 @@ class MetadataStub(RangeStub, TierStub, SubscriptionStub):
     def transport(self) -> Transport:
         """What carries the calls."""
         return self._transport
+
+    @property
+    def reads(self) -> tuple[ReadCounts, ...]:
+        """Where to count what is read: for this process, and for the service, if there is one to tell."""
+        untold: ReadCounts | None = getattr(self._transport, "reads", None)
+        return (OF_PROCESS,) if untold is None else (OF_PROCESS, untold)
 
     def close(self) -> None:
         """Close this process's connection."""

@@ -79,6 +79,15 @@ class SubscriptionInfo:
     held_by: tuple[TxnId, ...]
     redeliverable: int
 
+    @property
+    def backlog(self) -> int:
+        """Messages that its level shows and that aren't acknowledged, on all partitions."""
+        return sum(p.backlog for p in self.partitions)
+
+    def __repr__(self) -> str:
+        facts = f"{self.type}, {self.isolation_level}, epoch {self.epoch}, backlog {self.backlog}"
+        return f"<SubscriptionInfo {self.name}: {facts}, {len(self.consumers)} consumers>"
+
 
 class SubscriptionStub:
     """Part of ``MetadataStub``."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable
+from contextvars import copy_context
 from queue import Empty, SimpleQueue
 from typing import Any, TypeVar
 
@@ -30,7 +31,8 @@ def unsignalled(call: Callable[[], T]) -> T:
         jobs = SimpleQueue()
         threading.Thread(target=_work, args=(jobs, idle), name="txnlog-calls", daemon=True).start()
     answers: SimpleQueue[tuple[T, BaseException | None]] = SimpleQueue()
-    jobs.put((call, answers))
+    context = copy_context()  # of the caller: whose request it is
+    jobs.put((lambda: context.run(call), answers))
     answer, error = answers.get()
     if error is not None:
         try:

@@ -18,6 +18,7 @@ from txn_source.foreign.reading.source import topics_of
 from txn_source.foreign.scan import count
 from txn_source.foreign.target import ForeignTarget
 from txn_source.model.errors import InvalidArgumentError, TopicNotFoundError
+from txn_source.model.isolation import IsolationLevel
 from txn_source.model.packing import OPENING_COST_BYTES
 from txn_source.model.topic_name import TopicName
 from txn_source.spark.schema import to_spark
@@ -114,7 +115,7 @@ class ForeignCatalogCalls:
     def cut(self, topics: Mapping[str, Sequence[str]]) -> dict[str, str]:
         """Return where the scans of a query end, by isolation level, as ``endingOffsets`` takes it."""
         log = ReadOnlyLog(self._target)
-        return {level: log.cut(list(names), level).json() for level, names in topics.items()}
+        return {level: log.cut(list(names), IsolationLevel.parse(level)).json() for level, names in topics.items()}
 
     def outlook(self, options: Mapping[str, str]) -> dict[str, Any]:
         """Return what a batch read would find now; rows are at most so many."""

@@ -1,0 +1,131 @@
+"""An application on a port, in a thread, with the certificates of the service."""
+
+from __future__ import annotations
+
+import logging
+import socket
+import ssl
+import threading
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import uvicorn
+
+from txn_source.metadata.access.watched_files import WatchedFiles
+from txn_source.model.errors import InvalidArgumentError, UnavailableError
+
+_GRACE_S = 2
+_AT_ONCE = 64
+_log = logging.getLogger(__name__)
+
+
+class Certificates:
+    """The files of TLS, for connections that are made from now on; read again when they change."""
+
+    def __init__(self, cert: Path, key: Path, client_ca: Path | None = None) -> None:
+        """Read them.
+
+        Raises:
+            InvalidArgumentError: they can't be used.
+        """
+        self._cert, self._key, self._client_ca = cert, key, client_ca
+        self.context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        if client_ca is not None:
+            self.context.verify_mode = ssl.CERT_REQUIRED
+        paths = [cert, key] if client_ca is None else [cert, key, client_ca]
+        self._files = WatchedFiles(paths, self._load)
+
+    def look(self) -> None:
+        """Take notice of files that have changed."""
+        self._files.current()
+
+    def _load(self, _: Mapping[Path, bytes]) -> object:
+        try:
+            self.context.load_cert_chain(self._cert, self._key, password="")  # else it would ask on the terminal
+            if self._client_ca is not None:
+                self.context.load_verify_locations(self._client_ca)
+        except (OSError, ValueError) as error:
+            raise InvalidArgumentError(
+                f"The certificate {self._cert} and its key can't be used for HTTP: {error}.", "Check the files."
+            ) from None
+        return object()
+
+
+class Listener:
+    """An application that is served in a thread. A context manager that ends it."""
+
+    def __init__(self, app: Any, host: str, port: int, certificates: Certificates | None = None) -> None:
+        """Bind to the port; 0 takes a free one, see ``port``.
+
+        Raises:
+            UnavailableError: it is taken, or the address is not this machine's.
+        """
+        logging.getLogger("uvicorn").setLevel(logging.WARNING)  # that it serves, whoever made it says
+        self._socket = _bound(host.strip("[]"), port)
+        self.port = int(self._socket.getsockname()[1])
+        self.address = f"{host}:{self.port}"
+        config = uvicorn.Config(
+            app,
+            log_config=None,
+            access_log=False,
+            lifespan="off",
+            server_header=False,
+            limit_concurrency=_AT_ONCE,
+            timeout_graceful_shutdown=_GRACE_S,
+            proxy_headers=False,  # whoever says so could be anybody
+            ws="none",
+        )
+        config.load()
+        config.ssl = None if certificates is None else certificates.context
+        self.scheme = "http" if certificates is None else "https"
+        self._server = uvicorn.Server(config)
+        self._thread = threading.Thread(target=self._run, name="txnlog-http", daemon=True)
+
+    def __enter__(self) -> Listener:
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def start(self) -> None:
+        """Begin to serve; connections wait in the socket until the thread takes them."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Answer what was asked, for a moment, then end."""
+        self._server.should_exit = True
+        if self._thread.ident is not None:
+            self._thread.join(_GRACE_S + 3.0)
+        self._socket.close()
+
+    def _run(self) -> None:
+        try:
+            self._server.run([self._socket])
+        except Exception:
+            _log.exception("HTTP is served no more on %s", self.address)
+
+
+def _bound(host: str, port: int) -> socket.socket:
+    try:
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        family, kind, protocol, _, address = found[0]
+        made = socket.socket(family, kind, protocol)
+    except OSError:
+        raise _cannot_listen(host, port) from None
+    try:
+        made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        made.bind(address)
+        made.listen(128)
+    except OSError:
+        made.close()
+        raise _cannot_listen(host, port) from None
+    return made
+
+
+def _cannot_listen(host: str, port: int) -> UnavailableError:
+    return UnavailableError(
+        f"The server can't listen on {host}:{port}: the port is taken or the address is not this machine's.",
+        "Stop what listens there, or choose another port.",
+    )
