@@ -62,7 +62,7 @@ class Runner:
 
     def __init__(self, page: Path, folder: Path, spark: SparkSession, names: dict[str, Any]) -> None:
         self._page, self._folder, self._spark, self.names = page, folder, spark, names
-        self._environment = dict(os.environ)
+        self._environment = os.environ | {"TXNLOG_ROOT": str(folder / "bank")}
         self.catalog = re.sub(r"\W", "_", page.stem) + "_bank"
         spark.conf.set(f"spark.sql.catalog.{self.catalog}", "io.txnlog.spark.TxnLogCatalog")
         spark.conf.set(f"spark.sql.catalog.{self.catalog}.path", str(folder / "bank"))
