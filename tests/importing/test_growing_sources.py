@@ -6,17 +6,15 @@ import random
 from itertools import takewhile
 from pathlib import Path
 
-import pyarrow.fs as fs
 import pytest
 
 import txn_source
 from tests.foreign.pulsar.offload_writer import write_ledger
-from tests.foreign.pulsar.sample_cases import partitions
+from tests.foreign.pulsar.sample_cases import only_topic
 from tests.foreign.pulsar.test_histories import random_history
 from tests.importing.imported_topics import source_rows, target_rows
 from tests.importing.test_stopped_imports import StoppedError, stop_at_random
 from txn_source import IsolationLevel
-from txn_source.foreign.pulsar.pulsar_log import PulsarLog
 from txn_source.importing import batch_writer, feed, import_topics
 from txn_source.model.position import PositionRange
 
@@ -34,7 +32,7 @@ def check(seed: int, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         if ledger != ledgers[-1] and chance.random() < 0.4:
             continue
         end = import_until_done(objects, root, undecided, chance, monkeypatch)
-        [partition] = partitions(PulsarLog(fs.LocalFileSystem(), str(objects)))
+        partition = only_topic(objects)
         bounds = partition.bounds()
         assert end == (bounds.high_watermark if undecided == "keep" else bounds.last_stable), seed
         with txn_source.connect(root) as log:

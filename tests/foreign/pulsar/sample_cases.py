@@ -42,7 +42,7 @@ class Case:
 
     def log(self, **options: Any) -> PulsarLog:
         """Open the case's objects with nothing but themselves, unless options say otherwise."""
-        return PulsarLog(fs.LocalFileSystem(), str(self.folder / "objects"), **options)
+        return log_of(self.folder / "objects", **options)
 
     def infos(self) -> dict[str, Any]:
         return {topic: info["internalInfo"] for topic, info in self.json("managed-ledger.json").items()}
@@ -59,6 +59,17 @@ def unpack(case: str, folder: Path) -> Case:
         with gzip.open(packed) as source, packed.with_suffix("").open("wb") as target:
             shutil.copyfileobj(source, target)
     return Case(folder / case)
+
+
+def log_of(folder: Path, **options: Any) -> PulsarLog:
+    """Open what lies in a folder."""
+    return PulsarLog(fs.LocalFileSystem(), str(folder), **options)
+
+
+def only_topic(folder: Path, **options: Any) -> PulsarPartition:
+    """Return the only topic of which ledgers lie in a folder."""
+    [partition] = partitions(log_of(folder, **options))
+    return partition
 
 
 def partitions(log: PulsarLog) -> Iterator[PulsarPartition]:

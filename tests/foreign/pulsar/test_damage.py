@@ -9,7 +9,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import pyarrow.fs as fs
 import pytest
 from crc32c import crc32c
 
@@ -29,9 +28,8 @@ from tests.foreign.pulsar.offload_writer import (
     sequence_file,
     single,
 )
-from tests.foreign.pulsar.sample_cases import COMMITTED, rows_of, whole
+from tests.foreign.pulsar.sample_cases import COMMITTED, log_of, rows_of, whole
 from txn_source.foreign.foreign_log import PartitionName
-from txn_source.foreign.pulsar.pulsar_log import PulsarLog
 from txn_source.model.errors import InternalError, TxnLogError
 
 _NAME = "00000000-0000-0000-0000-000000000001-ledger-7"
@@ -51,7 +49,7 @@ def _entries() -> list[bytes]:
 
 
 def _read(folder: Path) -> list[dict[str, Any]]:
-    log = PulsarLog(fs.LocalFileSystem(), str(folder))
+    log = log_of(folder)
     partition = log.partition(PartitionName("persistent://public/default/orders", -1))
     return rows_of(partition, whole(partition), COMMITTED)
 

@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import pyarrow.fs as fs
 import pytest
 
 from tests.foreign.pulsar.offload_writer import (
@@ -25,11 +24,10 @@ from tests.foreign.pulsar.offload_writer import (
     single,
     write_ledger,
 )
-from tests.foreign.pulsar.sample_cases import COMMITTED, UNCOMMITTED, partitions, rows_of, whole
+from tests.foreign.pulsar.sample_cases import COMMITTED, UNCOMMITTED, only_topic, rows_of, whole
 from txn_source.foreign.pulsar.chunks import Chunk, whole_messages
 from txn_source.foreign.pulsar.entries import txn_bits
 from txn_source.foreign.pulsar.managed_ledger import parse_snapshot
-from txn_source.foreign.pulsar.pulsar_log import PulsarLog
 from txn_source.model.position import Position, PositionRange
 from txn_source.model.transaction import TransactionState
 
@@ -152,7 +150,7 @@ def _check(seed: int, folder: Path) -> None:
     place.mkdir()
     for ledger, entries in history.ledgers.items():
         write_ledger(place, ledger, entries, block_bytes=chance.choice([5000, 1 << 26]))
-    [partition] = partitions(PulsarLog(fs.LocalFileSystem(), str(place)))
+    partition = only_topic(place)
     bounds = partition.bounds()
     assert bounds.last_stable == (history.stable or bounds.log_end), seed
     for level in (COMMITTED, UNCOMMITTED):
@@ -181,7 +179,7 @@ def _check_tail(seed: int, folder: Path) -> None:
         write_ledger(place, ledger, history.ledgers[ledger])
     snapshot = chance.choice(history.snapshots)
     known = parse_snapshot(snapshot)
-    [partition] = partitions(PulsarLog(fs.LocalFileSystem(), str(place), snapshots=[snapshot]))
+    partition = only_topic(place, snapshots=[snapshot])
     of = whole(partition)
     for txn, outcome in partition.outcomes().items():
         bits = txn_bits(txn)
@@ -228,7 +226,7 @@ def test_many_random_histories(tmp_path: Path, seeds: range) -> None:
 
 def _states(folder: Path, *entries: bytes, ledger: int = 3) -> tuple[str, list[str], str]:
     write_ledger(folder, ledger, list(entries))
-    [partition] = partitions(PulsarLog(fs.LocalFileSystem(), str(folder)))
+    partition = only_topic(folder)
     rows = rows_of(partition, whole(partition), columns=("value",))
     shown = rows_of(partition, whole(partition, UNCOMMITTED), UNCOMMITTED, ("__txn_status",))
     values = "".join(row["value"].decode() for row in rows)
@@ -252,7 +250,7 @@ def test_status_does_not_depend_on_the_range(tmp_path: Path) -> None:
         ["committed", "open", "open"],
         "3:2",
     )
-    [partition] = partitions(PulsarLog(fs.LocalFileSystem(), str(tmp_path)))
+    partition = only_topic(tmp_path)
     known = {0: "committed", 2: "open", 3: "open"}
     for start in range(4):
         of = PositionRange(Position(3, start), Position(3, 4))
@@ -283,7 +281,7 @@ def test_messages_that_are_not_whole_are_known(tmp_path: Path) -> None:
     """Take a chunk away: the message isn't read, its neighbours are, and one can ask where it began."""
     first, second = chunks(Sent(b"first" * 9, sequence=1), 3), chunks(Sent(b"second" * 9, sequence=2), 3)
     write_ledger(tmp_path, 3, [second[0], first[0], first[2], second[1], single(Sent(b"x")), second[2]])
-    [partition] = partitions(PulsarLog(fs.LocalFileSystem(), str(tmp_path)))
+    partition = only_topic(tmp_path)
     rows = rows_of(partition, whole(partition), columns=("value", "__first_chunk"))
     assert rows == [{"value": b"x", "__first_chunk": None}, {"value": b"second" * 9, "__first_chunk": "3:0"}]
     assert partition.incomplete_messages() == [Position(3, 1)]

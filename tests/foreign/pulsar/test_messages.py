@@ -7,7 +7,6 @@ import uuid
 from pathlib import Path
 from typing import Any
 
-import pyarrow.fs as fs
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -31,8 +30,7 @@ from tests.foreign.pulsar.offload_writer import (
     write_ledger,
 )
 from tests.foreign.pulsar.offload_writer import _metadata as metadata_of
-from tests.foreign.pulsar.sample_cases import UNCOMMITTED, partitions, rows_of, whole
-from txn_source.foreign.pulsar.pulsar_log import PulsarLog
+from tests.foreign.pulsar.sample_cases import UNCOMMITTED, only_topic, rows_of, whole
 from txn_source.model.errors import (
     InvalidArgumentError,
     LogVersionError,
@@ -50,7 +48,7 @@ def read(
     place = folder / uuid.uuid4().hex
     place.mkdir()
     write_ledger(place, 7, entries)
-    [partition] = partitions(PulsarLog(fs.LocalFileSystem(), str(place), **options))
+    partition = only_topic(place, **options)
     return rows_of(partition, whole(partition, UNCOMMITTED), UNCOMMITTED, columns)
 
 
@@ -113,7 +111,7 @@ def test_reads_no_column(tmp_path: Path) -> None:
     place = tmp_path / "log"
     place.mkdir()
     write_ledger(place, 7, entries)
-    [partition] = partitions(PulsarLog(fs.LocalFileSystem(), str(place)))
+    partition = only_topic(place)
     of = whole(partition)
     [unit] = partition.units(of, 1 << 20)
     assert [b.num_rows for b in partition.read(unit, UNCOMMITTED, partition.decisions(of), ())] == [41]

@@ -9,7 +9,6 @@ import uuid
 from pathlib import Path
 from typing import Any
 
-import pyarrow.fs as fs
 import pytest
 
 from tests.foreign.pulsar.offload_writer import (
@@ -24,12 +23,11 @@ from tests.foreign.pulsar.offload_writer import (
     single,
     write_ledger,
 )
-from tests.foreign.pulsar.sample_cases import UNCOMMITTED, partitions, rows_of, whole
+from tests.foreign.pulsar.sample_cases import UNCOMMITTED, log_of, only_topic, partitions, rows_of, whole
 from txn_source.foreign.foreign_log import PartitionName
 from txn_source.foreign.pulsar import raw_entries
 from txn_source.foreign.pulsar.listing import partition_of, topic_of
 from txn_source.foreign.pulsar.managed_ledger import parse_info, parse_snapshot
-from txn_source.foreign.pulsar.pulsar_log import PulsarLog
 from txn_source.model.errors import (
     DataLossError,
     InvalidArgumentError,
@@ -48,12 +46,8 @@ def entries_of(*values: bytes) -> list[bytes]:
     return [single(Sent(value)) for value in values]
 
 
-def log_of(folder: Path, **options: Any) -> PulsarLog:
-    return PulsarLog(fs.LocalFileSystem(), str(folder), **options)
-
-
 def values(folder: Path, **options: Any) -> list[bytes]:
-    [partition] = partitions(log_of(folder, **options))
+    partition = only_topic(folder, **options)
     return [row["value"] for row in rows_of(partition, whole(partition, UNCOMMITTED), UNCOMMITTED, ("value",))]
 
 
@@ -98,7 +92,7 @@ def test_map_files_of_each_compression(tmp_path: Path, kind: str, begin: int, mo
     monkeypatch.setattr("txn_source.foreign.pulsar.summary.STRETCH_BYTES", 300)
     wanted = [b"value-%d" % at * (at % 50) for at in range(30)]
     folder = write_map_file(tmp_path, entries_of(*wanted), kind)
-    [partition] = partitions(log_of(tmp_path))
+    partition = only_topic(tmp_path)
     end = partition.bounds().log_end
     rows = rows_of(partition, PositionRange(Position(4, begin), end), columns=("value",), unit_bytes=600)
     assert [row["value"] for row in rows] == wanted[begin:]
@@ -156,7 +150,7 @@ def test_missing_ledger_is_data_loss(tmp_path: Path, listed: bool) -> None:
             if listed:
                 path.with_name(f"{path.name}-index").unlink()
     options = {"ledgers": info((3, 2, _A), (5, 2, _B), (8, 2, _A))} if listed else {}
-    [partition] = partitions(log_of(tmp_path, **options))
+    partition = only_topic(tmp_path, **options)
     of = whole(partition)
     assert of == PositionRange(Position(3, 0), Position(8, 2))
     with pytest.raises(DataLossError, match=rf"Ledger 5 of {TOPIC}, \[5:0, 5:2\)") as caught:
@@ -171,7 +165,7 @@ def test_list_says_what_counts(tmp_path: Path) -> None:
     for ledger in (2, 3, 5, 9):
         write_ledger(tmp_path, ledger, entries_of(b"%d" % ledger), name=_A)
     listed = info((3, 1, _A), (4, 0, None), (5, 1, _A), (7, 10, None), (9, 1, _A), (11, 0, None))
-    [partition] = partitions(log_of(tmp_path, ledgers=listed))
+    partition = only_topic(tmp_path, ledgers=listed)
     assert [ledger.ledger_id for ledger in partition.ledgers.ledgers] == [3, 5]
     assert partition.ledgers.next_ledger == 7
     assert str(partition.bounds().log_end) == "5:1"
@@ -234,7 +228,7 @@ def test_map_file_that_is_being_written(tmp_path: Path) -> None:
         for unfinished in (b"", map_index(closed=False)[:30], map_index(closed=False)):
             index.write_bytes(unfinished)
             assert values(tmp_path) == wanted
-            [partition] = partitions(log_of(tmp_path))
+            partition = only_topic(tmp_path)
             assert str(partition.bounds().log_end) == "4:20"
             assert partition.ledgers.next_ledger == 9
             with pytest.raises(SegmentUnreadableError, match=f"9-{_A}/data is damaged"):
@@ -305,7 +299,7 @@ def test_objects_beyond_two_gib(tmp_path: Path) -> None:
     head = struct.pack(">IiqqiI", 0xDE47DE47, 32 + len(metadata) + len(table), total, 128, 3, len(metadata))
     path.with_name(f"{path.name}-index").write_bytes(head + metadata + table)
     assert values(tmp_path) == [b"a", b"b", b"c", b"d", b"e"]
-    [partition] = partitions(log_of(tmp_path))
+    partition = only_topic(tmp_path)
     of = PositionRange(Position(3, 4), Position(3, 5))
     assert [row["value"] for row in rows_of(partition, of, columns=("value",), unit_bytes=1)] == [b"e"]
 
@@ -381,7 +375,7 @@ def test_index_that_has_fewer_entries(tmp_path: Path) -> None:
 def test_object_that_goes_away(tmp_path: Path) -> None:
     """Delete an object after the log was opened: that is data loss, and not damage."""
     path = write_ledger(tmp_path, 3, entries_of(b"a"))
-    [partition] = partitions(log_of(tmp_path))
+    partition = only_topic(tmp_path)
     path.unlink()
     with pytest.raises(DataLossError, match="-ledger-3 is gone"):
         partition.bounds()
@@ -442,7 +436,7 @@ def test_units_are_of_the_size_that_is_asked_for(tmp_path: Path, monkeypatch: py
     monkeypatch.setattr("txn_source.foreign.pulsar.data_object.PIECE_BYTES", 1500)
     sent = [[Sent(b"%d.%d" % (at * 7919, n) * 9) for n in range(5)] for at in range(80)]
     write_ledger(tmp_path, 3, [batch(messages, Frame(codec=LZ4)) for messages in sent], block_bytes=4000)
-    [partition] = partitions(log_of(tmp_path))
+    partition = only_topic(tmp_path)
     of = whole(partition)
     units = partition.units(of, 3000)
     assert len(units) > 3
@@ -465,7 +459,7 @@ def test_first_entry_after_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     for ledger in (3, 4):
         frames = [Frame(publish_time=time + 100 * (ledger - 3)) for time in times]
         write_ledger(tmp_path, ledger, [single(Sent(b"v" * 60), frame) for frame in frames])
-    [partition] = partitions(log_of(tmp_path))
+    partition = only_topic(tmp_path)
     for time in range(0, 170, 5):
         places = [(ledger, at) for ledger in (3, 4) for at in range(6) if times[at] + 100 * (ledger - 3) >= time]
         assert partition.position_at(time) == (Position(*places[0]) if places else None)
@@ -475,7 +469,7 @@ def test_first_entry_after_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 def test_summaries_of_others_are_taken(tmp_path: Path) -> None:
     """Give what was learnt of a ledger elsewhere: it isn't looked at again."""
     path = write_ledger(tmp_path, 3, entries_of(b"a", b"b"))
-    [partition] = partitions(log_of(tmp_path))
+    partition = only_topic(tmp_path)
     [other] = partitions(log_of(tmp_path))
     other.add_summaries(pickle.loads(pickle.dumps(partition.summaries())))
     path.unlink()

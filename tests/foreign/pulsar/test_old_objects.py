@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from tests.foreign.pulsar.offload_writer import ledger_metadata, map_index, sequence_file, write_ledger
-from tests.foreign.pulsar.sample_cases import UNCOMMITTED, partitions, rows_of, whole
-from tests.foreign.pulsar.test_objects import _A, _B, TOPIC, entries_of, info, log_of, values
+from tests.foreign.pulsar.sample_cases import UNCOMMITTED, log_of, only_topic, rows_of, whole
+from tests.foreign.pulsar.test_objects import _A, _B, TOPIC, entries_of, info, values
 from txn_source.model.errors import InvalidArgumentError, LogNotFoundError, SegmentUnreadableError
 
 
@@ -47,7 +47,7 @@ def test_folder_of_a_map_file_names_the_topic(folder: str, topic: str, tmp_path:
     data.parent.mkdir(parents=True)
     data.write_bytes(sequence_file([(-1, ledger_metadata("", entries)), *enumerate(entries)]))
     data.with_name("index").write_bytes(map_index(closed=True))
-    [partition] = partitions(log_of(tmp_path))
+    partition = only_topic(tmp_path)
     assert partition.topic == topic
     assert [row["value"] for row in rows_of(partition, whole(partition), UNCOMMITTED, ("value",))] == [b"a", b"b"]
     data.parent.rename(tmp_path / data.parent.name)

@@ -8,17 +8,15 @@ import json
 from pathlib import Path
 from typing import Any
 
-import pyarrow.fs as fs
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.foreign.pulsar.offload_writer import Frame, Sent, batch, single, write_ledger
-from tests.foreign.pulsar.sample_cases import CASES, partitions, rows_of, unpack, whole
+from tests.foreign.pulsar.sample_cases import CASES, log_of, partitions, rows_of, unpack, whole
 from tests.foreign.pulsar.test_typed_values import avro
 from txn_source.foreign.foreign_log import PartitionName
 from txn_source.foreign.pulsar.managed_ledger import parse_info, parse_snapshots
-from txn_source.foreign.pulsar.pulsar_log import PulsarLog
 from txn_source.foreign.pulsar.schema_option import parse_schema
 from txn_source.foreign.pulsar.snapshot_messages import decode_message
 from txn_source.model.errors import InvalidArgumentError, TxnLogError
@@ -105,7 +103,7 @@ def test_tail_of_a_real_broker(tmp_path: Path) -> None:
 
 
 def values(folder: Path, **options: Any) -> list[bytes]:
-    partition = PulsarLog(fs.LocalFileSystem(), str(folder), **options).partition(PartitionName(_TOPIC, -1))
+    partition = log_of(folder, **options).partition(PartitionName(_TOPIC, -1))
     return [row["value"] for row in rows_of(partition, whole(partition), columns=("value",))]
 
 

@@ -9,15 +9,14 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.fs as fs
 import pytest
 
 from tests.foreign.pulsar.offload_writer import LZ4, Frame, Sent, batch, chunks, marker, single, write_ledger
+from tests.foreign.pulsar.sample_cases import log_of
 from tests.foreign.pulsar.test_objects import TOPIC, map_index, write_map_file
 from txn_source.foreign.foreign_log import PartitionName
 from txn_source.foreign.pulsar import listing
 from txn_source.foreign.pulsar.format import FORMAT
-from txn_source.foreign.pulsar.pulsar_log import PulsarLog
 from txn_source.foreign.reading.reader import PieceReader
 from txn_source.foreign.reading.request import ForeignRequest, Selection
 from txn_source.foreign.streaming.limits import ForeignLimits
@@ -217,5 +216,5 @@ def test_index_objects_are_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyP
     for ledger in range(3, 8):
         write_ledger(tmp_path, ledger, [single(Sent(b"a"))])
         for _ in range(3):
-            assert len(PulsarLog(fs.LocalFileSystem(), str(tmp_path)).partitions()) == 1
+            assert len(log_of(tmp_path).partitions()) == 1
     assert len(looks) == 5

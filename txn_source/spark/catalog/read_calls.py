@@ -16,8 +16,9 @@ from txn_source.client.reading.native import native_split
 from txn_source.client.reading.outlook import outlook
 from txn_source.client.reading.ranges import cuts_of
 from txn_source.client.reading.request import ReadRequest
-from txn_source.client.reading.source import ReadPartition, Source, resolve
+from txn_source.client.reading.source import Source, resolve
 from txn_source.client.stream_offset import StreamOffset, by_topic
+from txn_source.client.streaming.behind import published_s
 from txn_source.client.tiering.object_columns import STORED_AS
 from txn_source.model.isolation import IsolationLevel
 from txn_source.model.position import EARLIEST, LATEST, PositionRange
@@ -124,15 +125,8 @@ class ReadCalls:
             bounds = partition.view.bounds
             start = max(at.positions.get((partition.topic, partition.view.index), bounds.log_start), bounds.log_start)
             if start < bounds.upper(level):
-                oldest = min(oldest, self._published_s(partition, PositionRange(start, bounds.upper(level))))
+                oldest = min(oldest, published_s(self._access, partition, PositionRange(start, bounds.upper(level))))
         return oldest
-
-    def _published_s(self, partition: ReadPartition, of: PositionRange) -> float:
-        page = next(iter(self._access.metadata.list_entries(partition.view.partition_id, of)), None)
-        if page is not None and len(page.entries):
-            return float(page.entries["publish_time_us"][0].as_py()) / 1e6
-        ledgers = self._access.metadata.list_ledgers(partition.view.partition_id, of)
-        return float(ledgers["created_at_ms"][0].as_py()) / 1e3 if len(ledgers) else time.time()
 
     def _held_back(self, source: Source) -> dict[str, Any]:
         held = {

@@ -1,0 +1,82 @@
+"""How far a stream is behind: what its level shows by now and it hasn't read, on each partition."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+
+from txn_source.client.access import Access
+from txn_source.client.places import Offsets
+from txn_source.client.reading.count import count
+from txn_source.client.reading.request import ReadRequest
+from txn_source.client.reading.source import ReadPartition, Source, resolve
+from txn_source.client.stream_offset import StreamOffset
+from txn_source.model.isolation import IsolationLevel
+from txn_source.model.position import EARLIEST, PositionRange
+from txn_source.model.values import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionBehind:
+    """A partition: messages that can be read by now and weren't, and how long ago the first of them was published.
+
+    ``seconds`` is 0 without such messages, None if the log doesn't tell; of an old ledger it is about so much.
+    ``held_back`` are messages behind them that open transactions keep from a read_committed stream.
+    """
+
+    topic: str
+    partition: int
+    messages: int
+    seconds: float | None
+    held_back: int = 0
+
+
+def behind(access: Access, at: StreamOffset, level: IsolationLevel) -> list[PartitionBehind]:
+    """Return how far a stream at an offset is behind; partitions that it doesn't read are left out.
+
+    Raises:
+        TopicNotFoundError: a topic is gone.
+    """
+    topics = sorted({topic for topic, _ in at.positions})
+    source = resolve(access.metadata, [str(topic) for topic in topics], None, ())
+    found = []
+    for partition in source.partitions:
+        place = partition.topic, partition.view.index
+        if place not in at.positions:
+            continue
+        bounds = partition.view.bounds
+        start = max(at.positions[place], bounds.log_start)
+        messages = _count(access, partition, source, at, level)
+        seconds = 0.0
+        if messages:
+            unread = PositionRange(start, bounds.upper(level))
+            seconds = round(max(0.0, time.time() - published_s(access, partition, unread)), 3)
+        held = 0
+        if level is IsolationLevel.READ_COMMITTED and bounds.last_stable < bounds.high_watermark:
+            waiting = PositionRange(max(start, bounds.last_stable), bounds.high_watermark)
+            counted = access.metadata.count_range(partition.view.partition_id, waiting, IsolationLevel.READ_UNCOMMITTED)
+            held = 0 if counted is None else counted.messages
+        found.append(PartitionBehind(partition.topic.short, partition.view.index, messages, seconds, held))
+    return found
+
+
+def published_s(access: Access, partition: ReadPartition, of: PositionRange) -> float:
+    """Return when the first message of a range was published, in seconds since the epoch; of an old ledger about."""
+    page = next(iter(access.metadata.list_entries(partition.view.partition_id, of)), None)
+    if page is not None and len(page.entries):
+        return float(page.entries["publish_time_us"][0].as_py()) / 1e6
+    ledgers = access.metadata.list_ledgers(partition.view.partition_id, of)
+    return float(ledgers["created_at_ms"][0].as_py()) / 1e3 if len(ledgers) else time.time()
+
+
+def _count(access: Access, partition: ReadPartition, source: Source, at: StreamOffset, level: IsolationLevel) -> int:
+    place = partition.topic, partition.view.index
+    only = Source((partition,), source.payload, source.decisions)
+    start = Offsets(EARLIEST, {place: at.positions[place]})
+    return count(access, only, ReadRequest(level, start, consistent_cut=False, fail_on_data_loss=False))
+
+
+def total(parts: Sequence[PartitionBehind]) -> tuple[int, float | None]:
+    """Return the messages of all partitions, and the longest wait."""
+    waits = [part.seconds for part in parts if part.seconds is not None]
+    return sum(part.messages for part in parts), max(waits, default=None)
