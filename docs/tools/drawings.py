@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import txn_source
-from docs.tools.layers import layers
 from docs.tools.svg import BOX, GAP, HEIGHT, Drawing
 from txn_source.client.log import Log
 from txn_source.client.topic_stats import PartitionStats
@@ -291,7 +290,6 @@ def drawn() -> Iterator[tuple[str, str]]:
     for name, draw in DRAWINGS.items():
         with tempfile.TemporaryDirectory() as folder, txn_source.connect(Path(folder) / "log") as log:
             yield name, str(draw(log))
-    yield "layers", str(layers())
 
 
 if __name__ == "__main__":

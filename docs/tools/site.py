@@ -13,6 +13,7 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))  # mkdocs loads this file by its path
 
 from docs.tools import reference, repository_pages  # noqa: E402
+from docs.tools.layers import layers  # noqa: E402
 from docs.tools.svg import STYLE  # noqa: E402
 
 NOT_THERE_YET = ("copies.md",)
@@ -52,6 +53,7 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
 
 
 def _drawing(says: str, name: str) -> str:
-    svg = (ROOT / "docs" / "pictures" / f"{name}.svg").read_text(encoding="utf-8")
+    picture = ROOT / "docs" / "pictures" / f"{name}.svg"
+    svg = str(layers()) if name == "layers" else picture.read_text(encoding="utf-8")
     shown = svg.replace(f"<style>{STYLE}</style>", "").strip()
     return f'<figure markdown="0">{shown}<figcaption>{says}</figcaption></figure>'
