@@ -34,7 +34,7 @@ LAYERS_ABOVE = {
     "metadata.service": ("model", "storage", "metadata", "observing"),
     "http": ("model", "storage", "metadata", "observing"),
     "client": ("model", "storage", "foreign", "metadata", "observing"),
-    "spark": ("model", "storage", "foreign", "metadata", "client", "observing"),
+    "spark": ("model", "storage", "foreign", "metadata", "client", "importing", "observing"),
     "importing": ("model", "storage", "foreign", "metadata.stub", "client"),
     "cli": ("model", "storage", "foreign", "metadata", "http", "client", "spark", "importing", "observing"),
 }

@@ -11,11 +11,9 @@ import textwrap
 import threading
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import suppress
 from pathlib import Path
 
 import pyarrow as pa
-import pyarrow.compute as pc
 import pytest
 
 import txn_source
@@ -23,14 +21,13 @@ from tests.log.reading import BY_HAND, UNCOMMITTED, send_each, values
 from tests.tiers.proxy import Fault, Proxy
 from tests.tiers.stores import Bucket, S3Server
 from txn_source import Batching, Log
-from txn_source.client.reading.plan import plan
-from txn_source.client.reading.request import ReadRequest
-from txn_source.client.reading.source import resolve
 from txn_source.client.tiering.segment_garbage import collect_garbage
 from txn_source.client.writing.task_writer import BulkWriter
 from txn_source.model.errors import SegmentUnreadableError, StaleSegmentError
 from txn_source.model.spark_commit import Sink
 from txn_source.model.topic_name import TopicName
+from txn_source.storage import root_marker
+from txn_source.storage.object_requests import S3Requests, requests_for
 from txn_source.storage.object_root import ObjectRoot
 from txn_source.storage.segment_store import ObjectSegments
 
@@ -89,83 +86,6 @@ def test_read_asks_once_for_each_object_of_eight_mebibytes(log: Log, proxy: Prox
     found = asked(proxy)
     assert set(found) == {"GET"}
     assert found["GET"] == many
-
-
-def test_read_of_many_partitions_asks_once_for_each_object(log: Log, proxy: Proxy, bucket: Bucket) -> None:
-    """Write 40 MB to 20 partitions in objects of all of them, unevenly, and scan: about one GET for each object, and as
-    many bytes; what is read of one partition alone is what that one has."""
-    log.create_topic("orders", partitions=20)
-    producer = log.producer("orders", batching=BY_HAND)
-    for _ in range(5):
-        for partition in range(20):
-            producer.send_batch(batch(200 + 20 * partition), partition=partition)
-        producer.flush()
-    many = len(objects(bucket))
-    asked(proxy)
-    found = log.scan("orders", columns=["__partition", "__entry_id", "__batch_index", "value"]).read_all()
-    for partition in range(20):
-        mine = found.filter(pc.field("__partition") == partition).select(["__entry_id", "__batch_index"])
-        rows = 200 + 20 * partition
-        assert mine.to_pydict() == {
-            "__entry_id": [entry for entry in range(5) for _ in range(rows)],
-            "__batch_index": list(range(rows)) * 5,
-        }
-    ranges = [request.range for request in proxy.requests]
-    assert many <= len(ranges) <= many + 2
-    assert sum(r[1] - r[0] + 1 for r in ranges if r is not None) < 42 << 20
-    asked(proxy)
-    assert len(values(log, "orders-partition-3")) == 5 * 260
-    assert sum(r[1] - r[0] + 1 for r in (request.range for request in proxy.requests) if r is not None) < 2 << 20
-
-
-def test_tasks_share_partitions_rather_than_objects(log: Log, proxy: Proxy, bucket: Bucket) -> None:
-    """Plan a read of 16 partitions for several tasks: each has a part of all partitions, and between them they ask for
-    an object not much more than once."""
-    log.create_topic("orders", partitions=16)
-    producer = log.producer("orders", batching=BY_HAND)
-    for _ in range(12):
-        for partition in range(16):
-            producer.send_batch(batch(500), partition=partition)
-        producer.flush()
-    many = len(objects(bucket))
-    source = resolve(log.metadata, ["orders"])
-    planned = plan(log.access, source, ReadRequest(min_partitions=4))
-    assert len(planned.tasks) == 4
-    asked(proxy)
-    rows = Counter[int]()
-    for task in planned.tasks:
-        assert {piece.partition for piece in task} == set(range(16))
-        reader = planned.reader(log.access, pa.schema([("__partition", pa.int32()), ("value", pa.binary())]))
-        for found in reader.read(task):
-            rows.update(found["__partition"].to_pylist())
-    assert rows == dict.fromkeys(range(16), 6000)
-    assert many <= asked(proxy)["GET"] <= 2 * many
-
-
-def test_damage_of_a_shared_object_is_that_of_its_entries(log: Log, bucket: Bucket) -> None:
-    """Cut off the end of an object of ten partitions, and change a byte of another one: what lies before is read, the
-    partitions that nothing happened to are whole, and what is said names the entry."""
-    log.create_topic("orders", partitions=10)
-    producer = log.producer("orders", batching=BY_HAND)
-    for _ in range(2):
-        for partition in range(10):
-            producer.send_batch(batch(100), partition=partition)
-        producer.flush()
-    cut, changed = objects(bucket)
-    whole = {name: bucket.read(name) for name in (cut, changed)}
-    bucket.write(cut, whole[cut][: len(whole[cut]) // 2])
-    with pytest.raises(SegmentUnreadableError, match=f"{cut} is unreadable: entry .*it is truncated"):
-        log.scan("orders").read_all()
-    bucket.write(cut, whole[cut])
-    middle = len(whole[changed]) // 2
-    bucket.write(changed, whole[changed][:middle] + b"\xff" + whole[changed][middle + 1 :])
-    with pytest.raises(SegmentUnreadableError, match=f"{changed} is unreadable: entry .* has checksum"):
-        log.scan("orders").read_all()
-    sizes = []
-    for partition in range(10):
-        with suppress(SegmentUnreadableError):
-            sizes.append(len(values(log, f"orders-partition-{partition}")))
-    assert sizes == [200] * 9
 
 
 def test_more_is_read_before_it_is_wanted(log: Log, proxy: Proxy) -> None:
@@ -252,6 +172,60 @@ def test_garbage_is_what_nothing_was_registered_from(log: Log, bucket: Bucket) -
     with pytest.raises(StaleSegmentError):
         log.metadata.commit_batch(Sink("query", 0, "spark", None), [late], "job")
     assert values(log, "orders") == [b"1"]
+
+
+def test_uploads_of_killed_offloads_are_garbage(log: Log, bucket: Bucket, s3: S3Server, tmp_path: Path) -> None:
+    """Leave uploads in parts: of offloads to the root and to where a policy says, one that is young, and somebody
+    else's. Only the first two go, and only their parts."""
+    elsewhere = s3.make_bucket()
+    log.create_topic("orders")
+    log.set_policies(topic="orders", offload_uri=elsewhere.uri)
+    send_each(log.producer("orders"), [b"1"])
+    name = "public/default/orders/0/ledger-1-0123456789ab.parquet"
+    root = requests_for(str(log.target.path))
+    there = requests_for(elsewhere.uri)
+    assert isinstance(root, S3Requests)
+    assert isinstance(there, S3Requests)
+    root.client._asked("create_multipart_upload", Key=f"folder/tiered/{name}")
+    second = name.replace("/ledger", "/_ledger").replace(".parquet", ".aborted")
+    there.client._asked("create_multipart_upload", Key=f"folder/{second}")
+    there.client._asked("create_multipart_upload", Key="folder/others.parquet")
+    assert collect_garbage(log.access, 0.0, dry_run=False, clock=lambda: 1e9).uploads == ()  # moto says 2010 of all
+    wanted = (f"s3://{bucket.name}/folder/tiered/{name}", f"s3://{elsewhere.name}/folder/{second}")
+    for dry_run in (True, False):
+        found = collect_garbage(log.access, 0.0, dry_run=dry_run, clock=lambda: _LATER_S)
+        assert sorted(found.uploads) == sorted(wanted)
+    assert [key for key, _, _ in there.client.uploads("")] == ["folder/others.parquet"]
+    assert collect_garbage(log.access, 0.0, dry_run=False, clock=lambda: _LATER_S).uploads == ()
+    assert values(log, "orders") == [b"1"]
+
+
+def test_garbage_goes_where_uploads_cannot_be_listed(log: Log, proxy: Proxy, caplog: pytest.LogCaptureFixture) -> None:
+    """Refuse to list uploads: garbage is collected all the same, and a warning names the place."""
+    log.create_topic("orders")
+    proxy.set_fault(Fault("refuse", lambda request: "uploads" in request.path))
+    assert collect_garbage(log.access, 0.0, dry_run=False, clock=lambda: _LATER_S).uploads == ()
+    assert "can't be looked for: the store can't be reached" in caplog.text
+
+
+def test_nothing_is_put_or_missed_in_another_logs_bucket(
+    log: Log, bucket: Bucket, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Put another log's objects in the place of the log's, as if the name led to another bucket: a client that comes
+    then writes nothing there, and says why it can't read."""
+    log.create_topic("orders")
+    send_each(log.producer("orders"), [b"1"])
+    [segment] = objects(bucket)
+    bucket.remove(segment)
+    bucket.write("txnlog.json", b'{"format_version": 3, "log_id": "another"}')
+    monkeypatch.setattr(root_marker, "_confirmed", set())
+    with pytest.raises(SegmentUnreadableError, match=r"it is missing: s3://.* is the root of the log another"):
+        values(log, "orders")
+    producer = log.producer("orders", batching=BY_HAND)
+    producer.send(b"2")
+    with pytest.raises(txn_source.StorageWriteError, match="is the root of the log another"):
+        producer.flush()
+    assert objects(bucket) == []
 
 
 def test_garbage_under_a_slow_writer_makes_it_write_anew(

@@ -34,6 +34,8 @@ def collect(
 
     Each is marked as deleted in the log first, so that nobody can register it any more.
 
+    Uploads of offloaded ledgers to S3 that were begun as long ago and never ended go, too.
+
     Files of deleted copies and of trimmed ledgers are not garbage: the log has a list of them, and the command that
     deleted them, or `txnlog maintain`, removes them.
     """
@@ -44,5 +46,7 @@ def collect(
         return
     for path in garbage.paths:
         print(path)
+    for uri in garbage.uploads:
+        print(f"{uri} (unfinished upload)")
     verb = "would be removed" if dry_run else "removed"
     print(f"{format_count(len(garbage.paths), 'file')}, {format_size(garbage.bytes)} {verb}.")

@@ -26,7 +26,7 @@ class Access:
         """The segments below the root."""
         from txn_source.storage.segment_store import segments_at  # with Arrow's messages, which planning doesn't need
 
-        return segments_at(self.root)
+        return segments_at(self.root, self.metadata.log_id)
 
     @classmethod
     def open(cls, target: Target) -> Access:

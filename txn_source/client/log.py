@@ -114,7 +114,8 @@ class Log(Connected):
         return roll_ledger(self._stub, topic, partition)
 
     def collect_garbage(self, older_than: float | timedelta | str = DEFAULT_AGE_S, dry_run: bool = False) -> Garbage:
-        """Remove segment files that nothing refers to and that were last written so many seconds ago."""
+        """Remove segment files that nothing refers to and that were last written so many seconds ago, and uploads of
+        offloaded ledgers to S3 that were begun as long ago and never ended."""
         return collect_garbage(self._access, given_duration(older_than), dry_run=dry_run)
 
     # Tiers

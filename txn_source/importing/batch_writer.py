@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 
@@ -36,6 +36,11 @@ class _Writer:
     schema: pa.Schema
     sequence: int = 0
 
+    def numbered(self, entry: NewEntry) -> NewEntry:
+        """Return an entry with the next sequence."""
+        self.sequence += entry.messages
+        return replace(entry, base_sequence=self.sequence - entry.messages)
+
 
 @dataclass(slots=True)
 class _Piece:
@@ -47,11 +52,13 @@ class _Piece:
     batches: list[pa.RecordBatch] = field(default_factory=list)
     rows: int = 0
     bytes: int = 0
+    written: tuple[NewEntry, ...] = ()
+    """What others have written of it; then there are no batches."""
 
     def fits(self, batch: pa.RecordBatch) -> bool:
         if self.rows + batch.num_rows > ENTRY_MAX_ROWS or self.bytes + batch.nbytes > ENTRY_MAX_BYTES:
             return False
-        return bool(batch.schema.equals(self.batches[0].schema))
+        return bool(self.batches and batch.schema.equals(self.batches[0].schema))
 
 
 class BatchWriter:
@@ -92,6 +99,19 @@ class BatchWriter:
         last.bytes += size
         self.rows += batch.num_rows
         self.bytes += size
+
+    def add_written(self, topic: int, partition: int, group: int, entries: tuple[NewEntry, ...]) -> None:
+        """Take messages of a transaction that are entries of this import's producer already."""
+        rows, size = sum(entry.messages for entry in entries), sum(entry.length for entry in entries)
+        piece = self._last[topic, partition] = _Piece(topic, partition, group, [], rows, size, entries)
+        self._pieces.append(piece)
+        self.rows += rows
+        self.bytes += size
+
+    @property
+    def owners(self) -> list[tuple[TopicView, OpenedProducer]]:
+        """Each topic, and the producer that writes to it."""
+        return [(writer.view, writer.producer) for writer in self._writers]
 
     def register(
         self,
@@ -152,6 +172,8 @@ class BatchWriter:
 
     def _written(self, piece: _Piece) -> list[NewEntry]:
         writer = self._writers[piece.topic]
+        if piece.written:
+            return [writer.numbered(entry) for entry in piece.written]
         whole = pa.concat_batches(piece.batches) if len(piece.batches) > 1 else piece.batches[0]
         found = []
         for batch in entry_sized(conform(whole, writer.schema)):

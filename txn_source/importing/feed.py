@@ -11,6 +11,7 @@ import pyarrow as pa
 from txn_source.foreign.foreign_log import TransactionSpans
 from txn_source.importing.course import Lane
 from txn_source.importing.history import Rows
+from txn_source.model.entry import NewEntry
 from txn_source.model.errors import InternalError
 from txn_source.model.position import Position
 from txn_source.model.values import dataclass
@@ -23,6 +24,14 @@ class Run:
 
     group: int
     batch: pa.RecordBatch
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """The same as entries that are written and safe, and whose sequences are still to be given."""
+
+    group: int
+    entries: tuple[NewEntry, ...]
 
 
 STEP_ROWS = 65_536
@@ -87,7 +96,7 @@ class Feed:
         start, end = self.lane.of.start.key, self.lane.of.end.key
         return 1.0 if self.ended else (self.at - start) / (end - start)
 
-    def step(self) -> list[Run]:
+    def step(self) -> list[Run | Written]:
         """Return the next runs. They end at a position's end: rows of one position stay together."""
         if self._rows is None:
             self._rows = _portions(self.lane.source.rows(self.lane.of))
@@ -96,7 +105,7 @@ class Feed:
         while self._next is not None and (not parts or self._next.keys[0] == parts[-1].keys[-1]):
             parts.append(self._next)
             self._next = next(self._rows, None)
-        runs = [run for part in parts for run in self._runs(part)]
+        runs: list[Run | Written] = [run for part in parts for run in self._runs(part)]
         if self._next is None:
             self.at, self._rows = self.lane.of.end.key, None
         else:

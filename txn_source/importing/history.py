@@ -74,6 +74,9 @@ class SourcePartition(Protocol):
     def parts(self, of: PositionRange) -> Parts:
         """Return the transactions that touch a range."""
 
+    def ranges(self, of: PositionRange, size: int) -> list[PositionRange]:
+        """Return ranges that make up a range, in order, of about so many bytes each; ``rows`` reads any of them."""
+
     def rows(self, of: PositionRange) -> Iterator[Rows]:
         """Yield all messages of a range but markers, in order."""
 

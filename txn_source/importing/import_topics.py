@@ -8,8 +8,8 @@ from txn_source.client.log import Log
 from txn_source.foreign.target import ForeignTarget
 from txn_source.importing.course import Course, Undecided, chart
 from txn_source.importing.history import SourceTopic
-from txn_source.importing.importer import Importer
-from txn_source.importing.source import Source, open_source
+from txn_source.importing.importer import FeedsOf, Importer
+from txn_source.importing.source import Source, open_source, topics_of
 from txn_source.importing.target_topics import TargetTopic, find_targets, make_missing
 from txn_source.model.errors import InvalidArgumentError
 from txn_source.model.position import Position
@@ -50,6 +50,7 @@ def import_topics(
     progress: Callable[[int], object] | None = None,
     metadata: str | Sequence[str] = (),
     typed: bool = False,
+    feeds_of: FeedsOf | None = None,
 ) -> ImportReport:
     """Import topics of Kafka's or Pulsar's into a log, with their transactions as transactions.
 
@@ -77,6 +78,7 @@ def import_topics(
         progress: is told after each batch how many messages have been imported.
         metadata: what else of Pulsar's is kept, such as ``__ordering_key``; or ``all``.
         typed: give keys and values in the target the types that Pulsar's option ``schema`` says.
+        feeds_of: has the topics read elsewhere (``Importer``).
 
     Raises:
         TopicNotFoundError: the source has no such topic.
@@ -99,7 +101,7 @@ def import_topics(
             f"{len(topics)} topics can't have the names {', '.join(names)}.", "Give each a name of its own."
         )
     opened = open_source(source, options) if isinstance(source, str | ForeignTarget) else source
-    sources = _topics_of(opened, topics, [metadata] if isinstance(metadata, str) else list(metadata), typed=typed)
+    sources = topics_of(opened, topics, [metadata] if isinstance(metadata, str) else list(metadata), typed=typed)
     targets = find_targets(None if log is None else log.metadata, sources, names)
     course = _course(sources, targets, how)
     parts = tuple(
@@ -111,7 +113,7 @@ def import_topics(
     if dry_run or log is None:
         return ImportReport(parts, course.transactions, 0)
     views = make_missing(log.metadata, sources, targets)
-    messages = Importer(log.access, sources, targets, views, course, progress).run()
+    messages = Importer(log.access, sources, targets, views, course, progress, feeds_of).run()
     return ImportReport(parts, course.transactions, messages)
 
 
@@ -122,25 +124,6 @@ def _how(undecided: str) -> Undecided:
         raise InvalidArgumentError(
             f"What is undecided can't be {undecided!r}.", f"Use {', '.join(how.value for how in Undecided)}."
         ) from None
-
-
-def _topics_of(source: Source, topics: Sequence[str], metadata: Sequence[str], *, typed: bool) -> list[SourceTopic]:
-    from txn_source.foreign.kafka.kafka_log import KafkaLog
-
-    if isinstance(source, KafkaLog):
-        if metadata or typed:
-            raise InvalidArgumentError(
-                "Metadata and types are kept of Pulsar's topics only.", "Leave out 'metadata' and 'typed'."
-            )
-        from txn_source.importing.kafka_source import kafka_topics
-
-        return kafka_topics(source, topics)
-    from txn_source.foreign.pulsar.pulsar_log import PulsarLog
-    from txn_source.importing.pulsar_source import pulsar_topics
-
-    if isinstance(source, PulsarLog):
-        return pulsar_topics(source, topics, metadata, typed=typed)
-    raise InvalidArgumentError(f"A {type(source).__name__} can't be imported.", "Give a log of Kafka's or Pulsar's.")
 
 
 def _course(sources: Sequence[SourceTopic], targets: Sequence[TargetTopic], undecided: Undecided) -> Course:

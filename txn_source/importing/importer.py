@@ -14,7 +14,7 @@ import numpy as np
 from txn_source.client.access import Access
 from txn_source.importing.batch_writer import BatchWriter
 from txn_source.importing.course import Course, Lane
-from txn_source.importing.feed import Feed
+from txn_source.importing.feed import Feed, Run
 from txn_source.importing.history import SourceTopic
 from txn_source.importing.target_topics import OpenPart, Progress, TargetTopic
 from txn_source.model.errors import TransactionEndedError
@@ -28,6 +28,9 @@ BATCH_ENDS = 2_000
 
 LANES_AT_ONCE = 32
 """So many partitions are read side by side: what was read of each is in memory."""
+
+
+FeedsOf = Callable[[Sequence[Lane], BatchWriter], Sequence[Feed]]
 
 
 class _Ends:
@@ -68,8 +71,19 @@ class Importer:
         views: Sequence[TopicView],
         course: Course,
         told: Callable[[int], object] | None = None,
+        feeds_of: FeedsOf | None = None,
     ) -> None:
-        """Prepare a run; ``told`` is given, after each batch, how many messages have been imported."""
+        """Prepare a run.
+
+        Args:
+            access: the log to import to.
+            sources: the topics.
+            targets: what is known of each in that log.
+            views: those, made if they weren't there.
+            course: what is imported.
+            told: is given, after each batch, how many messages have been imported.
+            feeds_of: makes the feeds of all lanes, if they are to be read elsewhere.
+        """
         self._stub = access.metadata
         self._sources, self._course, self._told = sources, course, told
         self._topic_names = [target.name.short for target in targets]
@@ -77,20 +91,26 @@ class Importer:
         self._names, self._gone = found_again(course, [target.progress for target in targets])
         self._ends = _Ends(course)
         self._writer = BatchWriter(access, views)
+        self._feeds_of = feeds_of
         self._rows = 0
 
     def run(self) -> int:
         """Import all, and return how many messages that were."""
         over: list[int] = []
         try:
-            feeds = [Feed(lane) for lane in self._course.lanes]
+            lanes = self._course.lanes
+            feeds = [Feed(lane) for lane in lanes] if self._feeds_of is None else self._feeds_of(lanes, self._writer)
             for number, feed in enumerate(feeds):
                 over += self._ends.advance(number, feed.at)
             while waiting := [number for number, feed in enumerate(feeds) if not feed.ended]:
                 number = min(waiting[:LANES_AT_ONCE], key=lambda at: feeds[at].fraction)
                 feed = feeds[number]
+                topic, partition = feed.lane.topic, feed.lane.source.index
                 for run in feed.step():
-                    self._writer.add(feed.lane.topic, feed.lane.source.index, run.group, run.batch)
+                    if isinstance(run, Run):
+                        self._writer.add(topic, partition, run.group, run.batch)
+                    elif run.entries:
+                        self._writer.add_written(topic, partition, run.group, run.entries)
                 over += self._ends.advance(number, feed.at)
                 if self._writer.is_full or len(over) >= BATCH_ENDS:
                     self._register(feeds, over)

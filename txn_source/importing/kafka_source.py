@@ -80,6 +80,9 @@ class KafkaSource:
             rows.append((txn.producer_id, txn.first.key, marker, last, _STATES[txn.state], txn.identity))
         return Parts.of(rows)
 
+    def ranges(self, of: PositionRange, size: int) -> list[PositionRange]:
+        return [unit.of for unit in self._partition.units(of, size)]
+
     def rows(self, of: PositionRange) -> Iterator[Rows]:
         decisions = self._partition.decisions(of)
         for unit in self._partition.units(of, _UNIT_BYTES):

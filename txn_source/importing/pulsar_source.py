@@ -123,6 +123,9 @@ class PulsarSource:
             rows.append((txn.txn, txn.first, marker, max(txn.last, txn.first), state, txn_bits(txn.txn)))
         return Parts.of(rows)
 
+    def ranges(self, of: PositionRange, size: int) -> list[PositionRange]:
+        return [unit.of for unit in self._partition.units(of, size)]
+
     def rows(self, of: PositionRange) -> Iterator[Rows]:
         decisions = self._partition.decisions(of)
         asked = [name for name in self._metadata if name != _MESSAGE_ID]

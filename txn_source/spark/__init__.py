@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from txn_source.spark.catalog.configure import configure
+    from txn_source.spark.import_job import import_topics
     from txn_source.spark.native_read import read
     from txn_source.spark.offload_job import offload
     from txn_source.spark.tables import create_tables
@@ -13,12 +14,13 @@ if TYPE_CHECKING:
 _LAZY = {
     "configure": "txn_source.spark.catalog.configure",
     "create_tables": "txn_source.spark.tables",
+    "import_topics": "txn_source.spark.import_job",
     "offload": "txn_source.spark.offload_job",
     "read": "txn_source.spark.native_read",
 }
 """Loaded when first used: Spark imports this package in several processes for each query, none of which needs them."""
 
-__all__ = ["configure", "create_tables", "offload", "read"]
+__all__ = ["configure", "create_tables", "import_topics", "offload", "read"]
 
 
 def __getattr__(name: str) -> Any:

@@ -12,6 +12,7 @@ _OWN_FOLDER = "tiered"
 _WORD = r"(?!\.{1,2}/)[A-Za-z0-9_.=:-]+"
 _NAME = re.compile(r"(?:.*/)?(ledger-[0-9]+-[0-9a-f]{12})\.parquet", re.DOTALL)
 _PATH = re.compile(rf"(?:.*/)?{_WORD}/{_WORD}/{_WORD}/[0-9]+/ledger-[0-9]+-[0-9a-f]{{12}}\.parquet", re.DOTALL)
+_SECOND_PATH = re.compile(rf"(?:.*/)?{_WORD}/{_WORD}/{_WORD}/[0-9]+/_ledger-[0-9]+-[0-9a-f]{{12}}\.aborted", re.DOTALL)
 
 
 def new_object_uri(folder: str | None, topic: TopicName, partition: int, ledger_id: int) -> str:
@@ -30,6 +31,11 @@ def may_be_object(uri: str) -> bool:
     path, _ = _split(uri)
     inside = "://" in path or path.startswith("/") or ".." not in path.split("/")
     return inside and _PATH.fullmatch(path) is not None
+
+
+def may_be_second_file(path: str) -> bool:
+    """True if a path has the form of that of a file with aborted messages."""
+    return _SECOND_PATH.fullmatch(path) is not None
 
 
 def aborted_uri(uri: str) -> str:

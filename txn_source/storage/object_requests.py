@@ -100,6 +100,17 @@ class S3Requests:
             if not found.key.endswith("/"):  # what others keep in place of a folder
                 yield StoredObject(found.key.removeprefix(base), found.size, found.modified_at_s)
 
+    def uploads(self) -> Iterator[tuple[str, str, float]]:
+        """Yield the uploads in parts that were begun and haven't ended: path, id, and when, in seconds since the
+        epoch."""
+        base = self.key("")
+        for key, upload_id, begun_s in self.client.uploads(base):
+            yield key.removeprefix(base), upload_id, begun_s
+
+    def abort_upload(self, path: str, upload_id: str) -> None:
+        """Let go of the parts of an upload; harmless if it has ended."""
+        self.client.abort_upload(self.key(path), upload_id)
+
     def key(self, path: str) -> str:
         """Return an object's key in the bucket; InvalidArgumentError if the path leaves the prefix."""
         self._root.below(path)

@@ -21,14 +21,20 @@ def log_id_at(root: ObjectRoot) -> str | None:
         LogVersionError: it is of a newer release.
     """
     try:
-        marker = requests_for(root.uri).read(_MARKER)
-    except FileNotFoundError:
-        return None
+        return _read(root)
     except OSError as error:
         raise LogNotFoundError(
             f"The log at {root.shown} can't be read: {reason(error)}.",
             "Check the URI, the store and the credentials.",
         ) from error
+
+
+def _read(root: ObjectRoot) -> str | None:
+    """The same, but for OSError if the store can't be asked."""
+    try:
+        marker = requests_for(root.uri).read(_MARKER)
+    except FileNotFoundError:
+        return None
     try:
         found = json.loads(marker)
         version, log_id = int(found["format_version"]), str(found["log_id"])
@@ -65,7 +71,20 @@ def claim(root: ObjectRoot, log_id: str) -> None:
 
 def check_marker(root: ObjectRoot, log_id: str) -> None:
     """Raise unless the log of this id is here."""
-    found = log_id_at(root)
+    _check(root, log_id, log_id_at(root))
+
+
+def confirm(root: ObjectRoot, log_id: str) -> None:
+    """Raise unless the log of this id is here, or was when this process last looked; OSError if the store can't be
+    asked. A client's store may be another than its service's: by its own name servers, region or credentials."""
+    if (root, log_id) not in _confirmed:
+        _check(root, log_id, _read(root))
+
+
+_confirmed: set[tuple[ObjectRoot, str]] = set()
+
+
+def _check(root: ObjectRoot, log_id: str, found: str | None) -> None:
     if found is None:
         raise LogNotFoundError(
             f"There is no log at {root.shown}: it has no {_MARKER}.",
@@ -76,3 +95,4 @@ def check_marker(root: ObjectRoot, log_id: str) -> None:
             f"{root.shown} is the root of the log {found}, and the metadata is that of the log {log_id}.",
             "Give each log a prefix and metadata of its own; check the URI and metadata.",
         )
+    _confirmed.add((root, log_id))

@@ -16,7 +16,7 @@ from typing import Protocol, TypeAlias
 import pyarrow as pa
 from crc32c import crc32c
 
-from txn_source.model.errors import SegmentUnreadableError
+from txn_source.model.errors import SegmentUnreadableError, TxnLogError
 from txn_source.model.position import Position
 from txn_source.model.values import dataclass
 from txn_source.storage.object_root import ObjectRoot, Root
@@ -103,16 +103,26 @@ class ObjectSegments:
 
     is_remote = True
 
-    def __init__(self, root: ObjectRoot) -> None:
+    def __init__(self, root: ObjectRoot, log_id: str | None = None) -> None:
+        """Prepare requests; with a log's id, nothing is put where that log isn't."""
         self._root = root
+        self._log_id = log_id
 
     def open(self, path: str) -> ObjectReader:
-        return ObjectReader(self._root, path)
+        return ObjectReader(self._root, path, self._log_id)
 
     def put(self, path: str, data: bytes) -> None:
-        """Store a segment whole; it is safe when this returns. OSError says why it isn't."""
-        from txn_source.storage.object_requests import requests_for
+        """Store a segment whole; it is safe when this returns. OSError says why it isn't.
 
+        Raises:
+            InvalidArgumentError: the prefix is another log's.
+            LogNotFoundError: it is no log's.
+        """
+        from txn_source.storage.object_requests import requests_for
+        from txn_source.storage.root_marker import confirm
+
+        if self._log_id is not None:
+            confirm(self._root, self._log_id)
         requests_for(self._root.uri).put(path, data)
 
     def size(self, path: str) -> int | None:
@@ -140,9 +150,9 @@ class ObjectSegments:
             yield StoredSegment(found.path, found.size, found.modified_at_s)
 
 
-def segments_at(root: Root) -> SegmentStore:
-    """Return the segments below a root."""
-    return LocalSegments(root) if isinstance(root, Path) else ObjectSegments(root)
+def segments_at(root: Root, log_id: str | None = None) -> SegmentStore:
+    """Return the segments below a root, of a log that is known by its id."""
+    return LocalSegments(root) if isinstance(root, Path) else ObjectSegments(root, log_id)
 
 
 def encoded(batch: pa.RecordBatch) -> tuple[list[pa.Buffer], int, int]:
@@ -169,9 +179,10 @@ class _FileReader:
 class ObjectReader:
     """Reads entries of one object, each range by one request; nothing is open between them. Thread-safe."""
 
-    def __init__(self, root: ObjectRoot, path: str) -> None:
+    def __init__(self, root: ObjectRoot, path: str, log_id: str | None = None) -> None:
         self._root = root
         self._path = path
+        self._log_id = log_id
 
     def close(self) -> None:
         """There is nothing to close."""
@@ -197,7 +208,15 @@ class ObjectReader:
         """Return what a failed request means for the entry at a position."""
         from txn_source.storage.object_store import reason
 
-        return self._unreadable(f"entry {Position.from_key(int(position))} can't be read ({reason(error)})")
+        why = reason(error)
+        if isinstance(error, FileNotFoundError) and self._log_id is not None:
+            from txn_source.storage.root_marker import check_marker
+
+            try:
+                check_marker(self._root, self._log_id)
+            except TxnLogError as other:  # all objects are missing for one cause
+                why = f"{why}: {other.fact.rstrip('.')}"
+        return self._unreadable(f"entry {Position.from_key(int(position))} can't be read ({why})")
 
     def decode(
         self,

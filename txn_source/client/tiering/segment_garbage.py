@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable, Iterable
 
 from txn_source.client.access import Access
+from txn_source.client.tiering.upload_garbage import abort_uploads
 from txn_source.model.errors import InvalidArgumentError
 from txn_source.model.units import is_number
 from txn_source.model.values import dataclass
@@ -31,12 +32,15 @@ class Garbage:
 
     paths: tuple[str, ...]
     bytes: int
+    uploads: tuple[str, ...] = ()
+    """URIs of uploads to S3 that were begun by an offload and never ended."""
 
 
 def collect_garbage(
     access: Access, older_than_s: float, *, dry_run: bool, clock: Callable[[], float] = time.time
 ) -> Garbage:
-    """Remove files that no entry was ever registered from and that were last written so many seconds ago.
+    """Remove files that no entry was ever registered from and that were last written so many seconds ago, and uploads
+    of offloaded ledgers that were begun as long ago and never ended.
 
     ``clock`` returns seconds since the epoch, as the files' times are.
     """
@@ -50,7 +54,8 @@ def collect_garbage(
     unused = [path for path in unused if SegmentName.parse(path) is not None]  # what isn't ours isn't our garbage
     if not dry_run:
         unused = _remove(access, unused)
-    return Garbage(tuple(unused), sum(sizes[path] for path in unused))
+    uploads = abort_uploads(access, oldest, dry_run=dry_run)
+    return Garbage(tuple(unused), sum(sizes[path] for path in unused), tuple(uploads))
 
 
 def _remove(access: Access, paths: list[str]) -> list[str]:

@@ -129,6 +129,11 @@ class MetadataStub(RangeStub, TierStub, SubscriptionStub):
         untold: ReadCounts | None = getattr(self._transport, "reads", None)
         return (OF_PROCESS,) if untold is None else (OF_PROCESS, untold)
 
+    @property
+    def log_id(self) -> str | None:
+        """The log's id, once ``get_log`` has asked for it."""
+        return self._log_id
+
     def close(self) -> None:
         """Close this process's connection."""
         self._transport.close()
