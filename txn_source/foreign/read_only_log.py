@@ -222,7 +222,8 @@ class ReadOnlyLog:
     ) -> int:
         """Return how many messages ``scan`` would read with the same arguments.
 
-        Kafka's are counted by the headers of their batches, so damage behind these isn't found; Pulsar's are read.
+        Kafka's are counted by the headers of their batches: damage behind those of large ones isn't found. Pulsar's
+        are read.
         """
         log = self._target.open()
         request = self._request(isolation_level, start, end, consistent_cut)
