@@ -37,7 +37,7 @@ class ForeignCatalogCalls:
     def __init__(self, target: ForeignTarget) -> None:
         self._target = target
         self._rules = target.rules
-        refused = dict.fromkeys(("create", "drop", "dropEmpty", "set"), self._refuse)
+        refused = dict.fromkeys(("create", "drop", "dropEmpty", "set", "change"), self._refuse)
         self.by_name: Mapping[str, Callable[..., Any]] = {
             "checkOptions": self.check_options,
             "namespaces": self.namespaces,
@@ -108,7 +108,7 @@ class ForeignCatalogCalls:
     def as_of(self, **_: Any) -> NoReturn:
         """Refuse: when a transaction was committed is no part of the plan of a log that others wrote."""
         raise InvalidArgumentError(
-            f"{self._target} can't be read as of a time.",
+            f"{self._target} can't be read as of a time: its files don't say when a transaction was committed.",
             "Use VERSION AS OF with offsets, or WITH (endingTimestamp = '...'), which goes by the messages' times.",
         )
 
