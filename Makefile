@@ -9,7 +9,7 @@ export PYSPARK_PYTHON := $(CURDIR)/$(PY)
 unexport SPARK_HOME PYTHONPATH
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo flights tiers isolation kafka pulsar test test-connect test-cluster test-spark42 wheel bench bench-quick lint format proto proto-baseline clean check-python check-java
+.PHONY: help venv demo flights tiers isolation kafka pulsar test test-connect test-cluster test-spark42 wheel bench bench-quick lint format proto proto-baseline docs drawings clean check-python check-java
 
 help: ## Show this list
 	@sed -n 's/^\([a-z0-9-]*\):.*## \(.*\)/\1|\2/p' Makefile | while IFS='|' read -r target text; do \
@@ -75,6 +75,13 @@ proto: $(STAMP) ## Generate the protobuf code again
 
 proto-baseline: $(STAMP) ## Take the protocol as it is for what released clients know
 	$(PY) -m grpc_tools.protoc -Iproto --descriptor_set_out=proto/baseline.binpb txnlog/v1/metadata_service.proto
+
+docs: $(STAMP) ## Build the documentation, strictly, into build/site
+	NO_MKDOCS_2_WARNING=1 $(PY) -m mkdocs build --strict --quiet
+	@echo 'Open build/site/index.html; for the search:  $(PY) -m http.server -d build/site'
+
+drawings: $(STAMP) ## Draw the concepts again, each from the state of a log that is made for it
+	$(PY) -m docs.tools.drawings
 
 clean: ## Remove .venv and everything else that was made here
 	rm -rf .venv build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis spark-warehouse metastore_db derby.log

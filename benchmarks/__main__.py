@@ -26,6 +26,7 @@ from benchmarks import (
     kafka_logs,
     many_writers,
     memory,
+    metrics,
     objects,
     planning,
     producing,
@@ -57,6 +58,7 @@ BENCHMARKS = {
     "kafka_logs": kafka_logs.run,
     "pulsar_ledgers": pulsar_ledgers.run,
     "access": access.run,
+    "metrics": metrics.run,
 }
 RESULTS = Path(__file__).parent / "RESULTS.md"
 

@@ -181,6 +181,8 @@ def test_configuration_is_read_in_its_own_units() -> None:
         managedLedgerOffloadDeletionLagMs=1500
         defaultRetentionTimeInMinutes=2
         defaultRetentionSizeInMB=3
+        managedLedgerHotCopies=main, b
+        managedLedgerAcknowledgeCopies=2
     """
     assert parse_configuration(text) == {
         "data_read_priority": ReadPriority.TIERED_FIRST,
@@ -191,6 +193,8 @@ def test_configuration_is_read_in_its_own_units() -> None:
         "offload_deletion_lag": 1.5,
         "retention_age": 120.0,
         "retention_bytes": 3 << 20,
+        "hot_copies": "main,b",
+        "acknowledge_copies": 2,
     }
     assert {policy.setting for policy in POLICIES.values()} <= {part.split("=")[0].strip() for part in text.split("\n")}
 

@@ -1,4 +1,7 @@
-"""The README keeps its word: its code runs, and its table of levels and anomalies is what happens."""
+"""The tables in README and in the pages keep their word: the levels and anomalies, and the policies.
+
+``test_docs.py`` runs the code.
+"""
 
 from __future__ import annotations
 
@@ -8,56 +11,21 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pyspark.sql import SparkSession
 
 import txn_source
 from txn_source.client.log import Log
 from txn_source.model.policies import POLICIES
 
-README = (Path(__file__).resolve().parents[2] / "README.md").read_text(encoding="utf-8")
+ROOT = Path(__file__).resolve().parents[2]
+README, CONCEPTS, TIERS = (
+    (ROOT / name).read_text(encoding="utf-8") for name in ("README.md", "docs/concepts.md", "docs/tiers.md")
+)
 LEVELS = ("read_committed", "read_uncommitted")
-
-
-def test_first_five_minutes_run_as_written(spark: SparkSession, tmp_path: Path) -> None:
-    """Run the README's blocks one after the other in one namespace, with a folder of our own for its path."""
-    blocks = re.findall(r"<!-- test: (\w+) -->\n```python\n(.*?)```", README, re.DOTALL)
-    order = "first spark stream table scan operate tiers foreach subscriptions follow catalog"
-    assert " ".join(name for name, _ in blocks) == order
-    names: dict[str, Any] = {}
-    for _, code in blocks:
-        here = code.replace("bank=", "readme=").replace("bank.public", "readme.public")  # other tests have a bank, too
-        exec(compile(here.replace("/tmp/bank", str(tmp_path / "bank")), "README.md", "exec"), names)
-    spark.sql("DROP TABLE orders")
-    log = names["log"]
-    assert names["read"]("read_uncommitted").count() == names["read"]("read_committed").count() + 1  # the aborted one
-    assert log.transactions() == []
-    assert sorted(log.scan("bills").read_all()["id"].to_pylist()) == [1, 2]
-    assert len(log.scan("copy").read_all()) == 3
-    assert len(log.scan("checked").read_all()) > 0
-    copies = log.copies_read(names["hot"])
-    assert copies.hot_ledgers
-    assert not copies.tiered_ledgers
-    assert any("tiered" in ledger.tiers for ledger in log.stats("orders").ledgers)
-    assert names["message"].value in log.scan("booked").read_all()["value"].to_pylist()
-    assert log.subscription("orders", "booking").epoch == 2
-    log.close()
-
-
-def test_slow_reader_can_go_on(tmp_path: Path) -> None:
-    """Let the open transaction of the first block time out before the block about it is run: it runs all the same."""
-    blocks = dict(re.findall(r"<!-- test: (\w+) -->\n```python\n(.*?)```", README, re.DOTALL))
-    names: dict[str, Any] = {}
-    exec(blocks["first"].replace("/tmp/bank", str(tmp_path / "bank")), names)
-    with names["log"] as log:
-        assert log.transactions()
-        for txn in log.transactions():
-            log.abort_transaction(txn.id)
-        exec(blocks["operate"], names)
 
 
 def test_table_of_policies_is_complete() -> None:
     """Compare the table's policies, and the broker's settings beside them, with those that there are."""
-    section = README.split("## Tiers")[1].split("\n## ")[0]
+    section = TIERS.split("## Policies")[1].split("\n## ")[0]
     rows = [
         re.findall(r"`([\w]+)`", line.split("|")[1] + line.split("|")[2])
         for line in section.splitlines()
@@ -153,8 +121,8 @@ CLAIMS: dict[str, Callable[[Log, str], bool]] = {
 }
 
 
-def _table() -> dict[str, tuple[str, ...]]:
-    section = README.split("## What each level sees")[1].split("\n## ")[0]
+def _table(text: str = README) -> dict[str, tuple[str, ...]]:
+    section = text.split("## What each level sees")[1].split("\n## ")[0]
     rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in section.splitlines() if line[:1] == "|"]
     assert [cell.strip("`") for cell in rows[0][1:]] == list(LEVELS)
     return {row[0]: tuple(row[1:]) for row in rows[2:]}
@@ -163,6 +131,7 @@ def _table() -> dict[str, tuple[str, ...]]:
 def test_every_row_of_the_table_is_checked() -> None:
     """Compare the table's rows with the experiments of this module."""
     assert _table().keys() == CLAIMS.keys()
+    assert _table(CONCEPTS) == _table()
 
 
 @pytest.mark.parametrize("level", LEVELS)

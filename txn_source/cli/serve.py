@@ -6,7 +6,8 @@ import logging
 import os
 import signal
 import socket
-from contextlib import ExitStack
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -31,6 +32,7 @@ from txn_source.cli.access_options import (
 )
 from txn_source.cli.connection import METADATA_VARIABLE, ROOT_VARIABLE, Root, address_of
 from txn_source.cli.output import reports_errors
+from txn_source.model.errors import InvalidArgumentError
 from txn_source.model.units import parse_duration
 from txn_source.observing.log_format import LogFormat, log_to_standard_error
 
@@ -111,6 +113,14 @@ def serve(
         LogFormat,
         typer.Option(help="How lines of the log are written, on standard error.", rich_help_panel=_WATCHED),
     ] = LogFormat.TEXT,
+    traces: Annotated[
+        bool,
+        typer.Option(
+            "--traces",
+            help="Send spans of calls by OTLP to where OTEL_EXPORTER_OTLP_ENDPOINT says (txn-source[otel]).",
+            rich_help_panel=_WATCHED,
+        ),
+    ] = False,
     tls_cert: TlsCert = None,
     tls_key: TlsKey = None,
     tls_client_ca: TlsClientCa = None,
@@ -162,9 +172,11 @@ def serve(
         for name in ("txn_source.client.target", "botocore"):
             logging.getLogger(name).setLevel(logging.WARNING)  # the first line is that it serves
 
+        ending = _traced() if traces else nullcontext()
         address = f"[{host}]" if ":" in host and not host.startswith("[") else host
         watched = None if metrics_port is None else (metrics_port, metrics_topics)
-        _serve(path, url or None, address, port, configuration, interval_s, access, watched)
+        with ending:
+            _serve(path, url or None, address, port, configuration, interval_s, access, watched)
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
@@ -220,6 +232,28 @@ def _serve(
         # Python would wait at its exit for libraries that the thread is inside of, for as long as an upload takes.
         logging.shutdown()
         os._exit(0)
+
+
+@contextmanager
+def _traced() -> Iterator[None]:
+    """Make spans, and send them."""
+    try:
+        from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+        from opentelemetry.sdk.resources import SERVICE_NAME, Resource
+        from opentelemetry.sdk.trace import TracerProvider
+        from opentelemetry.sdk.trace.export import BatchSpanProcessor
+    except ImportError as error:
+        raise InvalidArgumentError(f"Traces need the package {error.name}.", "Install txn-source[otel].") from None
+    from txn_source.observing.spans import switch_off, switch_on
+
+    provider = TracerProvider(resource=Resource.create({SERVICE_NAME: "txnlog"}))
+    provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter()))
+    switch_on(provider)
+    try:
+        yield
+    finally:
+        switch_off()
+        provider.shutdown()
 
 
 def _monitoring(

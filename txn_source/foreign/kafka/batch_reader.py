@@ -79,7 +79,7 @@ class BatchReader:
         start, end = of.start.key, of.end.key
         check = self._check(start)
         rows = 0
-        for scanned in self._segments.headers(start, end):
+        for scanned in self._segments.headers(start, end, strict=True):
             if check is not None:
                 check.check(scanned.headers, scanned.kinds, scanned.place)
             shown = scanned.headers.where(self._shown(scanned.headers, of)[0])

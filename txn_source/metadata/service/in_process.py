@@ -9,6 +9,7 @@ from google.protobuf.message import Message
 
 from txn_source.model.door import passes, translated
 from txn_source.model.errors import InvalidArgumentError
+from txn_source.observing.spans import calling
 from txn_source.storage.forks import (
     belongs_to_process,
     close_before_forks,
@@ -52,7 +53,7 @@ class InProcessTransport:
 
     def call(self, method: str, request: Message) -> Any:
         try:
-            with no_fork():
+            with no_fork(), calling(method):
                 self._check_usable()
                 return self._service.call(method, request)
         except Exception as error:

@@ -22,9 +22,10 @@ from txn_source.metadata.service.service import MetadataService
 from txn_source.metadata.stub.transport import LOG_ID_KEY, MAX_MESSAGE_BYTES, SERVICE_NAME, check_size, other_log
 from txn_source.model.door import translated
 from txn_source.model.errors import InvalidArgumentError, TxnLogError, UnavailableError
-from txn_source.observing.headers import READS_KEY, REQUEST_KEY, incoming
+from txn_source.observing.headers import READS_KEY, REQUEST_KEY, TRACE_KEY, incoming
 from txn_source.observing.read_counts import told
 from txn_source.observing.request_ids import given
+from txn_source.observing.spans import serving
 
 if TYPE_CHECKING:
     from txn_source.metadata.access.door import Door
@@ -211,7 +212,12 @@ def _answer(
 ) -> Callable[[bytes, grpc.ServicerContext], Any]:
     def answer(request: bytes, context: grpc.ServicerContext) -> Any:
         came = incoming(context.invocation_metadata())
-        with given(came.get(REQUEST_KEY)), _refusals(name, context), observed(observer, name) as noted:
+        with (
+            given(came.get(REQUEST_KEY)),
+            _refusals(name, context),
+            serving(name, came.get(TRACE_KEY)),
+            observed(observer, name) as noted,
+        ):
             call = service.call if guard is None else guard.call_of(name, context, len(request))
             if observer is not None and READS_KEY in came:
                 observer.told(*told(came[READS_KEY]))

@@ -22,6 +22,7 @@ from txn_source.metadata.stub.unsignalled import unsignalled
 from txn_source.model.errors import InvalidArgumentError, RateLimitedError, UnauthenticatedError, UnavailableError
 from txn_source.observing.headers import outgoing
 from txn_source.observing.read_counts import ReadCounts
+from txn_source.observing.spans import calling
 from txn_source.storage.forks import forked_amid_calls, no_fork
 
 T = TypeVar("T")
@@ -148,10 +149,11 @@ class GrpcTransport:
         """With each call: which log is meant, once a service has said which it has. Another log's refuses the call."""
 
     def call(self, method: str, request: Message) -> Any:
-        check_size(method, "request", request, "Send less at once: fewer entries, ids or names.")
-        if self._writes.takes(method, request):
-            return unsignalled(lambda: self._writes.write(method, request))
-        return unsignalled(lambda: self._call(method, request))
+        with calling(method):
+            check_size(method, "request", request, "Send less at once: fewer entries, ids or names.")
+            if self._writes.takes(method, request):
+                return unsignalled(lambda: self._writes.write(method, request))
+            return unsignalled(lambda: self._call(method, request))
 
     def converse(self, method: str, requests: Iterator[Any]) -> Iterator[Any]:
         service = self._services[next(self._conversations) % len(self._services)]

@@ -1,0 +1,241 @@
+"""The reference: pages that are made of the code, so that they say what it does."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+import typer
+
+import txn_source
+import txn_source.importing
+import txn_source.spark
+from docs.tools.docstrings import as_markdown, signature
+from docs.tools.error_texts import CAUSES_AND_REMEDIES
+from docs.tools.option_texts import DEFAULTS_AND_MEANINGS, FOREIGN_MEANINGS
+from docs.tools.protocol import protocol
+from txn_source.cli.app import app
+from txn_source.client.reading.columns import DEFAULT_COLUMNS, METADATA_COLUMNS
+from txn_source.foreign.kafka import connector_options
+from txn_source.foreign.kafka.format import FORMAT as KAFKA
+from txn_source.foreign.pulsar.format import FORMAT as PULSAR
+from txn_source.foreign.reading import options as foreign_options
+from txn_source.model.errors import ERROR_CLASSES, TxnLogError
+from txn_source.model.policies import POLICIES
+from txn_source.spark import options
+
+_OF_EACH_COMMAND = ("Which log", "What the service is shown")
+COLUMN_MEANINGS = {
+    "__partition": "the partition's number",
+    "__ledger_id": "of the message's position",
+    "__entry_id": "of the message's position",
+    "__batch_index": "the message's index in its entry",
+    "__publish_time": "when the service registered it, in UTC; never goes back inside a partition",
+    "__event_time": "what the producer gave, or null",
+    "__topic": "the topic's name; also there by default in reads of several topics",
+    "__producer_name": "who wrote it",
+    "__sequence_id": "the producer's own number",
+    "__txn_id": "of its transaction, null for a plain message",
+    "__txn_status": "`committed`, `aborted` or `open`, as known when the read was planned; null for a plain message",
+    "__properties": "what the producer gave, or null",
+}
+
+
+def pages() -> dict[str, str]:
+    """Return the text of each page by its name on the site."""
+    return {
+        "reference/options.md": "".join(_options()),
+        "reference/columns.md": "".join(_columns()),
+        "reference/policies.md": "".join(_policies()),
+        "reference/errors.md": "".join(_errors()),
+        "reference/cli.md": "".join(_command_line()),
+        "reference/python.md": "".join(_python()),
+        "reference/protocol.md": protocol(),
+    }
+
+
+def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """Return a table; bars inside of cells are escaped."""
+    lines = [head, ["---"] * len(head), *rows]
+    return (
+        "".join(
+            "| " + " | ".join(cell.replace("|", "\\|").replace("\n", " ") for cell in line) + " |\n" for line in lines
+        )
+        + "\n"
+    )
+
+
+def option_kinds() -> dict[str, tuple[str, ...]]:
+    """Return the options of each kind of query, by the heading that they have in the reference."""
+    read = tuple(name for name in options.BATCH_READ.values() if name not in options._INTERNAL)
+    batch_only = [name for name in options._BATCH_ONLY if name not in options._INTERNAL]
+    return {
+        "Batch and streaming reads": tuple(name for name in read if name not in batch_only),
+        "Batch reads only": tuple(batch_only),
+        "Streaming reads only": options._STREAM_ONLY,
+        "Writes": options._WRITE,
+        "Batch writes only": options._BATCH_WRITE,
+        "CREATE TABLE only": options._TABLE,
+        "Catalogs, and txn_source.spark.read": (options.NATIVE_READS, "allowDrop"),
+    }
+
+
+def foreign_kinds() -> dict[str, tuple[str, ...]]:
+    """Return the options of reads of Kafka's and Pulsar's logs that our own don't have."""
+    own = set(foreign_options._READ) | set(foreign_options._BATCH_ONLY) | set(foreign_options._STREAM_ONLY)
+    kafka = dict.fromkeys((*connector_options.READ_OPTIONS, *connector_options.BATCH_OPTIONS, *KAFKA.open_options))
+    pulsar = dict.fromkeys(PULSAR.open_options)
+    return {
+        "Logs that Kafka wrote": tuple(name for name in kafka if name not in own),
+        "Logs that Pulsar wrote": tuple(name for name in pulsar if name not in own),
+    }
+
+
+def _options() -> Iterator[str]:
+    yield (
+        '# Options of Spark\n\nThe options of `spark.read.format("txnlog")`, `readStream`, `write` and `writeStream`.'
+        " Names are taken in any case. An option that doesn't apply to a kind of query is refused, and so is one that"
+        " is close to a known one; others pass, since Spark adds some.\n\n"
+    )
+    for heading, names in option_kinds().items():
+        yield f"## {heading}\n\n"
+        yield table(("option", "default", "meaning"), [(f"`{name}`", *DEFAULTS_AND_MEANINGS[name]) for name in names])
+    for heading, names in foreign_kinds().items():
+        yield f"## {heading}\n\nBesides those of reads that mean something there.\n\n"
+        yield table(("option", "meaning"), [(f"`{name}`", FOREIGN_MEANINGS[name]) for name in names])
+
+
+def _columns() -> Iterator[str]:
+    yield (
+        "# Columns\n\nA read has the topic's payload columns (of a raw topic `key binary` and `value binary`), then"
+        " metadata columns. `metadataColumns` says which; those of `default` are marked.\n\n"
+    )
+    rows = [
+        (f"`{name}`", f"`{field.type}`", "yes" if name in DEFAULT_COLUMNS else "", COLUMN_MEANINGS[name])
+        for name, field in METADATA_COLUMNS.items()
+    ]
+    yield table(("column", "Arrow's type", "default", "meaning"), rows)
+    yield (
+        "Position and index together name a message: [message id](../glossary.md). Writes take `__key` (of a typed"
+        " topic), `__partition`, `__event_time`, `__properties` and `__topic`;"
+        " see [columns of a write](../exactly-once.md#columns-of-a-write).\n"
+    )
+
+
+def _policies() -> Iterator[str]:
+    yield (
+        "# Policies\n\nSet for a topic, a namespace or the broker; [tiers and policies](../tiers.md) says what they do"
+        " and who wins. The second name is that of the setting in `broker.conf`.\n\n"
+    )
+    rows = [
+        (
+            f"`{p.name}`",
+            f"`{p.setting}`",
+            "" if p.default is None else f"`{getattr(p.default, 'value', p.default)}`",
+            p.meaning,
+        )
+        for p in POLICIES.values()
+    ]
+    yield table(("policy", "in `broker.conf`", "unset means", "meaning"), rows)
+
+
+def _errors() -> Iterator[str]:
+    yield (
+        "# Errors\n\nEvery error derives from `txn_source.TxnLogError`, carries `.code`, and reads `[TXNLOG_<CODE>]"
+        " fact. What to do.`, in Spark too. What was refused changed nothing.\n\n"
+    )
+    for code, cls in sorted(ERROR_CLASSES.items()):
+        cause, remedy = CAUSES_AND_REMEDIES[code]
+        parent = cls.__bases__[0]
+        kind = (
+            f" It is a `{parent.__name__}`, too."
+            if parent is not TxnLogError and issubclass(parent, TxnLogError)
+            else ""
+        )
+        yield (
+            f"## {code}\n\n`{cls.__name__}`: {inspect.cleandoc(cls.__doc__ or '')}{kind}\n\n"
+            f"**Usual cause.** {cause}\n\n**What to do.** {remedy}\n\n"
+        )
+
+
+def _command_line() -> Iterator[str]:
+    command = typer.main.get_command(app)
+    yield (
+        "# Command line\n\nEach command has `--help`. Exit status: 0, 1 if the log refused (one line on standard error"
+        " says what and why), 2 for wrong usage. `--json` is for programs. The parameters of `txnlog` itself may stand"
+        " behind a command, too.\n\n"
+    )
+    yield from _command(command, "txnlog")
+
+
+def _command(command: Any, name: str) -> Iterator[str]:
+    level = "##" if " " not in name else "###"
+    arguments = " ".join(_usage(p) for p in command.params if p.param_type_name == "argument")
+    yield f"{level} {name}\n\n{inspect.cleandoc(command.help or '').replace(chr(12), '')}\n\n"
+    if not getattr(command, "commands", None):
+        yield f"`{' '.join(f'{name} [OPTIONS] {arguments}'.split())}`\n\n"
+    rows = [_parameter(p) for p in command.params if p.name != "help" and (" " not in name or not _common(p))]
+    if rows:
+        yield table(("parameter", "default", "meaning"), rows)
+    for child, sub in getattr(command, "commands", {}).items():
+        yield from _command(sub, f"{name} {child}")
+
+
+def _common(parameter: Any) -> bool:
+    """True for what each command takes, and the page tells once."""
+    return getattr(parameter, "hidden", False) or getattr(parameter, "rich_help_panel", "") in _OF_EACH_COMMAND
+
+
+def _usage(argument: Any) -> str:
+    name = (argument.metavar or argument.name).upper() + ("..." if argument.nargs == -1 else "")
+    return name if argument.required else f"[{name}]"
+
+
+def _parameter(parameter: Any) -> tuple[str, str, str]:
+    if parameter.param_type_name == "argument":
+        return f"`{(parameter.name or '').upper()}`", "", getattr(parameter, "help", None) or ""
+    names = ", ".join(f"`{name}`" for name in [*parameter.opts, *parameter.secondary_opts])
+    shown = getattr(parameter, "show_default", True)
+    default = parameter.default if shown and parameter.default not in (None, False, (), []) else ""
+    if callable(default) or "Sentinel" in type(default).__name__:
+        default = ""
+    default = shown if isinstance(shown, str) else getattr(default, "value", default)
+    return names, f"`{default}`" if default != "" else "", parameter.help or ""
+
+
+def _python() -> Iterator[str]:
+    yield (
+        "# Python\n\nWhat `import txn_source` gives. A bound is exclusive unless a text says otherwise. The errors have"
+        " a [page of their own](errors.md).\n\n"
+    )
+    names = [name for name in txn_source.__all__ if not name.endswith("Error")]
+    for name in ("connect", "Log", *(n for n in names if n not in ("connect", "Log"))):
+        yield from _object(name, getattr(txn_source, name))
+    for module in (txn_source.spark, txn_source.importing):
+        for name in module.__all__:
+            yield from _object(f"{module.__name__.removeprefix('txn_source.')}.{name}", getattr(module, name))
+
+
+def _object(name: str, thing: Any) -> Iterator[str]:
+    if not inspect.isclass(thing):
+        head = signature(name.rpartition(".")[2], thing)
+        yield f"## {name}\n\n```text\n{head}\n```\n\n{as_markdown(thing.__doc__)}\n\n"
+        return
+    yield f"## {name}\n\n{as_markdown(thing.__doc__)}\n\n"
+    for member, value in vars(thing).items():
+        if member.startswith("_") or not (doc := inspect.getdoc(value)):
+            continue
+        value = getattr(value, "__func__", value)
+        if inspect.isfunction(value):
+            yield f"### {name}.{member}\n\n```text\n{signature(member, value)}\n```\n\n{as_markdown(doc)}\n\n"
+        elif isinstance(value, property):
+            yield f"### {name}.{member} {{: .property }}\n\n{as_markdown(doc)}\n\n"
+    for base in thing.__mro__[1:]:
+        if not base.__module__.startswith("txn_source."):
+            continue
+        for member, value in vars(base).items():
+            doc = inspect.getdoc(value)
+            if not member.startswith("_") and doc and (inspect.isfunction(value) or isinstance(value, property)):
+                head = f"```text\n{signature(member, value)}\n```\n\n" if inspect.isfunction(value) else ""
+                yield f"### {name}.{member}\n\n{head}{as_markdown(doc)}\n\n"

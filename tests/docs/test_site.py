@@ -1,0 +1,156 @@
+"""The site: it is built without a warning, loads nothing from elsewhere, says what the code says, and answers."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+from lunr import lunr
+
+from docs.tools import drawings, reference, repository_pages
+from docs.tools.error_texts import CAUSES_AND_REMEDIES
+from docs.tools.option_texts import DEFAULTS_AND_MEANINGS, FOREIGN_MEANINGS
+from docs.tools.svg import DARK, LIGHT
+from txn_source.client.reading.columns import METADATA_COLUMNS
+from txn_source.model.errors import ERROR_CLASSES
+
+ROOT = Path(__file__).resolve().parents[2]
+DOCS = ROOT / "docs"
+TERMS = (
+    "topic", "partition", "ledger", "entry", "marker", "position", "message id", "tier", "transaction", "bounds",
+    "isolation level", "aborted set", "consistent cut", "subscription", "epoch",
+)  # fmt: skip
+QUESTIONS = {
+    "how do I read only committed": "questions.html#how-do-i-read-only-committed-messages",
+    "why does my stream stand still": "questions.html#why-does-my-stream-stand-still",
+}
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The site, built strictly: every link and anchor is checked, and every warning is an error."""
+    folder = tmp_path_factory.mktemp("site")
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(folder)]
+    run = subprocess.run(
+        command, cwd=ROOT, capture_output=True, text=True, env=os.environ | {"NO_MKDOCS_2_WARNING": "1"}
+    )
+    assert run.returncode == 0, run.stderr
+    return folder
+
+
+class _Loaded(HTMLParser):
+    """Collects what a page makes a browser load."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.addresses: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        given = dict(attrs)
+        if tag in ("script", "img", "iframe", "source", "video") and given.get("src"):
+            self.addresses.append(str(given["src"]))
+        if tag == "link" and given.get("rel") in ("stylesheet", "icon", "preconnect", "preload", "modulepreload"):
+            self.addresses.append(str(given["href"]))
+
+
+def test_pages_load_nothing_from_elsewhere(site: Path) -> None:
+    """Look at what each page and style sheet makes a browser load: files of the site, and nothing else."""
+    pages = list(site.rglob("*.html"))
+    assert len(pages) > 30
+    for page in pages:
+        loaded = _Loaded()
+        loaded.feed(page.read_text(encoding="utf-8"))
+        assert loaded.addresses
+        assert [address for address in loaded.addresses if re.match(r"\w+:|//", address)] == [], page
+    for sheet in site.rglob("*.css"):
+        assert re.findall(r"url\([\"']?(?:https?:)?//", sheet.read_text(encoding="utf-8")) == []
+
+
+def test_pages_show_nothing_that_is_for_tests(site: Path) -> None:
+    """Comments for tests are left out, and drawings are in the pages, without the colours of a file."""
+    for page in site.glob("*.html"):
+        text = page.read_text(encoding="utf-8")
+        assert not re.search(r"<!-- (setup|check|fresh|not run)", text), page
+    concepts = (site / "concepts.html").read_text(encoding="utf-8")
+    assert concepts.count('<svg xmlns="http://www.w3.org/2000/svg" class="drawing"') == len(drawings.DRAWINGS)
+    assert "prefers-color-scheme: dark) { svg" not in concepts
+    internals = (site / "internals.html").read_text(encoding="utf-8")
+    assert internals.count('class="drawing"') == 1
+    assert "mermaid" not in internals
+
+
+@pytest.mark.parametrize("question", QUESTIONS)
+def test_newcomers_search_finds_the_answer_first(site: Path, question: str) -> None:
+    """Search as the page does in a browser: the same index, boosts and stop words; each word may be a word's start."""
+    index = json.loads((site / "search" / "search_index.json").read_text(encoding="utf-8"))
+    documents = [
+        (
+            {"at": each["location"], "title": each["title"], "text": re.sub("<[^>]+>", " ", each["text"])},
+            {"boost": each.get("boost", 1)},
+        )
+        for each in index["docs"]
+    ]
+    boosts = [{"field_name": name, "boost": index["config"]["fields"][name]["boost"]} for name in ("title", "text")]
+    found = lunr(ref="at", fields=boosts, documents=documents).search(" ".join(f"{word}*" for word in question.split()))
+    assert found[0]["ref"] == QUESTIONS[question]
+
+
+def test_words_are_defined_and_linked() -> None:
+    """Each term has its place in the glossary, and the concepts lead there at least once."""
+    glossary, concepts = ((DOCS / name).read_text(encoding="utf-8") for name in ("glossary.md", "concepts.md"))
+    defined = {heading.lower() for heading in re.findall(r"^### (.+)$", glossary, re.MULTILINE)}
+    linked = set(re.findall(r"\]\(glossary\.md#([\w-]+)\)", concepts))
+    assert set(TERMS) - defined == set()
+    wanted = {term.replace(" ", "-") for term in TERMS if term != "isolation level"}
+    assert wanted - linked == set()
+
+
+def test_every_option_has_its_text() -> None:
+    """Compare the texts with the options that the code takes, in both directions."""
+    assert {name for names in reference.option_kinds().values() for name in names} == set(DEFAULTS_AND_MEANINGS)
+    assert {name for names in reference.foreign_kinds().values() for name in names} == set(FOREIGN_MEANINGS)
+    assert set(reference.COLUMN_MEANINGS) == set(METADATA_COLUMNS)
+
+
+def test_every_error_has_cause_and_remedy() -> None:
+    """Compare the texts with the codes; each says a cause and what to do, in a sentence."""
+    assert set(CAUSES_AND_REMEDIES) == set(ERROR_CLASSES)
+    assert all(text.endswith(".") for texts in CAUSES_AND_REMEDIES.values() for text in texts)
+
+
+def test_drawings_show_what_logs_say() -> None:
+    """Draw them again: each must be what lies in the folder (``make drawings`` writes them)."""
+    drawn = dict(drawings.drawn())
+    assert drawn == {name: (drawings.PICTURES / f"{name}.svg").read_text(encoding="utf-8") for name in drawn}
+    assert {path.stem for path in drawings.PICTURES.glob("*.svg")} == set(drawn)
+
+
+def test_pages_have_the_colours_of_drawings() -> None:
+    """The style sheet of the site gives a drawing the colours that its file has."""
+    sheet = (DOCS / "assets" / "site.css").read_text(encoding="utf-8")
+    light, _, dark = sheet.partition('[data-md-color-scheme="slate"]')
+    for part, colours in ((light, LIGHT), (dark, DARK)):
+        assert dict(re.findall(r"--(\w+): (#\w+);", part)) == colours
+
+
+def test_readme_is_short_and_its_links_lead_somewhere() -> None:
+    """README is what one reads first; everything else is a page of the documentation."""
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    assert len(text.splitlines()) <= 165
+    links = re.findall(r"\]\((?!https?:)([^)#]+)", text)
+    assert len(links) > 20
+    assert [link for link in links if not (ROOT / link).is_file()] == []
+    pages = {path.name for path in DOCS.glob("*.md")} - {"index.md", "metadata-tables.md"}
+    assert pages - {Path(link).name for link in links} - {"quickstart.md"} == set()
+
+
+def test_documents_of_the_repository_keep_their_links() -> None:
+    """What is a page of the site is linked there; what isn't is named without a link."""
+    text = "[a](docs/tiers.md#fallback) [b](ARCHITECTURE.md) [c](benchmarks/RESULTS.md) [d](https://example.org/x)"
+    assert repository_pages.site_text(text) == "[a](tiers.md#fallback) [b](internals.md) [c] [d](https://example.org/x)"
