@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import random
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
+from pathlib import Path
+from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
+import txn_source
+from benchmarks.kafka_files import write_partition
 from tests.foreign.kafka.batch_writer import Batch, Record, encode_batch, encode_record, varint
+from txn_source.foreign.kafka import batch_reader
 from txn_source.foreign.kafka.batch_headers import HEADER_BYTES, BatchHeaders, find_batches
+from txn_source.foreign.kafka.decoding_turn import decoding_turn
 from txn_source.foreign.kafka.record_walk import HEAD, DamagedRecords, walk
 from txn_source.foreign.kafka.records import decode
 
@@ -130,3 +139,27 @@ def test_impossible_counts_are_refused(count: int) -> None:
     of = (np.array([0]), np.array([len(data)]), np.array([count]))
     with pytest.raises(DamagedRecords):
         walk(np.frombuffer(data, np.uint8), *of)
+
+
+def test_one_thread_decodes_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Parts of a scan are read by several threads, and decoded in turns; a fork's turn is nobody else's."""
+    write_partition(tmp_path, 0, 100)
+    turns = []
+
+    def watched(*args: Any) -> pa.RecordBatch:
+        free = ThreadPoolExecutor(1)
+        turns.append(free.submit(decoding_turn().acquire, blocking=False).result())
+        free.shutdown()
+        return decode(*args)
+
+    monkeypatch.setattr(batch_reader, "decode", watched)
+    with txn_source.connect(f"kafka:{tmp_path}") as log:
+        assert sum(batch.num_rows for batch in log.scan("t")) == 100_000
+    assert len(turns) > 2
+    assert not any(turns)
+    with decoding_turn(), multiprocessing.get_context("fork").Pool(1) as pool:
+        assert pool.apply(free_turn)
+
+
+def free_turn() -> bool:
+    return decoding_turn().acquire(blocking=False)
