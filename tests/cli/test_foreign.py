@@ -39,6 +39,9 @@ def test_transactions_are_listed(bare: Any, places: dict[str, Path]) -> None:
     root = "--root", f"kafka:{places['kafka']}"
     found = json.loads(bare(*root, "transactions", "list", "--json").stdout)
     assert [(txn["topic"], txn["first"], txn["marker"]) for txn in found] == [("txn3", 96, None), ("txn", 175, None)]
+    assert [txn["held_back"] for txn in found][1] == 187 - 175
+    assert all(txn["held_back_bytes"] > 0 for txn in found)
+    assert "Held back" in bare(*root, "transactions", "list").stdout
     aborted = bare(*root, "transactions", "list", "--state", "aborted", "--limit", "2")
     assert aborted.stdout.count(" aborted ") == 2
     assert "2 are listed, there are " in aborted.stderr

@@ -67,7 +67,7 @@ def test_image_starts_the_command_line() -> None:
     [entry], [command] = instructions("ENTRYPOINT"), instructions("CMD")
     assert yaml.safe_load(entry) == ["txnlog"]
     assert yaml.safe_load(command) == ["serve", "--help"]
-    assert instructions("EXPOSE") == [str(SERVICE["ports"][0]["containerPort"])]
+    assert instructions("EXPOSE") == [" ".join(str(port["containerPort"]) for port in SERVICE["ports"])]
 
 
 def test_images_python_is_one_that_the_package_takes() -> None:
@@ -163,14 +163,16 @@ def test_manifest_selects_its_pods() -> None:
 def test_manifest_has_the_ports_of_the_service() -> None:
     """Service, probes and command line mean one port, and the collector calls the service by its name."""
     given = parse(SERVICE["args"])
-    [port], [exposed] = SERVICE["ports"], of_kind("Service")["spec"]["ports"]
-    assert given["port"] == port["containerPort"] == exposed["port"]
-    assert exposed["targetPort"] == port["name"]
-    for probe in ("startupProbe", "readinessProbe", "livenessProbe"):
-        assert SERVICE[probe]["tcpSocket"]["port"] == port["name"]
+    for port, exposed, option in zip(
+        SERVICE["ports"], of_kind("Service")["spec"]["ports"], ("port", "metrics_port"), strict=True
+    ):
+        assert given[option] == port["containerPort"] == exposed["port"]
+        assert exposed["targetPort"] == port["name"]
+    for probe, path in (("startupProbe", "/live"), ("readinessProbe", "/ready"), ("livenessProbe", "/live")):
+        assert SERVICE[probe]["httpGet"] == {"path": path, "port": "metrics", "scheme": "HTTPS"}
     parse(GC["args"])
     endpoint = {each["name"]: each.get("value") for each in GC["env"]}["TXNLOG_ENDPOINT"]
-    assert endpoint == f"{of_kind('Service')['metadata']['name']}:{exposed['port']}"
+    assert endpoint == f"{of_kind('Service')['metadata']['name']}:{given['port']}"
 
 
 @pytest.mark.parametrize(("pod", "container"), [(POD, SERVICE), (JOB_POD, GC)], ids=["service", "gc"])

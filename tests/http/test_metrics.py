@@ -233,6 +233,21 @@ def test_offloads_under_way_have_an_age(watched: Watched, log: Log, monkeypatch:
     assert found.one("txnlog_calls_total", call="CompleteOffload", code="OK") == 2
 
 
+def test_calls_succeed_that_can_not_be_counted(
+    watched: Watched, log: Log, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Break the counting: what was written is written, and its producer is told so."""
+
+    def fail(*_: Any) -> None:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(watched.monitoring.observer, "called", fail)
+    with log.producer("orders") as producer:
+        producer.send(b"a")
+    assert log.scan("orders").read_all().num_rows == 1
+    assert "wasn't counted" in caplog.text
+
+
 def test_scrapes_ask_the_database_nothing(watched: Watched, log: Log) -> None:
     """Scrape twice without a refresh: not one transaction of the database comes of it."""
 

@@ -139,9 +139,17 @@ def test_catalog_shows_topics(spark: SparkSession, cases: Path) -> None:
     for statement in (
         "CREATE TABLE of_kafka.public.new (a INT)",
         "INSERT INTO of_kafka.public.txn TABLE of_kafka.public.txn",
+        "DROP TABLE of_kafka.public.txn",
+        "CREATE OR REPLACE TABLE of_kafka.public.txn AS SELECT 1",
+        "ALTER TABLE of_kafka.public.txn ADD COLUMN a INT",
+        "ALTER TABLE of_kafka.public.txn SET TBLPROPERTIES ('retention' = '1d')",
+        "ALTER TABLE of_kafka.public.txn RENAME TO of_kafka.public.other",
+        "CREATE NAMESPACE of_kafka.other",
     ):
         with pytest.raises(Exception, match="only read"):
             spark.sql(statement)
+    with pytest.raises(Exception, match=r"as of a time.*Use VERSION AS OF with offsets, or WITH \(endingTimestamp"):
+        spark.sql("SELECT * FROM of_kafka.public.txn TIMESTAMP AS OF '2025-01-01'")
 
 
 def test_what_cannot_be_is_refused(spark: SparkSession, cases: Path) -> None:

@@ -11,6 +11,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 _HOP_BY_HOP = ("connection", "keep-alive", "transfer-encoding", "content-length", "expect")
 _BUSY = b"<Error><Code>SlowDown</Code><Message>Please reduce your request rate.</Message></Error>"
+_MISSING = b"<Error><Code>NoSuchKey</Code><Message>The specified key does not exist.</Message></Error>"
 
 
 @dataclass(frozen=True)
@@ -33,7 +34,7 @@ class Fault:
     ``what`` is ``refuse`` (the connection is closed, and the store never asked), ``lose`` (the store did what it was
     asked for, but its answer is lost), ``silence`` (there is no answer, and the connection stays open), ``cut`` (the
     answer ends in the middle of its body), ``corrupt`` (one byte is another: ``at`` in the object, or the middle one)
-    or ``busy`` (503, as S3 answers under load).
+    ``busy`` (503, as S3 answers under load), ``missing`` (404), or ``short`` (half of the body, as if that were all).
     """
 
     what: str
@@ -144,6 +145,10 @@ class _Handler(BaseHTTPRequestHandler):
                 [("Content-Type", "application/xml")],
                 b"" if self.command == "HEAD" else _BUSY,
             )
+        if what == "missing":
+            status, headers, answer = 404, [("Content-Type", "application/xml")], _MISSING
+        if what == "short":
+            answer = answer[: len(answer) // 2]
         if fault is not None and what == "corrupt" and answer:
             first = request.range[0] if request.range else 0
             at = len(answer) // 2 if fault.at is None else fault.at - first

@@ -98,6 +98,17 @@ def test_metadata_in_use_makes_no_second_prefix(uri: str, tmp_path: Path) -> Non
         txn_source.connect(uri.replace("/folder", "/other"), metadata=tmp_path / "log.db")
 
 
+def test_metadata_of_an_empty_log_makes_no_second_prefix(uri: str, tmp_path: Path) -> None:
+    """Serve the database of a log that has no topic yet with another root: refused, or else clients of the two services
+    would write to two places."""
+    first, second = uri, uri.replace("/folder", "/other")
+    assert first != second
+    txn_source.connect(first, metadata=tmp_path / "log.db").close()
+    with pytest.raises(LogNotFoundError, match="There is no log at"):
+        txn_source.connect(second, metadata=tmp_path / "log.db")
+    txn_source.connect(first, metadata=tmp_path / "log.db").close()
+
+
 def test_creation_that_was_interrupted_goes_on(uri: str, tmp_path: Path, bucket: Bucket) -> None:
     """Remove the marker of a log that was just made, as if its creation had ended before it."""
     txn_source.connect(uri, metadata=tmp_path / "log.db").close()
@@ -121,6 +132,7 @@ def test_whoever_claims_a_prefix_second_is_refused(uri: str, tmp_path: Path, buc
     [
         (lambda uri: uri.replace("s3://", "s3://key:secret@"), InvalidArgumentError, "has a user or a password"),
         (lambda uri: uri.replace("/folder", "/a/../b"), InvalidArgumentError, r"has a '.' or '..' in its path"),
+        (lambda uri: uri.replace("/folder", "/a//b"), InvalidArgumentError, "has an empty part in its path"),
         (lambda uri: uri.replace("/folder", "/a%2fb"), InvalidArgumentError, "has a '#' or '%' in its path"),
         (lambda uri: uri.replace("s3://", "ftp://"), InvalidArgumentError, "There is no file system for ftp://"),
         (lambda uri: uri + "&password=secret", InvalidArgumentError, "has a parameter 'password'"),

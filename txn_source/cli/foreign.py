@@ -134,12 +134,13 @@ def _side(parse: Callable[[Any, str], Side], text: str | None, default: str) -> 
 
 
 def _print_transactions(title: str, found: Any) -> None:
-    right = ("First", "Last", "Marker")
+    right = ("First", "Last", "Marker", "Held back", "Held back size")
     listing = table(title, "Topic", "Partition", "Producer or id", "State", *right, right=right)
     for txn in found:
         places = ["" if at is None else str(at) for at in (txn.first, txn.last, txn.marker)]
         named = f"{txn.producer_id}, {txn.producer_epoch}"
-        listing.add_row(txn.topic, str(txn.partition), named, str(txn.state), *places)
+        held = ("", "") if txn.held_back is None else (f"{txn.held_back:,}", format_size(txn.held_back_bytes))
+        listing.add_row(txn.topic, str(txn.partition), named, str(txn.state), *places, *held)
     console().print(listing)
 
 

@@ -185,7 +185,8 @@ def _open_over_objects(
     """Return the service over a root on an object store; its metadata says which log it is, and the marker agrees.
 
     A new log is its metadata first and then its marker, so an interruption leaves what the next try goes on with. A
-    marker without its metadata, or metadata in use without its marker, are of other logs: nothing is made of them.
+    marker without its metadata, or metadata in use or of another prefix without its marker, are of other logs: nothing
+    is made of them.
     """
     from txn_source.metadata.service.service import MetadataService
     from txn_source.metadata.store.log import create_log
@@ -194,7 +195,7 @@ def _open_over_objects(
     from txn_source.metadata.store.schema_versions import upgrade
     from txn_source.metadata.store.topics import names
     from txn_source.storage.object_store import check_folder
-    from txn_source.storage.root_marker import check_marker, claim, log_id_at
+    from txn_source.storage.root_marker import check_marker, claim, is_made_for, log_id_at, new_log_id
 
     if metadata is None:
         raise InvalidArgumentError(
@@ -209,11 +210,11 @@ def _open_over_objects(
     try:
         found = log_id_at(root)
         if create and found is None:
-            create_log(database)
+            create_log(database, new_id=new_log_id(root))
         with database.read() as connection:
             log_id = read_info(connection).log_id
             is_used = bool(names(connection, None))
-        if create and found is None and not is_used:
+        if create and found is None and not is_used and is_made_for(root, log_id):
             claim(root, log_id)
         check_marker(root, log_id)
         upgrade(database)

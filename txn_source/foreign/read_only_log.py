@@ -7,7 +7,7 @@ from typing import Any, NoReturn, Self
 
 import pyarrow as pa
 
-from txn_source.foreign.foreign_log import ForeignLog, ForeignTransaction, PartitionName
+from txn_source.foreign.foreign_log import ForeignLog, ForeignTransaction
 from txn_source.foreign.message_reader import ForeignReader
 from txn_source.foreign.reading.plan import ends_of, plan
 from txn_source.foreign.reading.request import ForeignCut, ForeignRequest, Selection
@@ -40,7 +40,8 @@ class TransactionOnPartition:
 
     Of formats that don't know producers by id, ``producer_id`` and ``producer_epoch`` are the two parts of the
     transaction's id. ``first`` and ``last`` are its first and last data, ``marker`` is where it ended; None: unknown,
-    or not yet.
+    or not yet. Of an open one ``held_back`` and ``held_back_bytes`` are about how many messages, markers among them,
+    and stored bytes lie from its first data up to the high watermark: readers at read_committed wait for them.
     """
 
     topic: str
@@ -51,6 +52,8 @@ class TransactionOnPartition:
     first: Offset
     last: Offset | None
     marker: Offset | None
+    held_back: int | None = None
+    held_back_bytes: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,7 +225,8 @@ class ReadOnlyLog:
     ) -> int:
         """Return how many messages ``scan`` would read with the same arguments.
 
-        Kafka's are counted by the headers of their batches, so damage behind these isn't found; Pulsar's are read.
+        Kafka's are counted by the headers of their batches: damage behind those of large ones isn't found. Pulsar's
+        are read.
         """
         log = self._target.open()
         request = self._request(isolation_level, start, end, consistent_cut)
@@ -310,9 +314,12 @@ class ReadOnlyLog:
         bounds = of.bounds
         start = bounds.last_stable if undecided else bounds.log_start
         found = of.partition.transactions(PositionRange(start, bounds.high_watermark))
-        return [self._shown(of.name, txn) for txn in found]
+        return [self._shown(of, txn) for txn in found]
 
-    def _shown(self, name: PartitionName, txn: ForeignTransaction) -> TransactionOnPartition:
+    def _shown(self, of: SourcePartition, txn: ForeignTransaction) -> TransactionOnPartition:
+        name, end = of.name, of.bounds.high_watermark
+        held = [] if txn.marker or txn.first >= end else of.partition.units(PositionRange(txn.first, end), _UNIT_BYTES)
+        is_open = txn.state is TransactionState.OPEN
         last, marker = (None if at is None else self._rules.offset(at) for at in (txn.last, txn.marker))
         return TransactionOnPartition(
             self._rules.written(name.topic)[0],
@@ -323,6 +330,8 @@ class ReadOnlyLog:
             self._rules.offset(txn.first),
             last,
             marker,
+            sum(unit.rows for unit in held) if is_open else None,
+            sum(unit.bytes for unit in held) if is_open else None,
         )
 
 

@@ -112,7 +112,7 @@ class CallMetrics(Collector):
     def _drop_quiet(self, now: float) -> int:
         """Forget the producers that write no more; return how many do."""
         with self._lock:
-            for producer_id, at in list(self._producers.items()):
+            for producer_id, at in self._producers.copy().items():
                 if now - at > _ACTIVE_S:
                     self._producers.pop(producer_id, None)
             return len(self._producers)

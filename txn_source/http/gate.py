@@ -41,22 +41,25 @@ class Gate:
             return None
         peer = f"http:{request.client.host}:{request.client.port}" if request.client else "http"
         try:
-            identity = door.verifier.verify(_bearer(request))
+            identity = door.identify(door.verifier, lambda: _bearer(request), peer)
         except NotTaken as refusal:
-            door.refusals.count(refusal.reason, request.url.path, peer, refusal.error.fact)
+            door.count_failure(refusal, request.url.path, peer)
             raise Refused(401, refusal.error) from None
+        except LimitExceededError as limit:
+            door.refused_by_limit(limit, request.url.path, peer)
+            raise Refused(429, limit) from None
         if not identity.roles.allow_everything(roles):
             wanted = " or ".join(role.value for role in roles)
-            error = PermissionDeniedError(
+            denied = PermissionDeniedError(
                 f"The token of {shown(identity.name)} has no role {wanted} for *.", "Use one that was made with it."
             )
-            door.refusals.count("denied", request.url.path, peer, error.fact)
-            raise Refused(403, error)
+            door.refusals.count("denied", request.url.path, peer, denied.fact)
+            raise Refused(403, denied)
         try:
             door.usage.call(identity.name, 0)
-        except LimitExceededError as error:
-            door.refused_by_limit(error, request.url.path, peer)
-            raise Refused(429, error) from None
+        except LimitExceededError as limit:
+            door.refused_by_limit(limit, request.url.path, peer)
+            raise Refused(429, limit) from None
         return identity
 
     def knows(self, request: Request, *roles: Role) -> bool:

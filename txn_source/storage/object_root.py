@@ -50,6 +50,8 @@ class ObjectRoot:
             raise InvalidArgumentError(
                 f"There is no file system for {shown}.", f"Use a path, or {', '.join(f'{s}://' for s in _SCHEMES)}."
             )
+        if "//" in path.strip("/"):
+            raise InvalidArgumentError(f"The root {uri} has an empty part in its path.", "Leave out the second slash.")
         if "#" in base or "%" in base:
             raise InvalidArgumentError(f"The root {uri} has a '#' or '%' in its path.", "Use another prefix.")
         return cls(f"{base.rstrip('/')}{mark}{query}")

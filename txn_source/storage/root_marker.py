@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
+import secrets
 
 from txn_source.model.errors import InvalidArgumentError, LogNotFoundError, LogVersionError, StorageWriteError
 from txn_source.storage.object_requests import requests_for
@@ -11,6 +13,24 @@ from txn_source.storage.object_store import reason
 from txn_source.storage.root import FORMAT_VERSION
 
 _MARKER = "txnlog.json"
+_RANDOM = 16
+"""So many characters of an id are random; the others tell which prefix it was made for."""
+
+
+def new_log_id(root: ObjectRoot) -> str:
+    """Return an id for a new log here."""
+    random = secrets.token_hex(_RANDOM // 2)
+    return random + _told(root, random)
+
+
+def is_made_for(root: ObjectRoot, log_id: str) -> bool:
+    """True if a log's id was made for this prefix, so that its making may go on here."""
+    return log_id[_RANDOM:] == _told(root, log_id[:_RANDOM])
+
+
+def _told(root: ObjectRoot, random: str) -> str:
+    place = root.uri.partition("?")[0].rstrip("/")
+    return hashlib.sha256(f"{random} {place}".encode()).hexdigest()[: 32 - _RANDOM]
 
 
 def log_id_at(root: ObjectRoot) -> str | None:

@@ -87,3 +87,16 @@ def test_wrong_aborted_transactions_are_told(tmp_path: Path) -> None:
         for answer in (partition.count, lambda *args: list(partition.read(*args, ["offset"]))):
             with pytest.raises(SegmentUnreadableError, match="a transaction index denies it"):
                 answer(of, IsolationLevel.READ_COMMITTED, wrong)
+
+
+def test_damage_that_is_seen_is_told(tmp_path: Path) -> None:
+    """A small batch is read with its header: if it is damaged, a count isn't one row less, but says so."""
+    folder = unpack("plain", tmp_path)
+    [path] = (folder / "log" / "plain-0").glob("*.log")
+    data = bytearray(path.read_bytes())
+    data[100] ^= 1
+    path.write_bytes(data)
+    partition = log_of(folder).partition(PartitionName("plain", 0))
+    of = PositionRange(Position.from_key(0), partition.bounds().last_stable)
+    with pytest.raises(SegmentUnreadableError, match="its checksum is wrong"):
+        partition.count(of, IsolationLevel.READ_COMMITTED, partition.decisions(of))

@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import random
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
+from pathlib import Path
+from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
+import txn_source
+from benchmarks.kafka_files import write_partition
 from tests.foreign.kafka.batch_writer import Batch, Record, encode_batch, encode_record, varint
+from txn_source.foreign.kafka import batch_reader
 from txn_source.foreign.kafka.batch_headers import HEADER_BYTES, BatchHeaders, find_batches
+from txn_source.foreign.kafka.decoding_turn import decoding_turn
 from txn_source.foreign.kafka.record_walk import HEAD, DamagedRecords, walk
 from txn_source.foreign.kafka.records import decode
 
@@ -29,7 +38,7 @@ MAKERS: dict[str, Make] = {
     "nulls": lambda rng: Record(rng.choice([None, b"key"]), rng.choice([None, b"", b"value"]), TIME),
     "zeros": lambda rng: Record(bytes(8), bytes(rng.randrange(200)), TIME),
     "nested": lambda rng: Record(b"k", NESTED * rng.randrange(4), TIME),
-    "large": lambda rng: Record(b"k", rng.randbytes(1) * rng.randrange(4000, 20_000), TIME),
+    "large": lambda rng: Record(b"k", rng.randbytes(1) * rng.randrange(8150, 8250), TIME),
     "mostly small": lambda rng: Record(b"k", bytes(70_000 if rng.random() < 0.01 else rng.randrange(90)), TIME),
     "any time": lambda rng: Record(b"key", b"value", rng.choice([0, TIME, TIME + (1 << 40), -(1 << 50)])),
     "headers": lambda rng: Record(b"k", b"v", TIME, [(b"name", rng.choice([None, b"", b"text"]))] * rng.randrange(3)),
@@ -85,7 +94,7 @@ def test_all_kinds_in_one_batch() -> None:
     def any_kind(of: random.Random) -> Record:
         return MAKERS[of.choice(list(MAKERS))](of)
 
-    for _ in range(20):
+    for _ in range(8):
         data, rows = written(any_kind, rng, [rng.randrange(1, 400) for _ in range(rng.randrange(1, 12))])
         assert decoded(data, (0, rows[-1][0] + 1)) == rows
 
@@ -121,3 +130,36 @@ def test_any_flipped_byte_is_no_other_walk() -> None:
         assert found.begins[0] == firsts[0]
         assert list(zip(found.begins[:200].tolist(), found.ends[:200].tolist(), strict=True)) == list(pairwise(edges))
     assert 0 < refused < 300
+
+
+@pytest.mark.parametrize("count", [-1, 0, 9, 11, 1 << 20, (1 << 31) - 1])
+def test_impossible_counts_are_refused(count: int) -> None:
+    """A header that says more records than its batch has room for is refused before anything is made for them."""
+    data = b"".join(encode_record(Record(b"key", b"value", TIME), delta, TIME) for delta in range(10))
+    of = (np.array([0]), np.array([len(data)]), np.array([count]))
+    with pytest.raises(DamagedRecords):
+        walk(np.frombuffer(data, np.uint8), *of)
+
+
+def test_one_thread_decodes_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Parts of a scan are read by several threads, and decoded in turns; a fork's turn is nobody else's."""
+    write_partition(tmp_path, 0, 100)
+    turns = []
+
+    def watched(*args: Any) -> pa.RecordBatch:
+        free = ThreadPoolExecutor(1)
+        turns.append(free.submit(decoding_turn().acquire, blocking=False).result())
+        free.shutdown()
+        return decode(*args)
+
+    monkeypatch.setattr(batch_reader, "decode", watched)
+    with txn_source.connect(f"kafka:{tmp_path}") as log:
+        assert sum(batch.num_rows for batch in log.scan("t")) == 100_000
+    assert len(turns) > 2
+    assert not any(turns)
+    with decoding_turn(), multiprocessing.get_context("fork").Pool(1) as pool:
+        assert pool.apply(free_turn)
+
+
+def free_turn() -> bool:
+    return decoding_turn().acquire(blocking=False)

@@ -16,6 +16,7 @@ from txn_source.foreign.reading.plan import plan
 from txn_source.foreign.reading.request import ForeignRequest, Selection, Side
 from txn_source.foreign.target import ForeignTarget
 from txn_source.model.position import EARLIEST, LATEST, Position
+from txn_source.spark.catalog.foreign_calls import ForeignCatalogCalls
 
 PARTITIONS = 3
 
@@ -151,6 +152,10 @@ def test_cut_that_cannot_be_told_is_said(tmp_path: Path, caplog: pytest.LogCaptu
     with caplog.at_level(logging.WARNING):
         assert planned_ends(history.root, Side(LATEST)) == stable
     assert [record.message.partition(":")[0] for record in caplog.records] == ["no consistent cut"]
+    bounds = ForeignCatalogCalls(ForeignTarget.parse(f"kafka:{history.root}")).outlook(
+        {"path": f"kafka:{history.root}", "topic": "t"}
+    )["bounds"]
+    assert "; no consistent cut: transactions that reach over the end" in bounds
 
 
 def test_starts_are_as_asked_for(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ import pyarrow as pa
 from txn_source.foreign.foreign_log import Decisions, TransactionSpans
 from txn_source.foreign.kafka.batch_headers import HEADER_BYTES, BatchHeaders
 from txn_source.foreign.kafka.compression import MAX_BATCH, CompressionError, decompress
+from txn_source.foreign.kafka.decoding_turn import decoding_turn
 from txn_source.foreign.kafka.producer_states import ProducerStates
 from txn_source.foreign.kafka.record_walk import DamagedRecords
 from txn_source.foreign.kafka.records import COLUMNS, decode
@@ -79,7 +80,7 @@ class BatchReader:
         start, end = of.start.key, of.end.key
         check = self._check(start)
         rows = 0
-        for scanned in self._segments.headers(start, end):
+        for scanned in self._segments.headers(start, end, strict=True):
             if check is not None:
                 check.check(scanned.headers, scanned.kinds, scanned.place)
             shown = scanned.headers.where(self._shown(scanned.headers, of)[0])
@@ -126,7 +127,8 @@ class BatchReader:
                 headers = chunk.headers.where(which)
                 status = None if statuses is None else statuses[which]
                 try:
-                    rows = decode(data, headers, begins, ends, self._columns, of, status)
+                    with decoding_turn():
+                        rows = decode(data, headers, begins, ends, self._columns, of, status)
                 except DamagedRecords as error:
                     self._skip(_damaged(headers, error.batch, place, error.why))
                     begins, ends, which = (np.delete(array, error.batch) for array in (begins, ends, which))

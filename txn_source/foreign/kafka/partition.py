@@ -220,7 +220,7 @@ class KafkaPartition(NoTraces):
     def count(self, unit: ReadUnit | PositionRange, level: IsolationLevel, decisions: Decisions) -> int | None:
         """Return how many rows ``read`` would yield, by the headers of batches; None: they must be read.
 
-        What is damaged behind a header isn't found.
+        Large batches aren't read, so damage behind their headers isn't found.
         """
         of = unit.of if isinstance(unit, ReadUnit) else unit
         return BatchReader(self.segments, self._states, level, decisions, ["offset"]).count(of)

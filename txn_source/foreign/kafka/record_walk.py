@@ -86,6 +86,7 @@ def walk(data: Bytes, begins: Ints, ends: Ints, counts: Ints) -> Walk:
     Raises:
         DamagedRecords: the records of a batch don't fill it exactly.
     """
+    _require_all((counts >= 0) & (counts * LEAST_RECORD <= ends - begins))
     starts, limits, owners = _places(data, begins, ends, counts)
     found, arrived = _in_step(data, starts, limits)
     at = np.sort(np.concatenate([np.empty(0, np.int64), *found]))

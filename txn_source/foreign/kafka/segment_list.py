@@ -234,12 +234,12 @@ class SegmentList:
                 skipped(error.told)
                 passed.add(error.offset)
 
-    def headers(self, start: int, end: int, *, over_gaps: bool = False) -> Iterator[Scanned]:
+    def headers(self, start: int, end: int, *, over_gaps: bool = False, strict: bool = False) -> Iterator[Scanned]:
         """Yield the headers of the batches that have an offset in ``[start, end)``.
 
         Large batches on local disks are passed over unread, so nothing but their order is checked. A damaged batch that
-        is too large or too small for a marker is left out: who reads it is told. With ``over_gaps`` offsets that are
-        lost are passed over, too.
+        is too large or too small for a marker is left out: who reads it is told. With ``strict`` it is told at once.
+        With ``over_gaps`` offsets that are lost are passed over, too.
 
         Raises:
             SegmentUnreadableError: a batch that could be a marker is damaged; others as of ``chunks``.
@@ -253,7 +253,7 @@ class SegmentList:
                 inside = _overlapping(whole.headers, start, end)
                 wrong = wrong_checksums(whole, inside)
                 markers = np.isin(whole.headers.sizes[wrong], _MARKER_SIZES) | whole.headers.control[wrong]
-                for index in which[wrong[markers]][:1].tolist():
+                for index in which[wrong if strict else wrong[markers]][:1].tolist():
                     raise WrongChecksum(place, int(headers.positions[index]), int(headers["base_offset"][index]))
                 for first, last in _runs(np.setdiff1d(inside, wrong) if len(wrong) else inside):
                     kinds[which[first:last]] = marker_kinds(_part(whole, first, last), place)

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from txn_source.foreign.foreign_log import Decisions, ForeignLog, Inside, PartitionName, ReadUnit
@@ -51,21 +51,31 @@ class ForeignPlan:
     request: ForeignRequest
 
 
-def plan(log: ForeignLog, rules: Format, selection: Selection, request: ForeignRequest) -> ForeignPlan:
-    """Return the tasks that read a selection as requested.
+def plan(
+    log: ForeignLog,
+    rules: Format,
+    selection: Selection,
+    request: ForeignRequest,
+    told: Callable[[str | None], object] = tell,
+) -> ForeignPlan:
+    """Return the tasks that read a selection as requested; ``told`` is given what its cut can't promise.
 
     Raises:
         TopicNotFoundError, InvalidArgumentError, OutOfRangeError: as ``names_of`` and ``ranges_of``.
         DataLossError: what is to be read is gone. ``fail_on_data_loss=False`` leaves it out, with a warning.
         SegmentUnreadableError: what the bounds or the aborted transactions follow from is damaged.
     """
-    wanted = ends_of(log, rules, selection, request)
+    wanted = ends_of(log, rules, selection, request, told)
     inside = {of.name: place for of, _ in wanted if (place := request.inside(of.name)) is not None}
     return plan_ranges(wanted, request, inside=inside)
 
 
 def ends_of(
-    log: ForeignLog, rules: Format, selection: Selection, request: ForeignRequest
+    log: ForeignLog,
+    rules: Format,
+    selection: Selection,
+    request: ForeignRequest,
+    told: Callable[[str | None], object] = tell,
 ) -> list[tuple[SourcePartition, PositionRange]]:
     """Return the range of each partition of a selection, as far as it is read."""
     partitions = look_at(log, names_of(log, rules, selection))
@@ -76,7 +86,7 @@ def ends_of(
         ranges = [_without_rest(of, reach, request) for of, reach in zip(partitions, ranges, strict=True)]
     if cuts:
         ranges, untold = lowered_to_cut(partitions, ranges)
-        tell(untold)
+        told(untold)
     return [(of, _with_last(of, reach, request, whole=whole)) for of, reach in zip(partitions, ranges, strict=True)]
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 import math
+from collections.abc import Callable
 from dataclasses import field
 from typing import Any
 
@@ -12,7 +13,7 @@ import grpc
 from txn_source.metadata.access.audit import Audit
 from txn_source.metadata.access.counters import Refusals
 from txn_source.metadata.access.limits import Failures, Limits, Usage
-from txn_source.metadata.access.tokens import NotTaken, Verifier
+from txn_source.metadata.access.tokens import Identity, NotTaken, Verifier
 from txn_source.metadata.protocol.bearer import AUTHORIZATION_KEY
 from txn_source.model.errors import LimitExceededError, RateLimitedError
 from txn_source.model.roles import EVERYTHING, Roles
@@ -58,8 +59,7 @@ class Door:
             if request_bytes is not None:
                 self.usage.call(visitor.name, request_bytes)
         except NotTaken as refusal:
-            self.failures.count(_place_of(peer))
-            self.refusals.count(refusal.reason, method, peer, refusal.error.fact)
+            self.count_failure(refusal, method, peer)
             raise refusal.error from None
         except LimitExceededError as error:
             self.refused_by_limit(error, method, peer)
@@ -74,13 +74,27 @@ class Door:
     def _visitor(self, context: grpc.ServicerContext, peer: str) -> Visitor:
         if self.verifier is None:
             return Visitor(_name_of(context, peer), EVERYTHING, peer, known=False)
+        identity = self.identify(self.verifier, lambda: _bearer(context), peer)
+        return Visitor(identity.name, identity.roles, peer, identity.ends_at)
+
+    def identify(self, verifier: Verifier, bearer: Callable[[], str], peer: str) -> Identity:
+        """Return whose token somebody shows, by whichever way it came.
+
+        Raises:
+            NotTaken: it has none, or one that isn't taken; ``count_failure`` is for whoever answers that.
+            RateLimitedError: it has come so too often.
+        """
         try:
-            token = _bearer(context)
+            token = bearer()
         except NotTaken:
             self.failures.check(_place_of(peer))
             raise
-        identity = self.verifier.verify(token, lambda: self.failures.check(_place_of(peer)))
-        return Visitor(identity.name, identity.roles, peer, identity.ends_at)
+        return verifier.verify(token, lambda: self.failures.check(_place_of(peer)))
+
+    def count_failure(self, refusal: NotTaken, what: str, peer: str) -> None:
+        """Count that somebody has come without a good token."""
+        self.failures.count(_place_of(peer))
+        self.refusals.count(refusal.reason, what, peer, refusal.error.fact)
 
 
 def _bearer(context: grpc.ServicerContext) -> str:

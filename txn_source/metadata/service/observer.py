@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -10,6 +11,7 @@ from typing import Any, Protocol
 from txn_source.model.errors import TxnLogError
 
 OK = "OK"
+_log = logging.getLogger(__name__)
 
 
 class Observer(Protocol):
@@ -55,4 +57,7 @@ def observed(observer: Observer | None, name: str) -> Iterator[Noted]:
         code = error.code if isinstance(error, TxnLogError) else type(error).__name__
         raise
     finally:
-        observer.called(name, time.perf_counter() - began, code, noted.request, noted.answer)
+        try:
+            observer.called(name, time.perf_counter() - began, code, noted.request, noted.answer)
+        except Exception:  # what was done is done, whether or not it could be counted
+            _log.exception("a call of %s wasn't counted", name)

@@ -14,12 +14,12 @@ from txn_source.model.errors import InvalidArgumentError
 from txn_source.storage.root import FORMAT_VERSION
 
 
-def create_log(database: Database, log_id: str | None = None) -> None:
+def create_log(database: Database, log_id: str | None = None, *, new_id: str | None = None) -> None:
     """Make the tables of a new log; harmless where they are there, also when two processes do it at once.
 
     Tables of an older release are left as they are (``schema_versions.upgrade``).
 
-    ``log_id`` is the log's; None is a new one, or whichever is there.
+    ``log_id`` is the log's; None is a new one, which is ``new_id`` if that is given, or whichever is there.
 
     Raises:
         InvalidArgumentError: the database holds another log.
@@ -29,7 +29,7 @@ def create_log(database: Database, log_id: str | None = None) -> None:
         make_tables(connection)
         found = connection.execute(select(log_info.c.log_id)).scalar()
         if found is None:
-            values = {"log_id": log_id or uuid.uuid4().hex, "format_version": FORMAT_VERSION}
+            values = {"log_id": log_id or new_id or uuid.uuid4().hex, "format_version": FORMAT_VERSION}
             connection.execute(insert(log_info).values(values | {"decisions": 0, "transactions": 0}))
         elif log_id not in (None, found):
             raise _of_another(found)

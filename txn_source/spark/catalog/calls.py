@@ -61,6 +61,7 @@ class CatalogCalls:
             "drop": self.drop,
             "dropEmpty": self.drop_empty,
             "set": self.set,
+            "change": lambda: None,
             "metadataColumns": self.metadata_columns,
             **ReadCalls(log).by_name,
         }

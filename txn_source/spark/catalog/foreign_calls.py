@@ -37,7 +37,7 @@ class ForeignCatalogCalls:
     def __init__(self, target: ForeignTarget) -> None:
         self._target = target
         self._rules = target.rules
-        refused = dict.fromkeys(("create", "drop", "dropEmpty", "set"), self._refuse)
+        refused = dict.fromkeys(("create", "drop", "dropEmpty", "set", "change"), self._refuse)
         self.by_name: Mapping[str, Callable[..., Any]] = {
             "checkOptions": self.check_options,
             "namespaces": self.namespaces,
@@ -108,7 +108,7 @@ class ForeignCatalogCalls:
     def as_of(self, **_: Any) -> NoReturn:
         """Refuse: when a transaction was committed is no part of the plan of a log that others wrote."""
         raise InvalidArgumentError(
-            f"{self._target} can't be read as of a time.",
+            f"{self._target} can't be read as of a time: its files don't say when a transaction was committed.",
             "Use VERSION AS OF with offsets, or WITH (endingTimestamp = '...'), which goes by the messages' times.",
         )
 
@@ -120,7 +120,8 @@ class ForeignCatalogCalls:
     def outlook(self, options: Mapping[str, str]) -> dict[str, Any]:
         """Return what a batch read would find now; rows are at most so many."""
         given = ForeignOptions.parse(options, BATCH)
-        planned = plan(given.target.open(), self._rules, given.selection, given.request)
+        unsure: list[str | None] = []
+        planned = plan(given.target.open(), self._rules, given.selection, given.request, unsure.append)
         units = [piece.unit for task in planned.tasks for piece in task]
         size = sum(unit.bytes for unit in units)
         bounds = [
@@ -128,10 +129,11 @@ class ForeignCatalogCalls:
             for name, reach in planned.ranges[:_SHOWN_MAX]
         ]
         more = len(planned.ranges) - len(bounds)
+        cut = "".join(f"; no consistent cut: {said}" for said in unsure if said)
         return {
             "rows": sum(unit.rows for unit in units),
             "bytes": size,
-            "bounds": ", ".join(bounds) + (f" and {more} more" if more else ""),
+            "bounds": ", ".join(bounds) + (f" and {more} more" if more else "") + cut,
             "ledgers": f"about {size >> 20} MiB" if size > OPENING_COST_BYTES else f"about {size} bytes",
             "tasks": len(planned.tasks) or min(os.cpu_count() or 1, 1),
         }

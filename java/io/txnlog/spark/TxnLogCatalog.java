@@ -182,6 +182,12 @@ public final class TxnLogCatalog implements StagingTableCatalog, SupportsNamespa
     return ask(call, arguments);
   }
 
+  /** Returns why a change can't be; a log that is only read says that itself. */
+  private TxnLogException unchanged(String why) {
+    ask("change", Map.of());
+    return refused(why);
+  }
+
   private StructType metadata() {
     if (metadata == null) {
       metadata = (StructType) DataType.fromJson(ask("metadataColumns", Map.of()).asText());
@@ -215,7 +221,7 @@ public final class TxnLogCatalog implements StagingTableCatalog, SupportsNamespa
   @Override
   public StagedTable stageReplace(
       Identifier of, Column[] columns, Transform[] partitions, Map<String, String> properties) {
-    throw refused("A topic is never replaced: readers hold positions in it."
+    throw unchanged("A topic is never replaced: readers hold positions in it."
         + " Use CREATE TABLE for a new one, or INSERT INTO.");
   }
 
@@ -253,7 +259,7 @@ public final class TxnLogCatalog implements StagingTableCatalog, SupportsNamespa
       } else if (change instanceof TableChange.RemoveProperty removed) {
         properties.put(removed.property(), null);
       } else {
-        throw refused("A topic's columns can't be changed: its messages stay as they are."
+        throw unchanged("A topic's columns can't be changed: its messages stay as they are."
             + " Make a new topic; SET TBLPROPERTIES changes policies.");
       }
     }
@@ -264,7 +270,7 @@ public final class TxnLogCatalog implements StagingTableCatalog, SupportsNamespa
   @Override
   public boolean dropTable(Identifier of) {
     if (!options.getBoolean("allowDrop", false)) {
-      throw refused("DROP TABLE would delete topic " + String.join(".", of.namespace()) + "." + of.name()
+      throw unchanged("DROP TABLE would delete topic " + String.join(".", of.namespace()) + "." + of.name()
           + " with all its messages. Set spark.sql.catalog." + name + ".allowDrop to true if it is meant.");
     }
     return ask("drop", of).asBoolean();
@@ -272,17 +278,17 @@ public final class TxnLogCatalog implements StagingTableCatalog, SupportsNamespa
 
   @Override
   public void renameTable(Identifier from, Identifier to) {
-    throw refused("A topic can't be renamed: producers and positions know it by its name. Make a new one.");
+    throw unchanged("A topic can't be renamed: producers and positions know it by its name. Make a new one.");
   }
 
   @Override
   public void createNamespace(String[] namespace, Map<String, String> properties) {
-    throw refused("A namespace is there as soon as it has a topic. Make a topic in it.");
+    throw unchanged("A namespace is there as soon as it has a topic. Make a topic in it.");
   }
 
   @Override
   public void alterNamespace(String[] namespace, NamespaceChange... changes) {
-    throw refused("Namespaces have no properties here. Set policies with `txnlog namespaces set-policies`.");
+    throw unchanged("Namespaces have no properties here. Set policies with `txnlog namespaces set-policies`.");
   }
 
   @Override
