@@ -47,6 +47,19 @@ def test_transactions_are_listed(bare: Any, places: dict[str, Path]) -> None:
     assert "2 are listed, there are " in aborted.stderr
 
 
+def test_format_is_told_what_it_needs(bare: Any, places: dict[str, Path], tmp_path: Path) -> None:
+    """Give options of a format, a wrong one, one that is none, and one for a log of txnlog's own."""
+    root = "--root", f"kafka:{places['kafka']}"
+    told = bare(*root, "transactions", "list", "--option", "trustTransactionIndexes=false", "--json")
+    assert len(json.loads(told.stdout)) == 2
+    for option, why in (("trustTransactionIndexes=x", "neither true nor false"), ("x", "is no NAME=VALUE")):
+        for command in (("topics", "list"), ("topics", "stats", "txn"), ("consume", "txn")):
+            refused = bare(*root, *command, "--option", option)
+            assert why in refused.stderr + refused.stdout
+    refused = bare("--root", str(tmp_path), "topics", "list", "--option", "a=b")
+    assert "for logs that others wrote" in refused.stderr
+
+
 def test_messages_are_printed(bare: Any, places: dict[str, Path]) -> None:
     """Print values, keys with values, and all that is known as JSON."""
     root = "--root", f"kafka:{places['kafka']}"

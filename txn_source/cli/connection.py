@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import inspect
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field, replace
 from typing import TYPE_CHECKING, Annotated, Any, Concatenate, ParamSpec, get_type_hints
 
@@ -43,6 +43,16 @@ Endpoint = Annotated[
         metavar="HOST:PORT[,...]",
         help=f"Address of a service, `txnlog serve`, or of several of one log (or set {ENDPOINT_VARIABLE}).",
         rich_help_panel=_PANEL,
+    ),
+]
+FormatOptions = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--option",
+        metavar="NAME=VALUE",
+        help="What the format of a log that others wrote has to be told, as Pulsar's managedLedgers.",
+        rich_help_panel=_PANEL,
+        show_default=False,
     ),
 ]
 _SHOWN = "What the service is shown"
@@ -116,6 +126,7 @@ def on_log(
         @reports_errors
         def command(context: typer.Context, root: str | None, endpoint: str | None, **options: Any) -> None:
             shown = {name: options.pop(name) for name in CREDENTIALS}
+            told = options.pop("option", None)
             address = address_of(context).override(root, endpoint).showing(**shown).resolve()
             if is_foreign(address.root) and foreign is None:
                 raise InvalidArgumentError(
@@ -127,6 +138,10 @@ def on_log(
             os.environ.setdefault("GRPC_VERBOSITY", "NONE")  # its own lines would come before ours
             makes = create and address.root is not None
             given = {**address.credentials, "metadata": metadata_of(address.root)}
+            if told and not is_foreign(address.root):
+                raise typer.BadParameter("It is for logs that others wrote.", param_hint="'--option'")
+            if told:
+                given["options"] = options_of(told)
             with connect(address.root, endpoint=address.endpoint, create=makes, **given) as log:
                 act: Callable[..., None] = foreign if foreign and is_foreign(address.root) else function
                 act(log, **options)
@@ -142,6 +157,11 @@ def on_log(
                 inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=option)
                 for name, option in CREDENTIALS.items()
             ),
+            *(
+                [inspect.Parameter("option", inspect.Parameter.KEYWORD_ONLY, default=None, annotation=FormatOptions)]
+                if foreign is not None
+                else []
+            ),
         ]
         command.__name__, command.__doc__ = function.__name__, function.__doc__
         command.__annotations__ = {p.name: p.annotation for p in parameters}
@@ -149,6 +169,14 @@ def on_log(
         return command
 
     return decorate
+
+
+def options_of(given: Sequence[str]) -> dict[str, str]:
+    """Return options of a format from texts such as ``managedLedgers=/file``."""
+    for text in given:
+        if not text.partition("=")[0].strip() or "=" not in text:
+            raise typer.BadParameter(f"{text!r} is no NAME=VALUE.", param_hint="'--option'")
+    return {name.strip(): value for name, _, value in (text.partition("=") for text in given)}
 
 
 def metadata_of(root: str | None) -> str | None:

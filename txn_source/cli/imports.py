@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from txn_source.cli.connection import metadata_of
+from txn_source.cli.connection import metadata_of, options_of
 from txn_source.cli.output import Json, console, print_json, repeatable, reports_errors, table
 from txn_source.cli.progress import Progress
 from txn_source.cli.units import format_count
@@ -87,7 +87,7 @@ def import_(
         topics,
         names=names or None,
         undecided=undecided,
-        options=dict(option.partition("=")[::2] for option in options or ()),
+        options=options_of(options or ()),
         metadata=metadata or (),
         typed=typed,
     )

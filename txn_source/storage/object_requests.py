@@ -139,7 +139,7 @@ class ArrowRequests:
             raise StoreError(
                 f"it is truncated: it ends at byte {start + len(data)}, not at {start + len(into)} or later"
             )
-        into[:] = data
+        into.cast("B")[:] = data
 
     def read(self, path: str) -> bytes:
         def read() -> bytes:
