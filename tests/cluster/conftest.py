@@ -10,7 +10,7 @@ from tests.cluster.hosts import reason_without
 from tests.cluster.site import SERVICES, Cluster, postgres_programs
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     """A cluster that was set up as docs/cluster.md says, with the topics in it."""
     without = reason_without() or (None if postgres_programs() else "PostgreSQL is not here")
@@ -27,4 +27,5 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
             cluster.start_service(name)
         for name in SERVICES:
             cluster.wait_for_service(name)
+        cluster.start_clients()
         yield cluster

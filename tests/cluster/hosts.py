@@ -133,9 +133,12 @@ class Running:
     def __init__(self, entered: subprocess.Popen[Any]) -> None:
         self.entered = entered
 
-    def signal(self, number: signal.Signals) -> None:
-        """Send a signal, if it is still there."""
-        for pid in _children(self.entered.pid):
+    def signal(self, number: signal.Signals, below: int = 0) -> None:
+        """Send a signal, if it is still there; or to its child, ``below`` generations down."""
+        pids = _children(self.entered.pid)
+        for _ in range(below):
+            pids = [child for pid in pids for child in _children(pid)]
+        for pid in pids:
             with suppress(ProcessLookupError):
                 os.kill(pid, number)
 

@@ -172,14 +172,14 @@ class Cluster:
 
     def start_service(self, name: str) -> Running:
         """Start a service as the document says."""
-        self.services[name] = self[name].start("sh", "-e", "-c", self._service())
+        self.services[name] = self[name].start("sh", "-e", "-c", self.service_commands())
         return self.services[name]
 
     def said(self, name: str) -> str:
         """Return what a service has logged."""
         return self[name].said()
 
-    def _service(self) -> str:
+    def service_commands(self) -> str:
         """Return the commands of a service; the last one takes the place of the shell, so that signals reach it."""
         code = block("service").replace("\ntxnlog serve", "\nexec txnlog serve")
         return code.replace("db.example.com/log'", f"db.example.com/{self._database}'")

@@ -30,7 +30,6 @@ def both(transfers: list[int]) -> list[list[Any]]:
 @pytest.fixture(scope="module")
 def written(cluster: Cluster) -> list[int]:
     """Transfers that were written by producers on their host; there are aborted ones beside them."""
-    cluster.start_clients()
     cluster.on_client("ops", block("topics"))
     written: list[int] = cluster.call("loader", "produce", topic=TRANSFERS, first=0, transfers=100)
     cluster.call("loader", "run", code=block("producer"))

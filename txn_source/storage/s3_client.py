@@ -249,7 +249,8 @@ class S3Client:
         surroundings = tuple(os.environ.get(name) for name in _SURROUNDINGS)
         with self._lock:
             if self._made is None or self._made[0] != surroundings:
-                self._made = surroundings, _new_client(self._place)
+                with _making:
+                    self._made = surroundings, _new_client(self._place)
             return self._made[1]
 
     def _drop(self, client: Any) -> None:
@@ -257,6 +258,10 @@ class S3Client:
             if self._made is not None and self._made[1] is client:
                 self._made = None
 
+
+_making = threading.Lock()
+"""A fork waits for it: where a module is half loaded by another thread, a child would wait for that for ever."""
+os.register_at_fork(before=_making.acquire, after_in_parent=_making.release, after_in_child=_making.release)
 
 _SURROUNDINGS = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AWS_PROFILE")
 
