@@ -147,6 +147,7 @@ class LogMetrics:
         yield _one("oldest_open_transaction_seconds", _age(log.oldest_open_ms, moment.at_ms))
         yield _one("held_back_messages", sum(t.held_back_messages for t in topics))
         yield _one("held_back_bytes", sum(t.held_back_bytes for t in topics))
+        yield _one("short_messages", sum(t.short_messages for t in topics))
         yield _one("held_back_seconds", max((t.held_back_s for t in topics), default=0.0))
         counts, backlogs = dict.fromkeys(IsolationLevel, 0), dict.fromkeys(IsolationLevel, 0)
         ages = dict.fromkeys(IsolationLevel, 0.0)
@@ -199,6 +200,7 @@ class _Topic:
     held_back_messages: int
     held_back_bytes: int
     held_back_s: float
+    short_messages: int
     oldest_open_s: float
     last_append_s: float
 
@@ -230,6 +232,7 @@ def _topic(topic_id: int, name: str, parts: Sequence[PartitionFigures], oldest: 
         sum(part.held_back_messages for part in parts),
         sum(part.held_back_bytes for part in parts),
         max(0.0, now_ms / 1000 - min(waits) / 1e6) if waits else 0.0,
+        sum(part.short_messages for part in parts),
         _age(min(began, default=None), now_ms),
         max((part.last_publish_time_us for part in parts), default=0) / 1e6,
     )
@@ -244,6 +247,7 @@ def _of_topics(topics: Sequence[_Topic]) -> Iterator[Family]:
         ("last_append_timestamp_seconds", [t.last_append_s for t in topics]),
         ("held_back_messages", [t.held_back_messages for t in topics]),
         ("held_back_bytes", [t.held_back_bytes for t in topics]),
+        ("short_messages", [t.short_messages for t in topics]),
         ("held_back_seconds", [t.held_back_s for t in topics]),
         ("oldest_open_transaction_seconds", [t.oldest_open_s for t in topics]),
     ):
@@ -254,7 +258,7 @@ def _of_topics(topics: Sequence[_Topic]) -> Iterator[Family]:
         for bound, value in (
             ("log_start", t.trimmed),
             ("last_stable", t.stable),
-            ("high_watermark", t.appended),
+            ("high_watermark", t.appended - t.short_messages),
             ("log_end", t.appended),
         )
     ]

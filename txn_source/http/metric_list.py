@@ -78,6 +78,7 @@ METRICS = {
         _log("held_back_messages", GAUGE, "Messages that open transactions hold back from read_committed"),
         _log("held_back_bytes", GAUGE, "Their bytes"),
         _log("held_back_seconds", GAUGE, "Since when the longest one waits, 0 without"),
+        _log("short_messages", GAUGE, "Messages that nobody reads until there are enough copies of them"),
         _log("subscriptions", GAUGE, "Durable subscriptions", "level"),
         _log("backlog_messages", GAUGE, "Messages that their level shows and they have not acknowledged", "level"),
         _log("backlog_seconds", GAUGE, "Age of the oldest of these, 0 without", "level"),
@@ -102,6 +103,7 @@ METRICS = {
         ),
         _log("topic_held_back_messages", GAUGE, "Messages that open transactions hold back", *_TOPIC),
         _log("topic_held_back_bytes", GAUGE, "Their bytes", *_TOPIC),
+        _log("topic_short_messages", GAUGE, "Messages that nobody reads until there are enough copies", *_TOPIC),
         _log("topic_held_back_seconds", GAUGE, "Since when the longest one waits, 0 without", *_TOPIC),
         _log("topic_oldest_open_transaction_seconds", GAUGE, "Age of the oldest that wrote to it, 0 without", *_TOPIC),
         # Subscriptions

@@ -117,7 +117,11 @@ class _CursorRow:
 
 
 def _backlog(view: PartitionFigures, row: _CursorRow, aborted: int, *, committed: bool) -> int:
-    end, messages = (view.last_stable, view.messages_before_stable) if committed else (view.log_end, view.messages)
+    end, messages = (
+        (view.last_stable, view.messages_before_stable)
+        if committed
+        else (view.high_watermark, view.messages_before_high)
+    )
     if row.mark >= end:
         return 0
     count = messages - _messages_before(row) - aborted

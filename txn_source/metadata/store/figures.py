@@ -38,7 +38,14 @@ class PartitionFigures:
     bytes: int
     bytes_trimmed: int
     last_publish_time_us: int
+    high_watermark: int
+    messages_before_high: int
     waits_since_us: int | None = None
+
+    @property
+    def short_messages(self) -> int:
+        """Messages at or above the first entry with too few copies: nobody reads them yet."""
+        return self.messages - self.messages_before_high
 
     @property
     def held_back_messages(self) -> int:
@@ -92,12 +99,15 @@ def log_figures(connection: Connection, now_ms: int) -> LogFigures:
 
 def partition_figures(connection: Connection) -> list[PartitionFigures]:
     """Return all partitions of the log."""
+    short = {row[0]: row[1:] for row in _SHORT.rows(connection, {})}
     waiting = {row[0]: row[1:] for row in _WAITING.rows(connection, {})}
     found = []
     for row in _PARTITIONS.rows(connection, {}):
         partition_id, topic_id, index, log_start, ledger_id, entries, *totals = row
         messages, messages_trimmed, of_bytes, bytes_trimmed, last_us = totals
         end = key_of(ledger_id, entries)
+        high, high_messages = short.get(partition_id, (end, None))
+        high_messages = messages if high_messages is None else high_messages
         stable, stable_messages, stable_bytes, since_us = end, messages, of_bytes, None
         if partition_id in waiting:
             stable, before, bytes_before, since_us = waiting[partition_id]
@@ -119,6 +129,8 @@ def partition_figures(connection: Connection) -> list[PartitionFigures]:
                 of_bytes,
                 bytes_trimmed,
                 last_us,
+                high,
+                high_messages,
                 since_us,
             )
         )
@@ -173,6 +185,12 @@ _PARTITIONS = Prepared(
         messages_before + messages, messages_trimmed, bytes_before + bytes, bytes_trimmed,
         partitions.last_publish_time_us
     FROM partitions JOIN ledgers ON ledger_id = open_ledger_id ORDER BY topic_id, partition_index"""
+)
+_SHORT = Prepared(
+    """
+    SELECT short.partition_id, short.position, messages_before
+    FROM (SELECT partition_id, MIN(position) AS position FROM short_entries GROUP BY partition_id) AS short
+    LEFT JOIN entries ON entries.partition_id = short.partition_id AND entries.position = short.position"""
 )
 _WAITING = Prepared(
     f"""
