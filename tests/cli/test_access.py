@@ -47,10 +47,10 @@ def test_commands_of_the_document(tmp_path: Path, bare: Any, spawn: Any, monkeyp
     for made, name in zip(authority.issue("made"), ("service.crt", "service.key"), strict=True):
         made.rename(name)
     authority.ca.rename("ca.crt")
-    before, after = blocks("bash")
-    assert (len(before), len(after)) == (5, 3)
+    keys, serving, after = blocks("bash")
+    assert (len(keys), len(serving), len(after)) == (4, 1, 3)
     address = ""
-    for line in [*before, *after]:
+    for line in [*keys, *serving, *after]:
         command, *words = shlex.split(line)
         words = [{"/srv/log": str(tmp_path / "log"), "0.0.0.0": "127.0.0.1"}.get(word, word) for word in words]
         if command == "export":

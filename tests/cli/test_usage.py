@@ -229,7 +229,7 @@ def test_error_that_nobody_foresaw_is_one_line(
 ) -> None:
     """Let a command fail with an error that isn't the log's; a variable shows where it came from."""
 
-    def fail(_: object) -> None:
+    def fail(*_: object, **__: object) -> None:
         raise ValueError("a\nb.")
 
     monkeypatch.setattr(txn_source.Log, "maintain", fail)

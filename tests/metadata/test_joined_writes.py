@@ -114,10 +114,10 @@ def outcome(world: World, path: Path, drawn: list[Any], *, together: bool) -> tu
             todo.append(made(world, each, next_of))
     done: list[Written | TxnLogError] = []
     if together:
-        done += database.write(lambda connection: write_all(connection, todo, NOW_US))
+        done += database.write(lambda connection: write_all(connection, todo, NOW_US, {}))
     else:
         for each in todo:
-            done += database.write(lambda connection, each=each: write_all(connection, [each], NOW_US))
+            done += database.write(lambda connection, each=each: write_all(connection, [each], NOW_US, {}))
     with database.read() as connection:
         tables = {
             table.name: sorted(map(repr, connection.execute(select(table)).all())) for table in metadata.sorted_tables
@@ -179,7 +179,7 @@ def test_waiting_writes_join(world: World, tmp_path: Path) -> None:
 
     def together(connection: Connection, writes: Any) -> Any:
         steps.append(len(writes))
-        return write_all(connection, writes, NOW_US)
+        return write_all(connection, writes, NOW_US, {})
 
     whole = [made(world, ([(1, [(n % 3, 2 * n, 2, n % 3, n)])], "whole"), Counter()) for n in range(28)]
     whole = [*whole, whole[5], Write([replace(whole[0].appends[0], producer_id=77)], timeout_ms=1)]
@@ -200,7 +200,7 @@ def test_write_that_breaks_the_step_takes_no_other_with_it(world: World, tmp_pat
     database = open_database(f"sqlite:///{tmp_path / 'metadata.db'}")
 
     def together(connection: Connection, writes: Any) -> Any:
-        done = write_all(connection, writes, NOW_US)
+        done = write_all(connection, writes, NOW_US, {})
         if any(each.timeout_ms == 13 for each in writes):
             raise ZeroDivisionError("unforeseen")
         return done
@@ -221,11 +221,11 @@ def test_old_ledgers_that_a_refused_write_has_rolled_stay_whole(world: World, tm
     shutil.copy(world.path, tmp_path / "metadata.db")
     database = open_database(f"sqlite:///{tmp_path / 'metadata.db'}")
     first = made(world, ([(1, [(0, 0, 1, 0, 0), (1, 1, 1, 0, 0)])], "plain"), Counter())
-    database.write(lambda connection: write_all(connection, [first], NOW_US))
+    database.write(lambda connection: write_all(connection, [first], NOW_US, {}))
     bad, good = (made(world, ([(1, [(partition, 9, 1, 1, 0)])], "plain"), Counter()) for partition in (0, 1))
     bad = replace(bad, appends=[replace(bad.appends[0], epoch=5)])
     later_us = NOW_US + 10**9 * 1000 + 1
-    done = database.write(lambda connection: write_all(connection, [bad, good], later_us))
+    done = database.write(lambda connection: write_all(connection, [bad, good], later_us, {}))
     assert [isinstance(each, TxnLogError) for each in done] == [True, False]
     with database.read() as connection:
         query = select(partitions.c.open_ledger_id, ledgers.c.closed_at_ms).join(

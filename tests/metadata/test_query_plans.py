@@ -22,6 +22,7 @@ SMALL = {
     "policies": "a few rows for each topic that has its own",
     "doomed_files": "empty but for a moment; read a page at a time",
     "consumers": "those that are connected now",
+    "roots": "a log has 61 at most",
 }
 """Tables that may be read as a whole, and why."""
 WHOLE = {
@@ -30,6 +31,9 @@ WHOLE = {
     "UPDATE ledgers SET": "once, after a clock that was ahead",
     "UPDATE copies SET begun_at_ms": "once, after a clock that was ahead",
     "UPDATE transactions SET": "once, after a clock that was ahead",
+    "SELECT short_entries.partition_id, short_entries.position, short_entries.segment_id, short_entries.needed FROM": (
+        "the first one, to know whether there is any"
+    ),
     "SELECT partitions.partition_id": "once, after a clock that was ahead",
 }
 """Statements that may, by their beginning, and why."""
@@ -74,7 +78,11 @@ def scans(database: sqlite3.Connection, statement: str, parameters: Any) -> list
             r"SCAN (\w+)|SEARCH (\w+) USING (?:COVERING )?INDEX traces_by_marker \(partition_id=\?\)$", row[3]
         )
         table = tables.get(scan.group(1) or scan.group(2)) if scan else None
-        if table in metadata.tables and table not in SMALL and not any(map(statement.startswith, WHOLE)):
+        if (
+            table in metadata.tables
+            and table not in SMALL
+            and not any(map(" ".join(statement.split()).startswith, WHOLE))
+        ):
             found.append(f"{row[3]}: {' '.join(statement.split())}")
     return found
 

@@ -112,6 +112,11 @@ class Address:
         return found
 
 
+_FORMAT_OPTIONS = inspect.Parameter(
+    "format_options", inspect.Parameter.KEYWORD_ONLY, default=None, annotation=FormatOptions
+)
+
+
 def on_log(
     *, create: bool = False, foreign: Callable[..., None] | None = None
 ) -> Callable[[Callable[Concatenate[Log, P], None]], Callable[..., None]]:
@@ -126,7 +131,7 @@ def on_log(
         @reports_errors
         def command(context: typer.Context, root: str | None, endpoint: str | None, **options: Any) -> None:
             shown = {name: options.pop(name) for name in CREDENTIALS}
-            told = options.pop("option", None)
+            told = options.pop("format_options", None)
             address = address_of(context).override(root, endpoint).showing(**shown).resolve()
             if is_foreign(address.root) and foreign is None:
                 raise InvalidArgumentError(
@@ -157,11 +162,7 @@ def on_log(
                 inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=option)
                 for name, option in CREDENTIALS.items()
             ),
-            *(
-                [inspect.Parameter("option", inspect.Parameter.KEYWORD_ONLY, default=None, annotation=FormatOptions)]
-                if foreign is not None
-                else []
-            ),
+            *([] if foreign is None else [_FORMAT_OPTIONS]),
         ]
         command.__name__, command.__doc__ = function.__name__, function.__doc__
         command.__annotations__ = {p.name: p.annotation for p in parameters}

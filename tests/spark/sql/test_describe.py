@@ -27,6 +27,7 @@ def test_properties_say_where_they_come_from(orders: Statements) -> None:
         "partitions": "1",
         "inherited.data_read_priority": "tiered-first (default)",
         "inherited.offload_compression_level": "1 (default)",
+        "inherited.hot_copies": "main (default)",
     }
     orders.log.set_policies(namespace=f"{orders.tenant}/default", retention_age="7d", data_read_priority="tiered-first")
     orders.log.set_policies(topic, data_read_priority="bookkeeper-first")
@@ -35,5 +36,6 @@ def test_properties_say_where_they_come_from(orders: Statements) -> None:
         "data_read_priority": "bookkeeper-first",
         "inherited.retention_age": "604800s (namespace)",
         "inherited.offload_compression_level": "1 (default)",
+        "inherited.hot_copies": "main (default)",
     }
     assert orders.rows("SHOW TBLPROPERTIES {ns}.orders ('partitions')") == [("partitions", "1")]

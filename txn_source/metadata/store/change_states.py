@@ -9,16 +9,21 @@ from typing import Any
 from sqlalchemy import Connection, func, literal, select
 
 from txn_source.metadata.store.database import Change
-from txn_source.metadata.store.tables import consumers, deliveries, ledgers, partitions, subscriptions
+from txn_source.metadata.store.tables import consumers, deliveries, ledgers, partitions, short_entries, subscriptions
 
 
 def read_states(connection: Connection, topic_ids: Sequence[int]) -> dict[Change, list[Any]]:
-    """Return the states of some topics and of their subscriptions: entries, epochs, consumers, what comes again."""
+    """Return the states of topics (entries, those short of copies) and of their subscriptions (epochs, consumers,
+    what comes again)."""
     states: dict[Change, list[Any]] = defaultdict(list)
     s = subscriptions.c
     queries = (
         select(partitions.c.topic_id, literal(0), func.sum(partitions.c.open_ledger_id), func.sum(ledgers.c.entries))
         .join(ledgers, ledgers.c.ledger_id == partitions.c.open_ledger_id)
+        .where(partitions.c.topic_id.in_(topic_ids))
+        .group_by(partitions.c.topic_id),
+        select(partitions.c.topic_id, literal(0), func.count(), func.min(short_entries.c.position))
+        .join(short_entries, short_entries.c.partition_id == partitions.c.partition_id)
         .where(partitions.c.topic_id.in_(topic_ids))
         .group_by(partitions.c.topic_id),
         select(s.topic_id, s.subscription_id, s.epoch).where(s.topic_id.in_(topic_ids)),
