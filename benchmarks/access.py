@@ -38,7 +38,7 @@ def run(bench: Bench) -> Iterator[Result]:
     folder = bench.folder
     cert, key = _certificate(folder)
     with ExitStack() as stack:
-        plain = stack.enter_context(_served(folder / "plain"))
+        plain = stack.enter_context(served(folder / "plain"))
         logs = [(stack.enter_context(txn_source.connect(endpoint=plain)), "plain")]
         for algorithm in ("ES256", "RS256"):
             private, public, token = (folder / f"{algorithm}.{end}" for end in ("key", "pub", "token"))
@@ -46,7 +46,7 @@ def run(bench: Bench) -> Iterator[Result]:
             roles = {role: ["*"] for role in Role}
             token.write_text(make_token(private, "bench", roles, 86_400))
             words = ["--tls-cert", str(cert), "--tls-key", str(key), "--token-keys", str(public)]
-            address = stack.enter_context(_served(folder / algorithm, *words))
+            address = stack.enter_context(served(folder / algorithm, *words))
             log = txn_source.connect(endpoint=address, tls_ca=cert, token_file=token)
             logs.append((stack.enter_context(log), algorithm))
         times = _flushes(stack, [log for log, _ in logs], flushes)
@@ -87,7 +87,7 @@ def _calls(logs: Sequence[Log], count: int) -> list[list[float]]:
 
 
 @contextmanager
-def _served(root: Path, *words: str) -> Iterator[str]:
+def served(root: Path, *words: str) -> Iterator[str]:
     command = [sys.executable, "-m", "txn_source.cli", "serve", "--root", str(root), "--port", "0", *words]
     process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
     try:

@@ -11,6 +11,7 @@ import pytest
 from tests.cluster.site import Cluster
 from tests.log.reading import eventually
 
+pytestmark = pytest.mark.long
 NAME, OTHER = "txnlog-2", "txnlog-1"
 _NOBODY = (
     "setpriv --reuid 12345 --regid 12345 --clear-groups --inh-caps +dac_read_search --ambient-caps +dac_read_search"
