@@ -6,7 +6,6 @@ is about what this store can send; through Spark, which handles each row, it is 
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 import urllib.request
@@ -16,7 +15,7 @@ from pathlib import Path
 
 import txn_source
 from benchmarks.access import served
-from benchmarks.harness import Bench, Result, best_of, spark_session
+from benchmarks.harness import Bench, Result, best_of, know_the_store, spark_session
 from benchmarks.scan import messages
 from txn_source.client.log import Log
 
@@ -52,8 +51,7 @@ def _store(delay_ms: int) -> Iterator[_Store]:
 
 def run(bench: Bench) -> Iterator[Result]:
     """Measure writing and reading; each figure is a ratio to local files in the same run."""
-    os.environ.setdefault("AWS_ACCESS_KEY_ID", "benchmark")
-    os.environ.setdefault("AWS_SECRET_ACCESS_KEY", "benchmark")
+    know_the_store()
     for delay_ms in _DELAYS_MS:
         folder = bench.folder / str(delay_ms)
         folder.mkdir()
