@@ -146,6 +146,8 @@ def test_manifest_is_what_kubernetes_takes() -> None:
     for release in ("1.28", "1.33"):
         for each in MANIFEST:
             validate.validate(each, release, strict=True)
+        with pytest.raises(validate.ValidationError):
+            validate.validate({**MANIFEST[0], "nonsense": 1}, release, strict=True)
 
 
 def test_manifest_selects_its_pods() -> None:

@@ -18,6 +18,7 @@ import pytest
 
 import txn_source
 from tests.log.reading import BY_HAND, UNCOMMITTED, send_each, values
+from tests.tiers.object_logs import asked, batch, objects
 from tests.tiers.proxy import Fault, Proxy
 from tests.tiers.stores import Bucket, S3Server
 from txn_source import Batching, Log
@@ -39,23 +40,6 @@ def log(bucket: Bucket, proxy: Proxy, tmp_path: Path) -> Iterator[Log]:
     """A log behind a proxy that counts."""
     with txn_source.connect(bucket.uri_at(proxy.endpoint), metadata=tmp_path / "log.db") as log:
         yield log
-
-
-def asked(proxy: Proxy) -> Counter[str]:
-    """Return how many requests of each method there were since the last time."""
-    found = Counter(request.method for request in proxy.requests)
-    proxy.requests.clear()
-    return found
-
-
-def objects(bucket: Bucket) -> list[str]:
-    return [name for name in bucket.files() if name.startswith("segments/")]
-
-
-def batch(rows: int, width: int = 1000) -> pa.RecordBatch:
-    """Return so many messages of so many bytes."""
-    value = pa.array([bytes(width)] * rows, pa.binary())
-    return pa.record_batch({"key": pa.nulls(rows, pa.binary()), "value": value})
 
 
 def test_flush_to_many_partitions_is_one_request(log: Log, proxy: Proxy, bucket: Bucket) -> None:
