@@ -15,8 +15,11 @@ import pytest
 from tests.log.reading import BY_HAND, rows, send_each
 from tests.log.sites import Site
 from txn_source import Position, Transaction
+from txn_source.metadata.store.change_states import read_states
+from txn_source.metadata.store.opening import open_database
 from txn_source.model.position import PositionRange
 from txn_source.model.topic_name import TopicName
+from txn_source.storage.root import LogRoot
 
 _FILE = Path(__file__).parents[1] / "vectors" / "isolation.json"
 CASES = {case["name"]: case["steps"] for case in json.loads(_FILE.read_text(encoding="utf-8"))["cases"]}
@@ -106,3 +109,21 @@ def test_all_cases_are_run() -> None:
     """Count them: a change of the file's format must not empty this module unnoticed."""
     assert len(CASES) >= 17
     assert {"high_watermark", "log_start"} <= {name for steps in CASES.values() for step in steps for name in step}
+
+
+def test_copies_that_come_are_a_change(site: Site) -> None:
+    """Compare what is looked at for consumers that aren't told, before an entry has its copies and then."""
+    runner = Runner(site)
+    runner.append({"txn": None, "messages": 1})
+    runner.high_watermark(0)
+    states = []
+    database = open_database(site.url or LogRoot.at(site.root).database_url)
+    try:
+        for _ in range(2):
+            with database.read() as connection:
+                states.append(read_states(connection, [1]))
+            site.execute("DELETE FROM short_entries")
+    finally:
+        database.close()
+    assert states[0].keys() == states[1].keys() == {(1, 0)}
+    assert states[0] != states[1]
