@@ -12,6 +12,7 @@ import typer
 
 from txn_source.cli import (
     brokers,
+    console,
     consume,
     garbage,
     imports,
@@ -77,6 +78,7 @@ app.add_typer(subscriptions.app, name="subscriptions")
 app.command("produce")(produce.produce)
 app.command("consume")(consume.consume)
 app.command("import")(imports.import_)
+app.command("console")(console.console)
 app.command("maintain")(maintain.maintain)
 app.command("migrate")(migrate.migrate)
 app.command("gc")(garbage.collect)
