@@ -18,7 +18,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from txn_source.console.admission import MAX_BODY, Admission, check_change
 from txn_source.console.answers import Refused, answer, failure, refusal
-from txn_source.console.api import overview, topics
+from txn_source.console.api import blockers, overview, partitions, topics
 from txn_source.console.snapshot import Snapshots
 from txn_source.console.static_files import static_file
 from txn_source.console.viewer import Viewer
@@ -34,9 +34,13 @@ LOOKS: dict[str, Looks] = {
     "overview": overview.overview,
     "topics": topics.topics,
     "topic": topics.topic,
+    "partitions": partitions.partitions,
+    "partition": partitions.partition,
+    "ledgers": partitions.ledgers,
+    "blockers": blockers.blockers,
 }
 """What is answered to GET, by its path below ``/api/``."""
-CHANGES: dict[str, Changes] = {}
+CHANGES: dict[str, Changes] = {"transactions/abort": blockers.abort}
 """What is answered to POST."""
 HEADERS = {
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:;"

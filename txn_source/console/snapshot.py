@@ -13,6 +13,7 @@ from txn_source.http.log_metrics import Moment, look
 from txn_source.metadata.service.service import MetadataService
 from txn_source.metadata.store.backlog_figures import SubscriptionFigures, waiting_subscriptions
 from txn_source.metadata.store.figures import Blocker, PartitionFigures
+from txn_source.metadata.store.open_transactions import Began, who_began
 from txn_source.model.topic_name import TopicName
 
 FRESH_S = 1.0
@@ -66,9 +67,12 @@ class TopicFigures(NamedTuple):
 class Snapshot:
     """What is told of the log at one moment; ``before`` is what had been appended at an earlier one, by topic."""
 
-    def __init__(self, moment: Moment, before: tuple[float, Mapping[int, Appended]] | None) -> None:
-        """``before`` is how many seconds ago, and what."""
+    def __init__(
+        self, moment: Moment, began: Mapping[int, Began], before: tuple[float, Mapping[int, Appended]] | None
+    ) -> None:
+        """``began`` is of the open transactions; ``before`` is how many seconds ago, and what."""
         self.moment = moment
+        self.began = began
         self.now_ms = moment.at_ms
         self._before = before
         self.appended = _appended(moment.log.partitions)
@@ -189,7 +193,8 @@ class Snapshots:
                 self._service.maintain()  # nobody sees an open transaction past its deadline
                 began = time.monotonic()
                 moment = look(self._service)
-                self._last, self._found_at = self._next(moment, began), time.monotonic()
+                who = self._service.look(who_began)
+                self._last, self._found_at = self._next(moment, who, began), time.monotonic()
             return self._last
 
     def forget(self) -> None:
@@ -202,13 +207,13 @@ class Snapshots:
         with self._lock:
             return [point for _, point in self._history]
 
-    def _next(self, moment: Moment, at: float) -> Snapshot:
+    def _next(self, moment: Moment, began: Mapping[int, Began], at: float) -> Snapshot:
         while self._past and at - self._past[0][0] > RATE_MOST_S:
             self._past.popleft()
         while len(self._past) > 1 and at - self._past[1][0] >= RATE_S:
             self._past.popleft()
         before = self._past[0] if self._past and at - self._past[0][0] >= RATE_S else None
-        made = Snapshot(moment, None if before is None else (at - before[0], before[1]))
+        made = Snapshot(moment, began, None if before is None else (at - before[0], before[1]))
         self._past.append((at, made.appended))
         while self._history and at - self._history[0][0] > HISTORY_S:
             self._history.popleft()

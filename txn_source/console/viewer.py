@@ -45,6 +45,11 @@ class Viewer:
         """The figures of the log now, of what it doesn't see, too."""
         return self.snapshots.current()
 
+    def look_again(self) -> None:
+        """Have the next look at the snapshot find the log as it is then."""
+        self.snapshots.forget()
+        self.__dict__.pop("snapshot", None)
+
     def sees(self, topic: TopicName) -> bool:
         """True if it has a role for a topic."""
         return self.sees_all or self.visitor.roles.allow(ANY, topic)
@@ -66,6 +71,12 @@ class Viewer:
         """True if it sees a topic that a transaction wrote to."""
         return any(self.sees(self.snapshot.topic_of(each.partition_id)) for each in found)
 
+    def producers(self, txn: int) -> list[str]:
+        """Return the names of the producers of topics that it sees that wrote in an open transaction."""
+        began, names = self.snapshot.began.get(txn), self.snapshot.names
+        found = () if began is None else began.producers
+        return [name for topic_id, name in found if topic_id in names and self.sees(names[topic_id])]
+
     def topics(self) -> list[TopicFigures]:
         """Return the topics that it sees, by name."""
         found = self.snapshot.topics
@@ -85,8 +96,7 @@ class Viewer:
                 "Use one that was made with it; `txnlog tokens show` tells what a token has.",
             )
         if parsed not in self.snapshot.topics:
-            self.snapshots.forget()  # it may be new
-            self.__dict__.pop("snapshot", None)
+            self.look_again()  # it may be new
         found = self.snapshot.topics.get(parsed)
         if found is None:
             raise TopicNotFoundError(f"There is no topic {parsed.short!r}.", "Choose another one.")
