@@ -87,5 +87,7 @@ class Watch:
 
 
 def overflow(page: Page) -> int:
-    """Return by how many pixels the page is wider than the window; 0 if it needs no scrolling sideways."""
-    return int(page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth"))
+    """Return by how many pixels the page can be scrolled sideways."""
+    return int(
+        page.evaluate("() => { scrollTo(10_000, scrollY); const far = scrollX; scrollTo(0, scrollY); return far }")
+    )
