@@ -18,7 +18,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from txn_source.console.admission import MAX_BODY, Admission, check_change
 from txn_source.console.answers import Refused, answer, failure, refusal
-from txn_source.console.api import blockers, overview, partitions, topics
+from txn_source.console.api import blockers, overview, partitions, policies, seeking, subscriptions, topics
 from txn_source.console.snapshot import Snapshots
 from txn_source.console.static_files import static_file
 from txn_source.console.viewer import Viewer
@@ -38,9 +38,17 @@ LOOKS: dict[str, Looks] = {
     "partition": partitions.partition,
     "ledgers": partitions.ledgers,
     "blockers": blockers.blockers,
+    "subscriptions": subscriptions.subscriptions,
+    "subscription": subscriptions.subscription,
+    "subscription_partitions": subscriptions.subscription_partitions,
+    "policies": policies.policies,
 }
 """What is answered to GET, by its path below ``/api/``."""
-CHANGES: dict[str, Changes] = {"transactions/abort": blockers.abort}
+CHANGES: dict[str, Changes] = {
+    "transactions/abort": blockers.abort,
+    "subscriptions/preview": seeking.preview,
+    "subscriptions/seek": seeking.seek,
+}
 """What is answered to POST."""
 HEADERS = {
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:;"

@@ -132,8 +132,8 @@ _OLDER = Prepared(
 )
 
 
-def _before(entry: str, ledger: str, position: str) -> str:
-    """Return SQL for the messages before a position."""
+def before(entry: str, ledger: str, position: str) -> str:
+    """Return SQL for the messages before a position, of a joined entry and a joined ledger that may be absent."""
     entries = f"CASE {ledger}.entries WHEN 0 THEN 1 ELSE {ledger}.entries END"
     inside = f"{ledger}.messages * ({position} & 4294967295) / {entries}"
     return f"COALESCE({entry}.messages_before, {ledger}.messages_before + {inside}, 0)"
@@ -141,7 +141,7 @@ def _before(entry: str, ledger: str, position: str) -> str:
 
 def _transactions(state: int, condition: str, order: str) -> Prepared:
     """Return what finds transactions of a state on a partition."""
-    start, end = _before("f", "fl", "w.first_position"), _before("e", "el", "w.last_position")
+    start, end = before("f", "fl", "w.first_position"), before("e", "el", "w.last_position")
     return Prepared(
         f"""
         SELECT w.txn, {start}, {end} + COALESCE(e.messages, 1), w.messages
