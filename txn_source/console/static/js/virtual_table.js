@@ -45,8 +45,9 @@ export function virtualTable(options) {
     ? h('input', { type: 'search', 'data-search': true, 'aria-label': options.searchable, placeholder: options.searchable, value: search, spellcheck: 'false', autocomplete: 'off', oninput: typed })
     : null;
   const head = h('tr', { role: 'row', 'aria-rowindex': 1 });
-  const above = h('td', { colspan: columns.length });
-  const below = h('td', { colspan: columns.length });
+  // One cell each: more would make columns of those that a phone leaves out.
+  const above = h('td');
+  const below = h('td');
   const body = h('tbody', { role: 'rowgroup', onpointerenter: () => (pointed = true), onpointerleave: () => (pointed = false) });
   const table = h('table', { role: 'table', class: tall ? 'virtual tall' : 'virtual' }, h('caption.unseen', {}, caption),
     h('colgroup', {}, columns.map(({ width, wide }) => h('col', { class: wide ? 'wide' : null, style: width ? { width } : {} }))),

@@ -9,8 +9,9 @@ import { topicField } from '../topic_field.js';
 const SCOPES = [['broker', 'Broker'], ['namespace', 'Namespace'], ['topic', 'Topic']];
 const SETTERS = ['topic', 'namespace', 'broker'];
 
-/** The page: of a scope that is chosen in the address. */
-export function page({ query }) {
+/** The page: of a scope that is chosen in the address. Or a part of a topic's page. */
+export function page({ query, topic: embeddedIn, embedded }) {
+  if (embedded) return panel({ topic: embeddedIn });
   const topic = query.get('topic');
   const namespace = query.get('namespace');
   const scope = topic !== null ? 'topic' : namespace !== null ? 'namespace' : 'broker';
@@ -48,7 +49,7 @@ export function panel({ topic = null, namespace = null }) {
     const { rows } = await get('policies', { topic, namespace });
     patch(element, h('div.scroll', {}, h('table.policies', {}, h('caption.unseen', {}, 'Policies'),
       h('thead', {}, h('tr', {}, h('th', { scope: 'col' }, 'Policy'), h('th', { scope: 'col' }, 'In force'), h('th', { scope: 'col' }, 'From'),
-        setters.map((name) => h('th.wide', { scope: 'col' }, `Set for the ${name}`)), h('th.wide', { scope: 'col' }, 'Default'))),
+        setters.map((name) => h('th.wide', { scope: 'col' }, h('span.unseen', {}, 'Set for the '), name)), h('th.wide', { scope: 'col' }, 'Default'))),
       h('tbody', {}, rows.map((row) => h('tr', { key: row.name },
         h('th', { scope: 'row' }, h('code', {}, row.name), h('div.doc', {}, row.doc)),
         h('td.value', {}, h('strong', {}, shown(row.value, row.unit))),

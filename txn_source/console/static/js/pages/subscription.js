@@ -1,11 +1,11 @@
 /** One subscription: where it stands on each partition, who consumes it, and its seek. */
 
 import { get } from '../api.js';
-import { cursorLegend, cursorStrip } from '../cursor_strip.js';
 import { h, patch } from '../dom.js';
 import { age, count, href, number } from '../format.js';
 import { empty, facts, heading, partitionLink } from '../parts.js';
 import { seekPanel } from '../seek.js';
+import { legend, strip } from '../strip.js';
 import { virtualTable } from '../virtual_table.js';
 import { heldBack, levelBadge, waits } from './subscriptions.js';
 
@@ -19,7 +19,7 @@ export function page({ topic, subscription: name, query, setQuery, refresh }) {
     noun: ['partition', 'partitions'],
     columns: [
       { name: 'partition', title: 'Partition', sort: true, width: 'min(7.5rem, 24vw)', render: (row) => partitionLink(topic, row.partition, number(row.partition)) },
-      { name: 'strip', title: 'Where it stands', render: (row) => cursorStrip(row) },
+      { name: 'strip', title: 'Where it stands', render: (row) => strip(row.strip, { label: `Partition ${row.partition}`, marks: [{ at: row.cursor, name: `Its next message: ${row.mark}` }] }) },
       { name: 'mark', title: 'Next message', width: '9rem', wide: true, hint: 'The first that is not acknowledged', render: (row) => h('code', {}, row.mark) },
       { name: 'next_ms', title: 'Published', align: 'end', width: '11rem', wide: true, hint: 'When its next message was published', render: (row, answer) => (row.next_ms === null ? h('span.quiet', {}, '–') : age(row.next_ms, answer.now_ms, { suffix: ' ago' })) },
       { name: 'backlog', title: 'Backlog', sort: true, align: 'end', width: 'min(8rem, 24vw)', render: (row) => number(row.backlog) },
@@ -52,7 +52,7 @@ export function page({ topic, subscription: name, query, setQuery, refresh }) {
   return {
     title: `Subscription ${name}`,
     element: h('div', {}, heading(name, { trail: [['Topics', '#/topics'], [topic, href(['topics', topic])], ['Subscriptions', href(['topics', topic], { tab: 'subscriptions' })]] }),
-      about, seek.element, h('section.section', { 'aria-labelledby': 'partitions-title' }, h('div.section-head', {}, h('h2', { id: 'partitions-title' }, 'Partitions'), cursorLegend()), partitions.element), consumers),
+      about, seek.element, h('section.section', { 'aria-labelledby': 'partitions-title' }, h('h2', { id: 'partitions-title' }, 'Partitions'), legend({ marks: 'its next message' }), partitions.element), consumers),
     update,
     close() {
       partitions.close();

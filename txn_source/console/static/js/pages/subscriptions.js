@@ -13,8 +13,9 @@ export const levelBadge = (level) =>
   level === 'read_committed' ? badge('● committed', 'plain', 'read_committed: sees what is decided')
     : badge('○ uncommitted', 'plain', 'read_uncommitted: sees everything at once');
 
-/** The page. */
+/** The page, or a part of a topic's page. */
 export function page(params) {
+  if (params.embedded) return panel(params);
   const shown = panel(params);
   return { title: 'Subscriptions', ...shown, element: h('div', {}, heading('Subscriptions'), shown.element) };
 }
