@@ -109,7 +109,7 @@ function act({ repeated_messages: repeated, skipped_messages: skipped }) {
 }
 
 function previewed(found, confirm) {
-  const moved = found.partitions.filter((row) => row.from !== row.to);
+  const moved = found.partitions.filter((row) => row.from !== row.to || row.repeated);
   const total = found.partitions_total ?? found.partitions.length;
   const shown = (moved.length ? moved : found.partitions).slice(0, MOST_SHOWN);
   return h('div.previewed', {},

@@ -7,7 +7,8 @@ import { empty, facts, heading, partitionLink } from '../parts.js';
 import { seekPanel } from '../seek.js';
 import { legend, strip } from '../strip.js';
 import { virtualTable } from '../virtual_table.js';
-import { heldBack, levelBadge, waits } from './subscriptions.js';
+import { heldBack, levelBadge } from './subscriptions.js';
+import { figure } from './topics.js';
 
 /** The page. */
 export function page({ topic, subscription: name, query, setQuery, refresh }) {
@@ -22,7 +23,7 @@ export function page({ topic, subscription: name, query, setQuery, refresh }) {
       { name: 'strip', title: 'Where it stands', render: (row) => strip(row.strip, { label: `Partition ${row.partition}`, marks: [{ at: row.cursor, name: `Its next message: ${row.mark}` }] }) },
       { name: 'mark', title: 'Next message', width: '9rem', wide: true, hint: 'The first that is not acknowledged', render: (row) => h('code', {}, row.mark) },
       { name: 'next_ms', title: 'Published', align: 'end', width: '11rem', wide: true, hint: 'When its next message was published', render: (row, answer) => (row.next_ms === null ? h('span.quiet', {}, '–') : age(row.next_ms, answer.now_ms, { suffix: ' ago' })) },
-      { name: 'backlog', title: 'Backlog', sort: true, align: 'end', width: 'min(8rem, 24vw)', render: (row) => number(row.backlog) },
+      { name: 'backlog', title: 'Backlog', sort: true, align: 'end', width: 'min(8rem, 24vw)', render: (row) => figure(row.backlog) },
       { name: 'held_back_messages', title: 'Held back', sort: true, align: 'end', width: '8rem', wide: true, render: heldBack },
     ],
     load: (asked) => get('subscription_partitions', { topic, name, ...asked }),
@@ -39,8 +40,9 @@ export function page({ topic, subscription: name, query, setQuery, refresh }) {
       ['Isolation level', levelBadge(row.isolation_level)],
       ['Type', row.durable ? row.type : `${row.type}, not durable`],
       ['Backlog', h('strong', {}, count(row.backlog, 'message'))],
-      ['Held back', heldBack(row)],
-      ['Waits for', waits({ ...row, topic }, row.now_ms)],
+      ['Held back', heldBack({ ...row, topic })],
+      ['Next message waits for', row.waits_since_ms === null ? null : age(row.waits_since_ms, row.now_ms)],
+      ['Delivered, to be delivered again', row.redeliverable ? number(row.redeliverable) : null],
       ['Epoch', number(row.epoch)],
       ['Ignored acknowledgements', row.ignored_acknowledgements ? h('span', { title: 'From before a seek or a redelivery' }, number(row.ignored_acknowledgements)) : null],
     ]));
@@ -61,15 +63,14 @@ export function page({ topic, subscription: name, query, setQuery, refresh }) {
   };
 }
 
-function consumerTable({ consumers, now_ms: now, type }) {
-  if (!consumers.length) return empty('No consumer is connected.', 'What is published waits for one.');
+function consumerTable({ connected, now_ms: now }) {
+  if (!connected.length) return empty('No consumer is connected.', 'What is published waits for one.');
   return h('div.scroll', {}, h('table', {}, h('caption.unseen', {}, 'Consumers'),
-    h('thead', {}, h('tr', {}, ['Consumer', 'State', 'Where', 'Connected for', 'Unacknowledged', 'Partitions'].map((title, at) => h('th', { scope: 'col', class: at > 2 ? 'end' : null }, title)))),
-    h('tbody', {}, consumers.map((each) => h('tr', { key: each.id },
+    h('thead', {}, h('tr', {}, ['Consumer', 'State', 'Held by', 'Connected for', 'Unacknowledged'].map((title, at) => h('th', { scope: 'col', class: at > 2 ? 'end' : null }, title)))),
+    h('tbody', {}, connected.map((each) => h('tr', { key: each.id },
       h('th', { scope: 'row' }, h('bdi', {}, each.name)),
       h('td', {}, each.active === false ? 'waits for its turn' : 'active'),
       h('td', {}, each.host ? [h('bdi', {}, each.host), each.pid ? h('span.quiet', {}, ` process ${each.pid}`) : null] : h('span.quiet', {}, '–')),
       h('td.end', {}, each.connected_ms ? age(each.connected_ms, now) : '–'),
-      h('td.end', {}, number(each.unacknowledged)),
-      h('td.end', {}, each.partitions?.length ? each.partitions.slice(0, 8).join(', ') + (each.partitions.length > 8 ? ' …' : '') : type === 'shared' ? 'all' : '–'))))));
+      h('td.end', {}, number(each.unacknowledged)))))));
 }

@@ -1,10 +1,11 @@
 /** Subscriptions of the log, or of one topic: how far each is behind, and what it waits for. */
 
 import { get } from '../api.js';
-import { h, patch } from '../dom.js';
-import { age, bytes, href, number } from '../format.js';
+import { h } from '../dom.js';
+import { age, href, number } from '../format.js';
 import { badge, heading, subscriptionLink, topicLink } from '../parts.js';
 import { virtualTable } from '../virtual_table.js';
+import { figure } from './topics.js';
 
 const LEVELS = [['', 'All'], ['read_committed', 'Committed'], ['read_uncommitted', 'Uncommitted']];
 
@@ -28,9 +29,9 @@ export function panel({ topic = null, query, setQuery }) {
     topic ? null : { name: 'topic', title: 'Topic', sort: true, wide: true, render: (row) => topicLink(row.topic) },
     { name: 'isolation_level', title: 'Level', sort: true, width: '8.5rem', wide: true, render: (row) => levelBadge(row.isolation_level) },
     { name: 'type', title: 'Type', sort: true, width: '6.5rem', wide: true, render: (row) => row.type },
-    { name: 'backlog', title: 'Backlog', sort: true, align: 'end', width: 'min(8rem, 24vw)', hint: 'Messages that its level shows and that are not acknowledged', render: (row) => number(row.backlog) },
+    { name: 'backlog', title: 'Backlog', sort: true, align: 'end', width: 'min(8rem, 24vw)', hint: 'Messages that its level shows and that are not acknowledged', render: (row) => figure(row.backlog) },
     { name: 'held_back_messages', title: 'Held back', sort: true, align: 'end', width: '7rem', wide: true, hint: 'Messages behind open transactions, which it doesn’t see yet', render: heldBack },
-    { name: 'waits_since_ms', title: 'Waits for', sort: true, align: 'end', width: 'min(8rem, 26vw)', hint: 'How long its next message has waited for an open transaction to end', render: (row, answer) => waits(row, answer.now_ms) },
+    { name: 'waits_since_ms', title: 'Waits for', sort: true, align: 'end', width: 'min(8rem, 26vw)', hint: 'How long its next message has waited for a consumer, or for an open transaction to end', render: (row, answer) => (row.waits_since_ms === null ? h('span.quiet', {}, '–') : age(row.waits_since_ms, answer.now_ms)) },
     { name: 'consumers', title: 'Consumers', sort: true, align: 'end', width: '7rem', wide: true, render: (row) => (row.consumers ? number(row.consumers) : h('span.quiet', {}, 'none')) },
     { name: 'epoch', title: 'Epoch', sort: true, align: 'end', width: '5.5rem', wide: true, hint: 'How often it was moved', render: (row) => number(row.epoch) },
   ].filter(Boolean);
@@ -64,14 +65,8 @@ export function panel({ topic = null, query, setQuery }) {
   return { element: table.element, update: () => table.refresh(), close: () => table.close() };
 }
 
-/** What open transactions hold back from a subscription. */
+/** What open transactions hold back from a subscription, as a link to who does. */
 export function heldBack(row) {
-  if (!row.held_back_messages) return h('span.quiet', {}, '0');
-  return h('span', { title: row.held_back_bytes ? bytes(row.held_back_bytes) : null }, number(row.held_back_messages));
-}
-
-/** Since when it waits, as a link to those who are to blame. */
-export function waits(row, nowMs) {
-  if (row.waits_since_ms === null || row.waits_since_ms === undefined) return h('span.quiet', {}, '–');
-  return h('a', { href: href(['blockers'], { search: row.topic }) }, age(row.waits_since_ms, nowMs));
+  if (!row.held_back_messages) return figure(0);
+  return h('a.held-back', { href: href(['blockers'], { search: row.topic }) }, figure(row.held_back_messages));
 }
