@@ -129,8 +129,8 @@ async function figures() {
 }
 
 /** Take figures of GET /api/overview that a page has asked for anyway. */
-export function noteFigures({ oldest_open_ms: oldest = null }) {
-  oldestMs = oldest;
+export function noteFigures({ oldest_open_ms: oldest = null, now_ms: now }) {
+  oldestMs = oldest === null ? null : now - oldest;
   figuresAtMs = Date.now();
 }
 

@@ -4,7 +4,7 @@ import { post } from './api.js';
 import { ask } from './dialog.js';
 import { h } from './dom.js';
 import { age, bytes, compact, count, duration, href, number, time } from './format.js';
-import { badge, partitionLink, subscriptionLink } from './parts.js';
+import { partitionLink, shortName, subscriptionLink } from './parts.js';
 
 const SHOWN = 4;
 const share = (part, whole) => `${((part / Math.max(1, whole)) * 100).toFixed(2)}%`;
@@ -26,7 +26,7 @@ export function blockerCard(row, { now, abort = null, unfolded = false, unfold =
       bars(row, unfolded), unfold && partitions > 0 ? h('button.plain.more', { type: 'button', 'aria-expanded': String(unfolded), onclick: unfold }, unfolded ? 'Hide the strips' : `${count(partitions, 'partition')} as ${partitions === 1 ? 'a strip' : 'strips'}`) : null),
     h('div.whom', {}, h('h4', {}, h('span.verb', {}, 'so '), waitText(row)),
       row.subscriptions.length ? h('ul.waiting', {}, (unfolded ? row.subscriptions : row.subscriptions.slice(0, SHOWN)).map((sub) =>
-        h('li', {}, h('span.name', {}, subscriptionLink(sub.topic, sub.name), h('span.quiet.small', {}, ' of ', sub.topic)), h('span.figure', { title: `${number(sub.waiting_messages)} messages` }, compact(sub.waiting_messages))))) : null,
+        h('li', {}, h('span.name', {}, subscriptionLink(sub.topic, sub.name), h('span.quiet.small', {}, ' of ', shortName(sub.topic))), h('span.figure', { title: `${number(sub.waiting_messages)} messages` }, compact(sub.waiting_messages))))) : null,
       !unfolded && row.subscriptions.length > SHOWN ? h('p.quiet.small', {}, `and ${number(row.subscriptions.length - SHOWN)} more`) : null),
     unfolded && detail ? h('div.detail', {}, detail) : null);
 }
@@ -56,10 +56,11 @@ function bars(row, unfolded) {
   const shown = unfolded ? ordered : ordered.slice(0, SHOWN);
   return [
     h('ul.bars', {}, shown.map((part) => h('li', { key: `${part.topic}/${part.partition}` },
-      h('span.name', {}, partitionLink(part.topic, part.partition), part.is_first ? null : [' ', badge('not first', 'plain', 'An earlier transaction holds this partition back, too')]),
+      h('span.name', {}, partitionLink(part.topic, part.partition)),
       h('span.bar', { role: 'img', 'aria-label': `${number(part.own_messages)} of its own among ${count(part.held_back_messages, 'message')}` },
         h('i.own', { style: { width: share(part.own_messages, most) } }), h('i.others', { style: { width: share(part.held_back_messages - part.own_messages, most) } })),
-      h('span.figure', { title: `${number(part.held_back_messages)} messages, ${bytes(part.held_back_bytes)}, from ${part.first_position} on` }, compact(part.held_back_messages))))),
+      h('span.figure', { title: `${number(part.held_back_messages)} messages, ${bytes(part.held_back_bytes)}, from ${part.first_position} on` }, compact(part.held_back_messages)),
+      part.is_first ? null : h('span.note.quiet.small', {}, 'an earlier transaction holds it back, too')))),
     all > shown.length ? h('p.quiet.small', {}, `and ${count(all - shown.length, 'partition')} more`) : null,
   ];
 }
@@ -71,14 +72,13 @@ export const barLegend = () => h('ul.legend', { 'aria-label': 'Legend' },
 
 /** Ask, and abort it. Returns what the service answered, or null if it was left. */
 export function askToAbort(row, now) {
-  const own = row.partitions.reduce((total, part) => total + part.own_messages, 0);
+  const own = row.own_messages;
   const all = row.partitions_total ?? row.partitions.length;
   const behind = row.partitions.filter((part) => !part.is_first).length;
-  const more = all > row.partitions.length ? ` at least, on the first ${row.partitions.length} of ${number(all)} partitions` : '';
   const body = [
     h('p', {}, 'Producer ', h('strong', {}, row.producer ?? 'unknown'), row.owner ? [', owner ', h('strong', {}, row.owner)] : null,
       ', open for ', h('strong', {}, duration(now - row.started_ms)), '.'),
-    h('div.outcome.lost', {}, h('h3', {}, 'Lost: ', count(own, 'message'), ' of its own', more),
+    h('div.outcome.lost', {}, h('h3', {}, 'Lost: ', count(own, 'message'), ' of its own'),
       h('p', {}, own ? 'Readers at read_committed never get them. The producer’s next call under this transaction fails with TXN_ENDED.' : 'It has written nothing. The producer’s next call under it fails with TXN_ENDED.')),
     h('div.outcome.freed', {}, h('h3', {}, 'Released: what waits behind it', behind ? ` on ${count(row.partitions.length - behind, 'partition')}` : ''),
       h('p', {}, row.subscriptions.length ? ['Subscriptions that go on: ', row.subscriptions.slice(0, 6).map((sub, at) => [at ? ', ' : '', h('strong', {}, sub.name)]), row.subscriptions.length > 6 ? ` and ${row.subscriptions.length - 6} more` : '', '. '] : 'No subscription waits for it. ',
@@ -87,6 +87,7 @@ export function askToAbort(row, now) {
       h('thead', {}, h('tr', {}, h('th', { scope: 'col' }, 'Partition'), h('th.end', { scope: 'col' }, 'Lost'), h('th.end', { scope: 'col' }, 'Released'))),
       h('tbody', {}, row.partitions.map((part) => h('tr', {}, h('th', { scope: 'row' }, `${part.topic} / ${part.partition}`),
         h('td.end', {}, number(part.own_messages)), h('td.end', {}, part.is_first ? number(part.held_back_messages - part.own_messages) : h('span.quiet', {}, 'stays, behind an earlier one'))))))) : null,
+    all > row.partitions.length ? h('p.quiet.small', {}, `These ${row.partitions.length} hold back most, of ${count(all, 'partition')}.`) : null,
     h('p.quiet', {}, 'This can’t be taken back.'),
   ];
   return ask({ title: `Abort transaction ${row.txn}?`, body, act: `Abort transaction ${row.txn}`, danger: true, run: () => post('transactions/abort', { txn: row.txn }) });

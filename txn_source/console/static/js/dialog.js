@@ -3,13 +3,16 @@
 import { h, patch } from './dom.js';
 import { fault } from './parts.js';
 
+/** Pressing the button again would be refused again: forbidden, gone, changed meanwhile. */
+const FINAL = new Set([403, 404, 409]);
+
 /**
  * Ask, and do it.
  *
  * Args (one object): `title`; `body`: children, or a function that returns them; `act`: what the button says, the act
  * with its object ("Abort transaction 123"); `danger`: it can't be taken back; `run`: an async function that does it.
- * While it runs nothing can be pressed twice; if it fails the dialog stays and tells the error (`run` is then done by
- * pressing the button again). Returns what `run` returned, or null if it was left. A poll of the page doesn't touch it.
+ * While it runs nothing can be pressed twice; if it fails the dialog stays and tells the error (the
+ * button tries again, unless that is in vain). Returns what `run` returned, or null if it was left. A poll of the page doesn't touch it.
  */
 export function ask({ title, body, act, danger = false, run }) {
   return new Promise((resolve) => {
@@ -35,6 +38,11 @@ export function ask({ title, body, act, danger = false, run }) {
         dialog.close();
       } catch (error) {
         patch(told, fault(error));
+        if (FINAL.has(error.status)) {
+          go.hidden = true;
+          leave.textContent = 'Close';
+          leave.focus();
+        }
       } finally {
         running = false;
         go.removeAttribute('aria-disabled');

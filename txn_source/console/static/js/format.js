@@ -3,7 +3,7 @@
 import { h } from './dom.js';
 
 const NUMBER = new Intl.NumberFormat('en-US');
-const COMPACT = new Intl.NumberFormat('en-US', { notation: 'compact', maximumSignificantDigits: 3 });
+const COMPACT = new Intl.NumberFormat('en-US', { notation: 'compact', minimumSignificantDigits: 3, maximumSignificantDigits: 3 });
 const UNITS = ['B', 'KiB', 'MiB', 'GiB', 'TiB', 'PiB'];
 const NONE = '–';
 
@@ -13,7 +13,8 @@ export const number = (value) => (value === null || value === undefined ? NONE :
 /** 12400 -> "12.4K": where room is small; the whole number belongs into a title. */
 export function compact(value) {
   if (value === null || value === undefined) return NONE;
-  return Math.abs(value) < 10_000 ? NUMBER.format(Math.round(value * 10) / 10) : COMPACT.format(value);
+  if (Math.abs(value) >= 10_000) return COMPACT.format(value);
+  return NUMBER.format(Math.abs(value) < 100 ? Math.round(value * 10) / 10 : Math.round(value));
 }
 
 /** 3, "message" -> "3 messages". */
@@ -31,7 +32,7 @@ export function bytes(value) {
 }
 
 /** 12.34 -> "12.3/s"; null while it isn't known. */
-export const rate = (value) => (value === null || value === undefined ? NONE : `${compact(Math.round(value * 10) / 10)}/s`);
+export const rate = (value) => (value === null || value === undefined ? NONE : `${compact(value)}/s`);
 export const byteRate = (value) => (value === null || value === undefined ? NONE : `${bytes(value)}/s`);
 
 /** 252000 -> "4 min 12 s". Below zero counts as zero: clocks differ. */

@@ -16,6 +16,7 @@ const PLACES = [
 ];
 const THEMES = [['', 'System'], ['light', 'Light'], ['dark', 'Dark']];
 const WORTH_TELLING_MS = 10_000;
+let shownPath = null;
 
 /** Draw the head: where one is, since when the oldest open transaction is there, who is asking. */
 export function drawHead({ path, about, oldestMs = null, signOut }) {
@@ -32,6 +33,11 @@ export function drawHead({ path, about, oldestMs = null, signOut }) {
         h('select', { value: document.documentElement.dataset.theme ?? '', onchange: chooseTheme },
           THEMES.map(([value, name]) => h('option', { value, selected: value === (document.documentElement.dataset.theme ?? '') }, name)))),
       h('button.plain', { type: 'button', title: 'Keys (?)', 'aria-label': 'Keys', onclick: showKeys }, '?')));
+  const places = document.querySelector('.places');
+  const here = places.querySelector('[aria-current]');
+  // On a phone the places scroll.
+  if (here && path !== shownPath) places.scrollLeft = here.offsetLeft - (places.clientWidth - here.offsetWidth) / 2;
+  shownPath = path;
   patch(document.querySelector('footer.foot'), about
     ? [h('span', {}, `txnlog ${about.version}`), h('span', {}, 'log ', h('code', {}, about.log_id)), h('span', {}, about.database),
        about.address ? h('span', {}, about.address) : null]

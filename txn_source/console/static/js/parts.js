@@ -37,10 +37,14 @@ export function heading(title, { trail = [], acts = null, about = null } = {}) {
 /** A short state: "open", "aborted", "tiered" ... `kind`: ok, warn, bad, plain. */
 export const badge = (text, kind = 'plain', title = null) => h(`span.badge.${kind}`, { title }, text);
 
-/** Links to a topic, one of its partitions, one of its subscriptions. */
-export const topicLink = (name) => h('a', { href: href(['topics', name]), title: name }, name);
+/** A topic's name without what all full names begin with. */
+export const shortName = (topic) => topic.replace(/^persistent:\/\//, '');
+
+/** Links to a topic, one of its partitions (whose number is never cut off), one of its subscriptions. */
+export const topicLink = (name) => h('a', { href: href(['topics', name]), title: name }, shortName(name));
 export const partitionLink = (topic, partition, text = null) =>
-  h('a', { href: href(['topics', topic, String(partition)]), title: `${topic}, partition ${partition}` }, text ?? `${topic} / ${partition}`);
+  h('a', { class: text ? null : 'pair', href: href(['topics', topic, String(partition)]), title: `${topic}, partition ${partition}` },
+    text ?? [h('span.topic', {}, shortName(topic)), h('span.at', {}, ` / ${partition}`)]);
 export const subscriptionLink = (topic, name) =>
   h('a', { href: href(['subscriptions', topic, name]), title: `${name} of ${topic}` }, name);
 

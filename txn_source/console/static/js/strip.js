@@ -56,7 +56,7 @@ export function strip(data, { label = '', from = data.from, to = data.to, large 
     held ? piece('held', [0, lanes.tiered[0] + lanes.tiered[1]], data.stable, data.high, `${count(data.high - data.stable, 'message')} held back`) : null,
     data.to > data.high ? piece('short', [0, lanes.tiered[0] + lanes.tiered[1]], data.high, data.to, `${count(data.to - data.high, 'message')} with too few copies`) : null,
     data.aborted.filter(seen).map((txn) => piece('aborted', [lanes.txns[0] + lanes.txns[1] / 2, lanes.txns[1] / 2], txn.from, txn.to, abortedText(txn))),
-    data.open.filter(seen).map((txn) => piece(txn.is_first ? 'open.first' : 'open', lanes.txns, txn.from, txn.to, openText(txn))),
+    data.open.filter(seen).map((txn) => piece('open', lanes.txns, txn.from, txn.to, openText(txn))),
     held ? line('stable', data.stable, `Last stable: read_committed reads below it`) : null,
     data.to > data.high ? line('high', data.high, 'High watermark: read_uncommitted reads below it') : null,
     marks.map(({ at, name }) => line('mark', at, name)));

@@ -14,11 +14,13 @@ const LIMIT = 500;
 const AHEAD = 12;
 const SEARCH_AFTER_MS = 200;
 
+const classes = ({ align, wide, roomy }) => [align, wide && 'wide', roomy && 'roomy'].filter(Boolean).join(' ') || null;
+
 /**
  * Args (one object):
  *   caption: what the table lists, for screen readers; `noun`: [singular, plural] for the count.
  *   columns: [{name, title, render(row, answer), sort (it can be sorted by it), align: 'end', width: '8rem', wide: true
- *     (left out on a phone), hint}]. The first column heads its row.
+ *     (left out on a phone), roomy: true (left out below 1,280 px), hint}]. The first column heads its row.
  *   load: async ({offset, limit, sort, descending, search}) -> {total, rows}.
  *   key: row -> who it is. `rowClass`: row -> classes, or null.
  *   sort, descending, search: with what it begins; `changed({sort, descending, search})` hears of others.
@@ -50,7 +52,7 @@ export function virtualTable(options) {
   const below = h('td');
   const body = h('tbody', { role: 'rowgroup', onpointerenter: () => (pointed = true), onpointerleave: () => (pointed = false) });
   const table = h('table', { role: 'table', class: tall ? 'virtual tall' : 'virtual' }, h('caption.unseen', {}, caption),
-    h('colgroup', {}, columns.map(({ width, wide }) => h('col', { class: wide ? 'wide' : null, style: width ? { width } : {} }))),
+    h('colgroup', {}, columns.map(({ width, wide, roomy }) => h('col', { class: classes({ wide, roomy }), style: width ? { '--width': width } : {} }))),
     h('thead', { role: 'rowgroup' }, head), h('tbody.gap', { 'aria-hidden': 'true' }, h('tr', {}, above)), body,
     h('tbody.gap', { 'aria-hidden': 'true' }, h('tr', {}, below)));
   const none = h('div');
@@ -82,8 +84,6 @@ export function virtualTable(options) {
         column.sort ? h('button', { type: 'button', onclick: () => sortBy(column) }, title) : title);
     }));
   }
-
-  const classes = ({ align, wide }) => [align, wide && 'wide'].filter(Boolean).join(' ') || null;
 
   /** The rows near the screen: [first, end). */
   function near() {

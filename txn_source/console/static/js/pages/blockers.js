@@ -113,7 +113,7 @@ export function page({ query, setQuery, refresh }) {
       answer = found;
       patch(summary, figures.open_transactions ? h('p.summary', {}, h('strong', {}, count(figures.open_transactions, 'open transaction')),
         figures.open_transactions === 1 ? ' holds back ' : ' hold back ', h('strong', {}, count(figures.held_back_messages, 'message')), ` (${bytes(figures.held_back_bytes)}). `,
-        figures.oldest_open_ms === null ? null : ['The oldest is open for ', h('strong', {}, duration(figures.oldest_open_ms)), '.']) : null);
+        figures.oldest_open_ms === null ? null : ['The oldest is open for ', h('strong', {}, duration(figures.now_ms - figures.oldest_open_ms)), '.']) : null);
       draw();
       if (before !== undefined && before !== found.total) say(count(found.total, 'open transaction'));
       await loadStrips();

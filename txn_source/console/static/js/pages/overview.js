@@ -37,9 +37,9 @@ function tiles(log) {
   const points = (values) => (history?.t ?? []).map((t, at) => [t, values[at]]);
   const tile = (name, value, title, below, drawn, kind = null, to = null) => h('div.tile', { key: name, class: kind }, h('h2', {}, to ? h('a', { href: to }, name) : name),
     h('p.value', { title }, value), h('p.quiet', {}, below), drawn ? h('div.drawn', {}, drawn) : null);
-  const oldest = log.oldest_open_ms === null ? null : `, oldest ${duration(log.oldest_open_ms)}`;
+  const oldest = log.oldest_open_ms === null ? null : `, oldest ${duration(log.now_ms - log.oldest_open_ms)}`;
   return h('div.tiles', { key: 'tiles' },
-    tile('Held back', compact(log.held_back_messages), `${number(log.held_back_messages)} messages`, [log.held_back_messages ? `${bytes(log.held_back_bytes)} behind ` : '', count(log.open_transactions, 'open transaction'), oldest],
+    tile('Held back', compact(log.held_back_messages), `${number(log.held_back_messages)} messages`, [count(log.open_transactions, 'open transaction'), oldest],
       sparkline(points(history?.held_back_messages ?? []), { name: 'Messages held back', text: number }), log.held_back_messages ? 'warns' : null, '#/blockers'),
     tile('Written', rate(log.rate_messages), null, [byteRate(log.rate_bytes)], sparkline(points(history?.rate_messages ?? []), { name: 'Messages a second', text: rate })),
     tile('Backlog', compact(log.backlog), `${number(log.backlog)} messages`, [count(log.subscriptions, 'subscription'), ', ', count(log.consumers, 'consumer')], null, null, '#/subscriptions'),

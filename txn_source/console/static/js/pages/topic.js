@@ -1,6 +1,6 @@
 /** One topic: its figures, and its partitions as strips, or its messages, subscriptions, policies. */
 
-import { ApiError, get } from '../api.js';
+import { get } from '../api.js';
 import { h, patch } from '../dom.js';
 import { age, byteRate, bytes, count, href, number, rate } from '../format.js';
 import { facts, fault, heading, partitionLink, tabs } from '../parts.js';
@@ -10,7 +10,7 @@ import { blockerHref } from '../blocker.js';
 import { figure } from './topics.js';
 
 const TABS = [
-  ['partitions', 'Partitions', async () => ({ page: partitionsOf })],
+  ['partitions', 'Partitions', async () => ({ panel: partitionsOf })],
   ['messages', 'Messages', () => import('./messages.js')],
   ['subscriptions', 'Subscriptions', () => import('./subscriptions.js')],
   ['policies', 'Policies', () => import('./policies.js')],
@@ -21,18 +21,18 @@ export function page(params) {
   const tab = TABS.find(([key]) => key === query.get('tab')) ?? TABS[0];
   const figures = h('div');
   const slot = h('div');
+  const parts = h('div', { hidden: true });
   let inner = null;
   let closed = false;
 
-  const element = h('div', {}, heading(topic, { trail: [['Topics', '#/topics']] }), figures,
-    tabs('Parts of the topic', TABS.map(([key, text]) => [key, text, href(['topics', topic], { tab: key === 'partitions' ? null : key })]), tab[0]), slot);
+  const element = h('div', {}, heading(topic, { trail: [['Topics', '#/topics']] }), figures, parts);
+  parts.append(tabs('Parts of the topic', TABS.map(([key, text]) => [key, text, href(['topics', topic], { tab: key === 'partitions' ? null : key })]), tab[0]), slot);
 
   async function load() {
     let made;
     try {
-      made = (await tab[2]()).page({ ...params, embedded: true });
+      made = (await tab[2]()).panel(params);
     } catch (error) {
-      if (error instanceof ApiError) throw error;
       console.error(error);
       made = { element: fault({ fact: "This part couldn't be loaded.", remedy: 'Reload the console.' }), async update() {} };
     }
@@ -50,6 +50,7 @@ export function page(params) {
     async update() {
       const row = await get('topic', { name: topic });
       patch(figures, described(row));
+      parts.hidden = false;
       inner ??= await load();
       await inner?.update();
     },
@@ -100,11 +101,11 @@ function partitionsOf({ topic, query, setQuery }) {
     key: (row) => row.partition,
     load: (asked) => get('partitions', { topic, ...asked }),
     columns: [
-      { name: 'partition', title: h('abbr', { title: 'Partition' }, 'No.'), sort: true, width: '4.5rem', render: (row) => partitionLink(topic, row.partition, String(row.partition)) },
+      { name: 'partition', title: h('abbr', { title: 'Partition' }, 'No.'), sort: true, width: '3.75rem', render: (row) => partitionLink(topic, row.partition, String(row.partition)) },
       { name: 'strip', title: 'Oldest to newest message', render: (row) => drawn(row, zoomed) },
       { name: 'messages', title: 'Messages', sort: true, align: 'end', width: '7.5rem', wide: true, render: (row) => figure(row.messages) },
       { name: 'held_back_messages', title: 'Held back', sort: true, align: 'end', width: '7.5rem', render: (row) => h('span', { class: row.held_back_messages ? 'held-back' : null }, figure(row.held_back_messages)) },
-      { name: 'since_ms', title: 'By, since', sort: true, width: '13rem', wide: true, render: (row, { now_ms: now }) => blocker(row, now) },
+      { name: 'since_ms', title: 'By, since', sort: true, width: '11rem', wide: true, render: (row, { now_ms: now }) => blocker(row, now) },
     ],
   });
   return {
@@ -124,5 +125,5 @@ function drawn(row, zoomed) {
 export function blocker(row, now) {
   if (!row.blocker) return row.since_ms ? age(row.since_ms, now) : null;
   const { txn, producer, since_ms: since } = row.blocker;
-  return [h('a', { href: blockerHref(txn), title: `Transaction ${txn} of ${producer ?? 'an unknown producer'}` }, producer ?? `transaction ${txn}`), h('span.quiet', {}, ', ', age(since, now))];
+  return [h('a.line', { href: blockerHref(txn), title: `Transaction ${txn} of ${producer ?? 'an unknown producer'}` }, producer ?? `transaction ${txn}`), h('span.line.quiet.small', {}, age(since, now))];
 }
