@@ -91,3 +91,8 @@ def overflow(page: Page) -> int:
     return int(
         page.evaluate("() => { scrollTo(10_000, scrollY); const far = scrollX; scrollTo(0, scrollY); return far }")
     )
+
+
+def poll(page: Page) -> None:
+    """Let the page ask the service now, as it does when somebody looks at it again."""
+    page.evaluate("document.dispatchEvent(new Event('visibilitychange'))")

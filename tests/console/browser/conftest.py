@@ -1,5 +1,6 @@
-"""A browser and a console over a lively log for each module of tests; a page that fails its test if it does what it must
-not: errors, violations of the policy of content, requests to other hosts."""
+"""A browser, and a console over a lively log, for each module of tests; a page that fails its test if it does what it
+must not: errors, violations of the policy of content, requests to other hosts.
+"""
 
 from __future__ import annotations
 

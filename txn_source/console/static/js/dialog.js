@@ -51,7 +51,9 @@ export function ask({ title, body, act, danger = false, run }) {
     }
 
     // Escape while it runs would hide what came of it.
-    dialog.oncancel = (event) => running && event.preventDefault();
+    dialog.oncancel = (event) => {
+      if (running) event.preventDefault();
+    };
     dialog.onclose = () => {
       dialog.remove();
       resolve(result);
