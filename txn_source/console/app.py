@@ -18,7 +18,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from txn_source.console.admission import MAX_BODY, Admission, check_change
 from txn_source.console.answers import Refused, answer, failure, refusal
-from txn_source.console.api import blockers, overview, partitions, policies, seeking, subscriptions, topics
+from txn_source.console.api import blockers, messages, overview, partitions, policies, seeking, subscriptions, topics
 from txn_source.console.snapshot import Snapshots
 from txn_source.console.static_files import static_file
 from txn_source.console.viewer import Viewer
@@ -41,6 +41,7 @@ LOOKS: dict[str, Looks] = {
     "subscriptions": subscriptions.subscriptions,
     "subscription": subscriptions.subscription,
     "subscription_partitions": subscriptions.subscription_partitions,
+    "messages": messages.messages,
     "policies": policies.policies,
 }
 """What is answered to GET, by its path below ``/api/``."""
