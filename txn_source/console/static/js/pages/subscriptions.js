@@ -27,7 +27,7 @@ export function panel({ topic = null, query, setQuery }) {
   const columns = [
     { name: 'name', title: 'Subscription', sort: true, render: name },
     topic ? null : { name: 'topic', title: 'Topic', sort: true, wide: true, render: (row) => topicLink(row.topic) },
-    { name: 'isolation_level', title: 'Level', sort: true, width: '8.5rem', wide: true, render: (row) => levelBadge(row.isolation_level) },
+    { name: 'isolation_level', title: 'Level', sort: true, width: '10rem', wide: true, render: (row) => levelBadge(row.isolation_level) },
     { name: 'type', title: 'Type', sort: true, width: '6.5rem', wide: true, render: (row) => row.type },
     { name: 'backlog', title: 'Backlog', sort: true, align: 'end', width: 'min(8rem, 24vw)', hint: 'Messages that its level shows and that are not acknowledged', render: (row) => figure(row.backlog) },
     { name: 'held_back_messages', title: 'Held back', sort: true, align: 'end', width: '7rem', wide: true, hint: 'Messages behind open transactions, which it doesn’t see yet', render: heldBack },
