@@ -109,7 +109,9 @@ function become(have, wanted) {
   for (const name of have.handlers ?? []) have[name] = null;
   for (const name of wanted.handlers ?? []) have[name] = wanted[name];
   have.handlers = wanted.handlers;
-  if (have !== document.activeElement) Object.assign(have, wanted.wanted);
+  for (const [prop, value] of Object.entries(wanted.wanted ?? {})) {
+    if (have !== document.activeElement && have[prop] !== value) have[prop] = value;
+  }
   have.wanted = wanted.wanted;
   patch(have, ...wanted.childNodes);
 }

@@ -47,14 +47,15 @@ export function virtualTable(options) {
     ? h('input', { type: 'search', 'data-search': true, 'aria-label': options.searchable, placeholder: options.searchable, value: search, spellcheck: 'false', autocomplete: 'off', oninput: typed })
     : null;
   const head = h('tr', { role: 'row', 'aria-rowindex': 1 });
-  // One cell each: more would make columns of those that a phone leaves out.
-  const above = h('td');
-  const below = h('td');
+  const gapAbove = h('tbody.gap', { 'aria-hidden': 'true' });
+  const gapBelow = h('tbody.gap', { 'aria-hidden': 'true' });
+  // One cell: more would make columns of those that a phone leaves out.
+  const gap = (height) => h('tr', {}, h('td', { style: { height: `${height}px` } }));
   const body = h('tbody', { role: 'rowgroup', onpointerenter: () => (pointed = true), onpointerleave: () => (pointed = false) });
   const table = h('table', { role: 'table', class: tall ? 'virtual tall' : 'virtual' }, h('caption.unseen', {}, caption),
     h('colgroup', {}, columns.map(({ width, wide, roomy }) => h('col', { class: classes({ wide, roomy }), style: width ? { '--width': width } : {} }))),
-    h('thead', { role: 'rowgroup' }, head), h('tbody.gap', { 'aria-hidden': 'true' }, h('tr', {}, above)), body,
-    h('tbody.gap', { 'aria-hidden': 'true' }, h('tr', {}, below)));
+    h('thead', { role: 'rowgroup' }, head), gapAbove, body,
+    gapBelow);
   const none = h('div');
   const element = h('div.virtual-table', { own: true }, h('div.tools', {}, field, tools, held, counted), table, none);
 
@@ -88,7 +89,7 @@ export function virtualTable(options) {
   /** The rows near the screen: [first, end). */
   function near() {
     const height = rowHeight();
-    const top = above.getBoundingClientRect().top;
+    const top = gapAbove.getBoundingClientRect().top;
     const first = Math.max(0, Math.floor(-top / height) - AHEAD);
     const end = Math.ceil((window.innerHeight - top) / height) + AHEAD;
     return [Math.min(first, total ?? 0), Math.max(0, total === null ? Math.max(end, BLOCK) : Math.min(end, total))];
@@ -112,15 +113,24 @@ export function virtualTable(options) {
         columns.map((column, at) => h(at ? 'td' : 'th', { scope: at ? null : 'row', role: at ? 'cell' : 'rowheader', class: classes(column) },
           row ? column.render(row, answer) : null))));
     }
-    const height = rowHeight();
-    above.style.height = `${first * height}px`;
-    below.style.height = `${Math.max(0, (total ?? 0) - end) * height}px`;
-    table.setAttribute('aria-rowcount', total === null ? -1 : total + 1);
-    table.hidden = total === 0;
+    const before = fillGaps(first, end);
     patch(body, shown);
+    // The first rows tell how high one is.
+    if (rowHeight() !== before) fillGaps(first, end);
+    const rowCount = String(total === null ? -1 : total + 1);
+    if (table.getAttribute('aria-rowcount') !== rowCount) table.setAttribute('aria-rowcount', rowCount);
+    table.toggleAttribute('hidden', total === 0);
     patch(counted, total === null ? '' : `${number(total)} ${total === 1 ? one : many}`);
     patch(none, total === 0 ? (search ? nothing(`No ${one} matches “${search}”.`) : nothing(...(options.empty ?? [`There are no ${many}.`]))) : null);
     if (!loading && total !== null && missing(first, end)) fetchRows(false).catch(() => {});
+  }
+
+  /** Make room for the rows that don't exist. Returns the height of a row that was taken for it. */
+  function fillGaps(first, end) {
+    const height = rowHeight();
+    patch(gapAbove, gap(first * height));
+    patch(gapBelow, gap(Math.max(0, (total ?? 0) - end) * height));
+    return height;
   }
 
   function missing(first, end) {

@@ -89,7 +89,7 @@ export function page({ query, setQuery, refresh }) {
       detail: unfolded.has(row.txn) ? detail(row) : null,
       marked: row.txn === linked,
     })) : search ? empty(`No open transaction matches “${search}”.`) : empty('No transaction is open.', 'Nothing is held back: readers at read_committed see all that is committed.'));
-    tools.hidden = total === 0 && !search;
+    tools.toggleAttribute('hidden', total === 0 && !search);
     patch(more, total > rows.length ? h('button', { type: 'button', onclick() {
       limit = Math.min(500, limit + AT_ONCE);
       refresh();
