@@ -83,9 +83,9 @@ def _attention(viewer: Viewer, topics: Sequence[TopicFigures]) -> Iterator[dict[
         if held_back and age_ms >= _SLOW_MS:
             behind = snapshot.holds_back_others(txn)
             severity = "critical" if age_ms >= _STUCK_MS and behind else "warning"
-            what = f"{_count(held_back, 'message')} on {_count(len(seen), 'partition')} for {age_ms // 1000:,} s"
+            what = f"{_count(held_back, 'message')} on {_count(len(seen), 'partition')} for {_duration(age_ms)}"
             fact = f"Transaction {id_of(txn)} holds back {what}."
-            yield _finding(severity, "TRANSACTION_HOLDS_BACK", fact, "#/blockers")
+            yield _finding(severity, "TRANSACTION_HOLDS_BACK", fact, f"#/blockers?txn={quote(str(id_of(txn)), '')}")
     for topic in topics:
         if topic.short_messages:
             what = f"{_count(topic.short_messages, 'message')} of {topic.name.short} can't be read: too few copies."
@@ -108,6 +108,12 @@ def _finding(severity: str, code: str, fact: str, link: str) -> dict[str, Any]:
 
 def _topic_link(topic: TopicFigures) -> str:
     return f"#/topics/{quote(topic.name.short, '')}"
+
+
+def _duration(ms: int) -> str:
+    minutes, seconds = divmod(ms // 1000, 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours:,} h {minutes} min" if hours else f"{minutes} min" if minutes else f"{seconds} s"
 
 
 def _count(number: int, what: str) -> str:

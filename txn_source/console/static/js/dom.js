@@ -68,6 +68,8 @@ export function patch(parent, ...children) {
   let at = parent.firstChild;
   for (const wanted of nodes(children)) {
     const have = wanted.key !== undefined ? keyed.get(wanted.key) : at;
+    // Of two with one key the second is another one.
+    keyed.delete(wanted.key);
     if (have && alike(have, wanted)) {
       if (have === at) at = at.nextSibling;
       else parent.insertBefore(have, at);

@@ -26,10 +26,11 @@ export function page() {
   };
 }
 
-function attention({ attention: points }) {
+function attention({ attention: points, attention_total: total }) {
   if (!points.length) return h('p.all-well', { key: 'attention' }, icon('ok'), ' Nothing needs attention.');
   return h('section.attention', { key: 'attention', 'aria-label': 'Needs attention' }, h('ul', {}, points.map(({ severity, code, fact, link }) =>
-    h('li', { key: `${code} ${link}`, class: severity }, h('a', { href: link }, icon(severity), h('span', {}, fact), h('span.go', { 'aria-hidden': 'true' }, '→'))))));
+    h('li', { key: `${code} ${link}`, class: severity }, h('a', { href: link }, icon(severity), h('span', {}, fact), h('span.go', { 'aria-hidden': 'true' }, '→'))))),
+  total > points.length ? h('p.quiet', {}, `and ${number(total - points.length)} more`) : null);
 }
 
 function tiles(log) {
@@ -64,8 +65,8 @@ function busiest({ rows, now_ms: now }) {
 
 function upkeep(log) {
   return h('section.section', { key: 'upkeep', 'aria-label': 'Upkeep' }, facts([
-    ['Offloads under way', number(log.offloads_under_way)],
-    ['Files to be deleted', number(log.doomed_files)],
+    log.offloads_under_way === null ? null : ['Offloads under way', number(log.offloads_under_way)],
+    log.doomed_files === null ? null : ['Files to be deleted', number(log.doomed_files)],
     ['Messages with too few copies', number(log.short_messages)],
   ]));
 }
