@@ -21,8 +21,8 @@ export function statusBadge(status) {
 export const idOf = (row) => `${row.position}:${row.index}`;
 
 /**
- * Return {element, add(rows), clear(), length}. `level`: at read_uncommitted each row tells its status. `whole(row)`
- * asks for a message whose value was shortened.
+ * Return {element, add(rows), draw(), length}; `draw` fits it to another width. `level`: at read_uncommitted each row
+ * tells its status. `full(row)` asks for a message whose value was shortened.
  */
 export function messageTable({ topic, level, full }) {
   const told = level === 'read_uncommitted';
@@ -30,8 +30,9 @@ export function messageTable({ topic, level, full }) {
   const unfolded = new Map();
   const titles = ['Message', 'Partition', 'Published', 'Key', 'Value', ...(told ? ['Status'] : [])];
   const body = h('tbody');
+  const head = h('tr', {}, titles.map((title) => h('th', { scope: 'col', class: CLASSES[title] }, title)));
   const element = h('table.messages', { own: true, hidden: true }, h('caption.unseen', {}, `Messages of ${topic}`),
-    h('thead', {}, h('tr', {}, titles.map((title) => h('th', { scope: 'col', class: CLASSES[title] }, title)))), body);
+    h('thead', {}, head), body);
 
   function toggle(row) {
     const id = keyOf(row);
@@ -56,6 +57,9 @@ export function messageTable({ topic, level, full }) {
 
   function draw() {
     element.hidden = rows.length === 0;
+    element.classList.toggle('keyless', rows.every(({ key }) => key === null));
+    // Of columns that aren't shown none may be spanned, which would make others.
+    const columns = [...head.children].filter((cell) => cell.offsetWidth).length || 1;
     patch(body, rows.map((row) => {
       const id = keyOf(row);
       const open = unfolded.get(id);
@@ -63,19 +67,15 @@ export function messageTable({ topic, level, full }) {
         h('th', { scope: 'row' }, h('button.unfold', { type: 'button', 'aria-expanded': String(Boolean(open)), onclick: () => toggle(row) }, idOf(row))),
         h('td.end.wide', {}, number(row.partition)), h('td.when', {}, time(row.publish_ms)),
         h('td.key', {}, preview(row.key)), h('td.preview', {}, preview(row.value)), told ? h('td.status', {}, statusBadge(row.status)) : null);
-      return open ? [summary, h('tr.unfolded', { key: `${id} unfolded` }, h('td', { colspan: titles.length }, details(open, () => ask(id))))] : summary;
+      return open ? [summary, h('tr.unfolded', { key: `${id} unfolded` }, h('td', { colspan: columns }, details(open, () => ask(id))))] : summary;
     }));
   }
 
   return {
     element,
+    draw,
     add(more) {
       rows.push(...more);
-      draw();
-    },
-    clear() {
-      rows.length = 0;
-      unfolded.clear();
       draw();
     },
     get length() {
@@ -89,6 +89,7 @@ const keyOf = (row) => `${row.partition} ${idOf(row)}`;
 
 function details({ row, fault: failed, asking }, ask) {
   const properties = Object.entries(row.properties ?? {});
+  const typed = hasFields(row.value);
   return h('div.details', {},
     facts([
       ['Message', h('code', {}, idOf(row))],
@@ -99,9 +100,9 @@ function details({ row, fault: failed, asking }, ask) {
       ['Transaction', row.txn ? [row.status === 'open' ? h('a', { href: href(['blockers'], { txn: row.txn }) }, row.txn) : h('code', {}, row.txn), row.status ? [' ', statusBadge(row.status)] : null] : 'none'],
       ['Size', bytes(row.bytes)],
     ]),
-    h('h3', {}, 'Key'), whole(row.key),
+    typed && row.key === null ? null : [h('h3', {}, 'Key'), whole(row.key)],
     h('h3', {}, 'Value'),
-    hasFields(row.value)
+    typed
       ? h('dl.fields', {}, Object.entries(row.value).map(([name, value]) => h('div', {}, h('dt', {}, preview(name)), h('dd', {}, whole(value)))))
       : whole(row.value),
     row.shortened ? h('p.shortened', {}, 'It is shortened here. ', h('button', { type: 'button', 'aria-disabled': asking ? 'true' : null, onclick: ask }, asking ? 'Loading …' : `Show the whole message (${bytes(row.bytes)})`)) : null,

@@ -11,7 +11,7 @@ const UNSEEN = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u00ad\u061c\u200b-\u200
 const LONGEST_PREVIEW = 300;
 
 const isBytes = (value) =>
-  value !== null && typeof value === 'object' && Object.keys(value).length === 1 && typeof value.hex === 'string';
+  value !== null && typeof value === 'object' && Object.keys(value).length === 1 && /^[0-9a-f]*$/.test(value.hex ?? '-');
 
 /** Make what can't be seen visible: a zero byte as "␀", a mark that turns text around as "⟨U+202E⟩". */
 export function visible(text) {

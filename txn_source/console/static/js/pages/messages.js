@@ -34,6 +34,12 @@ export function page(params) {
   };
 }
 
+/** What is asked for by a key as people write it: a text, or bytes as 0x00ff. */
+function byKey(text) {
+  const bytes = /^0x((?:[0-9a-f]{2})+)$/i.exec(text);
+  return bytes ? { key_hex: bytes[1] } : { key: text };
+}
+
 /** The messages of one topic; what is asked for is kept in the address. */
 export function panel({ topic, query, setQuery }) {
   const state = h('div.course');
@@ -42,12 +48,12 @@ export function panel({ topic, query, setQuery }) {
   const found = h('div');
   const none = h('div');
   let running = null;
-  let asked, table, cursor, done, searched, toSearch;
+  let asked, table, cursor, done, searched, toSearch, order;
 
   const level = query.get('level') === LEVELS[1][0] ? LEVELS[1][0] : LEVELS[0][0];
   const place = placeFields({ name: 'from', label: 'From', given: query.get('from') || 'latest' });
   const partition = h('input', { name: 'partition', inputmode: 'numeric', placeholder: 'all', size: 6, value: query.get('partition') ?? '', title: 'The number of a partition; nothing: all of them', autocomplete: 'off' });
-  const key = h('input', { name: 'key', type: 'search', 'data-search': true, value: query.get('key') ?? '', placeholder: 'any', size: 18, autocomplete: 'off', spellcheck: 'false', title: 'The whole key; 0x… for bytes' });
+  const key = h('input', { name: 'key', type: 'search', 'data-search': true, value: query.get('key') ?? '', placeholder: 'any', size: 18, autocomplete: 'off', spellcheck: 'false', title: 'The whole key (0x… for bytes), or the value of a column' });
   const levels = LEVELS.map(([value, text, title]) =>
     h('label', { title }, h('input', { type: 'radio', name: 'level', value, checked: value === level, onchange: start }), text));
   const form = h('form.toolbar', { onsubmit: start, 'aria-label': 'Which messages', novalidate: true },
@@ -56,41 +62,36 @@ export function panel({ topic, query, setQuery }) {
 
   function start(event) {
     event?.preventDefault();
-    const problem = place.problem() ?? partitionProblem();
+    const problem = place.problem() ?? partitionProblem(partition.value.trim());
     if (problem) return patch(told, fault(problem));
     running?.abort();
     asked = { level: form.elements.level.value, partition: partition.value.trim(), from: place.text(), key: key.value };
     if (event) setQuery({ level: asked.level === LEVELS[0][0] ? null : asked.level, partition: asked.partition, from: asked.from === 'latest' ? null : asked.from, key: asked.key });
-    [cursor, done, searched, toSearch] = [null, false, 0, null];
+    [cursor, done, searched, toSearch, order] = [null, false, 0, null, null];
     table = messageTable({ topic, level: asked.level, full: whole });
     found.replaceChildren(table.element);
     return fill();
   }
 
-  function partitionProblem() {
-    const text = partition.value.trim();
-    if (/^\d*$/.test(text)) return asksForPartition(text);
+  function partitionProblem(text) {
+    if (/^\d*$/.test(text)) return null;
     return { fact: `“${text}” is no partition.`, remedy: 'Use its number, or nothing for all.' };
-  }
-
-  function asksForPartition() {
-    return null;
   }
 
   /** Ask until a page more is there, all were searched, or somebody stops it. */
   async function fill() {
     const course = (running = new AbortController());
     const until = Math.min(table.length + PAGE, MOST);
+    done = false;
     patch(told);
     draw();
     try {
       while (!done && table.length < until && running === course) {
-        const answer = await get('messages', { topic, ...asked, limit: until - table.length, cursor }, { signal: course.signal });
+        const answer = await get('messages', { topic, level: asked.level, partition: asked.partition, from: asked.from, limit: until - table.length, cursor, ...byKey(asked.key) }, { signal: course.signal });
         if (running !== course) return;
         cursor = answer.next;
-        done = answer.done || cursor === null;
-        searched += answer.searched_messages ?? answer.rows.length;
-        toSearch = answer.to_search ?? toSearch;
+        done = answer.done;
+        [searched, toSearch, order] = [answer.searched_messages, answer.to_search, answer.order];
         table.add(answer.rows);
         draw();
       }
@@ -110,21 +111,23 @@ export function panel({ topic, query, setQuery }) {
 
   function draw() {
     const many = asked.key ? `${count(table.length, 'message')} with this key` : count(table.length, 'message');
-    const far = asked.key ? `, ${number(searched)}${toSearch ? ` of ${number(toSearch)}` : ''} searched` : '';
-    const end = !running && done && table.length ? ': that is all' : '';
+    const far = asked.key ? `, ${number(searched ?? 0)}${toSearch ? ` of ${number(toSearch)}` : ''} searched` : '';
+    const sorted = table.length ? { newest_first: ', the newest first', oldest_first: ', the oldest first' }[order] : '';
     patch(state, running
       ? [h('progress', { max: toSearch || null, value: toSearch ? Math.min(searched, toSearch) : null, 'aria-label': 'How far the search is' }), h('span', {}, many, far),
          h('button', { type: 'button', onclick: () => stop(`Stopped. ${many}${far}`) }, 'Stop')]
-      : h('span.quiet', {}, many, far, end));
+      : h('span.quiet', {}, many, far, sorted));
     patch(none, !running && done && !table.length ? nothing() : null);
     const full = table.length >= MOST;
-    patch(more, running || done ? null : full
+    // At the end of the log there may be newer ones by now.
+    const next = done ? 'Look for newer messages' : asked.key ? 'Search on' : order === 'newest_first' ? 'Older messages' : 'More messages';
+    patch(more, running || (done && !cursor) ? null : full
       ? h('p.quiet', {}, `${number(MOST)} messages are shown. Begin further on to see others.`)
-      : h('button', { type: 'button', onclick: fill }, asked.key ? 'Search on' : 'More messages'));
+      : h('button', { type: 'button', onclick: fill }, next));
   }
 
   function nothing() {
-    if (asked.key) return empty('No message has this key.', 'Keys are compared whole, byte for byte.');
+    if (asked.key) return empty('No message has this key.', 'It is compared whole. Bytes are written as 0x00ff.');
     if (asked.level === LEVELS[1][0]) return empty('There are no messages here.');
     return empty('There are no messages here.', 'Messages behind an open transaction are not shown at this level: Uncommitted shows them.');
   }
@@ -135,11 +138,14 @@ export function panel({ topic, query, setQuery }) {
     throw { fact: 'The message is not there any more.', remedy: '' };
   }
 
+  const resized = () => table?.draw();
+  window.addEventListener('resize', resized);
   start();
   return {
     element: h('section.messages', { 'aria-label': 'Messages', own: true }, form, told, state, found, none, more),
     async update() {},
     close() {
+      window.removeEventListener('resize', resized);
       running?.abort();
       running = null;
     },
