@@ -70,10 +70,13 @@ def _counted(
     start = cursor.mark
     if start == end and not len(cursor.ranges):
         return 0, 0
-    above = sum(item.messages for item in cursor.ranges if item.start >= end)
-    below = cursor.ranges.messages - above
     behind_start = visible_messages(connection, view, level, start)
     behind_end = visible_messages(connection, view, level, end)
+    below = sum(item.messages for item in cursor.ranges if item.end <= end)
+    for item in cursor.ranges:
+        if item.start < end < item.end:
+            below += visible_messages(connection, view, level, item.start) - behind_end
+    above = cursor.ranges.messages - below
     if end <= start:
         return behind_end - behind_start + above, 0
     return above, max(0, behind_start - behind_end - below)
