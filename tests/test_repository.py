@@ -36,7 +36,8 @@ LAYERS_ABOVE = {
     "client": ("model", "storage", "foreign", "metadata", "observing"),
     "spark": ("model", "storage", "foreign", "metadata", "client", "importing", "observing"),
     "importing": ("model", "storage", "foreign", "metadata.stub", "client"),
-    "cli": ("model", "storage", "foreign", "metadata", "http", "client", "spark", "importing", "observing"),
+    "upkeep": ("model", "storage", "metadata", "client", "observing"),
+    "cli": ("model", "storage", "foreign", "metadata", "http", "client", "spark", "importing", "upkeep", "observing"),
 }
 """What a layer may import besides itself (ARCHITECTURE.md)."""
 
@@ -60,6 +61,7 @@ FOREIGN_TO = {
     "client": (*_SQL, "pyspark"),
     "spark": (*_RPC, *_SQL),
     "importing": (*_RPC, *_SQL, "pyspark"),
+    "upkeep": (*_RPC, "pyspark"),
     "cli": (*_SQL, "pyspark"),
 }
 """Top-level modules that a layer must do without."""
