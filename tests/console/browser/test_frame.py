@@ -2,24 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from contextlib import closing
-from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Page, expect
 
-from tests.access.authority import Signer
 from tests.console.browser import browsing
 from tests.console.browser.browsing import Watch
-from tests.console.browser.conftest import Shown
+from tests.console.browser.conftest import Guarded, Shown
 from tests.console.demo import console_over
-from txn_source.client.target import open_service
-from txn_source.console.serving import Console
-from txn_source.metadata.access.door import Door
-from txn_source.metadata.access.keys import Keys
-from txn_source.metadata.access.tokens import Verifier
-from txn_source.storage.object_root import root_at
 
 _POLL_MS = 2100
 
@@ -121,25 +112,7 @@ def test_service_that_is_away_is_told_and_found_again(page: Page, shown: Shown, 
         expect(page.get_by_text("No answer since")).to_be_hidden()
 
 
-class Guarded:
-    """A console that asks for tokens, over the module's log."""
-
-    def __init__(self, address: str, signer: Signer) -> None:
-        self.address = address
-        self.signer = signer
-
-
-@pytest.fixture
-def guarded(shown: Shown, tmp_path: Path) -> Iterator[Guarded]:
-    signer = Signer(tmp_path)
-    with closing(open_service(str(shown.root), None)) as service:
-        door = Door(Verifier(Keys([signer.public_file])))
-        with Console(service, root_at(shown.root), "127.0.0.1", 0, door=door) as console:
-            yield Guarded(console.address, signer)
-
-
-def test_token_is_asked_for_and_kept_in_its_tab(browser: Browser, page: Page, guarded: Guarded, watch: Watch) -> None:
-    watch.allow(guarded.address)
+def test_token_is_asked_for_and_kept_in_its_tab(page: Page, guarded: Guarded, watch: Watch) -> None:
     watch.expected.add(401)
     page.goto(f"{guarded.address}#/topics")
     field = page.get_by_label("Paste the token")
@@ -166,7 +139,6 @@ def test_token_is_asked_for_and_kept_in_its_tab(browser: Browser, page: Page, gu
 
 
 def test_token_that_ends_leads_to_sign_in_and_back(page: Page, guarded: Guarded, watch: Watch) -> None:
-    watch.allow(guarded.address)
     watch.expected.add(401)
     page.clock.install()
     page.goto(f"{guarded.address}#/blockers")
