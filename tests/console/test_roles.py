@@ -173,3 +173,11 @@ def test_limits_hold_for_the_console(tmp_path: Path) -> None:
         statuses = [roled.get("about", token).status for _ in range(3)]
         assert statuses[-1] == 429
         assert roled.get("about", roled.token("bob", admin=["*"])).status == 200
+
+
+def test_answers_count_against_their_limit(tmp_path: Path) -> None:
+    """Look at figures, which no call to the service answers, until there were too many bytes of them."""
+    with Roled(tmp_path, Limits(answer_bytes=300)) as roled:
+        token = roled.token(monitor=["*"])
+        statuses = [roled.get("topics", token).status for _ in range(4)]
+        assert (statuses[0], statuses[-1]) == (200, 429)

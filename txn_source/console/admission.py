@@ -69,6 +69,10 @@ class Admission:
             raise Refused(429, limit) from None
         return visitor
 
+    def answered(self, visitor: Visitor, of_bytes: int) -> None:
+        """Take notice of an answer."""
+        self._door.usage.answered(visitor.name, of_bytes)
+
 
 def check_change(request: Request) -> None:
     """Let a request that changes something pass if the console's own page has sent it.

@@ -89,6 +89,11 @@ class ConsoleParts:
         visitor = self.admission.visitor(request, body_bytes)
         return Viewer(visitor, self.service, self.guard, self.root, self.snapshots)
 
+    def counted(self, response: Response, viewer: Viewer) -> Response:
+        """Count what somebody is answered against its limit."""
+        self.admission.answered(viewer.visitor, len(response.body))
+        return response
+
 
 def console_app(parts: ConsoleParts) -> ASGIApp:
     """Return the application."""
@@ -107,7 +112,8 @@ def console_app(parts: ConsoleParts) -> ASGIApp:
 def _look(parts: ConsoleParts, look: Looks) -> Callable[[Request], Response]:
     def endpoint(request: Request) -> Response:
         try:
-            return answer(look(request, parts.viewer(request)))
+            viewer = parts.viewer(request)
+            return parts.counted(answer(look(request, viewer)), viewer)
         except Exception as error:
             return failure(error, request.url.path)
 
@@ -117,7 +123,8 @@ def _look(parts: ConsoleParts, look: Looks) -> Callable[[Request], Response]:
 def _change(parts: ConsoleParts, change: Changes) -> Callable[[Request], Any]:
     def carried_out(request: Request, body: bytes) -> Response:
         try:
-            return answer(change(body, parts.viewer(request, len(body))))
+            viewer = parts.viewer(request, len(body))
+            return parts.counted(answer(change(body, viewer)), viewer)
         except Exception as error:
             return failure(error, request.url.path)
 

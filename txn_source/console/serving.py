@@ -13,7 +13,7 @@ from txn_source.metadata.service.guard import Guard
 from txn_source.metadata.service.service import MetadataService
 from txn_source.storage.object_root import Root
 
-_CONNECTIONS = 1024
+_CONNECTIONS = 256
 """A browser keeps several open."""
 
 
