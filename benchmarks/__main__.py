@@ -20,6 +20,7 @@ from benchmarks import (
     aborted,
     access,
     catalog,
+    console,
     consumers,
     consuming,
     first_row,
@@ -59,6 +60,7 @@ BENCHMARKS = {
     "pulsar_ledgers": pulsar_ledgers.run,
     "access": access.run,
     "metrics": metrics.run,
+    "console": console.run,
 }
 RESULTS = Path(__file__).parent / "RESULTS.md"
 

@@ -37,7 +37,11 @@ LAYERS_ABOVE = {
     "spark": ("model", "storage", "foreign", "metadata", "client", "importing", "observing"),
     "importing": ("model", "storage", "foreign", "metadata.stub", "client"),
     "console": ("model", "storage", "metadata", "http", "client", "observing"),
-    "cli": ("model", "storage", "foreign", "metadata", "http", "client", "spark", "importing", "console", "observing"),
+    "upkeep": ("model", "storage", "metadata", "client", "observing"),
+    "cli": (
+        *("model", "storage", "foreign", "metadata", "http", "client", "spark", "importing"),
+        *("console", "upkeep", "observing"),
+    ),
 }
 """What a layer may import besides itself (ARCHITECTURE.md)."""
 
@@ -62,6 +66,7 @@ FOREIGN_TO = {
     "spark": (*_RPC, *_SQL),
     "importing": (*_RPC, *_SQL, "pyspark"),
     "console": (*_RPC, *_SQL, "pyspark"),
+    "upkeep": (*_RPC, "pyspark"),
     "cli": (*_SQL, "pyspark"),
 }
 """Top-level modules that a layer must do without."""

@@ -58,11 +58,11 @@ def test_who_blocks_whom(asked: Asked) -> None:
 def test_an_old_transaction_asks_for_attention(asked: Asked, monkeypatch: pytest.MonkeyPatch) -> None:
     """Let the time be later: the transaction that others wait for is what somebody should look at first."""
     held_back(asked)
-    now_ms = asked.service.now_ms()
-    monkeypatch.setattr(type(asked.service), "now_ms", lambda _: now_ms + 59_000)
+    began_ms = asked.get("blockers").rows[0]["started_ms"]
+    monkeypatch.setattr(type(asked.service), "now_ms", lambda _: began_ms + 59_000)
     [finding] = asked.get("overview").json["attention"]
     assert (finding["severity"], finding["code"]) == ("warning", "TRANSACTION_HOLDS_BACK")
-    monkeypatch.setattr(type(asked.service), "now_ms", lambda _: now_ms + 61_000)
+    monkeypatch.setattr(type(asked.service), "now_ms", lambda _: began_ms + 61_000)
     [finding] = asked.get("overview").json["attention"]
     assert (finding["severity"], finding["link"]) == ("critical", "#/blockers")
 
@@ -124,7 +124,7 @@ def test_entries_that_left_the_database_keep_their_place(asked: Asked) -> None:
 
 def test_many_pieces_become_few() -> None:
     """Draw a thousand aborted transactions: no more pieces than can be told apart, which stand for all of them."""
-    part = PartitionFigures(1, 1, 0, 0, 0, 0, 3000, 3000, 0, 0, 0, 0, 0, 0, 3000)
+    part = PartitionFigures(1, 1, 0, 0, 0, 0, 3000, 3000, 0, 0, 0, 0, 0, 0, 3000, 0)
     aborted = tuple(DrawnTransaction(number, number * 3, number * 3 + 1, 1) for number in range(1000))
     strip = drawn(part, Strip((), 0, 0, (), False, aborted, True), None, 200)
     assert len(strip["aborted"]) == 200

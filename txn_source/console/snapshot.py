@@ -17,7 +17,9 @@ from txn_source.metadata.store.open_transactions import Began, who_began
 from txn_source.model.topic_name import TopicName
 
 FRESH_S = 1.0
-"""So old a snapshot may be."""
+"""So old a snapshot may be; if it takes long to make one, ten times as old as that took, lest who looks at the log
+takes more than a tenth of a core."""
+_REST = 10
 RATE_S = 2.0
 """So far two snapshots must be apart to tell a rate, and at most ``RATE_MOST_S``."""
 RATE_MOST_S = 60.0
@@ -178,29 +180,30 @@ class Snapshots:
         self._service = service
         self._lock = threading.Lock()
         self._last: Snapshot | None = None
-        self._found_at = float("-inf")
+        self._good_until = float("-inf")
         self._past: deque[tuple[float, Mapping[int, Appended]]] = deque()
         self._history: deque[tuple[float, Point]] = deque()
 
     def current(self) -> Snapshot:
-        """Return one that is a second old at most; whoever comes while it is made waits for it.
+        """Return one that is a moment old at most (``FRESH_S``); whoever comes while it is made waits for it.
 
         Raises:
             TxnLogError: the database can't be read.
         """
         with self._lock:
-            if self._last is None or time.monotonic() - self._found_at >= FRESH_S:
+            if self._last is None or time.monotonic() >= self._good_until:
                 self._service.maintain()  # nobody sees an open transaction past its deadline
                 began = time.monotonic()
                 moment = look(self._service)
                 who = self._service.look(who_began)
-                self._last, self._found_at = self._next(moment, who, began), time.monotonic()
+                self._last, now = self._next(moment, who, began), time.monotonic()
+                self._good_until = now + max(FRESH_S, _REST * (now - began))
             return self._last
 
     def forget(self) -> None:
         """Have the next one made anew: something was changed."""
         with self._lock:
-            self._found_at = float("-inf")
+            self._good_until = float("-inf")
 
     def history(self) -> list[Point]:
         """Return the log as it was at the snapshots of the last ten minutes, seconds apart."""

@@ -12,9 +12,24 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, BrowserContext, Page, expect
 
+from tests.access.authority import Signer
 from tests.console.browser import browsing
 from tests.console.demo import console_over, fill
 from txn_source import Log, connect
+from txn_source.client.target import open_service
+from txn_source.console.serving import Console
+from txn_source.metadata.access.door import Door
+from txn_source.metadata.access.keys import Keys
+from txn_source.metadata.access.tokens import Verifier
+from txn_source.storage.object_root import root_at
+
+
+@dataclass(frozen=True)
+class Guarded:
+    """The address of a console that asks for tokens, and who signs them."""
+
+    address: str
+    signer: Signer
 
 
 @dataclass(frozen=True)
@@ -69,3 +84,16 @@ def watch(context: BrowserContext, shown: Shown) -> Iterator[browsing.Watch]:
 def page(context: BrowserContext, watch: browsing.Watch) -> Page:
     """A page on which nothing was opened; ``page.goto("#/topics")`` opens one of the console's."""
     return context.new_page()
+
+
+@pytest.fixture
+def guarded(shown: Shown, watch: browsing.Watch, tmp_path: Path) -> Iterator[Guarded]:
+    """A console over the module's log that asks for tokens."""
+    signer = Signer(tmp_path)
+    door = Door(Verifier(Keys([signer.public_file])))
+    with (
+        closing(open_service(str(shown.root), None)) as service,
+        Console(service, root_at(shown.root), "127.0.0.1", 0, door=door) as console,
+    ):
+        watch.allow(console.address)
+        yield Guarded(console.address, signer)

@@ -35,7 +35,8 @@ def preview(body: bytes, viewer: Viewer) -> Any:
     if info.consumers:
         who = "1 consumer is" if len(info.consumers) == 1 else f"{len(info.consumers):,} consumers are"
         warnings.append(f"{who} connected: what they have is dropped, their acknowledgements of it don't count.")
-    listed = partitions if len(partitions) <= _SHOWN else [p for p in partitions if p.start != p.end or p.repeated]
+    moving = [part for part in partitions if part.start != part.end or part.repeated]
+    listed = partitions if len(partitions) <= _SHOWN else moving
     return {
         "epoch": found.epoch,
         "isolation_level": info.isolation_level.value,
@@ -44,6 +45,7 @@ def preview(body: bytes, viewer: Viewer) -> Any:
         "skipped_messages": sum(part.skipped for part in partitions),
         "partitions": [_row(part) for part in listed[:_SHOWN]],
         "partitions_total": len(partitions),
+        "partitions_moving": len(moving),
         "warnings": warnings,
     }
 

@@ -77,7 +77,7 @@ export function askToAbort(row, now) {
   const behind = row.partitions.filter((part) => !part.is_first).length;
   const body = [
     h('p', {}, 'Producer ', h('strong', {}, row.producer ?? 'unknown'), row.owner ? [', owner ', h('strong', {}, row.owner)] : null,
-      ', open for ', h('strong', {}, duration(now - row.started_ms)), '.'),
+      ', open for ', h('strong.nowrap', {}, duration(now - row.started_ms)), '.'),
     h('div.outcome.lost', {}, h('h3', {}, 'Lost: ', count(own, 'message'), ' of its own'),
       h('p', {}, own ? 'Readers at read_committed never get them. The producer’s next call under this transaction fails with TXN_ENDED.' : 'It has written nothing. The producer’s next call under it fails with TXN_ENDED.')),
     h('div.outcome.freed', {}, h('h3', {}, 'Released: what waits behind it', behind ? ` on ${count(row.partitions.length - behind, 'partition')}` : ''),
@@ -94,7 +94,9 @@ export function askToAbort(row, now) {
 }
 
 /** What came of an abort, as a sentence. */
-export function abortedText({ txn, released }) {
+export function abortedText({ txn, released: all }) {
+  const released = all.filter((part) => part.messages > 0);
+  if (!released.length) return `Transaction ${txn} is aborted. Nothing waited for it alone.`;
   const messages = released.reduce((total, part) => total + part.messages, 0);
   return `Transaction ${txn} is aborted: ${count(messages, 'message')} released on ${count(released.length, 'partition')}.`;
 }

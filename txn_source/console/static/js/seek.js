@@ -109,16 +109,15 @@ function act({ repeated_messages: repeated, skipped_messages: skipped }) {
 }
 
 function previewed(found, confirm) {
-  const moved = found.partitions.filter((row) => row.from !== row.to || row.repeated);
-  const total = found.partitions_total ?? found.partitions.length;
-  const shown = (moved.length ? moved : found.partitions).slice(0, MOST_SHOWN);
+  const { partitions_moving: moving, partitions_total: total } = found;
+  const shown = found.partitions.filter((row) => row.from !== row.to || row.repeated).slice(0, MOST_SHOWN);
   return h('div.previewed', {},
-    h('p.summary', {}, h('strong', {}, summary(found)), h('span.quiet', {}, ` ${number(moved.length)} of ${count(total, 'partition')} move.`)),
+    h('p.summary', {}, h('strong', {}, summary(found)), h('span.quiet', {}, ` ${number(moving)} of ${count(total, 'partition')} ${moving === 1 ? 'moves' : 'move'}.`)),
     (found.warnings ?? []).map((text) => h('p.warned', {}, icon('warning'), ' ', text)),
-    moved.length ? h('div.scroll', {}, h('table.seek-partitions', {}, h('caption.unseen', {}, 'What the seek does on each partition'),
+    moving ? h('div.scroll', {}, h('table.seek-partitions', {}, h('caption.unseen', {}, 'What the seek does on each partition'),
       h('thead', {}, h('tr', {}, h('th', { scope: 'col' }, 'Partition'), h('th', { scope: 'col' }, 'From'), h('th', { scope: 'col' }, 'To'), h('th.end', { scope: 'col' }, 'Delivered again'), h('th.end', { scope: 'col' }, 'Skipped'))),
       h('tbody', {}, shown.map((row) => h('tr', { key: row.partition }, h('th', { scope: 'row' }, number(row.partition)), h('td', {}, h('code', {}, row.from)), h('td', {}, h('code', {}, row.to)), h('td.end', {}, number(row.repeated)), h('td.end', {}, number(row.skipped)))))),
-    moved.length > shown.length ? h('p.quiet', {}, `and ${number(moved.length - shown.length)} more`) : null) : null,
+    moving > shown.length ? h('p.quiet', {}, `and ${count(moving - shown.length, 'other partition')}`) : null) : null,
     h('div.acts', {}, h('button.danger', { type: 'button', onclick: confirm }, `${act(found)} …`)));
 }
 

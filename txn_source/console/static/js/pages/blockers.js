@@ -111,9 +111,10 @@ export function page({ query, setQuery, refresh }) {
       noteFigures(figures);
       const before = answer?.total;
       answer = found;
-      patch(summary, figures.open_transactions ? h('p.summary', {}, h('strong', {}, count(figures.open_transactions, 'open transaction')),
-        figures.open_transactions === 1 ? ' holds back ' : ' hold back ', h('strong', {}, count(figures.held_back_messages, 'message')), ` (${bytes(figures.held_back_bytes)}). `,
-        figures.oldest_open_ms === null ? null : ['The oldest is open for ', h('strong', {}, duration(figures.now_ms - figures.oldest_open_ms)), '.']) : null);
+      patch(summary, figures.open_transactions ? h('p.summary', {}, h('strong', {}, count(figures.open_transactions, 'transaction')),
+        figures.open_transactions === 1 ? ' is open; ' : ' are open; ', h('strong', {}, count(figures.held_back_messages, 'message')), ` (${bytes(figures.held_back_bytes)}) `,
+        figures.held_back_messages === 1 ? 'is held back. ' : 'are held back. ',
+        figures.oldest_open_ms === null ? null : ['The oldest has been open for ', h('strong', {}, duration(figures.now_ms - figures.oldest_open_ms)), '.']) : null);
       draw();
       if (before !== undefined && before !== found.total) say(count(found.total, 'open transaction'));
       await loadStrips();

@@ -2,13 +2,13 @@
 
 import { get } from '../api.js';
 import { h } from '../dom.js';
-import { age, byteRate, bytes, compact, number, rate } from '../format.js';
+import { age, byteRate, bytes, compact, count, number, rate } from '../format.js';
 import { heading, topicLink } from '../parts.js';
 import { virtualTable } from '../virtual_table.js';
 
 /** A figure in short, the whole one as its title; nought is quiet. */
-export const figure = (value, noun = 'messages') =>
-  h('span', { class: value ? null : 'zero', title: value === null || value === undefined ? null : `${number(value)} ${noun}` }, compact(value));
+export const figure = (value, noun = 'message') =>
+  h('span', { class: value ? null : 'zero', title: value === null || value === undefined ? null : count(value, noun) }, compact(value));
 
 export function page({ query, setQuery }) {
   const table = virtualTable({
