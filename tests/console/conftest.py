@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.conftest import spawn
+from tests.cli.conftest import _no_log_in_the_environment, bare, spawn
 from tests.console.asked import Asked
 
-__all__ = ["spawn"]
+__all__ = ["_no_log_in_the_environment", "bare", "spawn"]
 
 
 @pytest.fixture

@@ -64,7 +64,8 @@ def test_an_old_transaction_asks_for_attention(asked: Asked, monkeypatch: pytest
     assert (finding["severity"], finding["code"]) == ("warning", "TRANSACTION_HOLDS_BACK")
     monkeypatch.setattr(type(asked.service), "now_ms", lambda _: began_ms + 61_000)
     [finding] = asked.get("overview").json["attention"]
-    assert (finding["severity"], finding["link"]) == ("critical", "#/blockers")
+    assert finding["severity"] == "critical"
+    assert finding["link"].startswith("#/blockers")
 
 
 def test_a_partition_to_scale(asked: Asked) -> None:

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from txn_source.cli.access_options import Insecure, library
-from txn_source.cli.connection import METADATA_VARIABLE, Root, address_of
+from txn_source.cli.connection import METADATA_VARIABLE, Endpoint, Root, address_of
 from txn_source.cli.output import reports_errors
 from txn_source.cli.serve import DEFAULT_HOST, STOP_SIGNALS, root_of
 from txn_source.metadata.stub.credentials import is_loopback
@@ -22,6 +22,7 @@ DEFAULT_CONSOLE_PORT = 6651
 def console(
     context: typer.Context,
     root: Root = None,
+    endpoint: Endpoint = None,
     host: Annotated[
         str, typer.Option(help="Address to listen on. Only this machine can reach the default one.")
     ] = DEFAULT_HOST,
@@ -52,7 +53,7 @@ def console(
     The address is printed. Whoever reaches it may do everything that the console can, so only this machine does unless
     --host says otherwise. A log behind a service has its own console: `txnlog serve --console-port`.
     """
-    if address_of(context).endpoint is not None:
+    if address_of(context).override(root, endpoint).endpoint is not None:
         raise InvalidArgumentError(
             "A log behind a service is shown by the service's own console.",
             "Start it with `txnlog serve --console-port 6651`, and open that port in the browser.",

@@ -54,24 +54,27 @@ def test_subscription_stands_on_the_strips_of_its_partitions(page: Page, shown: 
     expect(page.get_by_text("No consumer is connected.")).to_be_visible()
 
 
-def test_seek_is_previewed_confirmed_by_name_and_done(page: Page, shown: Shown) -> None:
+def test_seek_is_previewed_confirmed_by_name_and_done_by_keyboard(page: Page, shown: Shown) -> None:
     log = shown.log
     log.create_subscription(ORDERS, "rewound")
     page.goto(f"#/subscriptions/{ORDERS}/rewound")
-    page.get_by_text(_SUMMARY).click()
-    page.get_by_role("button", name="Preview").click()
+    page.get_by_text(_SUMMARY).focus()
+    for key in ("Enter", "Tab", "Tab", "Enter"):  # unfold, past the place, to the preview
+        page.keyboard.press(key)
     visible = log.count(ORDERS)
     act = f"Seek: {visible:,} messages will be delivered again"
     expect(page.get_by_role("table", name="What the seek does")).to_contain_text("Delivered again")
-    page.get_by_role("button", name=act).click()
+    expect(page.get_by_role("button", name=act)).to_be_visible()
     dialog = page.get_by_role("dialog", name="Move subscription “rewound”?")
-    expect(dialog.get_by_role("button", name="Cancel")).to_be_focused()
+    for answer in ("Escape", "Enter"):  # the button that does nothing has the focus
+        page.get_by_role("button", name=act).press("Enter")
+        expect(dialog.get_by_role("button", name="Cancel")).to_be_focused()
+        page.keyboard.press(answer)
+        expect(dialog).to_be_hidden()
+        expect(page.get_by_role("button", name=act)).to_be_focused()
     assert log.subscription(ORDERS, "rewound").epoch == 0
-    page.keyboard.press("Escape")
-    expect(dialog).to_be_hidden()
-    assert log.subscription(ORDERS, "rewound").epoch == 0
-    page.get_by_role("button", name=act).click()
-    dialog.get_by_role("button", name=act).click()
+    for key in ("Enter", "Tab", "Enter"):
+        page.keyboard.press(key)
     expect(page.get_by_role("main").get_by_text("It was moved, and is in epoch 1.")).to_be_visible()
     found = log.subscription(ORDERS, "rewound")
     assert (found.epoch, sum(part.backlog for part in found.partitions)) == (1, visible)

@@ -5,9 +5,11 @@ from __future__ import annotations
 from sqlalchemy import Connection
 
 from txn_source.metadata.store import subscriptions, topics, views
-from txn_source.metadata.store.backlogs import visible_messages
+from txn_source.metadata.store.backlogs import visible_before, visible_messages
+from txn_source.metadata.store.counts import count
 from txn_source.model.isolation import IsolationLevel
-from txn_source.model.message_ranges import message_key
+from txn_source.model.message_ranges import index_of, message_key, position_of
+from txn_source.model.position import PositionRange
 from txn_source.model.subscription import Cursor, Place
 from txn_source.model.topic import PartitionView
 from txn_source.model.topic_name import TopicName
@@ -70,13 +72,21 @@ def _counted(
     start = cursor.mark
     if start == end and not len(cursor.ranges):
         return 0, 0
-    behind_start = visible_messages(connection, view, level, start)
-    behind_end = visible_messages(connection, view, level, end)
+    between = _between(connection, view, level, min(start, end), max(start, end))
     below = sum(item.messages for item in cursor.ranges if item.end <= end)
     for item in cursor.ranges:
         if item.start < end < item.end:
-            below += visible_messages(connection, view, level, item.start) - behind_end
+            below += _between(connection, view, level, item.start, end)
     above = cursor.ranges.messages - below
-    if end <= start:
-        return behind_end - behind_start + above, 0
-    return above, max(0, behind_start - behind_end - below)
+    return (between + above, 0) if end <= start else (above, max(0, between - below))
+
+
+def _between(connection: Connection, view: PartitionView, level: IsolationLevel, start: int, end: int) -> int:
+    """Return how many messages the level shows of ``[start, end)``."""
+    bound = view.bounds.upper(level)
+    first, last = min(position_of(start), bound), min(position_of(end), bound)
+    found = count(connection, view.partition_id, PositionRange(first, last), level)
+    if found is None or found.ledger_ids:  # entries have left the database: about as many
+        return visible_messages(connection, view, level, start) - visible_messages(connection, view, level, end)
+    inside = [visible_before(connection, view, level, key) if index_of(key) else 0 for key in (start, end)]
+    return found.messages - inside[0] + inside[1]

@@ -4,7 +4,7 @@ import { get } from '../api.js';
 import { h, patch, say } from '../dom.js';
 import { count, href, number } from '../format.js';
 import { messageTable } from '../message_table.js';
-import { empty, fault, heading } from '../parts.js';
+import { empty, fault, heading, icon } from '../parts.js';
 import { placeFields } from '../place_fields.js';
 import { topicField } from '../topic_field.js';
 
@@ -20,13 +20,15 @@ export function page(params) {
   if (params.embedded) return panel(params);
   const { query, setQuery } = params;
   const topic = query.get('topic') ?? '';
-  const field = topicField(topic, (name) => (location.hash = href(['messages'], { topic: name, level: query.get('level') })));
+  const field = topicField(topic, (name) => href(['messages'], { topic: name, level: query.get('level') }));
   const shown = topic ? panel({ topic, query, setQuery }) : null;
   return {
     title: topic ? `Messages of ${topic}` : 'Messages',
     element: h('div', {}, heading('Messages', { about: 'What a topic holds, as a reader of either isolation level sees it.' }),
-      field.element, shown?.element ?? empty('No topic is chosen.')),
-    async update() {},
+      field.element, shown?.element),
+    async update() {
+      await shown?.update();
+    },
     close() {
       field.close();
       shown?.close();
@@ -47,6 +49,7 @@ export function panel({ topic, query, setQuery }) {
   const more = h('div.more');
   const found = h('div');
   const none = h('div');
+  const hidden = h('div');
   let running = null;
   let asked, table, cursor, done, searched, toSearch, order;
 
@@ -70,6 +73,7 @@ export function panel({ topic, query, setQuery }) {
     [cursor, done, searched, toSearch, order] = [null, false, 0, null, null];
     table = messageTable({ topic, level: asked.level, full: whole });
     found.replaceChildren(table.element);
+    tellHidden();
     return fill();
   }
 
@@ -126,10 +130,17 @@ export function panel({ topic, query, setQuery }) {
       : h('button', { type: 'button', onclick: fill }, next));
   }
 
+  /** At read_committed: how many there are that it doesn't show yet. */
+  async function tellHidden() {
+    const row = asked?.level === LEVELS[0][0] ? await get('topic', { name: topic }).catch(() => null) : null;
+    patch(hidden, row?.held_back_messages ? h('p.hidden-note', {}, icon('info'), ` ${count(row.held_back_messages, 'message')} behind open transactions ${row.held_back_messages === 1 ? 'is' : 'are'} not shown at this level. `,
+      h('a', { href: href(['blockers'], { search: topic }) }, 'Who blocks them')) : null);
+  }
+
   function nothing() {
     if (asked.key) return empty('No message has this key.', 'It is compared whole. Bytes are written as 0x00ff.');
     if (asked.level === LEVELS[1][0]) return empty('There are no messages here.');
-    return empty('There are no messages here.', 'Messages behind an open transaction are not shown at this level: Uncommitted shows them.');
+    return empty('There are no messages here.', 'At this level no message of an open or aborted transaction is shown.');
   }
 
   async function whole(row) {
@@ -142,8 +153,8 @@ export function panel({ topic, query, setQuery }) {
   window.addEventListener('resize', resized);
   start();
   return {
-    element: h('section.messages', { 'aria-label': 'Messages', own: true }, form, told, state, found, none, more),
-    async update() {},
+    element: h('section.messages', { 'aria-label': 'Messages', own: true }, form, told, hidden, state, found, none, more),
+    update: tellHidden,
     close() {
       window.removeEventListener('resize', resized);
       running?.abort();

@@ -16,7 +16,7 @@ export function page({ query, topic: embeddedIn, embedded }) {
   const namespace = query.get('namespace');
   const scope = topic !== null ? 'topic' : namespace !== null ? 'namespace' : 'broker';
   const shown = scope === 'topic' && !topic || scope === 'namespace' && !namespace ? null : panel({ topic, namespace });
-  const field = scope === 'topic' ? topicField(topic, (name) => (location.hash = href(['policies'], { topic: name }))) : null;
+  const field = scope === 'topic' ? topicField(topic, (name) => href(['policies'], { topic: name })) : null;
   const title = scope === 'broker' ? 'Policies of the broker' : `Policies of ${topic ?? namespace}`;
   return {
     title: 'Policies',
