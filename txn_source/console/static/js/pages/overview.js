@@ -51,7 +51,7 @@ function waiting(log, { rows, total, now_ms: now }) {
   if (!rows.length) return null;
   return h('section.section', { key: 'waiting', 'aria-labelledby': 'waiting' }, h('div.section-head', {}, h('h2', { id: 'waiting' }, 'Who blocks whom'),
     h('a', { href: '#/blockers' }, total > rows.length ? `All ${number(total)} open transactions` : 'Look closer, or abort')),
-  h('div.stack', {}, rows.map((row) => h('div.linked', { key: row.txn }, blockerCard(row, { now }), h('a.over', { href: blockerHref(row.txn), 'aria-label': `Transaction ${row.txn} among who blocks whom` })))));
+  h('div.stack', {}, rows.map((row) => h('div.linked', { key: row.txn }, blockerCard(row, { now, level: 3 }), h('a.over', { href: blockerHref(row.txn), 'aria-label': `Transaction ${row.txn} among who blocks whom` })))));
 }
 
 function busiest({ rows: found, now_ms: now }) {
