@@ -15,6 +15,7 @@ from txn_source.cli import (
     brokers,
     console,
     consume,
+    doctor,
     garbage,
     imports,
     maintain,
@@ -85,6 +86,7 @@ app.command("backup")(backups.backup)
 app.command("restore")(backups.restore)
 app.command("migrate")(migrate.migrate)
 app.command("gc")(garbage.collect)
+app.command("doctor")(doctor.doctor)
 app.add_typer(tokens.app, name="tokens")
 app.command("spark-jar")(spark_jar.spark_jar)
 

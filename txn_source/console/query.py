@@ -53,7 +53,7 @@ def flag(request: Request, name: str) -> bool:
 def page(request: Request, rows: Sequence[Mapping[str, Any]], now_ms: int, search_in: Sequence[str]) -> dict[str, Any]:
     """Return the rows that a request wants of all of them: searched, sorted, from an offset on.
 
-    Values of a kind are compared with each other, and those that are absent come last.
+    Names are sorted as the pages show them. Values that are absent come last.
     """
     found = list(rows)
     if wanted := request.query_params.get("search", "").strip().lower():
@@ -65,10 +65,14 @@ def page(request: Request, rows: Sequence[Mapping[str, Any]], now_ms: int, searc
     if found and "sort" in request.query_params:
         by = choice(request, "sort", [name for name, value in found[0].items() if not isinstance(value, list | dict)])
         there = [row for row in found if row[by] is not None]
-        there.sort(key=lambda row: row[by], reverse=flag(request, "descending"))
+        there.sort(key=lambda row: _as_shown(row[by]), reverse=flag(request, "descending"))
         found = there + [row for row in found if row[by] is None]
     offset, limit = number(request, "offset", 0), number(request, "limit", 100, 1, MAX_LIMIT)
     return {"now_ms": now_ms, "total": len(found), "rows": found[offset : offset + limit]}
+
+
+def _as_shown(value: Any) -> Any:
+    return value.removeprefix("persistent://") if isinstance(value, str) else value
 
 
 def given(body: bytes, names: Sequence[str], optional: Sequence[str] = ()) -> dict[str, Any]:

@@ -107,6 +107,17 @@ def test_polls_leave_an_open_question_alone(page: Page, shown: Shown, hanging: H
     expect(page.get_by_role("dialog")).to_be_visible()
 
 
+def test_question_ends_with_its_page(page: Page, hanging: Hanging) -> None:
+    txn = hanging("left")
+    page.goto("#/topics")
+    page.goto("#/blockers")
+    _card(page, txn).get_by_role("button", name="Abort…").click()
+    expect(page.get_by_role("dialog")).to_be_visible()
+    page.go_back()
+    expect(page.get_by_role("heading", name="Topics", exact=True)).to_be_visible()
+    expect(page.get_by_role("dialog")).to_have_count(0)
+
+
 def test_commit_that_was_faster_is_told(page: Page, hanging: Hanging, watch: Watch) -> None:
     watch.expected.add(409)
     txn = hanging("faster")

@@ -14,12 +14,31 @@ export class ApiError extends Error {
 /** Tells `signedout` (with the error as `detail`) when the service asks for a token. */
 export const events = new EventTarget();
 
+/** The token of this tab, or null. A browser that keeps nothing has it until the page is left. */
 export const token = {
-  /** The token of this tab, or null. */
-  get: () => sessionStorage.getItem(TOKEN),
-  set: (text) => sessionStorage.setItem(TOKEN, text),
-  forget: () => sessionStorage.removeItem(TOKEN),
+  get() {
+    try {
+      return sessionStorage.getItem(TOKEN);
+    } catch {
+      return unkept;
+    }
+  },
+  set(text) {
+    try {
+      sessionStorage.setItem(TOKEN, text);
+    } catch {
+      unkept = text;
+    }
+  },
+  forget() {
+    try {
+      sessionStorage.removeItem(TOKEN);
+    } catch {
+      unkept = null;
+    }
+  },
 };
+let unkept = null;
 
 /** Return what GET /api/<path> answers. Null and undefined params are left out. Raises ApiError. */
 export function get(path, params = {}, { signal } = {}) {

@@ -55,6 +55,8 @@ function find(path) {
 }
 
 function leave() {
+  // A question is about the page that asks it.
+  document.querySelectorAll('dialog').forEach((dialog) => dialog.close());
   current?.polling?.stop();
   current?.page?.close?.();
   current = null;
@@ -163,7 +165,6 @@ function askForToken(error) {
   leave();
   about = null;
   oldestMs = null;
-  document.querySelectorAll('dialog').forEach((dialog) => dialog.close());
   drawAway(null);
   drawHead({ path: parse(location.hash).path, about });
   signIn(error, (known) => {

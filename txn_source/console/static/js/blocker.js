@@ -13,18 +13,19 @@ const share = (part, whole) => `${((part / Math.max(1, whole)) * 100).toFixed(2)
  * Return the card of a row of GET /api/blockers.
  *
  * Args (one object): `now`: the service's clock; `abort()` is called by its button, null: no button; `unfolded`,
- * `unfold()`: whether all partitions show, and what changes it; `detail`: what shows then; `marked`: it was linked to.
+ * `unfold()`: whether all partitions show, and what changes it; `detail`: what shows then; `marked`: it was linked to;
+ * `level`: of its heading.
  */
-export function blockerCard(row, { now, abort = null, unfolded = false, unfold = null, detail = null, marked = false }) {
+export function blockerCard(row, { now, abort = null, unfolded = false, unfold = null, detail = null, marked = false, level = 2 }) {
   const id = `txn-${row.txn}`;
   const partitions = row.partitions_total ?? row.partitions.length;
   return h('article.card.blocker', { key: row.txn, id, 'aria-labelledby': `${id}-name`, class: marked ? 'marked' : null },
-    h('div.who', {}, h('h3', { id: `${id}-name` }, 'Transaction ', row.txn), who(row, now),
+    h('div.who', {}, h(`h${level}.name`, { id: `${id}-name` }, 'Transaction ', row.txn), who(row, now),
       abort && row.may_abort ? h('button.warns', { type: 'button', onclick: abort }, 'Abort…') : null,
       abort && !row.may_abort ? h('p.quiet.small', {}, 'To abort it takes the role admin on its topics.') : null),
-    h('div.what', {}, h('h4', {}, h('span.verb', {}, 'holds back '), row.held_back_messages ? [h('strong', { title: number(row.held_back_messages) }, number(row.held_back_messages)), ` ${row.held_back_messages === 1 ? 'message' : 'messages'} `, h('span.quiet', {}, bytes(row.held_back_bytes))] : 'nothing'),
+    h('div.what', {}, h(`h${level + 1}.claim`, {}, h('span.verb', {}, 'holds back '), row.held_back_messages ? [h('strong', { title: number(row.held_back_messages) }, number(row.held_back_messages)), ` ${row.held_back_messages === 1 ? 'message' : 'messages'} `, h('span.quiet', {}, bytes(row.held_back_bytes))] : 'nothing'),
       bars(row, unfolded), unfold && partitions > 0 ? h('button.plain.more', { type: 'button', 'aria-expanded': String(unfolded), onclick: unfold }, unfolded ? 'Hide the strips' : `${count(partitions, 'partition')} as ${partitions === 1 ? 'a strip' : 'strips'}`) : null),
-    h('div.whom', {}, h('h4', {}, h('span.verb', {}, 'so '), waitText(row)),
+    h('div.whom', {}, h(`h${level + 1}.claim`, {}, h('span.verb', {}, 'so '), waitText(row)),
       row.subscriptions.length ? h('ul.waiting', {}, (unfolded ? row.subscriptions : row.subscriptions.slice(0, SHOWN)).map((sub) =>
         h('li', {}, h('span.name', {}, subscriptionLink(sub.topic, sub.name), h('span.quiet.small', {}, ' of ', shortName(sub.topic))), h('span.figure', { title: `${number(sub.waiting_messages)} messages` }, compact(sub.waiting_messages))))) : null,
       !unfolded && row.subscriptions.length > SHOWN ? h('p.quiet.small', {}, `and ${number(row.subscriptions.length - SHOWN)} more`) : null),

@@ -40,11 +40,18 @@ export const badge = (text, kind = 'plain', title = null) => h(`span.badge.${kin
 /** A topic's name without what all full names begin with. */
 export const shortName = (topic) => topic.replace(/^persistent:\/\//, '');
 
+/** The name so that its namespace is cut off first where there is little room, since topics differ behind it. */
+function topicName(name) {
+  const short = shortName(name);
+  const at = short.lastIndexOf('/') + 1;
+  return [at ? h('span.namespace', {}, short.slice(0, at)) : null, h('span.topic', {}, short.slice(at))];
+}
+
 /** Links to a topic, one of its partitions (whose number is never cut off), one of its subscriptions. */
-export const topicLink = (name) => h('a', { href: href(['topics', name]), title: name }, shortName(name));
+export const topicLink = (name) => h('a.pair', { href: href(['topics', name]), title: name }, topicName(name));
 export const partitionLink = (topic, partition, text = null) =>
   h('a', { class: text ? null : 'pair', href: href(['topics', topic, String(partition)]), title: `${topic}, partition ${partition}` },
-    text ?? [h('span.topic', {}, shortName(topic)), h('span.at', {}, ` / ${partition}`)]);
+    text ?? [topicName(topic), h('span.at', {}, ` / ${partition}`)]);
 export const subscriptionLink = (topic, name) =>
   h('a', { href: href(['subscriptions', topic, name]), title: `${name} of ${topic}` }, name);
 

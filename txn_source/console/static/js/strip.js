@@ -9,7 +9,7 @@
 import { h, s } from './dom.js';
 import { bytes, count, number } from './format.js';
 
-const LANES = { small: { hot: [0, 9], tiered: [10, 9], txns: [21, 7], height: 28 }, large: { hot: [0, 22], tiered: [24, 22], txns: [50, 16], height: 66 } };
+const LANES = { small: { hot: [0, 9], tiered: [10, 9], txns: [21, 9], height: 30 }, large: { hot: [0, 22], tiered: [24, 22], txns: [50, 16], height: 66 } };
 
 /** The patterns, once for the document. */
 function patterns() {
@@ -55,7 +55,7 @@ export function strip(data, { label = '', from = data.from, to = data.to, large 
     ledgers.filter(({ tiered }) => tiered).map((ledger) => piece('tiered', lanes.tiered, ledger.from, ledger.to, ledgerText(ledger), 1)),
     held ? piece('held', [0, lanes.tiered[0] + lanes.tiered[1]], data.stable, data.high, `${count(data.high - data.stable, 'message')} held back`) : null,
     data.to > data.high ? piece('short', [0, lanes.tiered[0] + lanes.tiered[1]], data.high, data.to, `${count(data.to - data.high, 'message')} with too few copies`) : null,
-    data.aborted.filter(seen).map((txn) => piece('aborted', [lanes.txns[0] + lanes.txns[1] / 2, lanes.txns[1] / 2], txn.from, txn.to, abortedText(txn))),
+    data.aborted.filter(seen).map((txn) => piece('aborted', [lanes.txns[0] + lanes.txns[1] * 0.4, lanes.txns[1] * 0.6], txn.from, txn.to, abortedText(txn))),
     data.open.filter(seen).map((txn) => piece('open', lanes.txns, txn.from, txn.to, openText(txn))),
     held ? line('stable', data.stable, `Last stable: read_committed reads below it`) : null,
     data.to > data.high ? line('high', data.high, 'High watermark: read_uncommitted reads below it') : null,

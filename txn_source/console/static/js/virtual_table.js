@@ -44,7 +44,7 @@ export function virtualTable(options) {
   const counted = h('span.quiet.counted', { 'aria-live': 'off' });
   const held = h('span.quiet.held');
   const field = options.searchable
-    ? h('input', { type: 'search', 'data-search': true, 'aria-label': options.searchable, placeholder: options.searchable, value: search, spellcheck: 'false', autocomplete: 'off', oninput: typed })
+    ? h('input', { type: 'search', 'data-search': true, 'aria-label': options.searchable, placeholder: options.searchable, value: search, maxlength: 200, spellcheck: 'false', autocomplete: 'off', oninput: typed })
     : null;
   const head = h('tr', { role: 'row', 'aria-rowindex': 1 });
   const gapAbove = h('tbody.gap', { 'aria-hidden': 'true' });

@@ -26,7 +26,7 @@ export function page({ query, setQuery, refresh }) {
   const done = h('div', { role: 'status' });
   const list = h('div.stack');
   const more = h('div.more-row');
-  const field = h('input', { type: 'search', 'data-search': true, 'aria-label': 'Search transactions and producers', placeholder: 'Search transactions and producers', value: search, spellcheck: 'false', autocomplete: 'off',
+  const field = h('input', { type: 'search', 'data-search': true, 'aria-label': 'Search transactions and producers', placeholder: 'Search transactions and producers', value: search, maxlength: 200, spellcheck: 'false', autocomplete: 'off',
     oninput() {
       clearTimeout(typing);
       typing = setTimeout(() => {

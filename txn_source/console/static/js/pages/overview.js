@@ -51,11 +51,13 @@ function waiting(log, { rows, total, now_ms: now }) {
   if (!rows.length) return null;
   return h('section.section', { key: 'waiting', 'aria-labelledby': 'waiting' }, h('div.section-head', {}, h('h2', { id: 'waiting' }, 'Who blocks whom'),
     h('a', { href: '#/blockers' }, total > rows.length ? `All ${number(total)} open transactions` : 'Look closer, or abort')),
-  h('div.stack', {}, rows.map((row) => h('div.linked', { key: row.txn }, blockerCard(row, { now }), h('a.over', { href: blockerHref(row.txn), 'aria-label': `Transaction ${row.txn} among who blocks whom` })))));
+  h('div.stack', {}, rows.map((row) => h('div.linked', { key: row.txn }, blockerCard(row, { now, level: 3 }), h('a.over', { href: blockerHref(row.txn), 'aria-label': `Transaction ${row.txn} among who blocks whom` })))));
 }
 
-function busiest({ rows, now_ms: now }) {
-  return h('section.section', { key: 'busiest', 'aria-labelledby': 'busiest' }, h('div.section-head', {}, h('h2', { id: 'busiest' }, 'Busiest topics'), h('a', { href: '#/topics' }, 'All topics')),
+function busiest({ rows: found, now_ms: now }) {
+  const busy = found.filter((row) => row.rate_messages > 0);
+  const rows = busy.length ? busy : found;
+  return h('section.section', { key: 'busiest', 'aria-labelledby': 'busiest' }, h('div.section-head', {}, h('h2', { id: 'busiest' }, busy.length ? 'Busiest topics' : 'Topics'), h('a', { href: '#/topics' }, 'All topics')),
     h('div.table-card', {}, h('table', {}, h('thead', {}, h('tr', {}, h('th', { scope: 'col' }, 'Topic'), h('th.end', { scope: 'col' }, 'Messages/s'), h('th.end.wide', { scope: 'col' }, 'Bytes/s'),
       h('th.end', { scope: 'col' }, 'Held back'), h('th.end.wide', { scope: 'col' }, 'Backlog'), h('th.end.wide', { scope: 'col' }, 'Last message'))),
     h('tbody', {}, rows.map((row) => h('tr', { key: row.name }, h('th', { scope: 'row' }, topicLink(row.name)),

@@ -65,7 +65,7 @@ function described(row) {
   const { held_back_messages: held, now_ms: now = Date.now() } = row;
   return [
     facts([
-      ['Held back', held ? h('a.held-back', { href: href(['blockers'], {}) }, count(held, 'message'), row.held_back_since_ms ? [' for ', age(row.held_back_since_ms, now)] : null) : 'nothing'],
+      ['Held back', held ? h('a.held-back', { href: href(['blockers'], { search: row.name }) }, count(held, 'message'), row.held_back_since_ms ? [' for ', age(row.held_back_since_ms, now)] : null) : 'nothing'],
       ['Messages', number(row.messages)],
       ['Size', bytes(row.bytes)],
       ['Written', row.rate_messages === null ? '–' : `${rate(row.rate_messages)}, ${byteRate(row.rate_bytes)}`],
