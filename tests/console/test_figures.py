@@ -55,6 +55,14 @@ def test_who_blocks_whom(asked: Asked) -> None:
     assert (found["open_transactions"], found["held_back_messages"], found["backlog"]) == (1, 4, 4 + 9)
 
 
+def test_lists_are_not_sorted_by_what_has_no_order(asked: Asked) -> None:
+    """Sort by columns that have parts, one of them absent in the first row."""
+    held_back(asked)
+    assert asked.get("partitions", sort="partition", descending=1).rows[0]["blocker"] is None
+    for path, by in (("partitions", "blocker"), ("blockers", "producers"), ("blockers", "partitions")):
+        assert asked.get(path, sort=by).status == 400
+
+
 def test_an_old_transaction_asks_for_attention(asked: Asked, monkeypatch: pytest.MonkeyPatch) -> None:
     """Let the time be later: the transaction that others wait for is what somebody should look at first."""
     held_back(asked)
@@ -140,6 +148,10 @@ def test_lists_are_searched_sorted_and_paged(asked: Asked) -> None:
     for number in range(12):
         asked.log.create_topic(f"orders-{number:02}", partitions=1 + number % 3)
     asked.log.create_topic("persistent://a/b/other")
+    asked.log.create_topic("Orders-too")
+    assert [row["name"][:12] for row in asked.get("topics").rows[:2]] == ["persistent:/", "orders-00"]
+    assert asked.get("topics", sort="name", search="orders").rows[-1]["name"] == "Orders-too"
+    asked.log.delete_topic("Orders-too")
     whole = asked.get("topics", search="ORDERS", sort="name", descending=1).rows
     assert [row["name"] for row in whole] == [f"orders-{number:02}" for number in reversed(range(12))]
     page = asked.get("topics", search="orders", sort="partitions", descending=1, offset=2, limit=3).json

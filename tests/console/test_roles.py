@@ -139,7 +139,14 @@ def test_who_watches_sees_figures_and_no_messages(roled: Roled) -> None:
     assert roled.get("overview", token).json["topics"] == 2
     assert len(roled.get("subscriptions", token).rows) == 2
     assert len(roled.get("blockers", token).rows[0]["partitions"]) == 2
-    assert roled.get("partition", token, topic=BANK, partition=0).status == 200
+    roled.post("transactions/abort", {"txn": roled.txn}, roled.token(admin=["*"]))
+    roled.log.roll_ledger(BANK)
+    roled.log.offload(BANK)
+    for who, tells in ((token, False), (roled.token(produce=["bank/*"]), True)):
+        strip = roled.get("partition", who, topic=BANK, partition=0).json["strip"]
+        first = strip["ledgers"][0]
+        assert (first["tiered"], first["tier_uri"] is not None) == (True, tells)
+        assert (roled.get("ledgers", who, topic=BANK, partition=0).rows[1]["tier_uri"] is not None) == tells
     assert roled.get("messages", token, topic=BANK).status == 403
     assert roled.post("transactions/abort", {"txn": roled.txn}, token).status == 403
     assert roled.get("about", token).json["may"] == {"administer": False, "monitor": True}
@@ -153,6 +160,18 @@ def test_messages_need_the_role_to_consume(roled: Roled) -> None:
             answer = roled.get("messages", roled.token(**roles), **query, **more)
             assert answer.status == status
             assert (b"secret" in answer.body) <= (status == 200)
+
+
+def test_odd_texts_are_refused(roled: Roled) -> None:
+    """Name subscriptions and transactions by texts that no database and no wire takes."""
+    token = roled.token(admin=["*"])
+    for name in ("\x00", "\ud800", "a" * 100_000, ""):
+        of = {"topic": BANK, "name": name, "to": {"at": "latest"}}
+        assert roled.post("subscriptions/preview", of, token).status in (400, 404), name[:9]
+        assert roled.post("transactions/abort", {"txn": name}, token).status == 400
+    for epoch in (-1, 1.0, True, "0", 1 << 62, None):
+        of = {"topic": BANK, "name": "s", "to": {"at": "latest"}, "epoch": epoch}
+        assert roled.post("subscriptions/seek", of, token).status == 400
 
 
 def test_a_seek_needs_the_role_to_consume(roled: Roled) -> None:

@@ -63,16 +63,18 @@ def page(request: Request, rows: Sequence[Mapping[str, Any]], now_ms: int, searc
             )
         found = [row for row in found if any(wanted in str(row[name]).lower() for name in search_in)]
     if found and "sort" in request.query_params:
-        by = choice(request, "sort", [name for name, value in found[0].items() if not isinstance(value, list | dict)])
+        nested = {name for row in found for name, value in row.items() if isinstance(value, list | dict)}
+        by = choice(request, "sort", [name for name in found[0] if name not in nested])
         there = [row for row in found if row[by] is not None]
-        there.sort(key=lambda row: _as_shown(row[by]), reverse=flag(request, "descending"))
+        there.sort(key=lambda row: in_order(row[by]), reverse=flag(request, "descending"))
         found = there + [row for row in found if row[by] is None]
     offset, limit = number(request, "offset", 0), number(request, "limit", 100, 1, MAX_LIMIT)
     return {"now_ms": now_ms, "total": len(found), "rows": found[offset : offset + limit]}
 
 
-def _as_shown(value: Any) -> Any:
-    return value.removeprefix("persistent://") if isinstance(value, str) else value
+def in_order(value: Any) -> Any:
+    """Return what values are sorted by: texts as people look for them, names of topics as the page shows them."""
+    return (value.removeprefix("persistent://").casefold(), value) if isinstance(value, str) else value
 
 
 def given(body: bytes, names: Sequence[str], optional: Sequence[str] = ()) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import NamedTuple
 
+from txn_source.console.query import in_order
 from txn_source.http.log_metrics import Moment, look
 from txn_source.metadata.service.service import MetadataService
 from txn_source.metadata.store.backlog_figures import SubscriptionFigures, waiting_subscriptions
@@ -121,7 +122,7 @@ class Snapshot:
             open_on[self.partitions[blocker.partition_id].topic_id].add(blocker.txn)
         return {
             name: self._topic(topic_id, name, parts[topic_id], subscriptions[topic_id], len(open_on[topic_id]))
-            for topic_id, name in sorted(self.names.items(), key=lambda item: item[1].short)
+            for topic_id, name in sorted(self.names.items(), key=lambda item: in_order(item[1].short))
         }
 
     def topic_of(self, partition_id: int) -> TopicName:

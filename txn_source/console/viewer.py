@@ -58,6 +58,10 @@ class Viewer:
         """True if it may know who consumes a topic."""
         return self._watches or self.visitor.roles.allow(CONSUME, topic)
 
+    def sees_places(self, topic: TopicName) -> bool:
+        """True if it may know where a topic's objects lie, as whoever only watches may not."""
+        return self.visitor.roles.allow(ANY, topic)
+
     def administers(self, topics: Iterable[TopicName]) -> bool:
         """True if it may change all of some topics."""
         return all(self.visitor.roles.allow(ADMIN, topic) for topic in topics)

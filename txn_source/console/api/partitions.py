@@ -51,6 +51,7 @@ def ledgers(request: Request, viewer: Viewer) -> Any:
     total, found = viewer.service.look(lambda connection: ledgers_of(connection, of, offset, limit))
     times = ("created_at_ms", "closed_at_ms", "offloaded_at_ms")
     rows = [ledger_of(each) | {name: getattr(each, name) for name in times} for each in found]
+    _hide_places(rows, of, viewer)
     return {"now_ms": viewer.snapshot.now_ms, "total": total, "rows": rows}
 
 
@@ -78,7 +79,15 @@ def strips_of(viewer: Viewer, parts: Iterable[PartitionFigures], most: int) -> d
     for part in wanted:
         first = firsts.get(part.partition_id)
         made[part.partition_id] = drawn(part, found[part.partition_id], None if first is None else first.txn, most)
+        _hide_places(made[part.partition_id]["ledgers"], part.partition_id, viewer)
     return made
+
+
+def _hide_places(ledgers: Iterable[dict[str, Any]], partition_id: int, viewer: Viewer) -> None:
+    """Leave out where objects lie, unless the visitor may know."""
+    if not viewer.sees_places(viewer.snapshot.topic_of(partition_id)):
+        for ledger in ledgers:
+            ledger["tier_uri"] = None
 
 
 def row_of(part: PartitionFigures, viewer: Viewer) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from typing import Any
 from starlette.requests import Request
 
 from txn_source.console.api.partitions import shown, strips_of
-from txn_source.console.query import page, text
+from txn_source.console.query import in_order, page, text
 from txn_source.console.viewer import Viewer
 from txn_source.metadata.store import consumers
 from txn_source.metadata.store.backlog_figures import PartitionBacklog, SubscriptionFigures
@@ -27,7 +27,7 @@ def subscriptions(request: Request, viewer: Viewer) -> Any:
     topics = [viewer.topic(name)] if name else viewer.topics()
     found = [each for topic in topics if viewer.sees_subscriptions(topic.name) for each in topic.subscriptions]
     rows = [row_of(each, viewer) for each in found if wanted is None or each.isolation_level is wanted]
-    rows.sort(key=lambda row: (row["topic"], row["name"]))
+    rows.sort(key=lambda row: (in_order(row["topic"]), in_order(row["name"])))
     return page(request, rows, viewer.snapshot.now_ms, ["topic", "name"])
 
 
