@@ -109,6 +109,7 @@ def log_of(backup: Path, root: Path) -> Path:
 
 
 @pytest.mark.parametrize("what", ["backup", "restore"])
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # files that are closed by their end
 def test_interrupts_leave_nothing(root: Path, tmp_path: Path, what: str, request: pytest.FixtureRequest) -> None:
     """Strike at signal points of the package, the first ones and further on: nothing is left, until it gets through."""
     txn_source.backup(root, tmp_path / "good")
