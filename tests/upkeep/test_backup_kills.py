@@ -13,7 +13,7 @@ import pytest
 import txn_source
 from tests.interrupts.injection import at_signal_point
 from tests.log.reading import COMMITTED, UNCOMMITTED
-from tests.upkeep.test_backup import files, fill, seen
+from tests.upkeep.filled import files, fill, seen
 from txn_source import upkeep
 from txn_source.metadata.store import putting_back, sqlite_backup
 from txn_source.upkeep.manifest import MANIFEST
