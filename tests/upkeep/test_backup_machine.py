@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import tempfile
 import threading
+import time
 from collections.abc import Callable
 from contextlib import ExitStack, suppress
 from pathlib import Path
@@ -20,6 +21,7 @@ import txn_source
 from tests.log.reading import BY_HAND, COMMITTED, UNCOMMITTED, eventually, rows
 from txn_source import Log, Transaction
 from txn_source.metadata.store import sqlite_backup
+from txn_source.metadata.store.sqlite_database import SqliteDatabase
 from txn_source.upkeep import backup as making
 
 LEVELS = (COMMITTED, UNCOMMITTED)
@@ -132,7 +134,9 @@ class BackupMachine(RuleBasedStateMachine):
         self.logs += 1
         root = self.folder / f"log-{self.logs}"
         ends = dict(self.log.cut("t", UNCOMMITTED).positions)
-        txn_source.restore(source, root)
+        later_us = self.logs * 3600 * 1_000_000  # so long after the last one
+        with patch.object(SqliteDatabase, "clock", lambda _: time.time_ns() // 1000 + later_us):
+            txn_source.restore(source, root)
         with txn_source.connect(root, create=False) as restored:
             assert seen(restored) == expected
             with restored.producer("t") as producer:

@@ -306,7 +306,7 @@ class _Backup:
 
     def _scan(self, objects: dict[int, str], outside: dict[str, int]) -> dict[str, int]:
         scratch = self._folder / _SCRATCH
-        log_of_copy(self._folder / DATABASE, scratch, objects)
+        log_of_copy(self._folder / DATABASE, scratch, time.time_ns() // 1000, objects)
         try:
             read_first = priorities(objects, outside, spared=bool(self._spared))
             found = scan_all(self._folder, scratch, read_first, lambda rows: None)

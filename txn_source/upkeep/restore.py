@@ -114,7 +114,7 @@ def _restore(backup: Path, manifest: Manifest, log: LogRoot, progress: Progress,
     _copy_files(backup, manifest, log.path, progress)
     notes += _without_copies(log.configuration)
     unfinished = log.path / _UNFINISHED
-    log_id = log_of_copy(log.path / f"{_UNFINISHED}-as-it-was", unfinished, manifest.objects)
+    log_id = log_of_copy(log.path / f"{_UNFINISHED}-as-it-was", unfinished, manifest.taken_at_us, manifest.objects)
     (log.path / f"{_UNFINISHED}-as-it-was").unlink()
     needed = read_needed(unfinished)
     notes += _check_outside(log.path, needed, manifest.outside)
