@@ -19,6 +19,7 @@ import pyspark
 from benchmarks import (
     aborted,
     access,
+    backups,
     catalog,
     consumers,
     consuming,
@@ -58,6 +59,7 @@ BENCHMARKS = {
     "kafka_logs": kafka_logs.run,
     "pulsar_ledgers": pulsar_ledgers.run,
     "access": access.run,
+    "backups": backups.run,
     "metrics": metrics.run,
 }
 RESULTS = Path(__file__).parent / "RESULTS.md"
