@@ -2,14 +2,17 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 from pathlib import Path
 from typing import Any
 
 import pytest
+import typer
 
 import txn_source
 from tests.log import tiers
+from txn_source.cli.app import app
 from txn_source.upkeep.doctor import pace, repair
 from txn_source.upkeep.doctor.codes import CODES, Severity
 
@@ -152,3 +155,20 @@ def test_interrupted_repair_can_be_run_again(
     assert not torn.exists()
     assert txnlog("doctor", "--checksums", "all").stdout == "22 checks: nothing found.\n"
     assert log.scan("orders", "read_uncommitted").read_all().equals(before)
+
+
+@pytest.mark.parametrize("code", CODES)
+def test_commands_in_remedies_can_be_given(code: str) -> None:
+    """Parse each command that a remedy names, with values in place of what the finding would name."""
+    values = {"txn": "(0,7)", "topic": "orders", "subscription": "s", "root": "b", "uri": "/b", "path": "/p"}
+    for text in re.findall(r"`(txnlog [^`]*)`", CODES[code].remedy_for(values)):
+        command: Any = typer.main.get_command(app)
+        words = text.split()[1:]
+        context = command.make_context("txnlog", list(words), resilient_parsing=True)
+        while getattr(command, "commands", None):
+            command = command.commands[words.pop(0)]
+        known = {name for parameter in command.params for name in (*parameter.opts, *parameter.secondary_opts)}
+        assert {word for word in words if word.startswith("--")} <= known, text
+        taken = sum(parameter.param_type_name == "argument" for parameter in command.params)
+        assert len([word for word in words if not word.startswith("--")]) <= taken + text.count(" --"), text
+        assert context is not None

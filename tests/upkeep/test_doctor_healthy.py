@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis.stateful import invariant, rule
@@ -21,6 +22,7 @@ from txn_source import Log, TxnLogError
 from txn_source.client.tiering.segment_garbage import collect_garbage
 from txn_source.metadata.store import sealing
 from txn_source.storage import tiered
+from txn_source.upkeep.doctor.checks import bytes as bytes_of
 from txn_source.upkeep.doctor.subject import Checksums, Surroundings
 
 __all__ = ["log", "roots"]
@@ -175,6 +177,27 @@ def test_log_in_use_has_no_finding(tmp_path: Path) -> None:
                 assert report.findings == ()
                 looks += 1
         assert look(root).findings == ()
+
+
+def test_topic_that_is_deleted_while_it_is_read_has_no_finding(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Delete a topic after its damaged entries were read, and before they are looked at once more."""
+    root = tmp_path / "log"
+    with txn_source.connect(root) as log:
+        for name in ("t", "u"):
+            log.create_topic(name)
+            with log.producer(name) as producer:
+                producer.send(b"x")
+        for path in (root / "segments").rglob("*.arrow"):
+            tiers.flip_near_end(path)
+        findings = bytes_of._Topic._findings
+
+        def deleting(self: Any) -> Any:
+            log.delete_topic(self._topic.short)
+            return findings(self)
+
+        monkeypatch.setattr(bytes_of._Topic, "_findings", deleting)
+        report = look(root)
+        assert (report.findings, report.not_checked) == ((), ())
 
 
 def test_files_that_wait_for_their_deletion_are_no_garbage(tmp_path: Path) -> None:
