@@ -19,6 +19,7 @@ import pyspark
 from benchmarks import (
     aborted,
     access,
+    backups,
     catalog,
     console,
     consumers,
@@ -59,6 +60,7 @@ BENCHMARKS = {
     "kafka_logs": kafka_logs.run,
     "pulsar_ledgers": pulsar_ledgers.run,
     "access": access.run,
+    "backups": backups.run,
     "metrics": metrics.run,
     "console": console.run,
 }

@@ -68,9 +68,15 @@ CHECKS = (
 
 
 def examine(opened: Opened) -> Report:
-    """Make all checks that can be made, and return what was found."""
+    """Make all checks that can be made, and return what was found.
+
+    Raises:
+        TopicNotFoundError: one of the topics that were named isn't there.
+    """
     findings, checked, not_checked = list(opened.findings), list(opened.checked), list(opened.not_checked)
     subject = opened.subject
+    if subject is not None and subject.topics:
+        subject.access.metadata.get_view(subject.topics)
     for check in CHECKS if subject is not None else ():
         assert subject is not None
         why = _why_not(check, subject)
