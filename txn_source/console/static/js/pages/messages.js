@@ -99,7 +99,7 @@ export function panel({ topic, query, setQuery }) {
       }
     } catch (error) {
       if (running !== course) return;
-      patch(told, fault(error));
+      patch(told, fault(error.status === 0 ? { ...error, fact: error.fact, remedy: 'Ask again when it is back.' } : error));
     }
     stop(`${count(table.length, 'message')} shown`);
   }
