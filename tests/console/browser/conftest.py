@@ -41,7 +41,7 @@ class Shown:
     address: str
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="package")
 def browser() -> Iterator[Browser]:
     """A browser; tests that need one are skipped where there is none."""
     executable = browsing.chromium()

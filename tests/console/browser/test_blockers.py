@@ -139,6 +139,7 @@ def test_two_tabs_abort_the_same(page: Page, hanging: Hanging) -> None:
             tab.goto("#/blockers")
             _card(tab, txn).get_by_role("button", name="Abort…").click()
         for tab in (page, other):
+            tab.bring_to_front()
             tab.get_by_role("dialog").get_by_role("button", name=f"Abort transaction {txn.id}").click()
             expect(tab.get_by_role("status").filter(has_text=f"Transaction {txn.id} is aborted")).to_be_visible()
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from contextlib import closing
 
-import pytest
 from playwright.sync_api import Page, expect
 
 from tests.console.browser import browsing
@@ -74,13 +73,19 @@ def test_chosen_theme_is_kept(page: Page) -> None:
     assert light != dark == page.evaluate(colour)
 
 
-@pytest.mark.parametrize("path", ["", "#/blockers", "#/topics", "#/topics/orders", "#/topics/orders/0"])
-def test_page_fits_a_phone(page: Page, path: str) -> None:
+def test_pages_fit_a_phone(page: Page) -> None:
     page.set_viewport_size(browsing.PHONE)  # type: ignore[arg-type]
-    page.goto(path)
-    expect(page.locator("main h1")).to_be_visible()
-    expect(page.locator("main")).to_contain_text("orders")
-    assert browsing.overflow(page) == 0
+    for path, title in [
+        ("", "Overview"),
+        ("#/blockers", "Who blocks whom"),
+        ("#/topics", "Topics"),
+        ("#/topics/orders", "orders"),
+        ("#/topics/orders/0", "orders / 0"),
+    ]:
+        page.goto(path)
+        expect(page.get_by_role("heading", level=1)).to_have_text(title)
+        expect(page.locator("main")).to_contain_text("orders")
+        assert browsing.overflow(page) == 0, path
 
 
 def test_what_stays_is_left_alone(page: Page) -> None:

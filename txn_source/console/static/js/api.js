@@ -68,7 +68,8 @@ async function call(url, { method = 'GET', headers = {}, body, signal }) {
   } catch (error) {
     if (signal?.aborted) throw error;
     const fact = patience.aborted ? `The service gave no answer in ${PATIENCE_MS / 1000} s.` : "The service can't be reached.";
-    throw new ApiError(0, 'NO_ANSWER', fact, 'The page tries again by itself.');
+    const remedy = method === 'GET' ? 'The page tries again by itself.' : 'It may have been done or not: try again.';
+    throw new ApiError(0, 'NO_ANSWER', fact, remedy);
   }
   if (response.ok && answer !== null) return answer;
   const told = answer?.error ?? {};

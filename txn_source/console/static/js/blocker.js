@@ -44,7 +44,7 @@ function who(row, now) {
     h('div.meter', { title: `Begun ${time(row.started_ms)}, times out ${time(row.deadline_ms)}`, 'aria-hidden': 'true' },
       h('i', { style: { width: share(Math.min(lives, Math.max(0, now - row.started_ms)), lives) } })),
     h('p.quiet.small', {}, now < row.deadline_ms ? `times out in ${duration(row.deadline_ms - now)}` : 'times out now'),
-    h('dl.by', {}, h('dt', {}, 'producer'), h('dd', {}, row.producer ?? h('span.quiet', {}, 'none has written yet')),
+    h('dl.by', {}, h('dt', {}, 'producer'), h('dd', { title: row.producer }, row.producer ?? h('span.quiet', {}, 'none has written yet')),
       row.owner ? [h('dt', {}, 'owner'), h('dd', {}, row.owner)] : null),
   ];
 }

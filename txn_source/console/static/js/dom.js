@@ -72,7 +72,7 @@ export function patch(parent, ...children) {
     keyed.delete(wanted.key);
     if (have && alike(have, wanted)) {
       if (have === at) at = at.nextSibling;
-      else parent.insertBefore(have, at);
+      else move(parent, have, at);
       become(have, wanted);
     } else {
       parent.insertBefore(wanted, at);
@@ -83,8 +83,14 @@ export function patch(parent, ...children) {
     at.remove();
     at = next;
   }
-  // A move takes the focus away.
+  // In other browsers a move takes it away.
   if (focused && focused !== document.activeElement && parent.contains(focused)) focused.focus({ preventScroll: true });
+}
+
+/** Browsers that can move a node leave the focus where it is. */
+function move(parent, child, before) {
+  if (parent.moveBefore) parent.moveBefore(child, before);
+  else parent.insertBefore(child, before);
 }
 
 function alike(have, wanted) {
@@ -112,7 +118,8 @@ function become(have, wanted) {
   for (const name of wanted.handlers ?? []) have[name] = wanted[name];
   have.handlers = wanted.handlers;
   for (const [prop, value] of Object.entries(wanted.wanted ?? {})) {
-    if (have !== document.activeElement && have[prop] !== value) have[prop] = value;
+    // What somebody chose or typed stays until another value is wanted.
+    if (have !== document.activeElement && have.wanted?.[prop] !== value) have[prop] = value;
   }
   have.wanted = wanted.wanted;
   patch(have, ...wanted.childNodes);

@@ -24,7 +24,7 @@ export const count = (value, noun, plural = `${noun}s`) => `${number(value)} ${v
 export function bytes(value) {
   if (value === null || value === undefined) return NONE;
   let unit = 0;
-  while (Math.abs(value) >= 1023.5 && unit < UNITS.length - 1) {
+  while (Math.abs(value) >= 999.5 && unit < UNITS.length - 1) {
     value /= 1024;
     unit += 1;
   }

@@ -55,18 +55,23 @@ export function messageTable({ topic, level, full }) {
     draw();
   }
 
+  /** A row, made once: of thousands, those that stay as they are cost nothing. */
+  function summaryOf(row) {
+    return h('tr', { key: keyOf(row), class: row.status ?? null, onclick: (event) => event.target.closest('button, a, bdi') || toggle(row) },
+      h('th', { scope: 'row' }, h('button.unfold', { type: 'button', 'aria-expanded': 'false', onclick: () => toggle(row) }, idOf(row))),
+      h('td.end.wide', {}, number(row.partition)), h('td.when', {}, time(row.publish_ms)),
+      h('td.key', {}, preview(row.key)), h('td.preview', {}, preview(row.value)), told ? h('td.status', {}, statusBadge(row.status)) : null);
+  }
+
   function draw() {
     element.hidden = rows.length === 0;
-    element.classList.toggle('keyless', rows.every(({ key }) => key === null));
+    element.classList.toggle('keyless', rows.every(({ row }) => row.key === null));
     // Of columns that aren't shown none may be spanned, which would make others.
     const columns = [...head.children].filter((cell) => cell.offsetWidth).length || 1;
-    patch(body, rows.map((row) => {
+    patch(body, rows.map(({ row, summary }) => {
       const id = keyOf(row);
       const open = unfolded.get(id);
-      const summary = h('tr', { key: id, class: row.status ?? null, onclick: (event) => event.target.closest('button, a, bdi') || toggle(row) },
-        h('th', { scope: 'row' }, h('button.unfold', { type: 'button', 'aria-expanded': String(Boolean(open)), onclick: () => toggle(row) }, idOf(row))),
-        h('td.end.wide', {}, number(row.partition)), h('td.when', {}, time(row.publish_ms)),
-        h('td.key', {}, preview(row.key)), h('td.preview', {}, preview(row.value)), told ? h('td.status', {}, statusBadge(row.status)) : null);
+      summary.querySelector('.unfold').setAttribute('aria-expanded', String(Boolean(open)));
       return open ? [summary, h('tr.unfolded', { key: `${id} unfolded` }, h('td', { colspan: columns }, details(open, () => ask(id))))] : summary;
     }));
   }
@@ -75,7 +80,7 @@ export function messageTable({ topic, level, full }) {
     element,
     draw,
     add(more) {
-      rows.push(...more);
+      rows.push(...more.map((row) => ({ row, summary: summaryOf(row) })));
       draw();
     },
     get length() {

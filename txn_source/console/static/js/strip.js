@@ -37,7 +37,8 @@ export function strip(data, { label = '', from = data.from, to = data.to, large 
   /** A piece of a lane, never thinner than can be seen. */
   function piece(name, [y, height], start, end, title, gap = 0) {
     const width = x(end) - x(start);
-    const shown = gap ? `max(1.5px, calc(${width.toFixed(3)}% - ${gap}px))` : `max(2px, ${width.toFixed(3)}%)`;
+    // Gaps between the thinnest would look like another kind.
+    const shown = gap && width > 0.5 ? `max(1.5px, calc(${width.toFixed(3)}% - ${gap}px))` : `max(2px, ${width.toFixed(3)}%)`;
     return s(`rect.${name}`, { x: `${x(start).toFixed(3)}%`, y, height, style: { width: shown } }, title ? s('title', {}, title) : null);
   }
 
@@ -53,6 +54,7 @@ export function strip(data, { label = '', from = data.from, to = data.to, large 
     s('rect.lane', { x: 0, y: lanes.tiered[0], width: '100%', height: lanes.tiered[1] }),
     ledgers.filter(({ hot }) => hot).map((ledger) => piece(ledger.state === 'open' ? 'hot.growing' : 'hot', lanes.hot, ledger.from, ledger.to, ledgerText(ledger), 1)),
     ledgers.filter(({ tiered }) => tiered).map((ledger) => piece('tiered', lanes.tiered, ledger.from, ledger.to, ledgerText(ledger), 1)),
+    ledgers.filter(isOlder).map((ledger) => piece('older', [0, lanes.tiered[0] + lanes.tiered[1]], ledger.from, ledger.to, ledgerText(ledger), 1)),
     held ? piece('held', [0, lanes.tiered[0] + lanes.tiered[1]], data.stable, data.high, `${count(data.high - data.stable, 'message')} held back`) : null,
     data.to > data.high ? piece('short', [0, lanes.tiered[0] + lanes.tiered[1]], data.high, data.to, `${count(data.to - data.high, 'message')} with too few copies`) : null,
     data.aborted.filter(seen).map((txn) => piece('aborted', [lanes.txns[0] + lanes.txns[1] * 0.4, lanes.txns[1] * 0.6], txn.from, txn.to, abortedText(txn))),
@@ -62,8 +64,19 @@ export function strip(data, { label = '', from = data.from, to = data.to, large 
     marks.map(({ at, name }) => line('mark', at, name)));
 }
 
-const ledgerText = ({ id, merged, from, to, state, hot, tiered, bytes: size }) =>
-  `${merged > 1 ? count(merged, 'ledger') : `Ledger ${id}`}: ${count(to - from, 'message')}, ${bytes(size)}, ${state}, ${[hot && 'hot', tiered && 'tiered'].filter(Boolean).join(' and ') || 'no copy'}`;
+/** The oldest ledgers of many come as one, without their copies. */
+const isOlder = ({ hot }) => hot === null;
+
+/** Whether the oldest ledgers of a strip are drawn as one. */
+export const hasOlder = (data) => data.ledgers.some(isOlder);
+
+function ledgerText(ledger) {
+  const { id, merged, from, to, state, hot, tiered, bytes: size } = ledger;
+  const what = `${id === null || merged > 1 ? count(merged ?? 1, 'ledger') : `Ledger ${id}`}: ${count(to - from, 'message')}`;
+  if (isOlder(ledger)) return `${what}; the page of the partition has them one by one`;
+  return `${what}, ${bytes(size)}, ${state}, ${[hot && 'hot', tiered && 'tiered'].filter(Boolean).join(' and ') || 'no copy'}`;
+}
+
 const openText = ({ txn, merged, from, to, messages }) =>
   `${merged > 1 ? `${number(merged)} open transactions` : `Open transaction ${txn}`}: ${messages === null || messages === undefined ? '' : `${count(messages, 'message')} `}among ${number(to - from)}`;
 const abortedText = ({ txn, merged, messages }) =>
@@ -78,10 +91,11 @@ export function stripText(data) {
   const aborted = sum(data.aborted, ({ merged }) => merged ?? 1);
   const parts = [
     `${count(data.to - data.from, 'message')} in ${count(ledgers(() => true), 'ledger')}, ${number(ledgers(({ hot }) => hot))} hot, ${number(ledgers(({ tiered }) => tiered))} tiered`,
-    open ? count(open, 'open transaction') : null,
+    hasOlder(data) ? `${number(ledgers(isOlder))} older ones drawn as one` : null,
+    open ? `${data.more_open ? 'more than ' : ''}${count(open, 'open transaction')}` : null,
     data.high > data.stable ? `${count(data.high - data.stable, 'message')} held back` : 'nothing held back',
     data.to > data.high ? `${count(data.to - data.high, 'message')} with too few copies` : null,
-    aborted ? count(aborted, 'aborted transaction') : null,
+    aborted ? `${data.more_aborted ? 'more than ' : ''}${count(aborted, 'aborted transaction')}` : null,
   ];
   return `${parts.filter(Boolean).join('; ')}.`;
 }
@@ -94,7 +108,7 @@ export function heldPart(data) {
 }
 
 /** What the shapes mean. */
-export function legend({ marks = null } = {}) {
+export function legend({ marks = null, older = false } = {}) {
   patterns();
   const sample = (...shapes) => s('svg', { class: 'sample', width: 22, height: 14, 'aria-hidden': 'true' }, shapes);
   const full = { x: 0, y: 0, width: 22, height: 14 };
@@ -105,6 +119,7 @@ export function legend({ marks = null } = {}) {
     [sample(s('rect.aborted', { ...full, y: 6, height: 6 })), 'aborted transaction'],
     [sample(s('rect.hot', full), s('rect.held', full), s('line.stable', { x1: 1, x2: 1, y1: 0, y2: 14 })), 'held back, from the last stable position on'],
     [sample(s('rect.hot', full), s('rect.short', full)), 'too few copies'],
+    older ? [sample(s('rect.older', full)), 'older ledgers, drawn as one'] : null,
     marks ? [sample(s('line.mark', { x1: 11, x2: 11, y1: 0, y2: 14 })), marks] : null,
   ];
   return h('ul.legend', { 'aria-label': 'Legend' }, items.filter(Boolean).map(([shape, text]) => h('li', {}, shape, text)));

@@ -15,10 +15,8 @@ const LEVELS = [
   ['read_uncommitted', 'Uncommitted', 'Everything at once, also of open and aborted transactions'],
 ];
 
-/** The page: a topic is chosen first. Or a part of a topic's page. */
-export function page(params) {
-  if (params.embedded) return panel(params);
-  const { query, setQuery } = params;
+/** The page: a topic is chosen first. */
+export function page({ query, setQuery }) {
   const topic = query.get('topic') ?? '';
   const field = topicField(topic, (name) => href(['messages'], { topic: name, level: query.get('level') }));
   const shown = topic ? panel({ topic, query, setQuery }) : null;
@@ -101,7 +99,7 @@ export function panel({ topic, query, setQuery }) {
       }
     } catch (error) {
       if (running !== course) return;
-      patch(told, fault(error));
+      patch(told, fault(error.status === 0 ? { ...error, fact: error.fact, remedy: 'Ask again when it is back.' } : error));
     }
     stop(`${count(table.length, 'message')} shown`);
   }

@@ -8,6 +8,7 @@ import { age, byteRate, bytes, compact, count, duration, number, rate } from '..
 import { empty, facts, heading, icon, topicLink } from '../parts.js';
 import { sparkline } from '../sparkline.js';
 
+const POINTS = 4;
 const TOPICS = 6;
 const BLOCKERS = 2;
 
@@ -28,9 +29,13 @@ export function page() {
 
 function attention({ attention: points, attention_total: total }) {
   if (!points.length) return h('p.all-well', { key: 'attention' }, icon('ok'), ' Nothing needs attention.');
-  return h('section.attention', { key: 'attention', 'aria-label': 'Needs attention' }, h('ul', {}, points.map(({ severity, code, fact, link }) =>
-    h('li', { key: `${code} ${link}`, class: severity }, h('a', { href: link }, icon(severity), h('span', {}, fact), h('span.go', { 'aria-hidden': 'true' }, '→'))))),
-  total > points.length ? h('p.quiet', {}, `and ${number(total - points.length)} more`) : null);
+  return h('section.attention', { key: 'attention', 'aria-label': 'Needs attention' }, h('ul', {}, points.slice(0, POINTS).map(point)),
+    total > POINTS ? h('details', {}, h('summary', {}, `and ${number(total - POINTS)} more`), h('ul', {}, points.slice(POINTS).map(point)),
+      total > points.length ? h('p.quiet', {}, `and ${number(total - points.length)} more`) : null) : null);
+}
+
+function point({ severity, code, fact, link }) {
+  return h('li', { key: `${code} ${link}`, class: severity }, h('a', { href: link }, icon(severity), h('span', {}, fact), h('span.go', { 'aria-hidden': 'true' }, '→')));
 }
 
 function tiles(log) {

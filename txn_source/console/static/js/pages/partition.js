@@ -5,7 +5,7 @@ import { blockerHref } from '../blocker.js';
 import { h, patch } from '../dom.js';
 import { age, bytes, count, href, number } from '../format.js';
 import { badge, facts, heading, icon } from '../parts.js';
-import { heldPart, legend, strip } from '../strip.js';
+import { hasOlder, heldPart, legend, strip } from '../strip.js';
 import { virtualTable } from '../virtual_table.js';
 
 export function page({ topic, partition, query, setQuery }) {
@@ -51,7 +51,7 @@ export function page({ topic, partition, query, setQuery }) {
 function described(row, now) {
   const part = heldPart(row.strip);
   return [
-    h('div.card', { key: 'strip' }, large(row.strip, 'Whole partition'), legend(),
+    h('div.card', { key: 'strip' }, large(row.strip, 'Whole partition'), legend({ older: hasOlder(row.strip) }),
       facts([
         ['Log start', h('code', {}, row.log_start)],
         ['Last stable', h('code', {}, row.last_stable)],

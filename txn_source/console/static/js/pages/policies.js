@@ -9,9 +9,8 @@ import { topicField } from '../topic_field.js';
 const SCOPES = [['broker', 'Broker'], ['namespace', 'Namespace'], ['topic', 'Topic']];
 const SETTERS = ['topic', 'namespace', 'broker'];
 
-/** The page: of a scope that is chosen in the address. Or a part of a topic's page. */
-export function page({ query, topic: embeddedIn, embedded }) {
-  if (embedded) return panel({ topic: embeddedIn });
+/** The page: of a scope that is chosen in the address. */
+export function page({ query }) {
   const topic = query.get('topic');
   const namespace = query.get('namespace');
   const scope = topic !== null ? 'topic' : namespace !== null ? 'namespace' : 'broker';
@@ -51,7 +50,7 @@ export function panel({ topic = null, namespace = null }) {
       h('thead', {}, h('tr', {}, h('th', { scope: 'col' }, 'Policy'), h('th', { scope: 'col' }, 'In force'), h('th', { scope: 'col' }, 'From'),
         setters.map((name) => h('th.wide', { scope: 'col' }, h('span.unseen', {}, 'Set for the '), name)), h('th.wide', { scope: 'col' }, 'Default'))),
       h('tbody', {}, rows.map((row) => h('tr', { key: row.name },
-        h('th', { scope: 'row' }, h('code', {}, row.name), h('div.doc', {}, row.doc)),
+        h('th', { scope: 'row' }, h('code', {}, row.name.split('_').flatMap((part, at) => (at ? [h('wbr'), `_${part}`] : [part]))), h('div.doc', {}, row.doc)),
         h('td.value', {}, h('strong', {}, shown(row.value, row.unit))),
         h('td', {}, row.source === 'default' ? h('span.quiet', {}, 'default') : badge(row.source, 'ok')),
         setters.map((name) => h('td.wide', { class: name === row.source ? 'in-force' : null }, shown(row.set?.[name], row.unit, '–'))),

@@ -14,9 +14,8 @@ export const levelBadge = (level) =>
   level === 'read_committed' ? badge('● committed', 'plain', 'read_committed: sees what is decided')
     : badge('○ uncommitted', 'plain', 'read_uncommitted: sees everything at once');
 
-/** The page, or a part of a topic's page. */
+/** The page. */
 export function page(params) {
-  if (params.embedded) return panel(params);
   const shown = panel(params);
   return { title: 'Subscriptions', ...shown, element: h('div', {}, heading('Subscriptions'), shown.element) };
 }
@@ -41,7 +40,7 @@ export function panel({ topic = null, query, setQuery }) {
     columns,
     load: (asked) => get('subscriptions', { topic, level, ...asked }),
     key: (row) => `${row.topic} ${row.name}`,
-    rowClass: (row) => (row.held_back_messages ? 'blocked' : null),
+    rowClass: () => (topic ? null : 'of-topic'),
     sort: query.get('sort') ?? 'backlog',
     descending: query.has('sort') ? query.has('descending') : true,
     search: query.get('search') ?? '',
@@ -59,7 +58,8 @@ export function panel({ topic = null, query, setQuery }) {
   }
 
   function name(row) {
-    return [subscriptionLink(row.topic, row.name), row.durable ? null : [' ', h('span.quiet', { title: 'It goes with its consumers' }, 'not durable')]];
+    return [subscriptionLink(row.topic, row.name), row.durable ? null : [' ', h('span.quiet', { title: 'It goes with its consumers' }, 'not durable')],
+      topic ? null : h('div.quiet', {}, row.topic)];
   }
 
   return { element: table.element, update: () => table.refresh(), close: () => table.close() };

@@ -4,7 +4,7 @@ import { get } from '../api.js';
 import { h, patch } from '../dom.js';
 import { age, byteRate, bytes, count, href, number, rate } from '../format.js';
 import { facts, fault, heading, partitionLink, tabs } from '../parts.js';
-import { heldPart, legend, strip } from '../strip.js';
+import { hasOlder, heldPart, legend, strip } from '../strip.js';
 import { virtualTable } from '../virtual_table.js';
 import { blockerHref } from '../blocker.js';
 import { figure } from './topics.js';
@@ -84,6 +84,7 @@ function described(row) {
 
 /** The partitions of a topic as strips. */
 function partitionsOf({ topic, query, setQuery }) {
+  const meaning = h('div', {}, legend());
   let zoomed = query.get('scale') === 'held';
   const choice = (value, text) => h('label', {}, h('input', { type: 'radio', name: 'scale', checked: zoomed === value, onchange() {
     zoomed = value;
@@ -109,8 +110,11 @@ function partitionsOf({ topic, query, setQuery }) {
     ],
   });
   return {
-    element: h('div', {}, legend(), table.element),
-    update: table.refresh,
+    element: h('div', {}, meaning, table.element),
+    async update() {
+      await table.refresh();
+      patch(meaning, legend({ older: table.answer.rows.some((row) => hasOlder(row.strip)) }));
+    },
     close: table.close,
   };
 }
