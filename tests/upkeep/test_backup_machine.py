@@ -168,7 +168,7 @@ def test_restored_logs_are_as_the_log_was(request: pytest.FixtureRequest) -> Non
     run_state_machine_as_test(
         BackupMachine,
         settings=settings(
-            max_examples=150 if long else 4,
+            max_examples=50 if long else 4,
             stateful_step_count=40 if long else 20,
             deadline=None,
             print_blob=True,
