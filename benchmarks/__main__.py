@@ -24,6 +24,7 @@ from benchmarks import (
     console,
     consumers,
     consuming,
+    doctor,
     first_row,
     kafka_logs,
     many_writers,
@@ -63,6 +64,7 @@ BENCHMARKS = {
     "backups": backups.run,
     "metrics": metrics.run,
     "console": console.run,
+    "doctor": doctor.run,
 }
 RESULTS = Path(__file__).parent / "RESULTS.md"
 

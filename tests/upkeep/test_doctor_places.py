@@ -67,6 +67,21 @@ def test_copies_are_found_and_made_anew(written: Log, roots: Roots, name: str, d
     assert len(values(written, "t")) == 6
 
 
+def test_many_lost_copies_are_told_in_few_lines(log: Log, roots: Roots) -> None:
+    """Lose the disk of a root, and have it back empty: of many findings of a kind the last one stands for the rest;
+    all are mended."""
+    send_each(log.producer("t", batching=BY_HAND), [b"%d" % n for n in range(30)])
+    shutil.rmtree(roots.b / "segments")
+    report = look(roots.main)
+    assert codes(report) == ["copy-missing"]
+    assert len(report.findings) == 21
+    assert [one.operands["more"] for one in report.findings if "more" in one.operands] == [10]
+    after = mend(roots.main, report)
+    assert after.is_clean
+    assert [bool(one.mended) for one in after.findings] == [True] * 21
+    assert len(roots.segments("b")) == 30
+
+
 def test_all_copies_of_an_entry_lost_is_an_error(written: Log, roots: Roots) -> None:
     """Damage all three copies: that is loss, told once, and nothing is mended or deleted."""
     paths = [roots.segments(name)[2] for name in ("main", "b", "c")]

@@ -25,7 +25,7 @@ from txn_source.upkeep.doctor.checks.segments import (
 )
 from txn_source.upkeep.doctor.checks.subscriptions import check_subscriptions
 from txn_source.upkeep.doctor.checks.transactions import check_transactions
-from txn_source.upkeep.doctor.findings import Finding, Report, Unchecked, finding, in_order
+from txn_source.upkeep.doctor.findings import Finding, Report, Unchecked, capped, finding, in_order
 from txn_source.upkeep.doctor.opening import Opened
 from txn_source.upkeep.doctor.subject import Checksums, Subject
 
@@ -90,7 +90,7 @@ def examine(opened: Opened) -> Report:
             findings.append(_failed(check, error))
             not_checked.append(Unchecked(check.name, "it failed"))
     shown, log_id = ("", "") if subject is None else (subject.shown, subject.log_id)
-    return Report(shown, log_id, in_order(findings), tuple(checked), tuple(not_checked))
+    return Report(shown, log_id, in_order(capped(findings)), tuple(checked), tuple(not_checked))
 
 
 def _why_not(check: Check, subject: Subject) -> str:
