@@ -39,6 +39,11 @@ class Shown:
     log: Log
     root: Path
     address: str
+    console: Console
+
+    def changed(self) -> None:
+        """Let the console look at the log anew, which it does once a second."""
+        self.console.snapshots.forget()
 
 
 @pytest.fixture(scope="package")
@@ -59,7 +64,7 @@ def shown(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> Iterato
     with connect(root) as log:
         fill(log, messages=80)
         with console_over(root) as console:
-            yield Shown(log, root, console.address)
+            yield Shown(log, root, console.address, console)
 
 
 @pytest.fixture

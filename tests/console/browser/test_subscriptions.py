@@ -49,6 +49,7 @@ def test_subscription_stands_on_the_strips_of_its_partitions(page: Page, shown: 
         strips = page.get_by_role("img", name="Partition")
         expect(strips).to_have_count(3)
         expect(page.get_by_role("row").filter(has_text="postman")).to_contain_text("active")
+    shown.changed()
     poll(page)
     expect(page.get_by_text("No consumer is connected.")).to_be_visible()
 
@@ -94,8 +95,14 @@ def test_seek_is_refused_if_somebody_was_faster(page: Page, shown: Shown, watch:
     expect(told).to_contain_text("has epoch 1, and the preview had 0")
     assert log.subscription(ORDERS, "raced").epoch == 1
     page.keyboard.press("Escape")
-    poll(page)
-    expect(page.get_by_text("The subscription was moved meanwhile: it is in epoch 1.")).to_be_visible()
+    expect(page.get_by_role("group").get_by_role("alert")).to_contain_text("has epoch 1, and the preview had 0")
+    expect(page.get_by_role("button", name="Seek:")).to_have_count(0)
+    page.get_by_role("button", name="Preview").click()
+    expect(page.get_by_role("button", name="Seek:")).to_be_visible()
+    log.seek(ORDERS, "raced", "latest")
+    shown.changed()
+    poll(page)  # the page hears of it before somebody presses the button
+    expect(page.get_by_text("The subscription was moved meanwhile: it is in epoch 2.")).to_be_visible()
     expect(page.get_by_role("button", name="Seek:")).to_have_count(0)
 
 

@@ -66,6 +66,7 @@ export function seekPanel({ topic, name, sought }) {
 
   async function confirm() {
     const held = found;
+    let stale = null;
     const answer = await ask({
       title: `Move subscription “${name}”?`,
       body: [h('p', {}, summary(held)), held.skipped_messages ? h('p', {}, icon('warning'), ` ${count(held.skipped_messages, 'message')} will never be delivered to it.`) : null,
@@ -73,10 +74,14 @@ export function seekPanel({ topic, name, sought }) {
       act: act(held),
       danger: true,
       run: async () => {
-        const done = await post('subscriptions/seek', { topic, name, to: held.to, epoch: held.epoch });
+        const done = await post('subscriptions/seek', { topic, name, to: held.to, epoch: held.epoch }).catch((error) => {
+          stale = error.code === 'STALE_EPOCH' ? error : null;
+          throw error;
+        });
         return { done };
       },
     });
+    if (stale && !answer) forget(stale);
     if (!answer) return;
     forget();
     patch(outcome, h('p.done', { role: 'status' }, icon('ok'), ` It was moved, and is in epoch ${number(answer.done.epoch)}.`));
@@ -87,7 +92,8 @@ export function seekPanel({ topic, name, sought }) {
   return {
     element,
     follow({ epoch }) {
-      if (found && found.epoch !== epoch && !document.querySelector('dialog[open]')) forget({ fact: `The subscription was moved meanwhile: it is in epoch ${number(epoch)}.`, remedy: 'Preview again.' });
+      // What the page is told may be a second older than the preview.
+      if (found && found.epoch < epoch && !document.querySelector('dialog[open]')) forget({ fact: `The subscription was moved meanwhile: it is in epoch ${number(epoch)}.`, remedy: 'Preview again.' });
     },
     close: () => asking?.abort(),
   };
