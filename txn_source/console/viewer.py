@@ -62,6 +62,10 @@ class Viewer:
         """True if it may know where a topic's objects lie, as whoever only watches may not."""
         return self.visitor.roles.allow(ANY, topic)
 
+    def sees_schema(self, topic: TopicName) -> bool:
+        """True if it may know a topic's columns, as whoever only watches may not."""
+        return self.visitor.roles.allow(ANY, topic)
+
     def administers(self, topics: Iterable[TopicName]) -> bool:
         """True if it may change all of some topics."""
         return all(self.visitor.roles.allow(ADMIN, topic) for topic in topics)

@@ -143,6 +143,22 @@ def test_token_is_asked_for_and_kept_in_its_tab(page: Page, guarded: Guarded, wa
     assert page.evaluate("sessionStorage.length") == 0
 
 
+def test_watcher_sees_topics_without_their_columns(page: Page, guarded: Guarded, watch: Watch) -> None:
+    watch.expected |= {401, 403}
+    page.goto(f"{guarded.address}#/topics/orders")
+    page.get_by_label("Paste the token").fill(guarded.signer.token("eve", monitor=["*"]))
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("table", name="Partitions of orders")).to_be_visible()
+    expect(page.get_by_text("Schema")).to_have_count(0)
+    page.get_by_role("button", name="Sign out").click()
+    page.get_by_label("Paste the token").fill(guarded.signer.token("nobody"))
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("alert")).to_contain_text("PERMISSION_DENIED")
+    page.keyboard.press("g")
+    page.keyboard.press("t")
+    expect(page.get_by_text("no topic that your token may see")).to_be_visible()
+
+
 def test_token_that_ends_leads_to_sign_in_and_back(page: Page, guarded: Guarded, watch: Watch) -> None:
     watch.expected.add(401)
     page.clock.install()
