@@ -137,8 +137,10 @@ export function panel({ topic, query, setQuery }) {
 
   function nothing() {
     if (asked.key) return empty('No message has this key.', 'It is compared whole. Bytes are written as 0x00ff.');
-    if (asked.level === LEVELS[1][0]) return empty('There are no messages here.');
-    return empty('There are no messages here.', 'At this level no message of an open or aborted transaction is shown.');
+    const level = asked.level === LEVELS[0][0] ? 'At this level no message of an open or aborted transaction is shown.' : '';
+    if (asked.from.startsWith('@')) return empty('No message was published then or later.', level);
+    if (asked.from.includes(':')) return empty(`There are no messages from ${asked.from} on.`, 'It is beyond the end, or a position of another partition.');
+    return empty('There are no messages here.', level);
   }
 
   async function whole(row) {
