@@ -13,12 +13,14 @@ from typing import Any
 import pytest
 from xdist.scheduler import LoadFileScheduling
 
+from tests import java_classes
 from tests.log.sites import KINDS, ManualClock, Site
 from txn_source import Log
 
 os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:-UsePerfData")
+_JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:-UsePerfData"
 """Of every Java that tests start: none lives long enough for its best compiler to pay."""
+os.environ.setdefault("SPARK_SUBMIT_OPTS", f"{_JAVA} {java_classes.options()}")
 os.environ["PYTHONPATH"] = str(Path(__file__).with_name("start"))  # see there
 
 
@@ -87,6 +89,9 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "long: takes minutes; left out unless --long is given")
     if "TMPDIR" not in os.environ and _has_room(_MEMORY):
         os.environ["TMPDIR"] = tempfile.tempdir = str(_MEMORY)  # of the workers and all children, too
+    whole = config.args_source is pytest.Config.ArgsSource.TESTPATHS and "PYTEST_XDIST_WORKER" not in os.environ
+    if whole and (making := java_classes.begin()):
+        config.add_cleanup(making.wait)
 
 
 def _has_room(folder: Path) -> bool:
