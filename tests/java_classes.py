@@ -33,23 +33,25 @@ def options() -> str:
 
 
 def begin() -> subprocess.Popen[bytes] | None:
-    """Have the archive made by a process that runs beside this one; return None if it is there."""
+    """Have the archive made by a process that runs beside this one, and logs; return None if it is there."""
     if archive().exists():
         return None
     archive().parent.mkdir(exist_ok=True)
-    return subprocess.Popen(
-        [sys.executable, "-m", "tests.java_classes"],
-        cwd=_ROOT,
-        env={**os.environ, "PYTHONPATH": f"{_ROOT}{os.pathsep}{os.environ.get('PYTHONPATH', '')}"},
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    )
+    with archive().with_suffix(".log").open("wb") as log:
+        return subprocess.Popen(
+            [sys.executable, "-m", "tests.java_classes"],
+            cwd=_ROOT,
+            env={**os.environ, "PYTHONPATH": f"{_ROOT}{os.pathsep}{os.environ.get('PYTHONPATH', '')}"},
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+        )
 
 
 def make(making: Path, folder: Path) -> None:
     """Write the archive to a file, of what a session has loaded that reads and writes a log in each way."""
-    os.environ["SPARK_SUBMIT_OPTS"] = f"{os.environ['SPARK_SUBMIT_OPTS']} -XX:ArchiveClassesAtExit={making}"
+    usual = os.environ["SPARK_SUBMIT_OPTS"].replace(options(), "")  # Java refuses to begin without one to make one
+    os.environ["SPARK_SUBMIT_OPTS"] = f"{usual} -Xlog:cds*=off -XX:ArchiveClassesAtExit={making}"
     from pyspark.sql import SparkSession
 
     import txn_source
