@@ -110,7 +110,7 @@ function summary({ repeated_messages: repeated, skipped_messages: skipped }) {
 
 /** The same in short, as a button names it. */
 function act({ repeated_messages: repeated, skipped_messages: skipped }) {
-  const parts = [repeated ? `${count(repeated, 'message')} will be delivered again` : null, skipped ? `${number(skipped)} skipped` : null].filter(Boolean);
+  const parts = [repeated ? `${count(repeated, 'message')} will be delivered again` : null, skipped ? (repeated ? `${number(skipped)} skipped` : `${count(skipped, 'message')} will be skipped`) : null].filter(Boolean);
   return `Seek: ${parts.join(', ') || 'nothing moves, a new epoch begins'}`;
 }
 
