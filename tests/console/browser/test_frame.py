@@ -73,8 +73,7 @@ def test_chosen_theme_is_kept(page: Page) -> None:
     assert light != dark == page.evaluate(colour)
 
 
-def test_pages_fit_a_phone(page: Page) -> None:
-    page.set_viewport_size(browsing.PHONE)  # type: ignore[arg-type]
+def test_pages_fit_narrow_screens(page: Page) -> None:
     for path, title in [
         ("", "Overview"),
         ("#/blockers", "Who blocks whom"),
@@ -82,10 +81,13 @@ def test_pages_fit_a_phone(page: Page) -> None:
         ("#/topics/orders", "orders"),
         ("#/topics/orders/0", "orders / 0"),
     ]:
+        page.set_viewport_size(browsing.PHONE)  # type: ignore[arg-type]
         page.goto(path)
         expect(page.get_by_role("heading", level=1)).to_have_text(title)
         expect(page.locator("main")).to_contain_text("orders")
-        assert browsing.overflow(page) == 0, path
+        for width in (320, browsing.PHONE["width"], 721, 1024):
+            page.set_viewport_size({"width": width, "height": 740})
+            assert browsing.overflow(page) == 0, (path, width)
 
 
 def test_what_stays_is_left_alone(page: Page) -> None:
