@@ -36,8 +36,9 @@ kafka: check-java $(STAMP) ## An example of what a Kafka broker wrote, read in p
 pulsar: check-java $(STAMP) ## The same of ledgers that Pulsar offloaded
 	$(PY) examples/pulsar.py
 
+# A process that dies isn't replaced: pytest-xdist would wait for ever for what it had not run.
 test: check-java $(STAMP) ## Run all tests but those over Spark Connect
-	$(PY) -m pytest -n 3 --dist loadfile
+	$(PY) -m pytest -n 3 --dist loadfile --max-worker-restart 0
 
 test-connect: check-java $(STAMP) ## Run the tests over Spark Connect and in other Sparks, which need a process of their own
 	$(PY) -m pytest tests/connect
