@@ -73,7 +73,7 @@ browser: ## Install Chromium for the console's tests, where there is no browser 
 	if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
 		export DEBIAN_FRONTEND=noninteractive; \
 		timeout 120 apt-get -qq update >/dev/null 2>&1; \
-		timeout 600 apt-get -qq install --no-install-recommends chromium fonts-liberation >/dev/null 2>&1 && exit 0; \
+		timeout 240 apt-get -qq install --no-install-recommends chromium fonts-liberation >/dev/null 2>&1 && exit 0; \
 	fi; \
 	echo 'No browser: the tests of the console in one are skipped.' >&2; \
 	echo '  Debian, Ubuntu:  apt-get install chromium' >&2
