@@ -8,8 +8,8 @@ from __future__ import annotations
 import atexit
 import itertools
 import os
-import shutil
 import signal
+import subprocess
 import tempfile
 import time
 import warnings
@@ -36,6 +36,15 @@ shared_buffers = 64MB
 """
 GUARDED = "guarded"
 """An account that needs a password, once it is made."""
+_REMOVE = """
+read -r _
+if read -r pid < "$0/data/postmaster.pid"; then
+  kill -QUIT "$pid"
+  while kill -0 "$pid"; do sleep 0.05; done
+fi
+rm -rf "$0"
+"""
+"""Ends a server and removes its folder when it is told to, or the test process has ended, if only by kill -9."""
 _TEMPLATE = "txnlog_template"
 _numbers = itertools.count()
 
@@ -65,6 +74,9 @@ class PostgresServer:
             file.write(f"{_SETTINGS}\nunix_socket_directories = '{self._data}'\n")
         rules = (self._data / "pg_hba.conf").read_text(encoding="utf-8")
         (self._data / "pg_hba.conf").write_text(f"local all {GUARDED} scram-sha-256\n{rules}", encoding="utf-8")
+        self._remover = subprocess.Popen(
+            ["sh", "-c", _REMOVE, str(self._folder)], stdin=subprocess.PIPE, stderr=subprocess.DEVNULL, process_group=0
+        )
         atexit.register(self._remove, os.getpid())
         self.start()
 
@@ -138,9 +150,7 @@ class PostgresServer:
 
     def _remove(self, pid: int) -> None:
         if pid == os.getpid():
-            if (self._data / "postmaster.pid").exists():
-                self.stop("immediate")
-            shutil.rmtree(self._folder, ignore_errors=True)
+            self._remover.communicate(b"\n")
 
 
 @cache
