@@ -33,6 +33,8 @@ TERMS = (
 QUESTIONS = {
     "how do I read only committed": "questions.html#how-do-i-read-only-committed-messages",
     "why does my stream stand still": "questions.html#why-does-my-stream-stand-still",
+    "restore backup": "questions.html#how-do-i-restore-a-backup",
+    "database is lost": "questions.html#what-if-the-database-a-disk-or-a-file-is-gone-or-lost",
 }
 
 

@@ -13,9 +13,10 @@ from tests.log.reading import BY_HAND, UNCOMMITTED, send_each, values
 from tests.tiers.proxy import Fault, Proxy
 from tests.tiers.stores import Bucket
 from txn_source import Log
+from txn_source.client import segment_copying
 from txn_source.client.tiering.hot_repair import RepairReport
-from txn_source.model.errors import InvalidArgumentError, UnavailableError
-from txn_source.storage import root_health
+from txn_source.model.errors import InvalidArgumentError, SegmentUnreadableError, UnavailableError
+from txn_source.storage import root_health, segment_store
 
 
 @pytest.fixture
@@ -53,6 +54,44 @@ def test_folder_and_bucket_have_the_same(log: Log, bucket: Bucket) -> None:
     assert values(log, "t") == [b"1", b"2", b"3"]
     assert log.maintain().copies == RepairReport(copied=3)
     assert objects(bucket) == written
+
+
+def test_long_segments_are_put_into_a_bucket_in_parts(
+    log: Log, bucket: Bucket, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Longer than what is put at once: the object is the same, and there is none if its source changes meanwhile."""
+    monkeypatch.setattr(segment_store, "_PUT_AT_ONCE", 100)
+    send_each(log.producer("t", batching=BY_HAND), [b"1", b"2"])
+    written = local(log)
+    for name in written:
+        bucket.remove(name)
+    assert log.maintain().copies == RepairReport(copied=2)
+    assert objects(bucket) == written
+    for name in written:
+        bucket.remove(name)
+    with monkeypatch.context() as changing:
+        changing.setattr(segment_copying._Checks, "windows_of", lambda *_: _broken())
+        log.maintain()
+    assert objects(bucket) == {}
+    assert log.maintain().copies == RepairReport(copied=2)
+    assert objects(bucket) == written
+
+
+def _broken() -> Iterator[bytes]:
+    yield b"x"
+    raise SegmentUnreadableError("The segment has changed while it was copied.", "Let the repair run again.")
+
+
+def test_backup_takes_segments_from_a_bucket(log: Log, bucket: Bucket, tmp_path: Path) -> None:
+    """Lose the folder's segments: the backup has those of the bucket, and a restored log has them in its folder."""
+    send_each(log.producer("t", batching=BY_HAND), [b"1", b"2"])
+    written = local(log)
+    shutil.rmtree(Path(str(log.root)) / "segments")
+    txn_source.backup(str(log.root), tmp_path / "backup")
+    txn_source.restore(tmp_path / "backup", tmp_path / "restored")
+    with txn_source.connect(tmp_path / "restored") as restored:
+        assert local(restored) == written
+        assert values(restored, "t") == [b"1", b"2"]
 
 
 def test_store_that_is_down_costs_what_the_policy_says(log: Log, bucket: Bucket, proxy: Proxy) -> None:
