@@ -3,9 +3,9 @@
 A block of Python, shell or SQL is run unless the line before it says why it can't be: ``<!-- not run: reason -->``.
 Then Python is only compiled, and the ``txnlog`` commands in a shell's block are only parsed. What a block needs and a
 reader doesn't want to see stands before it in ``<!-- setup ... -->``, and what must hold then behind it in
-``<!-- check ... -->``; both know the ``Runner`` as ``page``. ``txnlog serve`` is run as a process that serves until the
-page ends, on free ports in place of those that it names. A page with ``<!-- fresh -->`` begins without the log and the
-session that others find.
+``<!-- check ... -->``; both know the ``Runner`` as ``page``. ``txnlog serve`` and ``txnlog console`` are processes that
+serve until the page ends, on free ports in place of those that it names. A page with ``<!-- fresh -->`` begins without
+the log and the session that others find.
 """
 
 from __future__ import annotations
@@ -39,8 +39,12 @@ _PART = re.compile(
     re.MULTILINE | re.DOTALL,
 )
 TIMEOUT_S = 120
-_PORTS = {"--port": "6650", "--metrics-port": None}
-"""Options of ``serve`` that name ports, and what they are if they aren't given."""
+_PORTS: dict[str, dict[str, str | None]] = {
+    "serve": {"--port": "6650", "--metrics-port": None, "--console-port": None},
+    "console": {"--port": "6651"},
+}
+"""Commands that serve: their options that name ports, in the order of what they print, and what these are if not given.
+"""
 
 
 @dataclass(frozen=True)
@@ -112,7 +116,7 @@ class Runner(ExitStack):
             self.environment |= {name: value for name, _, value in variables}
             if "TXNLOG_ENDPOINT" in self.environment:
                 self.environment.pop("TXNLOG_ROOT", None)
-        elif words[:2] == ["txnlog", "serve"] and not parse_only:
+        elif words[:1] == ["txnlog"] and words[1] in _PORTS and not parse_only:
             self.serve(*words[1:])
         elif words[:2] == ["curl", "-s"] and not parse_only:
             with urllib.request.urlopen(words[2], timeout=TIMEOUT_S) as answer:
@@ -129,22 +133,23 @@ class Runner(ExitStack):
             self._bash(command)
 
     def serve(self, *words: str) -> None:
-        """Start ``txnlog serve``, and return when it does; from now on its ports are those that the page names."""
-        named = {option: words[words.index(option) + 1] for option in _PORTS if option in words}
-        named = {option: port for option, port in (_PORTS | named).items() if port is not None}
+        """Start what serves, and return when it does; from now on its ports are those that the page names."""
+        ports_of = _PORTS[words[0]]
+        given = {option: words[words.index(option) + 1] for option in ports_of if option in words}
+        named = {option: port for option, port in (ports_of | given).items() if port is not None}
         rest = [word for at, word in enumerate(words) if word not in named and (not at or words[at - 1] not in named)]
         ports = [word for option in named for word in (option, "0")]
         process = subprocess.Popen(
             [sys.executable, "-m", "txn_source.cli", *rest, *ports], env=self.environment, cwd=self.folder,
-            stderr=subprocess.PIPE, text=True,
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
         )  # fmt: skip
         self.callback(process.communicate, timeout=TIMEOUT_S)
-        self.callback(process.terminate)
-        assert process.stderr is not None
+        self.callback(process.kill)  # which is quicker; how they stop is tested elsewhere
+        assert process.stdout is not None
         for port in named.values():
-            line = process.stderr.readline()
-            found = re.search(r" (?:serving|metrics) on \S+?:(\d+)\b", line)
-            assert found, f"{self._page.name}: {line}{process.stderr.read()}"
+            line = process.stdout.readline()
+            found = re.search(r" (?:(?:serving|metrics|console) on|is at) (?:http://)?[\w.]+:(\d+)\b", line)
+            assert found, f"{self._page.name}: {line}{process.stdout.read()}"
             self.stands_for[f":{port}"] = f":{found[1]}"
 
     def _bash(self, command: str) -> str:
