@@ -454,7 +454,8 @@ class MetadataStub(RangeStub, TierStub, RootStub, SubscriptionStub):
 
 
 def _appended(message: Any) -> Appended:
-    return Appended([Position.from_key(key) for key in message.positions], message.partitions, message.needs_copies)
+    positions = [Position.from_key(key) for key in message.positions]
+    return Appended(positions, message.partitions, message.needs_copies, message.publish_time_us)
 
 
 def _topic_view(message: pb.TopicView | pb.OpenProducerResponse) -> TopicView:

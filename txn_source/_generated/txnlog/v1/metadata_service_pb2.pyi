@@ -416,14 +416,16 @@ class AppendRequest(_message.Message):
     def __init__(self, producer_id: _Optional[int] = ..., epoch: _Optional[int] = ..., txn: _Optional[_Union[TxnId, _Mapping]] = ..., entries: _Optional[_Iterable[_Union[NewEntry, _Mapping]]] = ...) -> None: ...
 
 class AppendResponse(_message.Message):
-    __slots__ = ("positions", "partitions", "needs_copies")
+    __slots__ = ("positions", "partitions", "needs_copies", "publish_time_us")
     POSITIONS_FIELD_NUMBER: _ClassVar[int]
     PARTITIONS_FIELD_NUMBER: _ClassVar[int]
     NEEDS_COPIES_FIELD_NUMBER: _ClassVar[int]
+    PUBLISH_TIME_US_FIELD_NUMBER: _ClassVar[int]
     positions: _containers.RepeatedScalarFieldContainer[int]
     partitions: int
     needs_copies: bool
-    def __init__(self, positions: _Optional[_Iterable[int]] = ..., partitions: _Optional[int] = ..., needs_copies: bool = ...) -> None: ...
+    publish_time_us: int
+    def __init__(self, positions: _Optional[_Iterable[int]] = ..., partitions: _Optional[int] = ..., needs_copies: bool = ..., publish_time_us: _Optional[int] = ...) -> None: ...
 
 class CommitBatchRequest(_message.Message):
     __slots__ = ("request_id", "query_id", "batch_id", "producer_name", "transactional_id", "topics", "run_id", "app_id", "version")
@@ -639,14 +641,16 @@ class WriteTransactionRequest(_message.Message):
 class WriteTransactionResponse(_message.Message):
     __slots__ = ("id", "appended")
     class Appended(_message.Message):
-        __slots__ = ("positions", "partitions", "needs_copies")
+        __slots__ = ("positions", "partitions", "needs_copies", "publish_time_us")
         POSITIONS_FIELD_NUMBER: _ClassVar[int]
         PARTITIONS_FIELD_NUMBER: _ClassVar[int]
         NEEDS_COPIES_FIELD_NUMBER: _ClassVar[int]
+        PUBLISH_TIME_US_FIELD_NUMBER: _ClassVar[int]
         positions: _containers.RepeatedScalarFieldContainer[int]
         partitions: int
         needs_copies: bool
-        def __init__(self, positions: _Optional[_Iterable[int]] = ..., partitions: _Optional[int] = ..., needs_copies: bool = ...) -> None: ...
+        publish_time_us: int
+        def __init__(self, positions: _Optional[_Iterable[int]] = ..., partitions: _Optional[int] = ..., needs_copies: bool = ..., publish_time_us: _Optional[int] = ...) -> None: ...
     ID_FIELD_NUMBER: _ClassVar[int]
     APPENDED_FIELD_NUMBER: _ClassVar[int]
     id: TxnId
