@@ -3,28 +3,29 @@
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 import typer
 
-import txn_source
-import txn_source.importing
-import txn_source.spark
-from docs.tools.docstrings import as_markdown, signature
 from docs.tools.error_texts import CAUSES_AND_REMEDIES
 from docs.tools.option_texts import DEFAULTS_AND_MEANINGS, FOREIGN_MEANINGS
 from docs.tools.protocol import protocol
+from docs.tools.python_names import python
 from txn_source.cli.app import app
 from txn_source.client.reading.columns import DEFAULT_COLUMNS, METADATA_COLUMNS
 from txn_source.foreign.kafka import connector_options
 from txn_source.foreign.kafka.format import FORMAT as KAFKA
 from txn_source.foreign.pulsar.format import FORMAT as PULSAR
 from txn_source.foreign.reading import options as foreign_options
+from txn_source.http.metric_list import LABELS, METRICS, SERVICE, Metric
 from txn_source.model.errors import ERROR_CLASSES, TxnLogError
 from txn_source.model.policies import POLICIES
 from txn_source.spark import options
 
+ALERTS = Path(__file__).resolve().parents[2] / "deploy" / "alerts.yaml"
 _OF_EACH_COMMAND = ("Which log", "What the service is shown")
 COLUMN_MEANINGS = {
     "__partition": "the partition's number",
@@ -50,7 +51,8 @@ def pages() -> dict[str, str]:
         "reference/policies.md": "".join(_policies()),
         "reference/errors.md": "".join(_errors()),
         "reference/cli.md": "".join(_command_line()),
-        "reference/python.md": "".join(_python()),
+        "reference/metrics.md": "".join(_metrics()),
+        "reference/python.md": python(),
         "reference/protocol.md": protocol(),
     }
 
@@ -204,38 +206,46 @@ def _parameter(parameter: Any) -> tuple[str, str, str]:
     return names, f"`{default}`" if default != "" else "", parameter.help or ""
 
 
-def _python() -> Iterator[str]:
+def _metrics() -> Iterator[str]:
     yield (
-        "# Python\n\nWhat `import txn_source` gives. A bound is exclusive unless a text says otherwise. The errors have"
-        " a [page of their own](errors.md).\n\n"
+        "# Metrics\n\nWhat `txnlog serve --metrics-port` exports, besides the process's own (`process_...`);"
+        " [the guide](../metrics.md) says how it is found. Those of a service it has counted since it began: add them"
+        " up over services. Those of the log are the same from each of its services: take the highest. Each alert has"
+        " its [runbook](../runbooks.md).\n\n"
     )
-    names = [name for name in txn_source.__all__ if not name.endswith("Error")]
-    for name in ("connect", "Log", *(n for n in names if n not in ("connect", "Log"))):
-        yield from _object(name, getattr(txn_source, name))
-    for module in (txn_source.spark, txn_source.importing):
-        for name in module.__all__:
-            yield from _object(f"{module.__name__.removeprefix('txn_source.')}.{name}", getattr(module, name))
+    used_by = alerts_by_metric()
+    for heading, metrics in metric_kinds().items():
+        yield f"## {heading}\n\n"
+        rows = [
+            (
+                f"`{metric.name}`",
+                metric.kind,
+                ", ".join(f"`{label}`" for label in metric.labels),
+                metric.text,
+                ", ".join(f"[{alert}](../runbooks.md#{alert.lower()})" for alert in used_by.get(metric.name, ())),
+            )
+            for metric in metrics
+        ]
+        yield table(("metric", "kind", "labels", "meaning", "alerts"), rows)
+    yield "## Labels\n\n"
+    yield table(("label", "values"), [(f"`{label}`", values) for label, values in LABELS.items()])
 
 
-def _object(name: str, thing: Any) -> Iterator[str]:
-    if not inspect.isclass(thing):
-        head = signature(name.rpartition(".")[2], thing)
-        yield f"## {name}\n\n```text\n{head}\n```\n\n{as_markdown(thing.__doc__)}\n\n"
-        return
-    yield f"## {name}\n\n{as_markdown(thing.__doc__)}\n\n"
-    for member, value in vars(thing).items():
-        if member.startswith("_") or not (doc := inspect.getdoc(value)):
-            continue
-        value = getattr(value, "__func__", value)
-        if inspect.isfunction(value):
-            yield f"### {name}.{member}\n\n```text\n{signature(member, value)}\n```\n\n{as_markdown(doc)}\n\n"
-        elif isinstance(value, property):
-            yield f"### {name}.{member} {{: .property }}\n\n{as_markdown(doc)}\n\n"
-    for base in thing.__mro__[1:]:
-        if not base.__module__.startswith("txn_source."):
-            continue
-        for member, value in vars(base).items():
-            doc = inspect.getdoc(value)
-            if not member.startswith("_") and doc and (inspect.isfunction(value) or isinstance(value, property)):
-                head = f"```text\n{signature(member, value)}\n```\n\n" if inspect.isfunction(value) else ""
-                yield f"### {name}.{member}\n\n{head}{as_markdown(doc)}\n\n"
+def metric_kinds() -> dict[str, list[Metric]]:
+    """Return all metrics by the heading that they have in the reference."""
+    kinds: dict[str, list[Metric]] = {"Of a service": [], "Of the log": [], "Of topics": [], "Of subscriptions": []}
+    for metric in METRICS.values():
+        own = {"topic": "Of topics", "subscription": "Of subscriptions"}.get(metric.name.split("_")[1], "Of the log")
+        kinds["Of a service" if metric.of == SERVICE else own].append(metric)
+    return kinds
+
+
+def alerts_by_metric() -> dict[str, list[str]]:
+    """Return the alerts that look at each metric, in the order of the rules."""
+    by_sample = {sample: metric.name for metric in METRICS.values() for sample in metric.exported}
+    rules = re.findall(r"- alert: (\w+)\n(.*?)annotations:", ALERTS.read_text(encoding="utf-8"), re.DOTALL)
+    found: dict[str, list[str]] = {}
+    for alert, rule in rules:
+        for name in dict.fromkeys(by_sample[sample] for sample in re.findall(r"\btxnlog_\w+", rule)):
+            found.setdefault(name, []).append(alert)
+    return found

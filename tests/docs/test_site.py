@@ -7,17 +7,20 @@ import os
 import re
 import subprocess
 import sys
+from dataclasses import fields
 from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
 from lunr import lunr
 
-from docs.tools import drawings, reference, repository_pages
+from docs.tools import drawings, python_names, reference, repository_pages
 from docs.tools.error_texts import CAUSES_AND_REMEDIES
 from docs.tools.option_texts import DEFAULTS_AND_MEANINGS, FOREIGN_MEANINGS
 from docs.tools.svg import DARK, LIGHT
 from txn_source.client.reading.columns import METADATA_COLUMNS
+from txn_source.client.topic_stats import PartitionStats
+from txn_source.http.metric_list import LABELS, METRICS
 from txn_source.model.errors import ERROR_CLASSES
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -122,6 +125,30 @@ def test_every_error_has_cause_and_remedy() -> None:
     """Compare the texts with the codes; each says a cause and what to do, in a sentence."""
     assert set(CAUSES_AND_REMEDIES) == set(ERROR_CLASSES)
     assert all(text.endswith(".") for texts in CAUSES_AND_REMEDIES.values() for text in texts)
+
+
+def test_every_metric_has_its_place_and_each_alert_what_it_looks_at() -> None:
+    """Compare the page with what is exported, in both directions: metrics, their labels, the alerts that use them."""
+    assert sorted(metric.name for part in reference.metric_kinds().values() for metric in part) == sorted(METRICS)
+    page = reference.pages()["reference/metrics.md"]
+    assert re.findall(r"^\| `(txnlog_\w+)`", page, re.MULTILINE) == [
+        metric.name for part in reference.metric_kinds().values() for metric in part
+    ]
+    assert {label for metric in METRICS.values() for label in metric.labels} == set(LABELS)
+    alerts = re.findall(r"- alert: (\w+)", reference.ALERTS.read_text(encoding="utf-8"))
+    assert {alert for used in reference.alerts_by_metric().values() for alert in used} == set(alerts)
+
+
+def test_what_one_gets_back_is_on_the_python_page() -> None:
+    """Each class that a public call returns has its place, with its fields, and nothing that is for inner use."""
+    page = reference.pages()["reference/python.md"]
+    headings = re.findall(r"^## ([\w.]+)$", page, re.MULTILINE)
+    assert headings == [*python_names.named(), *python_names.given()]
+    assert {"PartitionStats", "LedgerStats", "SubscriptionPartition", "RepairReport", "ReadOnlyLog"} <= set(headings)
+    assert not {inner.__name__ for inner in python_names.INNER} & set(headings)
+    stats = page.partition("## PartitionStats\n")[2].partition("\n## ")[0]
+    assert all(f"\n{field.name}: " in stats for field in fields(PartitionStats))
+    assert " object at 0x" not in page
 
 
 def test_drawings_show_what_logs_say() -> None:

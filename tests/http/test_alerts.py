@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import re
 import shlex
-import shutil
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -18,7 +16,7 @@ from typer.testing import CliRunner
 
 import txn_source
 from txn_source.cli.app import app
-from txn_source.http.metric_list import METRICS, table
+from txn_source.http.metric_list import METRICS
 
 ROOT = Path(__file__).resolve().parents[2]
 ALERTS, DASHBOARD = ROOT / "deploy/alerts.yaml", ROOT / "deploy/grafana.json"
@@ -73,7 +71,7 @@ def test_expressions_name_what_is_exported(expression: str) -> None:
 def test_variables_of_the_dashboard_are_labels() -> None:
     """The choices of topics and services are labels of metrics that are exported."""
     for query in variable_queries():
-        [(name, label)] = re.findall(r"label_values\((\w+), (\w+)\)", query)
+        [(name, label)] = re.findall(r"label_values\((\w+)(?:\{job=\"\$job\"\})?, (\w+)\)", query)
         assert label in {*METRICS[name].labels, *OF_PROMETHEUS}
 
 
@@ -94,13 +92,6 @@ def test_each_alert_has_its_runbook_and_each_runbook_its_alert() -> None:
         assert rule["labels"]["severity"] in ("page", "ticket")
     for section in RUNBOOKS.split("\n## ")[1:]:
         assert all(word in section for word in ("**Means:**", "**See", "**Do:**" if "**Do:**" in section else "do:**"))
-
-
-@pytest.mark.skipif(shutil.which("promtool") is None, reason="promtool isn't installed")
-def test_prometheus_takes_the_rules() -> None:
-    """Have Prometheus's own tool check them."""
-    checked = subprocess.run(["promtool", "check", "rules", ALERTS], capture_output=True, text=True, check=False)
-    assert checked.returncode == 0, checked.stdout + checked.stderr
 
 
 def test_commands_of_the_runbooks_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -124,9 +115,3 @@ def test_commands_of_the_runbooks_run(tmp_path: Path, monkeypatch: pytest.Monkey
             assert result.exit_code == 0, (line, result.output)
             ran += 1
     assert ran > 10
-
-
-def test_list_of_metrics_is_the_one_in_the_code() -> None:
-    """The table in the docs is made from the list."""
-    text = (ROOT / "docs/metrics.md").read_text(encoding="utf-8")
-    assert text.endswith(f"## List\n\n{table()}")

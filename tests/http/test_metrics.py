@@ -10,8 +10,12 @@ import pytest
 
 from tests.http.watched import Figures, Watched
 from tests.log.reading import eventually
-from txn_source import Log, StaleEpochError, TopicNotFoundError
+from tests.log.sites import ClockedTarget, ManualClock, service_over
+from txn_source import Log, StaleEpochError, StorageWriteError, TopicExistsError, TopicNotFoundError, connect
 from txn_source.http.metric_list import COUNTER, METRICS
+from txn_source.metadata.service.in_process import InProcessTransport
+from txn_source.metadata.store import sqlite_file
+from txn_source.metadata.stub.metadata_stub import MetadataStub
 
 
 @pytest.fixture
@@ -89,6 +93,7 @@ def test_writes_are_counted_whoever_makes_them(watched: Watched, log: Log) -> No
 
 def test_what_was_appended_does_not_go_down_with_a_topic(watched: Watched, log: Log) -> None:
     """Delete a topic: of the log as a whole a counter must not fall, or it looks like a restart."""
+    assert watched.scrape().one("txnlog_appended_messages_total") == 0
     with log.producer("orders") as producer:
         producer.send(b"a")
     assert watched.scrape().one("txnlog_appended_messages_total") == 1
@@ -99,6 +104,66 @@ def test_what_was_appended_does_not_go_down_with_a_topic(watched: Watched, log: 
     found = watched.scrape()
     assert found.one("txnlog_appended_messages_total") == 2
     assert found.one("txnlog_messages") == 1
+
+
+def test_what_was_appended_begins_at_nothing_after_a_restart(tmp_path: Path) -> None:
+    """Delete a topic and start the service again: a total that fell to what is left would look like so many appends."""
+    with Watched(tmp_path / "log") as watched:
+        log = watched.connect()
+        for topic, count in (("orders", 3), ("bills", 2)):
+            log.create_topic(topic)
+            with log.producer(topic) as producer:
+                for _ in range(count):
+                    producer.send(b"a")
+        log.delete_topic("bills")
+    with Watched(tmp_path / "log") as watched:
+        found = watched.scrape()
+        assert found.one("txnlog_appended_messages_total") == found.one("txnlog_appended_bytes_total") == 0
+        assert found.one("txnlog_topic_appended_messages_total", topic="orders") == 3
+        with watched.connect().producer("orders") as producer:
+            producer.send(b"a")
+        assert watched.scrape().one("txnlog_appended_messages_total") == 1
+
+
+def test_transactions_that_time_out_are_counted_once(watched: Watched, log: Log) -> None:
+    """Leave two to their timeout, abort one: who ends them, and how often it is looked for, changes no count."""
+    left = [log.begin_transaction(timeout=0.2) for _ in range(2)]
+    ended = log.begin_transaction(timeout=0.2)
+    assert all(txn.id is not None for txn in (*left, ended))
+    ended.abort()
+    eventually(lambda: not log.transactions())
+    assert watched.scrape().one("txnlog_transactions_timed_out_total") == 2
+    log.stats("orders")
+    watched.service.maintain()
+    assert watched.scrape().one("txnlog_transactions_timed_out_total") == 2
+
+
+def test_timeouts_count_once_they_are_committed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Refuse the write that finds one past its timeout: it is aborted and counts. Fail the commit: it does neither."""
+    clock, counts = ManualClock(), list[int]()
+    with connect(tmp_path / "log") as log:
+        log.create_topic("orders")
+    service = service_over(tmp_path / "log", clock)
+    service.observe(lambda *_: None, counts.append)
+    stub = MetadataStub(InProcessTransport(service))
+    monkeypatch.setattr(ClockedTarget, "open", lambda _: (stub, str(tmp_path / "log")))
+    with Log(ClockedTarget(tmp_path / "log", clock)) as log:
+        assert [log.begin_transaction(timeout=10).id for _ in range(3)]
+        clock.advance(11)
+
+        def full(*_: Any) -> None:
+            raise StorageWriteError("The disk is full.", "Free some space.")
+
+        with monkeypatch.context() as patched:
+            patched.setattr(sqlite_file.SqliteFile, "_commit", full)
+            with pytest.raises(StorageWriteError):
+                log.create_topic("bills")
+        assert counts == []
+        with pytest.raises(TopicExistsError):
+            log.create_topic("orders")
+        assert counts == [3]
+        log.create_topic("bills")
+        assert (counts, log.transactions()) == ([3], [])
 
 
 def test_a_hanging_transaction_shows_what_it_holds_back(watched: Watched, log: Log) -> None:

@@ -39,7 +39,7 @@ def test_reads_and_fallbacks_are_told_with_later_calls(tmp_path: Path) -> None:
         log.topics()  # the call that tells
         found = watched.scrape()
         assert found.one("txnlog_client_reads_total", tier="tiered") == 1
-        assert found.all("txnlog_client_fallbacks_total") == []
+        assert {value for _, value in found.all("txnlog_client_fallbacks_total")} == {0}
         [thing] = (tmp_path / "log" / "tiered").rglob("ledger-*.parquet")
         thing.write_bytes(b"broken")
         assert log.scan("orders").read_all().num_rows == 1

@@ -47,6 +47,8 @@ class BackgroundMaintenance:
 
     def start(self) -> None:
         """Begin, with a first round at once."""
+        if self._observer is not None:
+            self._observer.begins("policies")
         self._thread.start()
 
     def stop(self, grace_s: float) -> bool:

@@ -14,6 +14,7 @@ from prometheus_client.registry import Collector
 
 from txn_source.http.metric_list import CALL_BUCKETS, METRICS
 from txn_source.metadata.service.observer import OK
+from txn_source.model.copies import Tier
 
 _ACTIVE_S = 60.0
 _MOST_PRODUCERS = 100_000
@@ -26,18 +27,21 @@ class CallMetrics(Collector):
         self.registry = CollectorRegistry(auto_describe=False)
         ProcessCollector(registry=self.registry)
         self._clock = clock
+        self._children: dict[tuple[str, ...], Any] = {}
         self._calls = self._made(Counter, "txnlog_calls_total")
         self._seconds = self._made(Histogram, "txnlog_call_seconds", buckets=CALL_BUCKETS)
         self._writes = self._made(Counter, "txnlog_writes_total")
         self._entries = self._made(Counter, "txnlog_appended_entries_total")
+        self._timed_out = self._made(Counter, "txnlog_transactions_timed_out_total")
         self._database = self._made(Histogram, "txnlog_database_seconds", buckets=CALL_BUCKETS)
         self._reads = self._made(Counter, "txnlog_client_reads_total")
         self._fallbacks = self._made(Counter, "txnlog_client_fallbacks_total")
+        for tier in Tier:  # from 0 on: a series that begins with its first fallback has no increase
+            self.told({tier.value: 0}, {tier.value: 0})
         self._rounds = self._made(Counter, "txnlog_background_rounds_total")
         self._succeeded = self._made(Gauge, "txnlog_background_last_success_timestamp_seconds")
         self._producers: dict[int, float] = {}
         self._lock = threading.Lock()
-        self._children: dict[tuple[str, ...], Any] = {}
         self._sources: list[Callable[[], Iterable[Family]]] = []
         self.registry.register(self)
 
@@ -58,6 +62,14 @@ class CallMetrics(Collector):
     def transacted(self, kind: str, seconds: float) -> None:
         """Take notice of a transaction of the database that has ended."""
         self._child(self._database, kind).observe(seconds)
+
+    def timed_out(self, count: int) -> None:
+        """Take notice of transactions that the service has aborted at their timeout."""
+        self._timed_out.inc(count)
+
+    def begins(self, task: str) -> None:
+        """Take notice of work in the background whose rounds begin now: until one has succeeded, this is its time."""
+        self._child(self._succeeded, task).set(time.time())
 
     def worked(self, task: str, error: BaseException | None) -> None:
         """Take notice of a round of work in the background."""

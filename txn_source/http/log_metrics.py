@@ -74,10 +74,11 @@ class LogMetrics:
         self._thread = threading.Thread(target=self._run, name="txnlog-figures", daemon=True)
         self._text = b""
         self._found_at = 0.0
-        self._totals: tuple[dict[int, tuple[int, int]], int, int] = {}, 0, 0
+        self._totals: tuple[dict[int, tuple[int, int]] | None, int, int] = None, 0, 0
 
     def start(self) -> None:
         """Begin, with a first look at once."""
+        self._observer.begins("figures")
         self._thread.start()
 
     def stop(self) -> None:
@@ -164,13 +165,17 @@ class LogMetrics:
         yield _one("oldest_offload_seconds", _age(log.oldest_offload_ms, moment.at_ms))
 
     def _appended(self, topics: Sequence[_Topic]) -> tuple[int, int]:
-        """Return how much was appended, also to topics that were deleted meanwhile: it never goes down."""
+        """Return how much was appended since the first look, also to topics that were deleted meanwhile.
+
+        It never goes down, and begins at 0: a counter that began anew with what the topics have now would look as if
+        all of it had just been appended, if it was higher before.
+        """
         known, messages, of_bytes = self._totals
-        for topic in topics:
-            before = known.get(topic.topic_id, (0, 0))
-            messages += topic.appended - before[0]
-            of_bytes += topic.appended_bytes - before[1]
         now = {topic.topic_id: (topic.appended, topic.appended_bytes) for topic in topics}
+        for topic_id, (appended, appended_bytes) in now.items():
+            before = (now if known is None else known).get(topic_id, (0, 0))
+            messages += appended - before[0]
+            of_bytes += appended_bytes - before[1]
         self._totals = now, messages, of_bytes
         return messages, of_bytes
 

@@ -1,4 +1,5 @@
-"""Every metric: its name, kind, labels and meaning. What is exported is made of this, and ``docs/metrics.md``, too."""
+"""Every metric: its name, kind, labels and meaning. What is exported is made of this, and so is the
+reference."""
 
 from __future__ import annotations
 
@@ -54,13 +55,17 @@ METRICS = {
         _service("refused_requests_total", COUNTER, "Requests refused by access rules and limits", "reason"),
         _service("client_reads_total", COUNTER, "Ledgers that clients read, as far as they told, by copy", "tier"),
         _service("client_fallbacks_total", COUNTER, "Copies that clients had to leave, as far as they told", "tier"),
+        _service("transactions_timed_out_total", COUNTER, "Transactions that it aborted at their timeout"),
         # What it stands on
         _service("database_seconds", HISTOGRAM, "How long transactions of the database took, with waiting", "kind"),
         _service("database_connections", GAUGE, "Connections that read or could: busy, idle", "state"),
         _service("database_waiting_writes", GAUGE, "Writes that wait for their turn"),
         _service("background_rounds_total", COUNTER, "Rounds of work in the background", "task", "outcome"),
         _service(
-            "background_last_success_timestamp_seconds", GAUGE, "When a round of it last ended without an error", "task"
+            "background_last_success_timestamp_seconds",
+            GAUGE,
+            "When a round of it last ended without an error; before the first, when it began",
+            "task",
         ),
         # The log
         _log("figures_timestamp_seconds", GAUGE, "As of when the figures of the log are"),
@@ -69,8 +74,8 @@ METRICS = {
         _log("partitions", GAUGE, "Partitions"),
         _log("messages", GAUGE, "Messages that are there, aborted ones among them"),
         _log("bytes", GAUGE, "Their bytes"),
-        _log("appended_messages_total", COUNTER, "Messages appended, whoever did it"),
-        _log("appended_bytes_total", COUNTER, "Bytes appended"),
+        _log("appended_messages_total", COUNTER, "Messages appended since the service began, whoever did it"),
+        _log("appended_bytes_total", COUNTER, "Bytes appended since the service began"),
         _log("transactions_begun_total", COUNTER, "Transactions begun, ever"),
         _log("transactions_ended_total", COUNTER, "Transactions ended, ever"),
         _log("open_transactions", GAUGE, "Open transactions"),
@@ -121,11 +126,23 @@ METRICS = {
 }
 """By name, in the order in which they are shown."""
 
-
-def table() -> str:
-    """Return the table of ``docs/metrics.md``."""
-    lines = ["| metric | kind | of | labels | |", "|---|---|---|---|---|"]
-    for metric in METRICS.values():
-        labels = ", ".join(f"`{label}`" for label in metric.labels)
-        lines.append(f"| `{metric.name}` | {metric.kind} | {metric.of} | {labels} | {metric.text} |")
-    return "\n".join(lines) + "\n"
+LABELS = {
+    "version": "the release",
+    "log": "the log's id",
+    "database": "`SQLite`, `PostgreSQL`",
+    "check": "`database`, `schema`, `root`",
+    "call": "the call's name in the wire protocol",
+    "code": "`OK`, or the code of an error",
+    "reason": "why a request was refused: `missing`, `expired`, `denied` ...; `rate` and `limit` hold off",
+    "tier": "`bookkeeper` (hot), `tiered`",
+    "kind": "`read`, `write`",
+    "state": "`busy`, `idle`",
+    "task": "`deadlines`, `policies`, `figures`",
+    "outcome": "`OK`, `failed`",
+    "level": "`read_committed`, `read_uncommitted`",
+    "lease": "`running`, `ended`",
+    "topic": "its name: `orders` if it is of `public/default`, else in full",
+    "subscription": "its name",
+    "bound": "`log_start`, `last_stable`, `high_watermark`, `log_end`",
+}
+"""What the values of each label are."""

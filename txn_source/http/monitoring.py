@@ -43,7 +43,7 @@ class Monitoring:
         self._certificates = certificates
         self.observer = CallMetrics()
         self.observer.add(self._looked_at)
-        service.observe(self.observer.transacted)
+        service.observe(self.observer.transacted, self.observer.timed_out)
         self.readiness = Readiness(checks_of(service, root))
         self._figures = LogMetrics(service, self.observer, max_topics, refresh_s, self.readiness.ask)
         self._build = _version(), service.log_id, "SQLite" if service.database_file else "PostgreSQL"

@@ -26,8 +26,14 @@ class Observer(Protocol):
     def transacted(self, kind: str, seconds: float) -> None:
         """Take notice of a transaction of the database that has ended, ``read`` or ``write``, with its waiting."""
 
+    def timed_out(self, count: int) -> None:
+        """Take notice of transactions that the service has aborted at their timeout."""
+
     def told(self, read: Mapping[str, int], left: Mapping[str, int]) -> None:
         """Take notice of what a client says to have read: ledgers, and copies that it had to leave, by tier."""
+
+    def begins(self, task: str) -> None:
+        """Take notice of work in the background whose rounds begin now."""
 
     def worked(self, task: str, error: BaseException | None) -> None:
         """Take notice of a round of work in the background."""

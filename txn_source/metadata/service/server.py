@@ -117,6 +117,8 @@ class Server:
         self._service.load()
         self._service.maintain()
         self._grpc.start()
+        if self._observer is not None:
+            self._observer.begins("deadlines")
         self._maintenance.start()
         self._say_healthy(True)
         return self

@@ -16,7 +16,7 @@ from google.protobuf.message import Message
 
 from txn_source._generated.txnlog.v1 import metadata_service_pb2 as pb
 from txn_source.metadata.protocol.checks import check
-from txn_source.metadata.service.unit_of_work import Clock, Timed, UnitOfWork, system_clock
+from txn_source.metadata.service.unit_of_work import Clock, Timed, TimedOut, UnitOfWork, system_clock
 from txn_source.metadata.store.database import Database, DatabaseUse
 from txn_source.model.caller import Ending
 from txn_source.storage.forks import belongs_to_process
@@ -152,9 +152,10 @@ class MetadataService:
         held: Conversation = getattr(self._subject(CONVERSATIONS[name]), name)
         return held(requests, ending)
 
-    def observe(self, timed: Timed) -> None:
-        """Have somebody told how long each transaction of the database takes."""
-        self._work.timed = timed
+    def observe(self, timed: Timed, timed_out: TimedOut) -> None:
+        """Have somebody told how long each transaction of the database takes, and of transactions past their timeout
+        that this service aborts."""
+        self._work.timed, self._work.timed_out = timed, timed_out
 
     @property
     def database_use(self) -> DatabaseUse:

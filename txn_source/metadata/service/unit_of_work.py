@@ -6,14 +6,14 @@ import hashlib
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from google.protobuf.message import Message
 
 from txn_source.metadata.service.callers import caller
-from txn_source.metadata.store.database import Database
+from txn_source.metadata.store.database import Database, once_committed
 from txn_source.metadata.store.due import read_due, read_due_of_any_version, was_ahead
 from txn_source.metadata.store.group_commit import Joined
 from txn_source.model.caller import Caller
@@ -30,6 +30,8 @@ Clock = Callable[[], int]
 
 Timed = Callable[[str, float], None]
 """Takes ``read`` or ``write``, and seconds."""
+TimedOut = Callable[[int], None]
+"""Takes how many transactions were aborted at their timeout."""
 
 R = TypeVar("R", bound=Message)
 T = TypeVar("T")
@@ -54,6 +56,8 @@ class UnitOfWork:
         self._clock = clock
         self.timed: Timed | None = None
         """Is told how long each transaction of the database took, with its waiting; None: nobody is."""
+        self.timed_out: TimedOut | None = None
+        """Is told of transactions that were aborted at their timeout, once that is committed."""
         database.before_write = self._do_what_is_due
         database.is_due = lambda connection: bool(read_due_of_any_version(connection, self.now_ms()).overdue)
 
@@ -165,6 +169,8 @@ class UnitOfWork:
             from txn_source.metadata.store import transactions
 
             transactions.end(connection, txn, commit=False, reason=EndReason.TIMEOUT, now_us=now_us)
+        if due.overdue and self.timed_out is not None:
+            once_committed(connection, partial(self.timed_out, len(due.overdue)))
         return looked or bool(due.overdue)
 
 

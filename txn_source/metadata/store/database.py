@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from txn_source.metadata.store.connection import Connection
 
 _log = logging.getLogger(__name__)
-_CHANGED = "txnlog_changes"
+_CHANGED, _AFTERWARDS = "txnlog_changes", "txnlog_afterwards"
 T = TypeVar("T")
 
 Change = tuple[int, int]
@@ -93,9 +93,15 @@ def noted_changes(connection: Connection) -> set[Change]:
     return connection.info.get(_CHANGED) or set()
 
 
+def once_committed(connection: Connection, action: Callable[[], None]) -> None:
+    """Note what is to be done once a write transaction is committed, and only then. The last one noted counts."""
+    connection.info[_AFTERWARDS] = action
+
+
 def forget_changes(connection: Connection) -> None:
     """Forget what a transaction that was rolled back had noted."""
     connection.info.pop(_CHANGED, None)
+    connection.info.pop(_AFTERWARDS, None)
 
 
 def tell_changes(connection: Connection, on_change: Callable[[set[Change]], None]) -> None:
@@ -106,3 +112,9 @@ def tell_changes(connection: Connection, on_change: Callable[[set[Change]], None
             on_change(changed)
         except Exception:
             _log.exception("consumers were not told of a change")
+    afterwards = connection.info.pop(_AFTERWARDS, None)
+    if afterwards is not None:
+        try:
+            afterwards()
+        except Exception:
+            _log.exception("what follows a commit was not done")

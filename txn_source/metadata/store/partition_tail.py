@@ -147,9 +147,12 @@ class Tail:
         seal(connection, self.partition_id, self.closed)
         self.closed = {}
 
-    def roll(self, connection: Connection) -> int | None:
-        """Close the open ledger and open the next one; return the closed one's id, None if it was empty (kept open)."""
-        if self.entries == 0:
+    def roll(self, connection: Connection, *, even_if_empty: bool = False) -> int | None:
+        """Close the open ledger and open the next one; return the closed one's id.
+
+        One that is empty is kept open, unless ``even_if_empty`` says otherwise; None is returned then.
+        """
+        if self.entries == 0 and not even_if_empty:
             return None
         closed = self.ledger_id
         self.closed[closed] = self.entries
