@@ -71,10 +71,13 @@ if TYPE_CHECKING:
     from txn_source.model.policies import EffectivePolicy
     from txn_source.model.retention import Trimmed
     from txn_source.model.subscription import SubscriptionType
+    from txn_source.upkeep.backup import BackupReport, backup
+    from txn_source.upkeep.restore import RestoreReport, restore
 
 __version__ = "0.1.0"
 
 _LAZY = {
+    "BackupReport": "txn_source.upkeep.backup",
     "Batching": "txn_source.client.writing.batching",
     "Consumer": "txn_source.client.consuming.consumer",
     "ConsumerOptions": "txn_source.client.consuming.options",
@@ -91,6 +94,7 @@ _LAZY = {
     "OffloadReport": "txn_source.client.tiering.offload",
     "Producer": "txn_source.client.writing.producer",
     "Reader": "txn_source.client.consuming.reader",
+    "RestoreReport": "txn_source.upkeep.restore",
     "RootInfo": "txn_source.client.rooted",
     "Sought": "txn_source.client.places",
     "SubscriptionInfo": "txn_source.metadata.stub.subscriptions",
@@ -99,12 +103,15 @@ _LAZY = {
     "Transaction": "txn_source.client.writing.transaction",
     "TransactionInfo": "txn_source.metadata.stub.metadata_stub",
     "Trimmed": "txn_source.model.retention",
+    "backup": "txn_source.upkeep.backup",
     "connect": "txn_source.client.connecting",
+    "restore": "txn_source.upkeep.restore",
 }
 """Loaded when first used: Spark imports this package in processes that only need an error or a name."""
 
 __all__ = [
     "AcknowledgedElsewhereError",
+    "BackupReport",
     "BatchRepeatedError",
     "Batching",
     "Consumer",
@@ -140,6 +147,7 @@ __all__ = [
     "RateLimitedError",
     "ReadPriority",
     "Reader",
+    "RestoreReport",
     "RootInfo",
     "SchemaMismatchError",
     "SegmentUnreadableError",
@@ -166,7 +174,9 @@ __all__ = [
     "TxnLogError",
     "UnauthenticatedError",
     "UnavailableError",
+    "backup",
     "connect",
+    "restore",
 ]
 
 

@@ -17,6 +17,7 @@ from txn_source.http.monitoring import Monitoring
 from txn_source.metadata.access.certificates import server_credentials
 from txn_source.metadata.access.door import Door
 from txn_source.metadata.service.server import Server
+from txn_source.metadata.store.database_url import DatabaseUrl
 from txn_source.storage.object_root import root_at
 
 Labels = dict[str, str]
@@ -33,16 +34,17 @@ class Watched:
 
     def __init__(
         self,
-        root: Path,
+        root: Path | str,
         *,
+        metadata: DatabaseUrl | None = None,
         door: Door | None = None,
         tls: tuple[Path, Path] | None = None,
         client_ca: Path | None = None,
         **monitoring: Any,
     ) -> None:
-        self.root = root
+        """``metadata``: the database, if it isn't the root's own; a root on an object store needs one."""
         self._stack = ExitStack()
-        self.service = open_service(str(root), None, create=True)
+        self.service = open_service(str(root), metadata, create=True)
         certificates = None if tls is None else Certificates(*tls, client_ca)
         # The thread that refreshes looks once: tests have it look when there is something to see.
         given = {"refresh_s": 3600.0} | monitoring

@@ -6,9 +6,12 @@ import gc
 import json
 import multiprocessing
 import os
+import signal
 import sys
 import threading
 from collections.abc import Callable
+from importlib import import_module
+from types import ModuleType
 from typing import Any
 
 import pyarrow as pa
@@ -20,7 +23,9 @@ from txn_source.client.writing.task_writer import BulkWriter
 from txn_source.model.topic_name import TopicName
 from txn_source.storage import forks
 
-_BATCH = pa.record_batch({"value": [b"of the child"]})
+
+def _batch() -> pa.RecordBatch:
+    return pa.record_batch({"value": [b"of the child"]})
 
 
 def said(call: Callable[[], Any]) -> str:
@@ -39,7 +44,7 @@ def inherit(kind: str, target: str) -> Any:
     with log.begin_transaction() as transaction:
         producer.send(b"of the parent, committed", txn=transaction)
         bulk = BulkWriter(log.access, TopicName.parse("orders"))
-        bulk.write(_BATCH)
+        bulk.write(_batch())
         waiting = log.producer("orders", batching=BY_HAND)
         waiting.send(b"of the parent, gathered before")
         over = threading.Event()
@@ -69,11 +74,11 @@ def _use_all(log: Log, producer: Any, waiting: Any, transaction: Any, bulk: Bulk
     answer: dict[str, Any] = {
         "send": said(lambda: producer.send(b"of the child")),
         "send of another": said(lambda: waiting.send(b"of the child")),
-        "send_batch": said(lambda: producer.send_batch(_BATCH)),
+        "send_batch": said(lambda: producer.send_batch(_batch())),
         "flush": said(producer.flush),
         "commit": said(transaction.commit),
         "abort": said(transaction.abort),
-        "write": said(lambda: bulk.write(_BATCH)),
+        "write": said(lambda: bulk.write(_batch())),
         "finish": said(bulk.finish),
     }
     for harmless in (producer.close, waiting.close, bulk.discard):
@@ -204,6 +209,49 @@ def _forked_amid(log: Log, endless: bool) -> Any:
     thread.start()
     inside.wait()
     answer = _forked(lambda: {"amid": forks.forked_amid_calls(), "topics": said(log.topics)})
+    over.set()
+    thread.join()
+    return answer
+
+
+def importing(kind: str, target: str) -> Any:
+    """Fork while another thread's first array has pandas imported, and while one's import goes on, twice."""
+    log = opened(kind, target)
+    log.topics()
+    forks._FORK_PATIENCE_S = 100.0
+    with log.producer("orders", batching=BY_HAND) as producer:  # which has made no array yet
+        producer.send(b"of the parent")
+        imported = _forked_importing(producer.flush, lambda: _sent(log), endless=False)
+    forks._FORK_PATIENCE_S = 0.01
+    endless = _forked_importing(lambda: import_module("endless"), dict, endless=True)
+    return {"imported": imported, "endless": endless}
+
+
+def _sent(log: Log) -> Any:
+    signal.alarm(60)  # what waits for a lock of a thread that isn't there
+    with log.producer("orders") as own:
+        own.send(b"of the child")
+        return {"acknowledged": len(own.flush())}
+
+
+def _forked_importing(imports: Callable[[], Any], call: Callable[[], Any], endless: bool) -> Any:
+    """Return what a call returns in a child forked amid an import; if that is endless, of two children."""
+    sys.modules["during_import"] = during = ModuleType("during_import")
+    inside, over = threading.Event(), threading.Event()
+
+    def wait() -> None:
+        inside.set()
+        while not over.wait(0.001) and (endless or forks._over.is_set()):
+            pass
+
+    during.wait = wait  # type: ignore[attr-defined]
+    thread = threading.Thread(target=imports)
+    thread.start()
+    assert inside.wait(60)
+    answer = _forked(call)
+    if endless:
+        forks._FORK_PATIENCE_S = 1000.0
+        answer = [answer, _forked(call)]
     over.set()
     thread.join()
     return answer

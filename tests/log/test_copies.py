@@ -16,7 +16,7 @@ from tests.log.roots import Roots, bounds_of, log, roots, spoil
 from txn_source import Log
 from txn_source.client.writing import copied_segments
 from txn_source.client.writing.task_writer import BulkWriter
-from txn_source.metadata.store.figures import partition_figures
+from txn_source.metadata.store.figures import blockers, partition_figures
 from txn_source.metadata.store.opening import open_database
 from txn_source.model.entry import NewEntry
 from txn_source.model.errors import (
@@ -116,17 +116,55 @@ def test_unreplicated_transaction_holds_readers_back(log: Log, roots: Roots, com
     assert values(log, "t") == [b"before"]
     assert values(log, "t", UNCOMMITTED) == [b"before", b"1"]
     [ongoing] = log.stats("t").ongoing_transactions
-    assert (ongoing.id, ongoing.first_position.entry_id, ongoing.messages_held_back) == (txn.id, 1, 2)
+    assert (ongoing.id, ongoing.first_position.entry_id, ongoing.messages_held_back) == (txn.id, 1, 1)
     assert [t.id for t in log.transactions()] == [txn.id]
     with closing(open_database(LogRoot.at(roots.main).database_url)) as database, database.read() as connection:
         [figures] = partition_figures(connection)
-    assert (figures.last_stable, figures.held_back_messages) == (ongoing.first_position.key, 2)
+    assert (figures.last_stable, figures.held_back_messages, figures.short_messages) == (
+        ongoing.first_position.key,
+        1,
+        1,
+    )
     roots.bring_back("b")
     assert len(producer.flush()) == 1
     assert bounds_of(log) == (4, 4, 4)
     assert log.stats("t").ongoing_transactions == ()
     assert log.transactions() == []
     assert values(log, "t") == [b"before", b"1", b"2"] if commit else [b"before"]
+
+
+def test_what_lacks_copies_is_not_held_back_by_a_transaction(log: Log, roots: Roots) -> None:
+    """Write behind an open transaction while a root is away: it holds back what lies below the high watermark, and one
+    that began above it nothing. Listing, stats, figures and the table about the log agree."""
+    producer = log.producer("t", batching=BY_HAND)
+    first, second = log.begin_transaction(), log.begin_transaction()
+    send_each(producer, [b"1"], txn=first)
+    send_each(producer, [b"2"])
+    roots.lose("b")
+    producer.send(b"33333")
+    with pytest.raises(UnavailableError):
+        producer.flush()
+    other = log.producer("t", batching=BY_HAND)
+    other.send(b"4", txn=second)
+    with pytest.raises(UnavailableError):
+        other.flush()
+    assert bounds_of(log) == (0, 2, 4)
+    held = {each.id: each.messages_held_back for each in log.stats("t").ongoing_transactions}
+    assert held == {each.id: each.held_back_messages for each in log.transactions()} == {first.id: 2, second.id: 0}
+    bytes_held = {each.id: each.bytes_held_back for each in log.stats("t").ongoing_transactions}
+    with closing(open_database(LogRoot.at(roots.main).database_url)) as database, database.read() as connection:
+        [figures], blocking = partition_figures(connection), blockers(connection)
+    assert (figures.held_back_messages, figures.short_messages) == (2, 2)
+    assert [each.held_back_messages for each in blocking] == [2, 0]
+    assert figures.held_back_bytes == blocking[0].held_back_bytes == bytes_held[first.id] > 0
+    [row] = log.metadata_table("partitions", "t").to_pylist()
+    assert row["held_back_messages"] == 2
+    roots.bring_back("b")
+    producer.flush()
+    other.flush()
+    assert {each.id: each.held_back_messages for each in log.transactions()} == {first.id: 4, second.id: 1}
+    first.abort()
+    second.abort()
 
 
 @pytest.mark.parametrize("known", [True, False])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -14,10 +15,11 @@ from tests.log.sites import Site
 FORKING = Path(__file__).with_name("forking.py")
 
 
-def outcome(site: Site, what: str) -> Any:
+def outcome(site: Site, what: str, **variables: str) -> Any:
     target = site.endpoint if site.kind == "remote" else str(site.root)
     child = subprocess.run(
         [sys.executable, "-X", "dev", str(FORKING), what, site.kind, target],
+        env={**os.environ, **variables},
         capture_output=True,
         text=True,
         timeout=200,
@@ -104,3 +106,17 @@ def test_fork_waits_for_calls_of_other_threads(site: Site) -> None:
     if site.kind == "remote":
         assert "[TXNLOG_INVALID_ARGUMENT] This process was forked while" in found["endless"]["topics"]
         assert "(spawn)" in found["endless"]["topics"]
+
+
+def test_fork_waits_for_imports_of_other_threads(embedded_site: Site, tmp_path: Path) -> None:
+    """Fork amid a thread's first array, for which pyarrow imports pandas, and twice amid an import that doesn't end."""
+    late = tmp_path / "late"
+    late.mkdir()
+    (late / "pandas.py").write_text("import during_import\nduring_import.wait()\nraise ImportError('none')\n")
+    (late / "endless.py").write_text("import during_import\nduring_import.wait()\n")
+    log = embedded_site.connect()
+    log.create_topic("orders")
+    found = outcome(embedded_site, "importing", PYTHONPATH=f"{late}{os.pathsep}{os.environ['PYTHONPATH']}")
+    assert found["imported"] == {"exit": 0, "acknowledged": 1}
+    assert found["endless"] == [{"exit": 0}] * 2
+    assert values(log, "orders") == [b"of the parent", b"of the child"]

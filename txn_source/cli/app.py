@@ -11,6 +11,7 @@ from typing import Annotated
 import typer
 
 from txn_source.cli import (
+    backups,
     brokers,
     consume,
     garbage,
@@ -78,6 +79,8 @@ app.command("produce")(produce.produce)
 app.command("consume")(consume.consume)
 app.command("import")(imports.import_)
 app.command("maintain")(maintain.maintain)
+app.command("backup")(backups.backup)
+app.command("restore")(backups.restore)
 app.command("migrate")(migrate.migrate)
 app.command("gc")(garbage.collect)
 app.add_typer(tokens.app, name="tokens")

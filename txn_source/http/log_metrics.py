@@ -224,7 +224,7 @@ def _by_topic(moment: Moment) -> list[_Topic]:
 
 def _topic(topic_id: int, name: str, parts: Sequence[PartitionFigures], oldest: dict[int, int], now_ms: int) -> _Topic:
     began = [oldest[part.partition_id] for part in parts if part.partition_id in oldest]
-    waits = [part.waits_since_us for part in parts if part.waits_since_us is not None]
+    waits = [part.waits_since_us for part in parts if part.held_back_messages and part.waits_since_us is not None]
     return _Topic(
         topic_id,
         TopicName.parse(name).short,

@@ -14,19 +14,24 @@ same may not use it.
 
 gRPC prepares for a fork only while no thread is inside of it. Forked without, the child is aborted at its first call.
 So a fork waits for calls to a service, too, and a child that was forked amid one may not make any.
+
+What another thread is importing at a fork stays half a module in the child, with a lock that nobody gives back: whoever
+imports it there waits for ever. And imports come late: pyarrow imports pandas at a process's first array. So a fork
+waits for them, whosever they are.
 """
 
 from __future__ import annotations
 
 import ctypes
 import os
+import sys
 import threading
 import time
 import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from types import TracebackType
+from types import FrameType, TracebackType
 from typing import NoReturn, Protocol
 
 from txn_source.model.errors import InvalidArgumentError
@@ -60,6 +65,10 @@ _turn = threading.Lock()
 """Held by the thread that forks."""
 _amid_calls = False
 """This process, or one that it was forked from, was forked while another thread's call was under way."""
+_IMPORT_SYSTEM = "<frozen importlib._bootstrap>"
+"""Where the frames of imports run."""
+_endless_imports: set[int] = set()
+"""Threads whose imports a fork has waited for in vain: those of programs that run inside of one."""
 _INHERITED: set[tuple[int, int]] = set()
 """Files that this process inherited open, by device and inode."""
 _OWNED: weakref.WeakSet[Owned] = weakref.WeakSet()
@@ -163,14 +172,33 @@ def _before() -> None:
     _forking = threading.get_ident()
     _over.clear()
     until = time.monotonic() + _FORK_PATIENCE_S
-    while _others_call() and time.monotonic() < until:
+    imports = _others_imports()
+    while imports or _others_call():
+        if time.monotonic() >= until:
+            _endless_imports.update(imports)
+            break
         time.sleep(0.0005)
+        imports = _others_imports()
     for undivided in list(_UNDIVIDED):
         undivided.before_fork()
 
 
 def _others_call() -> bool:
     return any(thread != _forking for thread in list(_CALLS.values()))
+
+
+def _others_imports() -> set[int]:
+    """Return which other threads import something; none if this one does, since they may wait for it."""
+    importing = {thread for thread, frame in sys._current_frames().items() if _imports(frame)}
+    return set() if _forking in importing else importing - _endless_imports
+
+
+def _imports(frame: FrameType | None) -> bool:
+    while frame is not None:
+        if frame.f_code.co_filename == _IMPORT_SYSTEM:
+            return True
+        frame = frame.f_back
+    return False
 
 
 def _in_parent() -> None:

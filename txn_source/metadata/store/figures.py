@@ -40,6 +40,7 @@ class PartitionFigures:
     last_publish_time_us: int
     high_watermark: int
     messages_before_high: int
+    bytes_before_high: int
     waits_since_us: int | None = None
 
     @property
@@ -49,13 +50,13 @@ class PartitionFigures:
 
     @property
     def held_back_messages(self) -> int:
-        """Messages that open transactions hold back, their own among them."""
-        return self.messages - self.messages_before_stable
+        """Messages below the high watermark that open transactions hold back, their own among them."""
+        return self.messages_before_high - self.messages_before_stable
 
     @property
     def held_back_bytes(self) -> int:
         """Their bytes."""
-        return self.bytes - self.bytes_before_stable
+        return self.bytes_before_high - self.bytes_before_stable
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,8 +107,9 @@ def partition_figures(connection: Connection) -> list[PartitionFigures]:
         partition_id, topic_id, index, log_start, ledger_id, entries, *totals = row
         messages, messages_trimmed, of_bytes, bytes_trimmed, last_us = totals
         end = key_of(ledger_id, entries)
-        high, high_messages = short.get(partition_id, (end, None))
+        high, high_messages, high_bytes = short.get(partition_id, (end, None, None))
         high_messages = messages if high_messages is None else high_messages
+        high_bytes = of_bytes if high_bytes is None else high_bytes
         stable, stable_messages, stable_bytes, since_us = end, messages, of_bytes, None
         if partition_id in waiting:
             stable, before, bytes_before, since_us = waiting[partition_id]
@@ -131,6 +133,7 @@ def partition_figures(connection: Connection) -> list[PartitionFigures]:
                 last_us,
                 high,
                 high_messages,
+                high_bytes,
                 since_us,
             )
         )
@@ -139,7 +142,7 @@ def partition_figures(connection: Connection) -> list[PartitionFigures]:
 
 @dataclass(frozen=True, slots=True)
 class Blocker:
-    """An open transaction on one partition, and what lies at or above its first entry there.
+    """An open transaction on one partition, and what lies at or above its first entry and below the high watermark.
 
     Times are milliseconds since the epoch. ``is_first``: the partition's readers wait for it first.
     """
@@ -157,7 +160,7 @@ class Blocker:
 def blockers(connection: Connection) -> list[Blocker]:
     """Return what each open transaction holds back on each partition that it wrote to, the oldest one first."""
     rows = _BLOCKERS.rows(connection, {})
-    return [Blocker(a, b, c, d, e, f, g, bool(first)) for a, b, c, d, e, f, g, first in rows]
+    return [Blocker(a, b, c, d, e, max(0, f), max(0, g), bool(first)) for a, b, c, d, e, f, g, first in rows]
 
 
 FIRST_OPEN = f"""
@@ -186,12 +189,11 @@ _PARTITIONS = Prepared(
         partitions.last_publish_time_us
     FROM partitions JOIN ledgers ON ledger_id = open_ledger_id ORDER BY topic_id, partition_index"""
 )
-_SHORT = Prepared(
-    """
-    SELECT short.partition_id, short.position, messages_before
+_FIRST_SHORT = """
+    SELECT short.partition_id, short.position, messages_before, bytes_before
     FROM (SELECT partition_id, MIN(position) AS position FROM short_entries GROUP BY partition_id) AS short
     LEFT JOIN entries ON entries.partition_id = short.partition_id AND entries.position = short.position"""
-)
+_SHORT = Prepared(_FIRST_SHORT)
 _WAITING = Prepared(
     f"""
     SELECT waiting.partition_id, waiting.first_position, messages_before, bytes_before, publish_time_us
@@ -201,14 +203,15 @@ _WAITING = Prepared(
 _BLOCKERS = Prepared(
     f"""
     SELECT t.txn, t.created_at_ms, t.deadline_ms, w.partition_id, w.first_position,
-        l.messages_before + l.messages - COALESCE(e.messages_before, p.messages_trimmed),
-        l.bytes_before + l.bytes - COALESCE(e.bytes_before, p.bytes_trimmed),
+        COALESCE(s.messages_before, l.messages_before + l.messages) - COALESCE(e.messages_before, p.messages_trimmed),
+        COALESCE(s.bytes_before, l.bytes_before + l.bytes) - COALESCE(e.bytes_before, p.bytes_trimmed),
         CASE WHEN f.first_position = w.first_position THEN 1 ELSE 0 END
     FROM transactions AS t
     JOIN transaction_partitions AS w ON w.txn = t.txn AND w.state = {OPEN}
     JOIN partitions AS p ON p.partition_id = w.partition_id
     JOIN ledgers AS l ON l.ledger_id = p.open_ledger_id
     JOIN ({FIRST_OPEN}) AS f ON f.partition_id = w.partition_id
+    LEFT JOIN ({_FIRST_SHORT}) AS s ON s.partition_id = w.partition_id
     LEFT JOIN entries AS e ON e.partition_id = w.partition_id AND e.position = w.first_position
     WHERE t.state = {OPEN}
     ORDER BY t.created_at_ms, t.txn, w.partition_id"""

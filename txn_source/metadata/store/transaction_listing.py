@@ -46,7 +46,8 @@ class Listing:
 class WrittenPartition:
     """What a transaction left on one partition, positions as ``Position.key``; the marker is unset while it is open.
 
-    ``held_back`` is what lies at or above its first entry, as long as it is open or unreplicated: messages and bytes.
+    ``held_back`` is what lies at or above its first entry and below the high watermark, as long as it is open or
+    unreplicated: messages and bytes.
     """
 
     topic: str
@@ -182,15 +183,19 @@ def _producer_names(connection: Connection, txns: Sequence[int]) -> dict[int, li
 
 
 def _written(connection: Connection, txns: Sequence[int]) -> dict[int, list[WrittenPartition]]:
-    first = entries.alias("first_entry")
+    first, high = entries.alias("first_entry"), entries.alias("first_short")
+    messages_begin = func.coalesce(first.c.messages_before, partitions.c.messages_trimmed)  # it may be trimmed
+    bytes_begin = func.coalesce(first.c.bytes_before, partitions.c.bytes_trimmed)
+    messages_end = func.coalesce(high.c.messages_before, ledgers.c.messages_before + ledgers.c.messages)
+    bytes_end = func.coalesce(high.c.bytes_before, ledgers.c.bytes_before + ledgers.c.bytes)
     query = (
         select(
             transaction_partitions,
             _high_watermark().label("high_watermark"),
             topics.c.name.label("topic"),
             partitions.c.partition_index,
-            (ledgers.c.messages_before + ledgers.c.messages - first.c.messages_before).label("held_back_messages"),
-            (ledgers.c.bytes_before + ledgers.c.bytes - first.c.bytes_before).label("held_back_bytes"),
+            (messages_end - messages_begin).label("held_back_messages"),
+            (bytes_end - bytes_begin).label("held_back_bytes"),
         )
         .join(partitions, partitions.c.partition_id == transaction_partitions.c.partition_id)
         .join(topics, topics.c.topic_id == partitions.c.topic_id)
@@ -202,13 +207,20 @@ def _written(connection: Connection, txns: Sequence[int]) -> dict[int, list[Writ
                 first.c.position == transaction_partitions.c.first_position,
             ),
         )
+        .outerjoin(
+            high,
+            and_(
+                high.c.partition_id == transaction_partitions.c.partition_id,
+                high.c.position == _high_watermark(),
+            ),
+        )
         .where(transaction_partitions.c.txn.in_(txns))
         .order_by(transaction_partitions.c.txn, topics.c.name, partitions.c.partition_index)
     )
     written: dict[int, list[WrittenPartition]] = defaultdict(list)
     for row in connection.execute(query):
-        high = row.high_watermark
-        ongoing = row.state == OPEN or (high is not None and row.marker_position >= high)
+        watermark = row.high_watermark
+        ongoing = row.state == OPEN or (watermark is not None and row.marker_position >= watermark)
         written[row.txn].append(
             WrittenPartition(
                 row.topic,
@@ -217,8 +229,8 @@ def _written(connection: Connection, txns: Sequence[int]) -> dict[int, list[Writ
                 row.marker_position,
                 row.messages,
                 row.bytes,
-                row.held_back_messages if ongoing else 0,
-                row.held_back_bytes if ongoing else 0,
+                max(0, row.held_back_messages) if ongoing else 0,
+                max(0, row.held_back_bytes) if ongoing else 0,
             )
         )
     return written

@@ -1,0 +1,60 @@
+"""Reading all of a log as its readers do, at both isolation levels: the files of a folder, and a database."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from txn_source.client.access import Access
+from txn_source.client.scan import copies_read, count_messages, scan
+from txn_source.metadata.service.in_process import InProcessTransport
+from txn_source.metadata.service.service import MetadataService
+from txn_source.metadata.store.opening import open_database
+from txn_source.metadata.stub.metadata_stub import MetadataStub
+from txn_source.model.errors import DataLossError
+from txn_source.model.isolation import IsolationLevel
+from txn_source.model.position import EARLIEST, LATEST
+from txn_source.model.read_priority import ReadPriority
+
+Rows = Callable[[int], object]
+"""Is told how many rows more were read."""
+
+
+def scan_all(root: Path, database: Path, priorities: tuple[ReadPriority, ...], told: Rows) -> dict[IsolationLevel, int]:
+    """Read all topics of a log that nobody else uses; every checksum is compared. Return the messages at each level.
+
+    Args:
+        root: where the files are.
+        database: the log's database, of this release.
+        priorities: which copies are read first, one reading for each.
+        told: is told how many rows were read.
+
+    Raises:
+        DataLossError: a scan reads other than what the database says, or a copy can't be read.
+    """
+    opened = open_database(f"sqlite:///{database}")
+    stub = MetadataStub(InProcessTransport(MetadataService(opened, str(root), clock=opened.clock)))
+    try:
+        access = Access(stub, root)
+        found = dict.fromkeys(IsolationLevel, 0)
+        for topic in (name.short for name in stub.list_topics()):
+            for level in IsolationLevel:
+                expected = count_messages(access, topic, level, EARLIEST, LATEST, consistent_cut=False, as_of=None)
+                found[level] += expected
+                for priority in priorities:
+                    reader = scan(access, topic, level, None, EARLIEST, LATEST, priority, False, None)
+                    rows = 0
+                    for batch in reader:
+                        rows += batch.num_rows
+                        told(batch.num_rows)
+                    failed = copies_read(reader).failures
+                    if failed or rows != expected:
+                        why = failed[0].reason if failed else f"it has {expected} messages, and {rows} are read"
+                        raise DataLossError(
+                            f"Topic {topic!r} at {level.value} isn't as the database says: {why}.",
+                            "Look at the log that it comes from with `txnlog doctor`.",
+                        )
+        return found
+    finally:
+        stub.close()
+        opened.close()
