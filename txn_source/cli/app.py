@@ -20,6 +20,7 @@ from txn_source.cli import (
     migrate,
     namespaces,
     produce,
+    rebuild,
     roots,
     serve,
     spark_jar,
@@ -81,6 +82,7 @@ app.command("import")(imports.import_)
 app.command("maintain")(maintain.maintain)
 app.command("backup")(backups.backup)
 app.command("restore")(backups.restore)
+app.command("rebuild")(rebuild.rebuild)
 app.command("migrate")(migrate.migrate)
 app.command("gc")(garbage.collect)
 app.add_typer(tokens.app, name="tokens")

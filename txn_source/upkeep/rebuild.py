@@ -27,7 +27,8 @@ from txn_source.metadata.store.log import create_log
 from txn_source.metadata.store.lost_future import pass_over
 from txn_source.metadata.store.opening import open_database
 from txn_source.metadata.store.rebuilt_rows import add_columns, add_policies, check_empty, set_counts
-from txn_source.model.errors import InvalidArgumentError, StorageWriteError, TopicNotFoundError
+from txn_source.model.errors import InvalidArgumentError, StorageWriteError, TopicNotFoundError, TxnLogError
+from txn_source.model.read_priority import ReadPriority
 from txn_source.model.topic_name import TopicName
 from txn_source.model.transaction import EndReason
 from txn_source.storage.folders import sync_file, sync_folder
@@ -44,6 +45,7 @@ from txn_source.upkeep.rebuild_sources import (
     objects_below,
 )
 from txn_source.upkeep.rebuild_tables import add_topic
+from txn_source.upkeep.scanning import scan_all
 
 _TIMEOUT_MS = 60_000
 Progress = Callable[[str], object]
@@ -55,6 +57,7 @@ def rebuild(
     *,
     into: str | os.PathLike[str] | None = None,
     undecided: str = "refuse",
+    check: bool = True,
     progress: Progress = lambda _: None,
     clock: Callable[[], float] = time.time,
 ) -> RebuildReport:
@@ -65,6 +68,7 @@ def rebuild(
         topics: those to make; none: all that are described there.
         into: the file of the new database; None: the log's own, which must be missing.
         undecided: what becomes of transactions whose end nobody has noted: ``refuse``, ``abort`` or ``commit``.
+        check: read all of it, at both isolation levels, before it counts; what can't be read is told.
         progress: is told of each step, in a line.
         clock: seconds since the epoch.
 
@@ -106,7 +110,7 @@ def rebuild(
             placed.add_markers(decisions.states, known_markers(topic, partition_id))
             placed.settle_times()
     now_us = int(clock() * 1e6)
-    _write(target, log_id, found, decisions, now_us, progress)
+    notes += _write(at, target, log_id, found, decisions, now_us, progress, check=check)
     if into is None:
         _mark(at, now_us)
     report = report_of(log_id, target, found, decisions, notes)
@@ -159,9 +163,18 @@ def _is_of(found: Any, of: DescribedTopic) -> bool:
 
 
 def _write(
-    target: Path, log_id: str, found: Sequence[FoundTopic], decisions: Decisions, now_us: int, progress: Progress
-) -> None:
-    """Make the database beside its place, and put it there once it is whole."""
+    root: LogRoot,
+    target: Path,
+    log_id: str,
+    found: Sequence[FoundTopic],
+    decisions: Decisions,
+    now_us: int,
+    progress: Progress,
+    *,
+    check: bool,
+) -> list[str]:
+    """Make the database beside its place, and put it there once it is whole; return what is to be said of it."""
+    notes = []
     temporary = target.with_name(f"{target.name}.rebuilding-{uuid.uuid4().hex[:8]}")
     database = open_database(f"sqlite:///{temporary}")
     try:
@@ -171,10 +184,17 @@ def _write(
             database.write(lambda connection: pass_over(connection, now_us))
         finally:
             database.close()
+        if check:
+            progress("Reading all of it.")
+            try:
+                scan_all(root.path, temporary, (ReadPriority.BOOKKEEPER_FIRST,), lambda _: None)
+            except TxnLogError as error:
+                notes.append(f"Not all of it can be read. {error.fact}")
         sync_file(temporary)
         _check_target(target)
         os.replace(temporary, target)
         sync_folder(target.parent)
+        return notes
     except OSError as error:
         raise StorageWriteError(
             f"{target} can't be made: {error.strerror}.", "Check the folder and its space."

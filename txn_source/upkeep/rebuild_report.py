@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, field
 from pathlib import Path
 
 from txn_source.model.position import Position
 from txn_source.model.transaction import id_of
+from txn_source.model.values import dataclass
 from txn_source.upkeep.rebuild_decisions import Decisions
 from txn_source.upkeep.rebuild_sources import FoundTopic
 

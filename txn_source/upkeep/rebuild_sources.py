@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,7 @@ import numpy as np
 from txn_source.model.errors import InvalidArgumentError, SegmentUnreadableError
 from txn_source.model.kinds import ABORTED_DATA, DATA
 from txn_source.model.topic_name import TopicName
+from txn_source.model.values import dataclass
 from txn_source.storage.object_names import may_be_object
 from txn_source.storage.object_root import Root
 from txn_source.storage.segment import SegmentName
