@@ -4,7 +4,8 @@ Positions and decisions are the database's. So that they can be made again witho
 writer knew: whose it is, and the receipts of earlier ones. A note is JSON under the key ``txnlog``, with short names,
 since each entry has one:
 
-* ``v``: 1; ``p``: the id of the partition; ``w``: the producer's id, 0 for a job; ``s``: the first sequence; ``t``: the
+* ``v``: 1; ``p``: the id of the partition; ``w``: the producer's id, 0 for a job; ``j``: 1 if only a receipt can tell
+  that the entry counts, since it is a job's or an import's; ``s``: the first sequence; ``t``: the
   number of the transaction, -1 if it had none yet, left out for plain messages; ``at``: the writer's clock, in µs;
 * ``by``, in the first entry of a segment: the producer's name, epoch, and transactional id if it has one;
 * ``r``, receipts: by segment (empty: this one) rows of ``RECEIPT``;
@@ -23,6 +24,7 @@ from pathlib import Path
 import pyarrow as pa
 
 KEY = b"txnlog"
+NOTE_VERSION = 1
 RECEIPT = ("partition_id", "offset", "length", "crc32c", "base_sequence", "messages", "position", "time_us", "txn")
 """What a receipt tells of an entry. ``time_us`` 0: it isn't known; ``txn`` -1: none."""
 _LARGE_BYTES = 256 << 10

@@ -23,8 +23,6 @@ from txn_source.storage.topic_file import NAME, VERSION
 from txn_source.upkeep.placing import LEDGER_BITS, NO_SEGMENT, ROWS, PlacedPartition, no_rows
 from txn_source.upkeep.segment_scan import IntArray, LeftEntry, ScannedSegments, scan_segments
 
-_JOB = 0
-
 
 @dataclass(frozen=True, slots=True)
 class DescribedTopic:
@@ -159,7 +157,7 @@ def _place(
     for name in ROWS:
         rows[name] = receipts[name][whole] if name in receipts else np.zeros(len(whole), np.int64)
     gone = np.setdiff1d(positions[first], rows["position"])
-    known_writes = {(entry.producer_id, entry.base_sequence) for entry in left if entry.producer_id != _JOB} & set(
+    known_writes = {(entry.producer_id, entry.base_sequence) for entry in left if not entry.of_job} & set(
         zip(receipts["producer_id"].tolist(), receipts["base_sequence"].tolist(), strict=True)
     )
     left = _last_tries([entry for entry in left if (entry.producer_id, entry.base_sequence) not in known_writes])
@@ -169,7 +167,7 @@ def _place(
     in_ledgers = np.isin(gone >> LEDGER_BITS, np.unique(rows["position"] >> LEDGER_BITS)) if len(gone) else gone
     if len(gone):
         found.lost[partition_id] = gone[in_ledgers.astype(np.bool_)].tolist()
-    jobs = [entry for entry in left if entry.producer_id == _JOB]
+    jobs = [entry for entry in left if entry.of_job]
     if jobs:
         found.jobs[partition_id] = jobs
     end = int(of.get("log_end", 0))
@@ -179,7 +177,7 @@ def _place(
     last = max(ledgers)
     known = end & ((1 << LEDGER_BITS) - 1) if last == end >> LEDGER_BITS else 0
     placed = PlacedPartition(rows, gone, last, known)
-    placed.place([entry for entry in left if entry.producer_id != _JOB])
+    placed.place([entry for entry in left if not entry.of_job])
     found.placed[partition_id] = placed
 
 
@@ -187,9 +185,9 @@ def _last_tries(left: list[LeftEntry]) -> list[LeftEntry]:
     """Leave out what a producer has written once more."""
     last: dict[tuple[int, ...], LeftEntry] = {}
     for entry in left:
-        key = (entry.producer_id, entry.base_sequence)
-        if entry.producer_id == _JOB:
-            key = (_JOB, entry.segment, entry.offset)  # type: ignore[assignment]
+        key: tuple[int, ...] = (entry.producer_id, entry.base_sequence)
+        if entry.of_job:
+            key = (0, entry.segment, entry.offset)
         if key not in last or last[key].at_us <= entry.at_us:
             last[key] = entry
     return list(last.values())
@@ -224,7 +222,7 @@ def _with_object(
     at = np.searchsorted(new["position"], rows["position"][mine])
     for name in ("segment", "offset", "crc32c"):
         new[name][at] = rows[name][mine]
-    written = {(entry.producer_id, entry.base_sequence): entry for entry in left if entry.producer_id != _JOB}
+    written = {(entry.producer_id, entry.base_sequence): entry for entry in left if not entry.of_job}
     for i in np.flatnonzero(data & (new["segment"] == NO_SEGMENT)).tolist():
         entry = written.get((int(new["producer_id"][i]), int(new["base_sequence"][i])))
         if entry is not None and entry.length == new["length"][i]:

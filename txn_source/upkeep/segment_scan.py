@@ -46,6 +46,7 @@ class LeftEntry:
     base_sequence: int = 0
     txn: int = NO_TXN
     in_txn: bool = False
+    of_job: bool = False
     at_us: int = 0
     crc32c: int = 0
 
@@ -188,10 +189,11 @@ def _scan(found: ScannedSegments, path: str, name: SegmentName, data: Data) -> N
             if note is not None and "p" in note:
                 entry.partition_id, entry.base_sequence = note["p"], note["s"]
                 entry.in_txn, entry.txn, entry.at_us = "t" in note, note.get("t", NO_TXN), note["at"]
+                entry.of_job = "j" in note
                 if name.partition is not None:
                     found.partitions[note["p"]] = name.partition
         if note is not None:
-            found.take(path, number, name.producer_id, note, seen)
+            found.take(path, number, note.get("w", name.producer_id), note, seen)
     if seen and not noted:
         found.unnoted.append(path)
     for start, entry in seen.items():

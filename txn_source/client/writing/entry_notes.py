@@ -11,9 +11,9 @@ from typing import Any
 from txn_source.model.entry import NewEntry
 from txn_source.model.kinds import ABORTED, COMMITTED
 from txn_source.model.position import Position
+from txn_source.storage.entry_notes import NOTE_VERSION
 
 NO_TXN = -1
-_VERSION = 1
 _MOST_OPEN = 4096
 """So many transactions are kept in mind whose end nobody has told."""
 _KEPT_RECEIPTS = 20_000
@@ -35,9 +35,16 @@ class EntryNotes:
         epoch: int = 0,
         transactional_id: str | None = None,
         clock: Callable[[], float] = time.time,
+        *,
+        of_job: bool = False,
     ) -> None:
-        """Prepare the notes of a producer; ``clock`` returns seconds since the epoch."""
-        self._start = {"v": _VERSION, "w": producer_id}
+        """Prepare the notes of a producer; ``clock`` returns seconds since the epoch.
+
+        ``of_job``: another call than this writer's registers the entries, and may never come.
+        """
+        self._start = {"v": NOTE_VERSION, "w": producer_id}
+        if of_job:
+            self._start["j"] = 1
         self._by: dict[str, Any] = {"name": name, "epoch": epoch}
         if transactional_id is not None:
             self._by["transactional_id"] = transactional_id

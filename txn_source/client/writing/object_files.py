@@ -89,7 +89,7 @@ class ObjectFiles(OneCopy):
 
         ``copied`` is the store if it puts into several roots.
         """
-        self.notes = notes or EntryNotes(producer_id)
+        self.notes = notes or EntryNotes(producer_id, of_job=True)
         self._store = store
         self._copied = copied
         self._topic_id = view.topic.topic_id

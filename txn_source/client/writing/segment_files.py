@@ -109,9 +109,9 @@ class SegmentFiles(OneCopy):
             producer_id: whose segments they are; 0: of a job that has no producer yet.
             max_open: how many files are open at most; the one that was opened first makes room.
             note: is given the path of each file, relative to the root, before it is made.
-            notes: what entries say of themselves; None: that of a producer that has no name.
+            notes: what entries say of themselves; None: they are a job's.
         """
-        self.notes = notes or EntryNotes(producer_id)
+        self.notes = notes or EntryNotes(producer_id, of_job=True)
         self._root = root
         self._topic_id = view.topic.topic_id
         self._producer_id = producer_id
