@@ -64,7 +64,7 @@ class PlacedPartition:
     @property
     def markers(self) -> dict[int, tuple[int, int]]:
         """Return position and kind of the known markers, by transaction."""
-        at = np.flatnonzero(self.rows["kind"] != DATA)
+        at = np.flatnonzero((self.rows["kind"] != DATA) & (self.rows["txn"] != NO_TXN))
         columns = (self.rows[name][at].tolist() for name in ("txn", "position", "kind"))
         return {txn: (position, kind) for txn, position, kind in zip(*columns, strict=True)}
 
@@ -133,8 +133,11 @@ class PlacedPartition:
         """Return the positions below the end of which nothing is known."""
         return self._free
 
-    def settle_times(self) -> None:
-        """Let publish times never go back, and give markers those of what is before them."""
+    def settle(self) -> None:
+        """Put markers of nothing where nothing is known, let publish times never go back, and give markers those of what
+        is before them."""
+        lost = np.setdiff1d(self.taken, self.rows["position"]).tolist()
+        self._add([_row(position=position, kind=COMMIT_MARKER) for position in [*self._free, *lost]])
         if len(self.rows["time_us"]):
             self.rows["time_us"] = np.maximum.accumulate(self.rows["time_us"])
 

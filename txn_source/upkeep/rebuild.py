@@ -108,7 +108,7 @@ def rebuild(
     for topic in found:
         for partition_id, placed in topic.placed.items():
             placed.add_markers(decisions.states, known_markers(topic, partition_id))
-            placed.settle_times()
+            placed.settle()
     now_us = int(clock() * 1e6)
     notes += _write(at, target, log_id, found, decisions, now_us, progress, check=check)
     if into is None:
