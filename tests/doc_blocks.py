@@ -3,7 +3,9 @@
 A block of Python, shell or SQL is run unless the line before it says why it can't be: ``<!-- not run: reason -->``.
 Then Python is only compiled, and the ``txnlog`` commands in a shell's block are only parsed. What a block needs and a
 reader doesn't want to see stands before it in ``<!-- setup ... -->``, and what must hold then behind it in
-``<!-- check ... -->``. A page with ``<!-- fresh -->`` begins without the log and the session that others find.
+``<!-- check ... -->``; both know the ``Runner`` as ``page``. ``txnlog serve`` is run as a process that serves until the
+page ends, on free ports in place of those that it names. A page with ``<!-- fresh -->`` begins without the log and the
+session that others find.
 """
 
 from __future__ import annotations
@@ -13,7 +15,10 @@ import os
 import re
 import shlex
 import subprocess
+import sys
+import urllib.request
 from collections.abc import Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -34,6 +39,8 @@ _PART = re.compile(
     re.MULTILINE | re.DOTALL,
 )
 TIMEOUT_S = 120
+_PORTS = {"--port": "6650", "--metrics-port": None}
+"""Options of ``serve`` that name ports, and what they are if they aren't given."""
 
 
 @dataclass(frozen=True)
@@ -57,12 +64,18 @@ def blocks(text: str) -> Iterator[Block]:
         yield Block(line, "python" if setup is not None else found["language"].strip(), code, found["reason"])
 
 
-class Runner:
-    """Runs the blocks of one page, in one namespace, in a folder that takes the place of ``/tmp``."""
+class Runner(ExitStack):
+    """Runs the blocks of one page, in one namespace, in a folder that takes the place of ``/tmp``.
+
+    ``stands_for``: texts of the page, and what takes their place when it is run. What is entered ends with the page.
+    """
 
     def __init__(self, page: Path, folder: Path, spark: SparkSession, names: dict[str, Any]) -> None:
-        self._page, self._folder, self._spark, self.names = page, folder, spark, names
-        self._environment = os.environ | {"TXNLOG_ROOT": str(folder / "bank")}
+        super().__init__()
+        self._page, self.folder, self._spark, self.names = page, folder, spark, names
+        self.environment = os.environ | {"TXNLOG_ROOT": str(folder / "bank")}
+        self.stands_for: dict[str, str] = {}
+        names["page"] = self
         self.catalog = re.sub(r"\W", "_", page.stem) + "_bank"
         spark.conf.set(f"spark.sql.catalog.{self.catalog}", "io.txnlog.spark.TxnLogCatalog")
         spark.conf.set(f"spark.sql.catalog.{self.catalog}.path", str(folder / "bank"))
@@ -71,7 +84,9 @@ class Runner:
         """Run a block, or look at it if it can't be run."""
         code = block.code
         if block.language not in ("json", "text", ""):
-            code = re.sub(r"/tmp/(?=\w)", f"{self._folder}/", code)
+            code = re.sub(r"/tmp/(?=\w)", f"{self.folder}/", code)
+            for text, meant in self.stands_for.items():
+                code = code.replace(text, meant)
             code = re.sub(r"\bbank(?=[.=]\w*\b|=)(?<!/bank)", self.catalog, code)
         match block.language:
             case "python":
@@ -94,21 +109,47 @@ class Runner:
         words = shlex.split(last, comments=True)
         if words[:1] == ["export"]:
             variables = [word.partition("=") for word in words[1:]]
-            self._environment |= {name: value for name, _, value in variables}
+            self.environment |= {name: value for name, _, value in variables}
+            if "TXNLOG_ENDPOINT" in self.environment:
+                self.environment.pop("TXNLOG_ROOT", None)
+        elif words[:2] == ["txnlog", "serve"] and not parse_only:
+            self.serve(*words[1:])
+        elif words[:2] == ["curl", "-s"] and not parse_only:
+            with urllib.request.urlopen(words[2], timeout=TIMEOUT_S) as answer:
+                assert answer.status == 200, self._page.name
         elif words[:1] == ["txnlog"]:
             arguments = [word for word in words[1:] if word not in ("&",)]
             if parse_only:
                 parse(arguments)
                 return
             given = self._bash(feeding) if feeding else ""
-            ran = CliRunner(env=self._environment).invoke(app, arguments, input=given)
+            ran = CliRunner(env=self.environment).invoke(app, arguments, input=given)
             assert ran.exit_code == 0, f"{self._page.name}: {last}\n{ran.output}"
         elif words and not parse_only:
             self._bash(command)
 
+    def serve(self, *words: str) -> None:
+        """Start ``txnlog serve``, and return when it does; from now on its ports are those that the page names."""
+        named = {option: words[words.index(option) + 1] for option in _PORTS if option in words}
+        named = {option: port for option, port in (_PORTS | named).items() if port is not None}
+        rest = [word for at, word in enumerate(words) if word not in named and (not at or words[at - 1] not in named)]
+        ports = [word for option in named for word in (option, "0")]
+        process = subprocess.Popen(
+            [sys.executable, "-m", "txn_source.cli", *rest, *ports], env=self.environment, cwd=self.folder,
+            stderr=subprocess.PIPE, text=True,
+        )  # fmt: skip
+        self.callback(process.communicate, timeout=TIMEOUT_S)
+        self.callback(process.terminate)
+        assert process.stderr is not None
+        for port in named.values():
+            line = process.stderr.readline()
+            found = re.search(r" (?:serving|metrics) on \S+?:(\d+)\b", line)
+            assert found, f"{self._page.name}: {line}{process.stderr.read()}"
+            self.stands_for[f":{port}"] = f":{found[1]}"
+
     def _bash(self, command: str) -> str:
         ran = subprocess.run(
-            ["bash", "-ec", command], env=self._environment, cwd=self._folder, capture_output=True, text=True,
+            ["bash", "-ec", command], env=self.environment, cwd=self.folder, capture_output=True, text=True,
             timeout=TIMEOUT_S, check=False,
         )  # fmt: skip
         assert ran.returncode == 0, f"{self._page.name}: {command}\n{ran.stderr}"

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,7 +15,10 @@ import txn_source
 from docs.tools.svg import BOX, GAP, HEIGHT, Drawing
 from txn_source.client.log import Log
 from txn_source.client.topic_stats import PartitionStats
-from txn_source.model.position import Position
+from txn_source.model.errors import UnavailableError
+from txn_source.model.position import Position, PositionRange, entry_of, ledger_of
+from txn_source.model.topic_name import TopicName
+from txn_source.storage.root_health import roots
 
 PICTURES = Path(__file__).resolve().parents[1] / "pictures"
 LEFT, STEP, BETWEEN = 20, BOX + GAP, 18
@@ -72,6 +76,10 @@ class _Strip:
             return self._at[position] - GAP / 2
         below = [at for at in self._at if at < position]
         return (self._at[max(below)] + STEP if below else min(self._at.values())) - GAP / 2
+
+
+def _at(row: dict[str, int]) -> Position:
+    return Position(ledger_of(row["position"]), entry_of(row["position"]))
 
 
 def _send(log: Log, topic: str, *values: str, partition: int = 0, txn: object = None) -> None:
@@ -143,6 +151,53 @@ def bounds(log: Log) -> Drawing:
     drawing.reach(start, strip.x(stats.last_stable), 122, "read_committed")
     drawing.reach(start, strip.x(stats.high_watermark), 160, "read_uncommitted")
     hanging.abort()
+    return drawing
+
+
+def copies(log: Log) -> Drawing:
+    """The bounds where copies are missing: a root is away, and a transaction is open."""
+    root = Path(str(log.target.path))
+    other, away = root.with_name("b"), root.with_name("away")
+    log.add_root("b", other)
+    log.create_topic("t", hot_copies="main,b")
+    hanging = log.begin_transaction()
+    _send(log, "t", "plain")
+    _send(log, "t", "T1 a", txn=hanging)
+    _send(log, "t", "plain")
+    shown = _entries(log, "t")
+    other.rename(away)
+    waiting = [log.producer("t") for _ in range(2)]
+    for producer in waiting:
+        producer.send(b"plain")
+        with suppress(UnavailableError):
+            producer.flush()
+    stats = _of(log, "t")
+    drawing = Drawing("The bounds of a partition whose last entries lack a copy", 760, 290)
+    [view] = log.metadata.get_view([TopicName.parse("t")]).topics
+    registered = PositionRange(stats.log_start, stats.log_end)
+    [page] = log.metadata.list_entries(view.partitions[0].partition_id, registered)
+    rows = page.entries.to_pylist()
+    unseen = [Entry(_at(row), "plain", "marker") for row in rows[len(shown) :]]
+    strip = _Strip(drawing, [*shown, *unseen], 190, 56)
+    drawing.text(LEFT, 78, "registered", anchor="start")
+    for y, name, folder in ((124, "main", root), (168, "b", away)):
+        drawing.text(LEFT, y + 22, f"root {name}", anchor="start")
+        for row in rows:
+            if (folder / page.segments[row["segment_id"]]).is_file():
+                drawing.box(strip.x(_at(row)) + GAP / 2, y, "a copy", "one")
+    for position, name in (
+        (stats.log_start, "log_start"), (stats.last_stable, "last_stable"),
+        (stats.high_watermark, "high_watermark"), (stats.log_end, "log_end"),
+    ):  # fmt: skip
+        drawing.bound(strip.x(position), 44, 208, name, str(position))
+    start = strip.x(stats.log_start)
+    drawing.reach(start, strip.x(stats.last_stable), 224, "read_committed")
+    drawing.reach(start, strip.x(stats.high_watermark), 262, "read_uncommitted")
+    hanging.abort()
+    away.rename(other)
+    roots.works(str(other), "b")  # it is tried at once, not in a while
+    for producer in waiting:
+        producer.close()
     return drawing
 
 
@@ -281,7 +336,8 @@ def epoch(log: Log) -> Drawing:
 
 
 DRAWINGS: dict[str, Callable[[Log], Drawing]] = {
-    "partition": partition, "bounds": bounds, "aborted": aborted, "cut": cut, "tiers": tiers, "epoch": epoch,
+    "partition": partition, "bounds": bounds, "copies": copies, "aborted": aborted, "cut": cut, "tiers": tiers,
+    "epoch": epoch,
 }  # fmt: skip
 
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
+from itertools import pairwise
 from pathlib import Path
 
 from docs.tools.svg import HEIGHT, Drawing
 
 ROOT = Path(__file__).resolve().parents[2]
-WIDE, ACROSS, DOWN = 136, 150, 62
+WIDE, ACROSS, DOWN, LANE = 136, 150, 62, 9
 
 
 def arrows() -> list[tuple[str, str]]:
@@ -32,15 +33,28 @@ def layers() -> Drawing:
         names.sort(key=lambda part: (sum(above[part]) / len(above[part]) if above[part] else 0, part))
         shift = (4 - len(names)) / 2
         place |= {part: index + shift for index, part in enumerate(names)}
-    width = int(max(place.values()) * ACROSS + WIDE + 40)
+    far = sorted((edge for edge in edges if row[edge[1]] > row[edge[0]] + 1), key=lambda edge: row[edge[1]])
+    left = [edge for edge in far if place[edge[0]] + place[edge[1]] < 3]
+    begin = 10 + LANE * (len(left) + 1)
+    end = begin + max(place.values()) * ACROSS + WIDE
+    lanes = {edge: begin - LANE * (number + 1) for number, edge in enumerate(left)}
+    lanes |= {edge: end + LANE * (number + 1) for number, edge in enumerate(edge for edge in far if edge not in left)}
     drawing = Drawing(
-        "The layers: each part imports those below it that its lines lead to", width, len(rows) * DOWN + 10
+        "The layers: each part imports those below it that its lines lead to",
+        int(max([end, *lanes.values()]) + 10),
+        len(rows) * DOWN + 10,
     )
     for upper, lower in edges:
-        drawing.line(
-            20 + place[upper] * ACROSS + WIDE / 2, 10 + row[upper] * DOWN + HEIGHT,
-            20 + place[lower] * ACROSS + WIDE / 2, 10 + row[lower] * DOWN, "line",
-        )  # fmt: skip
+        x1, y1 = begin + place[upper] * ACROSS + WIDE / 2, 10 + row[upper] * DOWN + HEIGHT
+        x2, y2 = begin + place[lower] * ACROSS + WIDE / 2, 10 + row[lower] * DOWN
+        corners = [(x1, y1), (x2, y2)]
+        if (upper, lower) in lanes:  # around all that stands between
+            number, lane = far.index((upper, lower)), lanes[upper, lower]
+            down, up = y1 + 5 + 3 * number, y2 - 5 - 3 * number
+            x1, x2 = x1 + 5 * number + 5, x2 + 5 * number + 5
+            corners = [(x1, y1), (x1, down), (lane, down), (lane, up), (x2, up), (x2, y2)]
+        for (from_x, from_y), (to_x, to_y) in pairwise(corners):
+            drawing.line(from_x, from_y, to_x, to_y, "line")
     for part in parts:
-        drawing.box(20 + place[part] * ACROSS, 10 + row[part] * DOWN, part, "plain", width=WIDE)
+        drawing.box(begin + place[part] * ACROSS, 10 + row[part] * DOWN, part, "plain", width=WIDE)
     return drawing

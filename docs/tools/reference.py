@@ -216,17 +216,13 @@ def _metrics() -> Iterator[str]:
     used_by = alerts_by_metric()
     for heading, metrics in metric_kinds().items():
         yield f"## {heading}\n\n"
-        rows = [
-            (
-                f"`{metric.name}`",
-                metric.kind,
-                ", ".join(f"`{label}`" for label in metric.labels),
-                metric.text,
-                ", ".join(f"[{alert}](../runbooks.md#{alert.lower()})" for alert in used_by.get(metric.name, ())),
-            )
-            for metric in metrics
-        ]
-        yield table(("metric", "kind", "labels", "meaning", "alerts"), rows)
+        rows = []
+        for metric in metrics:
+            labels = "".join(f"{', ' if number else '<br>'}`{label}`" for number, label in enumerate(metric.labels))
+            alerts = [f"[{alert}](../runbooks.md#{alert.lower()})" for alert in used_by.get(metric.name, ())]
+            text = f"{metric.text}. Alert: {', '.join(alerts)}" if alerts else metric.text
+            rows.append((f"`{metric.name}`{labels}", metric.kind, text))
+        yield table(("metric, and its labels", "kind", "meaning"), rows)
     yield "## Labels\n\n"
     yield table(("label", "values"), [(f"`{label}`", values) for label, values in LABELS.items()])
 

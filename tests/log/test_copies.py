@@ -285,7 +285,7 @@ def test_read_that_hangs_is_given_up(log: Log, roots: Roots, monkeypatch: pytest
     monkeypatch.setattr(root_health, "READ_S", 0.05)
     monkeypatch.setattr(root_health, "HUNG_REST_S", 60.0)
     send_each(log.producer("t", batching=BY_HAND), [b"1", b"2"])
-    going_on, asked, read = threading.Event(), [], LocalSegments._read
+    going_on, asked, read = threading.Event(), [], LocalSegments.fill
 
     def hang(store: LocalSegments, path: str, start: int, into: memoryview) -> None:
         if store._root == roots.main:
@@ -293,7 +293,7 @@ def test_read_that_hangs_is_given_up(log: Log, roots: Roots, monkeypatch: pytest
             going_on.wait(30)
         read(store, path, start, into)
 
-    monkeypatch.setattr(LocalSegments, "_read", hang)
+    monkeypatch.setattr(LocalSegments, "fill", hang)
     assert values(log, "t") == [b"1", b"2"]
     assert values(log, "t") == [b"1", b"2"]
     going_on.set()

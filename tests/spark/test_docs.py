@@ -59,12 +59,14 @@ def test_blocks_run_as_written(
     if "<!-- fresh -->" not in TEXTS[page]:
         shutil.copytree(bank, tmp_path / "bank")
         names = {"txn_source": txn_source, "pa": pa, "spark": session, "log": txn_source.connect(tmp_path / "bank")}
-    runner = Runner(page, tmp_path, session, names)
-    for block in blocks(TEXTS[page]):
-        runner.run(block)
-    log = names.get("log")
-    if isinstance(log, txn_source.Log):
-        log.close()
+    opened = [names.get("log")]
+    with Runner(page, tmp_path, session, names) as runner:
+        for block in blocks(TEXTS[page]):
+            runner.run(block)
+        opened.append(names.get("log"))
+        for log in opened:
+            if isinstance(log, txn_source.Log):
+                log.close()
 
 
 def test_readme_has_blocks_of_the_quickstart() -> None:

@@ -14,6 +14,7 @@ from txn_source.cli import (
     backups,
     brokers,
     consume,
+    doctor,
     garbage,
     imports,
     maintain,
@@ -85,6 +86,7 @@ app.command("restore")(backups.restore)
 app.command("rebuild")(rebuild.rebuild)
 app.command("migrate")(migrate.migrate)
 app.command("gc")(garbage.collect)
+app.command("doctor")(doctor.doctor)
 app.add_typer(tokens.app, name="tokens")
 app.command("spark-jar")(spark_jar.spark_jar)
 

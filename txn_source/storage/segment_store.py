@@ -73,6 +73,9 @@ class SegmentStore(Protocol):
     def read(self, path: str, start: int, end: int) -> bytes:
         """Return a run of a segment's bytes, unchecked; OSError says why it can't be read."""
 
+    def fill(self, path: str, start: int, into: memoryview) -> None:
+        """Fill a buffer with a segment's bytes from an offset on, unchecked; OSError says why it can't."""
+
     def put(self, path: str, data: bytes) -> None:
         """Store a segment whole; it is safe when this returns. OSError says why it isn't."""
 
@@ -99,13 +102,13 @@ class LocalSegments:
 
     def open(self, path: str) -> EntryReader:
         if has_own_schemas(path):
-            return WholeReader(self._read, f"{self._root}/{path}", path)
+            return WholeReader(self.fill, f"{self._root}/{path}", path)
         return _FileReader(SegmentReader(self._root, path))
 
     def read(self, path: str, start: int, end: int) -> bytes:
         """Return a run of a segment's bytes, unchecked; OSError says why it can't be read."""
         into = bytearray(end - start)
-        self._read(path, start, memoryview(into))
+        self.fill(path, start, memoryview(into))
         return bytes(into)
 
     def put(self, path: str, data: bytes) -> None:
@@ -128,7 +131,8 @@ class LocalSegments:
             unfinished.unlink(missing_ok=True)
             raise
 
-    def _read(self, path: str, start: int, into: memoryview) -> None:
+    def fill(self, path: str, start: int, into: memoryview) -> None:
+        """Fill a buffer with a segment's bytes from an offset on, unchecked; OSError says why it can't."""
         with open(self._root / path, "rb", buffering=0) as file:
             done = 0
             while done < len(into):
@@ -164,12 +168,12 @@ class ObjectSegments:
 
     def open(self, path: str) -> WholeReader:
         shown = f"{self._root.shown}/{path}"
-        return WholeReader(self._get, shown, path, b"" if has_own_schemas(path) else self._header(path), self._absent)
+        return WholeReader(self.fill, shown, path, b"" if has_own_schemas(path) else self._header(path), self._absent)
 
     def read(self, path: str, start: int, end: int) -> bytes:
         """Return a run of a segment's bytes, unchecked; OSError says why it can't be read."""
         into = bytearray(end - start)
-        self._get(path, start, memoryview(into))
+        self.fill(path, start, memoryview(into))
         return bytes(into)
 
     def put(self, path: str, data: bytes) -> None:
@@ -198,7 +202,8 @@ class ObjectSegments:
             return other.fact.rstrip(".")
         return ""
 
-    def _get(self, path: str, start: int, into: memoryview) -> None:
+    def fill(self, path: str, start: int, into: memoryview) -> None:
+        """Fill a buffer with a segment's bytes from an offset on, unchecked; OSError says why it can't."""
         from txn_source.storage.object_requests import requests_for
 
         requests_for(self._root.uri).get(path, start, into)

@@ -52,7 +52,7 @@ ROW_GROUP_BYTES = 18 << 20
 _FORMAT = 2
 _FIRST_WITHOUT_ABORTED = 2
 """Objects of older formats have the messages of aborted transactions among the others."""
-_LEDGER_KEY, _ENTRIES_KEY, _CHECKSUMS_KEY = "txnlog.ledger", "txnlog.entries", "txnlog.checksums"
+LEDGER_KEY, _ENTRIES_KEY, _CHECKSUMS_KEY = "txnlog.ledger", "txnlog.entries", "txnlog.checksums"
 _CHECKSUMS_SCHEMA = pa.schema([pa.field("bytes", pa.int64()), pa.field("crc32c", pa.int64())])
 _TAIL_BYTES = 8
 _CACHED_FOOTERS_BYTES = 64 << 20
@@ -183,7 +183,7 @@ def _write(
         summary = dataclasses.replace(
             summary, has_event_times=given[EVENT_TIME.name], has_properties=given[PROPERTIES.name]
         )
-        texts = {_LEDGER_KEY: _summary_text(summary, aborted), _ENTRIES_KEY: _table_text(index)}
+        texts = {LEDGER_KEY: _summary_text(summary, aborted), _ENTRIES_KEY: _table_text(index)}
         runs = (checksumming.lengths, checksumming.checksums)
         texts[_CHECKSUMS_KEY] = _table_text(
             pa.table([array_of(np.array(x, np.int64)) for x in runs], schema=_CHECKSUMS_SCHEMA)
@@ -396,7 +396,7 @@ def _check_size(file: pa.NativeFile, copy: TieredCopy) -> None:
 def _parse_footer(data: bytes, uri: str) -> Footer:
     metadata = pq.read_metadata(pa.BufferReader(b"PAR1" + data))  # its offsets need no bytes before them
     texts = metadata.metadata
-    summary = json.loads(texts[_LEDGER_KEY.encode()])
+    summary = json.loads(texts[LEDGER_KEY.encode()])
     if (form := summary.pop("format")) > _FORMAT:
         raise ValueError("it was written by a newer release of txnlog; upgrade txn-source")
     second = summary.pop("aborted", None)

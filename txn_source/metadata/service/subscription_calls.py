@@ -55,7 +55,7 @@ class SubscriptionCalls:
     def ListSubscriptions(self, request: pb.ListSubscriptionsRequest) -> pb.ListSubscriptionsResponse:
         with self._work.read() as connection:
             forgotten = consumers.forgotten(connection, self._work.now_ms())
-        if forgotten:
+        if forgotten and not self._work.read_only:
             self._work.write(lambda connection: consumers.remove_forgotten(connection, self._work.now_ms()))
         with self._work.read() as connection:
             topic_id, of_topic = _topic(connection, request.topic)

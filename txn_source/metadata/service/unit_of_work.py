@@ -67,6 +67,11 @@ class UnitOfWork:
 
         return Timekeeping()
 
+    @property
+    def read_only(self) -> bool:
+        """True if this process can't write the database: then what time asks for is left to others."""
+        return self._database.read_only
+
     def now_us(self) -> int:
         """Return the time in microseconds since the epoch."""
         return self._clock()

@@ -1,0 +1,116 @@
+"""Faults made one by one in a log that is whole: each is found with its code, and nothing else is; what can be mended
+is, and a second look finds nothing."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+
+import txn_source
+from tests.upkeep.doctored import ask, codes, fill, look, mend
+from tests.upkeep.faults import FAULTS, E, Fault, N, W, grow_the_write_ahead_log, spoil_a_page
+from txn_source.metadata.store import sealing
+from txn_source.upkeep.doctor.codes import CODES, Severity
+from txn_source.upkeep.doctor.subject import Surroundings
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A log that is whole, and is copied for each fault."""
+    root = tmp_path_factory.mktemp("whole") / "log"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sealing, "_SEAL_FROM_ROWS", 5)
+        fill(root)
+    return root
+
+
+@pytest.fixture
+def root(whole: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(whole, tmp_path / "log"))
+
+
+def state(root: Path) -> dict[str, tuple[int, bytes]]:
+    """Return what is in all files, and when they were written; of the database, its rows are."""
+    return {
+        str(path.relative_to(root)): (path.stat().st_mtime_ns, path.read_bytes())
+        for path in sorted(root.rglob("*"))
+        if path.is_file() and not path.name.startswith("metadata.db")
+    } | {"rows": (0, dump(root))}
+
+
+def dump(root: Path) -> bytes:
+    try:
+        return json.dumps([ask(root, f"SELECT * FROM {t}") for (t,) in ask(root, "SELECT name FROM sqlite_schema"
+                          " WHERE type = 'table' ORDER BY name")], default=repr).encode()  # fmt: skip
+    except Exception:  # of a damaged one
+        return b""
+
+
+def test_whole_log_has_no_finding(root: Path) -> None:
+    """Look at the log that all faults are made in: nothing is found, all was checked, and nothing is changed."""
+    before = state(root)
+    report = look(root)
+    assert report.findings == ()
+    assert report.not_checked == ()
+    assert report.is_clean
+    assert state(root) == before
+
+
+@pytest.mark.parametrize(("fault", "code", "severity"), FAULTS, ids=[f"{f.__name__}-{c}" for f, c, _ in FAULTS])
+def test_fault_is_found_and_mended_if_it_can_be(root: Path, fault: Fault, code: str, severity: Severity) -> None:
+    """Make one fault: it is found and nothing else, and looking changes nothing. Mend it: what the code says is mended
+    is, a second look finds nothing, and what can't be mended is left as it was."""
+    fault(root)
+    before = state(root)
+    report = look(root)
+    assert codes(report) == [code], report.findings
+    assert {one.severity for one in report.findings} == {severity}
+    assert state(root) == before
+    assert all("{" not in one.remedy for one in report.findings)
+    mends = bool(CODES[code].mended) and severity is not E
+    after = mend(root, report)
+    assert [bool(one.mended) for one in after.findings] == [mends] * len(report.findings), after.findings
+    assert after.is_clean == (mends or severity is N)
+    if mends:
+        assert look(root).findings == ()
+        with txn_source.connect(root) as log:
+            assert log.scan("orders").read_all().num_rows > 0
+    elif fault is not grow_the_write_ahead_log:  # which whoever opens the file next merges
+        assert [one.key for one in look(root).findings] == [one.key for one in report.findings]
+
+
+def test_page_that_cannot_be_read_stops_the_checks_that_need_it(root: Path) -> None:
+    """Tear a page: it is told, and which check could not be ended for its sake."""
+    spoil_a_page(root)
+    report = look(root)
+    assert codes(report) == ["check-failed", "database-pages"]
+    assert [(one.check, one.why) for one in report.not_checked] == [("checksums", "it failed")]
+
+
+def test_every_code_of_a_log_in_one_root_has_its_fault() -> None:
+    """Compare the codes with the faults here and those of the modules beside."""
+    elsewhere = {"copy-missing", "copy-damaged", "copies-few", "entries-short", "root-unreachable"}
+    elsewhere |= {"root-of-another-log", "metadata-twice", "log-twice", "clock-differs", "check-failed"}
+    elsewhere |= {"disk-low", "not-readable", "not-writable"}
+    assert {code for _, code, _ in FAULTS} | elsewhere == CODES.keys()
+
+
+@pytest.mark.parametrize(
+    ("free", "severity"), [(60 << 30, None), (3 << 30, W), (100 << 20, E)], ids=["enough", "little", "nearly none"]
+)
+def test_room_is_looked_at(root: Path, free: int, severity: Severity | None) -> None:
+    """Have a disk of 1 TiB with so much left."""
+    report = look(root, surroundings=Surroundings(disk=lambda _: (1 << 40, free)))
+    assert [(one.code, one.severity) for one in report.findings] == ([("disk-low", severity)] if severity else [])
+
+
+@pytest.mark.parametrize(("lacks", "code"), [(os.R_OK, "not-readable"), (os.W_OK, "not-writable")])
+def test_permissions_are_looked_at(root: Path, lacks: int, code: str) -> None:
+    """Be refused to read, or to write, a folder."""
+    may = lambda path, mode: not (path.name == "segments" and mode & lacks)  # noqa: E731
+    report = look(root, surroundings=Surroundings(may=may))
+    assert [(one.code, one.subject) for one in report.findings] == [(code, str(root / "segments"))]

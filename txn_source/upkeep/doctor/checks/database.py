@@ -1,0 +1,100 @@
+"""The database: totals, bounds, pages and states, counted anew; files and offloads that wait; consumers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from txn_source.metadata.store import checkup, recount
+from txn_source.metadata.store.copy_changes import LEASE_MS
+from txn_source.model.topic_name import TopicName
+from txn_source.model.transaction import COORDINATOR, TxnId
+from txn_source.upkeep.doctor.findings import Finding, finding
+from txn_source.upkeep.doctor.subject import DAY_S, Subject
+
+_LAPSED_MS = 60_000
+"""A lease that ended so long ago is nobody's any more; a service that is busy is late by seconds."""
+_MOST_SHOWN = 20
+
+
+def check_totals(subject: Subject) -> Iterator[Finding]:
+    """Count anew what ledgers and entries have as totals, and compare pages with rows."""
+    partitions = subject.look(recount.counted_partitions)
+    subject.watch.begin("totals", "entries", sum(one.entries for one in partitions))
+    for one in partitions:
+        topic = TopicName.parse(one.topic).short
+        for wrong in subject.look(lambda c, id_=one.partition_id: list(recount.recount(c, id_))):  # type: ignore[misc]
+            where = f"partition {one.index} of {topic}"
+            where = where if wrong.ledger_id is None else f"ledger {wrong.ledger_id} in {where}"
+            stored, found = (recount.shown(wrong.what, value) for value in (wrong.stored, wrong.found))
+            fact = f"The {wrong.what} of {where}: {stored} in the database, {found} when counted."
+            yield finding("database-totals", f"topic {topic}", fact, topic=topic, partition=one.index)
+        for first, last in subject.look(lambda c, id_=one.partition_id: recount.sealed_pages(c, id_)):  # type: ignore[misc]
+            if subject.look(lambda c, id_=one.partition_id, a=first, b=last: recount.page_differs(c, id_, a, b)):  # type: ignore[misc]
+                span = f"{recount.shown('position', first)} to {recount.shown('position', last)}"
+                fact = f"The page of entries {span} of partition {one.index} of {topic} differs from their rows."
+                yield finding("database-pages", f"topic {topic}", fact, topic=topic, partition=one.index)
+        subject.watch.advance(one.entries)
+
+
+def check_transactions_table(subject: Subject) -> Iterator[Finding]:
+    """Look for what the tables say of transactions that can't be."""
+    for wrong in subject.look(lambda c: list(recount.contradictions(c))):
+        txn = str(TxnId(COORDINATOR, wrong.txn))
+        fact = f"{wrong.rows:,} rows: transactions that {wrong.what}; the first one is {txn}."
+        yield finding("database-transactions", "transactions", fact, txn=txn, rows=wrong.rows)
+    for fenced in subject.look(checkup.fenced_transactions):
+        txn = str(TxnId(COORDINATOR, fenced.txn))
+        fact = (
+            f"Transaction {txn} is open, of the producer {fenced.transactional_id!r} of epoch {fenced.epoch}; there is"
+            f" one of epoch {fenced.newest_epoch}."
+        )
+        yield finding("transaction-fenced", f"transaction {txn}", fact, txn=txn)
+
+
+def check_waiting_files(subject: Subject) -> Iterator[Finding]:
+    """Look for files that should have been deleted, and offloads that should have ended."""
+    now_ms = subject.now_ms
+    doomed = subject.look(lambda c: checkup.doomed_before(c, now_ms - int(DAY_S * 1000)))
+    if doomed:
+        age = _hours(now_ms - doomed[0].since_ms)
+        fact = f"{len(doomed):,} files wait to be deleted, the first one for {age}."
+        first = [one.uri.partition("?")[0] for one in doomed[:_MOST_SHOWN]]
+        yield finding("doomed-old", "files", fact, files=len(doomed), first=first)
+    stuck = subject.look(lambda c: checkup.offloads_before(c, now_ms - LEASE_MS))
+    for one in stuck:
+        shown = one.uri.partition("?")[0]
+        fact = f"The offload of {shown} was begun {_hours(now_ms - one.since_ms)} ago, and has not ended."
+        yield finding("offload-stuck", shown, fact, uri=shown)
+
+
+def check_consumers(subject: Subject) -> Iterator[Finding]:
+    """Look for consumers that are gone and what they hold."""
+    now_ms = subject.now_ms
+    for one in subject.look(lambda c: checkup.lapsed_before(c, now_ms - _LAPSED_MS)):
+        topic = TopicName.parse(one.topic).short
+        age = (now_ms - one.lease_until_ms) // 1000
+        fact = f"The lease of consumer {one.name!r} of {one.subscription!r} ended {age:,} s ago."
+        yield finding(
+            "consumer-without-lease",
+            f"topic {topic}",
+            fact,
+            topic=topic,
+            subscription=one.subscription,
+            consumer=one.name,
+        )
+    for name, subscription, count in subject.look(checkup.orphaned_deliveries):
+        topic = TopicName.parse(name).short
+        fact = f"{count:,} deliveries of {subscription!r} wait for consumers that aren't there."
+        yield finding("deliveries-orphaned", f"topic {topic}", fact, topic=topic, subscription=subscription)
+    for cursor in subject.look(checkup.stray_cursors):
+        topic = TopicName.parse(cursor.topic).short
+        at, end = (recount.shown("position", key) for key in (cursor.mark_position, cursor.log_end))
+        fact = (
+            f"Subscription {cursor.subscription!r} stands at {at} of partition {cursor.partition}, which ends at {end}."
+        )
+        yield finding("subscription-beyond-end", f"topic {topic}", fact, topic=topic, subscription=cursor.subscription)
+
+
+def _hours(age_ms: int) -> str:
+    hours = age_ms / 3_600_000
+    return f"{hours:.0f} h" if hours < 48 else f"{hours / 24:.0f} days"

@@ -1,0 +1,58 @@
+"""Open transactions: past their deadline, or open for so long that somebody should look."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from txn_source.metadata.stub.metadata_stub import TransactionInfo
+from txn_source.model.errors import TransactionNotFoundError
+from txn_source.model.transaction import TransactionState
+from txn_source.upkeep.doctor.findings import Finding, finding
+from txn_source.upkeep.doctor.subject import Subject
+
+_OVERDUE_S = 60.0
+"""So long past its deadline nobody has looked at the log."""
+_LONG_S = 300.0
+"""As the alert TxnlogHangingTransaction."""
+
+
+def check_transactions(subject: Subject) -> Iterator[Finding]:
+    """Look at the open transactions: age against timeout, and what each holds back."""
+    stub = subject.access.metadata
+    for one in stub.list_transactions(TransactionState.OPEN):
+        if subject.topics and not {p.topic for p in one.partitions} & {name.short for name in subject.topics}:
+            continue
+        code = _code(one)
+        if code is None:
+            continue
+        try:
+            now = stub.get_transaction(one.id)  # it may have ended since it was listed
+        except TransactionNotFoundError:
+            continue
+        if now.state is TransactionState.OPEN and (code := _code(now)) is not None:
+            yield _finding(code, now)
+
+
+def _code(one: TransactionInfo) -> str | None:
+    if one.age > one.timeout + _OVERDUE_S:
+        return "transaction-overdue"
+    return "transaction-hangs" if one.age > _LONG_S else None
+
+
+def _finding(code: str, one: TransactionInfo) -> Finding:
+    producers = f" of {', '.join(one.producers)}" if one.producers else ""
+    holds = (
+        f"; it holds back {one.held_back_messages:,} messages on {len(one.partitions)} partitions"
+        if one.partitions
+        else "; it has written nothing"
+    )
+    fact = f"Transaction {one.id}{producers} is open for {one.age:,.0f} s, its timeout is {one.timeout:,.0f} s{holds}."
+    return finding(
+        code,
+        f"transaction {one.id}",
+        fact,
+        txn=str(one.id),
+        age_s=round(one.age),
+        timeout_s=one.timeout,
+        held_back_messages=one.held_back_messages,
+    )

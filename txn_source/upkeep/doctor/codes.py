@@ -1,0 +1,174 @@
+"""What can be found: each kind of finding with its usual cause, and what to do about it.
+
+A remedy names what it is about in braces, ``{topic}``; those who print it for a finding put the finding's own in.
+"""
+
+from __future__ import annotations
+
+import enum
+import re
+from collections.abc import Mapping
+
+from txn_source.model.values import dataclass
+
+
+class Severity(enum.StrEnum):
+    """How bad a finding is."""
+
+    ERROR = "error"
+    """Messages can't be read, or will be lost, or the log can't do its work."""
+    WARNING = "warning"
+    """Somebody should do something, and nothing is lost yet."""
+    NOTE = "note"
+    """Good to know."""
+
+
+@dataclass(frozen=True, slots=True)
+class Code:
+    """A kind of finding; ``mended`` says what ``--repair`` does about it, empty: nothing."""
+
+    name: str
+    severity: Severity
+    cause: str
+    remedy: str
+    mended: str = ""
+
+    def remedy_for(self, operands: Mapping[str, object]) -> str:
+        """Return what to do about a finding with these operands; one that isn't there stays as its name."""
+        return re.sub(r"{(\w+)}", lambda found: str(operands.get(found[1], found[1].upper())), self.remedy)
+
+
+_E, _W, _N = Severity
+_RESTORE = "Restore the file from a backup"
+_GC = "Run `txnlog gc`, or `txnlog doctor --repair`."
+_DROPPED = "drops the hot copies of ledgers whose objects are sound in every byte"
+_MAINTAIN = "Run `txnlog maintain`"
+
+CODES: dict[str, Code] = {
+    code.name: code
+    for code in (
+        # The log and its places
+        Code("marker-damaged", _E, "txnlog.json in the root was removed or overwritten.",
+             "Restore txnlog.json from a backup of this log; without it no release opens the folder."),
+        Code("database-missing", _E, "metadata.db was deleted or moved, or the root is not mounted whole.",
+             "Restore the log from a backup, or put the file back; see the page about backup."),
+        Code("log-version", _E, "A newer release has upgraded the log.", "Use that release, or restore a backup."),
+        Code("schema-old", _W, "The log was last opened by an older release.",
+             "Let this release open it: any command that writes upgrades the tables, and so does"
+             " `txnlog doctor --repair`.", "upgrades the tables"),
+        Code("configuration-damaged", _E, "broker.conf has a setting or a value that can't be.",
+             "Mend the line that is named; until then no process opens the log."),
+        Code("root-unreachable", _E, "A disk or a share is not mounted, a store is down, or credentials are missing.",
+             "Bring the place back; of a root for copies whose disk is lost, `txnlog roots add {root} {uri}` makes it"
+             " anew and `txnlog maintain` fills it."),
+        Code("root-of-another-log", _E, "The place of a root was given to another log, or its marker was overwritten.",
+             "Bring back the root's own place, or remove it with `txnlog roots remove {root}`."),
+        Code("metadata-twice", _W, "A log's metadata.db was put back after its metadata had moved to PostgreSQL.",
+             "Move the file {path} away: the log's metadata lies in PostgreSQL, and nothing reads it."),
+        Code("log-twice", _E, "A copy of the log, such as a restored backup, lives beside it and shares its places.",
+             "Give one of the two logs an offload_uri and roots of its own, and let neither of them delete there."),
+        Code("disk-low", _W, "The disk that the log writes to is nearly full.",
+             "Free space, or let the log trim and offload: `txnlog topics set-policies`; when it is full, producers are"
+             " refused."),
+        Code("not-writable", _W, "The folder belongs to another user, or is mounted read-only.",
+             "Check the owner and the mode of {path}; whoever produces or serves writes there."),
+        Code("not-readable", _E, "The folder or the file belongs to another user.",
+             "Check the owner and the mode of {path}; whoever reads the log reads there."),
+        # The database
+        Code("database-damaged", _E, "The disk, or something that wrote to the file, has changed metadata.db.",
+             "Stop what uses the log, and restore it from a backup; SQLite's `.recover` may save what is newer."),
+        Code("database-references", _E, "The database was changed by hand, or is damaged.",
+             "Restore the log from a backup."),
+        Code("database-totals", _E, "The database was changed by hand, or is damaged.",
+             "Restore the log from a backup; what the totals tell (sizes, backlogs, counts) is wrong until then."),
+        Code("database-pages", _E, "The database was changed by hand, or is damaged.",
+             "Restore the log from a backup; readers of {topic} read the page, and may miss messages."),
+        Code("database-transactions", _E, "The database was changed by hand, or is damaged.",
+             "Restore the log from a backup; what readers see of these transactions may be wrong."),
+        Code("database-wal-large", _W, "A reader that never ends keeps SQLite from merging its write-ahead log.",
+             "Find the process that has the log open for long, and end it; the next write merges the log."),
+        Code("database-behind", _E, "An old metadata.db was put in the place of a newer one.",
+             "Put the newer metadata.db back before anything is written; what it doesn't know is no garbage."),
+        # Hot segments
+        Code("segment-missing", _E, "The file was deleted, or the disk that had it is lost.",
+             f"{_RESTORE}; the other messages of {{topic}} can be read by position.", _DROPPED),
+        Code("segment-short", _E, "The disk lost the end of the file, as after a power cut with a disk that lies.",
+             f"{_RESTORE}; the other messages of {{topic}} can be read by position.", _DROPPED),
+        Code("segment-damaged", _E, "The disk, or something that wrote to the file, has changed bytes.",
+             f"{_RESTORE}; where an object has the ledger too, `txnlog doctor --repair` drops the damaged copy.",
+             _DROPPED),
+        Code("copy-missing", _W, "A root for copies lost the file.", f"{_MAINTAIN}, which copies it again.",
+             "copies it again from a root where it is sound"),
+        Code("copy-damaged", _W, "The disk of a root has changed bytes.",
+             "Run `txnlog maintain --verify`, which writes the copy anew.", "writes the copy anew from a sound one"),
+        Code("copies-few", _W, "A root was away when it was written, or the policy hot_copies names more roots now.",
+             f"{_MAINTAIN}, which copies what roots lack.", "copies what roots lack"),
+        Code("entries-short", _W, "Roots were away while a producer wrote: nobody reads these entries yet.",
+             f"Bring the roots back; then {_MAINTAIN[0].lower()}{_MAINTAIN[1:]}.", "copies what roots lack"),
+        Code("segment-unreferenced", _W, "A producer or a job was killed before it registered what it had written.",
+             _GC, "removes them as `txnlog gc` does"),
+        Code("file-strange", _N, "Something else than txnlog has put a file among the segments.",
+             "Move it away; txnlog never touches it."),
+        # Tiered objects
+        Code("object-missing", _E, "The object was deleted, or lifecycle rules of the store removed it.",
+             "Restore the object; where the hot copy is there, `txnlog doctor --repair` forgets the object, and the"
+             " ledger is offloaded again.", "forgets the object of a ledger whose hot copy is sound in every byte"),
+        Code("object-damaged", _E, "The store, or something that wrote to the object, has changed it.",
+             "Restore the object; where the hot copy is there, `txnlog doctor --repair` deletes the object, and the"
+             " ledger is offloaded again.", "deletes the object of a ledger whose hot copy is sound in every byte"),
+        Code("object-differs", _E, "The database or the object is of another time, as after half a restore.",
+             "Restore the database and the objects of one moment."),
+        Code("object-unreferenced", _W, "An offload was killed, or the log was restored from an older backup.",
+             "Delete it, if no copy of this log, such as a restored backup, needs it; `txnlog doctor --repair` does"
+             " where it lies in the log's own folder.", "deletes those in the log's own folder that say they are its"),
+        Code("doomed-old", _W, "Nobody maintains the log, or its files can't be deleted where that is tried.",
+             f"{_MAINTAIN}, and see what it says; `txnlog serve` does so every minute.", "deletes the files"),
+        Code("offload-stuck", _W, "Whoever offloaded was killed; nothing was lost.",
+             f"{_MAINTAIN}: the object is given up and deleted, and the ledger is offloaded anew.",
+             "gives the object up and deletes it"),
+        Code("offload-target-unreachable", _E, "The policy offload_uri names a place that is away, or refuses.",
+             "Check the place, the credentials, and the policy: `txnlog topics get-policies {topic}`."),
+        # Transactions
+        Code("transaction-overdue", _W, "Nobody has looked at the log since the transaction's timeout.",
+             "None is needed: whoever looks next aborts it, as `txnlog topics stats` does.", "aborts it"),
+        Code("transaction-hangs", _W, "Its producer hangs, is slow, or was killed.",
+             "Look at it with `txnlog transactions show {txn}`, and end it with `txnlog transactions abort {txn}`;"
+             " at its timeout it is aborted."),
+        Code("transaction-fenced", _W, "The database was changed by hand: a takeover aborts what is open.",
+             "End it: `txnlog transactions abort {txn}`.", "aborts it"),
+        # Subscriptions
+        Code("subscription-keeps-data", _W, "No consumer is connected, and retention waits for the subscription.",
+             "Let somebody read it; or seek it, `txnlog subscriptions seek {topic} {subscription} latest`; or"
+             " `txnlog subscriptions delete {topic} {subscription}`."),
+        Code("subscription-beyond-end", _E, "The log was restored from an older backup than the subscription's reader.",
+             "Seek it: `txnlog subscriptions seek {topic} {subscription} latest`."),
+        Code("consumer-without-lease", _N, "A consumer, or its service, was killed, and nobody has looked since.",
+             "None is needed: the next consumer that connects removes it, and gets what it held."),
+        Code("deliveries-orphaned", _E, "The database was changed by hand: messages wait for a consumer that is gone.",
+             "Seek the subscription to where it stands, which hands all out again:"
+             " `txnlog subscriptions seek {topic} {subscription} POSITION`."),
+        # Policies
+        Code("policy-trims-first", _W, "retention_age or retention_bytes is below the threshold of the offload.",
+             "Offload earlier, or retain more: `txnlog topics set-policies {topic}`."),
+        Code("policy-lag-without-offload", _N, "offload_deletion_lag is set, and no threshold of the offload.",
+             "Set offload_after_age or offload_after_bytes, or offload by hand: `txnlog topics offload {topic}`."),
+        Code("policy-target-without-offload", _N, "offload_uri is set, and no threshold of the offload.",
+             "Set offload_after_age or offload_after_bytes, or offload by hand: `txnlog topics offload {topic}`."),
+        Code("policy-lag-kept", _N, "bookkeeper-first is read, so hot copies that a subscription needs stay.",
+             "Read tiered-first, or let the subscriptions read on: `txnlog subscriptions list {topic}`."),
+        Code("policy-copies", _E, "hot_copies and acknowledge_copies were set at different levels, or a root is gone.",
+             "Set both for the topic: `txnlog topics set-policies {topic} --hot-copies main`; producers are refused"
+             " until then."),
+        # Clocks
+        Code("clock-ahead", _W, "A clock was ahead when messages were published; later ones get the same time.",
+             "Set the clocks by NTP; publish times begin anew by themselves once the clock is seen to have been"
+             " more than an hour ahead."),
+        Code("clock-differs", _W, "This machine's clock and the service's differ.", "Set both by NTP."),
+        Code("file-time-ahead", _W, "The clock of the file system or of the store is ahead of this machine's.",
+             "Set both by NTP; `txnlog gc` goes by these times, and leaves such files for longer."),
+        # The examination
+        Code("check-failed", _E, "The log can't be read where the check looks, or it has a fault nobody foresaw.",
+             "Mend what the text says, and run `txnlog doctor` again."),
+    )
+}  # fmt: skip
+"""All kinds of findings by name."""

@@ -1,0 +1,92 @@
+"""What lies in the places of a log, whoever put it there."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+from functools import cached_property
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.fs as fs
+
+from txn_source.model.errors import TopicNotFoundError, TxnLogError
+from txn_source.model.topic_name import TopicName
+from txn_source.model.values import dataclass
+from txn_source.storage import root_health
+from txn_source.storage.object_root import Root, located
+from txn_source.storage.object_store import file_system_of, reason
+from txn_source.storage.object_uri import object_uri, parts_of
+from txn_source.upkeep.doctor.subject import Subject
+
+OWN = "tiered"
+"""Where objects lie in the log's own root."""
+_LIST_S = 300.0
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """A file below a target: its URI as the log would have it, its size, and when it was written (since the epoch)."""
+
+    uri: str
+    size: int
+    modified_at_s: float
+
+
+@dataclasses.dataclass(frozen=True)
+class Target:
+    """A place that ledgers are offloaded to; ``uri`` None is the log's own one. ``topics`` are those that say so."""
+
+    root: Root
+    uri: str | None
+    topics: tuple[TopicName, ...]
+
+    @cached_property
+    def _place(self) -> str:
+        return located(self.root, OWN if self.uri is None else self.uri)
+
+    @property
+    def shown(self) -> str:
+        """The place without parameters."""
+        return self._place.partition("?")[0]
+
+    @property
+    def folder(self) -> Path | None:
+        """The folder that it is; None on an object store."""
+        return Path(self._place) if not parts_of(self._place)[0] else None
+
+    def why_unreachable(self) -> str:
+        """Return why it can't be listed; empty if it can, or isn't there yet."""
+        try:
+            system, path = file_system_of(self._place)
+            root_health.bounded(lambda: system.get_file_info(fs.FileSelector(path, allow_not_found=True)), _LIST_S)
+        except (OSError, TxnLogError, pa.ArrowException) as error:
+            return reason(error)
+        return ""
+
+    def stored(self) -> Iterator[Stored]:
+        """Yield all files below it; OSError if it can't be listed."""
+        system, path = file_system_of(self._place)
+        selector = fs.FileSelector(path, recursive=True, allow_not_found=True)
+        base = OWN if self.uri is None else self.uri
+        for found in root_health.bounded(lambda: system.get_file_info(selector), _LIST_S):
+            if found.type is fs.FileType.File:
+                name = found.path.removeprefix(path.rstrip("/")).lstrip("/")
+                yield Stored(object_uri(base, name), found.size, (found.mtime_ns or 0) / 1e9)
+
+
+def targets(subject: Subject) -> list[Target]:
+    """Return the places that topics are offloaded to, the log's own one first."""
+    found: dict[str | None, list[TopicName]] = {None: []}
+    names = subject.topics or subject.access.metadata.list_topics()
+    for name in names:
+        try:
+            uri = subject.access.metadata.policies_in_force(name)["offload_uri"].value
+        except TopicNotFoundError:
+            continue  # deleted since it was listed
+        found.setdefault(uri, []).append(name)
+    return [
+        Target(subject.access.root, uri, tuple(topics))
+        for uri, topics in found.items()
+        if (subject.has_storage if uri is None else topics)
+    ]
