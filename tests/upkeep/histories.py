@@ -13,6 +13,9 @@ import pyarrow as pa
 import txn_source
 from tests.log.reading import BY_HAND
 from txn_source import Log, Producer, Transaction
+from txn_source.upkeep.doctor.examination import examine
+from txn_source.upkeep.doctor.findings import Severity
+from txn_source.upkeep.doctor.opening import Where, opened
 
 TOPICS = {"raw": 3, "typed": 2}
 LEVELS = ("read_committed", "read_uncommitted")
@@ -45,11 +48,15 @@ def values(tables: dict[str, pa.Table]) -> dict[str, list[str]]:
     return {level: sorted(str(row) for row in table.select([0, 1]).to_pylist()) for level, table in tables.items()}
 
 
-def lose_database(root: Path, to: Path) -> None:
-    """Move the database away."""
-    to.mkdir()
-    for path in root.glob("metadata.db*"):
-        shutil.move(path, to / path.name)
+def without_database(root: Path, to: Path) -> Path:
+    """Copy a log without its database: what is left of it if all that use it are killed now."""
+    return Path(shutil.copytree(root, to, ignore=shutil.ignore_patterns("metadata.db*")))
+
+
+def worst(root: Path) -> list[str]:
+    """Return what a doctor finds wrong with a log."""
+    with opened(Where(str(root))) as log:
+        return [one.fact for one in examine(log).findings if one.severity is not Severity.NOTE]
 
 
 class History:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import txn_source
-from tests.upkeep.histories import TOPICS, History, lose_database, make, seen, values
+from tests.upkeep.histories import TOPICS, History, make, seen, values, without_database, worst
 from txn_source.upkeep.rebuild import rebuild
 
 
@@ -24,10 +24,11 @@ def test_readers_see_what_they_saw(tmp_path: Path, seed: int) -> None:
     History(log, seed, kills=False).run(60)
     before = {topic: seen(log, topic) for topic in TOPICS}
     log.close()
-    lose_database(root, tmp_path / "lost")
+    root = without_database(root, tmp_path / "left")
     report = rebuild(root, undecided="abort")
     assert [(t.without_receipt, t.left_out, t.lost) for t in report.topics] == [(0, 0, ())] * 2
     assert not [note for note in report.notes if "can be read" in note]
+    assert not worst(root)
     with txn_source.connect(root) as log:
         for topic in TOPICS:
             after = seen(log, topic)
@@ -47,9 +48,9 @@ def test_what_killed_writers_have_stored_is_there(tmp_path: Path, seed: int) -> 
     history = History(log, seed, kills=True)
     history.run(60)
     before = {topic: seen(log, topic) for topic in TOPICS}
-    log.close()
-    lose_database(root, tmp_path / "lost")
+    root = without_database(root, tmp_path / "left")
     rebuild(root, undecided="commit")
+    assert not worst(root)
     with txn_source.connect(root) as log:
         for topic in TOPICS:
             assert values(seen(log, topic)) == values(before[topic]), topic

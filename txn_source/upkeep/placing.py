@@ -8,7 +8,7 @@ published before it was written. Without any it lies at the end. Markers get wha
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -91,8 +91,8 @@ class PlacedPartition:
         self._free = [position for position in self._free if position not in gone]
         self._add([_row(position=position, kind=kind, txn=txn) for position, kind, txn in rows])
 
-    def place(self, left: Sequence[LeftEntry]) -> None:
-        """Find places for entries without receipt."""
+    def place(self, left: Sequence[LeftEntry], whole: Collection[int] = ()) -> None:
+        """Find places for entries without receipt; of ledgers that are ``whole`` all entries are known."""
         self._free = self._gaps()
         positions = np.union1d(self.rows["position"], self.taken)
         self._end = self._first_behind(positions)
@@ -100,32 +100,42 @@ class PlacedPartition:
             return
         times = self._times(positions)
         following = np.append(times, _LATEST)[np.searchsorted(positions, np.array(self._free, np.int64))]
-        free, rows = list(zip(self._free, following.tolist(), strict=True)), []
+        queues: dict[int, list[LeftEntry]] = {}
+        for entry in sorted(left, key=lambda e: (e.base_sequence, e.at_us, e.segment, e.offset)):
+            queues.setdefault(entry.producer_id, []).append(entry)
+        between = {id(entry): self._between(entry) for entry in left}
+        rows = []
+        late = []
         used: set[int] = set()
-        newest: dict[int, int] = {}
-        for entry in sorted(left, key=lambda e: (e.at_us, e.producer_id, e.base_sequence, e.segment, e.offset)):
-            low, high = self._between(entry)
-            low = max(low, newest.get(entry.producer_id, -1) if entry.producer_id else -1)
-            found = next(
-                (at for at, until in free if low < at < high and until >= entry.at_us and at not in used), None
-            )
-            if found is None and (high <= self._end or low >= self._end):
+        for at, until in zip(self._free, following.tolist(), strict=True):
+            # The one of those that may lie here with the nearest end: so as many as can be are placed.
+            heads = [queue[0] for queue in queues.values() if queue]
+            fit = [e for e in heads if between[id(e)][0] < at < between[id(e)][1] and e.at_us <= until]
+            if fit:
+                entry = min(fit, key=lambda e: (between[id(e)][1], e.at_us))
+                queues[entry.producer_id].pop(0)
+                used.add(at)
+                rows.append(_row_of(entry, at))
+            for queue in queues.values():
+                while queue and between[id(queue[0])][1] <= at:
+                    late.append(queue.pop(0))
+        for entry in sorted((e for queue in queues.values() for e in queue), key=lambda e: (e.at_us, e.base_sequence)):
+            if between[id(entry)][1] < _LATEST:
+                late.append(entry)
+                continue
+            rows.append(_row_of(entry, self._end))
+            self._end += 1
+            self.appended += 1
+        ends = {key >> LEDGER_BITS: key + 1 for key in positions.tolist() if key >> LEDGER_BITS not in whole}
+        for entry in late:  # a ledger may have had more entries than are known
+            low, high = between[id(entry)]
+            behind = [ledger for ledger in ends if max(low, 0) >> LEDGER_BITS <= ledger < high >> LEDGER_BITS]
+            if not behind:
                 self.dropped.append(entry)
                 continue
-            if found is None:
-                found, self._end = self._end, self._end + 1
-                self.appended += 1
-            else:
-                self.moved += 1
-            used.add(found)
-            newest[entry.producer_id] = found
-            rows.append(
-                _row(
-                    position=found, messages=entry.messages, length=entry.length, txn=entry.txn,
-                    producer_id=entry.producer_id, base_sequence=entry.base_sequence, time_us=entry.at_us,
-                    segment=entry.segment, offset=entry.offset, crc32c=entry.crc32c,
-                )
-            )  # fmt: skip
+            rows.append(_row_of(entry, ends[max(behind)]))
+            ends[max(behind)] += 1
+        self.moved = len(rows) - self.appended
         self._free = [at for at in self._free if at not in used]
         self._add(rows)
 
@@ -134,8 +144,8 @@ class PlacedPartition:
         return self._free
 
     def settle(self) -> None:
-        """Put markers of nothing where nothing is known, let publish times never go back, and give markers those of what
-        is before them."""
+        """Put markers of nothing where nothing is known; let publish times never go back, and markers have those of
+        what is before them."""
         lost = np.setdiff1d(self.taken, self.rows["position"]).tolist()
         self._add([_row(position=position, kind=COMMIT_MARKER) for position in [*self._free, *lost]])
         if len(self.rows["time_us"]):
@@ -191,6 +201,12 @@ class PlacedPartition:
 def no_rows() -> dict[str, IntArray]:
     """Return what has no entries."""
     return {name: np.zeros(0, np.int64) for name in ROWS}
+
+
+def _row_of(entry: LeftEntry, position: int) -> dict[str, int]:
+    names = ("messages", "length", "txn", "producer_id", "base_sequence", "segment", "offset", "crc32c")
+    given = {name: getattr(entry, name) for name in names}
+    return _row(position=position, time_us=entry.at_us, **given)
 
 
 def _row(**given: int) -> dict[str, int]:

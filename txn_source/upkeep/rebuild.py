@@ -16,7 +16,8 @@ import contextlib
 import os
 import time
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,7 @@ import numpy as np
 from sqlalchemy import Connection
 
 from txn_source.metadata.store.log import create_log
-from txn_source.metadata.store.lost_future import pass_over
+from txn_source.metadata.store.lost_future import GAP, pass_over
 from txn_source.metadata.store.opening import open_database
 from txn_source.metadata.store.rebuilt_rows import add_columns, add_policies, check_empty, set_counts
 from txn_source.model.errors import InvalidArgumentError, StorageWriteError, TopicNotFoundError, TxnLogError
@@ -33,7 +34,10 @@ from txn_source.model.topic_name import TopicName
 from txn_source.model.transaction import EndReason
 from txn_source.storage.folders import sync_file, sync_folder
 from txn_source.storage.root import LogRoot
+from txn_source.storage.segment import SegmentName
 from txn_source.storage.segment_store import LocalSegments, StoredSegment
+from txn_source.storage.tiered_summary import FoundObject
+from txn_source.upkeep.placing import LEDGER_BITS
 from txn_source.upkeep.rebuild_decisions import Decisions, Undecided, decide, known_markers
 from txn_source.upkeep.rebuild_report import RebuildReport, report_of
 from txn_source.upkeep.rebuild_sources import (
@@ -103,14 +107,16 @@ def rebuild(
         raise InvalidArgumentError(
             "The descriptions are of different logs.", "Name the topics of one of them by --topic, one at a time."
         )
-    found = _find(at, store, chosen, segments, notes, progress)
+    objects = find_objects(at.path, objects_below(at.path), notes.append)
+    new_ledger = _new_ledgers(chosen, segments, objects).__next__
+    found = _find(at, store, chosen, segments, objects, new_ledger, progress)
     decisions = decide(found, how)
     for topic in found:
         for partition_id, placed in topic.placed.items():
             placed.add_markers(decisions.states, known_markers(topic, partition_id))
             placed.settle()
     now_us = int(clock() * 1e6)
-    notes += _write(at, target, log_id, found, decisions, now_us, progress, check=check)
+    notes += _write(at, target, log_id, found, decisions, new_ledger, now_us, progress, check=check)
     if into is None:
         _mark(at, now_us)
     report = report_of(log_id, target, found, decisions, notes)
@@ -145,16 +151,29 @@ def _find(
     store: LocalSegments,
     chosen: Sequence[DescribedTopic],
     segments: dict[int, list[StoredSegment]],
-    notes: list[str],
+    objects: dict[str, list[FoundObject]],
+    new_ledger: Callable[[], int],
     progress: Progress,
 ) -> list[FoundTopic]:
-    objects = find_objects(at.path, objects_below(at.path), notes.append)
     found = []
     for of in chosen:
         mine = [each for each in objects.get(of.name.short, []) + objects.get(str(of.name), []) if _is_of(each, of)]
-        found.append(find_topic(at.path, store, of, segments.get(of.topic_id, []), mine))
+        found.append(find_topic(at.path, store, of, segments.get(of.topic_id, []), mine, new_ledger))
         progress(f"Read topic {of.name.short}: {found[-1].segments.entries} entries in segments.")
     return found
+
+
+def _new_ledgers(
+    chosen: Sequence[DescribedTopic],
+    segments: dict[int, list[StoredSegment]],
+    objects: dict[str, list[FoundObject]],
+) -> Iterator[int]:
+    """Return ids for ledgers that nobody has known, behind a gap: those that were lost had ids, too."""
+    known = [int(each.get("log_end", 0)) >> LEDGER_BITS for of in chosen for each in of.partitions.values()]
+    names = (SegmentName.parse(each.path) for of in segments.values() for each in of)
+    known += [name.ledger_id or 0 for name in names if name is not None]
+    known += [each.summary.ledger.ledger_id for of in objects.values() for each in of]
+    return count(max(known, default=0) + GAP)
 
 
 def _is_of(found: Any, of: DescribedTopic) -> bool:
@@ -168,6 +187,7 @@ def _write(
     log_id: str,
     found: Sequence[FoundTopic],
     decisions: Decisions,
+    new_ledger: Callable[[], int],
     now_us: int,
     progress: Progress,
     *,
@@ -180,7 +200,7 @@ def _write(
     try:
         try:
             create_log(database, log_id)
-            database.write(lambda connection: _fill(connection, found, decisions, now_us, progress))
+            database.write(lambda connection: _fill(connection, found, decisions, new_ledger, now_us, progress))
             database.write(lambda connection: pass_over(connection, now_us))
         finally:
             database.close()
@@ -206,7 +226,12 @@ def _write(
 
 
 def _fill(
-    connection: Connection, found: Sequence[FoundTopic], decisions: Decisions, now_us: int, progress: Progress
+    connection: Connection,
+    found: Sequence[FoundTopic],
+    decisions: Decisions,
+    new_ledger: Callable[[], int],
+    now_us: int,
+    progress: Progress,
 ) -> None:
     check_empty(connection)
     now_ms = now_us // 1000
@@ -227,15 +252,6 @@ def _fill(
             "decision": [numbers[txn] for txn in order],
         }
         add_columns(connection, "transactions", columns)
-    ledgers = [int(placed.rows["position"].max(initial=0)) >> 32 for t in found for placed in t.placed.values()]
-    ledgers += [int(of.get("log_end", 0)) >> 32 for t in found for of in t.described.partitions.values()]
-    highest = max(ledgers, default=0)
-
-    def new_ledger() -> int:
-        nonlocal highest
-        highest += 1
-        return highest
-
     policies: dict[tuple[str, str], str] = {}
     roots: dict[int, tuple[str, str]] = {}
     for topic in found:

@@ -81,8 +81,12 @@ def find_topic(
     described: DescribedTopic,
     segments: Iterable[StoredSegment],
     objects: Iterable[FoundObject],
+    new_ledger: Callable[[], int],
 ) -> FoundTopic:
-    """Read all that there is of a topic, and find the places of its entries. OSError: a segment can't be read."""
+    """Read all that there is of a topic, and find the places of its entries. OSError: a segment can't be read.
+
+    ``new_ledger`` gives an id for a ledger that nobody has known.
+    """
     scanned = scan_segments(root, store, [(each.path, each.size) for each in segments])
     found = FoundTopic(described, scanned)
     found.indexes = scanned.partitions | {id_: int(each["index"]) for id_, each in described.partitions.items()}
@@ -98,7 +102,7 @@ def find_topic(
         left.setdefault(entry.partition_id, []).append(entry)
     for partition_id in sorted(found.indexes):
         mine = {name: column[receipts["partition_id"] == partition_id] for name, column in receipts.items()}
-        _place(found, partition_id, mine, of_partition.get(partition_id, []), left.get(partition_id, []))
+        _place(found, partition_id, mine, of_partition.get(partition_id, []), left.get(partition_id, []), new_ledger)
     return found
 
 
@@ -143,6 +147,7 @@ def _place(
     receipts: dict[str, IntArray],
     objects: list[FoundObject],
     left: list[LeftEntry],
+    new_ledger: Callable[[], int],
 ) -> None:
     """Put together what is known of one partition."""
     of = found.described.partitions.get(partition_id, {})
@@ -176,8 +181,10 @@ def _place(
         ledgers.append(int(rows["position"].max()) >> LEDGER_BITS)
     last = max(ledgers)
     known = end & ((1 << LEDGER_BITS) - 1) if last == end >> LEDGER_BITS else 0
+    if last in found.objects:  # it is closed, and its object knows all of it
+        last, known = new_ledger(), 0
     placed = PlacedPartition(rows, gone, last, known)
-    placed.place([entry for entry in left if not entry.of_job])
+    placed.place([entry for entry in left if not entry.of_job], {each.summary.ledger.ledger_id for each in objects})
     found.placed[partition_id] = placed
 
 

@@ -129,7 +129,9 @@ def _add_partition(
     ledger_of = rows["position"] >> LEDGER_BITS
     log_start = int(of.get("log_start", 0))
     known = set(np.unique(ledger_of).tolist()) | {key >> LEDGER_BITS for key in (log_start, int(of.get("log_end", 0)))}
-    ids = sorted(known - {0}) or [new_ledger()]
+    ids = sorted(known - {0})
+    if not ids or ids[-1] in topic.objects:
+        ids.append(new_ledger())
     log_start = max(log_start, ids[0] << LEDGER_BITS)
     before_messages = np.cumsum(rows["messages"]) - rows["messages"]
     before_bytes = np.cumsum(rows["length"]) - rows["length"]
