@@ -18,8 +18,11 @@ Readers ignore notes; an entry's checksum covers its own.
 
 from __future__ import annotations
 
+import json
 import os
+from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 
@@ -62,6 +65,38 @@ def append_note(root: Path, path: str, note: bytes) -> None:
         message = without_rows(pa.ipc.read_schema(pa.py_buffer(file.read(length))), note)
         file.seek(0, os.SEEK_END)
         file.write(message)
+
+
+def parse_note(data: bytes) -> dict[str, Any] | None:
+    """Return a note; None if it is none that this release has written."""
+    try:
+        note = json.loads(data)
+        return note if note["v"] == NOTE_VERSION and _is_sound(note) else None
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return None
+
+
+def _is_sound(note: dict[str, Any]) -> bool:
+    """True if all fields that are there have values that can be."""
+    by = note.get("by", {"name": "", "epoch": 0})
+    rows = [row for of in note.get("r", {}).values() for row in of]
+    ends = note.get("e", ())
+    return (
+        _are_numbers([note["w"], *(note[name] for name in ("s", "at") if name in note)], 0)
+        and _are_numbers([note.get("p", 1)], 1)
+        and _are_numbers([note.get("t", -1)], -1)
+        and isinstance(by["name"], str)
+        and isinstance(by.get("transactional_id", ""), str)
+        and _are_numbers([by["epoch"]], 0)
+        and all(len(row) == len(RECEIPT) and _are_numbers(row, -1) for row in rows)
+        and all(_are_numbers(offsets, 0) for offsets in note.get("x", {}).values())
+        and all(len(end) == 2 and _are_numbers(end, 0) for end in ends)
+        and ("p" not in note or ("s" in note and "at" in note))
+    )
+
+
+def _are_numbers(values: Iterable[Any], lowest: int) -> bool:
+    return all(type(value) is int and lowest <= value < 1 << 63 for value in values)
 
 
 def _write(sink: pa.NativeFile, batch: pa.RecordBatch, schema: pa.Schema, note: bytes) -> None:

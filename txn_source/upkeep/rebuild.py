@@ -35,7 +35,6 @@ from txn_source.model.transaction import EndReason
 from txn_source.storage.folders import sync_file, sync_folder
 from txn_source.storage.root import LogRoot
 from txn_source.storage.segment import SegmentName
-from txn_source.storage.segment_store import LocalSegments, StoredSegment
 from txn_source.storage.tiered_summary import FoundObject
 from txn_source.upkeep.placing import LEDGER_BITS
 from txn_source.upkeep.rebuild_decisions import Decisions, Undecided, decide, known_markers
@@ -45,11 +44,13 @@ from txn_source.upkeep.rebuild_sources import (
     FoundTopic,
     find_objects,
     find_topic,
+    list_segments,
     list_topics,
     objects_below,
 )
 from txn_source.upkeep.rebuild_tables import add_topic
 from txn_source.upkeep.scanning import scan_all
+from txn_source.upkeep.segment_scan import SegmentCopy
 
 _TIMEOUT_MS = 60_000
 Progress = Callable[[str], object]
@@ -88,8 +89,7 @@ def rebuild(
     at.check_embedded()
     target = at.database if into is None else Path(into).absolute()
     _check_target(target)
-    store = LocalSegments(at.path)
-    described, segments, unreadable = list_topics(store)
+    described, unreadable = list_topics(at.path)
     notes = [f"The description {why} can't be read, so its topic is left out." for why in unreadable]
     chosen = _chosen(described, topics)
     if not chosen:
@@ -97,6 +97,7 @@ def rebuild(
             f"No topic is described below {at.path}.",
             "Topics are since this release, when they are made and whenever the log is maintained; restore a backup.",
         )
+    segments = list_segments(at.path, chosen, notes.append)
     if not topics:
         notes += [
             f"{len(segments[topic_id])} segments lie in segments/{topic_id}, which is no topic's (it was deleted)."
@@ -109,7 +110,7 @@ def rebuild(
         )
     objects = find_objects(at.path, objects_below(at.path), notes.append)
     new_ledger = _new_ledgers(chosen, segments, objects).__next__
-    found = _find(at, store, chosen, segments, objects, new_ledger, progress)
+    found = _find(chosen, segments, objects, new_ledger, progress)
     decisions = decide(found, how)
     for topic in found:
         for partition_id, placed in topic.placed.items():
@@ -147,10 +148,8 @@ def _chosen(described: dict[int, DescribedTopic], names: Sequence[str]) -> list[
 
 
 def _find(
-    at: LogRoot,
-    store: LocalSegments,
     chosen: Sequence[DescribedTopic],
-    segments: dict[int, list[StoredSegment]],
+    segments: dict[int, list[SegmentCopy]],
     objects: dict[str, list[FoundObject]],
     new_ledger: Callable[[], int],
     progress: Progress,
@@ -158,14 +157,14 @@ def _find(
     found = []
     for of in chosen:
         mine = [each for each in objects.get(of.name.short, []) + objects.get(str(of.name), []) if _is_of(each, of)]
-        found.append(find_topic(at.path, store, of, segments.get(of.topic_id, []), mine, new_ledger))
+        found.append(find_topic(of, segments.get(of.topic_id, []), mine, new_ledger))
         progress(f"Read topic {of.name.short}: {found[-1].segments.entries} entries in segments.")
     return found
 
 
 def _new_ledgers(
     chosen: Sequence[DescribedTopic],
-    segments: dict[int, list[StoredSegment]],
+    segments: dict[int, list[SegmentCopy]],
     objects: dict[str, list[FoundObject]],
 ) -> Iterator[int]:
     """Return ids for ledgers that nobody has known, behind a gap: those that were lost had ids, too."""

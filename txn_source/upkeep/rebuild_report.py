@@ -30,7 +30,7 @@ class RebuiltTopic:
     at_the_end: int
     """Those of them that lie at the end: they may never have been acknowledged."""
     left_out: int
-    """Entries for which there was no position, and whole segments of older releases."""
+    """Entries for which there was no position, of jobs that nobody noted to be committed, or of an older release."""
     unknown_positions: tuple[str, ...] = ()
     """Positions of which nothing is known, of each partition the first ones: markers, or entries that are lost."""
     lost: tuple[str, ...] = ()
@@ -75,7 +75,7 @@ def report_of(
                 len({txn for of in placed for txn in of.traces}),
                 sum(of.moved + of.appended for of in placed),
                 sum(of.appended for of in placed),
-                dropped + jobs + len(topic.segments.unnoted),
+                dropped + jobs + topic.strange,
                 holes,
                 lost,
             )

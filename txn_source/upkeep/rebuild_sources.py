@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable
-from dataclasses import field
+from dataclasses import field, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,12 +16,16 @@ from txn_source.model.topic_name import TopicName
 from txn_source.model.values import dataclass
 from txn_source.storage.object_names import may_be_object
 from txn_source.storage.object_root import Root
+from txn_source.storage.object_uri import is_object_uri
 from txn_source.storage.segment import SegmentName
-from txn_source.storage.segment_store import SegmentStore, StoredSegment
+from txn_source.storage.segment_store import LocalSegments
 from txn_source.storage.tiered_summary import FoundObject, find_object
 from txn_source.storage.topic_file import NAME, VERSION
 from txn_source.upkeep.placing import LEDGER_BITS, NO_SEGMENT, ROWS, PlacedPartition, no_rows
-from txn_source.upkeep.segment_scan import IntArray, LeftEntry, ScannedSegments, scan_segments
+from txn_source.upkeep.segment_scan import IntArray, LeftEntry, ScannedSegments, SegmentCopy, scan_segments
+
+_MAIN = 0
+"""The id of the log's own root."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,33 +57,55 @@ class FoundTopic:
     """Ledgers of which there is the object alone."""
     lost: dict[int, list[int]] = field(default_factory=dict)
     """Positions of entries whose segment is missing, by partition."""
+    strange: int = 0
+    """Entries that say nothing of themselves, or are of no partition of the topic."""
     jobs: dict[int, list[LeftEntry]] = field(default_factory=dict)
     """Entries of jobs of which nobody noted that they were committed, by partition."""
 
 
-def list_topics(store: SegmentStore) -> tuple[dict[int, DescribedTopic], dict[int, list[StoredSegment]], list[str]]:
-    """Return the topics that are described, the segments by topic, and descriptions that can't be read."""
-    segments: dict[int, list[StoredSegment]] = {}
+def list_topics(root: Path) -> tuple[dict[int, DescribedTopic], list[str]]:
+    """Return the topics that are described in a root, and which descriptions can't be read."""
     described: dict[int, DescribedTopic] = {}
     unreadable = []
-    for found in store.stored():
-        name = SegmentName.parse(found.path)
+    for path in sorted((root / "segments").glob(f"*/{NAME}")):
+        try:
+            one = _parse(path.read_bytes())
+            described[one.topic_id] = one
+        except (OSError, ValueError, KeyError, TypeError, InvalidArgumentError) as error:
+            unreadable.append(f"{path.relative_to(root)}: {error}")
+    return described, unreadable
+
+
+def list_segments(
+    root: Path, described: Iterable[DescribedTopic], told: Callable[[str], object]
+) -> dict[int, list[SegmentCopy]]:
+    """Return all segments by topic: those of the log's root, and of the folders that have copies of them."""
+    folders = {_MAIN: root}
+    for of in described:
+        for root_id, name, uri in of.text.get("roots", ()):
+            if is_object_uri(uri) or not Path(uri).is_dir():
+                told(f"The root {name} can't be read here ({uri}): segments that lie there alone are missing.")
+            else:
+                folders[int(root_id)] = Path(uri)
+    best: dict[str, SegmentCopy] = {}
+    for root_id, folder in sorted(folders.items()):
+        for found in LocalSegments(folder).stored():
+            known = best.get(found.path)
+            if known is not None and known.size == found.size:
+                best[found.path] = replace(known, roots=known.roots | 1 << root_id)
+            elif known is None or known.size < found.size:
+                best[found.path] = SegmentCopy(found.path, found.size, folder, 1 << root_id)
+    segments: dict[int, list[SegmentCopy]] = {}
+    for path, copy in best.items():
+        name = SegmentName.parse(path)
         if name is not None:
-            segments.setdefault(name.topic_id, []).append(found)
-        elif found.path.endswith(f"/{NAME}"):
-            try:
-                one = _parse(store.read(found.path, 0, found.size))
-                described[one.topic_id] = one
-            except (OSError, ValueError, KeyError, TypeError, InvalidArgumentError) as error:
-                unreadable.append(f"{found.path}: {error}")
-    return described, segments, unreadable
+            segments.setdefault(name.topic_id, []).append(copy)
+    return segments
 
 
 def find_topic(
-    root: Root,
-    store: SegmentStore,
     described: DescribedTopic,
-    segments: Iterable[StoredSegment],
+    segments: Iterable[SegmentCopy],
     objects: Iterable[FoundObject],
     new_ledger: Callable[[], int],
 ) -> FoundTopic:
@@ -87,9 +113,11 @@ def find_topic(
 
     ``new_ledger`` gives an id for a ledger that nobody has known.
     """
-    scanned = scan_segments(root, store, [(each.path, each.size) for each in segments])
+    scanned = scan_segments(segments)
     found = FoundTopic(described, scanned)
-    found.indexes = scanned.partitions | {id_: int(each["index"]) for id_, each in described.partitions.items()}
+    found.indexes = {id_: int(each["index"]) for id_, each in described.partitions.items()}
+    known = set(found.indexes.values())  # others were added since it was described
+    found.indexes |= {id_: index for id_, index in scanned.partitions.items() if index not in known}
     by_index = {index: id_ for id_, index in found.indexes.items()}
     of_partition: dict[int, list[FoundObject]] = {}
     for each in objects:
@@ -100,6 +128,8 @@ def find_topic(
     left: dict[int, list[LeftEntry]] = {}
     for entry in scanned.left.values():
         left.setdefault(entry.partition_id, []).append(entry)
+    strange = ~np.isin(receipts["partition_id"], list(found.indexes))
+    found.strange = int(strange.sum()) + sum(len(of) for id_, of in left.items() if id_ not in found.indexes)
     for partition_id in sorted(found.indexes):
         mine = {name: column[receipts["partition_id"] == partition_id] for name, column in receipts.items()}
         _place(found, partition_id, mine, of_partition.get(partition_id, []), left.get(partition_id, []), new_ledger)

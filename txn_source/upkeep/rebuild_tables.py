@@ -11,6 +11,7 @@ from sqlalchemy import Connection
 
 from txn_source.metadata.store.rebuilt_rows import add_columns, add_subscription, seal_ledgers
 from txn_source.model.kinds import ABORTED, COMMITTED, DATA
+from txn_source.model.roots import ONLY_MAIN
 from txn_source.storage.segment import SegmentName
 from txn_source.upkeep.placing import LEDGER_BITS, NO_SEGMENT, PlacedPartition
 from txn_source.upkeep.rebuild_decisions import Decisions
@@ -76,6 +77,7 @@ class _Segments:
     def __init__(self, topic: FoundTopic) -> None:
         self._topic_id = topic.described.topic_id
         self._paths = topic.segments.paths
+        self._roots = topic.segments.roots
         self._parts: dict[tuple[int, int], tuple[int, int]] = {}
 
     def reach(self, partition_id: int, segments: IntArray, ledgers: IntArray) -> None:
@@ -104,6 +106,8 @@ class _Segments:
         )  # fmt: skip
         names = ("partition_id", "segment_id", "first_ledger_id", "last_ledger_id")
         _add_rows(connection, "segment_parts", names, parts)
+        roots = [(segment_id(self._topic_id, segment), self._roots[segment]) for segment in sorted(by_segment)]
+        _add_rows(connection, "segment_copies", ("segment_id", "roots"), [row for row in roots if row[1] != ONLY_MAIN])
 
 
 def segment_id(topic_id: int, number: int) -> int:

@@ -5,10 +5,9 @@ A receipt is kept as a row of integers, however many there are; as a value only 
 
 from __future__ import annotations
 
-import json
 import mmap
 from array import array
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,10 +18,11 @@ import numpy.typing as npt
 from crc32c import crc32c
 
 from txn_source.model.kinds import ABORTED, COMMITTED
+from txn_source.model.roots import ONLY_MAIN
+from txn_source.storage.entry_notes import parse_note
 from txn_source.storage.message_walk import Damage, Data, FoundMessage, walk
-from txn_source.storage.object_root import Root
 from txn_source.storage.segment import SegmentName
-from txn_source.storage.segment_store import MAGIC, SegmentStore, has_own_schemas
+from txn_source.storage.segment_store import MAGIC, has_own_schemas
 
 NO_TXN = -1
 IntArray = npt.NDArray[np.int64]
@@ -31,6 +31,16 @@ COLUMNS = (
     "segment", "producer_id",
 )  # fmt: skip
 """Of a receipt, those of its note first. ``segment`` is its number among the scanned ones."""
+
+
+@dataclass(frozen=True)
+class SegmentCopy:
+    """A segment, in one of the roots that have it; ``roots`` is the set of all that have as much of it."""
+
+    path: str
+    size: int
+    root: Path
+    roots: int = ONLY_MAIN
 
 
 @dataclass(slots=True)
@@ -66,6 +76,8 @@ class ScannedSegments:
 
     paths: list[str] = field(default_factory=list)
     sizes: list[int] = field(default_factory=list)
+    roots: list[int] = field(default_factory=list)
+    """The sets of roots that have each of them."""
     left: dict[tuple[int, int], LeftEntry] = field(default_factory=dict)
     """By segment and offset."""
     endings: dict[int, int] = field(default_factory=dict)
@@ -139,24 +151,25 @@ _SEGMENT, _OFFSET = COLUMNS.index("segment"), COLUMNS.index("offset")
 _NONE: IntArray = np.zeros((0, len(COLUMNS)), np.int64)
 
 
-def scan_segments(root: Root, store: SegmentStore, paths: list[tuple[str, int]]) -> ScannedSegments:
-    """Read segments of a topic, paths with their sizes. OSError: one can't be read."""
+def scan_segments(segments: Iterable[SegmentCopy]) -> ScannedSegments:
+    """Read segments of a topic. OSError: one can't be read."""
     found = ScannedSegments()
-    for path, size in sorted(paths):
-        name = SegmentName.parse(path)
+    for copy in sorted(segments, key=lambda each: each.path):
+        name = SegmentName.parse(copy.path)
         if name is not None:
-            with _bytes_of(root, store, path, size) as data:
-                _scan(found, path, name, data)
+            with _bytes_of(copy) as data:
+                _scan(found, copy.path, name, data)
+            found.roots.append(copy.roots)
     found.settle()
     return found
 
 
 @contextmanager
-def _bytes_of(root: Root, store: SegmentStore, path: str, size: int) -> Iterator[Data]:
-    if not size or not isinstance(root, Path):
-        yield store.read(path, 0, size) if size else b""
+def _bytes_of(copy: SegmentCopy) -> Iterator[Data]:
+    if not copy.size:
+        yield b""
         return
-    with open(root / path, "rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as mapped:
+    with open(copy.root / copy.path, "rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as mapped:
         view = memoryview(mapped)
         try:
             yield view
@@ -179,7 +192,7 @@ def _scan(found: ScannedSegments, path: str, name: SegmentName, data: Data) -> N
             header = message
             seed = 0 if shared else crc32c(data[message.start : message.end])
             continue
-        note = _parsed(message.note)
+        note = None if message.note is None else parse_note(message.note)
         noted = noted or note is not None
         start = header.start if shared and header is not None else message.start
         if message.rows:
@@ -199,14 +212,3 @@ def _scan(found: ScannedSegments, path: str, name: SegmentName, data: Data) -> N
     for start, entry in seen.items():
         entry.crc32c = crc32c(data[start : start + entry.length], seed)
         found.left[number, start] = entry
-
-
-def _parsed(note: bytes | None) -> dict[str, Any] | None:
-    """Return a note; None if there is none, or it is none of a release that we know."""
-    if note is None:
-        return None
-    try:
-        parsed = json.loads(note)
-    except ValueError:
-        return None
-    return parsed if isinstance(parsed, dict) and parsed.get("v") == 1 else None
