@@ -12,12 +12,12 @@ import txn_source
 from tests.log.sites import log_on_postgres, service_over
 from txn_source.client.topics import create_topic
 from txn_source.metadata.service.in_process import InProcessTransport
-from txn_source.metadata.store.lost_future import GAP, pass_over
+from txn_source.metadata.store.lost_future import GAP, gap_after, pass_over
 from txn_source.metadata.store.opening import open_database
 from txn_source.metadata.store.tables import log_info
 from txn_source.metadata.store.transactions import number_of
 from txn_source.metadata.stub.metadata_stub import MetadataStub
-from txn_source.model.errors import OutOfRangeError, TransactionEndedError
+from txn_source.model.errors import LimitExceededError, OutOfRangeError, TransactionEndedError
 from txn_source.model.topic_name import TopicName
 from txn_source.model.transaction import TxnId
 from txn_source.storage.root import LogRoot
@@ -105,7 +105,7 @@ def test_ids_and_counts_go_on_behind_a_gap(root: Path) -> None:
         query = text(f"SELECT MAX({table.removesuffix('s')}_id) FROM {table}")
         highest = written(root, lambda c, query=query: c.execute(query).scalar())  # type: ignore[misc]
         assert highest > GAP, table
-    assert written(root, lambda c: c.execute(select(log_info.c.decisions)).scalar()) == GAP
+    assert written(root, lambda c: c.execute(select(log_info.c.decisions)).scalar()) == GAP << 12
 
 
 def test_subscription_is_in_another_epoch(root: Path) -> None:
@@ -128,6 +128,22 @@ def test_subscription_is_in_another_epoch(root: Path) -> None:
             message = consumer.receive(timeout=10)
             assert message is not None
             assert message.value == b"b"
+
+
+def test_gap_grows_with_what_is_lost() -> None:
+    """Put one backup back twice: what the first log gave out in a day lies before what the second one does."""
+    day_us = 86_400 * 1_000_000
+    assert gap_after(0) == gap_after(-1) == GAP
+    assert gap_after(2 * day_us) - gap_after(day_us) > 1_000_000
+
+
+def test_ids_that_run_out_are_told(root: Path) -> None:
+    """Pass over most ledgers there can be: it is refused, and nothing changes."""
+    with txn_source.connect(root) as log:
+        log.create_topic("orders")
+        with pytest.raises(LimitExceededError, match="too few are left"):
+            written(root, lambda connection: pass_over(connection, NOW_US, (1 << 31) - (1 << 24)))
+        assert log.cut("orders").positions[TopicName.parse("orders"), 0].ledger_id == 1
 
 
 def test_it_can_be_put_back_again(root: Path) -> None:

@@ -136,11 +136,14 @@ class _Backup:
         self._reused: set[str] = set()
         self._seconds: set[str] = set()
         """Files with the aborted messages of objects that the last copy of the database refers to."""
+        self._spared: set[str] = set()
+        """Segments that are missing, and whose messages tiered objects have, too."""
         self._notes: dict[str, None] = {}
         self._done = self._total = 0
 
     def make(self, *, check: bool) -> BackupReport:
         """Make it."""
+        missing: list[str] = []
         for _ in range(_LOOKS):
             taken_at_us = time.time_ns() // 1000
             copy_moment(self._log.database, self._folder / DATABASE, self._progress)
@@ -148,10 +151,11 @@ class _Backup:
             self._check_base(needed)
             objects, outside = _where(needed, self._log.path)
             self._seconds.clear()
+            spared, self._spared = self._spared, set()
             missing = self._copy_files(needed, objects)
-            if not missing:
+            if not missing and self._spared <= spared:  # what is deleted now is no file of the next moment
                 break
-        else:
+        if missing:
             raise DataLossError(
                 f"{len(missing)} files of the log at {self._log.path} are missing; the first is {missing[0]}.",
                 "See what is lost with `txnlog doctor`; then delete what can't be read, or restore it.",
@@ -161,6 +165,8 @@ class _Backup:
         self._copy_configuration()
         self._files[DATABASE] = checksum_of(self._folder / DATABASE)
         sync_all(self._folder, self._files)
+        for path in sorted(self._spared):
+            self._note(f"{path} is missing in the log; its messages are in tiered objects.")
         messages = self._scan(objects, outside) if check else {}
         if needed.roots:
             names = ", ".join(name for _, name, _ in needed.roots)
@@ -204,7 +210,7 @@ class _Backup:
         for segment in needed.segments:
             if not self._copy_segment(segment, needed):
                 if segment.is_spare:
-                    self._note(f"{segment.path} is missing in the log; its messages are in tiered objects.")
+                    self._spared.add(segment.path)
                 else:
                     missing.append(segment.path)
         missing += [path for copy_id, path in objects.items() if not self._copy_object(path, copies[copy_id])]
@@ -300,9 +306,10 @@ class _Backup:
 
     def _scan(self, objects: dict[int, str], outside: dict[str, int]) -> dict[str, int]:
         scratch = self._folder / _SCRATCH
-        log_of_copy(self._folder / DATABASE, scratch, objects)
+        log_of_copy(self._folder / DATABASE, scratch, time.time_ns() // 1000, objects)
         try:
-            found = scan_all(self._folder, scratch, priorities(objects, outside), lambda rows: None)
+            read_first = priorities(objects, outside, spared=bool(self._spared))
+            found = scan_all(self._folder, scratch, read_first, lambda rows: None)
         finally:
             for left in self._folder.glob(f"{_SCRATCH}*"):
                 left.unlink()
@@ -316,8 +323,13 @@ class _Backup:
         self._progress(self._done, self._total)
 
 
-def priorities(objects: Mapping[int, str], outside: Mapping[str, int]) -> tuple[ReadPriority, ...]:
-    """Return how a backup is read: hot copies first, and then tiered ones, if they are all there."""
+def priorities(objects: Mapping[int, str], outside: Mapping[str, int], *, spared: bool) -> tuple[ReadPriority, ...]:
+    """Return how a backup is read: hot copies first, and then tiered ones, if they are all there.
+
+    ``spared``: some hot copies aren't there, and tiered ones in their place.
+    """
+    if spared:
+        return (ReadPriority.TIERED_FIRST,)
     tiered = (ReadPriority.TIERED_FIRST,) if objects and not outside else ()
     return (ReadPriority.BOOKKEEPER_FIRST, *tiered)
 

@@ -14,7 +14,7 @@ import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from txn_source.metadata.store.sqlite_backup import read_needed
+from txn_source.metadata.store.sqlite_backup import Needed, read_needed
 from txn_source.model.door import guard
 from txn_source.model.errors import (
     InvalidArgumentError,
@@ -114,10 +114,12 @@ def _restore(backup: Path, manifest: Manifest, log: LogRoot, progress: Progress,
     _copy_files(backup, manifest, log.path, progress)
     notes += _without_copies(log.configuration)
     unfinished = log.path / _UNFINISHED
-    log_id = log_of_copy(log.path / f"{_UNFINISHED}-as-it-was", unfinished, manifest.objects)
+    log_id = log_of_copy(log.path / f"{_UNFINISHED}-as-it-was", unfinished, manifest.taken_at_us, manifest.objects)
     (log.path / f"{_UNFINISHED}-as-it-was").unlink()
-    notes += _check_outside(log.path, unfinished, manifest.outside)
-    read_first = priorities(manifest.objects, manifest.outside)
+    needed = read_needed(unfinished)
+    notes += _check_outside(log.path, needed, manifest.outside)
+    spared = any(segment.path not in manifest.files for segment in needed.segments)
+    read_first = priorities(manifest.objects, manifest.outside, spared=spared)
     messages = shown(scan_all(log.path, unfinished, read_first, lambda rows: None)) if check else {}
     sync_all(log.path, [path for path in manifest.files if path != DATABASE])
     try:
@@ -203,12 +205,12 @@ def _without_copies(configuration: Path) -> list[str]:
     return []
 
 
-def _check_outside(root: Path, database: Path, outside: Mapping[str, int]) -> list[str]:
+def _check_outside(root: Path, needed: Needed, outside: Mapping[str, int]) -> list[str]:
     """Look at the tiered objects that lie outside; return what there is to say of them."""
     if not outside:
         return []
     missing = []
-    for found in read_needed(database).objects:
+    for found in needed.objects:
         if found.copy.uri.partition("?")[0] in outside:
             try:
                 check_object(root, found.copy)

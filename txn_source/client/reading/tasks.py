@@ -212,6 +212,7 @@ def what_is_left(
     Raises:
         DataLossError: a part of the range is gone. ``fail_on_data_loss=False`` leaves it out, with a warning.
     """
+    _check_end(partition, reach, ledgers, request)
     first = ledgers["ledger_id"][0].as_py() if len(ledgers) else None
     if first == reach.start.ledger_id:
         return reach
@@ -226,6 +227,24 @@ def what_is_left(
             )
         _log.warning("%s: %s while the read was planned (failOnDataLoss=false)", what, why)
     return PositionRange(until, reach.end)
+
+
+def _check_end(partition: ReadPartition, reach: PositionRange, ledgers: pa.Table, request: ReadRequest) -> None:
+    """Raise DATA_LOSS if a range ends behind the end of its last ledger, or in none: it was planned over a log that was
+    put back since."""
+    if not len(ledgers) or not reach.end.entry_id:
+        return
+    last, entries = (ledgers[name][-1].as_py() for name in ("ledger_id", "entries"))
+    if last == reach.end.ledger_id and entries >= reach.end.entry_id:
+        return
+    lost = PositionRange(max(reach.start, Position(last, entries)), reach.end)
+    what = f"Partition {partition.view.index} of topic {partition.topic.short!r} has lost {lost}"
+    if request.fail_on_data_loss:
+        raise DataLossError(
+            f"{what}, which was to be read: its ledger {last} ends there, so the log was put back.",
+            "Begin a new query with a new checkpoint; failOnDataLoss=false leaves out what is gone.",
+        )
+    _log.warning("%s: its ledger %d ends there, so the log was put back (failOnDataLoss=false)", what, last)
 
 
 def _why_lost(stub: MetadataStub, partition: ReadPartition, start: Position) -> str | None:

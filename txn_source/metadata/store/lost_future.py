@@ -14,13 +14,27 @@ from txn_source.metadata.store.partition_tail import Tail
 from txn_source.metadata.store.tables import consumers as consumer_table
 from txn_source.metadata.store.tables import log_info, metadata, partitions, requests, roots, subscriptions
 from txn_source.metadata.store.tables import transactions as transaction_table
+from txn_source.model.errors import LimitExceededError
 from txn_source.model.kinds import OPEN
+from txn_source.model.position import MAX_LEDGER_ID
 from txn_source.model.transaction import MAX_TIMEOUT_MS, EndReason
 
 GAP = 1 << 20
-"""So many ids of each kind are passed over: more than a log gives out between two backups, and a log can be put back
-two thousand times before ledgers run out of ids."""
+"""So many ledgers are passed over at least: more than a log makes between two backups."""
+_FEW = ("topics", "partitions", "ledgers", "subscriptions")
+_WIDER = 12
+"""Bits by which the gap is larger for ids that are given out faster than those of ledgers."""
+_SPARE_LEDGERS = 1 << 24
 _AT_ONCE = 500
+
+
+def gap_after(lost_us: int) -> int:
+    """Return the gap for a log that is put back to what it was so long ago, in microseconds.
+
+    It grows with time, so that a log that is put back twice to one moment doesn't give out the same ids after each: by
+    15 ledgers a second, and thousands of times as many of what there is more of.
+    """
+    return GAP + max(0, lost_us) // 64_000
 
 
 def pass_over(connection: Connection, now_us: int, gap: int = GAP) -> None:
@@ -34,10 +48,14 @@ def pass_over(connection: Connection, now_us: int, gap: int = GAP) -> None:
     - Consumers are out, and the epoch of each subscription is another one, so that what comes from before changes
       nothing, and streams begin where the subscription stands.
     - Answers that were kept for those who ask again are forgotten.
+
+    Raises:
+        LimitExceededError: too few ids of ledgers are left.
     """
+    wide = gap << _WIDER
     last_ledger = _raise_ids(connection, gap)
     connection.execute(
-        update(log_info).values(transactions=log_info.c.transactions + gap, decisions=log_info.c.decisions + gap)
+        update(log_info).values(transactions=log_info.c.transactions + wide, decisions=log_info.c.decisions + wide)
     )
     ids = list(connection.execute(select(partitions.c.partition_id).order_by(partitions.c.partition_id)).scalars())
     for start in range(0, len(ids), _AT_ONCE):
@@ -69,14 +87,21 @@ def _raise_ids(connection: Connection, gap: int) -> int:
         if column is None or table is roots:
             continue
         highest = _highest_id(connection, table, column.name)
-        before = highest if table.name == "ledgers" else before
+        raised = highest + (gap if table.name in _FEW else gap << _WIDER)
+        if table.name == "ledgers":
+            before = highest
+            if raised > MAX_LEDGER_ID - _SPARE_LEDGERS:
+                raise LimitExceededError(
+                    f"The log's ledgers have ids up to {highest}, and {gap} are to be passed over: too few are left.",
+                    "Make a new log, and import this one's topics or write them again.",
+                )
         if connection.dialect.name == "sqlite":
-            of = {"name": table.name, "seq": highest + gap}
+            of = {"name": table.name, "seq": raised}
             if connection.execute(text("UPDATE sqlite_sequence SET seq = :seq WHERE name = :name"), of).rowcount == 0:
                 connection.execute(text("INSERT INTO sqlite_sequence (name, seq) VALUES (:name, :seq)"), of)
         else:
             counter = func.pg_get_serial_sequence(table.name, column.name)
-            connection.execute(select(func.setval(counter, highest + gap)))
+            connection.execute(select(func.setval(counter, raised)))
     return before
 
 

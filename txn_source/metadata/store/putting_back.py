@@ -9,9 +9,9 @@ from __future__ import annotations
 import uuid
 from collections.abc import Mapping
 
-from sqlalchemy import Connection, delete, select, update
+from sqlalchemy import Connection, delete, update
 
-from txn_source.metadata.store.lost_future import pass_over
+from txn_source.metadata.store.lost_future import gap_after, pass_over
 from txn_source.metadata.store.tables import (
     copies,
     doomed_files,
@@ -24,10 +24,11 @@ from txn_source.metadata.store.tables import (
 from txn_source.model.policies import OF_COPIES
 
 
-def put_back(connection: Connection, now_us: int, moved: Mapping[int, str]) -> str:
+def put_back(connection: Connection, now_us: int, taken_at_us: int, moved: Mapping[int, str]) -> str:
     """Make another log of the copy of a log, and return its id.
 
-    All its segments lie in its own root, and ``moved`` says where tiered copies lie that aren't where they were, by id.
+    ``taken_at_us`` is the moment of the copy. All segments lie in the log's own root, and ``moved`` says where tiered
+    copies lie that aren't where they were, by id.
     """
     log_id = uuid.uuid4().hex
     connection.execute(update(log_info).values(log_id=log_id))
@@ -37,10 +38,5 @@ def put_back(connection: Connection, now_us: int, moved: Mapping[int, str]) -> s
     connection.execute(delete(copies).where(copies.c.complete == 0))
     for copy_id, uri in moved.items():
         connection.execute(update(copies).where(copies.c.copy_id == copy_id).values(uri=uri))
-    pass_over(connection, now_us)
+    pass_over(connection, now_us, gap_after(now_us - taken_at_us))
     return log_id
-
-
-def policies_of_copies(connection: Connection) -> int:
-    """Return how many policies say where copies of hot entries lie."""
-    return len(connection.execute(select(policies.c.name).where(policies.c.name.in_(OF_COPIES))).all())
