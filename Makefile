@@ -9,7 +9,7 @@ export PYSPARK_PYTHON := $(CURDIR)/$(PY)
 unexport SPARK_HOME PYTHONPATH
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo flights tiers isolation kafka pulsar test test-connect test-cluster test-spark42 wheel bench bench-quick lint format proto proto-baseline docs drawings clean check-python check-java
+.PHONY: help venv browser demo flights tiers isolation kafka pulsar test test-connect test-cluster test-spark42 wheel bench bench-quick lint format proto proto-baseline docs drawings clean check-python check-java
 
 help: ## Show this list
 	@sed -n 's/^\([a-z0-9-]*\):.*## \(.*\)/\1|\2/p' Makefile | while IFS='|' read -r target text; do \
@@ -64,6 +64,18 @@ test-spark42: check-java check-python ## Run the catalog's statements on PySpark
 	@test -x build/spark42/bin/python || $(PYTHON) -m venv build/spark42
 	build/spark42/bin/python -m pip install --quiet --disable-pip-version-check --editable '.[test]' 'pyspark==4.2.*'
 	PYSPARK_PYTHON=$(CURDIR)/build/spark42/bin/python build/spark42/bin/python -m pytest tests/spark/sql
+
+browser: ## Install Chromium for the console's tests, where there is no browser and apt-get may
+	@for name in "$${TXNLOG_CHROMIUM:-chromium}" chromium-browser google-chrome; do \
+		! command -v "$$name" >/dev/null || exit 0; \
+	done; \
+	if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+		export DEBIAN_FRONTEND=noninteractive; \
+		timeout 120 apt-get -qq update >/dev/null 2>&1; \
+		timeout 600 apt-get -qq install --no-install-recommends chromium fonts-liberation >/dev/null 2>&1 && exit 0; \
+	fi; \
+	echo 'No browser: the tests of the console in one are skipped.' >&2; \
+	echo '  Debian, Ubuntu:  apt-get install chromium' >&2
 
 wheel: $(STAMP) ## Build the wheel, with the jar of the Spark catalog, into dist
 	TXNLOG_JAR=required $(PY) -m pip wheel --quiet --disable-pip-version-check --no-deps --wheel-dir dist .

@@ -19,9 +19,12 @@ import pyspark
 from benchmarks import (
     aborted,
     access,
+    backups,
     catalog,
+    console,
     consumers,
     consuming,
+    doctor,
     first_row,
     kafka_logs,
     many_writers,
@@ -58,7 +61,10 @@ BENCHMARKS = {
     "kafka_logs": kafka_logs.run,
     "pulsar_ledgers": pulsar_ledgers.run,
     "access": access.run,
+    "backups": backups.run,
     "metrics": metrics.run,
+    "console": console.run,
+    "doctor": doctor.run,
 }
 RESULTS = Path(__file__).parent / "RESULTS.md"
 

@@ -36,8 +36,12 @@ LAYERS_ABOVE = {
     "client": ("model", "storage", "foreign", "metadata", "observing"),
     "spark": ("model", "storage", "foreign", "metadata", "client", "importing", "observing"),
     "importing": ("model", "storage", "foreign", "metadata.stub", "client"),
+    "console": ("model", "storage", "metadata", "http", "client", "observing"),
     "upkeep": ("model", "storage", "metadata", "client", "observing"),
-    "cli": ("model", "storage", "foreign", "metadata", "http", "client", "spark", "importing", "upkeep", "observing"),
+    "cli": (
+        *("model", "storage", "foreign", "metadata", "http", "client", "spark", "importing"),
+        *("console", "upkeep", "observing"),
+    ),
 }
 """What a layer may import besides itself (ARCHITECTURE.md)."""
 
@@ -61,6 +65,7 @@ FOREIGN_TO = {
     "client": (*_SQL, "pyspark"),
     "spark": (*_RPC, *_SQL),
     "importing": (*_RPC, *_SQL, "pyspark"),
+    "console": (*_RPC, *_SQL, "pyspark"),
     "upkeep": (*_RPC, "pyspark"),
     "cli": (*_SQL, "pyspark"),
 }

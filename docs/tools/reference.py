@@ -24,6 +24,7 @@ from txn_source.http.metric_list import LABELS, METRICS, SERVICE, Metric
 from txn_source.model.errors import ERROR_CLASSES, TxnLogError
 from txn_source.model.policies import POLICIES
 from txn_source.spark import options
+from txn_source.upkeep.doctor.codes import CODES
 
 ALERTS = Path(__file__).resolve().parents[2] / "deploy" / "alerts.yaml"
 _OF_EACH_COMMAND = ("Which log", "What the service is shown")
@@ -50,6 +51,7 @@ def pages() -> dict[str, str]:
         "reference/columns.md": "".join(_columns()),
         "reference/policies.md": "".join(_policies()),
         "reference/errors.md": "".join(_errors()),
+        "reference/findings.md": "".join(_findings()),
         "reference/cli.md": "".join(_command_line()),
         "reference/metrics.md": "".join(_metrics()),
         "reference/python.md": python(),
@@ -158,6 +160,19 @@ def _errors() -> Iterator[str]:
         yield (
             f"## {code}\n\n`{cls.__name__}`: {inspect.cleandoc(cls.__doc__ or '')}{kind}\n\n"
             f"**Usual cause.** {cause}\n\n**What to do.** {remedy}\n\n"
+        )
+
+
+def _findings() -> Iterator[str]:
+    yield (
+        "# Findings of the doctor\n\nWhat [`txnlog doctor`](../doctor.md) can find, with its usual cause and what to"
+        " do. Words in capitals stand for what the finding names.\n\n"
+    )
+    for code in sorted(CODES.values(), key=lambda code: code.name):
+        mended = f"\n\n**`--repair`** {code.mended}." if code.mended else ""
+        yield (
+            f"## {code.name}\n\n{code.severity.value.capitalize()}.\n\n**Usual cause.** {code.cause}\n\n"
+            f"**What to do.** {code.remedy_for({})}{mended}\n\n"
         )
 
 

@@ -9,11 +9,19 @@ import select
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 
+import txn_source
 from txn_source.cli import progress
+from txn_source.cli.offset_text import offsets_of
 from txn_source.cli.progress import Progress
+from txn_source.cli.tail import Tail
+from txn_source.client.places import Offsets
+from txn_source.client.tiering.maintenance import maintain
+from txn_source.client.tiering.segment_garbage import collect_garbage
+from txn_source.model.isolation import IsolationLevel
 
 
 @contextmanager
@@ -45,6 +53,53 @@ def test_progress_tells_how_much_and_how_fast(monkeypatch: pytest.MonkeyPatch) -
         shown.advance()
         assert b"/s" in _read_until(screen, b"2 ledgers, ")
         _read_until(screen, b"0:00:")
+
+
+def test_a_total_that_is_known_later_is_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Begin without a total, then tell it: the time that is left is known from then on."""
+    monkeypatch.setattr(progress, "_PATIENCE_S", 0.0)
+    monkeypatch.setattr(progress, "_INTERVAL_S", 0.0)
+    with terminal(monkeypatch) as screen, Progress("topics", later=True) as shown:
+        assert shown.wanted
+        shown.update(0)
+        _read_until(screen, b"0 topics, ")
+        shown.of(1, 3)
+        shown.of(2, 3)
+        _read_until(screen, b"2 topics, ")
+        assert shown._bar is not None
+        assert [(task.completed, task.total) for task in shown._bar.tasks] == [(2, 3)]
+        assert shown._bar.tasks[0].time_remaining is not None
+
+
+def test_totals_are_what_is_done_in_the_end(tmp_path: Path) -> None:
+    """Read, maintain and collect garbage: the totals that are told first are right, at the level that is read."""
+    with txn_source.connect(tmp_path / "log") as log:
+        for topic in ("bills", "orders"):
+            log.create_topic(topic, partitions=2)
+        producer = log.producer("orders")
+        for number in range(6):
+            producer.send(b"plain", partition=number % 2)
+        txn = log.begin_transaction()
+        producer.send(b"aborted", partition=0, txn=txn)
+        producer.flush()
+        txn.abort()
+        producer.close()
+        for level, there in (("read_committed", 6), ("read_uncommitted", 7)):
+            expected: list[int] = []
+            tail = Tail(log, "orders", IsolationLevel.parse(level), offsets_of(None, "earliest"), Offsets("latest"))
+            assert sum(batch.num_rows for batch in tail.read(expected.append)) == there
+            assert list(tail.read(expected.append)) == []
+            assert expected == [there]
+        told: list[tuple[int, int]] = []
+        maintain(log.access, told=lambda *of: told.append(of))
+        assert told == [(0, 2), (1, 2)]
+        told.clear()
+        for number in range(3):
+            stray = tmp_path / "log" / "segments" / "1" / "0" / f"1-9-{number:012x}.arrow"
+            stray.parent.mkdir(parents=True, exist_ok=True)
+            stray.write_bytes(b"stray")
+        collect_garbage(log.access, 0.0, dry_run=False, told=lambda *of: told.append(of))
+        assert told == [(1, 3), (2, 3), (3, 3)]
 
 
 def test_what_is_quick_shows_nothing(monkeypatch: pytest.MonkeyPatch) -> None:

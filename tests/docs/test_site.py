@@ -22,6 +22,7 @@ from txn_source.client.reading.columns import METADATA_COLUMNS
 from txn_source.client.topic_stats import PartitionStats
 from txn_source.http.metric_list import LABELS, METRICS
 from txn_source.model.errors import ERROR_CLASSES
+from txn_source.upkeep.doctor.codes import CODES
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"
@@ -125,6 +126,15 @@ def test_every_error_has_cause_and_remedy() -> None:
     """Compare the texts with the codes; each says a cause and what to do, in a sentence."""
     assert set(CAUSES_AND_REMEDIES) == set(ERROR_CLASSES)
     assert all(text.endswith(".") for texts in CAUSES_AND_REMEDIES.values() for text in texts)
+
+
+def test_every_finding_has_cause_and_remedy() -> None:
+    """Compare the page with the doctor's codes; each says a cause and what to do, in sentences."""
+    page = reference.pages()["reference/findings.md"]
+    assert re.findall(r"^## (.+)$", page, re.MULTILINE) == sorted(CODES)
+    assert all(code.name == name for name, code in CODES.items())
+    assert all(text.endswith(".") for code in CODES.values() for text in (code.cause, code.remedy))
+    assert not any(code.mended.endswith(".") for code in CODES.values())
 
 
 def test_every_metric_has_its_place_and_each_alert_what_it_looks_at() -> None:

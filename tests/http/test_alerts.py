@@ -88,3 +88,4 @@ def test_each_alert_has_its_runbook_and_each_runbook_its_alert() -> None:
         assert rule["labels"]["severity"] in ("page", "ticket")
     for section in RUNBOOKS.split("\n## ")[1:]:
         assert all(word in section for word in ("**Means:**", "**See", "**Do:**" if "**Do:**" in section else "do:**"))
+        assert "**Over:**" in section.strip().splitlines()[-1]

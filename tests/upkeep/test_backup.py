@@ -8,19 +8,27 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from typer.testing import CliRunner
 
 import txn_source
 from tests.log.reading import BY_HAND, COMMITTED, UNCOMMITTED, eventually, send_each, values
-from tests.log.sites import Site
+from tests.log.sites import Site, log_on_postgres, service_over
 from tests.log.streaming import Follower, reread, rows_between, stream_of
 from tests.metadata.test_schema_versions import COMMITTED as COMMITTED_THEN
 from tests.metadata.test_schema_versions import contents_of, old_log
 from tests.upkeep.filled import files, fill, positions_of, seen
 from txn_source import DataLossError, InvalidArgumentError, LogNotFoundError, OutOfRangeError, UnavailableError
+from txn_source.cli.app import app
+from txn_source.client.topics import create_topic
+from txn_source.metadata.service.in_process import InProcessTransport
 from txn_source.metadata.store import sqlite_backup
+from txn_source.metadata.store.lost_future import GAP
+from txn_source.metadata.stub.metadata_stub import MetadataStub
 from txn_source.model.errors import SegmentUnreadableError
+from txn_source.model.topic_name import TopicName
 from txn_source.storage.root import LogRoot
 from txn_source.upkeep import backup as making
+from txn_source.upkeep.after_restore import after_restore
 from txn_source.upkeep.manifest import MANIFEST, Manifest
 
 
@@ -290,3 +298,20 @@ def test_backup_waits_for_nobody_and_nobody_for_it(root: Path, tmp_path: Path) -
     txn_source.restore(tmp_path / "backup", tmp_path / "restored")
     with txn_source.connect(tmp_path / "restored") as log:
         assert seen(log) == before
+
+
+def test_log_whose_database_was_put_back_goes_on_behind_a_gap(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On PostgreSQL, after its own restore: the command, once; then ids lie behind what may have been given out."""
+    root = tmp_path / "log"
+    with log_on_postgres(root) as url:
+        monkeypatch.setenv("TXNLOG_METADATA", url.revealed)
+        done = CliRunner().invoke(app, ["after-restore", "--root", str(root)])
+        assert done.exit_code == 0, done.output
+        assert "goes on behind a gap" in done.output
+        stub = MetadataStub(InProcessTransport(service_over(root, url=url)))
+        create_topic(stub, TopicName.parse("t"), 1, None, {})
+        [view] = stub.get_view([TopicName.parse("t")]).topics
+        assert view.partitions[0].bounds.log_start.ledger_id > GAP
+        stub.close()
+    with pytest.raises(LogNotFoundError):
+        after_restore(tmp_path / "nothing")

@@ -13,6 +13,7 @@ import typer
 from txn_source.cli import (
     backups,
     brokers,
+    console,
     consume,
     doctor,
     garbage,
@@ -80,9 +81,11 @@ app.add_typer(subscriptions.app, name="subscriptions")
 app.command("produce")(produce.produce)
 app.command("consume")(consume.consume)
 app.command("import")(imports.import_)
+app.command("console")(console.console)
 app.command("maintain")(maintain.maintain)
 app.command("backup")(backups.backup)
 app.command("restore")(backups.restore)
+app.command("after-restore")(backups.after_restore)
 app.command("rebuild")(rebuild.rebuild)
 app.command("migrate")(migrate.migrate)
 app.command("gc")(garbage.collect)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from contextlib import AbstractContextManager, ExitStack
 from types import TracebackType
@@ -9,7 +10,7 @@ from typing import Annotated, Self
 
 import typer
 
-from txn_source.cli.connection import Root
+from txn_source.cli.connection import METADATA_VARIABLE, Root
 from txn_source.cli.output import Json, note, print_json, reports_errors
 from txn_source.cli.progress import Progress
 from txn_source.cli.serve import root_of
@@ -93,6 +94,27 @@ def restore(
         f"Restored the log {done.backup_of} as of {shown_time(done.taken_at_us)} as {done.log_id}:"
         f" {format_count(done.files, 'file')}, {format_size(done.bytes)}.{_scanned(done.messages)}"
     )
+
+
+@reports_errors
+def after_restore(
+    context: typer.Context,
+    root: Root = None,
+    metadata: Annotated[
+        str | None,
+        typer.Option(metavar="URL", help=f"The log's PostgreSQL database (or set {METADATA_VARIABLE})."),
+    ] = None,
+) -> None:
+    """Let a log whose database was restored by PostgreSQL's own means go on behind a gap.
+
+    Run it once, after pg_restore or a recovery to a point in time, and before any service is started: what the log gave
+    out after that point is given out to nobody else then, and open transactions are aborted. `txnlog restore` does so
+    by itself.
+    """
+    path = root_of(context, root)
+    from txn_source.upkeep.after_restore import after_restore as pass_over
+
+    print(f"The log {pass_over(path, metadata or os.environ.get(METADATA_VARIABLE) or None)} goes on behind a gap.")
 
 
 class _Copying(AbstractContextManager["_Copying"]):

@@ -22,6 +22,7 @@ from txn_source.cli.connection import (
 )
 from txn_source.cli.output import Json, console, note, reports_errors
 from txn_source.cli.progress import Progress
+from txn_source.cli.units import format_count
 from txn_source.model.errors import InvalidArgumentError
 from txn_source.model.foreign_path import is_foreign
 from txn_source.model.units import parse_size
@@ -188,5 +189,6 @@ def _print(report: Report) -> None:
         out.print(f"    Mended: {one.mended}." if one.mended else f"    {one.remedy}", soft_wrap=True)
     for left_out in report.not_checked:
         out.print(f"Not checked: {left_out.check} ({left_out.why}).", soft_wrap=True)
-    counts = [f"{count} {name}" for name, count in report.document()["summary"].items() if count]
+    severities = list(dict.fromkeys(one.severity for one in report.findings))
+    counts = [format_count(report.count(severity), severity.value) for severity in severities]
     out.print(f"{len(report.checked)} checks: {', '.join(counts) or 'nothing found'}.", soft_wrap=True)

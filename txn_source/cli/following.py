@@ -6,7 +6,7 @@ import select
 import sys
 import time
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from txn_source.cli.output import write
 from txn_source.cli.progress import Progress
@@ -19,15 +19,19 @@ if TYPE_CHECKING:
 _POLL_INTERVAL_S = 0.2
 
 
-def print_batches(
-    read: Callable[[], Iterator[pa.RecordBatch]], render: Render, most: int | None, *, follow: bool
-) -> None:
+class Read(Protocol):
+    """Yields what is there now and was not yielded before; ``expect`` is told how much that is, if it can be known."""
+
+    def __call__(self, expect: Callable[[int], object] | None) -> Iterator[pa.RecordBatch]: ...
+
+
+def print_batches(read: Read, render: Render, most: int | None, *, follow: bool) -> None:
     """Print what a read yields, so many messages at most; with ``follow`` read again and again, until Ctrl-C."""
     most = sys.maxsize if most is None else most
     done = 0
-    with Progress("messages", wanted=not follow and not sys.stdout.isatty()) as shown:
+    with Progress("messages", later=True, wanted=not follow and not sys.stdout.isatty()) as shown:
         while True:
-            for batch in read():
+            for batch in read((lambda total: shown.expect(min(total, most))) if shown.wanted else None):
                 write(render(batch.slice(0, most - done)))
                 done += batch.num_rows
                 if done >= most:

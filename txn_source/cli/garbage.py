@@ -10,6 +10,7 @@ from txn_source.cli.connection import on_log
 from txn_source.cli.output import Json, print_json, repeatable
 from txn_source.cli.progress import Progress
 from txn_source.cli.units import format_count, format_size
+from txn_source.model.door import guard
 from txn_source.model.units import parse_duration
 
 if TYPE_CHECKING:
@@ -39,8 +40,11 @@ def collect(
     Files of deleted copies and of trimmed ledgers are not garbage: the log has a list of them, and the command that
     deleted them, or `txnlog maintain`, removes them.
     """
-    with repeatable(), Progress(""):
-        garbage = log.collect_garbage(parse_duration(older_than), dry_run=dry_run)
+    from txn_source.client.tiering.segment_garbage import collect_garbage
+
+    with repeatable(), Progress("files", later=True) as shown:
+        age = parse_duration(older_than)
+        garbage = guard(collect_garbage)(log.access, age, dry_run=dry_run, told=shown.of)
     if as_json:
         print_json(garbage)
         return

@@ -99,7 +99,9 @@ def import_(
         if there or not dry_run:
             makes = to is not None and not dry_run
             log = stack.enter_context(connect(to, endpoint=to_endpoint, create=makes, metadata=metadata_of(to)))
-            shown = stack.enter_context(Progress("messages"))
+            shown = stack.enter_context(Progress("messages", later=source.startswith("kafka:")))
+            if shown.wanted and source.startswith("kafka:"):  # whose offsets say how many there are, with markers
+                shown.expect(sum(part.end.key - part.start.key for part in bring(log, dry_run=True).parts))
             report = bring(log, dry_run=dry_run, progress=shown.update)
     if as_json:
         print_json(report)

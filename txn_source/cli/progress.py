@@ -22,19 +22,21 @@ class Progress:
 
     Args:
         unit: what is counted, in the plural; "" where nothing is, so that only the time is shown.
-        total: how much there is to do; None if that isn't known.
+        total: how much there is to do; None if that isn't known, or is told later (``expect``).
+        later: True if it is told later.
         wanted: False shows nothing, as where standard error is no terminal.
     """
 
-    def __init__(self, unit: str, total: int | None = None, *, wanted: bool = True) -> None:
-        self._unit, self._total = unit, total
-        self._wanted = wanted and sys.stderr.isatty()
+    def __init__(self, unit: str, total: int | None = None, *, later: bool = False, wanted: bool = True) -> None:
+        self._unit, self._total, self._later = unit, total, later
+        self.wanted = wanted and sys.stderr.isatty()
+        """Whether it is shown; if not, a total need not be found."""
         self._bar: Bar | None = None
         self._done = 0
         self._began = self._told = 0.0
 
     def __enter__(self) -> Self:
-        if self._wanted:
+        if self.wanted:
             self._bar = self._made()
             self._began = time.monotonic()
             self._timer = threading.Timer(_PATIENCE_S, self._bar.start)
@@ -50,6 +52,16 @@ class Progress:
             self._timer.join()  # it may be starting the bar
             self._bar.stop()
             self._bar = None
+
+    def expect(self, total: int) -> None:
+        """Note how much there is to do."""
+        if self._bar is not None:
+            self._bar.update(self._task, total=total)
+
+    def of(self, done: int, total: int) -> None:
+        """Note how much is done, and how much there is to do."""
+        self.expect(total)
+        self.update(done)
 
     def advance(self, _: object = None) -> None:
         """Note that one more is done."""
@@ -68,7 +80,8 @@ class Progress:
     def _made(self) -> Bar:
         from rich import progress
 
-        known = [progress.BarColumn(), progress.TimeRemainingColumn()] if self._total else [progress.SpinnerColumn()]
+        is_known = self._total or self._later
+        known = [progress.BarColumn(), progress.TimeRemainingColumn()] if is_known else [progress.SpinnerColumn()]
         bar = progress.Progress(
             *known[:1],
             progress.TextColumn("{task.fields[text]}"),

@@ -34,9 +34,12 @@ from txn_source.cli.connection import METADATA_VARIABLE, ROOT_VARIABLE, Root, ad
 from txn_source.cli.output import reports_errors
 from txn_source.model.errors import InvalidArgumentError
 from txn_source.model.units import parse_duration
+from txn_source.model.values import dataclass
 from txn_source.observing.log_format import LogFormat, log_to_standard_error
 
 if TYPE_CHECKING:
+    from txn_source.console.serving import Console
+    from txn_source.http.listener import Certificates
     from txn_source.http.monitoring import Monitoring
     from txn_source.metadata.access.door import Door
     from txn_source.metadata.service.service import MetadataService
@@ -46,8 +49,19 @@ DEFAULT_HOST, DEFAULT_PORT = "127.0.0.1", 6650
 DEFAULT_INTERVAL = "60s"
 _WATCHED = "Who watches it"
 _GRACE_S = 3.0
-_STOP_SIGNALS = {signal.SIGINT, signal.SIGTERM}
+STOP_SIGNALS = {signal.SIGINT, signal.SIGTERM}
 _log = logging.getLogger("txnlog")
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """What a service shows over HTTP, each on a port if there is one: metrics, so many topics with their own, and the
+    console, with the names that it is known by."""
+
+    metrics_port: int | None
+    metrics_topics: int
+    console_port: int | None
+    console_names: tuple[str, ...]
 
 
 @reports_errors
@@ -109,6 +123,26 @@ def serve(
             rich_help_panel=_WATCHED,
         ),
     ] = 100,
+    console_port: Annotated[
+        int | None,
+        typer.Option(
+            min=0,
+            max=65535,
+            help="Port for the console, a page for the browser; 0 takes a free one. It has the address and certificates"
+            " of the other port; where calls need a token, the page asks for one.",
+            rich_help_panel=_WATCHED,
+            show_default=False,
+        ),
+    ] = None,
+    console_name: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME",
+            help="A name by which browsers reach the console beside its address, such as a proxy's.",
+            rich_help_panel=_WATCHED,
+            show_default=False,
+        ),
+    ] = None,
     log_format: Annotated[
         LogFormat,
         typer.Option(help="How lines of the log are written, on standard error.", rich_help_panel=_WATCHED),
@@ -165,7 +199,7 @@ def serve(
 
         configuration = read_configuration(config)
     # Before any thread starts, so that all inherit it: the signals wait until sigwait takes them, wherever we are.
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, _STOP_SIGNALS)
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, STOP_SIGNALS)
     try:
         os.environ.setdefault("GRPC_VERBOSITY", "NONE")  # gRPC's own report of a taken port would come before ours
         log_to_standard_error(log_format.value)
@@ -174,9 +208,9 @@ def serve(
 
         ending = _traced() if traces else nullcontext()
         address = f"[{host}]" if ":" in host and not host.startswith("[") else host
-        watched = None if metrics_port is None else (metrics_port, metrics_topics)
+        shown = Shown(metrics_port, metrics_topics, console_port, tuple(console_name or ()))
         with ending:
-            _serve(path, url or None, address, port, configuration, interval_s, access, watched)
+            _serve(path, url or None, address, port, configuration, interval_s, access, shown)
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
@@ -189,9 +223,8 @@ def _serve(
     configuration: dict[str, Any] | None,
     interval_s: float,
     access: AccessOptions,
-    watched: tuple[int, int] | None,
+    shown: Shown,
 ) -> None:
-    """``watched`` is the port for metrics, and how many topics have their own."""
     from txn_source.cli.background import BackgroundMaintenance
     from txn_source.client.target import metadata_url, open_service
     from txn_source.metadata.service.in_process import InProcessTransport
@@ -207,13 +240,15 @@ def _serve(
     url = None if metadata is None else DatabaseUrl(metadata) if is_folder else metadata_url(metadata)
     if not isinstance(at, Path) or not LogRoot(at).exists:
         _check_port(host, port)  # before a log is made for nothing
-        if watched is not None:
-            _check_port(host, watched[0])
+        for other in (shown.metrics_port, shown.console_port):
+            if other is not None:
+                _check_port(host, other)
     service = open_service(str(at), url, create=True, configuration=configuration)
     log = MetadataStub(InProcessTransport(service)).get_log()
     stopped = True
     with ExitStack() as held:
-        monitoring = None if watched is None else _monitoring(service, at, host, watched, access, door)
+        monitoring = _monitoring(service, at, host, shown, access, door)
+        console = _console(service, at, host, shown, access, door)
         observer = None if monitoring is None else monitoring.observer
         maintenance = BackgroundMaintenance(service, at, interval_s, observer)
         server = held.enter_context(Server(service, host, port, tls=tls, door=door, observer=observer))
@@ -221,10 +256,13 @@ def _serve(
         if monitoring is not None:
             held.enter_context(monitoring)
             _log.info("metrics on %s://%s/metrics", monitoring.listener.scheme, monitoring.listener.address)
+        if console is not None:
+            held.enter_context(console)
+            _log.info("console on %s", console.address)
         if interval_s:
             maintenance.start()
-        received = signal.Signals(signal.sigwait(_STOP_SIGNALS))
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, _STOP_SIGNALS)  # a second one ends it at once
+        received = signal.Signals(signal.sigwait(STOP_SIGNALS))
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, STOP_SIGNALS)  # a second one ends it at once
         if interval_s:
             stopped = maintenance.stop(_GRACE_S)
     _log.info("stopped serving on %s (%s)", server.address, received.name)
@@ -257,23 +295,37 @@ def _traced() -> Iterator[None]:
 
 
 def _monitoring(
-    service: MetadataService,
-    root: LogPlace,
-    host: str,
-    watched: tuple[int, int],
-    access: AccessOptions,
-    door: Door | None,
-) -> Monitoring:
-    """Return what watches the service; it listens, and doesn't answer yet."""
+    service: MetadataService, root: LogPlace, host: str, shown: Shown, access: AccessOptions, door: Door | None
+) -> Monitoring | None:
+    """Return what watches the service, if that is wanted; it listens, and doesn't answer yet."""
+    if shown.metrics_port is None:
+        return None
     with library():
-        from txn_source.http.listener import Certificates
         from txn_source.http.monitoring import Monitoring
 
-    certificates = None
-    if access.tls_cert is not None and access.tls_key is not None:
-        certificates = Certificates(access.tls_cert, access.tls_key, access.tls_client_ca)
-    port, topics = watched
-    return Monitoring(service, root, host, port, certificates=certificates, door=door, max_topics=topics)
+    certificates, topics = _certificates(access), shown.metrics_topics
+    return Monitoring(service, root, host, shown.metrics_port, certificates=certificates, door=door, max_topics=topics)
+
+
+def _console(
+    service: MetadataService, root: LogPlace, host: str, shown: Shown, access: AccessOptions, door: Door | None
+) -> Console | None:
+    """Return the console, if that is wanted; it listens, and doesn't answer yet."""
+    if shown.console_port is None:
+        return None
+    with library():
+        from txn_source.console.serving import Console
+
+    certificates, names = _certificates(access), shown.console_names
+    return Console(service, root, host, shown.console_port, certificates=certificates, door=door, names=names)
+
+
+def _certificates(access: AccessOptions) -> Certificates | None:
+    from txn_source.http.listener import Certificates
+
+    if access.tls_cert is None or access.tls_key is None:
+        return None
+    return Certificates(access.tls_cert, access.tls_key, access.tls_client_ca)
 
 
 def _check_port(host: str, port: int) -> None:

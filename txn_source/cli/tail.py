@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import pyarrow as pa
 
 from txn_source.client.log import Log
 from txn_source.client.places import Offsets
 from txn_source.client.reading.columns import select_columns
+from txn_source.client.reading.count import count
 from txn_source.client.reading.plan import ReadPlan, plan
 from txn_source.client.reading.request import ReadRequest
 from txn_source.client.reading.source import ReadPartition, resolve
@@ -43,12 +44,17 @@ class Tail:
         self._columns = columns
         self._read_priority = read_priority
 
-    def read(self) -> Iterator[pa.RecordBatch]:
-        """Yield what is there now and was not yielded before, partition after partition."""
+    def read(self, expect: Callable[[int], object] | None = None) -> Iterator[pa.RecordBatch]:
+        """Yield what is there now and was not yielded before, partition after partition.
+
+        ``expect`` is told first how many messages that are.
+        """
         source = resolve(self._log.metadata, [self._topic])
         if all(self._start.positions.get((p.topic, p.view.index)) == self._bound(p) for p in source.partitions):
             return  # the usual case while following: one call, and no plan
         request = ReadRequest(self._level, self._start, self._end, read_priority=self._read_priority)
+        if expect is not None:
+            expect(count(self._log.access, source, request))
         planned = plan(self._log.access, source, request)
         self._start = Offsets(LATEST, self._reached(source.partitions, planned))
         schema = select_columns(source.payload, self._columns or source.payload.names)

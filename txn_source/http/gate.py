@@ -41,7 +41,7 @@ class Gate:
             return None
         peer = f"http:{request.client.host}:{request.client.port}" if request.client else "http"
         try:
-            identity = door.identify(door.verifier, lambda: _bearer(request), peer)
+            identity = door.identify(door.verifier, lambda: bearer(request), peer)
         except NotTaken as refusal:
             door.count_failure(refusal, request.url.path, peer)
             raise Refused(401, refusal.error) from None
@@ -75,7 +75,12 @@ class Gate:
         return True
 
 
-def _bearer(request: Request) -> str:
+def bearer(request: Request) -> str:
+    """Return the token that a request shows.
+
+    Raises:
+        NotTaken: it shows none, or something else.
+    """
     given = request.headers.getlist("authorization")
     if not given:
         raise NotTaken("missing", "The request has no token.", "Give one: Authorization: Bearer ...")

@@ -55,8 +55,10 @@ class Certificates:
 class Listener:
     """An application that is served in a thread. A context manager that ends it."""
 
-    def __init__(self, app: Any, host: str, port: int, certificates: Certificates | None = None) -> None:
-        """Bind to the port; 0 takes a free one, see ``port``.
+    def __init__(
+        self, app: Any, host: str, port: int, certificates: Certificates | None = None, at_once: int = _AT_ONCE
+    ) -> None:
+        """Bind to the port; 0 takes a free one, see ``port``. ``at_once``: so many connections, the idle ones too.
 
         Raises:
             UnavailableError: it is taken, or the address is not this machine's.
@@ -71,7 +73,7 @@ class Listener:
             access_log=False,
             lifespan="off",
             server_header=False,
-            limit_concurrency=_AT_ONCE,
+            limit_concurrency=at_once,
             timeout_graceful_shutdown=_GRACE_S,
             proxy_headers=False,  # whoever says so could be anybody
             ws="none",

@@ -12,6 +12,7 @@ Each step takes what it finds; running it twice, or in two processes, does no ha
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from dataclasses import field
 
 from txn_source.client.access import Access
@@ -48,10 +49,13 @@ class MaintenanceReport:
         return self == MaintenanceReport()
 
 
-def maintain(access: Access, *, verify: bool = False) -> MaintenanceReport:
+def maintain(
+    access: Access, *, verify: bool = False, told: Callable[[int, int], object] = lambda *_: None
+) -> MaintenanceReport:
     """Do what the policies of all topics say now. A topic that fails keeps no other from its turn.
 
-    ``verify``: read all copies of hot segments, and check them.
+    ``verify``: read all copies of hot segments, and check them. ``told`` is given how many topics are done, of how
+    many.
     """
     stub = access.metadata
     offloaded = OffloadReport()
@@ -60,7 +64,9 @@ def maintain(access: Access, *, verify: bool = False) -> MaintenanceReport:
     copies = RepairReport()
     places, unreachable = reachable_places(access)
     failures += [(f"root {name}", f"it can't be reached: {why}") for name, why in unreachable.items()]
-    for topic in stub.list_topics():
+    topics = stub.list_topics()
+    for done_before, topic in enumerate(topics):
+        told(done_before, len(topics))
         try:
             policies = CopyPolicies.of(stub.policies_in_force(topic))
             if stub.roots:

@@ -38,12 +38,18 @@ class Garbage:
 
 
 def collect_garbage(
-    access: Access, older_than_s: float, *, dry_run: bool, clock: Callable[[], float] = time.time
+    access: Access,
+    older_than_s: float,
+    *,
+    dry_run: bool,
+    clock: Callable[[], float] = time.time,
+    told: Callable[[int, int], object] = lambda *_: None,
 ) -> Garbage:
     """Remove files that no entry was ever registered from and that were last written so many seconds ago, and uploads
     of offloaded ledgers that were begun as long ago and never ended.
 
-    ``clock`` returns seconds since the epoch, as the files' times are.
+    ``clock`` returns seconds since the epoch, as the files' times are. ``told`` is given how many files were looked at
+    to be removed, of how many.
     """
     if not is_number(older_than_s):
         raise InvalidArgumentError(f"{older_than_s!r:.80} is not an age.", "Use seconds, or a text such as 7d or 24h.")
@@ -56,7 +62,7 @@ def collect_garbage(
     unused = sorted(sizes.keys() - set(access.metadata.list_segments()))
     unused = [path for path in unused if SegmentName.parse(path) is not None]  # what isn't ours isn't our garbage
     if not dry_run:
-        unused = _remove(access, unused)
+        unused = _remove(access, unused, told)
         strange = [(place, path, size) for place, path, size in strange if _deleted(place, path)]
     paths = [*unused, *(f"{place.name}:{path}" for place, path, _ in strange)]
     size = sum(sizes[path] for path in unused) + sum(size for _, _, size in strange)
@@ -116,7 +122,7 @@ def _deleted(place: Place, path: str) -> bool:
     return True
 
 
-def _remove(access: Access, paths: list[str]) -> list[str]:
+def _remove(access: Access, paths: list[str], told: Callable[[int, int], object]) -> list[str]:
     """Condemn files and delete those of them that may be; return these."""
     gone = []
     for start in range(0, len(paths), _CONDEMNED_AT_ONCE):
@@ -126,6 +132,7 @@ def _remove(access: Access, paths: list[str]) -> list[str]:
             if failed and not access.metadata.roots:
                 raise failed[0]
             gone.append(path)
+            told(len(gone), len(paths))
     return gone
 
 

@@ -43,11 +43,11 @@ def visible_messages(
         for txn, last in connection.execute(cut).all():
             total -= _messages_of(connection, view.partition_id, txn, low, min(high - 1, last))
     if index_of(start) and position_of(start) == first:
-        total -= _visible_before(connection, view, level, start)
+        total -= visible_before(connection, view, level, start)
     return max(0, total)
 
 
-def _visible_before(connection: Connection, view: PartitionView, level: IsolationLevel, at: int) -> int:
+def visible_before(connection: Connection, view: PartitionView, level: IsolationLevel, at: int) -> int:
     """Return how many messages of its entry a reader of the level sees before a place (``message_key``)."""
     e, t = entries.c, transactions.c
     entry = connection.execute(

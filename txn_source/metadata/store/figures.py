@@ -144,7 +144,8 @@ def partition_figures(connection: Connection) -> list[PartitionFigures]:
 class Blocker:
     """An open transaction on one partition, and what lies at or above its first entry and below the high watermark.
 
-    Times are milliseconds since the epoch. ``is_first``: the partition's readers wait for it first.
+    Times are milliseconds since the epoch. ``messages`` and ``bytes`` are its own there. ``is_first``: the partition's
+    readers wait for it first.
     """
 
     txn: int
@@ -154,13 +155,18 @@ class Blocker:
     first_position: int
     held_back_messages: int
     held_back_bytes: int
+    messages: int
+    bytes: int
     is_first: bool
 
 
 def blockers(connection: Connection) -> list[Blocker]:
     """Return what each open transaction holds back on each partition that it wrote to, the oldest one first."""
     rows = _BLOCKERS.rows(connection, {})
-    return [Blocker(a, b, c, d, e, max(0, f), max(0, g), bool(first)) for a, b, c, d, e, f, g, first in rows]
+    return [
+        Blocker(a, b, c, d, e, max(0, f), max(0, g), own, own_bytes, bool(first))
+        for a, b, c, d, e, f, g, own, own_bytes, first in rows
+    ]
 
 
 FIRST_OPEN = f"""
@@ -205,7 +211,7 @@ _BLOCKERS = Prepared(
     SELECT t.txn, t.created_at_ms, t.deadline_ms, w.partition_id, w.first_position,
         COALESCE(s.messages_before, l.messages_before + l.messages) - COALESCE(e.messages_before, p.messages_trimmed),
         COALESCE(s.bytes_before, l.bytes_before + l.bytes) - COALESCE(e.bytes_before, p.bytes_trimmed),
-        CASE WHEN f.first_position = w.first_position THEN 1 ELSE 0 END
+        w.messages, w.bytes, CASE WHEN f.first_position = w.first_position THEN 1 ELSE 0 END
     FROM transactions AS t
     JOIN transaction_partitions AS w ON w.txn = t.txn AND w.state = {OPEN}
     JOIN partitions AS p ON p.partition_id = w.partition_id

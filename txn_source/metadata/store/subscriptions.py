@@ -119,7 +119,7 @@ def create(
         )
     ).inserted_primary_key
     assert key is not None
-    at, _ = _places(connection, views, level, place, {})
+    at, _ = places(connection, views, level, place, {})
     cursor_rows.insert_all(connection, int(key[0]), at)
     return find(connection, topic_id, name)
 
@@ -210,7 +210,7 @@ def seek(
     raised = raise_epoch(connection, subscription, epoch)
     before = cursors_of(connection, subscription.subscription_id)
     marks = {partition_id: cursor.mark for partition_id, cursor in before.items()}
-    at, moved = _places(connection, views, subscription.isolation_level, place, marks)
+    at, moved = places(connection, views, subscription.isolation_level, place, marks)
     connection.execute(delete(cursors).where(cursors.c.subscription_id == subscription.subscription_id))
     connection.execute(delete(deliveries).where(deliveries.c.subscription_id == subscription.subscription_id))
     cursor_rows.insert_all(connection, subscription.subscription_id, at)
@@ -360,13 +360,17 @@ def _check_idle(connection: Connection, subscription: Subscription, now_ms: int,
         consumers.remove(connection, consumer.consumer_id)
 
 
-def _places(
+def places(
     connection: Connection,
     views: Sequence[PartitionView],
     level: IsolationLevel,
     place: Place,
     marks: Mapping[int, int],
 ) -> tuple[dict[int, int], list[int]]:
+    """Return where a seek of a subscription that stands at ``marks`` ends, and the partitions that it leads elsewhere.
+
+    Both are as ``seek`` returns them; nothing is changed.
+    """
     points = place.keys
     unknown = points.keys() - {view.partition_id for view in views}
     if unknown:

@@ -138,15 +138,15 @@ CODES: dict[str, Code] = {
              "End it: `txnlog transactions abort {txn}`.", "aborts it"),
         # Subscriptions
         Code("subscription-keeps-data", _W, "No consumer is connected, and retention waits for the subscription.",
-             "Let somebody read it; or seek it, `txnlog subscriptions seek {topic} {subscription} latest`; or"
+             "Let somebody read it; or seek it, `txnlog subscriptions seek {topic} {subscription} --to latest`; or"
              " `txnlog subscriptions delete {topic} {subscription}`."),
         Code("subscription-beyond-end", _E, "The log was restored from an older backup than the subscription's reader.",
-             "Seek it: `txnlog subscriptions seek {topic} {subscription} latest`."),
+             "Seek it: `txnlog subscriptions seek {topic} {subscription} --to latest`."),
         Code("consumer-without-lease", _N, "A consumer, or its service, was killed, and nobody has looked since.",
              "None is needed: the next consumer that connects removes it, and gets what it held."),
         Code("deliveries-orphaned", _E, "The database was changed by hand: messages wait for a consumer that is gone.",
              "Seek the subscription to where it stands, which hands all out again:"
-             " `txnlog subscriptions seek {topic} {subscription} POSITION`."),
+             " `txnlog subscriptions seek {topic} {subscription} --to POSITION`."),
         # Policies
         Code("policy-trims-first", _W, "retention_age or retention_bytes is below the threshold of the offload.",
              "Offload earlier, or retain more: `txnlog topics set-policies {topic}`."),

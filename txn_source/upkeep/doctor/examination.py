@@ -25,7 +25,7 @@ from txn_source.upkeep.doctor.checks.segments import (
 )
 from txn_source.upkeep.doctor.checks.subscriptions import check_subscriptions
 from txn_source.upkeep.doctor.checks.transactions import check_transactions
-from txn_source.upkeep.doctor.findings import Finding, Report, Unchecked, finding, in_order
+from txn_source.upkeep.doctor.findings import Finding, Report, Unchecked, capped, finding, in_order
 from txn_source.upkeep.doctor.opening import Opened
 from txn_source.upkeep.doctor.subject import Checksums, Subject
 
@@ -68,9 +68,15 @@ CHECKS = (
 
 
 def examine(opened: Opened) -> Report:
-    """Make all checks that can be made, and return what was found."""
+    """Make all checks that can be made, and return what was found.
+
+    Raises:
+        TopicNotFoundError: one of the topics that were named isn't there.
+    """
     findings, checked, not_checked = list(opened.findings), list(opened.checked), list(opened.not_checked)
     subject = opened.subject
+    if subject is not None and subject.topics:
+        subject.access.metadata.get_view(subject.topics)
     for check in CHECKS if subject is not None else ():
         assert subject is not None
         why = _why_not(check, subject)
@@ -84,7 +90,7 @@ def examine(opened: Opened) -> Report:
             findings.append(_failed(check, error))
             not_checked.append(Unchecked(check.name, "it failed"))
     shown, log_id = ("", "") if subject is None else (subject.shown, subject.log_id)
-    return Report(shown, log_id, in_order(findings), tuple(checked), tuple(not_checked))
+    return Report(shown, log_id, in_order(capped(findings)), tuple(checked), tuple(not_checked))
 
 
 def _why_not(check: Check, subject: Subject) -> str:

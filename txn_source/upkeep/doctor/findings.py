@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import field
+from dataclasses import field, replace
 from typing import Any
 
 from txn_source.model.values import dataclass
@@ -12,6 +12,7 @@ from txn_source.upkeep.doctor.codes import CODES, Severity
 REPORT_VERSION = 1
 """Of the JSON document. Fields are added in a version; a change of what one means is a new version."""
 _ORDER = tuple(Severity)
+_MOST_ALIKE = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +36,11 @@ class Finding:
         """What tells it from other findings of a log, and stays while time passes."""
         names = ("path", "uri", "txn", "root", "subscription", "consumer", "partition")
         return (self.code, self.subject, *(str(self.operands.get(name)) for name in names))
+
+    def is_like(self, other: Finding) -> bool:
+        """True if another one is about the same, as far as that can be told of one that stands for several."""
+        several = "more" in self.operands or "more" in other.operands
+        return (self.code, self.subject) == (other.code, other.subject) if several else self.key == other.key
 
     @property
     def is_open(self) -> bool:
@@ -98,6 +104,25 @@ class Report:
             "checked": list(self.checked),
             "not_checked": [{"check": one.check, "why": one.why} for one in self.not_checked],
         }
+
+
+def capped(findings: Iterable[Finding]) -> list[Finding]:
+    """Return findings, those beyond so many of one code and subject put into one, as of a disk that is lost."""
+    groups: dict[tuple[str, str, Severity], list[Finding]] = {}
+    for one in findings:
+        groups.setdefault((one.code, one.subject, one.severity), []).append(one)
+    found: list[Finding] = []
+    for group in groups.values():
+        found += group[:_MOST_ALIKE]
+        more = group[_MOST_ALIKE:]
+        if len(more) == 1:
+            found += more
+        elif more:
+            ledgers = sorted({id_ for one in more for id_ in one.operands.get("ledgers", ())})
+            operands = {**more[0].operands, "more": len(more), "ledgers": ledgers}
+            fact = f"{len(more):,} more such; the first of them: {more[0].fact}"
+            found.append(replace(more[0], fact=fact, operands=operands))
+    return found
 
 
 def in_order(findings: Iterable[Finding]) -> tuple[Finding, ...]:

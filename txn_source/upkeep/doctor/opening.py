@@ -144,7 +144,7 @@ def _url_of(root: LogRoot, where: Where, findings: list[Finding]) -> DatabaseUrl
     except LogNotFoundError as error:
         findings.append(finding("marker-damaged", str(root.path / "txnlog.json"), error.fact))
     on_postgres = root.id_on_postgres is not None
-    if on_postgres and root.database.exists():
+    if on_postgres and root.database.exists() and root.retired_database.exists():  # else a service renames it
         what = f"{root.database} is there, and the log's metadata lies in PostgreSQL."
         findings.append(finding("metadata-twice", str(root.database), what, path=str(root.database)))
     if on_postgres and where.metadata is None:

@@ -86,9 +86,11 @@ def repair(where: Where, report: Report, options: dict[str, Any]) -> Report:
         access.close()
     with opened(where, **options) as log:
         after = examine(log)
-    left = {one.key for one in after.findings}
     mended = [
-        replace(one, mended=CODES[one.code].mended) for step in steps for one in step.findings if one.key not in left
+        replace(one, mended=CODES[one.code].mended)
+        for step in steps
+        for one in step.findings
+        if not any(one.is_like(other) for other in after.findings)
     ]
     return replace(after, findings=in_order([*mended, *after.findings]))
 

@@ -7,6 +7,7 @@ import random
 import shutil
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cached_property
@@ -121,11 +122,8 @@ class Subject:
     def of_each_topic(self, look: Callable[[TopicName], Iterator[T]]) -> Iterator[T]:
         """Yield what a look at each topic gives; one that is deleted meanwhile gives no more."""
         for name in self.topic_names():
-            try:
+            with suppress(TopicNotFoundError):
                 yield from look(name)
-            except TopicNotFoundError:
-                if name in self.topics:
-                    raise
 
     @cached_property
     def places(self) -> Sequence[Place]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
@@ -41,7 +42,8 @@ def check_bytes(subject: Subject) -> Iterator[Finding]:
     stub = subject.access.metadata
     names = subject.topics or stub.list_topics()
     for name in names:
-        yield from _Topic(subject, name).check()
+        with suppress(TopicNotFoundError):  # deleted since it was listed
+            yield from _Topic(subject, name).check()
 
 
 def is_hot_sound(subject: Subject, topic: TopicName, partition_id: int, ledger_id: int) -> bool:
@@ -97,10 +99,7 @@ class _Topic:
         return False
 
     def _partitions(self) -> Sequence[PartitionView]:
-        try:
-            [view] = self._stub.get_view([self._topic]).topics
-        except TopicNotFoundError:
-            return ()
+        [view] = self._stub.get_view([self._topic]).topics
         return view.partitions
 
     def _ledger(self, view: PartitionView, ledger: Ledger) -> int:

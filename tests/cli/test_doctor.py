@@ -1,0 +1,182 @@
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import signal
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+
+import txn_source
+from tests.log import tiers
+from txn_source.cli.app import app
+from txn_source.upkeep.doctor import pace, repair
+from txn_source.upkeep.doctor.codes import CODES, Severity
+
+
+@pytest.fixture(autouse=True)
+def _room(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have room on the disk, whatever there is."""
+    room = shutil.disk_usage("/")._replace(total=1 << 40, free=1 << 39)
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: room)
+
+
+@pytest.fixture
+def filled(log: txn_source.Log, root: Path) -> Path:
+    """A topic with three offloaded ledgers."""
+    log.create_topic("orders")
+    tiers.write_ledgers(log)
+    log.offload("orders")
+    return root
+
+
+def damage(root: Path) -> Path:
+    path = tiers.objects(root)[0]
+    tiers.flip_in_middle(path)
+    return path
+
+
+def test_clean_log_is_told_in_a_line(txnlog: Any, filled: Path) -> None:
+    """Look at a log that is whole: one line, exit status 0."""
+    told = txnlog("doctor")
+    assert (told.stdout, told.exit_code) == ("22 checks: nothing found.\n", 0)
+
+
+def test_findings_are_told_with_a_remedy_each(txnlog: Any, filled: Path, log: txn_source.Log) -> None:
+    """Find a warning and a note: a line for what it is, one for what to do, and exit status 1; a note alone is 0."""
+    log.set_policies("orders", offload_deletion_lag="1h")
+    told = txnlog("doctor")
+    note = (
+        "NOTE policy-lag-without-offload: offload_deletion_lag is 3600.0 (topic), and nothing is offloaded by itself.\n"
+        "    Set offload_after_age or offload_after_bytes, or offload by hand: `txnlog topics offload orders`.\n"
+    )
+    assert (told.stdout, told.exit_code) == (f"{note}22 checks: 1 note.\n", 0)
+    path = damage(filled)
+    told = txnlog("doctor", "--checksums", "all")
+    assert told.exit_code == 1
+    warning, remedy, *rest = told.stdout.splitlines()
+    assert warning.startswith(f"WARNING object-damaged: The object {path.relative_to(filled)} of ledger ")
+    assert "where" in warning
+    assert warning.endswith("the hot copy is there.")
+    assert remedy.startswith("    Restore the object; where the hot copy is there, `txnlog doctor --repair` deletes")
+    assert "\n".join(rest) == f"{note}22 checks: 1 warning, 1 note."
+
+
+def test_json_is_one_document_with_a_version(txnlog: Any, filled: Path) -> None:
+    """Read the document: its fields, of each finding too, and of what was not checked."""
+    damage(filled)
+    told = txnlog("doctor", "--checksums", "all", "--topic", "orders", "--json")
+    assert told.exit_code == 1
+    document = json.loads(told.stdout)
+    assert list(document) == [
+        *("version", "log", "log_id", "clean", "summary", "findings", "checked", "not_checked"),
+    ]
+    assert (document["version"], document["clean"], document["log"]) == (1, False, str(filled))
+    assert document["summary"] == {"errors": 0, "warnings": 1, "notes": 0}
+    [found] = document["findings"]
+    assert list(found) == ["severity", "code", "subject", "fact", "remedy", "operands", "mended"]
+    assert found["severity"] in [severity.value for severity in Severity]
+    assert found["code"] in CODES
+    assert found["operands"]["topic"] == "orders"
+    assert found["mended"] is None
+    assert {tuple(one) for one in document["not_checked"]} == {("check", "why")}
+    assert "checksums" in document["checked"]
+
+
+def test_repair_asks_first_and_says_what_it_did(txnlog: Any, filled: Path) -> None:
+    """Repair without a terminal: it wants --yes. With it, it says what was mended, and the log is clean."""
+    damage(filled)
+    refused = txnlog("doctor", "--checksums", "all", "--repair")
+    assert refused.exit_code == 2
+    assert "object-damaged: deletes the object of a ledger whose hot copy is sound in every byte" in refused.stderr
+    assert "--yes" in refused.stderr
+    told = txnlog("doctor", "--checksums", "all", "--repair", "--yes")
+    assert told.exit_code == 0
+    assert "Mended: deletes the object" in told.stdout
+    again = txnlog("doctor", "--checksums", "all", "--repair", "--yes")
+    assert (again.stdout, again.exit_code) == ("22 checks: nothing found.\n", 0)
+
+
+def test_wrong_usage_is_refused(txnlog: Any, bare: Any, filled: Path, tmp_path: Path) -> None:
+    """Give what can't be: exit status 2, and one line; a folder without a log is 1."""
+    for wrong in (
+        ["--checksums", "some"],
+        ["--rate", "fast"],
+        ["--rate", "0"],
+        ["--yes"],
+        ["--topic", ""],
+    ):
+        told = txnlog("doctor", *wrong)
+        assert told.exit_code == 2, wrong
+    assert bare("doctor", "--root", tmp_path).exit_code == 1
+    missing = txnlog("doctor", "--topic", "missing")
+    assert missing.exit_code == 1
+    assert "TOPIC_NOT_FOUND" in missing.stderr
+    assert not missing.stdout
+
+
+def test_rate_is_kept(txnlog: Any, filled: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Read 1 KiB in a second, by a clock that sleeping moves: all bytes take as long as they should."""
+    slept: list[float] = []
+    monkeypatch.setattr(pace.Pace.__init__, "__defaults__", (None, lambda: sum(slept), slept.append))
+    assert txnlog("doctor", "--checksums", "all", "--rate", "1k/s").exit_code == 0
+    read = sum(path.stat().st_size for path in filled.rglob("*.*") if path.suffix in (".arrow", ".parquet", ".aborted"))
+    assert 0.5 * read / 1024 < sum(slept) < 1.1 * read / 1024
+
+
+@pytest.mark.parametrize("stop_at", range(3))
+def test_interrupted_repair_can_be_run_again(
+    txnlog: Any, filled: Path, log: txn_source.Log, monkeypatch: pytest.MonkeyPatch, stop_at: int
+) -> None:
+    """Interrupt a repair after each of its steps: nothing is lost, and the next one does the rest."""
+    before = log.scan("orders", "read_uncommitted").read_all()
+    damage(filled)
+    stray = filled / "segments/1/0/1-1-0123456789ab.arrow"
+    stray.write_bytes(b"old")
+    os.utime(stray, (1e9, 1e9))
+    torn = filled / "tiered/public/default/orders/0/ledger-1-0123456789ab.parquet"
+    torn.write_bytes(b"torn")
+    os.utime(torn, (1e9, 1e9))
+    count = iter(range(10))
+
+    def interrupted(do: Any) -> Any:
+        def act(*of: Any) -> None:
+            do(*of)
+            if next(count) == stop_at:
+                os.kill(os.getpid(), signal.SIGINT)
+
+        return act
+
+    with monkeypatch.context() as patch:
+        patch.setattr(repair, "_ACTIONS", {code: interrupted(do) for code, do in repair._ACTIONS.items()})
+        with pytest.raises((KeyboardInterrupt, SystemExit)) if stop_at < 3 else pytest.raises(AssertionError):
+            told = txnlog("doctor", "--checksums", "all", "--repair", "--yes")
+            raise SystemExit(told.exit_code)
+    assert log.scan("orders", "read_uncommitted").read_all().equals(before)
+    told = txnlog("doctor", "--checksums", "all", "--repair", "--yes")
+    assert told.exit_code == 0
+    assert not stray.exists()
+    assert not torn.exists()
+    assert txnlog("doctor", "--checksums", "all").stdout == "22 checks: nothing found.\n"
+    assert log.scan("orders", "read_uncommitted").read_all().equals(before)
+
+
+@pytest.mark.parametrize("code", CODES)
+def test_commands_in_remedies_can_be_given(code: str) -> None:
+    """Parse each command that a remedy names, with values in place of what the finding would name."""
+    values = {"txn": "(0,7)", "topic": "orders", "subscription": "s", "root": "b", "uri": "/b", "path": "/p"}
+    for text in re.findall(r"`(txnlog [^`]*)`", CODES[code].remedy_for(values)):
+        command: Any = typer.main.get_command(app)
+        words = text.split()[1:]
+        context = command.make_context("txnlog", list(words), resilient_parsing=True)
+        while getattr(command, "commands", None):
+            command = command.commands[words.pop(0)]
+        known = {name for parameter in command.params for name in (*parameter.opts, *parameter.secondary_opts)}
+        assert {word for word in words if word.startswith("--")} <= known, text
+        taken = sum(parameter.param_type_name == "argument" for parameter in command.params)
+        assert len([word for word in words if not word.startswith("--")]) <= taken + text.count(" --"), text
+        assert context is not None

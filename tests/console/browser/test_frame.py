@@ -1,0 +1,161 @@
+"""What stands around each page: ways to go, keys, theme, sign-in, and what shows while the service is away."""
+
+from __future__ import annotations
+
+from contextlib import closing
+
+from playwright.sync_api import Page, expect
+
+from tests.console.browser import browsing
+from tests.console.browser.browsing import Watch
+from tests.console.browser.conftest import Guarded, Shown
+from tests.console.demo import console_over
+
+_POLL_MS = 2100
+
+
+def test_keys_lead_everywhere(page: Page) -> None:
+    page.goto("")
+    expect(page.get_by_role("heading", name="Overview")).to_be_visible()
+    page.keyboard.press("g")
+    page.keyboard.press("t")
+    expect(page.get_by_role("heading", name="Topics", exact=True)).to_be_focused()
+    expect(page).to_have_title("Topics · txnlog")
+    page.keyboard.press("/")
+    expect(page.get_by_role("searchbox", name="Search topics")).to_be_focused()
+    page.keyboard.type("g?")  # no key leads away from a field
+    page.keyboard.press("Escape")
+    page.keyboard.press("?")
+    keys = page.get_by_role("dialog", name="Keys")
+    expect(keys).to_be_visible()
+    page.keyboard.press("Escape")
+    expect(keys).to_be_hidden()
+    page.keyboard.press("g")
+    page.keyboard.press("b")
+    expect(page.get_by_role("heading", name="Who blocks whom")).to_be_focused()
+    expect(page.get_by_role("link", name="Who blocks whom").first).to_have_attribute("aria-current", "page")
+
+
+def test_back_and_reload_keep_the_page_and_what_was_chosen(page: Page) -> None:
+    page.goto("#/topics")
+    page.get_by_role("searchbox", name="Search topics").fill("ord")
+    expect(page.get_by_role("status").filter(has_text="1 topic")).to_have_count(1)
+    page.get_by_role("button", name="Messages").click()
+    page.get_by_role("link", name="orders").click()
+    expect(page.get_by_role("heading", name="orders")).to_be_focused()
+    page.go_back()
+    expect(page.get_by_role("searchbox", name="Search topics")).to_have_value("ord")
+    expect(page.get_by_role("columnheader", name="Messages")).to_have_attribute("aria-sort", "descending")
+    page.go_forward()
+    page.reload()
+    expect(page.get_by_role("heading", name="orders")).to_be_visible()
+
+
+def test_addresses_that_lead_nowhere_say_so(page: Page, watch: Watch) -> None:
+    watch.expected.add(404)
+    page.goto("#/nothing/here")
+    expect(page.get_by_text("There is no such page.")).to_be_visible()
+    page.goto("#/topics/%E0%A4%A")
+    expect(page.get_by_text("There is no such page.")).to_be_visible()
+    page.goto("#/topics/gone")
+    expect(page.get_by_role("alert")).to_contain_text("TOPIC_NOT_FOUND")
+
+
+def test_chosen_theme_is_kept(page: Page) -> None:
+    page.emulate_media(color_scheme="light")
+    page.goto("")
+    colour = "getComputedStyle(document.body).backgroundColor"
+    light = page.evaluate(colour)
+    page.get_by_label("Theme").select_option("Dark")
+    dark = page.evaluate(colour)
+    page.reload()
+    expect(page.get_by_label("Theme")).to_have_value("dark")
+    assert light != dark == page.evaluate(colour)
+
+
+def test_pages_fit_a_phone(page: Page) -> None:
+    page.set_viewport_size(browsing.PHONE)  # type: ignore[arg-type]
+    for path, title in [
+        ("", "Overview"),
+        ("#/blockers", "Who blocks whom"),
+        ("#/topics", "Topics"),
+        ("#/topics/orders", "orders"),
+        ("#/topics/orders/0", "orders / 0"),
+    ]:
+        page.goto(path)
+        expect(page.get_by_role("heading", level=1)).to_have_text(title)
+        expect(page.locator("main")).to_contain_text("orders")
+        assert browsing.overflow(page) == 0, path
+
+
+def test_what_stays_is_left_alone(page: Page) -> None:
+    page.clock.install()
+    page.goto("#/topics")
+    expect(page.get_by_text("4 topics")).to_be_visible()
+    page.evaluate("for (const row of document.querySelectorAll('tr')) row.stays = true")
+    page.get_by_role("link", name="orders").focus()
+    with page.expect_response("**/api/topics*"):
+        page.clock.run_for(_POLL_MS)
+    expect(page.get_by_role("link", name="orders")).to_be_focused()
+    assert page.evaluate("[...document.querySelectorAll('tbody:not(.gap) tr')].every((row) => row.stays)")
+
+
+def test_service_that_is_away_is_told_and_found_again(page: Page, shown: Shown, watch: Watch) -> None:
+    page.clock.install()
+    with console_over(shown.root) as console:
+        address = console.address
+        # Another console than the module's: requests to it are this test's own.
+        watch.allow(address)
+        page.goto(f"{address}#/topics")
+        expect(page.get_by_role("link", name="orders")).to_be_visible()
+    watch.absent = True
+    page.clock.run_for(_POLL_MS)
+    expect(page.get_by_text("No answer since")).to_be_visible()
+    expect(page.get_by_role("link", name="orders")).to_be_visible()
+    with console_over(shown.root, int(address.rstrip("/").rpartition(":")[2])):
+        page.get_by_role("button", name="Try now").click()
+        expect(page.get_by_text("No answer since")).to_be_hidden()
+
+
+def test_token_is_asked_for_and_kept_in_its_tab(page: Page, guarded: Guarded, watch: Watch) -> None:
+    watch.expected.add(401)
+    page.goto(f"{guarded.address}#/topics")
+    field = page.get_by_label("Paste the token")
+    expect(field).to_be_focused()
+    field.fill("not a token")
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("alert")).to_contain_text("one word")
+    field.fill("nonsense")
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("alert")).to_contain_text("UNAUTHENTICATED")
+    page.get_by_label("Paste the token").fill(f"Bearer {guarded.signer.token('alice', admin=['*'])}\n")
+    page.get_by_role("button", name="Sign in").click()
+    expect(page.get_by_role("link", name="orders")).to_be_visible()
+    expect(page.get_by_text("alice")).to_be_visible()
+    page.reload()
+    expect(page.get_by_role("link", name="orders")).to_be_visible()
+    # Another tab knows nothing of it.
+    with closing(page.context.new_page()) as other:
+        other.goto(f"{guarded.address}#/topics")
+        expect(other.get_by_label("Paste the token")).to_be_visible()
+    page.get_by_role("button", name="Sign out").click()
+    expect(page.get_by_label("Paste the token")).to_be_visible()
+    assert page.evaluate("sessionStorage.length") == 0
+
+
+def test_token_that_ends_leads_to_sign_in_and_back(page: Page, guarded: Guarded, watch: Watch) -> None:
+    watch.expected.add(401)
+    page.clock.install()
+    page.goto(f"{guarded.address}#/blockers")
+    page.get_by_label("Paste the token").fill(guarded.signer.token("alice", admin=["*"]))
+    page.keyboard.press("Enter")
+    page.get_by_role("button", name="Abort…").first.click()
+    # As if its time were over: the next poll brings one that isn't taken.
+    page.evaluate("sessionStorage.setItem('txnlog.token', 'ended')")
+    page.clock.run_for(_POLL_MS)
+    expect(page.get_by_role("dialog")).to_have_count(0)
+    expect(page.get_by_role("alert")).to_contain_text("UNAUTHENTICATED")
+    page.get_by_label("Paste the token").fill(guarded.signer.token("bob", admin=["*"]))
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("heading", name="Who blocks whom")).to_be_visible()
+    expect(page.get_by_role("button", name="Abort…").first).to_be_visible()

@@ -1,0 +1,54 @@
+"""Policies in the console: the value in force, and who has set it."""
+
+from __future__ import annotations
+
+from playwright.sync_api import Page, expect
+
+from tests.console.browser.browsing import PHONE, Watch, overflow
+from tests.console.browser.conftest import Shown
+from tests.console.demo import BOOKINGS, PAYMENTS
+
+
+def test_value_in_force_and_those_that_it_masks(page: Page, shown: Shown) -> None:
+    log = shown.log
+    log.set_policies(offload_after_age="1d", retention_bytes="10g")
+    log.set_policies(namespace="bank/emea", offload_after_age="7d")
+    log.set_policies(topic=PAYMENTS, offload_after_bytes="64m")
+    page.goto("#/policies")
+    page.get_by_role("link", name="Topic", exact=True).click()
+    page.get_by_role("combobox", name="Topic").fill(PAYMENTS)
+    page.keyboard.press("Enter")
+    row = page.get_by_role("row").filter(has_text="offload_after_age")
+    expect(row.get_by_role("cell")).to_have_text(["7 d", "namespace", "–", "7 d", "1 d", "unset"])
+    row = page.get_by_role("row").filter(has_text="offload_after_bytes")
+    expect(row.get_by_role("cell")).to_have_text(["64.0 MiB", "topic", "64.0 MiB", "–", "–", "unset"])
+    row = page.get_by_role("row").filter(has_text="retention_bytes")
+    expect(row.get_by_role("cell")).to_have_text(["10.0 GiB", "broker", "–", "–", "10.0 GiB", "unset"])
+    row = page.get_by_role("row").filter(has_text="data_read_priority")
+    expect(row.get_by_role("cell")).to_have_text(["tiered-first", "default", "–", "–", "–", "tiered-first"])
+    page.get_by_role("link", name="Namespace").click()
+    page.get_by_role("textbox", name="Namespace").fill("bank/emea")
+    page.keyboard.press("Enter")
+    row = page.get_by_role("row").filter(has_text="offload_after_age")
+    expect(row.get_by_role("cell")).to_have_text(["7 d", "namespace", "7 d", "1 d", "unset"])
+
+
+def test_topic_has_them_as_a_part_of_its_page(page: Page, shown: Shown) -> None:
+    page.goto(f"#/topics/{BOOKINGS}?tab=policies")
+    expect(page.get_by_role("table", name="Policies").get_by_role("row").nth(1)).to_contain_text("data_read_priority")
+    expect(page.get_by_role("heading", level=1)).to_have_text(BOOKINGS)
+
+
+def test_unknown_topic_and_namespace_say_so(page: Page, shown: Shown, watch: Watch) -> None:
+    watch.expected |= {400, 404}
+    page.goto("#/policies?topic=nothing")
+    expect(page.get_by_role("alert").filter(has_text="nothing")).to_be_visible()
+    page.goto("#/policies?namespace=a/b/c")
+    expect(page.get_by_role("alert").filter(has_text="a/b/c")).to_be_visible()
+
+
+def test_page_fits_a_phone(page: Page, shown: Shown) -> None:
+    page.set_viewport_size(PHONE)
+    page.goto(f"#/policies?topic={BOOKINGS}")
+    expect(page.get_by_role("cell").first).to_be_visible()
+    assert overflow(page) == 0

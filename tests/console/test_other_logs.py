@@ -1,0 +1,65 @@
+"""The console of logs whose metadata is in PostgreSQL, and whose messages are in an object store."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from tests.console.asked import Asked
+from tests.console.demo import fill
+from tests.metadata.postgres import server as postgres
+from tests.tiers.conftest import bucket, credentials, s3
+from tests.tiers.stores import Bucket, S3Server
+from txn_source import connect
+from txn_source.client.target import metadata_url, open_service
+from txn_source.console.app import LOOKS
+from txn_source.console.serving import Console
+from txn_source.metadata.service.server import Server
+from txn_source.metadata.store.database_url import DatabaseUrl
+from txn_source.storage.object_root import root_at
+
+__all__ = ["bucket", "credentials", "s3"]
+ASKED = {"topic": "orders", "partition": 0, "name": "orders", "limit": 500}
+
+
+class Served(Asked):
+    """A console beside a service over a root, with metadata elsewhere."""
+
+    def __init__(self, root: str, metadata: DatabaseUrl) -> None:
+        self.stack = ExitStack()
+        service = open_service(root, metadata, create=True)
+        server = self.stack.enter_context(Server(service, "127.0.0.1", 0))
+        self.log = self.stack.enter_context(connect(endpoint=server.address))
+        self.console = Console(service, root_at(root), "127.0.0.1", 0)
+
+
+@pytest.fixture(params=["PostgreSQL", "objects"])
+def served(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Served]:
+    if request.param == "PostgreSQL":
+        places = str(tmp_path / "log"), postgres().new_database(with_tables=False)
+    else:
+        bucket: Bucket = request.getfixturevalue("bucket")
+        store: S3Server = request.getfixturevalue("s3")
+        places = bucket.uri_at(store.endpoint), metadata_url(tmp_path / "log.db")
+    with Served(*places) as made:
+        yield made
+
+
+def test_all_is_answered(served: Served) -> None:
+    """Ask for everything of a lively log, browse all of a topic, and change something."""
+    fill(served.log, messages=40)
+    for path in LOOKS:
+        more = {"name": "billing"} if path.startswith("subscription") else {}
+        assert served.get(path, **ASKED | more).status == 200, path
+    pages = [served.get("messages", topic="orders", limit=500, from_=start).rows for start in ("earliest", "latest")]
+    assert len(pages[0]) == len(pages[1]) == served.log.count("orders")
+    of = {"topic": "orders", "name": "billing", "to": {"at": "latest"}}
+    found = served.post("subscriptions/preview", of).json
+    assert found["skipped_messages"] == served.log.subscription("orders", "billing").backlog > 0
+    assert served.post("subscriptions/seek", of | {"epoch": found["epoch"]}).status == 200
+    first = served.get("blockers").rows[0]
+    released = served.post("transactions/abort", {"txn": first["txn"]}).json["released"]
+    assert sum(each["messages"] for each in released) == first["held_back_messages"] - first["own_messages"]

@@ -1,0 +1,1 @@
+"""The console: a log in the browser, for whoever operates it."""

@@ -1,0 +1,120 @@
+"""The log as a whole: its figures, how they went, and what somebody should look at."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+from urllib.parse import quote
+
+from starlette.requests import Request
+
+from txn_source.console.snapshot import TopicFigures
+from txn_source.console.viewer import Viewer
+from txn_source.model.transaction import id_of
+
+_SHOWN = 20
+_SLOW_MS = 10_000
+_STUCK_MS = 60_000
+_UNREAD_MS = 3_600_000
+_LONG_OFFLOAD_MS = 3_600_000
+_ORDER = ("critical", "warning", "info")
+
+
+def about(request: Request, viewer: Viewer) -> Any:
+    """Say which log it is, and who asks."""
+    visitor, service = viewer.visitor, viewer.service
+    return {
+        "log_id": service.log_id,
+        "version": request.app.state.version,
+        "database": "SQLite" if service.database_file else "PostgreSQL",
+        "address": request.headers.get("host"),
+        "tokens": visitor.known,
+        "caller": visitor.name if visitor.known else None,
+        "may": {"administer": viewer.administers_all, "monitor": viewer.sees_all},
+    }
+
+
+def overview(request: Request, viewer: Viewer) -> Any:
+    """Return the figures of what the visitor sees; ``history`` and what is of the whole log to whoever sees all."""
+    topics = viewer.topics()
+    snapshot = viewer.snapshot
+    log = snapshot.moment.log
+    rates = snapshot.rates([topic.topic_id for topic in topics])
+    blocking = [found for found in snapshot.blockers.values() if viewer.sees_all or viewer.sees_any(found)]
+    subscriptions = [s for t in topics if viewer.sees_subscriptions(t.name) for s in t.subscriptions]
+    history = viewer.snapshots.history() if viewer.sees_all else []
+    attention = sorted(_attention(viewer, topics), key=lambda each: _ORDER.index(each["severity"]))
+    oldest = min((found[0].created_at_ms for found in blocking), default=None)
+    return {
+        "now_ms": snapshot.now_ms,
+        "topics": len(topics),
+        "partitions": sum(len(topic.partitions) for topic in topics),
+        "messages": sum(topic.messages for topic in topics),
+        "bytes": sum(topic.bytes for topic in topics),
+        "rate_messages": rates[0],
+        "rate_bytes": rates[1],
+        "open_transactions": log.open_transactions if viewer.sees_all else len(blocking),
+        "oldest_open_ms": log.oldest_open_ms if viewer.sees_all else oldest,
+        "held_back_messages": sum(topic.held_back_messages for topic in topics),
+        "held_back_bytes": sum(topic.held_back_bytes for topic in topics),
+        "short_messages": sum(topic.short_messages for topic in topics),
+        "subscriptions": len(subscriptions),
+        "backlog": sum(each.backlog for each in subscriptions if each.durable),
+        "consumers": sum(each.consumers for each in subscriptions),
+        "doomed_files": log.doomed_files if viewer.sees_all else None,
+        "offloads_under_way": log.offloads_under_way if viewer.sees_all else None,
+        "attention": attention[:_SHOWN],
+        "attention_total": len(attention),
+        "history": {
+            "t": [point.at_ms for point in history],
+            "rate_messages": [point.rate_messages for point in history],
+            "held_back_messages": [point.held_back_messages for point in history],
+            "open_transactions": [point.open_transactions for point in history],
+        },
+    }
+
+
+def _attention(viewer: Viewer, topics: Sequence[TopicFigures]) -> Iterator[dict[str, Any]]:
+    snapshot = viewer.snapshot
+    now_ms = snapshot.now_ms
+    for txn, found in snapshot.blockers.items():
+        seen = [each for each in found if viewer.sees(snapshot.topic_of(each.partition_id))]
+        held_back, age_ms = sum(each.held_back_messages for each in seen), now_ms - found[0].created_at_ms
+        if held_back and age_ms >= _SLOW_MS:
+            behind = snapshot.holds_back_others(txn)
+            severity = "critical" if age_ms >= _STUCK_MS and behind else "warning"
+            what = f"{_count(held_back, 'message')} on {_count(len(seen), 'partition')} for {_duration(age_ms)}"
+            fact = f"Transaction {id_of(txn)} holds back {what}."
+            yield _finding(severity, "TRANSACTION_HOLDS_BACK", fact, f"#/blockers?txn={quote(str(id_of(txn)), '')}")
+    for topic in topics:
+        if topic.short_messages:
+            what = f"{_count(topic.short_messages, 'message')} of {topic.name.short} can't be read: too few copies."
+            yield _finding("critical", "TOO_FEW_COPIES", what, _topic_link(topic))
+        for each in topic.subscriptions if viewer.sees_subscriptions(topic.name) else ():
+            since_us = each.waits_since_us() if each.durable and not each.consumers else None
+            if since_us is not None and now_ms - since_us // 1000 >= _UNREAD_MS:
+                what = f"Nobody reads subscription {each.name} of {topic.name.short}, backlog {each.backlog:,}."
+                link = f"#/subscriptions/{quote(topic.name.short, '')}/{quote(each.name, '')}"
+                yield _finding("info", "SUBSCRIPTION_UNREAD", what, link)
+    log = snapshot.moment.log
+    if viewer.sees_all and log.oldest_offload_ms is not None and now_ms - log.oldest_offload_ms >= _LONG_OFFLOAD_MS:
+        what = f"{_count(log.offloads_under_way, 'offload')} under way, the oldest for more than an hour."
+        yield _finding("warning", "OFFLOAD_TAKES_LONG", what, "#/topics")
+
+
+def _finding(severity: str, code: str, fact: str, link: str) -> dict[str, Any]:
+    return {"severity": severity, "code": code, "fact": fact, "link": link}
+
+
+def _topic_link(topic: TopicFigures) -> str:
+    return f"#/topics/{quote(topic.name.short, '')}"
+
+
+def _duration(ms: int) -> str:
+    minutes, seconds = divmod(ms // 1000, 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours:,} h {minutes} min" if hours else f"{minutes} min" if minutes else f"{seconds} s"
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number:,} {what}{'' if number == 1 else 's'}"

@@ -1,0 +1,84 @@
+/** Calls to the service: JSON in and out, the token, errors as one class, and whether the service answers. */
+
+const TOKEN = 'txnlog.token';
+const PATIENCE_MS = 15_000;
+
+/** An answer that is no answer. `status` 0: there was none. */
+export class ApiError extends Error {
+  constructor(status, code, fact, remedy) {
+    super(fact);
+    Object.assign(this, { status, code, fact, remedy });
+  }
+}
+
+/** Tells `signedout` (with the error as `detail`) when the service asks for a token. */
+export const events = new EventTarget();
+
+/** The token of this tab, or null. A browser that keeps nothing has it until the page is left. */
+export const token = {
+  get() {
+    try {
+      return sessionStorage.getItem(TOKEN);
+    } catch {
+      return unkept;
+    }
+  },
+  set(text) {
+    try {
+      sessionStorage.setItem(TOKEN, text);
+    } catch {
+      unkept = text;
+    }
+  },
+  forget() {
+    try {
+      sessionStorage.removeItem(TOKEN);
+    } catch {
+      unkept = null;
+    }
+  },
+};
+let unkept = null;
+
+/** Return what GET /api/<path> answers. Null and undefined params are left out. Raises ApiError. */
+export function get(path, params = {}, { signal } = {}) {
+  const given = Object.entries(params).filter(([, value]) => value !== null && value !== undefined && value !== '');
+  const query = new URLSearchParams(given).toString();
+  return call(`api/${path}${query ? `?${query}` : ''}`, { signal });
+}
+
+/** Return what POST /api/<path> answers to a body. Raises ApiError. */
+export function post(path, body, { signal } = {}) {
+  const headers = { 'Content-Type': 'application/json', 'X-Txnlog-Console': '1' };
+  return call(`api/${path}`, { method: 'POST', body: JSON.stringify(body), headers, signal });
+}
+
+async function call(url, { method = 'GET', headers = {}, body, signal }) {
+  const asked = token.get();
+  if (asked) headers = { ...headers, Authorization: `Bearer ${asked}` };
+  const patience = AbortSignal.timeout(PATIENCE_MS);
+  const signals = AbortSignal.any(signal ? [signal, patience] : [patience]);
+  let response, answer;
+  try {
+    response = await fetch(url, { method, headers, body, signal: signals, credentials: 'omit', cache: 'no-store' });
+    answer = await response.json().catch((error) => {
+      if (error instanceof SyntaxError) return null;
+      throw error;
+    });
+  } catch (error) {
+    if (signal?.aborted) throw error;
+    const fact = patience.aborted ? `The service gave no answer in ${PATIENCE_MS / 1000} s.` : "The service can't be reached.";
+    const remedy = method === 'GET' ? 'The page tries again by itself.' : 'It may have been done or not: try again.';
+    throw new ApiError(0, 'NO_ANSWER', fact, remedy);
+  }
+  if (response.ok && answer !== null) return answer;
+  const told = answer?.error ?? {};
+  const fact = told.fact ?? `The service answered with status ${response.status}.`;
+  const error = new ApiError(response.status, told.code ?? `HTTP_${response.status}`, fact, told.remedy ?? '');
+  // A token that was replaced meanwhile says nothing about the one that is there now.
+  if (response.status === 401 && asked === token.get()) {
+    token.forget();
+    events.dispatchEvent(new CustomEvent('signedout', { detail: { error, hadToken: Boolean(asked) } }));
+  }
+  throw error;
+}
