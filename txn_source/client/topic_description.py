@@ -11,6 +11,7 @@ import base64
 import hashlib
 import json
 import logging
+from pathlib import Path
 from typing import Any
 
 from txn_source.client.access import Access
@@ -28,7 +29,12 @@ _WRITTEN: dict[tuple[str, int], bytes] = {}
 
 
 def describe_topic(access: Access, name: TopicName) -> None:
-    """Write the description of a topic, if it has changed. What fails is logged: nothing depends on it for now."""
+    """Write the description of a topic, if it has changed. What fails is logged: nothing depends on it for now.
+
+    On an object store there is none: its metadata can't be rebuilt.
+    """
+    if not isinstance(access.root, Path):
+        return
     try:
         topic_id, described = _described(access, name)
         key, digest = (access.metadata.log_id, topic_id), hashlib.sha256(json.dumps(described).encode()).digest()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -54,9 +55,10 @@ def delete_topic(access: Access, name: TopicName) -> None:
     """Delete a topic with all its messages, and its files."""
     topic_id = access.metadata.delete_topic(name)
     delete_doomed_files(access)
-    for place in places_of(access):
+    if isinstance(access.root, Path):
         with suppress(OSError):
-            place.segments.delete(topic_file(topic_id))  # first: what else stays is no topic
+            (access.root / topic_file(topic_id)).unlink(missing_ok=True)  # first: what else stays is no topic
+    for place in places_of(access):
         place.segments.delete_topic(topic_id)  # what stays is garbage for `txnlog gc`
 
 

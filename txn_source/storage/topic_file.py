@@ -12,7 +12,6 @@ import uuid
 from pathlib import Path
 from typing import Any
 
-from txn_source.storage.object_root import Root
 from txn_source.storage.segment import topic_prefix
 
 NAME = "topic.json"
@@ -24,16 +23,10 @@ def topic_file(topic_id: int) -> str:
     return f"{topic_prefix(topic_id)}/{NAME}"
 
 
-def write_topic_file(root: Root, topic_id: int, described: dict[str, Any]) -> None:
+def write_topic_file(root: Path, topic_id: int, described: dict[str, Any]) -> None:
     """Put a topic's description; OSError says why it can't be."""
     text = json.dumps({"version": VERSION, **described}, sort_keys=True)
-    path = topic_file(topic_id)
-    if not isinstance(root, Path):
-        from txn_source.storage.object_requests import requests_for
-
-        requests_for(root.uri).put(path, text.encode())
-        return
-    file = root / path
+    file = root / topic_file(topic_id)
     file.parent.mkdir(parents=True, exist_ok=True)
     temporary = file.with_name(f"{NAME}.{uuid.uuid4().hex[:8]}")
     try:
