@@ -55,6 +55,8 @@ FORGET_FROM, FORGET_FOR = 0.8, 0.1
 """Likewise the one that times out."""
 MESSAGES_PER_S = 20
 """Messages in a micro-batch of E for each of the seconds, so that there are about six however long the demo takes."""
+BATCHES_WITHOUT = 6
+"""About how many micro-batches there are without a cut, however few messages a busy machine lets the clients send."""
 PATIENCE_S = 60.0
 """How much longer than they should a client may take before something must be wrong."""
 BALANCES, WITHOUT_CUT = "balances", "balances-without-cut"
@@ -127,6 +129,7 @@ def run(seconds: float, picture: Path, stop: threading.Event) -> int:
             d.close()
 
             console.print("E repeats a micro-batch; its job runs once more, without a consistent cut ...")
+            limit = max(1, log.stats(TOPIC).messages // BATCHES_WITHOUT)
             with closing(bookkeeper(spark, log, checkpoints, WITHOUT_CUT, limit, cut=False)) as without:
                 repeated = e.repeat_last_batch()
                 without.finish()

@@ -6,6 +6,7 @@ import os
 import shutil
 import sys
 import tempfile
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,12 +14,14 @@ from typing import Any
 import pytest
 from xdist.scheduler import LoadFileScheduling
 
+from tests import java_classes
 from tests.log.sites import KINDS, ManualClock, Site
 from txn_source import Log
 
 os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:-UsePerfData")
+_JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:-UsePerfData"
 """Of every Java that tests start: none lives long enough for its best compiler to pay."""
+os.environ.setdefault("SPARK_SUBMIT_OPTS", f"{_JAVA} {java_classes.options()}")
 os.environ["PYTHONPATH"] = str(Path(__file__).with_name("start"))  # see there
 
 
@@ -77,6 +80,16 @@ _OF_FILES = (
 """Tests of these that look into segments' files, which objects aren't."""
 _OWN_SPARK = ("tests/spark/test_pipeline_kills.py", "tests/spark/test_sink_crashes.py")
 """Their Spark runs in processes that are killed."""
+_LONGEST = (
+    "tests/examples/test_examples.py",
+    "tests/cli/test_migrate.py",
+    "tests/log/test_forks.py",
+    "tests/log/test_processes.py",
+    "tests/metadata/test_postgres_kills.py",
+    "tests/spark/test_pipeline_kills.py",
+    "tests/spark/test_sink_crashes.py",
+)
+"""Files with few tests that take half a minute and more: begun late, one of them runs on when all others are done."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -87,6 +100,9 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "long: takes minutes; left out unless --long is given")
     if "TMPDIR" not in os.environ and _has_room(_MEMORY):
         os.environ["TMPDIR"] = tempfile.tempdir = str(_MEMORY)  # of the workers and all children, too
+    whole = config.args_source is pytest.Config.ArgsSource.TESTPATHS and "PYTEST_XDIST_WORKER" not in os.environ
+    if whole and (making := java_classes.begin()):
+        config.add_cleanup(making.wait)
 
 
 def _has_room(folder: Path) -> bool:
@@ -95,7 +111,14 @@ def _has_room(folder: Path) -> bool:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    items.sort(key=lambda item: not _shares_spark(item.nodeid))  # the longest stretch of one process comes first
+    tests = Counter(item.path for item in items)
+
+    def place(item: pytest.Item) -> tuple[bool, bool, int]:
+        if _shares_spark(item.nodeid):
+            return False, False, 0  # the longest stretch of one process comes first
+        return True, not item.nodeid.startswith(_LONGEST), -tests[item.path]
+
+    items.sort(key=place)
     without = [item for item in items if _is_of_files(item, long=config.getoption("--long"))]
     if without:
         config.hook.pytest_deselected(items=without)
@@ -138,7 +161,10 @@ def _shares_spark(nodeid: str) -> bool:
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    return _OneSparkSession(config, log) if config.getvalue("dist") == "loadfile" else None
+    if config.getvalue("dist") != "loadfile":
+        return None
+    config.option.loadscopereorder = False  # by numbers of tests alone
+    return _OneSparkSession(config, log)
 
 
 # Logs

@@ -65,9 +65,9 @@ def consumed(log: Log) -> list[str]:
         for number in range(20, 30):
             producer.send(f"{number}".encode(), partition=number % 2)
     with log.subscribe("t", "s", "shared") as consumer:
-        for number in range(14):
+        for _ in range(30):
             message = consumer.receive(timeout=20)
-            if number not in (3, 7):
+            if int(message.value) < 20 and message.value not in (b"4", b"5", b"12"):
                 consumer.acknowledge(message)
     rows = log.scan("t-partition-0", columns=["__ledger_id", "__entry_id", "__batch_index"]).read_all().to_pylist()
     return [":".join(str(part) for part in row.values()) for row in rows]
@@ -81,6 +81,7 @@ PLACES: list[Any] = [
     {"positions": {"0": "earliest"}},
     {"positions": {"0": "latest", "1": "earliest"}},
     3,
+    4,  # inside of what was acknowledged above the mark
     6,
     9,
 ]
@@ -103,10 +104,9 @@ def test_a_preview_says_what_a_seek_does(asked: Asked, to: Any) -> None:
     for part, was, now in zip(found["partitions"], before.partitions, after.partitions, strict=True):
         assert now.backlog - was.backlog == part["repeated"] - part["skipped"]
         assert part["repeated"] >= 0 <= part["skipped"]
-    if to == {"at": "earliest"}:
-        assert (found["repeated_messages"], found["skipped_messages"]) == (12, 0)
-    if to == {"at": "latest"}:
-        assert (found["repeated_messages"], found["skipped_messages"]) == (0, 18)
+    counts = {"{'at': 'earliest'}": (17, 0), "{'at': 'latest'}": (0, 13), "3": (6, 1), "4": (5, 1), "9": (1, 2)}
+    if str(to) in counts:
+        assert (found["repeated_messages"], found["skipped_messages"]) == counts[str(to)]
 
 
 def test_a_seek_is_refused_if_somebody_was_faster(asked: Asked) -> None:

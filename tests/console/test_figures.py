@@ -191,6 +191,16 @@ def test_a_topic_made_a_moment_ago_is_found(asked: Asked, monkeypatch: pytest.Mo
     assert asked.ask("GET", "/api/topic?name=gone").status == 404
 
 
+def test_who_guesses_names_costs_no_snapshot(asked: Asked, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ask for topics and subscriptions that aren't there: the figures of the log aren't found anew for each."""
+    monkeypatch.setattr(snapshot, "FRESH_S", 1e9)
+    asked.log.create_topic("t")
+    asked.get("overview")
+    monkeypatch.setattr(snapshot, "look", None)
+    for path in ("topic?name=guessed", "messages?topic=guessed", "subscription?topic=t&name=guessed"):
+        assert asked.ask("GET", f"/api/{path}").status == 404, path
+
+
 def test_a_transaction_past_its_deadline_is_shown_as_ended(asked: Asked) -> None:
     """Look after a deadline: whoever looks ends it, as any reader does."""
     held_back(asked)

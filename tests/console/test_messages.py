@@ -24,7 +24,7 @@ def fill(log: Log, *, count: int = 60) -> None:
     with log.producer("t") as producer:
         for number in range(count):
             producer.send(b"v", key=f"k{number}".encode(), partition=number % 3)
-            if number % 7 == 0:
+            if number % 23 == 0:
                 producer.flush()
             if number % 10 == 0:
                 txn = log.begin_transaction()
@@ -85,6 +85,8 @@ def test_pages_have_each_message_once(filled: Asked, level: str, limit: int, sta
     assert sorted(places(rows)) == sorted(scanned(filled.log, level))
     times = [row["publish_ms"] for row in rows]
     assert times == sorted(times, reverse=start == "latest")
+    of_one = places(all_pages(filled, topic="t", level=level, limit=limit, from_=start, partition=1))
+    assert sorted(of_one) == [place for place in sorted(places(rows)) if place[0] == 1]
 
 
 def test_a_partition_from_a_place_on(filled: Asked) -> None:

@@ -12,8 +12,9 @@ import pytest
 
 from tests.console.asked import CHANGING, Asked
 from tests.console.demo import fill
-from txn_source.console import static_files
+from txn_source.console import app, static_files
 from txn_source.console.app import CHANGES, HEADERS, LOOKS
+from txn_source.http import listener
 
 QUERY = "topic=orders&name=orders&partition=0"
 
@@ -205,3 +206,29 @@ def test_names_are_compared_as_they_are(asked: Asked) -> None:
     assert asked.get("topic", name="persistent://a/b/c").status == 404
     asked.log.create_topic("persistent://a/b/x.:=-y")
     assert asked.get("topic", name="persistent://a/b/x.:=-y").json["name"] == "persistent://a/b/x.:=-y"
+
+
+@pytest.mark.parametrize("answered_before", [False, True])
+@pytest.mark.parametrize("begun", [b"", b"GET /api/about HTTP/1.1\r\nHost: localhost\r\n"], ids=["nothing", "a head"])
+def test_who_begins_and_never_ends_is_sent_away(
+    shared: Asked, monkeypatch: pytest.MonkeyPatch, begun: bytes, answered_before: bool
+) -> None:
+    """Send a part of a request and wait: the connection is closed, and doesn't keep its file for ever."""
+    monkeypatch.setattr(listener, "FIRST_REQUEST_S", 0.1)
+    with socket.create_connection(("127.0.0.1", shared.console.listener.port), timeout=20) as connection:
+        if answered_before and begun:
+            connection.sendall(b"GET /nothing HTTP/1.1\r\nHost: localhost\r\n\r\n")
+            assert connection.recv(65536)
+        connection.sendall(begun)
+        while connection.recv(65536):
+            pass
+
+
+def test_a_body_that_does_not_come_is_not_waited_for(shared: Asked, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Promise ten bytes and send one: an answer comes nevertheless."""
+    monkeypatch.setattr(app, "BODY_S", 0.1)
+    head = ["POST /api/transactions/abort HTTP/1.1", "Host: localhost", "Content-Length: 10"]
+    head += [f"{name}: {value}" for name, value in CHANGING.items()]
+    with socket.create_connection(("127.0.0.1", shared.console.listener.port), timeout=20) as connection:
+        connection.sendall("\r\n".join([*head, "", "{"]).encode())
+        assert connection.recv(65536).startswith(b"HTTP/1.1 400")

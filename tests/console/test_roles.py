@@ -138,6 +138,7 @@ def test_who_watches_sees_figures_and_no_messages(roled: Roled) -> None:
     token = roled.token(monitor=["*"])
     assert roled.get("overview", token).json["topics"] == 2
     assert len(roled.get("subscriptions", token).rows) == 2
+    assert roled.get("topic", token, name=BANK).json["schema"] is None
     assert len(roled.get("blockers", token).rows[0]["partitions"]) == 2
     roled.post("transactions/abort", {"txn": roled.txn}, roled.token(admin=["*"]))
     roled.log.roll_ledger(BANK)

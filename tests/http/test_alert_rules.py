@@ -59,6 +59,12 @@ CASES = [
         "5m",
         (ORDERS_OF_LOG, {"topic": "orders", "job": "other"}),
     ),
+    # A topic without series of its own, alone and beside one that has them.
+    case("TxnlogHangingTransaction", "5m", LOG, held_back_seconds=(A % "", "400x10")),
+    case(
+        "TxnlogHangingTransaction", "5m", ORDERS_OF_LOG,
+        held_back_seconds=(A % "", "500x10"), topic_held_back_seconds=(A % ORDERS, "400x10"),
+    ),
     case("TxnlogTransactionsTimeOut", "60m", LOG, transactions_timed_out_total=(A % "", "0+1x60")),
     case("TxnlogTransactionsTimeOut", "60m", transactions_timed_out_total=(A % "", "0x30 5x30")),
     # A restart is no progress: the counter begins anew.
@@ -68,6 +74,7 @@ CASES = [
     # Each of two services says 600,000: these are the same messages.
     Case("TxnlogManyMessagesHeldBack", of_both(ORDERS, "600000x10", "topic_held_back_messages"), "9m", ()),
     case("TxnlogCopiesShort", "9m", ORDERS_OF_LOG, topic_short_messages=(A % ORDERS, "1x10")),
+    case("TxnlogCopiesShort", "9m", LOG, short_messages=(A % "", "1x10")),
     case("TxnlogCopiesShort", "9m", topic_short_messages=(A % ORDERS, "5 5 5 0 5 5 5 0 5 5 5")),
     case(
         "TxnlogBacklogGrows", "60m", ORDERS_OF_LOG | {"subscription": "booking"},
@@ -193,11 +200,16 @@ def test_what_is_told_can_be_read(tmp_path: Path) -> None:
     said = 'a "b" {{ c }}: read_committed readers have waited 6m 40s for an open transaction'
     labels = {"severity": "page", "job": "log", "topic": 'a "b" {{ c }}'}
     told = {"exp_labels": labels, "exp_annotations": {"summary": said, "runbook": rule["annotations"]["runbook"]}}
-    test = {
-        "interval": "1m",
-        "input_series": [{"series": name, "values": "400x10"}],
-        "alert_rule_test": [{"alertname": rule["alert"], "eval_time": "5m", "exp_alerts": [told]}],
-    }
+    nameless = {"summary": said.replace('a "b" {{ c }}', "Some topic"), "runbook": rule["annotations"]["runbook"]}
+    untold = {"exp_labels": {"severity": "page", "job": "log"}, "exp_annotations": nameless}
+    tests = [
+        {
+            "interval": "1m",
+            "input_series": [{"series": series, "values": "400x10"}],
+            "alert_rule_test": [{"alertname": rule["alert"], "eval_time": "5m", "exp_alerts": [alert]}],
+        }
+        for series, alert in ((name, told), ("txnlog_held_back_seconds" + A % "", untold))
+    ]
     file = tmp_path / "case.yaml"
-    file.write_text(yaml.safe_dump({"rule_files": [str(ALERTS)], "tests": [test]}, width=1000))
+    file.write_text(yaml.safe_dump({"rule_files": [str(ALERTS)], "tests": tests}, width=1000))
     promtool("test", "rules", str(file))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import threading
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ import pytest
 from tests.log.reading import BY_HAND, send_each, values
 from tests.log.roots import Roots, bounds_of, log, roots, spoil
 from txn_source import Log
+from txn_source.client import segment_copying
 from txn_source.client.hot_roots import places_of
 from txn_source.client.tiering.hot_repair import RepairReport, repair_topic
 from txn_source.client.tiering.segment_garbage import collect_garbage
@@ -87,6 +89,64 @@ def test_segment_is_put_together_of_what_is_sound(log: Log, roots: Roots) -> Non
     assert log.maintain(verify=True).copies == RepairReport(copied=3)
     assert [(roots[root] / name).read_bytes() for root in ("main", "b", "c")] == [whole] * 3
     assert sorted(values(log, "t")) == [b"0", b"1", b"2"]
+
+
+@pytest.mark.parametrize("window", [1, 300, 1000])
+def test_long_segments_are_copied_window_by_window(
+    log: Log, roots: Roots, monkeypatch: pytest.MonkeyPatch, window: int
+) -> None:
+    """Windows that have one entry, some, or many: no read and no part of a write is longer, and each copy is whole, of
+    one root or put together."""
+    monkeypatch.setattr(segment_copying, "_WINDOW_BYTES", window)
+    producer = log.producer("t", batching=BY_HAND)
+    with log.begin_transaction() as txn:
+        for n in range(9):
+            log.update_topic("t", n + 1)
+            producer.send(b"%d" % n, partition=n, txn=txn)
+        producer.flush()
+    [path] = roots.segments("main")
+    name = path.relative_to(roots.main)
+    whole = path.read_bytes()
+    entries = log.metadata.list_segment_entries(T, name.as_posix()).to_pylist()
+    longest = max(window, entries[0]["offset"] + entries[0]["length"])
+    lengths: list[int] = []
+    read = LocalSegments.read
+
+    def noted(self: LocalSegments, path: str, start: int, end: int) -> bytes:
+        lengths.append(end - start)
+        return read(self, path, start, end)
+
+    monkeypatch.setattr(LocalSegments, "read", noted)
+    (roots.c / name).unlink()
+    assert log.maintain().copies == RepairReport(copied=1)
+    assert (roots.c / name).read_bytes() == whole
+    for number, entry in enumerate(entries):
+        root = roots[("main", "b", "c")[number % 3]]
+        damaged = bytearray((root / name).read_bytes())
+        damaged[entry["offset"] + entry["length"] - 1] ^= 0xFF
+        (root / name).write_bytes(damaged)
+    assert log.maintain(verify=True).copies == RepairReport(copied=3)
+    assert [(roots[root] / name).read_bytes() for root in ("main", "b", "c")] == [whole] * 3
+    assert max(lengths) <= longest
+
+
+def test_segment_that_changes_while_it_is_copied_is_not_written(
+    log: Log, roots: Roots, written: dict[str, bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Damage the one sound copy between the look at it and the copy: nothing of it is written, and nothing left."""
+    first, *_ = sorted(written)
+    (roots.b / first).unlink()
+    put_all = LocalSegments.put_all
+
+    def late(self: LocalSegments, path: str, size: int, parts: Iterable[bytes]) -> None:
+        for name in ("main", "c"):
+            spoil(roots[name] / first, "flipped")
+        put_all(self, path, size, parts)
+
+    monkeypatch.setattr(LocalSegments, "put_all", late)
+    log.maintain()
+    assert not (roots.b / first).exists()
+    assert len(roots.segments("b")) == len(written) - 1
 
 
 def test_unsound_bytes_are_never_copied(log: Log, roots: Roots, written: dict[str, bytes]) -> None:
@@ -218,15 +278,15 @@ def test_repair_that_is_interrupted_leaves_nothing_wrong(
 ) -> None:
     """Interrupt a repair at each of its writes: what the service says is there is there, and the next one ends it."""
     shutil.rmtree(roots.b / "segments")
-    put, left = LocalSegments.put, [0]
+    put_all, left = LocalSegments.put_all, [0]
 
-    def interrupted(store: LocalSegments, path: str, data: bytes) -> None:
+    def interrupted(store: LocalSegments, path: str, size: int, parts: Iterable[bytes]) -> None:
         if not left[0]:
             raise KeyboardInterrupt
         left[0] -= 1
-        put(store, path, data)
+        put_all(store, path, size, parts)
 
-    monkeypatch.setattr(LocalSegments, "put", interrupted)
+    monkeypatch.setattr(LocalSegments, "put_all", interrupted)
     for count in range(6):
         left[0] = count
         with pytest.raises(KeyboardInterrupt):

@@ -45,7 +45,7 @@ def firing(alert: str, samples: dict[str, Samples]) -> list[dict[str, str]]:
 
 
 def _evaluated(expression: Any, samples: dict[str, Samples]) -> Samples:
-    """Evaluate what alerts about one moment are made of: a series, its maximum by labels, a comparison."""
+    """Evaluate what alerts about one moment are made of: series, their maximum by labels, comparisons, sets."""
     match expression:
         case promql_parser.VectorSelector():
             assert not expression.matchers.matchers
@@ -55,11 +55,22 @@ def _evaluated(expression: Any, samples: dict[str, Samples]) -> Samples:
             by = set(expression.modifier.labels)
             most: Samples = {}
             for labels, value in _evaluated(expression.expr, samples).items():
-                kept = frozenset(label for label in labels if label[0] in by)
+                kept = _kept(labels, by)
                 most[kept] = max(value, most.get(kept, value))
             return most
+        case promql_parser.BinaryExpr() if str(expression.op) == "or":
+            return _evaluated(expression.rhs, samples) | _evaluated(expression.lhs, samples)
+        case promql_parser.BinaryExpr() if str(expression.op) == "unless":
+            on = set(expression.modifier.matching.labels)
+            there = {_kept(labels, on) for labels in _evaluated(expression.rhs, samples)}
+            found = _evaluated(expression.lhs, samples)
+            return {labels: value for labels, value in found.items() if _kept(labels, on) not in there}
         case promql_parser.BinaryExpr():
             compare, limit = _COMPARISONS[str(expression.op)], expression.rhs.val
             found = _evaluated(expression.lhs, samples)
             return {labels: value for labels, value in found.items() if compare(value, limit)}
     raise NotImplementedError(type(expression))
+
+
+def _kept(labels: frozenset[tuple[str, str]], names: set[str]) -> frozenset[tuple[str, str]]:
+    return frozenset(label for label in labels if label[0] in names)

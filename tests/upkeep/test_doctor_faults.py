@@ -12,7 +12,7 @@ import pytest
 
 import txn_source
 from tests.upkeep.doctored import ask, codes, fill, look, mend
-from tests.upkeep.faults import FAULTS, E, Fault, N, W, grow_the_write_ahead_log, spoil_a_page
+from tests.upkeep.faults import FAULTS, E, Fault, N, W, grow_the_write_ahead_log, spoil_a_number_in_a_page, spoil_a_page
 from txn_source.metadata.store import sealing
 from txn_source.upkeep.doctor.codes import CODES, Severity
 from txn_source.upkeep.doctor.subject import Surroundings
@@ -83,9 +83,11 @@ def test_fault_is_found_and_mended_if_it_can_be(root: Path, fault: Fault, code: 
         assert [one.key for one in look(root).findings] == [one.key for one in report.findings]
 
 
-def test_page_that_cannot_be_read_stops_the_checks_that_need_it(root: Path) -> None:
-    """Tear a page: it is told, and which check could not be ended for its sake."""
-    spoil_a_page(root)
+@pytest.mark.parametrize("spoil", [spoil_a_page, spoil_a_number_in_a_page])
+def test_page_that_cannot_be_read_stops_the_checks_that_need_it(root: Path, spoil: Fault) -> None:
+    """Tear a page, and take the values of a column away: it is told, and which check could not be ended for its
+    sake."""
+    spoil(root)
     report = look(root)
     assert codes(report) == ["check-failed", "database-pages"]
     assert [(one.check, one.why) for one in report.not_checked] == [("checksums", "it failed")]

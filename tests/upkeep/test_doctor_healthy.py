@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 import threading
 import time
 from collections.abc import Callable
@@ -63,7 +65,7 @@ def test_random_histories_have_no_finding(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr(sealing, "_SEAL_FROM_ROWS", 2)
     monkeypatch.setattr(tiered, "ROW_GROUP_ROWS", 3)
     monkeypatch.setattr(ManualClock, "__init__", lambda self: setattr(self, "now_us", time.time_ns() // 1000))
-    test_state_machine.run("embedded", 2, 25, DoctoredMachine)
+    test_state_machine.run("embedded", 2, 15, DoctoredMachine)
 
 
 @pytest.mark.long
@@ -198,6 +200,29 @@ def test_topic_that_is_deleted_while_it_is_read_has_no_finding(tmp_path: Path, m
         monkeypatch.setattr(bytes_of._Topic, "_findings", deleting)
         report = look(root)
         assert (report.findings, report.not_checked) == ((), ())
+
+
+def test_objects_that_go_while_they_are_listed_are_no_finding(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Delete a topic's objects between the listing of their folder and the look at each, and then the folder itself."""
+    root = tmp_path / "log"
+    with txn_source.connect(root) as log:
+        log.create_topic("orders")
+        tiers.write_ledgers(log)
+        log.offload("orders")
+        walk = os.walk
+
+        def deleting(folder: Path, *of: Any) -> Any:
+            for found in walk(folder, *of):
+                if Path(folder).name == "tiered" and found[2]:
+                    log.delete_topic("orders")
+                    shutil.rmtree(folder)
+                yield found
+
+        monkeypatch.setattr(os, "walk", deleting)
+        report = look(root)
+        assert (report.findings, report.not_checked) == ((), ())
+        assert not (root / "tiered").exists()
+        assert look(root).findings == ()
 
 
 def test_files_that_wait_for_their_deletion_are_no_garbage(tmp_path: Path) -> None:

@@ -1,12 +1,15 @@
 """Making copies of segments: their bytes are checked entry by entry, and only sound ones are written.
 
 If no root has a segment that is sound as a whole, it is put together of what is sound in several: each entry has a
-checksum of its own.
+checksum of its own. Segments are read and written in windows, since one may be as long as a ledger: once to see what is
+sound, and once more for each copy that is written, with the checksums compared again.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from itertools import pairwise
 
 import numpy as np
 import pyarrow as pa
@@ -26,50 +29,58 @@ from txn_source.storage.store_errors import StoreError
 
 COPY_S = 300.0
 """How long reading or writing a whole segment may take."""
+_WINDOW_BYTES = 16 << 20
+"""So much of a segment is in memory at once, or one entry if that is longer."""
+_BoolArray = np.ndarray[tuple[int], np.dtype[np.bool_]]
 
 
 @dataclass(frozen=True, slots=True)
 class Sound:
-    """The checked bytes of a segment up to its end, and the sets of the roots that had them all (``whole``), and that
-    are known to lack some (``damaged``)."""
+    """A segment of which every entry is sound somewhere: its length, and the sets of the roots that have it all
+    (``whole``), and that are known to lack some (``damaged``).
 
-    data: bytes
+    ``windows`` yields its bytes, which are read and checked then; SegmentUnreadableError if they have changed.
+    """
+
+    end: int
     whole: int
     damaged: int
+    windows: Callable[[], Iterator[bytes]]
 
 
 def read_sound(stub: MetadataStub, topic: TopicName, segment: HotSegment, sources: Sequence[Place]) -> Sound:
-    """Return the bytes of a segment, every entry of which was checked; all sources are looked at until one is sound.
+    """Find the bytes of a segment, every entry of which was checked; all sources are looked at until one is sound.
 
     Raises:
         SegmentUnreadableError: an entry is sound in none of them.
     """
     entries = stub.list_segment_entries(topic, segment.path)
     checks = _Checks(entries, segment)
-    found: dict[int, bytes] = {}
+    copies: list[_Copy] = []
     damaged, reasons = 0, []
     for place in sources:
+        copy = _Copy(place, segment.path, checks)
         try:
             place.check()
-            data = root_health.bounded(lambda at=place: at.segments.read(segment.path, 0, checks.end), COPY_S)  # type: ignore[misc]
+            copy.look()
         except OSError as error:
             reasons.append(f"{place.name}: {error}")
             if _is_there(place) and not _is_passing(error):
                 damaged |= place.bit
             continue
-        if checks.are_sound(data):
-            return Sound(data, place.bit, damaged)
+        if copy.sound.all():
+            return Sound(checks.end, place.bit, damaged, partial(checks.windows_of, [copy], copy.header))
         damaged |= place.bit
         reasons.append(f"{place.name}: its checksums differ")
-        found[place.bit] = data
-    together = checks.put_together(list(found.values()))
-    if together is None:
+        copies.append(copy)
+    header = checks.header_for_all(copies)
+    if header is None:
         raise SegmentUnreadableError(
             f"Segment {segment.path} of topic {topic.short!r} has no sound copy of all its entries"
             f" (the first that is lost is {checks.first_lost}). {'; '.join(reasons)}.",
             "Restore a copy from a backup; the other entries can still be read.",
         )
-    return Sound(together, 0, damaged)
+    return Sound(checks.end, 0, damaged, partial(checks.windows_of, copies, header))
 
 
 def copy_segment(stub: MetadataStub, topic: TopicName, segment: HotSegment, places: Sequence[Place]) -> SegmentRoots:
@@ -87,56 +98,115 @@ def copy_segment(stub: MetadataStub, topic: TopicName, segment: HotSegment, plac
         if place.bit & lacking and place.bit & (segment.wanted | sound.damaged):
             try:
                 place.check()
-                root_health.bounded(lambda at=place: at.segments.put(segment.path, sound.data), COPY_S)  # type: ignore[misc]
+                put = partial(place.segments.put_all, segment.path, sound.end)
+                root_health.bounded(lambda put=put: put(sound.windows()), COPY_S)  # type: ignore[misc]
             except (OSError, TxnLogError) as error:
                 place.failed(error)
             else:
                 place.works()
                 added |= place.bit
-    return SegmentRoots(segment.path, added, sound.damaged & ~added, len(sound.data))
+    return SegmentRoots(segment.path, added, sound.damaged & ~added, sound.end)
 
 
 class _Checks:
-    """What a segment's entries must be."""
+    """What a segment's entries must be. Entries are those from one index to another, in the order of their bytes."""
 
     def __init__(self, entries: pa.Table, segment: HotSegment) -> None:
+        self.path = segment.path
         self._positions = numbers_in(entries["position"])
-        self._starts = numbers_in(entries["offset"])
-        self._ends = self._starts + numbers_in(entries["length"])
+        self.starts = numbers_in(entries["offset"])
+        self.ends = self.starts + numbers_in(entries["length"])
         self._checksums = numbers_in(entries["crc32c"])
+        self.end = int(self.ends.max()) if len(self.ends) else 0
         self._own_schemas = has_own_schemas(segment.path)
-        self.end = int(self._ends.max()) if len(self._ends) else 0
+        self.header_bytes = int(self.starts.min()) if len(self.starts) else 0
+        """The length of what a file begins with; unless each entry has its own, the schema message of all."""
         self.first_lost: Position | None = None
 
-    def are_sound(self, data: bytes) -> bool:
-        """True if all entries are what was written."""
-        return bool(self._sound(data, self._seed(data)).all())
+    @property
+    def windows(self) -> Iterator[tuple[int, int, int, int]]:
+        """The segment in windows: the first and the last byte (exclusive), the first and the last entry (exclusive)."""
+        first, at, count = 0, 0, len(self.starts)
+        while first < count:
+            fit = int(np.searchsorted(self.ends, at + _WINDOW_BYTES, "right"))
+            last = min(max(fit, first + 1), count)
+            until = int(self.starts[last]) if last < count else self.end
+            yield at, until, first, last
+            first, at = last, until
 
-    def put_together(self, copies: Sequence[bytes]) -> bytes | None:
-        """Return a segment of what is sound in several copies; None if an entry is sound in none."""
-        for header in copies:
-            seed = self._seed(header)
-            sound = [self._sound(data, seed) for data in copies]
-            made = bytearray(header)
-            missing = ~np.logical_or.reduce(sound)
-            if missing.any():
-                self.first_lost = Position.from_key(int(self._positions[np.argmax(missing)]))
-                continue
-            for data, good in zip(copies, sound, strict=True):
-                for at in np.flatnonzero(good).tolist():
-                    made[self._starts[at] : self._ends[at]] = data[self._starts[at] : self._ends[at]]
-            return bytes(made)
+    def seed(self, header: bytes) -> int:
+        """Return the checksum that those of all entries go on from."""
+        return 0 if self._own_schemas else crc32c(header)
+
+    def sound(self, data: bytes, at: int, first: int, last: int, seed: int) -> _BoolArray:
+        """Tell which entries are what was written, of bytes that begin at an offset."""
+        view, checksums = memoryview(data), self._checksums[first:last]
+        of = zip((self.starts[first:last] - at).tolist(), (self.ends[first:last] - at).tolist(), strict=True)
+        found: _BoolArray = np.array([crc32c(view[a:b], seed) for a, b in of], np.int64) == checksums
+        return found
+
+    def header_for_all(self, copies: Sequence[_Copy]) -> bytes | None:
+        """Return the header with which each entry is sound in one of some copies; None if there is none."""
+        for header in dict.fromkeys(copy.header for copy in copies):
+            for copy in copies:
+                copy.look_with(header)
+            missing = ~np.logical_or.reduce([copy.sound for copy in copies])
+            if not missing.any():
+                return header
+            self.first_lost = Position.from_key(int(self._positions[np.argmax(missing)]))
         return None
 
-    def _seed(self, data: bytes) -> int:
-        """Return the checksum of the schema message that a file begins with."""
-        return 0 if self._own_schemas or not len(self._starts) else crc32c(data[: int(self._starts.min())])
+    def windows_of(self, copies: Sequence[_Copy], header: bytes) -> Iterator[bytes]:
+        """Yield a segment's bytes, each entry from the first copy in which it is sound; bytes of none are zero."""
+        seed = self.seed(header)
+        choice = np.argmax(np.array([copy.sound for copy in copies]), axis=0)
+        for at, until, first, last in self.windows:
+            made = bytearray(until - at)
+            made[: max(0, len(header) - at)] = header[at:]
+            runs = np.flatnonzero(np.diff(choice[first:last])) + first + 1
+            edges = [first, *runs.tolist(), last]
+            for a, b in pairwise(edges):
+                low, high = int(self.starts[a]), int(self.ends[b - 1])
+                data = copies[int(choice[a])].read(low, high)
+                if not self.sound(data, low, a, b, seed).all():
+                    raise SegmentUnreadableError(
+                        f"Segment {self.path} has changed while it was copied.", "Let the repair run again."
+                    )
+                made[low - at : high - at] = data
+            yield bytes(made)
 
-    def _sound(self, data: bytes, seed: int) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
-        view = memoryview(data)
-        found = [crc32c(view[a:b], seed) for a, b in zip(self._starts.tolist(), self._ends.tolist(), strict=True)]
-        sound: np.ndarray[tuple[int], np.dtype[np.bool_]] = np.array(found, np.int64) == self._checksums
-        return sound
+
+class _Copy:
+    """The segment in one root: the header that it has there, and which entries are sound with it."""
+
+    def __init__(self, place: Place, path: str, checks: _Checks) -> None:
+        self._place, self._path, self._checks = place, path, checks
+        self.header = self._looked_with = b""
+        self.sound: _BoolArray = np.zeros(0, np.bool_)
+
+    def read(self, start: int, end: int) -> bytes:
+        """Return a run of its bytes, unchecked. Raises OSError."""
+        return root_health.bounded(lambda: self._place.segments.read(self._path, start, end), COPY_S)
+
+    def look(self) -> None:
+        """Find out which entries are sound with its own header. Raises OSError."""
+        if self._checks.header_bytes:
+            self.header = self.read(0, self._checks.header_bytes)
+        self._look(self.header)
+
+    def look_with(self, header: bytes) -> None:
+        """Find out which entries are sound with a header; none if it can't be read any more."""
+        try:
+            if header != self._looked_with:
+                self._look(header)
+        except OSError:
+            self.sound = np.zeros_like(self.sound)
+
+    def _look(self, header: bytes) -> None:
+        seed, parts = self._checks.seed(header), [np.zeros(0, np.bool_)]
+        for at, until, first, last in self._checks.windows:
+            parts.append(self._checks.sound(self.read(at, until), at, first, last, seed))
+        self.sound, self._looked_with = np.concatenate(parts), header
 
 
 def _is_there(place: Place) -> bool:

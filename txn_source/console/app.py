@@ -5,6 +5,7 @@ Nothing changes state by GET. What a visitor sees and does is judged as its call
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from typing import Any
 
@@ -27,6 +28,8 @@ from txn_source.metadata.service.service import MetadataService
 from txn_source.model.errors import InvalidArgumentError, LimitExceededError, shown
 from txn_source.storage.object_root import Root
 
+BODY_S = 10.0
+"""So long the body of a request may take to come."""
 Looks = Callable[[Request, Viewer], Any]
 Changes = Callable[[bytes, Viewer], Any]
 LOOKS: dict[str, Looks] = {
@@ -131,10 +134,11 @@ def _change(parts: ConsoleParts, change: Changes) -> Callable[[Request], Any]:
     async def endpoint(request: Request) -> Response:
         try:
             check_change(request)
-            body = await _body(request)
+            async with asyncio.timeout(BODY_S):
+                body = await _body(request)
         except Refused as refused:
             return failure(refused, request.url.path)
-        except ClientDisconnect:
+        except (ClientDisconnect, TimeoutError):
             return Response(status_code=400)
         return await run_in_threadpool(carried_out, request, body)
 

@@ -12,6 +12,7 @@ from txn_source.metadata.access.door import Visitor
 from txn_source.metadata.service.guard import Guard
 from txn_source.metadata.service.requirements import ADMIN, ANY, CONSUME
 from txn_source.metadata.service.service import MetadataService
+from txn_source.metadata.store import topics
 from txn_source.metadata.store.figures import Blocker
 from txn_source.model.errors import PermissionDeniedError, TopicNotFoundError, shown
 from txn_source.model.roles import Role
@@ -62,6 +63,10 @@ class Viewer:
         """True if it may know where a topic's objects lie, as whoever only watches may not."""
         return self.visitor.roles.allow(ANY, topic)
 
+    def sees_schema(self, topic: TopicName) -> bool:
+        """True if it may know a topic's columns, as whoever only watches may not."""
+        return self.visitor.roles.allow(ANY, topic)
+
     def administers(self, topics: Iterable[TopicName]) -> bool:
         """True if it may change all of some topics."""
         return all(self.visitor.roles.allow(ADMIN, topic) for topic in topics)
@@ -100,7 +105,8 @@ class Viewer:
                 "Use one that was made with it; `txnlog tokens show` tells what a token has.",
             )
         if parsed not in self.snapshot.topics:
-            self.look_again()  # it may be new
+            self.service.look(lambda connection: topics.find(connection, parsed))  # who guesses costs no snapshot
+            self.look_again()
         found = self.snapshot.topics.get(parsed)
         if found is None:
             raise TopicNotFoundError(f"There is no topic {parsed.short!r}.", "Choose another one.")

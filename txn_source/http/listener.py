@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import socket
 import ssl
@@ -11,10 +12,13 @@ from pathlib import Path
 from typing import Any
 
 import uvicorn
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from txn_source.metadata.access.watched_files import WatchedFiles
 from txn_source.model.errors import InvalidArgumentError, UnavailableError
 
+FIRST_REQUEST_S = 10.0
+"""So long a connection may take to send the head of a request."""
 _GRACE_S = 2
 _AT_ONCE = 64
 _log = logging.getLogger(__name__)
@@ -52,6 +56,46 @@ class Certificates:
         return object()
 
 
+class Prompt(H11Protocol):
+    """A connection that is closed if a request that it begins, or its first one, isn't there in time.
+
+    uvicorn closes those that are idle after an answer; one on which nothing ever comes would stay, and keep a file.
+    """
+
+    _timer: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Begin to wait for the first request."""
+        super().connection_made(transport)
+        self._wait()
+
+    def data_received(self, data: bytes) -> None:
+        """Take a part of a request."""
+        super().data_received(data)
+        self._wait()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Wait no more."""
+        super().connection_lost(exc)
+        self._stop_waiting()
+
+    def _wait(self) -> None:
+        if self.cycle is not None and not self.cycle.response_complete:
+            self._stop_waiting()
+        elif self._timer is None:
+            self._timer = self.loop.call_later(FIRST_REQUEST_S, self._give_up)
+
+    def _stop_waiting(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _give_up(self) -> None:
+        self._timer = None
+        if self.cycle is None or self.cycle.response_complete:
+            self.transport.close()
+
+
 class Listener:
     """An application that is served in a thread. A context manager that ends it."""
 
@@ -76,6 +120,7 @@ class Listener:
             limit_concurrency=at_once,
             timeout_graceful_shutdown=_GRACE_S,
             proxy_headers=False,  # whoever says so could be anybody
+            http=Prompt,
             ws="none",
         )
         config.load()

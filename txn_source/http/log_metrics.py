@@ -121,7 +121,7 @@ class LogMetrics:
         backlogs: dict[int, int] = defaultdict(int)
         for each in durable:
             backlogs[each.topic_id] = max(backlogs[each.topic_id], each.backlog)
-        topics.sort(key=lambda t: (-t.held_back_messages, -backlogs[t.topic_id], -t.bytes, t.name))
+        topics.sort(key=lambda t: (-t.short_messages, -t.held_back_messages, -backlogs[t.topic_id], -t.bytes, t.name))
         durable.sort(key=lambda s: (-s.backlog, moment.log.topics.get(s.topic_id, ""), s.name))
         shown, sought = topics[: self._max_topics], durable[: self._max_topics]
         yield from self._of_log(moment, topics, durable)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Protocol, TypeAlias
@@ -17,7 +17,7 @@ from typing import Protocol, TypeAlias
 import pyarrow as pa
 from crc32c import crc32c
 
-from txn_source.model.errors import SegmentUnreadableError, TxnLogError
+from txn_source.model.errors import SegmentUnreadableError, StorageWriteError, TxnLogError
 from txn_source.model.position import Position
 from txn_source.model.values import dataclass
 from txn_source.storage.entry_notes import serialized
@@ -31,10 +31,13 @@ from txn_source.storage.segment import (
     stored_segments,
     topic_prefix,
 )
+from txn_source.storage.store_errors import StoreError
 
 MAGIC = b"TXNLOG\x00\x01"
 _MOST_SCHEMAS = 256
 _MAX_HEADER_BYTES = 16 << 20
+_PUT_AT_ONCE = 64 << 20
+"""A longer segment is put into a store in parts."""
 Rows: TypeAlias = list[tuple[pa.Schema, list[pa.RecordBatch]]]
 """Entries in a row that have one schema."""
 
@@ -79,6 +82,9 @@ class SegmentStore(Protocol):
     def put(self, path: str, data: bytes) -> None:
         """Store a segment whole; it is safe when this returns. OSError says why it isn't."""
 
+    def put_all(self, path: str, size: int, parts: Iterable[bytes]) -> None:
+        """Store a segment of a size whole, of its parts one after the other, as ``put`` does."""
+
     def size(self, path: str) -> int | None:
         """Return a segment's length; None if it isn't there."""
 
@@ -113,6 +119,9 @@ class LocalSegments:
 
     def put(self, path: str, data: bytes) -> None:
         """Store a segment whole, in place of what is there; it is safe when this returns. OSError says why it isn't."""
+        self.put_all(path, len(data), [data])
+
+    def put_all(self, path: str, size: int, parts: Iterable[bytes]) -> None:
         file = self._root / path
         make_folder(file.parent, self._root)
         name = SegmentName.parse(path)
@@ -121,9 +130,10 @@ class LocalSegments:
         make_folder(unfinished.parent, self._root)
         try:
             with open(unfinished, "xb", buffering=0) as sink:
-                rest = memoryview(data)
-                while rest:
-                    rest = rest[sink.write(rest) :]
+                for part in parts:
+                    rest = memoryview(part)
+                    while rest:
+                        rest = rest[sink.write(rest) :]
                 os.fdatasync(sink.fileno())
             os.replace(unfinished, file)
             sync_folder(file.parent)
@@ -189,6 +199,22 @@ class ObjectSegments:
         if self._log_id is not None:
             confirm(self._root, self._log_id)
         requests_for(self._root.uri).put(path, data)
+
+    def put_all(self, path: str, size: int, parts: Iterable[bytes]) -> None:
+        if size <= _PUT_AT_ONCE:
+            self.put(path, b"".join(parts))
+            return
+        from txn_source.storage.object_store import ObjectStore
+        from txn_source.storage.root_marker import confirm
+
+        if self._log_id is not None:
+            confirm(self._root, self._log_id)
+        try:
+            with ObjectStore(self._root).write(path) as sink:  # in parts, of which nobody sees anything before the end
+                for part in parts:
+                    sink.write(part)
+        except StorageWriteError as error:
+            raise error.__cause__ if isinstance(error.__cause__, OSError) else StoreError(error.fact) from error
 
     def _absent(self) -> str:
         """Return why all objects are missing, if it isn't this one alone."""

@@ -73,8 +73,7 @@ def test_chosen_theme_is_kept(page: Page) -> None:
     assert light != dark == page.evaluate(colour)
 
 
-def test_pages_fit_a_phone(page: Page) -> None:
-    page.set_viewport_size(browsing.PHONE)  # type: ignore[arg-type]
+def test_pages_fit_narrow_screens(page: Page) -> None:
     for path, title in [
         ("", "Overview"),
         ("#/blockers", "Who blocks whom"),
@@ -82,10 +81,13 @@ def test_pages_fit_a_phone(page: Page) -> None:
         ("#/topics/orders", "orders"),
         ("#/topics/orders/0", "orders / 0"),
     ]:
+        page.set_viewport_size(browsing.PHONE)  # type: ignore[arg-type]
         page.goto(path)
         expect(page.get_by_role("heading", level=1)).to_have_text(title)
         expect(page.locator("main")).to_contain_text("orders")
-        assert browsing.overflow(page) == 0, path
+        for width in (320, browsing.PHONE["width"], 721, 1024):
+            page.set_viewport_size({"width": width, "height": 740})
+            assert browsing.overflow(page) == 0, (path, width)
 
 
 def test_what_stays_is_left_alone(page: Page) -> None:
@@ -141,6 +143,22 @@ def test_token_is_asked_for_and_kept_in_its_tab(page: Page, guarded: Guarded, wa
     page.get_by_role("button", name="Sign out").click()
     expect(page.get_by_label("Paste the token")).to_be_visible()
     assert page.evaluate("sessionStorage.length") == 0
+
+
+def test_watcher_sees_topics_without_their_columns(page: Page, guarded: Guarded, watch: Watch) -> None:
+    watch.expected |= {401, 403}
+    page.goto(f"{guarded.address}#/topics/orders")
+    page.get_by_label("Paste the token").fill(guarded.signer.token("eve", monitor=["*"]))
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("table", name="Partitions of orders")).to_be_visible()
+    expect(page.get_by_text("Schema")).to_have_count(0)
+    page.get_by_role("button", name="Sign out").click()
+    page.get_by_label("Paste the token").fill(guarded.signer.token("nobody"))
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("alert")).to_contain_text("PERMISSION_DENIED")
+    page.keyboard.press("g")
+    page.keyboard.press("t")
+    expect(page.get_by_text("no topic that your token may see")).to_be_visible()
 
 
 def test_token_that_ends_leads_to_sign_in_and_back(page: Page, guarded: Guarded, watch: Watch) -> None:

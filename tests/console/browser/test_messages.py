@@ -209,6 +209,10 @@ def test_what_can_not_be_asked_for_is_told_in_words(page: Page, shown: Shown, wa
     page.get_by_role("textbox", name="Position").fill("1:0")
     page.get_by_role("button", name="Show").click()
     expect(alert).to_contain_text("A position is one of a partition, and none is named.")
+    page.goto(f"#/messages?topic={ORDERS}&partition=0&from=999999:0")
+    expect(page.get_by_text("It is beyond the end, or a position of another partition.")).to_be_visible()
+    page.goto(f"#/messages?topic={ORDERS}&from=@4102444800000")
+    expect(page.get_by_text("No message was published then or later.")).to_be_visible()
     page.goto("#/messages?topic=nothing")
     expect(alert).to_contain_text("nothing")
 

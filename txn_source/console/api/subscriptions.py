@@ -8,8 +8,10 @@ from starlette.requests import Request
 
 from txn_source.console.api.partitions import shown, strips_of
 from txn_source.console.query import in_order, page, text
+from txn_source.console.snapshot import TopicFigures
 from txn_source.console.viewer import Viewer
 from txn_source.metadata.store import consumers
+from txn_source.metadata.store import subscriptions as subscription_rows
 from txn_source.metadata.store.backlog_figures import PartitionBacklog, SubscriptionFigures
 from txn_source.metadata.store.cursor_places import cursor_places
 from txn_source.metadata.store.figures import PartitionFigures
@@ -87,14 +89,20 @@ def one(request: Request, viewer: Viewer) -> tuple[TopicName, SubscriptionFigure
     topic, name = viewer.topic(text(request, "topic")), text(request, "name")
     if not viewer.sees_subscriptions(topic.name):
         viewer.access.metadata.list_subscriptions(topic.name, name, brief=True)  # which is refused
-    for again in (False, True):
-        if again:  # it may be new
-            viewer.look_again()
-            topic = viewer.topic(topic.name.short)
-        found = next((each for each in topic.subscriptions if each.name == name), None)
-        if found is not None:
-            return topic.name, found
-    raise SubscriptionNotFoundError(f"Topic {topic.name.short!r} has no subscription {name!r}.", "Choose another one.")
+    found = _named(topic, name)
+    if found is None:  # it may be new
+        viewer.service.look(lambda connection: subscription_rows.find(connection, topic.topic_id, name))
+        viewer.look_again()
+        found = _named(viewer.topic(topic.name.short), name)
+    if found is None:
+        raise SubscriptionNotFoundError(
+            f"Topic {topic.name.short!r} has no subscription {name!r}.", "Choose another one."
+        )
+    return topic.name, found
+
+
+def _named(topic: TopicFigures, name: str) -> SubscriptionFigures | None:
+    return next((each for each in topic.subscriptions if each.name == name), None)
 
 
 def row_of(found: SubscriptionFigures, viewer: Viewer) -> dict[str, Any]:

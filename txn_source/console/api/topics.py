@@ -9,6 +9,7 @@ from starlette.requests import Request
 from txn_source.console.query import page, text
 from txn_source.console.snapshot import TopicFigures
 from txn_source.console.viewer import Viewer
+from txn_source.model.topic_name import TopicName
 from txn_source.storage.schema import commented_schema
 
 
@@ -19,12 +20,16 @@ def topics(request: Request, viewer: Viewer) -> Any:
 
 
 def topic(request: Request, viewer: Viewer) -> Any:
-    """Describe one topic."""
+    """Describe one topic; its columns only to whoever may know them."""
     found = viewer.topic(text(request, "name"))
-    [view] = viewer.access.metadata.get_view([found.name]).topics
-    schema = commented_schema(view.topic.schema)
-    fields = [{"name": f.name, "type": str(f.type), "nullable": f.nullable} for f in schema]
+    fields = _fields(found.name, viewer) if viewer.sees_schema(found.name) else None
     return {"now_ms": viewer.snapshot.now_ms, **row_of(found, viewer), "schema": fields}
+
+
+def _fields(topic: TopicName, viewer: Viewer) -> list[dict[str, Any]]:
+    [view] = viewer.access.metadata.get_view([topic]).topics
+    schema = commented_schema(view.topic.schema)
+    return [{"name": f.name, "type": str(f.type), "nullable": f.nullable} for f in schema]
 
 
 def row_of(topic: TopicFigures, viewer: Viewer) -> dict[str, Any]:

@@ -178,10 +178,11 @@ FIRST_WAITING = f"""
         SELECT partition_id, first_position FROM transaction_partitions WHERE state = {OPEN}
         UNION ALL SELECT partition_id, position FROM short_entries
         UNION ALL SELECT t.partition_id, t.first_position FROM short_entries AS s
-        JOIN transaction_partitions AS t ON t.partition_id = s.partition_id AND t.marker_position >= s.position
+        CROSS JOIN transaction_partitions AS t
+        WHERE t.partition_id = s.partition_id AND t.marker_position >= s.position
     ) AS unstable GROUP BY partition_id"""
 """Where what read_committed waits for begins on each partition: also entries with too few copies, and the unreplicated
-transactions."""
+transactions. CROSS JOIN, so that SQLite begins with the short entries, of which there are mostly none."""
 _LOG = Prepared("SELECT transactions, decisions FROM log_info")
 _OPEN = Prepared(f"SELECT COUNT(*), MIN(created_at_ms) FROM transactions WHERE state = {OPEN}")
 _CONSUMERS = Prepared("SELECT COUNT(*), SUM(CASE WHEN lease_until_ms <= :now_ms THEN 1 ELSE 0 END) FROM consumers")
@@ -213,12 +214,13 @@ _BLOCKERS = Prepared(
         COALESCE(s.bytes_before, l.bytes_before + l.bytes) - COALESCE(e.bytes_before, p.bytes_trimmed),
         w.messages, w.bytes, CASE WHEN f.first_position = w.first_position THEN 1 ELSE 0 END
     FROM transactions AS t
-    JOIN transaction_partitions AS w ON w.txn = t.txn AND w.state = {OPEN}
+    CROSS JOIN transaction_partitions AS w
     JOIN partitions AS p ON p.partition_id = w.partition_id
     JOIN ledgers AS l ON l.ledger_id = p.open_ledger_id
     JOIN ({FIRST_OPEN}) AS f ON f.partition_id = w.partition_id
     LEFT JOIN ({_FIRST_SHORT}) AS s ON s.partition_id = w.partition_id
     LEFT JOIN entries AS e ON e.partition_id = w.partition_id AND e.position = w.first_position
-    WHERE t.state = {OPEN}
+    WHERE t.state = {OPEN} AND w.txn = t.txn AND w.state = {OPEN}
     ORDER BY t.created_at_ms, t.txn, w.partition_id"""
 )
+"""CROSS JOIN, so that SQLite begins with the open transactions, and not with all traces of their partitions."""

@@ -26,7 +26,8 @@ def who_began(connection: Connection) -> dict[int, Began]:
     """Return it of all open transactions that have written something, or belong to somebody."""
     owners = {int(key): owner for key, owner in _OWNERS.rows(connection, {"kind": TRANSACTION})}
     producers: dict[int, list[tuple[int, str]]] = defaultdict(list)
-    for txn, topic_id, name in _PRODUCERS.rows(connection, {}):
+    found = _PRODUCERS.rows(connection, {})
+    for txn, topic_id, name, _ in sorted(found, key=lambda row: row[3]):
         producers[txn].append((topic_id, name))
     return {
         txn: Began(tuple(producers.get(txn, ())), owners.get(txn)) for txn in sorted(producers.keys() | owners.keys())
@@ -35,13 +36,13 @@ def who_began(connection: Connection) -> dict[int, Began]:
 
 _PRODUCERS = Prepared(
     f"""
-    SELECT w.txn, p.topic_id, p.name
+    SELECT w.txn, p.topic_id, p.name, p.producer_id
     FROM transactions AS t
-    JOIN transaction_producers AS w ON w.txn = t.txn
+    CROSS JOIN transaction_producers AS w
     JOIN producers AS p ON p.producer_id = w.producer_id
-    WHERE t.state = {OPEN}
-    ORDER BY w.txn, p.producer_id"""
+    WHERE t.state = {OPEN} AND w.txn = t.txn"""
 )
+"""CROSS JOIN, so that SQLite begins with the few that are open."""
 _OWNERS = Prepared(
     f"""
     SELECT o.key, o.owner FROM owners AS o

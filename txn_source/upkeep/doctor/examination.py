@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 
 from txn_source.model.errors import TxnLogError
 from txn_source.model.values import dataclass
+from txn_source.storage.object_store import reason
 from txn_source.upkeep.doctor.checks.bytes import check_bytes
 from txn_source.upkeep.doctor.checks.clocks import check_file_times, check_publish_times, check_service_clock
 from txn_source.upkeep.doctor.checks.database import (
@@ -86,7 +87,7 @@ def examine(opened: Opened) -> Report:
         try:
             findings += check.look(subject)
             checked.append(check.name)
-        except (TxnLogError, OSError) as error:
+        except Exception as error:  # what a damaged database gives can be anything
             findings.append(_failed(check, error))
             not_checked.append(Unchecked(check.name, "it failed"))
     shown, log_id = ("", "") if subject is None else (subject.shown, subject.log_id)
@@ -105,8 +106,9 @@ def _why_not(check: Check, subject: Subject) -> str:
     return ""
 
 
-def _failed(check: Check, error: TxnLogError | OSError) -> Finding:
-    from txn_source.storage.object_store import reason
-
-    why = f"[TXNLOG_{error.code}] {error.fact.rstrip('.')}" if isinstance(error, TxnLogError) else reason(error)
+def _failed(check: Check, error: Exception) -> Finding:
+    if isinstance(error, TxnLogError):
+        why = f"[TXNLOG_{error.code}] {error.fact.rstrip('.')}"
+    else:
+        why = reason(error) if isinstance(error, OSError) else f"{type(error).__name__}: {reason(error)}"
     return finding("check-failed", check.name, f"The check {check.name} could not be ended: {why}.", check=check.name)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 from collections.abc import Iterator
+from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
 
@@ -53,11 +55,16 @@ class Target:
     @property
     def folder(self) -> Path | None:
         """The folder that it is; None on an object store."""
-        return Path(self._place) if not parts_of(self._place)[0] else None
+        scheme, _, path, _ = parts_of(self._place)
+        return Path(path) if scheme in ("", "file") else None
 
     def why_unreachable(self) -> str:
         """Return why it can't be listed; empty if it can, or isn't there yet."""
         try:
+            if self.folder is not None:
+                with suppress(FileNotFoundError), os.scandir(self.folder) as found:
+                    next(found, None)
+                return ""
             system, path = file_system_of(self._place)
             root_health.bounded(lambda: system.get_file_info(fs.FileSelector(path, allow_not_found=True)), _LIST_S)
         except (OSError, TxnLogError, pa.ArrowException) as error:
@@ -66,13 +73,27 @@ class Target:
 
     def stored(self) -> Iterator[Stored]:
         """Yield all files below it; OSError if it can't be listed."""
+        base = OWN if self.uri is None else self.uri
+        if self.folder is not None:
+            yield from _files_in(self.folder, base)
+            return
         system, path = file_system_of(self._place)
         selector = fs.FileSelector(path, recursive=True, allow_not_found=True)
-        base = OWN if self.uri is None else self.uri
         for found in root_health.bounded(lambda: system.get_file_info(selector), _LIST_S):
             if found.type is fs.FileType.File:
                 name = found.path.removeprefix(path.rstrip("/")).lstrip("/")
                 yield Stored(object_uri(base, name), found.size, (found.mtime_ns or 0) / 1e9)
+
+
+def _files_in(folder: Path, base: str) -> Iterator[Stored]:
+    """Yield all files below a folder; what goes meanwhile is left out, which PyArrow's listing takes for an error."""
+    for at, _, names in os.walk(folder):
+        for name in names:
+            file = Path(at) / name
+            with suppress(FileNotFoundError):
+                state = file.stat()
+                uri = object_uri(base, file.relative_to(folder).as_posix())
+                yield Stored(uri, state.st_size, state.st_mtime)
 
 
 def targets(subject: Subject) -> list[Target]:

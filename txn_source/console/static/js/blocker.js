@@ -37,13 +37,19 @@ function waitText(row) {
   return all ? [h('strong', {}, number(all)), all === 1 ? ' subscription waits' : ' subscriptions wait'] : 'no subscription waits';
 }
 
+/** The time of day, with the date if it isn't today's. */
+function clock(ms, now) {
+  const [day, at] = time(ms).split(' ');
+  return time(now).startsWith(day) ? at : `${day} ${at}`;
+}
+
 function who(row, now) {
   const lives = row.deadline_ms - row.started_ms;
   return [
     h('p.age', {}, 'open for ', h('strong', {}, age(row.started_ms, now))),
     h('div.meter', { title: `Begun ${time(row.started_ms)}, times out ${time(row.deadline_ms)}`, 'aria-hidden': 'true' },
       h('i', { style: { width: share(Math.min(lives, Math.max(0, now - row.started_ms)), lives) } })),
-    h('p.quiet.small', {}, now < row.deadline_ms ? `times out in ${duration(row.deadline_ms - now)}` : 'times out now'),
+    h('p.quiet.small', {}, `since ${clock(row.started_ms, now)}, times out ${now < row.deadline_ms ? `in ${duration(row.deadline_ms - now)}` : 'now'}`),
     h('dl.by', {}, h('dt', {}, 'producer'), h('dd', { title: row.producer }, row.producer ?? h('span.quiet', {}, 'none has written yet')),
       row.owner ? [h('dt', {}, 'owner'), h('dd', {}, row.owner)] : null),
   ];

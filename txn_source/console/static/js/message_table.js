@@ -102,15 +102,22 @@ function details({ row, fault: failed, asking }, ask) {
       ['Published', time(row.publish_ms)],
       ['Event time', row.event_ms === null || row.event_ms === undefined ? null : time(row.event_ms)],
       ['Producer', row.producer === null || row.producer === undefined ? null : preview(row.producer)],
-      ['Transaction', row.txn ? [row.status === 'open' ? h('a', { href: href(['blockers'], { txn: row.txn }) }, row.txn) : h('code', {}, row.txn), row.status ? [' ', statusBadge(row.status)] : null] : 'none'],
+      ['Transaction', row.txn ? [transaction(row), row.status ? [' ', statusBadge(row.status)] : null] : 'none'],
       ['Size', bytes(row.bytes)],
     ]),
     typed && row.key === null ? null : [h('h3', {}, 'Key'), whole(row.key)],
     h('h3', {}, 'Value'),
     typed
-      ? h('dl.fields', {}, Object.entries(row.value).map(([name, value]) => h('div', {}, h('dt', {}, preview(name)), h('dd', {}, whole(value)))))
+      ? fields(Object.entries(row.value))
       : whole(row.value),
-    row.shortened ? h('p.shortened', {}, 'It is shortened here. ', h('button', { type: 'button', 'aria-disabled': asking ? 'true' : null, onclick: ask }, asking ? 'Loading …' : `Show the whole message (${bytes(row.bytes)})`)) : null,
+    row.shortened ? h('p.shortened', {}, 'It is shortened here. ',
+      h('button', { type: 'button', 'aria-disabled': asking ? 'true' : null, onclick: ask }, asking ? 'Loading …' : `Show the whole message (${bytes(row.bytes)})`)) : null,
     failed ? h('div', { role: 'alert' }, fault(failed)) : null,
-    properties.length ? [h('h3', {}, 'Properties'), h('dl.fields', {}, properties.map(([name, value]) => h('div', {}, h('dt', {}, preview(name)), h('dd', {}, whole(value)))))] : null);
+    properties.length ? [h('h3', {}, 'Properties'), fields(properties)] : null);
 }
+
+const fields = (pairs) =>
+  h('dl.fields', {}, pairs.map(([name, value]) => h('div', {}, h('dt', {}, preview(name)), h('dd', {}, whole(value)))));
+
+/** An open one leads to those that it blocks. */
+const transaction = ({ txn, status }) => (status === 'open' ? h('a', { href: href(['blockers'], { txn }) }, txn) : h('code', {}, txn));

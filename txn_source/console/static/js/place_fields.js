@@ -32,9 +32,13 @@ export function placeFields({ name, label, given, changed = () => {}, positions 
   const kind = isTime ? 'time' : isPosition(given) ? 'position' : given === 'earliest' ? 'earliest' : 'latest';
   const here = Intl.DateTimeFormat().resolvedOptions().timeZone;
   const chosen = h('select', { name, onchange: change }, KINDS.map(([value, text]) => h('option', { value, selected: value === kind }, text)));
-  const clock = h('input', { type: 'datetime-local', step: '1', name: `${name}-time`, 'aria-label': 'Time', value: isTime ? fieldTime(Number(given.slice(1)), false) : '', oninput: change });
-  const zones = h('select', { name: `${name}-zone`, 'aria-label': 'Time zone', onchange: rezone }, h('option', { value: 'local' }, here === 'UTC' ? 'UTC' : `${here} (here)`), here === 'UTC' ? null : h('option', { value: 'utc' }, 'UTC'));
-  const position = h('input', { name: `${name}-position`, 'aria-label': 'Position', placeholder: '12:40', size: 14, autocomplete: 'off', value: kind === 'position' ? given : '', oninput: change });
+  const clock = h('input', { type: 'datetime-local', step: '1', name: `${name}-time`, 'aria-label': 'Time',
+    value: isTime ? fieldTime(Number(given.slice(1)), false) : '', oninput: change });
+  const zones = h('select', { name: `${name}-zone`, 'aria-label': 'Time zone', onchange: rezone },
+    h('option', { value: 'local' }, here === 'UTC' ? 'UTC' : `${here} (here)`),
+    here === 'UTC' ? null : h('option', { value: 'utc' }, 'UTC'));
+  const position = h('input', { name: `${name}-position`, 'aria-label': 'Position', placeholder: '12:40', size: 14, autocomplete: 'off',
+    value: kind === 'position' ? given : '', oninput: change });
   const meaning = h('span.quiet');
   const details = { earliest: [], latest: [], time: [clock, zones, meaning], position: [positions ?? position] };
   const more = h('span.place-details', {}, details[kind]);

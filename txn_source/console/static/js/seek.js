@@ -69,8 +69,11 @@ export function seekPanel({ topic, name, sought }) {
     let stale = null;
     const answer = await ask({
       title: `Move subscription “${name}”?`,
-      body: [h('p', {}, summary(held)), held.skipped_messages ? h('p', {}, icon('warning'), ` ${count(held.skipped_messages, 'message')} will never be delivered to it.`) : null,
-        h('p.quiet', {}, 'Its consumers, and streams that read it, go on from there. What is acknowledged of messages delivered before is ignored.')],
+      body: [
+        h('p', {}, summary(held)),
+        held.skipped_messages ? h('p', {}, icon('warning'), ` ${count(held.skipped_messages, 'message')} will never be delivered to it.`) : null,
+        h('p.quiet', {}, 'Its consumers, and streams that read it, go on from there. What is acknowledged of messages delivered before is ignored.'),
+      ],
       act: act(held),
       danger: true,
       run: async () => {
@@ -93,7 +96,8 @@ export function seekPanel({ topic, name, sought }) {
     element,
     follow({ epoch }) {
       // What the page is told may be a second older than the preview.
-      if (found && found.epoch < epoch && !document.querySelector('dialog[open]')) forget({ fact: `The subscription was moved meanwhile: it is in epoch ${number(epoch)}.`, remedy: 'Preview again.' });
+      if (!found || found.epoch >= epoch || document.querySelector('dialog[open]')) return;
+      forget({ fact: `The subscription was moved meanwhile: it is in epoch ${number(epoch)}.`, remedy: 'Preview again.' });
     },
     close: () => asking?.abort(),
   };
@@ -110,19 +114,25 @@ function summary({ repeated_messages: repeated, skipped_messages: skipped }) {
 
 /** The same in short, as a button names it. */
 function act({ repeated_messages: repeated, skipped_messages: skipped }) {
-  const parts = [repeated ? `${count(repeated, 'message')} will be delivered again` : null, skipped ? `${number(skipped)} skipped` : null].filter(Boolean);
-  return `Seek: ${parts.join(', ') || 'nothing moves, a new epoch begins'}`;
+  if (!repeated && !skipped) return 'Seek: nothing moves, a new epoch begins';
+  if (!repeated) return `Seek: ${count(skipped, 'message')} will be skipped`;
+  return `Seek: ${count(repeated, 'message')} will be delivered again${skipped ? `, ${number(skipped)} skipped` : ''}`;
 }
 
 function previewed(found, confirm) {
   const { partitions_moving: moving, partitions_total: total } = found;
   const shown = found.partitions.filter((row) => row.from !== row.to || row.repeated).slice(0, MOST_SHOWN);
   return h('div.previewed', {},
-    h('p.summary', {}, h('strong', {}, summary(found)), h('span.quiet', {}, ` ${number(moving)} of ${count(total, 'partition')} ${moving === 1 ? 'moves' : 'move'}.`)),
+    h('p.summary', {}, h('strong', {}, summary(found)),
+      h('span.quiet', {}, ` ${number(moving)} of ${count(total, 'partition')} ${moving === 1 ? 'moves' : 'move'}.`)),
     (found.warnings ?? []).map((text) => h('p.warned', {}, icon('warning'), ' ', text)),
     moving ? h('div.scroll', {}, h('table.seek-partitions', {}, h('caption.unseen', {}, 'What the seek does on each partition'),
-      h('thead', {}, h('tr', {}, h('th', { scope: 'col' }, 'Partition'), h('th', { scope: 'col' }, 'From'), h('th', { scope: 'col' }, 'To'), h('th.end', { scope: 'col' }, 'Delivered again'), h('th.end', { scope: 'col' }, 'Skipped'))),
-      h('tbody', {}, shown.map((row) => h('tr', { key: row.partition }, h('th', { scope: 'row' }, number(row.partition)), h('td', {}, h('code', {}, row.from)), h('td', {}, h('code', {}, row.to)), h('td.end', {}, number(row.repeated)), h('td.end', {}, number(row.skipped)))))),
+      h('thead', {}, h('tr', {}, ['Partition', 'From', 'To', 'Delivered again', 'Skipped'].map((title, at) =>
+        h('th', { scope: 'col', class: at > 2 ? 'end' : null }, title)))),
+      h('tbody', {}, shown.map((row) => h('tr', { key: row.partition },
+        h('th', { scope: 'row' }, number(row.partition)),
+        h('td', {}, h('code', {}, row.from)), h('td', {}, h('code', {}, row.to)),
+        h('td.end', {}, number(row.repeated)), h('td.end', {}, number(row.skipped)))))),
     moving > shown.length ? h('p.quiet', {}, `and ${count(moving - shown.length, 'other partition')}`) : null) : null,
     h('div.acts', {}, h('button.danger', { type: 'button', onclick: confirm }, `${act(found)} …`)));
 }
@@ -134,9 +144,11 @@ function positionFields(changed) {
   const element = h('span.position-fields', {}, rows, add);
 
   function addRow() {
-    const partition = h('input', { 'aria-label': 'Partition', inputmode: 'numeric', size: 5, placeholder: 'partition', autocomplete: 'off', value: String(rows.childElementCount), oninput: changed });
+    const partition = h('input', { 'aria-label': 'Partition', inputmode: 'numeric', size: 5, autocomplete: 'off',
+      value: String(rows.childElementCount), oninput: changed });
     const position = h('input', { 'aria-label': 'Position', size: 14, placeholder: '12:40', autocomplete: 'off', oninput: changed });
-    const row = h('span.position', {}, partition, position, h('button.plain', { type: 'button', 'aria-label': 'Take this partition away', onclick: take }, '✕'));
+    const away = h('button.plain', { type: 'button', 'aria-label': 'Take this partition away', onclick: take }, '✕');
+    const row = h('span.position', {}, partition, position, away);
     Object.assign(row, { partition, position });
     rows.append(row);
     if (element.isConnected) partition.focus();

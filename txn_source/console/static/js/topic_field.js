@@ -2,6 +2,7 @@
 
 import { get } from './api.js';
 import { h, patch } from './dom.js';
+import { number } from './format.js';
 
 const SUGGESTED = 20;
 
@@ -12,7 +13,8 @@ const SUGGESTED = 20;
 export function topicField(topic, to) {
   const names = h('datalist', { id: 'topic-names' });
   const links = h('ul.suggested', { 'aria-label': 'Topics' });
-  const field = h('input', { name: 'topic', 'data-search': !topic, value: topic, required: true, list: 'topic-names', autocomplete: 'off', spellcheck: 'false', size: 36, oninput: suggest, onfocus: suggest });
+  const field = h('input', { name: 'topic', 'data-search': !topic, value: topic, required: true, list: 'topic-names', size: 36,
+    autocomplete: 'off', spellcheck: 'false', oninput: suggest, onfocus: suggest });
   let asking = null;
 
   async function suggest() {
@@ -21,7 +23,9 @@ export function topicField(topic, to) {
     try {
       const { rows, total } = await get('topics', { search: field.value.trim(), limit: SUGGESTED, sort: 'name' }, { signal: asking.signal });
       patch(names, rows.map(({ name }) => h('option', { value: name })));
-      if (!topic) patch(links, rows.map(({ name }) => h('li', { key: name }, h('a', { href: to(name) }, name))), total > rows.length ? h('li.quiet', {}, `and ${total - rows.length} more: type a part of the name`) : null);
+      if (topic) return;
+      patch(links, rows.map(({ name }) => h('li', { key: name }, h('a', { href: to(name) }, name))),
+        total > rows.length ? h('li.quiet', {}, `and ${number(total - rows.length)} more: type a part of the name`) : null);
     } catch {
       // Names are a help. Whoever chooses one hears what is wrong.
     }
@@ -34,7 +38,9 @@ export function topicField(topic, to) {
 
   if (!topic) suggest();
   return {
-    element: h('div', {}, h('form.toolbar', { onsubmit: choose, 'aria-label': 'Which topic' }, h('label', {}, 'Topic ', field), names, h('button', { type: 'submit' }, 'Choose')), topic ? null : links),
+    element: h('div', {},
+      h('form.toolbar', { onsubmit: choose, 'aria-label': 'Which topic' }, h('label', {}, 'Topic ', field), names, h('button', { type: 'submit' }, 'Choose')),
+      topic ? null : links),
     close: () => asking?.abort(),
   };
 }

@@ -9,6 +9,8 @@ import { empty, heading, icon, partitionLink } from '../parts.js';
 import { heldPart, legend, strip } from '../strip.js';
 
 const AT_ONCE = 20;
+// Each is a request.
+const STRIPS_EVERY_MS = 10_000;
 const ORDERS = [['', 'Oldest first'], ['held', 'Most held back first']];
 
 export function page({ query, setQuery, refresh }) {
@@ -19,6 +21,7 @@ export function page({ query, setQuery, refresh }) {
   const linked = query.get('txn');
   const unfolded = new Set(linked ? [linked] : []);
   const strips = new Map();
+  let stripsAtMs = 0;
   let arrived = !linked;
   let answer = null;
 
@@ -60,12 +63,14 @@ export function page({ query, setQuery, refresh }) {
     loadStrips().then(draw, () => {});
   }
 
-  /** The partitions of what is unfolded, each once a poll. */
+  /** The partitions of what is unfolded: those that aren't known, and all of them now and then. */
   async function loadStrips() {
     const rows = (answer?.rows ?? []).filter((row) => unfolded.has(row.txn));
     const wanted = new Map(rows.flatMap((row) => row.partitions).map((part) => [`${part.topic}/${part.partition}`, part]));
     for (const known of strips.keys()) if (!wanted.has(known)) strips.delete(known);
-    await Promise.all([...wanted].map(async ([name, { topic, partition }]) => strips.set(name, await get('partition', { topic, partition }))));
+    const old = Date.now() - stripsAtMs >= STRIPS_EVERY_MS;
+    if (old) stripsAtMs = Date.now();
+    await Promise.all([...wanted].filter(([name]) => old || !strips.has(name)).map(async ([name, { topic, partition }]) => strips.set(name, await get('partition', { topic, partition }))));
   }
 
   function detail(row) {

@@ -37,7 +37,7 @@ export function page({ query, setQuery }) {
 /** What is asked for by a key as people write it: a text, or bytes as 0x00ff. */
 function byKey(text) {
   const bytes = /^0x((?:[0-9a-f]{2})+)$/i.exec(text);
-  return bytes ? { key_hex: bytes[1] } : { key: text };
+  return bytes ? { key: null, key_hex: bytes[1] } : { key: text };
 }
 
 /** The messages of one topic; what is asked for is kept in the address. */
@@ -53,8 +53,10 @@ export function panel({ topic, query, setQuery }) {
 
   const level = query.get('level') === LEVELS[1][0] ? LEVELS[1][0] : LEVELS[0][0];
   const place = placeFields({ name: 'from', label: 'From', given: query.get('from') || 'latest' });
-  const partition = h('input', { name: 'partition', inputmode: 'numeric', placeholder: 'all', size: 6, value: query.get('partition') ?? '', title: 'The number of a partition; nothing: all of them', autocomplete: 'off' });
-  const key = h('input', { name: 'key', type: 'search', 'data-search': true, value: query.get('key') ?? '', placeholder: 'any', size: 18, autocomplete: 'off', spellcheck: 'false', title: 'The whole key (0x… for bytes), or the value of a column' });
+  const partition = h('input', { name: 'partition', inputmode: 'numeric', placeholder: 'all', size: 6, autocomplete: 'off',
+    value: query.get('partition') ?? '', title: 'The number of a partition; nothing: all of them' });
+  const key = h('input', { name: 'key', type: 'search', 'data-search': true, placeholder: 'any', size: 18, autocomplete: 'off', spellcheck: 'false',
+    value: query.get('key') ?? '', title: 'The whole key (0x… for bytes), or the value of a column' });
   const levels = LEVELS.map(([value, text, title]) =>
     h('label', { title }, h('input', { type: 'radio', name: 'level', value, checked: value === level, onchange: start }), text));
   const form = h('form.toolbar', { onsubmit: start, 'aria-label': 'Which messages', novalidate: true },
@@ -67,7 +69,7 @@ export function panel({ topic, query, setQuery }) {
     if (problem) return patch(told, fault(problem));
     running?.abort();
     asked = { level: form.elements.level.value, partition: partition.value.trim(), from: place.text(), key: key.value };
-    if (event) setQuery({ level: asked.level === LEVELS[0][0] ? null : asked.level, partition: asked.partition, from: asked.from === 'latest' ? null : asked.from, key: asked.key });
+    if (event) setQuery({ ...asked, level: asked.level === LEVELS[0][0] ? null : asked.level, from: asked.from === 'latest' ? null : asked.from });
     [cursor, done, searched, toSearch, order] = [null, false, 0, null, null];
     table = messageTable({ topic, level: asked.level, full: whole });
     found.replaceChildren(table.element);
@@ -89,7 +91,8 @@ export function panel({ topic, query, setQuery }) {
     draw();
     try {
       while (!done && table.length < until && running === course) {
-        const answer = await get('messages', { topic, level: asked.level, partition: asked.partition, from: asked.from, limit: until - table.length, cursor, ...byKey(asked.key) }, { signal: course.signal });
+        const wanted = { topic, ...asked, ...byKey(asked.key), limit: until - table.length, cursor };
+        const answer = await get('messages', wanted, { signal: course.signal });
         if (running !== course) return;
         cursor = answer.next;
         done = answer.done;
@@ -116,7 +119,8 @@ export function panel({ topic, query, setQuery }) {
     const far = asked.key ? `, ${number(searched ?? 0)}${toSearch ? ` of ${number(toSearch)}` : ''} searched` : '';
     const sorted = table.length ? { newest_first: ', the newest first', oldest_first: ', the oldest first' }[order] : '';
     patch(state, running
-      ? [h('progress', { max: toSearch || null, value: toSearch ? Math.min(searched, toSearch) : null, 'aria-label': 'How far the search is' }), h('span', {}, many, far),
+      ? [h('progress', { max: toSearch || null, value: toSearch ? Math.min(searched, toSearch) : null, 'aria-label': 'How far the search is' }),
+         h('span', {}, many, far),
          h('button', { type: 'button', onclick: () => stop(`Stopped. ${many}${far}`) }, 'Stop')]
       : h('span.quiet', {}, many, far, sorted));
     patch(none, !running && done && !table.length ? nothing() : null);
@@ -131,14 +135,17 @@ export function panel({ topic, query, setQuery }) {
   /** At read_committed: how many there are that it doesn't show yet. */
   async function tellHidden() {
     const row = asked?.level === LEVELS[0][0] ? await get('topic', { name: topic }).catch(() => null) : null;
-    patch(hidden, row?.held_back_messages ? h('p.hidden-note', {}, icon('info'), ` ${count(row.held_back_messages, 'message')} behind open transactions ${row.held_back_messages === 1 ? 'is' : 'are'} not shown at this level. `,
+    const held = row?.held_back_messages ?? 0;
+    patch(hidden, held ? h('p.hidden-note', {}, icon('info'), ` ${count(held, 'message')} behind open transactions ${held === 1 ? 'is' : 'are'} not shown at this level. `,
       h('a', { href: href(['blockers'], { search: topic }) }, 'Who blocks them')) : null);
   }
 
   function nothing() {
     if (asked.key) return empty('No message has this key.', 'It is compared whole. Bytes are written as 0x00ff.');
-    if (asked.level === LEVELS[1][0]) return empty('There are no messages here.');
-    return empty('There are no messages here.', 'At this level no message of an open or aborted transaction is shown.');
+    const level = asked.level === LEVELS[0][0] ? 'At this level no message of an open or aborted transaction is shown.' : '';
+    if (asked.from.startsWith('@')) return empty('No message was published then or later.', level);
+    if (asked.from.includes(':')) return empty(`There are no messages from ${asked.from} on.`, 'It is beyond the end, or a position of another partition.');
+    return empty('There are no messages here.', level);
   }
 
   async function whole(row) {

@@ -7,12 +7,13 @@ import { h, patch } from '../dom.js';
 import { age, byteRate, bytes, compact, count, duration, number, rate } from '../format.js';
 import { empty, facts, heading, icon, topicLink } from '../parts.js';
 import { sparkline } from '../sparkline.js';
+import { noTopics } from './topics.js';
 
 const POINTS = 4;
 const TOPICS = 6;
 const BLOCKERS = 2;
 
-export function page() {
+export function page({ about }) {
   const shown = h('div');
   return {
     title: 'Overview',
@@ -22,7 +23,7 @@ export function page() {
         get('topics', { limit: TOPICS, sort: 'rate_messages', descending: 1 })]);
       noteFigures(log);
       patch(shown, log.topics ? [attention(log), tiles(log), waiting(log, blockers), busiest(topics), upkeep(log)]
-        : empty('This log has no topics yet.', 'Make one: ', h('code', {}, 'txnlog topics create orders --partitions 4')));
+        : empty(...noTopics(about)));
     },
   };
 }

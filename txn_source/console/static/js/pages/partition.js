@@ -25,7 +25,7 @@ export function page({ topic, partition, query, setQuery }) {
       { name: 'state', title: 'State', width: '7rem', render: (row) => badge(row.state, row.state === 'open' ? 'ok' : 'plain') },
       { name: 'copies', title: 'Copies', width: '9rem', render: (row) => [row.hot ? 'hot' : null, row.tiered ? 'tiered' : null].filter(Boolean).join(', ') || h('span.quiet', {}, 'none') },
       { name: 'messages', title: 'Messages', align: 'end', width: '9rem', render: (row) => number(row.to - row.from) },
-      { name: 'entries', title: 'Entries', align: 'end', width: '7rem', wide: true, render: (row) => number(row.entries) },
+      { name: 'entries', title: 'Entries', align: 'end', width: '7rem', roomy: true, render: (row) => number(row.entries) },
       { name: 'bytes', title: 'Size', align: 'end', width: '7rem', wide: true, render: (row) => bytes(row.bytes) },
       { name: 'tier_uri', title: 'Tiered object', wide: true, render: (row) => row.tier_uri ? h('code', { title: row.tier_uri }, row.tier_uri) : null },
     ],

@@ -31,7 +31,8 @@ export function page({ query }) {
 }
 
 function namespaceField(namespace) {
-  const field = h('input', { name: 'namespace', value: namespace, required: true, placeholder: 'public/default', size: 30, autocomplete: 'off', spellcheck: 'false' });
+  const field = h('input', { name: 'namespace', value: namespace, required: true, placeholder: 'public/default', size: 30,
+    autocomplete: 'off', spellcheck: 'false' });
   const choose = (event) => {
     event.preventDefault();
     location.hash = href(['policies'], { namespace: field.value.trim() });
@@ -48,9 +49,10 @@ export function panel({ topic = null, namespace = null }) {
     const { rows } = await get('policies', { topic, namespace });
     patch(element, h('div.scroll', {}, h('table.policies', {}, h('caption.unseen', {}, 'Policies'),
       h('thead', {}, h('tr', {}, h('th', { scope: 'col' }, 'Policy'), h('th', { scope: 'col' }, 'In force'), h('th', { scope: 'col' }, 'From'),
-        setters.map((name) => h('th.wide', { scope: 'col' }, h('span.unseen', {}, 'Set for the '), name)), h('th.wide', { scope: 'col' }, 'Default'))),
+        setters.map((name) => h('th.wide', { scope: 'col' }, h('span.unseen', {}, 'Set for the '), name)),
+        h('th.wide', { scope: 'col' }, 'Default'))),
       h('tbody', {}, rows.map((row) => h('tr', { key: row.name },
-        h('th', { scope: 'row' }, h('code', {}, row.name.split('_').flatMap((part, at) => (at ? [h('wbr'), `_${part}`] : [part]))), h('div.doc', {}, row.doc)),
+        h('th', { scope: 'row' }, h('code', {}, breakable(row.name)), h('div.doc', {}, row.doc)),
         h('td.value', {}, h('strong', {}, shown(row.value, row.unit))),
         h('td', {}, row.source === 'default' ? h('span.quiet', {}, 'default') : badge(row.source, 'ok')),
         setters.map((name) => h('td.wide', { class: name === row.source ? 'in-force' : null }, shown(row.set?.[name], row.unit, '–'))),
@@ -59,6 +61,9 @@ export function panel({ topic = null, namespace = null }) {
 
   return { element, update, close() {} };
 }
+
+/** A name that may be broken before each of its words. */
+const breakable = (name) => name.split('_').flatMap((part, at) => (at ? [h('wbr'), `_${part}`] : [part]));
 
 /** A value with its unit; `unset` where it is absent. */
 function shown(value, unit, unset = 'unset') {

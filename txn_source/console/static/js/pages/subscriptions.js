@@ -28,11 +28,17 @@ export function panel({ topic = null, query, setQuery }) {
     topic ? null : { name: 'topic', title: 'Topic', sort: true, wide: true, render: (row) => topicLink(row.topic) },
     { name: 'isolation_level', title: 'Level', sort: true, width: '10rem', wide: true, render: (row) => levelBadge(row.isolation_level) },
     { name: 'type', title: 'Type', sort: true, width: '6.5rem', wide: true, render: (row) => row.type },
-    { name: 'backlog', title: 'Backlog', sort: true, align: 'end', width: 'min(8rem, 24vw)', hint: 'Messages that its level shows and that are not acknowledged', render: (row) => figure(row.backlog) },
-    { name: 'held_back_messages', title: 'Held back', sort: true, align: 'end', width: '7rem', wide: true, hint: 'Messages behind open transactions, which it doesn’t see yet', render: heldBack },
-    { name: 'waits_since_ms', title: 'Waits for', sort: true, align: 'end', width: 'min(8rem, 26vw)', hint: 'How long its next message has waited for a consumer, or for an open transaction to end', render: (row, answer) => (row.waits_since_ms === null ? h('span.quiet', {}, '–') : age(row.waits_since_ms, answer.now_ms)) },
-    { name: 'consumers', title: 'Consumers', sort: true, align: 'end', width: '7rem', wide: true, render: (row) => (row.consumers ? number(row.consumers) : h('span.quiet', {}, 'none')) },
-    { name: 'epoch', title: 'Epoch', sort: true, align: 'end', width: '5.5rem', wide: true, hint: 'How often it was moved', render: (row) => number(row.epoch) },
+    { name: 'backlog', title: 'Backlog', sort: true, align: 'end', width: 'min(8rem, 24vw)',
+      hint: 'Messages that its level shows and that are not acknowledged', render: (row) => figure(row.backlog) },
+    { name: 'held_back_messages', title: 'Held back', sort: true, align: 'end', width: '7rem', wide: true,
+      hint: 'Messages behind open transactions, which it doesn’t see yet', render: heldBack },
+    { name: 'waits_since_ms', title: 'Waits for', sort: true, align: 'end', width: 'min(8rem, 26vw)',
+      hint: 'How long its next message has waited for a consumer, or for an open transaction to end',
+      render: (row, { now_ms: now }) => (row.waits_since_ms === null ? h('span.quiet', {}, '–') : age(row.waits_since_ms, now)) },
+    { name: 'consumers', title: 'Consumers', sort: true, align: 'end', width: '7rem', wide: true,
+      render: (row) => (row.consumers ? number(row.consumers) : h('span.quiet', {}, 'none')) },
+    { name: 'epoch', title: 'Epoch', sort: true, align: 'end', width: '5.5rem', wide: true,
+      hint: 'How often it was moved', render: (row) => number(row.epoch) },
   ].filter(Boolean);
   const table = virtualTable({
     caption: topic ? `Subscriptions of ${topic}` : 'Subscriptions',
@@ -48,7 +54,8 @@ export function panel({ topic = null, query, setQuery }) {
     tools: [h('fieldset.choice', {}, h('legend.unseen', {}, 'Isolation level'), LEVELS.map(([value, text]) =>
       h('label', {}, h('input', { type: 'radio', name: 'level', value, checked: value === level, onchange: choose }), text)))],
     changed: ({ sort, descending, search }) => setQuery({ sort, descending, search }),
-    empty: [topic ? 'This topic has no subscriptions.' : 'There are no subscriptions.', 'A consumer makes one when it subscribes, or ', h('code', {}, 'txnlog subscriptions create'), '.'],
+    empty: [topic ? 'This topic has no subscriptions.' : 'There are no subscriptions.',
+      'A consumer makes one when it subscribes, or ', h('code', {}, 'txnlog subscriptions create'), '.'],
   });
 
   function choose(event) {

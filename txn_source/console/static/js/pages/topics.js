@@ -10,7 +10,12 @@ import { virtualTable } from '../virtual_table.js';
 export const figure = (value, noun = 'message') =>
   h('span', { class: value ? null : 'zero', title: value === null || value === undefined ? null : count(value, noun) }, compact(value));
 
-export function page({ query, setQuery }) {
+/** What to say where no topic shows: with tokens there may be others. */
+export const noTopics = (about) => about.tokens
+  ? ['There is no topic that your token may see.', 'Roles name the topics that they are for.']
+  : ['This log has no topics yet.', 'Make one: ', h('code', {}, 'txnlog topics create orders --partitions 4')];
+
+export function page({ query, setQuery, about }) {
   const table = virtualTable({
     caption: 'Topics',
     noun: ['topic', 'topics'],
@@ -21,7 +26,7 @@ export function page({ query, setQuery }) {
     changed: setQuery,
     key: (row) => row.name,
     load: (asked) => get('topics', asked),
-    empty: ['This log has no topics yet.', 'Make one: ', h('code', {}, 'txnlog topics create orders --partitions 4')],
+    empty: noTopics(about),
     columns: [
       { name: 'name', title: 'Topic', sort: true, render: (row) => topicLink(row.name) },
       { name: 'held_back_messages', title: 'Held back', sort: true, align: 'end', width: '7rem', hint: 'Messages that wait behind an open transaction',
