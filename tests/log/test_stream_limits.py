@@ -74,7 +74,7 @@ def test_full_batch_leaves_no_batch_without_messages(log: Log) -> None:
 
 
 def test_batch_is_limited_by_stored_bytes(log: Log) -> None:
-    """Limit batches to the bytes of two entries and a bit (notes differ by some bytes), then to those of all: both limits together, the smaller."""
+    """Limit batches to the bytes of two entries and a bit, then to those of all: both limits together, the smaller."""
     log.create_topic("t")
     with log.producer("t") as producer:
         send_each(producer, [b"x" * 1000] * 6)
