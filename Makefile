@@ -36,8 +36,9 @@ kafka: check-java $(STAMP) ## An example of what a Kafka broker wrote, read in p
 pulsar: check-java $(STAMP) ## The same of ledgers that Pulsar offloaded
 	$(PY) examples/pulsar.py
 
+# A process that dies isn't replaced: pytest-xdist would wait for ever for what it had not run.
 test: check-java $(STAMP) ## Run all tests but those over Spark Connect
-	$(PY) -m pytest -n 3 --dist loadfile
+	$(PY) -m pytest -n 3 --dist loadfile --max-worker-restart 0
 
 test-connect: check-java $(STAMP) ## Run the tests over Spark Connect and in other Sparks, which need a process of their own
 	$(PY) -m pytest tests/connect
@@ -72,7 +73,7 @@ browser: ## Install Chromium for the console's tests, where there is no browser 
 	if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
 		export DEBIAN_FRONTEND=noninteractive; \
 		timeout 120 apt-get -qq update >/dev/null 2>&1; \
-		timeout 600 apt-get -qq install --no-install-recommends chromium fonts-liberation >/dev/null 2>&1 && exit 0; \
+		timeout 240 apt-get -qq install --no-install-recommends chromium fonts-liberation >/dev/null 2>&1 && exit 0; \
 	fi; \
 	echo 'No browser: the tests of the console in one are skipped.' >&2; \
 	echo '  Debian, Ubuntu:  apt-get install chromium' >&2

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from urllib.parse import quote
+
 import pytest
 
 from tests.console.asked import Asked
@@ -74,6 +76,25 @@ def test_an_old_transaction_asks_for_attention(asked: Asked, monkeypatch: pytest
     [finding] = asked.get("overview").json["attention"]
     assert finding["severity"] == "critical"
     assert finding["link"].startswith("#/blockers")
+
+
+def test_many_slow_transactions_are_told_as_the_oldest_and_how_many_more(
+    asked: Asked, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Let five hold back messages on a partition each: three are findings of their own, two are one."""
+    asked.log.create_topic("t", partitions=5)
+    held = [asked.log.begin_transaction(timeout=900) for _ in range(5)]
+    with asked.log.producer("t") as producer:
+        for partition, txn in enumerate(held):
+            producer.send(b"v", partition=partition, txn=txn)
+    began_ms = asked.get("blockers").rows[-1]["started_ms"]
+    monkeypatch.setattr(type(asked.service), "now_ms", lambda _: began_ms + 30_000)
+    findings = asked.get("overview").json["attention"]
+    links = [f"#/blockers?txn={quote(str(txn.id), '')}" for txn in held[:3]]
+    assert [finding["link"] for finding in findings] == [*links, "#/blockers"]
+    assert findings[-1]["fact"] == "2 more transactions hold back messages."
+    for txn in held:
+        txn.abort()
 
 
 def test_a_partition_to_scale(asked: Asked) -> None:

@@ -56,6 +56,8 @@ def test_all_is_answered(served: Served) -> None:
         assert served.get(path, **ASKED | more).status == 200, path
     pages = [served.get("messages", topic="orders", limit=500, from_=start).rows for start in ("earliest", "latest")]
     assert len(pages[0]) == len(pages[1]) == served.log.count("orders")
+    for name in ("guessed", "\x00", "ü" * 5000):
+        assert served.get("subscription", topic="orders", name=name).status in (400, 404), name[:9]
     of = {"topic": "orders", "name": "billing", "to": {"at": "latest"}}
     found = served.post("subscriptions/preview", of).json
     assert found["skipped_messages"] == served.log.subscription("orders", "billing").backlog > 0

@@ -11,8 +11,18 @@ from pathlib import Path
 import pytest
 
 import txn_source
-from tests.upkeep.doctored import ask, codes, fill, look, mend
-from tests.upkeep.faults import FAULTS, E, Fault, N, W, grow_the_write_ahead_log, spoil_a_number_in_a_page, spoil_a_page
+from tests.upkeep.doctored import ask, change, codes, fill, look, mend
+from tests.upkeep.faults import (
+    FAULTS,
+    E,
+    Fault,
+    N,
+    W,
+    grow_the_write_ahead_log,
+    leave_a_consumer,
+    spoil_a_number_in_a_page,
+    spoil_a_page,
+)
 from txn_source.metadata.store import sealing
 from txn_source.upkeep.doctor.codes import CODES, Severity
 from txn_source.upkeep.doctor.subject import Surroundings
@@ -91,6 +101,18 @@ def test_page_that_cannot_be_read_stops_the_checks_that_need_it(root: Path, spoi
     report = look(root)
     assert codes(report) == ["check-failed", "database-pages"]
     assert [(one.check, one.why) for one in report.not_checked] == [("checksums", "it failed")]
+
+
+def test_subscriptions_are_listed_where_nothing_can_be_written(root: Path) -> None:
+    """Leave a consumer of a subscription that goes with it, which who lists subscriptions would remove: looking lists
+    them and removes nothing."""
+    with txn_source.connect(root) as log:
+        log.set_policies("events", retention_age="30d")
+    leave_a_consumer(root)
+    change(root, "UPDATE subscriptions SET durable = 0")
+    report = look(root)
+    assert (codes(report), report.not_checked) == (["consumer-without-lease"], ())
+    assert ask(root, "SELECT COUNT(*) FROM consumers") == [(1,)]
 
 
 def test_every_code_of_a_log_in_one_root_has_its_fault() -> None:

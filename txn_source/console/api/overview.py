@@ -12,12 +12,23 @@ from txn_source.console.snapshot import TopicFigures
 from txn_source.console.viewer import Viewer
 from txn_source.model.transaction import id_of
 
-_SHOWN = 20
+_EACH = 3
+"""So many findings of a kind are told one by one."""
 _SLOW_MS = 10_000
 _STUCK_MS = 60_000
 _UNREAD_MS = 3_600_000
 _LONG_OFFLOAD_MS = 3_600_000
 _ORDER = ("critical", "warning", "info")
+_OTHERS = {
+    "TRANSACTION_HOLDS_BACK": ("transaction holds back messages", "transactions hold back messages", "#/blockers"),
+    "TOO_FEW_COPIES": (
+        "topic has too few copies of messages",
+        "topics have messages with too few copies",
+        "#/topics",
+    ),
+    "SUBSCRIPTION_UNREAD": ("subscription that nobody reads", "subscriptions that nobody reads", "#/subscriptions"),
+}
+"""What is said of further findings of a kind, one or many, and where they are listed."""
 
 
 def about(request: Request, viewer: Viewer) -> Any:
@@ -43,7 +54,7 @@ def overview(request: Request, viewer: Viewer) -> Any:
     blocking = [found for found in snapshot.blockers.values() if viewer.sees_all or viewer.sees_any(found)]
     subscriptions = [s for t in topics if viewer.sees_subscriptions(t.name) for s in t.subscriptions]
     history = viewer.snapshots.history() if viewer.sees_all else []
-    attention = sorted(_attention(viewer, topics), key=lambda each: _ORDER.index(each["severity"]))
+    attention = _shortened(sorted(_attention(viewer, topics), key=lambda each: _ORDER.index(each["severity"])))
     oldest = min((found[0].created_at_ms for found in blocking), default=None)
     return {
         "now_ms": snapshot.now_ms,
@@ -63,8 +74,7 @@ def overview(request: Request, viewer: Viewer) -> Any:
         "consumers": sum(each.consumers for each in subscriptions),
         "doomed_files": log.doomed_files if viewer.sees_all else None,
         "offloads_under_way": log.offloads_under_way if viewer.sees_all else None,
-        "attention": attention[:_SHOWN],
-        "attention_total": len(attention),
+        "attention": attention,
         "history": {
             "t": [point.at_ms for point in history],
             "rate_messages": [point.rate_messages for point in history],
@@ -100,6 +110,20 @@ def _attention(viewer: Viewer, topics: Sequence[TopicFigures]) -> Iterator[dict[
     if viewer.sees_all and log.oldest_offload_ms is not None and now_ms - log.oldest_offload_ms >= _LONG_OFFLOAD_MS:
         what = f"{_count(log.offloads_under_way, 'offload')} under way, the oldest for more than an hour."
         yield _finding("warning", "OFFLOAD_TAKES_LONG", what, "#/topics")
+
+
+def _shortened(findings: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return the first findings of each kind, and what the others are in one of their own."""
+    kinds: dict[tuple[str, str], list[dict[str, Any]]] = {}
+    for each in findings:
+        kinds.setdefault((each["severity"], each["code"]), []).append(each)
+    told = []
+    for (severity, code), of_kind in kinds.items():
+        told += of_kind[:_EACH]
+        if (more := len(of_kind) - _EACH) > 0:
+            one, many, link = _OTHERS[code]
+            told.append(_finding(severity, code, f"{more:,} more {one if more == 1 else many}.", link))
+    return told
 
 
 def _finding(severity: str, code: str, fact: str, link: str) -> dict[str, Any]:

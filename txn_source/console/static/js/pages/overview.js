@@ -28,15 +28,14 @@ export function page({ about }) {
   };
 }
 
-function attention({ attention: points, attention_total: total }) {
+function attention({ attention: points }) {
   if (!points.length) return h('p.all-well', { key: 'attention' }, icon('ok'), ' Nothing needs attention.');
   return h('section.attention', { key: 'attention', 'aria-label': 'Needs attention' }, h('ul', {}, points.slice(0, POINTS).map(point)),
-    total > POINTS ? h('details', {}, h('summary', {}, `and ${number(total - POINTS)} more`), h('ul', {}, points.slice(POINTS).map(point)),
-      total > points.length ? h('p.quiet', {}, `and ${number(total - points.length)} more`) : null) : null);
+    points.length > POINTS ? h('details', {}, h('summary', {}, `and ${number(points.length - POINTS)} more`), h('ul', {}, points.slice(POINTS).map(point))) : null);
 }
 
 function point({ severity, code, fact, link }) {
-  return h('li', { key: `${code} ${link}`, class: severity }, h('a', { href: link }, icon(severity), h('span', {}, fact), h('span.go', { 'aria-hidden': 'true' }, '→')));
+  return h('li', { key: `${severity} ${code} ${link}`, class: severity }, h('a', { href: link }, icon(severity), h('span', {}, fact), h('span.go', { 'aria-hidden': 'true' }, '→')));
 }
 
 function tiles(log) {
