@@ -18,6 +18,7 @@ CLIENTS_SHARE = (
     "segment_copying",
     "stream_offset",
     "target",
+    "topic_description",
     "waiting",
 )
 """Modules of ``client`` that its folders use; the others make the log of them."""

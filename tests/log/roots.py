@@ -24,7 +24,7 @@ class Roots:
         return {"main": self.main, "b": self.b, "c": self.c}[name]
 
     def segments(self, name: str) -> list[Path]:
-        return sorted(path for path in (self[name] / "segments").rglob("*") if path.is_file())
+        return sorted(path for path in (self[name] / "segments").rglob("*.arrow*") if path.is_file())
 
     def lose(self, name: str) -> None:
         """Take a root away, as a disk that is unmounted; of the log's own one, what lies in it."""

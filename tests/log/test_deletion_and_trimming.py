@@ -355,8 +355,9 @@ def test_maintenance_does_what_the_policies_say(clocked_log: Log, clock: ManualC
     log = clocked_log
     assert log.maintain() == MaintenanceReport()
     by_age = fill(log, topic="by-age", offload_after_age=100, offload_deletion_lag=50, retention_age=1000)
-    size = log.stats("by-age").ledgers[0].bytes
-    by_size = fill(log, topic="by-size", offload_after_bytes=2 * size, retention_bytes=3 * size)
+    by_size = fill(log, topic="by-size")
+    sizes = [ledger.bytes for ledger in log.stats("by-size").ledgers]
+    log.set_policies("by-size", offload_after_bytes=sum(sizes[2:]), retention_bytes=sum(sizes[1:]))
     fill(log, topic="left-alone")
     report = log.maintain()
     assert (report.offloaded.ledger_ids, report.ledgers_trimmed) == (tuple(by_size[:2]), 1)

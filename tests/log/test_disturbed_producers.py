@@ -115,7 +115,7 @@ def test_unreadable_segment_folder_takes_only_what_went_there(log: Log) -> None:
     log.create_topic("orders", partitions=2)
     producer = log.producer("orders", batching=BY_HAND)
     folder = log.root / "segments" / str(producer._store.files._topic_id)
-    folder.mkdir(parents=True)
+    folder.mkdir(parents=True, exist_ok=True)
     (folder / "1").touch()
     transaction = log.begin_transaction()
     producer.send(b"whole", txn=transaction, partition=0)

@@ -32,7 +32,7 @@ def log(bucket: Bucket, proxy: Proxy, tmp_path: Path, monkeypatch: pytest.Monkey
 
 def local(log: Log) -> dict[str, bytes]:
     root = Path(str(log.root))
-    return {p.relative_to(root).as_posix(): p.read_bytes() for p in (root / "segments").rglob("*") if p.is_file()}
+    return {p.relative_to(root).as_posix(): p.read_bytes() for p in (root / "segments").rglob("*.arrow*")}
 
 
 def objects(bucket: Bucket) -> dict[str, bytes]:

@@ -75,7 +75,7 @@ class Log(Rooted):
             TopicExistsError: there is one of that name.
             InvalidArgumentError: a name, number, type or policy that can't be.
         """
-        create_topic(self._stub, TopicName.parse(name), partitions, schema, policies)
+        create_topic(self._access, TopicName.parse(name), partitions, schema, policies)
 
     def update_topic(self, name: str, partitions: int) -> int:
         """Add partitions to a topic until it has so many; return how many were added, 0 if it had as many.
@@ -86,7 +86,7 @@ class Log(Rooted):
         Raises:
             InvalidArgumentError: it has more, or no topic can have so many. Nothing was changed.
         """
-        return update_topic(self._stub, TopicName.parse(name), partitions)
+        return update_topic(self._access, TopicName.parse(name), partitions)
 
     def topics(self, namespace: str | None = None) -> list[str]:
         """Return the names of all topics, or of those of one ``tenant/namespace``, sorted."""
@@ -215,7 +215,7 @@ class Log(Rooted):
             InvalidArgumentError: a policy or a value that can't be. Nothing was changed.
             TopicNotFoundError, NamespaceNotFoundError: there is no such scope.
         """
-        change_policies(self._stub, scope_of(topic, namespace), policies)
+        change_policies(self._access, scope_of(topic, namespace), policies)
 
     def policies(self, topic: str) -> dict[str, EffectivePolicy]:
         """Return every policy of a topic as it is in force, and where it comes from."""

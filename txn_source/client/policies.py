@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, cast
 
+from txn_source.client.access import Access
+from txn_source.client.topic_description import describe_topic
 from txn_source.metadata.stub.metadata_stub import MetadataStub
 from txn_source.model.errors import InvalidArgumentError
 from txn_source.model.ledger_limits import LedgerLimits
@@ -23,10 +25,12 @@ def scope_of(topic: str | None, namespace: str | None) -> Scope:
     )
 
 
-def change_policies(stub: MetadataStub, scope: Scope, policies: Mapping[str, Any]) -> None:
+def change_policies(access: Access, scope: Scope, policies: Mapping[str, Any]) -> None:
     """Set the policies of a scope that have values, and remove those that are None; all, or none if one can't be."""
     values = _checked({name: value for name, value in policies.items() if value is not None})
-    stub.change_policies(scope, values, [name for name, value in policies.items() if value is None])
+    access.metadata.change_policies(scope, values, [name for name, value in policies.items() if value is None])
+    if scope.topic is not None:
+        describe_topic(access, scope.topic)
 
 
 def topic_policies(policies: Mapping[str, Any]) -> tuple[LedgerLimits, dict[str, str]]:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -11,15 +13,17 @@ from txn_source.client.access import Access
 from txn_source.client.hot_roots import places_of
 from txn_source.client.policies import topic_policies
 from txn_source.client.tiering.offload import delete_doomed_files
+from txn_source.client.topic_description import describe_topic
 from txn_source.metadata.stub.metadata_stub import MetadataStub
 from txn_source.model.errors import InvalidArgumentError, TopicNotFoundError
 from txn_source.model.topic_name import TopicName
 from txn_source.model.units import is_whole
 from txn_source.storage.schema import check_topic_schema, serialize_schema
+from txn_source.storage.topic_file import topic_file
 
 
 def create_topic(
-    stub: MetadataStub, name: TopicName, partitions: int, schema: pa.Schema | str | None, policies: Mapping[str, Any]
+    access: Access, name: TopicName, partitions: int, schema: pa.Schema | str | None, policies: Mapping[str, Any]
 ) -> None:
     """Create a topic; ``Log.create_topic`` has the arguments' meaning."""
     _check_count(partitions)
@@ -30,13 +34,16 @@ def create_topic(
     if schema is not None:
         schema = check_topic_schema(schema)
     limits, given = topic_policies(policies)
-    stub.create_topic(name, partitions, serialize_schema(schema), limits, given)
+    access.metadata.create_topic(name, partitions, serialize_schema(schema), limits, given)
+    describe_topic(access, name)
 
 
-def update_topic(stub: MetadataStub, name: TopicName, partitions: int) -> int:
+def update_topic(access: Access, name: TopicName, partitions: int) -> int:
     """Add partitions to a topic; ``Log.update_topic`` has the arguments' meaning."""
     _check_count(partitions)
-    return stub.update_topic(name, partitions)
+    added = access.metadata.update_topic(name, partitions)
+    describe_topic(access, name)
+    return added
 
 
 def _check_count(partitions: int) -> None:
@@ -48,6 +55,9 @@ def delete_topic(access: Access, name: TopicName) -> None:
     """Delete a topic with all its messages, and its files."""
     topic_id = access.metadata.delete_topic(name)
     delete_doomed_files(access)
+    if isinstance(access.root, Path):
+        with suppress(OSError):
+            (access.root / topic_file(topic_id)).unlink(missing_ok=True)  # first: what else stays is no topic
     for place in places_of(access):
         place.segments.delete_topic(topic_id)  # what stays is garbage for `txnlog gc`
 

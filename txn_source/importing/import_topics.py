@@ -112,7 +112,7 @@ def import_topics(
     )
     if dry_run or log is None:
         return ImportReport(parts, course.transactions, 0)
-    views = make_missing(log.metadata, sources, targets)
+    views = make_missing(log.access, sources, targets)
     messages = Importer(log.access, sources, targets, views, course, progress, feeds_of).run()
     return ImportReport(parts, course.transactions, messages)
 

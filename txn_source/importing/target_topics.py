@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import field
 from typing import Any
 
+from txn_source.client.access import Access
 from txn_source.client.topics import create_topic
 from txn_source.importing.history import SourceTopic, is_same
 from txn_source.metadata.stub.metadata_stub import MetadataStub
@@ -164,9 +165,9 @@ def _find(stub: MetadataStub | None, source: SourceTopic, name: TopicName) -> Ta
     return TargetTopic(name, view, progress, text)
 
 
-def make_missing(stub: MetadataStub, sources: Sequence[SourceTopic], targets: Sequence[TargetTopic]) -> list[TopicView]:
+def make_missing(access: Access, sources: Sequence[SourceTopic], targets: Sequence[TargetTopic]) -> list[TopicView]:
     """Make the topics that aren't there; return the views of all."""
     for source, target in zip(sources, targets, strict=True):
         if target.view is None:
-            create_topic(stub, target.name, source.partition_count, source.schema, {})
-    return [stub.get_view([target.name]).topics[0] for target in targets]
+            create_topic(access, target.name, source.partition_count, source.schema, {})
+    return [access.metadata.get_view([target.name]).topics[0] for target in targets]

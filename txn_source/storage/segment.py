@@ -32,6 +32,7 @@ from txn_source.model.errors import InternalError, SegmentUnreadableError, Stora
 from txn_source.model.position import Position
 from txn_source.model.values import dataclass
 from txn_source.storage.encoding_turn import encoding_turn
+from txn_source.storage.entry_notes import serialized, without_rows
 from txn_source.storage.folders import make_folder, sync_folder
 from txn_source.storage.forks import belongs_to_process
 
@@ -115,6 +116,7 @@ class SegmentWriter:
         except OSError as error:
             raise _write_failed(self._file, error) from error
         self._end = 0
+        self._header_bytes = header.size
         self._header_crc32c = crc32c(header)
         try:
             self._write(header)
@@ -134,16 +136,27 @@ class SegmentWriter:
         """True once it was closed."""
         return self._fd < 0
 
-    def append(self, batch: pa.RecordBatch) -> StoredEntry:
-        """Write one entry behind the last one; it is safe only after ``sync``."""
+    def append(self, batch: pa.RecordBatch, note: bytes | None = None) -> StoredEntry:
+        """Write one entry behind the last one; it is safe only after ``sync``. ``note``: see ``entry_notes.py``."""
         with encoding_turn(batch.nbytes):
-            message = batch.serialize()
+            if note is None:
+                message = batch.serialize()
+            else:
+                message = serialized(batch, self.schema, note).slice(self._header_bytes)
             stored = StoredEntry(self._end, message.size, crc32c(message, self._header_crc32c))
         self._begin()
         self._write(message)
         self._end += message.size
         self.broken = False
         return stored
+
+    def append_note(self, note: bytes) -> None:
+        """Write what is left to be said behind the last entry; nothing depends on it."""
+        message = without_rows(self.schema, note)
+        self._begin()
+        self._write(message)
+        self._end += message.size
+        self.broken = False
 
     def sync(self) -> None:
         """Return when all that was appended would survive a power cut."""

@@ -20,6 +20,7 @@ from crc32c import crc32c
 from txn_source.model.errors import SegmentUnreadableError, StorageWriteError, TxnLogError
 from txn_source.model.position import Position
 from txn_source.model.values import dataclass
+from txn_source.storage.entry_notes import serialized
 from txn_source.storage.folders import make_folder, sync_folder
 from txn_source.storage.object_root import ObjectRoot, Root
 from txn_source.storage.segment import (
@@ -280,10 +281,10 @@ def has_own_schemas(path: str) -> bool:
     return path.endswith(SHARED_SUFFIX)
 
 
-def encoded(batch: pa.RecordBatch) -> tuple[list[pa.Buffer], int, int]:
-    """Return an entry as objects have it: its bytes, how many they are, and their CRC-32C."""
-    parts = [batch.schema.serialize(), batch.serialize()]
-    return parts, sum(part.size for part in parts), crc32c(parts[1], crc32c(parts[0]))
+def encoded(batch: pa.RecordBatch, note: bytes) -> tuple[pa.Buffer, int]:
+    """Return an entry as objects have it, with a note (``entry_notes.py``), and its CRC-32C."""
+    data = serialized(batch, batch.schema, note)
+    return data, crc32c(data)
 
 
 @dataclass(slots=True)

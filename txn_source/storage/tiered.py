@@ -434,6 +434,11 @@ def _summary_of(fields: dict[str, Any]) -> LedgerSummary:
     return LedgerSummary(ledger=ledger, producers=producers, **fields)
 
 
+def index_of(metadata: pq.FileMetaData) -> pa.Table:
+    """Return the entry index in an object's footer, markers among the entries."""
+    return _table_of(metadata.metadata[_ENTRIES_KEY.encode()])
+
+
 def _table_text(table: pa.Table) -> str:
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, table.schema, options=pa.ipc.IpcWriteOptions(compression="zstd")) as writer:

@@ -14,6 +14,7 @@ from typing import Protocol
 import pyarrow as pa
 
 from txn_source.client.writing.copied_segments import CopiedSegments
+from txn_source.client.writing.entry_notes import EntryNotes
 from txn_source.client.writing.uploads import Put, Safe, Together, Upload
 from txn_source.metadata.stub.roots import SegmentRoots
 from txn_source.model.entry import NewEntry
@@ -82,11 +83,13 @@ class ObjectFiles(OneCopy):
         note: Callable[[str], object] | None = None,
         then: Callable[[], None] = lambda: None,
         copied: CopiedSegments | None = None,
+        notes: EntryNotes | None = None,
     ) -> None:
         """Prepare to write; ``then`` is called, in another thread, whenever a put is done.
 
         ``copied`` is the store if it puts into several roots.
         """
+        self.notes = notes or EntryNotes(producer_id, of_job=True)
         self._store = store
         self._copied = copied
         self._topic_id = view.topic.topic_id
@@ -106,19 +109,21 @@ class ObjectFiles(OneCopy):
         only if much is sent."""
         return min(self._put_s, _LONGEST_LINGER_S)
 
-    def append(self, partition: int, base_sequence: int, batch: pa.RecordBatch) -> NewEntry:
+    def append(self, partition: int, base_sequence: int, batch: pa.RecordBatch, txn: int | None = None) -> NewEntry:
         """Add a batch as one entry, which is safe only after ``sync``."""
-        with encoding_turn(batch.nbytes):
-            parts, size, checksum = encoded(batch)
         held, self._open = self._open, None
         if held is None:
             held = _Object(shared_path(self._topic_id, self._producer_id))
             if self._note is not None:
                 self._note(held.path)
-        at = held.end
-        held.parts += parts
-        held.end += size
-        entry = NewEntry(self._partition_ids[partition], base_sequence, batch.num_rows, held.path, at, size, checksum)
+        at, partition_id = held.end, self._partition_ids[partition]
+        with encoding_turn(batch.nbytes):
+            note = self.notes.of_entry(held.path, partition_id, base_sequence, txn, first=len(held.parts) == 1)
+            data, checksum = encoded(batch, note)
+        held.parts.append(data)
+        held.end += data.size
+        self.notes.told(held.path)
+        entry = NewEntry(partition_id, base_sequence, batch.num_rows, held.path, at, data.size, checksum)
         if held.end >= OBJECT_BYTES:
             self._put(held)
         else:
@@ -139,6 +144,9 @@ class ObjectFiles(OneCopy):
 
     def follow(self, partition: int, ledger_id: int) -> None:
         """Objects are of no ledger."""
+
+    def tell_late(self) -> None:
+        """An object never changes."""
 
     def add_partitions(self, view: TopicView) -> None:
         """Take the partitions that were added to the topic; adding them again is harmless."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Protocol
 
@@ -11,13 +12,16 @@ import pyarrow as pa
 from txn_source.client.access import Access
 from txn_source.client.hot_roots import places_in, places_of
 from txn_source.client.writing.copied_segments import CopiedSegments
+from txn_source.client.writing.entry_notes import EntryNotes
 from txn_source.client.writing.object_files import ObjectFiles, OneCopy
 from txn_source.client.writing.uploads import Safe, Upload
 from txn_source.metadata.stub.roots import SegmentRoots
 from txn_source.model.entry import NewEntry
+from txn_source.model.errors import TxnLogError
 from txn_source.model.roots import ONE_COPY, ONLY_MAIN, HotCopies, hot_copies
 from txn_source.model.topic import TopicView
 from txn_source.model.topic_name import TopicName
+from txn_source.storage.entry_notes import append_note
 from txn_source.storage.segment import SegmentWriter, segment_path
 from txn_source.storage.segment_store import ObjectSegments
 
@@ -29,7 +33,10 @@ class EntryFiles(Protocol):
 
     @property
     def linger_s(self) -> float: ...
-    def append(self, partition: int, base_sequence: int, batch: pa.RecordBatch) -> NewEntry: ...
+
+    notes: EntryNotes
+
+    def append(self, partition: int, base_sequence: int, batch: pa.RecordBatch, txn: int | None = None) -> NewEntry: ...
     def start(self) -> Upload: ...
     def sync(self) -> None: ...
     def follow(self, partition: int, ledger_id: int) -> None: ...
@@ -39,6 +46,7 @@ class EntryFiles(Protocol):
     def lack_copies(self, entries: Sequence[NewEntry]) -> bool: ...
     def retain(self, waiting: Callable[[], Iterable[NewEntry]]) -> None: ...
     def take_late(self) -> list[SegmentRoots]: ...
+    def tell_late(self) -> None: ...
     def close(self) -> None: ...
 
 
@@ -58,19 +66,20 @@ def open_files(
     max_open: int,
     note: Callable[[str], object] | None = None,
     then: Callable[[], None] = lambda: None,
+    notes: EntryNotes | None = None,
 ) -> EntryFiles:
     """Return where entries of a topic go in a log; ``note`` is given each path before anything lies there, and ``then``
-    is called whenever something is safe that was waited for in the background."""
+    is called whenever something is safe that was waited for in the background. ``notes`` go with the entries."""
     copies = wanted_copies(access, view.topic.name)
     if copies.roots != ONLY_MAIN:
         there = places_in(access, copies.roots, places_of(access))
         copied = CopiedSegments(there, copies)
-        return ObjectFiles(copied, view, producer_id, note, then, copied)
+        return ObjectFiles(copied, view, producer_id, note, then, copied, notes)
     segments = access.segments
     if isinstance(segments, ObjectSegments):
-        return ObjectFiles(segments, view, producer_id, note, then)
+        return ObjectFiles(segments, view, producer_id, note, then, notes=notes)
     assert isinstance(access.root, Path)
-    return SegmentFiles(access.root, view, producer_id, max_open, note)
+    return SegmentFiles(access.root, view, producer_id, max_open, note, notes)
 
 
 class SegmentFiles(OneCopy):
@@ -90,6 +99,7 @@ class SegmentFiles(OneCopy):
         producer_id: int,
         max_open: int,
         note: Callable[[str], object] | None = None,
+        notes: EntryNotes | None = None,
     ) -> None:
         """Prepare to write; no file is made yet.
 
@@ -99,7 +109,9 @@ class SegmentFiles(OneCopy):
             producer_id: whose segments they are; 0: of a job that has no producer yet.
             max_open: how many files are open at most; the one that was opened first makes room.
             note: is given the path of each file, relative to the root, before it is made.
+            notes: what entries say of themselves; None: they are a job's.
         """
+        self.notes = notes or EntryNotes(producer_id, of_job=True)
         self._root = root
         self._topic_id = view.topic.topic_id
         self._producer_id = producer_id
@@ -111,16 +123,17 @@ class SegmentFiles(OneCopy):
         """With each segment the ledger that it was opened for."""
         self._unsynced: dict[SegmentWriter, None] = {}
 
-    def append(self, partition: int, base_sequence: int, batch: pa.RecordBatch) -> NewEntry:
+    def append(self, partition: int, base_sequence: int, batch: pa.RecordBatch, txn: int | None = None) -> NewEntry:
         """Write a batch as one entry, which is safe only after ``sync``.
 
         Raises:
             StorageWriteError: the file can't be made or written.
         """
-        segment = self._segment(partition, batch.schema)
+        segment, is_new = self._segment(partition, batch.schema)
         self._unsynced[segment] = None
-        at = segment.append(batch)
-        partition_id = self._partition_ids[partition]
+        partition_id, notes = self._partition_ids[partition], self.notes
+        at = segment.append(batch, notes.of_entry(segment.path, partition_id, base_sequence, txn, first=is_new))
+        notes.told(segment.path)
         return NewEntry(partition_id, base_sequence, batch.num_rows, segment.path, at.offset, at.length, at.crc32c)
 
     linger_s = 0.0
@@ -153,19 +166,20 @@ class SegmentFiles(OneCopy):
     def close(self) -> None:
         """Close all of them; the next entries go to new ones."""
         for _, segment in self._open.values():
-            segment.close()
+            self._close(segment)
         self._open = {}
         self._unsynced = {}
 
-    def _segment(self, partition: int, schema: pa.Schema) -> SegmentWriter:
+    def _segment(self, partition: int, schema: pa.Schema) -> tuple[SegmentWriter, bool]:
+        """Return the segment for a partition's next entry, and whether it is a new one."""
         key = (partition, tuple(schema.names))
         ledger_id = self._ledgers[partition]
         found = self._open.get(key)
         if found is not None:
             opened_for, segment = found
             if opened_for == ledger_id and not segment.broken and not segment.closed:
-                return segment
-            segment.close()
+                return segment, False
+            self._close(segment)
         elif len(self._open) >= self._max_open:
             self._make_room()
         path = segment_path(self._topic_id, partition, ledger_id, self._producer_id)
@@ -173,7 +187,8 @@ class SegmentFiles(OneCopy):
             self._note(path)
         segment = SegmentWriter(self._root, path, schema)
         self._open[key] = (ledger_id, segment)
-        return segment
+        self.notes.opened(path)
+        return segment, True
 
     def _make_room(self) -> None:
         _, oldest = self._open.pop(next(iter(self._open)))
@@ -181,4 +196,23 @@ class SegmentFiles(OneCopy):
             if not oldest.broken and not oldest.closed:
                 oldest.sync()  # it may have been written to just now
         finally:
-            oldest.close()
+            self._close(oldest)
+
+    def tell_late(self) -> None:
+        """Note what became of entries in files that are closed, as far as that is possible."""
+        for path in self.notes.waiting():
+            if (note := self.notes.of_end(path)) is not None:
+                with suppress(OSError, pa.ArrowException):
+                    append_note(self._root, path, note)
+            self.notes.told(path)
+
+    def _close(self, segment: SegmentWriter) -> None:
+        """Close a segment, and note behind its last entry what no other one will say."""
+        try:
+            if not segment.broken and not segment.closed and (note := self.notes.of_end(segment.path)) is not None:
+                with suppress(TxnLogError, pa.ArrowException):
+                    segment.append_note(note)
+                self.notes.told(segment.path)
+        finally:
+            self.notes.closed(segment.path)
+            segment.close()

@@ -26,7 +26,7 @@ from txn_source.model.imported import ImportedBatch
 from txn_source.model.ledger_limits import LedgerLimits
 from txn_source.model.position import Position, PositionRange
 from txn_source.model.roots import HotRoot
-from txn_source.model.spark_commit import Sink, TopicBatch
+from txn_source.model.spark_commit import Sink, Told, TopicBatch
 from txn_source.model.topic import Topic, TopicView, View
 from txn_source.model.topic_name import TopicName
 from txn_source.model.transaction import TransactionState, TxnId
@@ -229,15 +229,17 @@ class MetadataStub(RangeStub, TierStub, RootStub, SubscriptionStub):
             raise incomplete(f"{len(answer.positions)} positions for {len(entries)} entries")
         return _appended(answer)
 
-    def commit_batch(self, sink: Sink, batches: Sequence[TopicBatch], key: str) -> tuple[TxnId | None, bool]:
+    def commit_batch(
+        self, sink: Sink, batches: Sequence[TopicBatch], key: str, told: Told = lambda *_: None
+    ) -> tuple[TxnId | None, bool]:
         """Register all that a job wrote and commit it; return the transaction, and if the batch is an old one.
 
         What the service noticed, such as other rows in a repeated batch, is logged.
 
         Args:
-            sink: who writes.
-            batches: what was written to each topic; the bytes are safe.
+            sink, batches: who writes, and what was written to each topic; the bytes are safe.
             key: names the job's commit, so that repeating it is harmless.
+            told: is told where entries came to lie, if they did just now.
 
         Raises:
             BatchRepeatedError: the batch was committed before, and can't come again, or has another number of rows.
@@ -256,7 +258,11 @@ class MetadataStub(RangeStub, TierStub, RootStub, SubscriptionStub):
         answer = self._transport.call("CommitBatch", request)
         for warning in answer.warnings:
             _log.warning("%s", warning)
-        return convert.txn_from_wire(answer.txn) if answer.HasField("txn") else None, answer.repeated_batch
+        if not answer.HasField("txn"):
+            return None, answer.repeated_batch
+        txn = convert.txn_from_wire(answer.txn)
+        told(txn, [convert.placed_from_wire(of) for of in answer.placed])
+        return txn, answer.repeated_batch
 
     def import_batch(self, batch: ImportedBatch) -> dict[int, int]:
         """Register a part of another log's history; return the ledger that each partition with entries has come to.
@@ -454,7 +460,8 @@ class MetadataStub(RangeStub, TierStub, RootStub, SubscriptionStub):
 
 
 def _appended(message: Any) -> Appended:
-    return Appended([Position.from_key(key) for key in message.positions], message.partitions, message.needs_copies)
+    positions = [Position.from_key(key) for key in message.positions]
+    return Appended(positions, message.partitions, message.needs_copies, message.publish_time_us)
 
 
 def _topic_view(message: pb.TopicView | pb.OpenProducerResponse) -> TopicView:

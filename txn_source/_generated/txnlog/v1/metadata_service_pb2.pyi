@@ -416,14 +416,16 @@ class AppendRequest(_message.Message):
     def __init__(self, producer_id: _Optional[int] = ..., epoch: _Optional[int] = ..., txn: _Optional[_Union[TxnId, _Mapping]] = ..., entries: _Optional[_Iterable[_Union[NewEntry, _Mapping]]] = ...) -> None: ...
 
 class AppendResponse(_message.Message):
-    __slots__ = ("positions", "partitions", "needs_copies")
+    __slots__ = ("positions", "partitions", "needs_copies", "publish_time_us")
     POSITIONS_FIELD_NUMBER: _ClassVar[int]
     PARTITIONS_FIELD_NUMBER: _ClassVar[int]
     NEEDS_COPIES_FIELD_NUMBER: _ClassVar[int]
+    PUBLISH_TIME_US_FIELD_NUMBER: _ClassVar[int]
     positions: _containers.RepeatedScalarFieldContainer[int]
     partitions: int
     needs_copies: bool
-    def __init__(self, positions: _Optional[_Iterable[int]] = ..., partitions: _Optional[int] = ..., needs_copies: bool = ...) -> None: ...
+    publish_time_us: int
+    def __init__(self, positions: _Optional[_Iterable[int]] = ..., partitions: _Optional[int] = ..., needs_copies: bool = ..., publish_time_us: _Optional[int] = ...) -> None: ...
 
 class CommitBatchRequest(_message.Message):
     __slots__ = ("request_id", "query_id", "batch_id", "producer_name", "transactional_id", "topics", "run_id", "app_id", "version")
@@ -463,14 +465,31 @@ class CommitBatchRequest(_message.Message):
     def __init__(self, request_id: _Optional[str] = ..., query_id: _Optional[str] = ..., batch_id: _Optional[int] = ..., producer_name: _Optional[str] = ..., transactional_id: _Optional[str] = ..., topics: _Optional[_Iterable[_Union[CommitBatchRequest.Topic, _Mapping]]] = ..., run_id: _Optional[str] = ..., app_id: _Optional[str] = ..., version: _Optional[int] = ...) -> None: ...
 
 class CommitBatchResponse(_message.Message):
-    __slots__ = ("txn", "repeated_batch", "warnings")
+    __slots__ = ("txn", "repeated_batch", "warnings", "placed")
+    class Placed(_message.Message):
+        __slots__ = ("topic_id", "producer_id", "epoch", "first_sequence", "positions", "publish_time_us")
+        TOPIC_ID_FIELD_NUMBER: _ClassVar[int]
+        PRODUCER_ID_FIELD_NUMBER: _ClassVar[int]
+        EPOCH_FIELD_NUMBER: _ClassVar[int]
+        FIRST_SEQUENCE_FIELD_NUMBER: _ClassVar[int]
+        POSITIONS_FIELD_NUMBER: _ClassVar[int]
+        PUBLISH_TIME_US_FIELD_NUMBER: _ClassVar[int]
+        topic_id: int
+        producer_id: int
+        epoch: int
+        first_sequence: int
+        positions: _containers.RepeatedScalarFieldContainer[int]
+        publish_time_us: int
+        def __init__(self, topic_id: _Optional[int] = ..., producer_id: _Optional[int] = ..., epoch: _Optional[int] = ..., first_sequence: _Optional[int] = ..., positions: _Optional[_Iterable[int]] = ..., publish_time_us: _Optional[int] = ...) -> None: ...
     TXN_FIELD_NUMBER: _ClassVar[int]
     REPEATED_BATCH_FIELD_NUMBER: _ClassVar[int]
     WARNINGS_FIELD_NUMBER: _ClassVar[int]
+    PLACED_FIELD_NUMBER: _ClassVar[int]
     txn: TxnId
     repeated_batch: bool
     warnings: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, txn: _Optional[_Union[TxnId, _Mapping]] = ..., repeated_batch: bool = ..., warnings: _Optional[_Iterable[str]] = ...) -> None: ...
+    placed: _containers.RepeatedCompositeFieldContainer[CommitBatchResponse.Placed]
+    def __init__(self, txn: _Optional[_Union[TxnId, _Mapping]] = ..., repeated_batch: bool = ..., warnings: _Optional[_Iterable[str]] = ..., placed: _Optional[_Iterable[_Union[CommitBatchResponse.Placed, _Mapping]]] = ...) -> None: ...
 
 class ImportBatchRequest(_message.Message):
     __slots__ = ("request_id", "topics", "begun", "writes", "ends", "kept")
@@ -639,14 +658,16 @@ class WriteTransactionRequest(_message.Message):
 class WriteTransactionResponse(_message.Message):
     __slots__ = ("id", "appended")
     class Appended(_message.Message):
-        __slots__ = ("positions", "partitions", "needs_copies")
+        __slots__ = ("positions", "partitions", "needs_copies", "publish_time_us")
         POSITIONS_FIELD_NUMBER: _ClassVar[int]
         PARTITIONS_FIELD_NUMBER: _ClassVar[int]
         NEEDS_COPIES_FIELD_NUMBER: _ClassVar[int]
+        PUBLISH_TIME_US_FIELD_NUMBER: _ClassVar[int]
         positions: _containers.RepeatedScalarFieldContainer[int]
         partitions: int
         needs_copies: bool
-        def __init__(self, positions: _Optional[_Iterable[int]] = ..., partitions: _Optional[int] = ..., needs_copies: bool = ...) -> None: ...
+        publish_time_us: int
+        def __init__(self, positions: _Optional[_Iterable[int]] = ..., partitions: _Optional[int] = ..., needs_copies: bool = ..., publish_time_us: _Optional[int] = ...) -> None: ...
     ID_FIELD_NUMBER: _ClassVar[int]
     APPENDED_FIELD_NUMBER: _ClassVar[int]
     id: TxnId

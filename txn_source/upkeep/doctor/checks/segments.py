@@ -13,6 +13,7 @@ from txn_source.metadata.stub.roots import HotSegment
 from txn_source.model.roots import ONLY_MAIN
 from txn_source.model.topic_name import TopicName
 from txn_source.storage.segment import SegmentName
+from txn_source.storage.topic_file import NAME as TOPIC_FILE
 from txn_source.upkeep.doctor.checks.policies import policies_fit
 from txn_source.upkeep.doctor.codes import Severity
 from txn_source.upkeep.doctor.extent import Extent, Ledgers, extent
@@ -182,7 +183,8 @@ def check_among_segments(subject: Subject) -> Iterator[Finding]:
         for found in place.segments.stored():
             name = SegmentName.parse(found.path)
             if name is None:
-                strange.append(found.path)
+                if TOPIC_FILE not in found.path:
+                    strange.append(found.path)
                 continue
             names.append((found.path, name))
         given = subject.look(checkup.given)  # after the files: what was given meanwhile is no future

@@ -1,0 +1,282 @@
+"""Making a log's metadata again from what lies in its root, after the database was lost.
+
+1. Each topic is found by its description, its segments are read, and the footers of its objects.
+2. Entries get their places: most are told exactly, others are worked out (``placing.py``).
+3. It is found out how transactions ended (``rebuild_decisions.py``), and markers get their places.
+4. All of it goes into a new database, beside the place of the lost one, in one transaction; the log goes on behind a
+   gap, as one that was put back (``lost_future.py``).
+5. The database takes its place, the root is marked, and the log is scanned.
+
+Until the last step nothing that was there is changed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from sqlalchemy import Connection
+
+from txn_source.metadata.store.log import create_log
+from txn_source.metadata.store.lost_future import GAP, pass_over
+from txn_source.metadata.store.opening import open_database
+from txn_source.metadata.store.rebuilt_rows import add_columns, add_policies, check_empty, set_counts
+from txn_source.model.errors import InvalidArgumentError, StorageWriteError, TopicNotFoundError, TxnLogError
+from txn_source.model.read_priority import ReadPriority
+from txn_source.model.topic_name import TopicName
+from txn_source.model.transaction import EndReason
+from txn_source.storage.folders import sync_file, sync_folder
+from txn_source.storage.root import LogRoot
+from txn_source.storage.segment import SegmentName
+from txn_source.storage.tiered_summary import FoundObject
+from txn_source.upkeep.placing import LEDGER_BITS
+from txn_source.upkeep.rebuild_decisions import Decisions, Undecided, decide, known_markers
+from txn_source.upkeep.rebuild_report import RebuildReport, report_of
+from txn_source.upkeep.rebuild_sources import (
+    DescribedTopic,
+    FoundTopic,
+    find_objects,
+    find_topic,
+    list_segments,
+    list_topics,
+    objects_below,
+)
+from txn_source.upkeep.rebuild_tables import add_topic
+from txn_source.upkeep.scanning import scan_all
+from txn_source.upkeep.segment_scan import SegmentCopy
+
+_TIMEOUT_MS = 60_000
+Progress = Callable[[str], object]
+
+
+def rebuild(
+    root: str | os.PathLike[str],
+    topics: Sequence[str] = (),
+    *,
+    into: str | os.PathLike[str] | None = None,
+    undecided: str = "refuse",
+    check: bool = True,
+    progress: Progress = lambda _: None,
+    clock: Callable[[], float] = time.time,
+) -> RebuildReport:
+    """Make a log's metadata again.
+
+    Args:
+        root: the log's folder.
+        topics: those to make; none: all that are described there.
+        into: the file of the new database; None: the log's own, which must be missing.
+        undecided: what becomes of transactions whose end nobody has noted: ``refuse``, ``abort`` or ``commit``.
+        check: read all of it, at both isolation levels, before it counts; what can't be read is told.
+        progress: is told of each step, in a line.
+        clock: seconds since the epoch.
+
+    Raises:
+        InvalidArgumentError: there is a database, or no description, or something is undecided. Nothing was changed.
+        TopicNotFoundError: a topic is not described.
+        LogNotFoundError: the folder is no log's.
+        StorageWriteError: the database can't be written.
+    """
+    how = Undecided.parse(undecided)
+    at = LogRoot.at(os.fspath(root))
+    at.check()
+    at.check_embedded()
+    target = at.database if into is None else Path(into).absolute()
+    _check_target(target)
+    described, unreadable = list_topics(at.path)
+    notes = [f"The description {why} can't be read, so its topic is left out." for why in unreadable]
+    chosen = _chosen(described, topics)
+    if not chosen:
+        raise InvalidArgumentError(
+            f"No topic is described below {at.path}.",
+            "Topics are since this release, when they are made and whenever the log is maintained; restore a backup.",
+        )
+    segments = list_segments(at.path, chosen, notes.append)
+    if not topics:
+        notes += [
+            f"{len(segments[topic_id])} segments lie in segments/{topic_id}, which is no topic's (it was deleted)."
+            for topic_id in sorted(segments.keys() - described.keys())
+        ]
+    [log_id] = {of.text["log_id"] for of in chosen} if len({of.text["log_id"] for of in chosen}) == 1 else [None]
+    if log_id is None:
+        raise InvalidArgumentError(
+            "The descriptions are of different logs.", "Name the topics of one of them by --topic, one at a time."
+        )
+    objects = find_objects(at.path, objects_below(at.path), notes.append)
+    new_ledger = _new_ledgers(chosen, segments, objects).__next__
+    found = _find(chosen, segments, objects, new_ledger, progress)
+    decisions = decide(found, how)
+    for topic in found:
+        for partition_id, placed in topic.placed.items():
+            placed.add_markers(decisions.states, known_markers(topic, partition_id))
+            placed.settle()
+    now_us = int(clock() * 1e6)
+    notes += _write(at, target, log_id, found, decisions, new_ledger, now_us, progress, check=check)
+    if into is None:
+        _mark(at, now_us)
+    report = report_of(log_id, target, found, decisions, notes)
+    progress(f"Made {target}: {sum(t.messages for t in report.topics)} messages of {len(report.topics)} topics.")
+    return report
+
+
+def _check_target(target: Path) -> None:
+    for name in (target.name, f"{target.name}-wal", f"{target.name}-migrated"):
+        if target.with_name(name).exists():
+            raise InvalidArgumentError(
+                f"There is {target.with_name(name)}, and a rebuild never changes a database.",
+                "Move it away if it is lost; or name another file by --into.",
+            )
+
+
+def _chosen(described: dict[int, DescribedTopic], names: Sequence[str]) -> list[DescribedTopic]:
+    by_name: dict[TopicName, DescribedTopic] = {}
+    for _, of in sorted(described.items()):  # a topic that was deleted, and made again, has the higher id
+        by_name[of.name] = of
+    wanted = [TopicName.parse(name) for name in names] or sorted(by_name, key=str)
+    for name in wanted:
+        if name not in by_name:
+            raise TopicNotFoundError(
+                f"Topic {name.short!r} is not described in the root.", "Check the name; `ls segments/*/topic.json`."
+            )
+    return [by_name[name] for name in dict.fromkeys(wanted)]
+
+
+def _find(
+    chosen: Sequence[DescribedTopic],
+    segments: dict[int, list[SegmentCopy]],
+    objects: dict[str, list[FoundObject]],
+    new_ledger: Callable[[], int],
+    progress: Progress,
+) -> list[FoundTopic]:
+    found = []
+    for of in chosen:
+        mine = [each for each in objects.get(of.name.short, []) + objects.get(str(of.name), []) if _is_of(each, of)]
+        found.append(find_topic(of, segments.get(of.topic_id, []), mine, new_ledger))
+        progress(f"Read topic {of.name.short}: {found[-1].segments.entries} entries in segments.")
+    return found
+
+
+def _new_ledgers(
+    chosen: Sequence[DescribedTopic],
+    segments: dict[int, list[SegmentCopy]],
+    objects: dict[str, list[FoundObject]],
+) -> Iterator[int]:
+    """Return ids for ledgers that nobody has known, behind a gap: those that were lost had ids, too."""
+    known = [int(each.get("log_end", 0)) >> LEDGER_BITS for of in chosen for each in of.partitions.values()]
+    names = (SegmentName.parse(each.path) for of in segments.values() for each in of)
+    known += [name.ledger_id or 0 for name in names if name is not None]
+    known += [each.summary.ledger.ledger_id for of in objects.values() for each in of]
+    return count(max(known, default=0) + GAP)
+
+
+def _is_of(found: Any, of: DescribedTopic) -> bool:
+    """True if an object is of this topic, and not of one of its name that was deleted."""
+    return bool(found.summary.ledger.created_at_ms >= int(of.text["created_at_ms"]))
+
+
+def _write(
+    root: LogRoot,
+    target: Path,
+    log_id: str,
+    found: Sequence[FoundTopic],
+    decisions: Decisions,
+    new_ledger: Callable[[], int],
+    now_us: int,
+    progress: Progress,
+    *,
+    check: bool,
+) -> list[str]:
+    """Make the database beside its place, and put it there once it is whole; return what is to be said of it."""
+    notes = []
+    temporary = target.with_name(f"{target.name}.rebuilding-{uuid.uuid4().hex[:8]}")
+    database = open_database(f"sqlite:///{temporary}")
+    try:
+        try:
+            create_log(database, log_id)
+            database.write(lambda connection: _fill(connection, found, decisions, new_ledger, now_us, progress))
+            database.write(lambda connection: pass_over(connection, now_us))
+        finally:
+            database.close()
+        if check:
+            progress("Reading all of it.")
+            try:
+                scan_all(root.path, temporary, (ReadPriority.BOOKKEEPER_FIRST,), lambda _: None)
+            except TxnLogError as error:
+                notes.append(f"Not all of it can be read. {error.fact}")
+        sync_file(temporary)
+        _check_target(target)
+        os.replace(temporary, target)
+        sync_folder(target.parent)
+        return notes
+    except OSError as error:
+        raise StorageWriteError(
+            f"{target} can't be made: {error.strerror}.", "Check the folder and its space."
+        ) from error
+    finally:
+        for suffix in ("", "-wal", "-shm", "-turn"):
+            with contextlib.suppress(OSError):
+                temporary.with_name(f"{temporary.name}{suffix}").unlink(missing_ok=True)
+
+
+def _fill(
+    connection: Connection,
+    found: Sequence[FoundTopic],
+    decisions: Decisions,
+    new_ledger: Callable[[], int],
+    now_us: int,
+    progress: Progress,
+) -> None:
+    check_empty(connection)
+    now_ms = now_us // 1000
+    ended = _ended(found, decisions)
+    numbers = {txn: number for number, txn in enumerate(sorted(ended, key=lambda txn: (ended[txn][1], txn)), 1)}
+    begun = max(numbers, default=-1) + 1
+    order = sorted(numbers)
+    if order:
+        reason = EndReason.CLIENT.value
+        columns: dict[str, Sequence[Any]] = {
+            "txn": order,
+            "state": [decisions.states[txn] for txn in order],
+            "timeout_ms": [_TIMEOUT_MS] * len(order),
+            "created_at_ms": [ended[txn][0] // 1000 for txn in order],
+            "deadline_ms": [ended[txn][0] // 1000 + _TIMEOUT_MS for txn in order],
+            "ended_at_ms": [ended[txn][1] // 1000 for txn in order],
+            "end_reason": [EndReason.FORCED.value if txn in decisions.undecided else reason for txn in order],
+            "decision": [numbers[txn] for txn in order],
+        }
+        add_columns(connection, "transactions", columns)
+    policies: dict[tuple[str, str], str] = {}
+    roots: dict[int, tuple[str, str]] = {}
+    for topic in found:
+        for scope, values in topic.described.text.get("policies", {}).items():
+            policies |= {(scope, name): value for name, value in values.items()}
+        roots |= {int(id_): (name, uri) for id_, name, uri in topic.described.text.get("roots", ())}
+    add_policies(connection, policies, roots)
+    for topic in found:
+        add_topic(connection, topic, decisions, numbers, begun, new_ledger, now_ms)
+        progress(f"Wrote topic {topic.described.name.short}.")
+    set_counts(connection, begun, len(numbers), now_ms)
+
+
+def _ended(found: Sequence[FoundTopic], decisions: Decisions) -> dict[int, tuple[int, int]]:
+    """Return about when each transaction wrote first, and ended, in microseconds."""
+    ended: dict[int, tuple[int, int]] = {}
+    for topic in found:
+        for placed in topic.placed.values():
+            mine = np.flatnonzero(placed.rows["txn"] >= 0)
+            columns = (placed.rows[name][mine].tolist() for name in ("txn", "time_us"))
+            for txn, time_us in zip(*columns, strict=True):
+                first, last = ended.get(txn, (time_us, time_us))
+                ended[txn] = min(first, time_us), max(last, time_us)
+    return {txn: of for txn, of in ended.items() if txn in decisions.states}
+
+
+def _mark(root: LogRoot, now_us: int) -> None:
+    """Note in the root that its metadata was made again, and when."""
+    root.note_rebuilt(now_us // 1000)
