@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -14,6 +16,7 @@ from tests.log.reading import BY_HAND
 from tests.upkeep.histories import without_database, worst
 from txn_source import Log, TxnLogError
 from txn_source.client.writing import job_notes
+from txn_source.client.writing.entry_notes import EntryNotes
 from txn_source.client.writing.task_writer import BulkWriter
 from txn_source.model.errors import InvalidArgumentError, TopicNotFoundError
 from txn_source.model.spark_commit import Sink
@@ -292,17 +295,21 @@ def test_broken_fields_of_notes_break_no_rebuild(
     log: Log, root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, value: str
 ) -> None:
     """Let every note have another value in one field: a rebuild comes to its end, and says what is left out."""
-    made = json.JSONEncoder(separators=(",", ":")).encode
 
-    def broken(note: object) -> str:
-        def change(one: object) -> object:
-            if isinstance(one, dict):
-                return {key: json.loads(value) if key == name else change(each) for key, each in one.items()}
-            return one
+    def change(one: object) -> object:
+        if isinstance(one, dict):
+            return {key: json.loads(value) if key == name else change(each) for key, each in one.items()}
+        return one
 
-        return made(change(note))
+    def broken(make: Callable[..., bytes | None]) -> Callable[..., bytes | None]:
+        def made(*args: Any, **more: Any) -> bytes | None:
+            note = make(*args, **more)
+            return None if note is None else json.dumps(change(json.loads(note))).encode()
 
-    monkeypatch.setattr("txn_source.client.writing.entry_notes._dumps", broken)
+        return made
+
+    for maker in ("of_entry", "of_end"):
+        monkeypatch.setattr(EntryNotes, maker, broken(getattr(EntryNotes, maker)))
     with log.begin_transaction() as txn, log.producer("t", batching=BY_HAND) as producer:
         producer.send(b"1", txn=txn)
         producer.flush()

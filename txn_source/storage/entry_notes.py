@@ -31,6 +31,10 @@ NOTE_VERSION = 1
 RECEIPT = ("partition_id", "offset", "length", "crc32c", "base_sequence", "messages", "position", "time_us", "txn")
 """What a receipt tells of an entry. ``time_us`` 0: it isn't known; ``txn`` -1: none."""
 _LARGE_BYTES = 256 << 10
+_SMALL_BYTES = 8 << 10
+_ROOM_BYTES = 64 << 10
+_SLACK = 256
+"""More than a note's frame takes."""
 _ROOM = 1024
 _MAX_HEADER_BYTES = 16 << 20
 
@@ -49,10 +53,57 @@ def serialized(batch: pa.RecordBatch, schema: pa.Schema, note: bytes) -> pa.Buff
         return room.slice(0, fixed.tell())
 
 
+class NoteEncoder:
+    """Encodes batches of one schema with notes: many small ones by one stream, since to begin one is the dear part."""
+
+    def __init__(self, schema: pa.Schema) -> None:
+        self._schema = schema
+        self._header_bytes = schema.serialize().size
+        self._room: _Room | None = None
+
+    def message(self, batch: pa.RecordBatch, note: bytes) -> pa.Buffer:
+        """Return the message of a batch with a note. It stays as it is, whatever is encoded later."""
+        needed = pa.ipc.get_record_batch_size(batch) + len(note) + _SLACK
+        if needed > _SMALL_BYTES:
+            return serialized(batch, self._schema, note).slice(self._header_bytes)
+        room, self._room = self._room, None  # an interrupt leaves none
+        if room is None or room.left < needed:
+            room = _Room(self._schema)
+        message = room.message(batch, note)
+        self._room = room
+        return message
+
+
+class _Room:
+    """Memory that a stream fills with small messages, behind its schema's."""
+
+    def __init__(self, schema: pa.Schema) -> None:
+        self._buffer = pa.allocate_buffer(schema.serialize().size + _ROOM_BYTES)
+        self._sink = pa.FixedSizeBufferWriter(self._buffer)
+        self._stream = pa.ipc.new_stream(self._sink, schema)
+        self._stream.write_batch(_empty(schema))  # the schema goes with the first one
+        self._end: int = self._sink.tell()
+
+    @property
+    def left(self) -> int:
+        """The bytes that are free."""
+        return int(self._buffer.size) - self._end
+
+    def message(self, batch: pa.RecordBatch, note: bytes) -> pa.Buffer:
+        """Return a batch's message, for which there is room."""
+        start = self._end
+        self._stream.write_batch(batch, custom_metadata={KEY: note})
+        self._end = self._sink.tell()
+        return self._buffer.slice(start, self._end - start)
+
+
 def without_rows(schema: pa.Schema, note: bytes) -> pa.Buffer:
     """Return the message of a batch that has nothing but a note."""
-    empty = pa.record_batch([pa.array([], field.type) for field in schema], schema=schema)
-    return serialized(empty, schema, note).slice(schema.serialize().size)
+    return serialized(_empty(schema), schema, note).slice(schema.serialize().size)
+
+
+def _empty(schema: pa.Schema) -> pa.RecordBatch:
+    return pa.record_batch([pa.array([], field.type) for field in schema], schema=schema)
 
 
 def append_note(root: Path, path: str, note: bytes) -> None:

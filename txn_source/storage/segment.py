@@ -32,7 +32,7 @@ from txn_source.model.errors import InternalError, SegmentUnreadableError, Stora
 from txn_source.model.position import Position
 from txn_source.model.values import dataclass
 from txn_source.storage.encoding_turn import encoding_turn
-from txn_source.storage.entry_notes import serialized, without_rows
+from txn_source.storage.entry_notes import NoteEncoder, without_rows
 from txn_source.storage.folders import make_folder, sync_folder
 from txn_source.storage.forks import belongs_to_process
 
@@ -116,7 +116,7 @@ class SegmentWriter:
         except OSError as error:
             raise _write_failed(self._file, error) from error
         self._end = 0
-        self._header_bytes = header.size
+        self._encoder = NoteEncoder(schema)
         self._header_crc32c = crc32c(header)
         try:
             self._write(header)
@@ -142,7 +142,7 @@ class SegmentWriter:
             if note is None:
                 message = batch.serialize()
             else:
-                message = serialized(batch, self.schema, note).slice(self._header_bytes)
+                message = self._encoder.message(batch, note)
             stored = StoredEntry(self._end, message.size, crc32c(message, self._header_crc32c))
         self._begin()
         self._write(message)

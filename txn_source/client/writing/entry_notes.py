@@ -18,7 +18,6 @@ _MOST_OPEN = 4096
 """So many transactions are kept in mind whose end nobody has told."""
 _KEPT_RECEIPTS = 20_000
 """So many receipts wait for an entry to carry them."""
-_dumps = json.JSONEncoder(separators=(",", ":"), check_circular=False).encode
 
 
 class EntryNotes:
@@ -42,22 +41,20 @@ class EntryNotes:
 
         ``of_job``: another call than this writer's registers the entries, and may never come.
         """
-        self._start = {"v": NOTE_VERSION, "w": producer_id}
-        if of_job:
-            self._start["j"] = 1
+        self._start = f'{{"v":{NOTE_VERSION},"w":{producer_id}' + (',"j":1' if of_job else "")
         self._by: dict[str, Any] = {"name": name, "epoch": epoch}
         if transactional_id is not None:
             self._by["transactional_id"] = transactional_id
         self._clock = clock
         self._known: set[str] = set()
         """Open files, which take their receipts themselves."""
-        self._receipts: dict[str, list[tuple[int, ...]]] = {}
+        self._receipts: dict[str, list[list[int]]] = {}
         self._refused: dict[str, list[int]] = {}
         self._open: OrderedDict[int, set[str]] = OrderedDict()
         """Transactions, with the segments that have entries of them."""
-        self._endings: dict[str, list[tuple[int, int]]] = {}
+        self._endings: dict[str, list[list[int]]] = {}
         """By segment that has entries of the transaction."""
-        self._just_ended: deque[tuple[int, int]] = deque()
+        self._just_ended: deque[list[int]] = deque()
 
     def opened(self, segment: str) -> None:
         """Take notice of a file that will have more than one write."""
@@ -65,25 +62,21 @@ class EntryNotes:
 
     def of_entry(self, segment: str, partition_id: int, sequence: int, txn: int | None, *, first: bool) -> bytes:
         """Return the note of an entry that is going to be written."""
-        note: dict[str, Any] = {**self._start, "p": partition_id, "s": sequence}
-        if txn is not None:
-            note["t"] = txn
-        note["at"] = int(self._clock() * 1e6)
-        if first:
-            note["by"] = self._by
-        if self._receipts or self._refused or self._endings or self._just_ended:
-            self._add_waiting(note, segment)
-        return _dumps(note).encode()
+        of_txn = "" if txn is None else f',"t":{txn}'
+        by = f',"by":{json.dumps(self._by)}' if first else ""
+        at = int(self._clock() * 1e6)
+        told = self._waiting_for(segment)
+        return f'{self._start},"p":{partition_id},"s":{sequence}{of_txn},"at":{at}{by}{told}}}'.encode()
 
     def of_end(self, segment: str) -> bytes | None:
         """Return what is to be noted behind a file's last entry; None if nothing is."""
-        note: dict[str, Any] = dict(self._start)
-        self._add_waiting(note, segment)
-        return None if len(note) == len(self._start) else _dumps(note).encode()
+        told = self._waiting_for(segment)
+        return f"{self._start}{told}}}".encode() if told else None
 
     def told(self, segment: str) -> None:
         """Drop what the last note of a segment had: it is written."""
-        for waiting in (self._receipts, self._refused, self._endings):
+        of_segments: tuple[dict[str, Any], ...] = (self._receipts, self._refused, self._endings)
+        for waiting in of_segments:
             for other in [of for of in waiting if of == segment or of not in self._known]:
                 del waiting[other]
 
@@ -96,9 +89,9 @@ class EntryNotes:
     ) -> None:
         """Take notice of what the service has answered."""
         for entry, position in zip(entries, positions, strict=False):
-            row = (entry.partition_id, entry.offset, entry.length, entry.crc32c, entry.base_sequence, entry.messages)
-            of = self._receipts.setdefault(entry.segment, [])
-            of.append((*row, position.key, time_us, NO_TXN if txn is None else txn))
+            row = [entry.partition_id, entry.offset, entry.length, entry.crc32c, entry.base_sequence, entry.messages]
+            row += position.key, time_us, NO_TXN if txn is None else txn
+            self._receipts.setdefault(entry.segment, []).append(row)
             if txn is not None:
                 self._open.setdefault(txn, set()).add(entry.segment)
         while len(self._open) > _MOST_OPEN:
@@ -113,7 +106,7 @@ class EntryNotes:
 
     def ended(self, txn: int, *, committed: bool) -> None:
         """Take notice of the end of a transaction. Thread-safe."""
-        self._just_ended.append((txn, COMMITTED if committed else ABORTED))
+        self._just_ended.append([txn, COMMITTED if committed else ABORTED])
 
     def waiting(self) -> list[str]:
         """Return closed segments of which something is to be told."""
@@ -121,15 +114,20 @@ class EntryNotes:
         of = {*self._receipts, *self._refused, *self._endings}
         return sorted(segment for segment in of if segment not in self._known)
 
-    def _add_waiting(self, note: dict[str, Any], segment: str) -> None:
-        """Put into a note what waits for its segment, and what has no open one."""
+    def _waiting_for(self, segment: str) -> str:
+        """Return the fields of a note with what waits for its segment, and what has no open one."""
         self._sort_endings()
+        told = ""
         for name, waiting in (("r", self._receipts), ("x", self._refused)):
-            told = {"" if of == segment else of: rows for of, rows in waiting.items() if self._is_for(of, segment)}
-            if told:
-                note[name] = told
+            # Paths are plain, and lists of numbers print as JSON.
+            rows = [
+                f'"{"" if of == segment else of}":{some}' for of, some in waiting.items() if self._is_for(of, segment)
+            ]
+            if rows:
+                told += f',"{name}":{{{",".join(rows)}}}'
         if ends := [end for of, some in self._endings.items() if self._is_for(of, segment) for end in some]:
-            note["e"] = ends
+            told += f',"e":{ends}'
+        return told
 
     def _is_for(self, of: str, segment: str) -> bool:
         return of == segment or of not in self._known
