@@ -34,6 +34,7 @@ from benchmarks import (
     planning,
     producing,
     pulsar_ledgers,
+    rebuild,
     scan,
     services,
     small_transactions,
@@ -65,6 +66,7 @@ BENCHMARKS = {
     "metrics": metrics.run,
     "console": console.run,
     "doctor": doctor.run,
+    "rebuild": rebuild.run,
 }
 RESULTS = Path(__file__).parent / "RESULTS.md"
 
