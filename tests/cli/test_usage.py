@@ -97,11 +97,11 @@ def test_address_given_as_a_root_is_wrong_usage(bare: Any, tmp_path: Path, monke
 @pytest.mark.parametrize(
     ("command", "call"),
     [
-        (("maintain",), "maintain"),
-        (("gc",), "collect_garbage"),
-        (("topics", "trim", "orders", "--keep-bytes", "0", "--yes"), "trim"),
-        (("topics", "delete-hot", "orders", "--yes"), "delete_hot"),
-        (("topics", "delete-offloaded", "orders", "--yes"), "delete_offloaded"),
+        (("maintain",), "txn_source.client.tiering.maintenance.maintain"),
+        (("gc",), "txn_source.client.tiering.segment_garbage.collect_garbage"),
+        (("topics", "trim", "orders", "--keep-bytes", "0", "--yes"), "txn_source.Log.trim"),
+        (("topics", "delete-hot", "orders", "--yes"), "txn_source.Log.delete_hot"),
+        (("topics", "delete-offloaded", "orders", "--yes"), "txn_source.Log.delete_offloaded"),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
@@ -115,7 +115,7 @@ def test_interrupted_command_says_that_it_can_be_repeated(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(txn_source.Log, call, interrupted)
+        patch.setattr(call, interrupted)
         result = txnlog(*command)
     assert result.exit_code == 130
     assert "Interrupted. What was done stays; run the command again for the rest.\n" in result.stderr
@@ -232,7 +232,7 @@ def test_error_that_nobody_foresaw_is_one_line(
     def fail(*_: object, **__: object) -> None:
         raise ValueError("a\nb.")
 
-    monkeypatch.setattr(txn_source.Log, "maintain", fail)
+    monkeypatch.setattr("txn_source.client.tiering.maintenance.maintain", fail)
     result = txnlog("maintain")
     assert (result.exit_code, result.stdout) == (1, "")
     assert result.stderr == (

@@ -87,10 +87,11 @@ def test_many_slow_transactions_are_told_as_the_oldest_and_how_many_more(
     with asked.log.producer("t") as producer:
         for partition, txn in enumerate(held):
             producer.send(b"v", partition=partition, txn=txn)
-    began_ms = asked.get("blockers").rows[-1]["started_ms"]
-    monkeypatch.setattr(type(asked.service), "now_ms", lambda _: began_ms + 30_000)
+            producer.flush()
+    rows = asked.get("blockers").rows
+    monkeypatch.setattr(type(asked.service), "now_ms", lambda _: rows[-1]["started_ms"] + 30_000)
     findings = asked.get("overview").json["attention"]
-    links = [f"#/blockers?txn={quote(str(txn.id), '')}" for txn in held[:3]]
+    links = [f"#/blockers?txn={quote(row['txn'], '')}" for row in rows[:3]]
     assert [finding["link"] for finding in findings] == [*links, "#/blockers"]
     assert findings[-1]["fact"] == "2 more transactions hold back messages."
     for txn in held:

@@ -141,7 +141,7 @@ def _change(log: Log, change: str) -> list[str]:
     elif change == "stale":
         for name in ("debits", "credits"):
             log.roll_ledger(name)
-            log.trim(name, older_than=0)
+            log.trim(name, keep_bytes=0)
     else:
         for name in ("debits", "credits")[: 2 if change.startswith("both") else 1]:
             log.delete_topic(name)

@@ -10,7 +10,6 @@ from sqlalchemy import Connection, select, text
 
 import txn_source
 from tests.log.sites import log_on_postgres, service_over
-from txn_source.client.topics import create_topic
 from txn_source.metadata.service.in_process import InProcessTransport
 from txn_source.metadata.store.lost_future import GAP, gap_after, pass_over
 from txn_source.metadata.store.opening import open_database
@@ -18,6 +17,7 @@ from txn_source.metadata.store.tables import log_info
 from txn_source.metadata.store.transactions import number_of
 from txn_source.metadata.stub.metadata_stub import MetadataStub
 from txn_source.model.errors import LimitExceededError, OutOfRangeError, TransactionEndedError
+from txn_source.model.ledger_limits import LedgerLimits
 from txn_source.model.topic_name import TopicName
 from txn_source.model.transaction import TxnId
 from txn_source.storage.root import LogRoot
@@ -170,7 +170,7 @@ def test_on_postgres_ids_go_on_behind_a_gap(tmp_path: Path) -> None:
         finally:
             database.close()
         stub = MetadataStub(InProcessTransport(service_over(tmp_path / "log", url=url)))
-        create_topic(stub, TopicName.parse("orders"), 1, None, {})
+        stub.create_topic(TopicName.parse("orders"), 1, None, LedgerLimits(), {})
         [view] = stub.get_view([TopicName.parse("orders")]).topics
         assert view.topic.topic_id == 2 * GAP + 1
         assert view.partitions[0].bounds.log_start.ledger_id == 2 * GAP + 1

@@ -19,12 +19,12 @@ from tests.metadata.test_schema_versions import contents_of, old_log
 from tests.upkeep.filled import files, fill, positions_of, seen
 from txn_source import DataLossError, InvalidArgumentError, LogNotFoundError, OutOfRangeError, UnavailableError
 from txn_source.cli.app import app
-from txn_source.client.topics import create_topic
 from txn_source.metadata.service.in_process import InProcessTransport
 from txn_source.metadata.store import sqlite_backup
 from txn_source.metadata.store.lost_future import GAP
 from txn_source.metadata.stub.metadata_stub import MetadataStub
 from txn_source.model.errors import SegmentUnreadableError
+from txn_source.model.ledger_limits import LedgerLimits
 from txn_source.model.topic_name import TopicName
 from txn_source.storage.root import LogRoot
 from txn_source.upkeep import backup as making
@@ -309,7 +309,7 @@ def test_log_whose_database_was_put_back_goes_on_behind_a_gap(tmp_path: Path, mo
         assert done.exit_code == 0, done.output
         assert "goes on behind a gap" in done.output
         stub = MetadataStub(InProcessTransport(service_over(root, url=url)))
-        create_topic(stub, TopicName.parse("t"), 1, None, {})
+        stub.create_topic(TopicName.parse("t"), 1, None, LedgerLimits(), {})
         [view] = stub.get_view([TopicName.parse("t")]).topics
         assert view.partitions[0].bounds.log_start.ledger_id > GAP
         stub.close()

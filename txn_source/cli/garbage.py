@@ -10,7 +10,6 @@ from txn_source.cli.connection import on_log
 from txn_source.cli.output import Json, print_json, repeatable
 from txn_source.cli.progress import Progress
 from txn_source.cli.units import format_count, format_size
-from txn_source.model.door import guard
 from txn_source.model.units import parse_duration
 
 if TYPE_CHECKING:
@@ -44,7 +43,7 @@ def collect(
 
     with repeatable(), Progress("files", later=True) as shown:
         age = parse_duration(older_than)
-        garbage = guard(collect_garbage)(log.access, age, dry_run=dry_run, told=shown.of)
+        garbage = collect_garbage(log.access, age, dry_run=dry_run, told=shown.of)
     if as_json:
         print_json(garbage)
         return

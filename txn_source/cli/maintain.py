@@ -11,7 +11,6 @@ from txn_source.cli.connection import on_log
 from txn_source.cli.output import Json, note, print_json, repeatable
 from txn_source.cli.progress import Progress
 from txn_source.cli.units import format_count, format_size
-from txn_source.model.door import guard
 
 if TYPE_CHECKING:
     from txn_source.client.log import Log
@@ -34,7 +33,7 @@ def maintain(
 
     logging.getLogger(maintenance.__name__).addHandler(logging.NullHandler())  # what failed is printed below
     with repeatable(), Progress("topics", later=True) as shown:
-        report = guard(maintenance.maintain)(log.access, verify=verify, told=shown.of)
+        report = maintenance.maintain(log.access, verify=verify, told=shown.of)
     if as_json:
         print_json(report)
     else:

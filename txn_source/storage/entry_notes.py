@@ -103,7 +103,7 @@ def without_rows(schema: pa.Schema, note: bytes) -> pa.Buffer:
 
 
 def _empty(schema: pa.Schema) -> pa.RecordBatch:
-    return pa.record_batch([pa.array([], field.type) for field in schema], schema=schema)
+    return pa.record_batch([pa.nulls(0, field.type) for field in schema], schema=schema)  # pa.array imports pandas
 
 
 def append_note(root: Path, path: str, note: bytes) -> None:
