@@ -170,6 +170,21 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 # Logs
 
 
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Any]:
+    """A browser; tests that need one are skipped where there is none. Playwright allows one in a process."""
+    from playwright.sync_api import expect
+
+    from tests.console.browser import browsing
+
+    executable = browsing.chromium()
+    if executable is None:
+        pytest.skip(browsing.NO_BROWSER)
+    expect.set_options(timeout=15_000)  # machines are busy; nothing waits so long if all is well
+    with browsing.started(executable) as browser:
+        yield browser
+
+
 @pytest.fixture(params=KINDS)
 def site(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Site]:
     """A fresh log, embedded or remote, and the connections to it."""

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, BrowserContext, Page, expect
+from playwright.sync_api import Browser, BrowserContext, Page
 
 from tests.access.authority import Signer
 from tests.console.browser import browsing
@@ -44,17 +44,6 @@ class Shown:
     def changed(self) -> None:
         """Let the console look at the log anew, which it does once a second."""
         self.console.snapshots.forget()
-
-
-@pytest.fixture(scope="package")
-def browser() -> Iterator[Browser]:
-    """A browser; tests that need one are skipped where there is none."""
-    executable = browsing.chromium()
-    if executable is None:
-        pytest.skip(browsing.NO_BROWSER)
-    expect.set_options(timeout=15_000)  # machines are busy; nothing waits so long if all is well
-    with browsing.started(executable) as browser:
-        yield browser
 
 
 @pytest.fixture(scope="module")
