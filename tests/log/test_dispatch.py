@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.log.consuming import due_in_s, numbered, receive, subscribe
+from tests.log.consuming import due_in_s, looked_at_what_was_noted, numbered, receive, session_of, subscribe
 from tests.log.holding import HoldingWay, holding
 from tests.log.reading import eventually, send_each
 from tests.log.sites import Site
@@ -32,6 +32,9 @@ def test_commit_is_looked_at_once_for_all_consumers(site: Site, monkeypatch: pyt
     log = site.connect()
     producer, _ = numbered(log, 0)
     consumers = [subscribe(log, f"s{number}") for number in range(CONSUMERS)]
+    eventually(lambda: all(session_of(site, log, consumer).state.permits > 0 for consumer in consumers))
+    for consumer in consumers:
+        looked_at_what_was_noted(site, log, consumer, monkeypatch)
     eventually(lambda: all(due_in_s(site, log, consumer) is None for consumer in consumers))
     looks: list[tuple[int, ...]] = []
     read: list[int] = []

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,7 @@ from tests.log.sites import Site
 from txn_source import InternalError, InvalidArgumentError, Log, TopicNotFoundError
 from txn_source.client.tiering.segment_garbage import collect_garbage
 from txn_source.client.writing.task_writer import BulkWriter
+from txn_source.metadata.stub.metadata_stub import MetadataStub
 from txn_source.model.errors import StaleSegmentError
 from txn_source.model.spark_commit import Sink, TopicBatch
 from txn_source.model.topic_name import TopicName
@@ -236,6 +237,31 @@ def test_file_with_a_time_to_come_is_only_left_for_later(site: Site) -> None:
     assert segments(site) == {ahead}
 
 
+@pytest.mark.parametrize("times", [3, 4])
+def test_segments_that_are_taken_again_and_again_are_written_again(
+    site: Site, monkeypatch: pytest.MonkeyPatch, times: int
+) -> None:
+    """Collect all garbage whenever a producer is about to register: after some tries it tells, and goes on."""
+    log = site.connect()
+    log.create_topic("orders")
+    producer = log.producer("orders", batching=BY_HAND)
+    append, left = MetadataStub.append, [times]
+
+    def collecting(self: MetadataStub, *arguments: Any, **options: Any) -> Any:
+        if left[0]:
+            left[0] -= 1
+            assert len(log.collect_garbage(older_than=0).paths) == 1
+        return append(self, *arguments, **options)
+
+    monkeypatch.setattr(MetadataStub, "append", collecting)
+    producer.send(b"1")
+    with pytest.raises(StaleSegmentError, match=r"1 message is not stored") if times == 4 else nullcontext():
+        producer.flush()
+    send_each(producer, [b"2"])
+    assert values(log, "orders") == [b"1", b"2"][times - 3 :]
+    assert log.collect_garbage(older_than=0).paths == ()
+
+
 def test_collections_at_once_remove_each_file_and_nothing_else(site: Site) -> None:
     """Collect from several threads while a producer writes: what was acknowledged is there, once, and reads."""
     log = site.connect()
@@ -256,7 +282,7 @@ def test_collections_at_once_remove_each_file_and_nothing_else(site: Site) -> No
                 log.roll_ledger("orders")
             written = False
             while not written:
-                with suppress(StaleSegmentError):  # taken twice in a row, which is said: it wasn't acknowledged
+                with suppress(StaleSegmentError):  # taken four times in a row, which is said: it wasn't acknowledged
                     written = bool(send_each(producer, [b"%d" % number]))
     finally:
         stop.set()

@@ -22,8 +22,8 @@ from txn_source.storage.encoding_turn import encoding_turn
 
 _UNWRITABLE = (pa.ArrowException, ValueError, TypeError, OverflowError)
 """What Arrow raises of data that it can't write."""
-
-
+_REWRITES = 3
+"""So often a group is written to another segment if garbage collection, an offload or a trim took its segment."""
 _LOOK_S = 10.0
 
 
@@ -245,17 +245,22 @@ class GroupStore:
     def _register(self, group: Group, owner: Owner) -> Appended:
         assert group.entries is not None
         txn = owner.id if isinstance(owner, Transaction) else owner
-        try:
-            return self._append_entries(txn, group.entries)
-        except StaleSegmentError:  # we kept a segment open while its ledgers were offloaded or trimmed
-            group.entries = group.under_way = None  # none of them was registered, so other ones may be sent
-            self.files.close()
-            self._append([group])
-            if group.under_way is not None:
-                entries, upload = group.under_way
-                upload.wait()
-                group.entries = self.files.placed(entries)
-            return self._append_entries(txn, group.entries or [])
+        for _ in range(_REWRITES):
+            try:
+                return self._append_entries(txn, group.entries or [])
+            except StaleSegmentError:  # we kept a segment open while its ledgers were offloaded or trimmed
+                self._rewrite(group)
+        return self._append_entries(txn, group.entries or [])
+
+    def _rewrite(self, group: Group) -> None:
+        """Write a group to another segment: none of its entries was registered, so other ones may be sent."""
+        group.entries = group.under_way = None
+        self.files.close()
+        self._append([group])
+        if group.under_way is not None:
+            entries, upload = group.under_way
+            upload.wait()
+            group.entries = self.files.placed(entries)
 
     def _append_entries(self, txn: TxnId | None, entries: list[NewEntry]) -> Appended:
         try:
