@@ -109,6 +109,12 @@ def wrong_calls(thing: Any, good: dict[str, Any], but: frozenset[str] = frozense
     return found
 
 
+@pytest.fixture(autouse=True)
+def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Some of the wrong values are taken for relative paths: what is made of them doesn't lie in the repository."""
+    monkeypatch.chdir(tmp_path)
+
+
 @pytest.fixture
 def busy(site: Site) -> Log:
     """A log with a topic that has messages, a transaction and a subscription."""
