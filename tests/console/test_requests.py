@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import re
 import socket
@@ -142,16 +143,47 @@ def test_only_files_of_the_page_are_served(shared: Asked, path: str) -> None:
     assert shared.ask("GET", path).status in (400, 404)
 
 
-def test_a_file_that_has_not_changed_is_not_sent_again(asked: Asked, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Ask for the page again with its tag; then change it."""
-    first = asked.ask("GET", "/")
-    assert first.status == 200
+def test_a_file_that_has_not_changed_is_not_sent_again(shared: Asked) -> None:
+    """Ask for the page again with its tag, and with another one's."""
+    first = shared.ask("GET", "/")
+    assert (first.status, first.headers["cache-control"]) == (200, "no-cache")
     assert first.headers["content-type"] == "text/html; charset=utf-8"
-    again = {"If-None-Match": first.headers["etag"]}
-    assert asked.ask("GET", "/index.html", headers=again)[:2] == (304, b"")
-    monkeypatch.setattr(static_files, "STATIC", asked.root)
-    (asked.root / "index.html").write_text("another")
-    assert asked.ask("GET", "/", headers=again)[:2] == (200, b"another")
+    assert shared.ask("GET", "/index.html", headers={"If-None-Match": first.headers["etag"]})[:2] == (304, b"")
+    assert shared.ask("GET", "/", headers={"If-None-Match": '"another"'})[:2] == (200, first.body)
+
+
+def test_the_page_names_files_that_may_be_kept_for_ever(shared: Asked, tmp_path: Path) -> None:
+    """Ask for what the page names: it may be kept, since another content has another address; old ones are gone."""
+    index = shared.ask("GET", "/").body.decode()
+    named = [name for name in re.findall(r'(?:href|src)="([^"#]*)"', index) if not name.startswith("data:")]
+    edition = shared.ask("GET", "/api/about").headers["x-txnlog-page"]
+    assert len(named) == len(set(named)) == 6
+    for name in named:
+        assert name.startswith(f"page-{edition}/")
+        answer = shared.ask("GET", f"/{name}")
+        assert (answer.status, answer.headers["cache-control"]) == (200, "public, max-age=31536000, immutable")
+        assert shared.ask("GET", "/" + name.replace(edition, "0" * 16)).status == 404
+        assert shared.ask("GET", "/" + name.partition("/")[2]).headers["cache-control"] == "no-cache"
+    (tmp_path / "index.html").write_text("a")
+    before = static_files.StaticFiles(tmp_path).edition
+    (tmp_path / "index.html").write_text("b")
+    assert before != static_files.StaticFiles(tmp_path).edition
+
+
+@pytest.mark.parametrize(
+    ("takes", "is_packed"),
+    [("gzip, deflate, br", True), ("GZIP;q=0.5", True), ("gzip; q=0.000", False), ("br", False), ("", False)],
+)
+def test_answers_are_compressed_for_who_takes_it(shared: Asked, takes: str, is_packed: bool) -> None:
+    """Ask for files and for an answer with much text: the same comes, smaller, if it is taken so."""
+    for path in ("/", "/js/app.js", "/api/policies?topic=shared"):
+        plain, answer = (shared.ask("GET", path, headers=h) for h in ({}, {"Accept-Encoding": takes}))
+        assert plain.headers["vary"] == answer.headers["vary"] == "Accept-Encoding"
+        assert ("content-encoding" in answer.headers) == is_packed
+        found = gzip.decompress(answer.body) if is_packed else answer.body
+        assert re.sub(rb'"now_ms":\d+', b"", found) == re.sub(rb'"now_ms":\d+', b"", plain.body)
+        assert len(answer.body) < len(plain.body) or not is_packed
+    assert "content-encoding" not in shared.ask("GET", "/api/about", headers={"Accept-Encoding": takes}).headers
 
 
 def test_no_file_names_another_host() -> None:

@@ -20,8 +20,9 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from txn_source.console.admission import MAX_BODY, Admission, check_change
 from txn_source.console.answers import Refused, answer, failure, refusal
 from txn_source.console.api import blockers, messages, overview, partitions, policies, seeking, subscriptions, topics
+from txn_source.console.packing import packed
 from txn_source.console.snapshot import Snapshots
-from txn_source.console.static_files import static_file
+from txn_source.console.static_files import StaticFiles
 from txn_source.console.viewer import Viewer
 from txn_source.metadata.service.guard import Guard
 from txn_source.metadata.service.service import MetadataService
@@ -63,6 +64,8 @@ HEADERS = {
     "Cross-Origin-Resource-Policy": "same-origin",
 }
 """Of each answer."""
+EDITION = "X-Txnlog-Page"
+"""The header that tells which page's files the service has."""
 
 
 class ConsoleParts:
@@ -100,23 +103,24 @@ class ConsoleParts:
 
 def console_app(parts: ConsoleParts) -> ASGIApp:
     """Return the application."""
+    files = StaticFiles()
     routes = [Route(f"/api/{name}", _look(parts, look), methods=["GET"]) for name, look in LOOKS.items()]
     routes += [Route(f"/api/{name}", _change(parts, change), methods=["POST"]) for name, change in CHANGES.items()]
     routes += [
         Route("/api/{rest:path}", _nothing, methods=["GET", "POST"]),
-        Route("/", static_file, methods=["GET"]),
-        Route("/{name:path}", static_file, methods=["GET"]),
+        Route("/", files.answer, methods=["GET"]),
+        Route("/{name:path}", files.answer, methods=["GET"]),
     ]
     app = Starlette(routes=routes)
     app.state.version = parts.version
-    return _Shell(app, parts.admission)
+    return _Shell(app, parts.admission, files.edition)
 
 
 def _look(parts: ConsoleParts, look: Looks) -> Callable[[Request], Response]:
     def endpoint(request: Request) -> Response:
         try:
             viewer = parts.viewer(request)
-            return parts.counted(answer(look(request, viewer)), viewer)
+            return packed(parts.counted(answer(look(request, viewer)), viewer), request)
         except Exception as error:
             return failure(error, request.url.path)
 
@@ -127,7 +131,7 @@ def _change(parts: ConsoleParts, change: Changes) -> Callable[[Request], Any]:
     def carried_out(request: Request, body: bytes) -> Response:
         try:
             viewer = parts.viewer(request, len(body))
-            return parts.counted(answer(change(body, viewer)), viewer)
+            return packed(parts.counted(answer(change(body, viewer)), viewer), request)
         except Exception as error:
             return failure(error, request.url.path)
 
@@ -163,9 +167,11 @@ def _nothing(request: Request) -> Response:
 class _Shell:
     """Refuses requests for other hosts' names, and gives each answer its headers."""
 
-    def __init__(self, app: ASGIApp, admission: Admission) -> None:
+    def __init__(self, app: ASGIApp, admission: Admission, edition: str) -> None:
+        """``edition`` is of the page's files: a tab with others is told by it that it is an old one."""
         self._app = app
         self._admission = admission
+        self._edition = edition
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -179,6 +185,7 @@ class _Shell:
                     headers[name] = value
                 if is_api:
                     headers["Cache-Control"] = "no-store"
+                    headers[EDITION] = self._edition
             await send(message)
 
         if self._admission.knows_host(Headers(scope=scope)):

@@ -177,3 +177,24 @@ def test_token_that_ends_leads_to_sign_in_and_back(page: Page, guarded: Guarded,
     page.keyboard.press("Enter")
     expect(page.get_by_role("heading", name="Who blocks whom")).to_be_visible()
     expect(page.get_by_role("button", name="Abort…").first).to_be_visible()
+
+
+def test_tab_that_is_older_than_the_service_is_told(page: Page) -> None:
+    """Let the service tell that it serves another page by now, as after an upgrade, then this one again."""
+    page.goto("#/topics")
+    expect(page.get_by_text("4 topics")).to_be_visible()
+    note = page.get_by_text("The service was upgraded.")
+    page.route(
+        "**/api/**",
+        lambda route: (
+            (answer := route.fetch())
+            and route.fulfill(response=answer, headers=answer.headers | {"x-txnlog-page": "0" * 16})
+        ),
+    )
+    browsing.poll(page)
+    expect(note).to_be_visible()
+    expect(page.get_by_role("link", name="orders")).to_be_visible()
+    page.unroute_all()
+    page.get_by_role("button", name="Reload").click()
+    expect(page.get_by_text("4 topics")).to_be_visible()
+    expect(note).to_be_hidden()

@@ -19,8 +19,9 @@ def opened(page: Page) -> Page:
 
 def _ask(page: Page, module: str, body: str, given: Any = None) -> Any:
     """Return what a function body gives that may use a module ``m`` and what is given."""
-    script = f"async ([path, given]) => {{ const m = await import(path); {body} }}"
-    return page.evaluate(script, [f"/js/{module}.js", given])
+    path = "new URL(path, document.querySelector('script[type=module]').src)"
+    script = f"async ([path, given]) => {{ const m = await import({path}); {body} }}"
+    return page.evaluate(script, [f"{module}.js", given])
 
 
 def test_figures_as_texts(opened: Page) -> None:

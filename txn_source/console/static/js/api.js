@@ -11,7 +11,10 @@ export class ApiError extends Error {
   }
 }
 
-/** Tells `signedout` (with the error as `detail`) when the service asks for a token. */
+/**
+ * Tells `signedout` (with the error as `detail`) when the service asks for a token, and `edition` when it turns out that
+ * it serves another page than this one (`detail` true), or this one again.
+ */
 export const events = new EventTarget();
 
 /** The token of this tab, or null. A browser that keeps nothing has it until the page is left. */
@@ -53,6 +56,18 @@ export function post(path, body, { signal } = {}) {
   return call(`api/${path}`, { method: 'POST', body: JSON.stringify(body), headers, signal });
 }
 
+/** Which page's files these are; none if they were asked for by their plain names. */
+const EDITION = /\/page-([0-9a-f]+)\//.exec(import.meta.url)?.[1];
+let outdated = false;
+
+function compareEdition(response) {
+  const served = response.headers.get('X-Txnlog-Page');
+  const differs = Boolean(EDITION && served && served !== EDITION);
+  if (differs === outdated) return;
+  outdated = differs;
+  events.dispatchEvent(new CustomEvent('edition', { detail: outdated }));
+}
+
 async function call(url, { method = 'GET', headers = {}, body, signal }) {
   const asked = token.get();
   if (asked) headers = { ...headers, Authorization: `Bearer ${asked}` };
@@ -61,6 +76,7 @@ async function call(url, { method = 'GET', headers = {}, body, signal }) {
   let response, answer;
   try {
     response = await fetch(url, { method, headers, body, signal: signals, credentials: 'omit', cache: 'no-store' });
+    compareEdition(response);
     answer = await response.json().catch((error) => {
       if (error instanceof SyntaxError) return null;
       throw error;

@@ -9,7 +9,7 @@
 
 import { ApiError, events, get, token } from './api.js';
 import { h, patch, say } from './dom.js';
-import { drawAway, drawHead, listenToKeys, signIn } from './frame.js';
+import { drawAway, drawHead, drawOutdated, listenToKeys, signIn } from './frame.js';
 import { empty, fault } from './parts.js';
 import { poll } from './poll.js';
 
@@ -183,6 +183,7 @@ const broken = (error) => ({
 });
 
 events.addEventListener('signedout', ({ detail: { error, hadToken } }) => askForToken(hadToken ? error : null));
+events.addEventListener('edition', ({ detail }) => drawOutdated(detail));
 window.addEventListener('hashchange', open);
 document.addEventListener('click', (event) => {
   if (event.target.closest?.('a[href^="#/"]')) byLink = true;

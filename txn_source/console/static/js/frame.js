@@ -83,6 +83,14 @@ export function listenToKeys() {
   });
 }
 
+/** Say that the service serves another release of this page by now. */
+export function drawOutdated(outdated) {
+  patch(document.querySelector('.banner .outdated'), outdated
+    ? h('div.outdated-note', {}, h('strong', {}, 'The service was upgraded.'), h('span', {}, 'This tab shows the page of the release before.'),
+        h('button', { type: 'button', onclick: () => location.reload() }, 'Reload'))
+    : null);
+}
+
 let since = null;
 let ticking = 0;
 
@@ -90,7 +98,7 @@ let ticking = 0;
 export function drawAway(error, retryAtMs, tryNow) {
   clearInterval(ticking);
   document.documentElement.classList.toggle('away', Boolean(error));
-  const banner = document.querySelector('.banner');
+  const banner = document.querySelector('.banner .no-answer');
   if (!error) {
     since = null;
     patch(banner);
