@@ -165,6 +165,15 @@ def is_passing(error: BaseException | None) -> bool:
     return is_unreachable(error) or (isinstance(error, StoreError) and error.passing)
 
 
+def is_refused(error: BaseException | None) -> bool:
+    """True if a place refused who asked for something, so that nothing is known of what lies there."""
+    if isinstance(error, StoreError):
+        return error.refused
+    if isinstance(error, OSError) and (found := _AWS_ERROR.search(str(error))) is not None:
+        return found["code"] not in ("NETWORK_CONNECTION", "NO_SUCH_KEY")
+    return isinstance(error, PermissionError)
+
+
 def reason(error: BaseException) -> str:
     """Return why a store refused, in one line."""
     if isinstance(error, FileNotFoundError):

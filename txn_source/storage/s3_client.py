@@ -312,7 +312,7 @@ def _new_client(place: S3Place) -> Any:
             "s3", region_name=region, endpoint_url=place.endpoint, config=config, verify=trusted
         )
     except BotoCoreError as error:
-        raise StoreError(f"no client can be made: {error}") from error
+        raise StoreError(f"no client can be made: {error}", refused=True) from error
     client.meta.events.register_last("before-call.s3", _plainly)
     return client
 
@@ -351,11 +351,11 @@ def _told(once: Callable[[Any, Call], R], client: Any, call: Call) -> R:
     except ClientError as error:
         raise _refusal(error) from error
     except (NoCredentialsError, PartialCredentialsError) as error:
-        raise StoreError("no credentials were found") from error
+        raise StoreError("no credentials were found", refused=True) from error
     except (HTTPClientError, UnreachableError, HTTPError, ssl.SSLError, TimeoutError, ConnectionError) as error:
         raise _failure(error) from error
     except BotoCoreError as error:
-        raise StoreError(f"the request can't be made: {error}") from error
+        raise StoreError(f"the request can't be made: {error}", refused=True) from error
 
 
 def _refusal(error: Any) -> OSError:
@@ -371,7 +371,7 @@ def _refusal(error: Any) -> OSError:
         return StoreError("it is truncated: it ends before the bytes that were asked for")
     meaning = _MEANINGS.get(code)
     if code in _OLD_CREDENTIALS:
-        return _OldCredentialsError(meaning or "the credentials have expired")
+        return _OldCredentialsError(meaning or "the credentials have expired", refused=True)
     passing = status in _PASSING_STATUS or code in _PASSING_CODES
     named = code if not code.isdigit() else "no reason"
     said = "" if code.isdigit() else said
@@ -379,6 +379,7 @@ def _refusal(error: Any) -> OSError:
         meaning
         or f"the store refused {error.operation_name} with {named} (HTTP status {status}){': ' * bool(said)}{said}",
         passing=passing,
+        refused=True,
     )
 
 
@@ -387,7 +388,7 @@ def _failure(error: BaseException) -> StoreError:
     causes = list(_causes(error))
     for cause in causes:
         if isinstance(cause, ssl.SSLCertVerificationError):
-            return StoreError(f"the store's certificate isn't trusted: {cause.verify_message}")
+            return StoreError(f"the store's certificate isn't trusted: {cause.verify_message}", refused=True)
     from urllib3.exceptions import IncompleteRead
     from urllib3.exceptions import TimeoutError as SlowError
 

@@ -7,11 +7,27 @@ import sqlite3
 from contextlib import closing
 from urllib.parse import quote
 
+from txn_source.metadata.store.database_errors import translated
+from txn_source.metadata.store.sqlite_file import SqliteFile
+from txn_source.model.errors import UnavailableError
 from txn_source.model.values import dataclass
 
 _MOST = 20
 """So many faults of a file are told."""
 _WAIT_S = 30.0
+_OF_THE_PLACE = frozenset(
+    (
+        sqlite3.SQLITE_BUSY,
+        sqlite3.SQLITE_CANTOPEN,
+        sqlite3.SQLITE_FULL,
+        sqlite3.SQLITE_LOCKED,
+        sqlite3.SQLITE_NOMEM,
+        sqlite3.SQLITE_PERM,
+        sqlite3.SQLITE_PROTOCOL,
+        sqlite3.SQLITE_READONLY,
+    )
+)
+"""Errors that tell nothing of what is in a file."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,14 +47,33 @@ class FileState:
 
 
 def look_at(path: str | os.PathLike[str]) -> FileState:
-    """Check a file from its first page to its last; it may be in use."""
-    log = f"{os.fspath(path)}-wal"
-    sizes = os.path.getsize(path), os.path.getsize(log) if os.path.exists(log) else 0
+    """Check a file from its first page to its last; it may be in use, or on a mount that can't be written.
+
+    Raises:
+        UnavailableError: it can't be looked at now: somebody has locked it, or its last changes lie beside it where
+            nothing can be written.
+    """
+    name = os.fspath(path)
+    log = f"{name}-wal"
+    sizes = os.path.getsize(name), os.path.getsize(log) if os.path.exists(log) else 0
+    file = SqliteFile(name)
     try:
-        with closing(sqlite3.connect(f"file:{quote(os.fspath(path))}?mode=ro", timeout=_WAIT_S, uri=True)) as raw:
-            return _look(raw, sizes)
-    except sqlite3.Error as error:
-        return FileState((str(error),), (), None, *sizes)
+        with closing(_opened(file, name)) as raw:
+            state = _look(raw, sizes)
+    except (sqlite3.Error, UnavailableError) as error:
+        cause = error if isinstance(error, sqlite3.Error) else error.__cause__
+        code = getattr(cause, "sqlite_errorcode", 0) & 0xFF
+        if isinstance(cause, sqlite3.Error) and code not in _OF_THE_PLACE:
+            return FileState((str(cause),), (), None, *sizes)
+        raise (translated(error, name) or error) from cause
+    file.check_unchanged()
+    return state
+
+
+def _opened(file: SqliteFile, path: str) -> sqlite3.Connection:
+    if file.read_only:
+        return file.connect()
+    return sqlite3.connect(f"file:{quote(path)}?mode=ro", timeout=_WAIT_S, uri=True)
 
 
 def _look(raw: sqlite3.Connection, sizes: tuple[int, int]) -> FileState:

@@ -73,7 +73,7 @@ CODES: dict[str, Code] = {
         Code("not-writable", _W, "The folder belongs to another user, or is mounted read-only.",
              "Check the owner and the mode of {path}; whoever produces or serves writes there."),
         Code("not-readable", _E, "The folder or the file belongs to another user.",
-             "Check the owner and the mode of {path}; whoever reads the log reads there."),
+             "Check the owner and the mode of {path}, of the folders above it, or the credentials of its store."),
         # The database
         Code("database-damaged", _E, "The disk, or something that wrote to the file, has changed metadata.db.",
              "Stop what uses the log, and restore it from a backup; SQLite's `.recover` may save what is newer."),

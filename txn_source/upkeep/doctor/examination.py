@@ -16,7 +16,13 @@ from txn_source.upkeep.doctor.checks.database import (
     check_waiting_files,
 )
 from txn_source.upkeep.doctor.checks.objects import check_objects, check_unreferenced_objects
-from txn_source.upkeep.doctor.checks.places import check_disks, check_permissions, check_roots, check_targets
+from txn_source.upkeep.doctor.checks.places import (
+    check_disks,
+    check_permissions,
+    check_roots,
+    check_targets,
+    unreadable_files,
+)
 from txn_source.upkeep.doctor.checks.policies import check_policies
 from txn_source.upkeep.doctor.checks.segments import (
     check_among_segments,
@@ -90,6 +96,7 @@ def examine(opened: Opened) -> Report:
         except Exception as error:  # what a damaged database gives can be anything
             findings.append(_failed(check, error))
             not_checked.append(Unchecked(check.name, "it failed"))
+    findings += unreadable_files(subject) if subject is not None else ()
     shown, log_id = ("", "") if subject is None else (subject.shown, subject.log_id)
     return Report(shown, log_id, in_order(capped(findings)), tuple(checked), tuple(not_checked))
 

@@ -7,7 +7,7 @@ being opened is a finding, not an error.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -34,6 +34,8 @@ from txn_source.upkeep.doctor.subject import Subject, Surroundings
 if TYPE_CHECKING:
     from txn_source.metadata.store.database_url import DatabaseUrl
 
+May = Callable[[Path, int], bool]
+"""See ``Surroundings``."""
 EVERYTHING_ELSE = "everything else"
 _SQLITE_CHECK = "database file"
 
@@ -116,6 +118,7 @@ def _root(uri: str) -> Root:
 def _at_root(where: Where, options: dict[str, Any]) -> Opened:
     assert where.root is not None
     findings: list[Finding] = []
+    may = (options.get("surroundings") or Surroundings()).may
     root: Root
     if is_object_uri(where.root):
         root = ObjectRoot.at(where.root)
@@ -128,12 +131,12 @@ def _at_root(where: Where, options: dict[str, Any]) -> Opened:
     else:
         folder = LogRoot.at(where.root)
         root = folder.path
-        url = _url_of(folder, where, findings)
-        configuration = _configuration(folder, findings)
+        url = _url_of(folder, where, may, findings)
+        configuration = _configuration(folder, may, findings)
     return _over_database(root, url, configuration, where, options, findings)
 
 
-def _url_of(root: LogRoot, where: Where, findings: list[Finding]) -> DatabaseUrl:
+def _url_of(root: LogRoot, where: Where, may: May, findings: list[Finding]) -> DatabaseUrl:
     """Return where the metadata of a folder's log is, after a look at its marker."""
     if not root.exists and not root.database.exists():
         root.check()  # no log, or no folder
@@ -142,7 +145,9 @@ def _url_of(root: LogRoot, where: Where, findings: list[Finding]) -> DatabaseUrl
     except LogVersionError as error:
         findings.append(finding("log-version", str(root.path), error.fact))
     except LogNotFoundError as error:
-        findings.append(finding("marker-damaged", str(root.path / "txnlog.json"), error.fact))
+        marker = root.path / "txnlog.json"
+        known = not marker.exists() or _may_read(marker, may, findings)
+        findings += [finding("marker-damaged", str(marker), error.fact)] if known else []
     on_postgres = root.id_on_postgres is not None
     if on_postgres and root.database.exists() and root.retired_database.exists():  # else a service renames it
         what = f"{root.database} is there, and the log's metadata lies in PostgreSQL."
@@ -155,14 +160,21 @@ def _url_of(root: LogRoot, where: Where, findings: list[Finding]) -> DatabaseUrl
     return metadata_url(where.metadata) if on_postgres and where.metadata else metadata_url(root.database_url)
 
 
-def _configuration(root: LogRoot, findings: list[Finding]) -> dict[str, Any]:
-    if not root.configuration.exists():
+def _configuration(root: LogRoot, may: May, findings: list[Finding]) -> dict[str, Any]:
+    if not root.configuration.exists() or not _may_read(root.configuration, may, findings):
         return {}
     try:
         return read_configuration(root.configuration)
     except InvalidArgumentError as error:
         findings.append(finding("configuration-damaged", str(root.configuration), error.fact))
         return {}
+
+
+def _may_read(path: Path, may: May, findings: list[Finding]) -> bool:
+    if not may(path, os.R_OK):
+        findings.append(finding("not-readable", str(path), f"This user may not read {path}.", path=str(path)))
+        return False
+    return True
 
 
 def _over_database(
@@ -176,7 +188,8 @@ def _over_database(
     checked: tuple[str, ...] = ()
     if url.sqlite_path is not None:
         checked = (_SQLITE_CHECK,)
-        if not _is_sound(url.sqlite_path, findings):
+        may = (options.get("surroundings") or Surroundings()).may
+        if not _is_sound(url.sqlite_path, may, findings):
             why = "the database can't be read"
             return Opened(None, tuple(findings), (Unchecked(EVERYTHING_ELSE, why),), checked)
     database = open_database(url)
@@ -218,10 +231,12 @@ def _old(shown: str, version: int) -> Finding:
     return finding("schema-old", shown, fact, version=version)
 
 
-def _is_sound(path: str, findings: list[Finding]) -> bool:
+def _is_sound(path: str, may: May, findings: list[Finding]) -> bool:
     """Look at a SQLite file; return whether it can be asked more."""
     if not os.path.isfile(path):
         findings.append(finding("database-missing", path, f"There is no file {path}."))
+        return False
+    if not _may_read(Path(path), may, findings):
         return False
     state = look_at(path)
     name = Path(path).name

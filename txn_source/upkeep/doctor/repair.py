@@ -156,7 +156,10 @@ def _drop_hot(tools: _Tools, findings: Sequence[Finding]) -> None:
     def is_sound(topic: TopicName, partition_id: int, copies: LedgerCopies) -> bool:
         assert tools.subject is not None
         assert copies.tiered is not None
-        return damage_of(tools.subject, copies.tiered, Checksums.ALL) is None
+        try:
+            return damage_of(tools.subject, copies.tiered, Checksums.ALL) is None
+        except OSError:
+            return False  # nothing is known of it now
 
     _drop(tools, findings, Tier.BOOKKEEPER, is_sound)
 

@@ -90,6 +90,8 @@ class Subject:
     pace: Pace = field(default_factory=Pace)
     watch: Watch = field(default_factory=Unwatched)
     chance: random.Random = field(default_factory=lambda: random.Random(0))
+    unreadable: dict[str, dict[str, str]] = field(default_factory=dict)
+    """Files of which nothing is known since this user may not read them: by kind of place and path, why."""
 
     @property
     def log_id(self) -> str:
@@ -110,6 +112,10 @@ class Subject:
         """Return what the database says in one moment; only where there is one."""
         assert self.service is not None
         return self.service.look(action)
+
+    def may_not_read(self, kind: str, path: str, error: BaseException) -> None:
+        """Note a file that this user may not read, with its whole path."""
+        self.unreadable.setdefault(kind, {})[path.partition("?")[0]] = reason(error)
 
     def topic_names(self) -> Iterator[TopicName]:
         """Yield the topics that are to be looked at."""

@@ -22,7 +22,8 @@ from txn_source.model.roots import ONLY_MAIN
 from txn_source.model.topic import PartitionView
 from txn_source.model.topic_name import TopicName
 from txn_source.storage.arrays import numbers_in
-from txn_source.storage.object_store import is_passing, reason
+from txn_source.storage.object_root import located
+from txn_source.storage.object_store import is_passing, is_refused, reason
 from txn_source.storage.segment_store import has_own_schemas
 from txn_source.upkeep.doctor.codes import Severity
 from txn_source.upkeep.doctor.extent import Ledgers, extent, extent_of
@@ -59,6 +60,8 @@ class _Damage:
     positions: list[int] = field(default_factory=list)
     end: int = 0
     """Where the last of them ends in the file."""
+    refused: OSError | None = None
+    """Why this user may not read them, so that nothing is known of them."""
 
 
 class _Topic:
@@ -204,11 +207,11 @@ class _Topic:
         return self._seeds[key]
 
     def _note(self, place: Place, path: str, positions: list[int], ends: list[int], why: str | OSError) -> None:
-        if is_passing(why if isinstance(why, OSError) else None):
-            assert isinstance(why, OSError)
-            raise why  # of a store that may answer later nothing is known
-        told = why if isinstance(why, str) else reason(why)
-        damage = self._damage.setdefault((path, place.bit), _Damage(told))
+        error = why if isinstance(why, OSError) else None
+        if error is not None and is_passing(error):
+            raise error  # of a store that may answer later nothing is known
+        damage = self._damage.setdefault((path, place.bit), _Damage(why if isinstance(why, str) else reason(why)))
+        damage.refused = error if is_refused(error) else None
         damage.positions += positions
         damage.end = max(damage.end, *ends)
 
@@ -231,8 +234,12 @@ class _Topic:
             yield self._damaged(path, bits[0], ledgers)
 
     def _again(self, path: str, bit: int) -> bool:
-        """Look once more at a damaged entry: a file that is gone or short is another check's finding."""
-        place = self._places[bit]
+        """Look once more at a damaged entry: a file that is gone or short, or that this user may not read, is another
+        finding."""
+        place, refused = self._places[bit], self._damage[path, bit].refused
+        if refused is not None:
+            self._subject.may_not_read("segments", located(place.root, path), refused)
+            return False
         try:
             size = place.segments.size(path)
         except OSError:

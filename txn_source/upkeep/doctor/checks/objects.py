@@ -17,7 +17,7 @@ from txn_source.model.topic import PartitionView
 from txn_source.model.topic_name import TopicName
 from txn_source.storage.object_names import aborted_uri, may_be_object, may_be_second_file
 from txn_source.storage.object_root import located
-from txn_source.storage.object_store import file_system_of, is_passing, reason
+from txn_source.storage.object_store import file_system_of, is_passing, is_refused, reason
 from txn_source.storage.object_uri import parts_of
 from txn_source.storage.tiered import Footer, checked_footer
 from txn_source.storage.tiered_check import first_damage, owner_of
@@ -67,7 +67,13 @@ def _of_ledger(
     assert copy is not None
     if parts_of(copy.uri)[0] == "" and not copy.uri.startswith("/") and not subject.has_storage:
         return
-    found = damage_of(subject, copy)
+    try:
+        found = damage_of(subject, copy)
+    except OSError as error:
+        if not is_refused(error):
+            raise
+        subject.may_not_read("objects", located(subject.access.root, copy.uri), error)
+        return
     if found is None:
         footer = checked_footer(subject.access.root, copy)
         yield from _differs(topic, ledger, copy, footer)
@@ -95,7 +101,7 @@ def damage_of(subject: Subject, copy: TieredCopy, checksums: Checksums | None = 
     """Return what is wrong with an object, with its second file: if one is missing, and why; None if nothing is.
 
     Raises:
-        OSError: the store can't be asked now.
+        OSError: the store can't be asked now, or refuses who asks.
     """
     checksums = checksums or subject.checksums
     for part in (copy, None):
@@ -109,7 +115,7 @@ def damage_of(subject: Subject, copy: TieredCopy, checksums: Checksums | None = 
             why = _bytes(subject, part, footer, checksums)
         except (SegmentUnreadableError, OSError, pa.ArrowException) as error:
             cause = error.__cause__ if isinstance(error, SegmentUnreadableError) else error
-            if isinstance(cause, OSError) and is_passing(cause):
+            if isinstance(cause, OSError) and (is_passing(cause) or is_refused(cause)):
                 raise cause from None
             return not _is_there(subject, part or copy), reason(cause or error)
         if why is not None:

@@ -58,6 +58,7 @@ def check_permissions(subject: Subject) -> Iterator[Finding]:
     may = subject.surroundings.may
     for folder in sorted(_folders(subject)):
         below = [folder, *(folder / name for name in ("segments", "tiered", "metadata.db", "metadata.db-wal"))]
+        refused: set[Path] = set()
         for path in below:
             if not path.exists():
                 continue
@@ -65,7 +66,18 @@ def check_permissions(subject: Subject) -> Iterator[Finding]:
             if not may(path, os.R_OK | of_folder):
                 yield finding("not-readable", str(path), f"This user may not read {path}.", path=str(path))
             elif not may(path, os.W_OK | of_folder):
-                yield finding("not-writable", str(path), f"This user may not write {path}.", path=str(path))
+                refused.add(path)
+                if folder not in refused - {path}:  # of what lies in a folder that is told, nothing more
+                    yield finding("not-writable", str(path), f"This user may not write {path}.", path=str(path))
+
+
+def unreadable_files(subject: Subject) -> Iterator[Finding]:
+    """Tell of the files that checks came to and that this user may not read."""
+    for kind, files in sorted(subject.unreadable.items()):
+        path, why = min(files.items())
+        others = f", and {len(files) - 1:,} more {kind}" if len(files) > 1 else ""
+        fact = f"This user may not read {path}{others}: {why}. Nothing is known of what is in them."
+        yield finding("not-readable", kind, fact, path=path, files=len(files))
 
 
 def _folders(subject: Subject) -> dict[Path, list[str]]:

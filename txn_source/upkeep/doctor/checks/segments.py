@@ -12,6 +12,8 @@ from txn_source.metadata.store import checkup
 from txn_source.metadata.stub.roots import HotSegment
 from txn_source.model.roots import ONLY_MAIN
 from txn_source.model.topic_name import TopicName
+from txn_source.storage.object_root import located
+from txn_source.storage.object_store import is_refused
 from txn_source.storage.segment import SegmentName
 from txn_source.storage.topic_file import NAME as TOPIC_FILE
 from txn_source.upkeep.doctor.checks.policies import policies_fit
@@ -20,6 +22,7 @@ from txn_source.upkeep.doctor.extent import Extent, Ledgers, extent
 from txn_source.upkeep.doctor.findings import Finding, finding
 from txn_source.upkeep.doctor.subject import DAY_S, Subject
 
+_UNKNOWN = 1 << 62
 MOST_SHOWN = 20
 """So many paths are told of what may be many files."""
 
@@ -45,12 +48,14 @@ def _of_topic(subject: Subject, topic: TopicName, listed: dict[int, dict[str, in
     ledgers: Ledgers | None = None
     near = sum(place.bit for place in subject.places)
     for segment in subject.access.metadata.list_hot_segments(topic):
-        sizes = {p.bit: _size(p, segment.path, listed.get(p.bit)) for p in subject.places if p.bit & segment.roots}
+        sizes = {
+            p.bit: _size(subject, p, segment.path, listed.get(p.bit)) for p in subject.places if p.bit & segment.roots
+        }
         bad = [p for p in subject.places if p.bit & segment.roots and sizes[p.bit] < segment.end]
         few = segment.wanted & ~segment.roots
         if not bad and not few:
             continue
-        sizes = {place.bit: _size(place, segment.path, None) for place in bad}  # now, not when they were listed
+        sizes = {place.bit: _size(subject, place, segment.path) for place in bad}  # now, not when they were listed
         bad = [place for place in bad if sizes[place.bit] < segment.end]
         if few and not bad:
             few = _still_few(subject, topic, segment)
@@ -71,13 +76,16 @@ def _of_topic(subject: Subject, topic: TopicName, listed: dict[int, dict[str, in
             yield _lost(topic, segment, bad, sizes, lost, ledgers)
 
 
-def _size(place: Place, path: str, listed: dict[str, int] | None) -> int:
-    """Return a file's length; -1 if it isn't there or can't be looked at."""
+def _size(subject: Subject, place: Place, path: str, listed: dict[str, int] | None = None) -> int:
+    """Return a file's length, that of any file if this user may not look at it; -1 if it isn't there, or broken."""
     if listed is not None:
         return listed.get(path, -1)
     try:
         found = place.segments.size(path)
-    except OSError:
+    except OSError as error:
+        if is_refused(error):
+            subject.may_not_read("segments", located(place.root, path), error)
+            return _UNKNOWN
         return -1
     return -1 if found is None else found
 
@@ -173,7 +181,7 @@ def check_unreferenced(subject: Subject) -> Iterator[Finding]:
 def _is_there(subject: Subject, path: str) -> bool:
     """True if a file, with the name of its root in front if that is told, is still in a root."""
     name, _, rest = path.rpartition(":")
-    return any(_size(place, rest, None) >= 0 for place in subject.places if name in ("", place.name))
+    return any(_size(subject, place, rest) >= 0 for place in subject.places if name in ("", place.name))
 
 
 def check_among_segments(subject: Subject) -> Iterator[Finding]:
