@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import random
 import shutil
+import uuid
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +15,11 @@ import pyarrow as pa
 import txn_source
 from tests.log.reading import BY_HAND
 from txn_source import Log, Producer, Transaction
+from txn_source.client.writing.job_notes import note_committed
+from txn_source.client.writing.task_writer import BulkWriter
+from txn_source.model.spark_commit import PlacedBatch, Sink, TopicBatch
+from txn_source.model.topic_name import TopicName
+from txn_source.model.transaction import TxnId
 from txn_source.upkeep.doctor.examination import examine
 from txn_source.upkeep.doctor.findings import Severity
 from txn_source.upkeep.doctor.opening import Where, opened
@@ -24,6 +31,7 @@ _METADATA = [
     "__sequence_id", "__txn_id", "__txn_status", "__properties",
 ]  # fmt: skip
 _PAYLOAD = {"raw": ["key", "value"], "typed": ["id", "name"]}
+_MOST_PARTITIONS = 5
 _ORDER = [(name, "ascending") for name in _METADATA[:4]]
 
 
@@ -76,7 +84,8 @@ class History:
         weights = {self._send: 10, self._flush: 4, self._begin: 3, self._end: 4, self._small: 3}
         for rare in (self._reopen, self._roll, self._offload, self._delete_hot, self._trim, self._maintain):
             weights[rare] = 1
-        weights[self._by_force] = 1
+        for rare in (self._by_force, self._take_over, self._add_partition, self._job):
+            weights[rare] = 1
         for step in self._random.choices(list(weights), list(weights.values()), k=steps):
             step()
         while self._open:
@@ -153,6 +162,34 @@ class History:
         self._flush()
         self.log.abort_transaction(txn.id)
 
+    def _take_over(self) -> None:
+        """Let a second writer take a transactional id while the first one has a transaction open."""
+        if self._kills:
+            return
+        topic = self._random.choice(list(TOPICS))
+        first = self.log.producer(topic, transactional_id=f"taken-{topic}", batching=BY_HAND)
+        first.send(**self._message(topic), txn=self.log.begin_transaction())
+        first.flush()
+        with self.log.producer(topic, transactional_id=f"taken-{topic}", batching=BY_HAND) as second:
+            second.send(**self._message(topic))
+        first.close()
+
+    def _add_partition(self) -> None:
+        topic = self._random.choice(list(TOPICS))
+        count = len(self.log.stats(topic).partitions)
+        if count < _MOST_PARTITIONS:
+            self.log.update_topic(topic, count + 1)
+
+    def _job(self) -> None:
+        """Write as a job does."""
+        batches = []
+        for topic in self._random.sample(list(TOPICS), self._random.randrange(1, 3)):
+            rows = [self._message(topic)["value"] for _ in range(3)]
+            writer = BulkWriter(self.log.access, TopicName.parse(topic), self._random.randrange(3))
+            writer.write(pa.RecordBatch.from_pylist(rows if topic == "typed" else [{"value": row} for row in rows]))
+            batches.append(writer.finish())
+        commit(self.log, Sink(None, 0, "job", None), batches)
+
     def _roll(self) -> None:
         self.log.roll_ledger(self._random.choice(list(TOPICS)))
 
@@ -167,6 +204,15 @@ class History:
 
     def _maintain(self) -> None:
         self.log.maintain()
+
+
+def commit(log: Log, sink: Sink, batches: Sequence[TopicBatch]) -> bool:
+    """Commit what a job wrote, as Spark's driver does; return True if that was done before."""
+
+    def note(txn: TxnId, placed: Sequence[PlacedBatch]) -> None:
+        note_committed(log.access, sink, batches, txn, placed)
+
+    return log.metadata.commit_batch(sink, batches, uuid.uuid4().hex, note)[1]
 
 
 def size(root: Path) -> int:

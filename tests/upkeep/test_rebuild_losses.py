@@ -15,10 +15,11 @@ import txn_source
 from tests.log.reading import BY_HAND
 from tests.upkeep.histories import without_database, worst
 from txn_source import Log, TxnLogError
+from txn_source.client import topic_description, topics
 from txn_source.client.writing import job_notes
 from txn_source.client.writing.entry_notes import EntryNotes
 from txn_source.client.writing.task_writer import BulkWriter
-from txn_source.model.errors import InvalidArgumentError, TopicNotFoundError
+from txn_source.model.errors import InvalidArgumentError, PermissionDeniedError, TopicNotFoundError
 from txn_source.model.spark_commit import Sink
 from txn_source.model.topic_name import TopicName
 from txn_source.storage.segment import SegmentWriter
@@ -69,7 +70,7 @@ def test_undecided_transactions_are_refused_or_ended_as_asked(log: Log, root: Pa
         with pytest.raises(InvalidArgumentError, match=r"how 1 transactions ended.*\(1 messages\)"):
             rebuild(left)
         assert not list(left.glob("metadata.db*"))
-        assert rebuild(left, undecided=end).undecided == {str(txn.id): 1}
+        assert list(rebuild(left, undecided=end).undecided.values()) == [1]  # its id was not known when it was written
         assert values(left) == committed
         assert values(left, "read_uncommitted") == [b"1", b"2"]
     with pytest.raises(InvalidArgumentError, match="can't be 'guess'"):
@@ -197,6 +198,115 @@ def test_deleted_topics_stay_deleted(log: Log, root: Path, tmp_path: Path) -> No
     report = rebuild(left)
     assert any("segments/1, which is no topic's" in note for note in report.notes)
     assert values(left, "read_uncommitted") == []
+
+
+def test_killed_deletion_brings_no_topic_back(
+    log: Log, root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Kill a deletion before and after it counted: the topic is left out, told, and made only if it is named."""
+    send(log, b"1")
+    log.create_topic("other")
+
+    def killed(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    for number, at in enumerate(("metadata.delete_topic", "delete_doomed_files")):
+        with monkeypatch.context() as patch:
+            if number:
+                patch.setattr(topics, at, killed)
+            else:
+                patch.setattr(log.metadata, "delete_topic", killed)
+            with pytest.raises(KeyboardInterrupt):
+                log.delete_topic("t")
+        left = without_database(root, tmp_path / f"left{number}")
+        assert any("Topic t is left out: its deletion was begun." in note for note in rebuild(left).notes)
+        with txn_source.connect(left) as again:
+            assert again.topics() == ["other"]
+        named = without_database(root, tmp_path / f"named{number}")
+        rebuild(named, ["t"])
+        assert values(named) == [b"1"]
+
+
+def test_topic_whose_deletion_failed_is_made_again(
+    log: Log, root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Let the service refuse a deletion."""
+
+    def refuse(_: object) -> None:
+        raise PermissionDeniedError("No.", "Ask.")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(log.metadata, "delete_topic", refuse)
+        with pytest.raises(PermissionDeniedError):
+            log.delete_topic("t")
+    left = without_database(root, tmp_path / "left")
+    assert not any("left out" in note for note in rebuild(left).notes)
+
+
+def test_description_that_comes_too_late_goes_again(log: Log, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Delete a topic while it is described."""
+    write = topic_description.write_topic_file
+
+    def late(*arguments: Any) -> None:
+        monkeypatch.setattr(topic_description, "write_topic_file", write)
+        log.delete_topic("t")
+        write(*arguments)
+
+    monkeypatch.setattr(topic_description, "write_topic_file", late)
+    log.update_topic("t", 2)
+    assert not list(root.glob("segments/*/topic.json"))
+
+
+def test_trimmed_messages_stay_trimmed(log: Log, root: Path, tmp_path: Path) -> None:
+    """Trim a ledger whose file has messages of the next one, too; a repeated append of it is not stored anew."""
+    with log.producer("t", batching=BY_HAND) as producer:
+        appended = _kept_appends(log)
+        for number in range(4):
+            producer.send(b"%d" % number)
+            producer.flush()
+            if number == 1:
+                log.roll_ledger("t")
+    log.trim("t", keep_bytes=1)
+    before = values(root)
+    left = without_database(root, tmp_path / "left")
+    rebuild(left)
+    assert values(left) == before
+    with txn_source.connect(left) as again, pytest.raises(InvalidArgumentError, match="so long ago"):
+        again.metadata.append(*appended[0])
+    assert values(left) == before
+
+
+def _kept_appends(log: Log) -> list[Any]:
+    """Return what is going to have the arguments of all appends."""
+    kept = []
+    append = log.metadata.append
+
+    def kept_append(*arguments: Any) -> Any:
+        kept.append(arguments)
+        return append(*arguments)
+
+    log.metadata.append = kept_append  # type: ignore[method-assign]
+    return kept
+
+
+def test_aborted_messages_whose_places_are_guessed_are_not_shown(
+    log: Log, root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Abort what nobody noted the place of, describe the topic, and lose the database: it is not taken as committed
+    because it lies below what was stable."""
+    with monkeypatch.context() as patch:
+        patch.setattr(EntryNotes, "registered", lambda *_: None)
+        patch.setattr(EntryNotes, "ended", lambda *_, **__: None)
+        with log.producer("t", batching=BY_HAND) as producer:
+            txn = log.begin_transaction()
+            producer.send(b"no", txn=txn)
+            producer.flush()
+            txn.abort()
+    send(log, b"1", b"2")
+    log.maintain()
+    left = without_database(root, tmp_path / "left")
+    rebuild(left, undecided="abort")
+    assert values(left) == [b"1", b"2"]
 
 
 def test_subscriptions_stand_where_they_stood_at_the_last_maintenance(log: Log, root: Path, tmp_path: Path) -> None:

@@ -11,21 +11,22 @@ import base64
 import hashlib
 import json
 import logging
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from txn_source.client.access import Access
 from txn_source.metadata.stub.subscriptions import SubscriptionPartition
-from txn_source.model.errors import TxnLogError
+from txn_source.model.errors import TopicNotFoundError, TxnLogError
 from txn_source.model.policies import Scope
 from txn_source.model.position import PositionRange
 from txn_source.model.topic import PartitionView
 from txn_source.model.topic_name import TopicName
-from txn_source.storage.topic_file import write_topic_file
+from txn_source.storage.topic_file import note_deletion_of, remove_topic_file, topic_file_state, write_topic_file
 
 _log = logging.getLogger(__name__)
-_WRITTEN: dict[tuple[str, int], bytes] = {}
-"""What this process has written last, as digests: most often nothing has changed."""
+_WRITTEN: dict[tuple[str, int], tuple[bytes, tuple[int, int] | None]] = {}
+"""What this process has written last, as digests, and the files: most often nothing has changed."""
 
 
 def describe_topic(access: Access, name: TopicName) -> None:
@@ -38,11 +39,44 @@ def describe_topic(access: Access, name: TopicName) -> None:
     try:
         topic_id, described = _described(access, name)
         key, digest = (access.metadata.log_id, topic_id), hashlib.sha256(json.dumps(described).encode()).digest()
-        if _WRITTEN.get(key) != digest:
-            write_topic_file(access.root, topic_id, described)
-            _WRITTEN[key] = digest
+        if _WRITTEN.get(key) == (digest, topic_file_state(access.root, topic_id)):
+            return
+        write_topic_file(access.root, topic_id, described)
+        _WRITTEN[key] = digest, topic_file_state(access.root, topic_id)
+        if not _is_there(access, name, topic_id):  # deleted meanwhile: it must not come back
+            remove_topic_file(access.root, topic_id)
     except (TxnLogError, OSError) as error:
         _log.warning("the description of topic %s was not written: %s", name.short, error)
+
+
+def note_deletion(access: Access, name: TopicName) -> None:
+    """Note in the description of a topic that it is going to be deleted: then no rebuild makes it by itself.
+
+    ``describe_topic`` takes that back. What fails is logged.
+    """
+    if isinstance(access.root, Path):
+        try:
+            [of] = access.metadata.get_view([name]).topics
+            note_deletion_of(access.root, of.topic.topic_id)
+        except TopicNotFoundError:
+            return
+        except (TxnLogError, OSError, ValueError) as error:
+            _log.warning("that topic %s is going to be deleted was not noted: %s", name.short, error)
+
+
+def forget_description(access: Access, topic_id: int) -> None:
+    """Remove the description of a topic that was deleted, as far as that is possible."""
+    if isinstance(access.root, Path):
+        with suppress(OSError):
+            remove_topic_file(access.root, topic_id)
+
+
+def _is_there(access: Access, name: TopicName, topic_id: int) -> bool:
+    try:
+        [of] = access.metadata.get_view([name]).topics
+    except TopicNotFoundError:
+        return False
+    return of.topic.topic_id == topic_id
 
 
 def _described(access: Access, name: TopicName) -> tuple[int, dict[str, Any]]:

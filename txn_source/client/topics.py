@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from contextlib import suppress
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -13,13 +11,12 @@ from txn_source.client.access import Access
 from txn_source.client.hot_roots import places_of
 from txn_source.client.policies import topic_policies
 from txn_source.client.tiering.offload import delete_doomed_files
-from txn_source.client.topic_description import describe_topic
+from txn_source.client.topic_description import describe_topic, forget_description, note_deletion
 from txn_source.metadata.stub.metadata_stub import MetadataStub
-from txn_source.model.errors import InvalidArgumentError, TopicNotFoundError
+from txn_source.model.errors import InvalidArgumentError, TopicNotFoundError, TxnLogError
 from txn_source.model.topic_name import TopicName
 from txn_source.model.units import is_whole
 from txn_source.storage.schema import check_topic_schema, serialize_schema
-from txn_source.storage.topic_file import topic_file
 
 
 def create_topic(
@@ -53,11 +50,14 @@ def _check_count(partitions: int) -> None:
 
 def delete_topic(access: Access, name: TopicName) -> None:
     """Delete a topic with all its messages, and its files."""
-    topic_id = access.metadata.delete_topic(name)
+    note_deletion(access, name)  # first: whoever is killed from here on leaves no topic that a rebuild makes again
+    try:
+        topic_id = access.metadata.delete_topic(name)
+    except TxnLogError:
+        describe_topic(access, name)  # it stays
+        raise
     delete_doomed_files(access)
-    if isinstance(access.root, Path):
-        with suppress(OSError):
-            (access.root / topic_file(topic_id)).unlink(missing_ok=True)  # first: what else stays is no topic
+    forget_description(access, topic_id)
     for place in places_of(access):
         place.segments.delete_topic(topic_id)  # what stays is garbage for `txnlog gc`
 

@@ -16,6 +16,8 @@ from txn_source.storage.segment import topic_prefix
 
 NAME = "topic.json"
 VERSION = 1
+DELETION = "deletion"
+"""Is true where the topic's deletion was begun."""
 
 
 def topic_file(topic_id: int) -> str:
@@ -25,9 +27,37 @@ def topic_file(topic_id: int) -> str:
 
 def write_topic_file(root: Path, topic_id: int, described: dict[str, Any]) -> None:
     """Put a topic's description; OSError says why it can't be."""
-    text = json.dumps({"version": VERSION, **described}, sort_keys=True)
     file = root / topic_file(topic_id)
     file.parent.mkdir(parents=True, exist_ok=True)
+    _put(file, {"version": VERSION, **described})
+
+
+def note_deletion_of(root: Path, topic_id: int) -> None:
+    """Note in a topic's description, if there is one, that the topic is going to be deleted.
+
+    OSError and ValueError say why it can't be.
+    """
+    file = root / topic_file(topic_id)
+    if file.exists():
+        _put(file, {**json.loads(file.read_bytes()), DELETION: True})
+
+
+def remove_topic_file(root: Path, topic_id: int) -> None:
+    """Remove a topic's description, if there is one; OSError says why it can't be."""
+    (root / topic_file(topic_id)).unlink(missing_ok=True)
+
+
+def topic_file_state(root: Path, topic_id: int) -> tuple[int, int] | None:
+    """Return what changes whenever a description is put in place of another one; None: there is none."""
+    try:
+        found = (root / topic_file(topic_id)).stat()
+    except OSError:
+        return None
+    return found.st_ino, found.st_mtime_ns
+
+
+def _put(file: Path, described: dict[str, Any]) -> None:
+    text = json.dumps(described, sort_keys=True)
     temporary = file.with_name(f"{NAME}.{uuid.uuid4().hex[:8]}")
     try:
         temporary.write_text(text, encoding="utf-8")

@@ -41,6 +41,8 @@ class PlacedPartition:
     """Entries without receipt that were put at the end."""
     dropped: list[LeftEntry] = field(default_factory=list)
     """Entries without receipt for which there was no position."""
+    told_firsts: dict[int, int] = field(default_factory=dict)
+    """The first position of each transaction that is told, and not worked out."""
     _free: list[int] = field(default_factory=list)
     _end: int = 0
     _of_producer: dict[int, tuple[IntArray, IntArray]] = field(default_factory=dict)
@@ -93,6 +95,7 @@ class PlacedPartition:
 
     def place(self, left: Sequence[LeftEntry], whole: Collection[int] = ()) -> None:
         """Find places for entries without receipt; of ledgers that are ``whole`` all entries are known."""
+        self.told_firsts = {txn: first for txn, (first, _, _, _) in self.traces.items()}
         self._free = self._gaps()
         positions = np.union1d(self.rows["position"], self.taken)
         self._end = self._first_behind(positions)
@@ -144,8 +147,10 @@ class PlacedPartition:
         return self._free
 
     def settle(self) -> None:
-        """Put markers of nothing where nothing is known; let publish times never go back, and markers have those of
-        what is before them."""
+        """Put markers of nothing where nothing is known, and of transactions whose entries were trimmed; let publish
+        times never go back, and markers have those of what is before them."""
+        nobodys = (self.rows["kind"] != DATA) & ~np.isin(self.rows["txn"], list(self.traces))
+        self.rows["txn"][nobodys] = NO_TXN
         lost = np.setdiff1d(self.taken, self.rows["position"]).tolist()
         self._add([_row(position=position, kind=COMMIT_MARKER) for position in [*self._free, *lost]])
         if len(self.rows["time_us"]):

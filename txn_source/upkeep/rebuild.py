@@ -91,7 +91,11 @@ def rebuild(
     _check_target(target)
     described, unreadable = list_topics(at.path)
     notes = [f"The description {why} can't be read, so its topic is left out." for why in unreadable]
-    chosen = _chosen(described, topics)
+    chosen = _chosen(described, topics, notes.append)
+    if not chosen and described:
+        raise InvalidArgumentError(
+            f"The deletion of all topics below {at.path} was begun.", "Name those that are to be made by --topic."
+        )
     if not chosen:
         raise InvalidArgumentError(
             f"No topic is described below {at.path}.",
@@ -134,10 +138,18 @@ def _check_target(target: Path) -> None:
             )
 
 
-def _chosen(described: dict[int, DescribedTopic], names: Sequence[str]) -> list[DescribedTopic]:
+def _chosen(
+    described: dict[int, DescribedTopic], names: Sequence[str], told: Callable[[str], object]
+) -> list[DescribedTopic]:
     by_name: dict[TopicName, DescribedTopic] = {}
     for _, of in sorted(described.items()):  # a topic that was deleted, and made again, has the higher id
-        by_name[of.name] = of
+        if of.is_going and not names:
+            told(
+                f"Topic {of.name.short} is left out: its deletion was begun. If it never came to its end, name the"
+                " topic by --topic."
+            )
+        else:
+            by_name[of.name] = of
     wanted = [TopicName.parse(name) for name in names] or sorted(by_name, key=str)
     for name in wanted:
         if name not in by_name:

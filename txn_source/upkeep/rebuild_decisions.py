@@ -12,6 +12,7 @@ from enum import StrEnum
 
 import numpy as np
 
+from txn_source.metadata.store.lost_future import GAP
 from txn_source.model.errors import InvalidArgumentError
 from txn_source.model.kinds import ABORT_MARKER, ABORTED, COMMITTED
 from txn_source.model.transaction import id_of
@@ -89,7 +90,7 @@ def _described(topic: FoundTopic) -> dict[int, int]:
         if placed is None:
             continue
         aborted = {int(txn) for txn, _, _ in of.get("aborted", ())}
-        for txn, (first, _, _, _) in placed.traces.items():
+        for txn, first in placed.told_firsts.items():  # a place that was worked out says nothing
             if first < int(of.get("last_stable", 0)):
                 found[txn] = ABORTED if txn in aborted else COMMITTED
         found |= dict.fromkeys(aborted, ABORTED)
@@ -103,8 +104,11 @@ def known_markers(topic: FoundTopic, partition_id: int) -> Mapping[int, int]:
 
 
 def _number_unnumbered(topics: list[FoundTopic]) -> None:
-    """Give transactions whose numbers their writers didn't know yet new ones: what a producer wrote last is one."""
-    highest = max((t for topic in topics for t in _numbers(topic)), default=-1)
+    """Give transactions whose numbers their writers didn't know yet new ones: what a producer wrote last is one.
+
+    They lie behind a gap: those that were given out and left nothing have numbers, too.
+    """
+    highest = max((t for topic in topics for t in _numbers(topic)), default=-1) + GAP
     numbers: dict[tuple[int, int], int] = {}
     for topic in topics:
         unnumbered = {
@@ -125,6 +129,7 @@ def _number_unnumbered(topics: list[FoundTopic]) -> None:
 
 def _numbers(topic: FoundTopic) -> Iterable[int]:
     yield from topic.segments.endings
+    yield from (int(txn) for of in topic.described.partitions.values() for txn, _, _ in of.get("aborted", ()))
     for placed in topic.placed.values():
         if len(placed.rows["txn"]):
             yield int(placed.rows["txn"].max())

@@ -20,7 +20,7 @@ from txn_source.storage.object_uri import is_object_uri
 from txn_source.storage.segment import SegmentName
 from txn_source.storage.segment_store import LocalSegments
 from txn_source.storage.tiered_summary import FoundObject, find_object
-from txn_source.storage.topic_file import NAME, VERSION
+from txn_source.storage.topic_file import DELETION, NAME, VERSION
 from txn_source.upkeep.placing import LEDGER_BITS, NO_SEGMENT, ROWS, PlacedPartition, no_rows
 from txn_source.upkeep.segment_scan import IntArray, LeftEntry, ScannedSegments, SegmentCopy, scan_segments
 
@@ -35,6 +35,11 @@ class DescribedTopic:
     topic_id: int
     name: TopicName
     text: dict[str, Any]
+
+    @property
+    def is_going(self) -> bool:
+        """True if its deletion was begun."""
+        return bool(self.text.get(DELETION))
 
     @property
     def partitions(self) -> dict[int, dict[str, Any]]:

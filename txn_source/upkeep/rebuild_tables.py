@@ -183,7 +183,7 @@ def _add_partition(
         [(c.summary.ledger.ledger_id, c.copy.uri, now_ms, 1, c.copy.size, c.copy.footer_bytes, c.copy.footer_crc32c)
          for c in copies],
     )  # fmt: skip
-    _note_producers(rows, np.isin(ledger_of, list(topic.without_hot)), producers)
+    _note_producers(rows, producers)
     hot = ~np.isin(ledger_of, list(topic.without_hot))
     with_bytes = hot & (rows["segment"] != NO_SEGMENT)
     segments.reach(partition_id, rows["segment"][with_bytes], ledger_of[with_bytes])
@@ -213,12 +213,12 @@ def _entry_columns(
     return found
 
 
-def _note_producers(rows: Mapping[str, IntArray], purged: np.ndarray[Any, Any], producers: dict[int, int]) -> None:
-    """Note the producers of entries, and up to which sequence their entries may be missing."""
+def _note_producers(rows: Mapping[str, IntArray], producers: dict[int, int]) -> None:
+    """Note the last sequences of producers: what isn't known below them was trimmed, or lost, and isn't stored anew."""
     data = rows["kind"] == DATA
     for producer_id in np.unique(rows["producer_id"][data]).tolist():
-        mine = data & purged & (rows["producer_id"] == producer_id)
-        last = int((rows["base_sequence"][mine] + rows["messages"][mine]).max()) - 1 if mine.any() else -1
+        mine = data & (rows["producer_id"] == producer_id)
+        last = int((rows["base_sequence"][mine] + rows["messages"][mine]).max()) - 1
         producers[producer_id] = max(producers.get(producer_id, -1), last)
 
 
