@@ -12,6 +12,7 @@ import pytest
 
 from tests.console.asked import Asked
 from txn_source import Log
+from txn_source.client.reading import batch_assembly
 from txn_source.console import browsing
 from txn_source.console.api import messages as api
 
@@ -114,12 +115,14 @@ def test_statuses_at_read_uncommitted(filled: Asked) -> None:
 
 
 @pytest.mark.parametrize("level", ["read_committed", "read_uncommitted"])
-def test_a_search_by_key(filled: Asked, level: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("start", ["earliest", "latest"])
+def test_a_search_by_key(filled: Asked, level: str, start: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Search for keys with next to no budget: it goes on where it was, and says how far it is."""
     monkeypatch.setattr(browsing, "READ_MESSAGES", 1)
+    monkeypatch.setattr(browsing, "_SEARCHED_AT_ONCE", 1)
     total = len(scanned(filled.log, level))
     for key, found in (("k41", 1), ("t20.0", level == "read_uncommitted"), ("nothing", 0)):
-        query = {"topic": "t", "level": level, "key": key}
+        query = {"topic": "t", "level": level, "key": key, "from_": start}
         rows, answer, searched = [], filled.get("messages", **query).json, [0]
         while True:
             rows += answer["rows"]
@@ -140,8 +143,11 @@ def test_a_search_ends_at_its_limit_and_goes_on(asked: Asked) -> None:
     with asked.log.producer("t") as producer:
         for number in range(30):
             producer.send(f"{number}".encode(), key=b"same" if number % 3 else b"\xff\x00", partition=number % 2)
-    rows = all_pages(asked, topic="t", key="same", limit=3)
-    assert sorted(int(row["value"]) for row in rows) == [number for number in range(30) if number % 3]
+    for start in ("earliest", "latest"):
+        rows = all_pages(asked, topic="t", key="same", limit=3, from_=start)
+        assert sorted(int(row["value"]) for row in rows) == [number for number in range(30) if number % 3]
+        found = [int(row["value"]) for row in rows if row["partition"] == 1]
+        assert found == sorted(found, reverse=start == "latest")
     rows = all_pages(asked, topic="t", key_hex="ff00", limit=4)
     assert {str(row["key"]) for row in rows} == {str({"hex": "ff00"})}
     assert len(rows) == 10
@@ -233,16 +239,19 @@ def test_long_values_are_shortened(asked: Asked, monkeypatch: pytest.MonkeyPatch
 
 
 def test_a_page_of_gigantic_messages_is_cut(asked: Asked, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Ask for more bytes than a request may read: a part comes, and the rest with the next pages."""
-    monkeypatch.setattr(browsing, "READ_BYTES", 3 << 20)
+    """Ask for more bytes than a request may read: a part comes from the end asked for, the rest with the next pages."""
+    monkeypatch.setattr(browsing, "READ_BYTES", 3 << 18)
+    monkeypatch.setattr(browsing, "_PIECE_BYTES", 1 << 18)
+    monkeypatch.setattr(batch_assembly, "TARGET_BYTES", 1 << 18)
     asked.log.create_topic("t", partitions=2)
     with asked.log.producer("t") as producer:
         for number in range(24):
-            producer.send(b"%03d" % number + b"x" * (1 << 20), partition=number % 2)
+            producer.send(b"%03d" % number + b"x" * (1 << 18), partition=number % 2)
             producer.flush()
     for start in ("earliest", "latest"):
         first = asked.get("messages", topic="t", limit=500, from_=start).json
         assert 0 < len(first["rows"]) < 24
+        assert first["rows"][0]["value"][:3] == {"earliest": "000", "latest": "022"}[start]
         rows = all_pages(asked, topic="t", limit=500, from_=start)
         assert sorted(row["value"][:3] for row in rows) == [f"{number:03}" for number in range(24)]
 

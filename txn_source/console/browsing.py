@@ -28,7 +28,8 @@ READ_MESSAGES = 200_000
 READ_BYTES = 128 << 20
 READ_S = 1.5
 """A request reads so many messages, so many bytes, or so long, then says how far it is."""
-_PIECE_BYTES = 1 << 20
+_PIECE_BYTES = 4 << 20
+_SEARCHED_AT_ONCE = 5_000
 _NEVER_SPLIT = 1 << 60
 
 
@@ -60,22 +61,22 @@ class Key:
         self._data = data
         self._text = text
 
-    def among(self, batch: pa.RecordBatch, payload: pa.Schema) -> pa.Array:
-        """Return for each row whether it has the key."""
+    def among(self, batch: pa.RecordBatch, payload: pa.Schema) -> pa.RecordBatch:
+        """Return the rows that have the key."""
         if is_raw(payload):
-            return self._same(batch.column("key"), self._data, pa.binary())
-        found = pa.array([False] * batch.num_rows)
+            return batch.filter(self._same(batch.column("key"), self._data, pa.binary()))
+        found = pa.nulls(batch.num_rows, pa.bool_())
         for field in payload:
             column = batch.column(field.name)
             if pa.types.is_binary(field.type) or pa.types.is_large_binary(field.type):
-                found = pc.or_(found, self._same(column, self._data, pa.large_binary()))
+                found = pc.or_kleene(found, self._same(column, self._data, pa.large_binary()))
             elif self._text is not None and not pa.types.is_nested(field.type):
-                found = pc.or_(found, self._same(column, self._text, pa.large_string()))
-        return found
+                found = pc.or_kleene(found, self._same(column, self._text, pa.large_string()))
+        return batch.filter(found)
 
     @staticmethod
     def _same(column: pa.Array, value: bytes | str, kind: pa.DataType) -> pa.Array:
-        return pc.fill_null(pc.equal(column.cast(kind), pa.scalar(value, kind)), False)
+        return pc.equal(column.cast(kind), pa.scalar(value, kind))
 
 
 class Browser:
@@ -126,25 +127,25 @@ class Browser:
     def backwards(self, of: ReadPartition, end: int, limit: int) -> tuple[list[Row], int]:
         """Return the last messages before a place, in the order of their positions."""
         low, high = self.bounds(of)
-        end = start = min(end, high)
-        rows: deque[Row] = deque(maxlen=limit)
+        end = min(end, high)
+        rows: list[Row] = []
         at_once = limit
-        while start > low and not rows and not self.budget.spent:
-            start = max(low, self._before(of, start, at_once))
+        while end > low and len(rows) < limit and not self.budget.spent:
+            start = max(low, self._before(of, end, at_once))
             at_once *= 2  # of many that the level doesn't show
-            for found in self._found(of, start, end, None):
-                rows.extend(self._rows(found.part(max(0, len(found) - limit), len(found))))
-        return list(rows), rows[0].key if rows else start
+            last: deque[Row] = deque(maxlen=limit - len(rows))
+            for found in self._found(of, start, end, None, whole=True):
+                last.extend(self._rows(found.part(max(0, len(found) - limit), len(found))))
+            rows = [*last, *rows]
+            end = rows[0].key if len(rows) == limit else start
+        return rows, end
 
     def search(self, of: ReadPartition, start: int, wanted: Key, limit: int) -> tuple[list[Row], int]:
         """Return the first messages with a key from a place on."""
         rows: list[Row] = []
         end = self.bounds(of)[1]
         for found in self._found(of, start, end, None):
-            hits = pc.indices_nonzero(wanted.among(found.batch, self._source.payload)).to_pylist()
-            hits = hits[: limit - len(rows)]
-            if hits:
-                rows += self._rows(Found(found.batch.take(pa.array(hits, pa.int64()))))
+            rows += self._rows(self._hits(found, wanted).part(0, limit - len(rows)))
             if len(rows) >= limit:
                 return rows, rows[-1].key + 1
             if len(found):
@@ -153,14 +154,39 @@ class Browser:
                 return rows, start
         return rows, start if self.budget.spent else end
 
+    def search_backwards(self, of: ReadPartition, end: int, wanted: Key, limit: int) -> tuple[list[Row], int]:
+        """Return the last messages with a key before a place, the last one first."""
+        low, high = self.bounds(of)
+        end = min(end, high)
+        rows: list[Row] = []
+        at_once = _SEARCHED_AT_ONCE
+        while end > low and len(rows) < limit and not self.budget.spent:
+            start = max(low, self._before(of, end, at_once))
+            at_once *= 2
+            last: deque[Row] = deque(maxlen=limit - len(rows))
+            for found in self._found(of, start, end, None, whole=True):
+                hits = self._hits(found, wanted)
+                last.extend(self._rows(hits.part(max(0, len(hits) - limit), len(hits))))
+            rows += reversed(last)
+            end = rows[-1].key if len(rows) == limit else start
+        return rows, end
+
+    def _hits(self, found: Found, wanted: Key) -> Found:
+        return Found(wanted.among(found.batch, self._source.payload))
+
     def _rows(self, found: Found) -> list[Row]:
         return found.rows(self._source.payload, self._most)
 
     def _before(self, of: ReadPartition, end: int, messages: int) -> int:
-        """Return a place so many messages, or a piece of an object, before another one."""
+        """Return a place so many messages, or a piece of an object, before another one.
+
+        What lies between them is read as a whole, so that nothing is left out when the budget is spent.
+        """
         at = position_of(end).key + (1 if index_of(end) else 0)
         partition_id = of.view.partition_id
-        found = self._service.look(lambda connection: entries_before(connection, partition_id, at, messages))
+        found = self._service.look(
+            lambda connection: entries_before(connection, partition_id, at, messages, _PIECE_BYTES)
+        )
         if found is None:
             return 0
         start = Position.from_key(found.start)
@@ -169,14 +195,18 @@ class Browser:
             start = TieredPlanning(self._access).split_range(partition_id, whole, _PIECE_BYTES)[-1].range.start
         return message_key(start)
 
-    def _found(self, of: ReadPartition, start: int, end: int, limit: int | None) -> Iterator[Found]:
-        """Yield the messages in ``[start, end)``, until the budget is spent."""
+    def _found(
+        self, of: ReadPartition, start: int, end: int, limit: int | None, *, whole: bool = False
+    ) -> Iterator[Found]:
+        """Yield the messages in ``[start, end)``, until the budget is spent, or, ``whole``, all of them."""
+        if self.budget.spent and not whole:
+            return
         for batch in self._batches(of, start, end, limit):
-            whole = Found(batch)
-            found = whole.part(whole.first_at(start), whole.first_at(end))
+            read = Found(batch)
+            found = read.part(read.first_at(start), read.first_at(end))
             self.budget.take(len(found), batch.nbytes)
             yield found
-            if self.budget.spent:
+            if self.budget.spent and not whole:
                 return
 
     def _batches(self, of: ReadPartition, start: int, end: int, limit: int | None) -> Iterator[pa.RecordBatch]:
@@ -184,7 +214,7 @@ class Browser:
         stop = position_of(end).plus(1) if index_of(end) else position_of(end)
         bounds = of.view.bounds
         first = max(position_of(start), bounds.log_start)
-        if first >= min(stop, bounds.upper(self.level)) or self.budget.spent:
+        if first >= min(stop, bounds.upper(self.level)):
             return
         request = ReadRequest(
             self.level,

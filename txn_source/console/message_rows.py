@@ -12,7 +12,7 @@ from txn_source.client.reading.columns import METADATA_COLUMNS, read_schema
 from txn_source.console.values import columns_of
 from txn_source.model.message_ranges import index_of, packed, position_of
 from txn_source.model.position import key_of as position_key
-from txn_source.storage.arrays import numbers_in
+from txn_source.storage.arrays import numbers_in, numbers_or
 from txn_source.storage.schema import RAW_SCHEMA
 
 _METADATA = [name for name in METADATA_COLUMNS if name not in ("__topic", "__sequence_id")]
@@ -101,7 +101,7 @@ def _sizes(batch: pa.RecordBatch, payload: pa.Schema) -> list[int]:
     for field in payload:
         column, kind = batch.column(field.name), field.type
         if any(is_(kind) for is_ in _LONG):
-            total += np.asarray(pc.fill_null(pc.binary_length(column).cast(pa.int64()), 0))
+            total += numbers_or(pc.binary_length(column).cast(pa.int64()), 0)
         elif pa.types.is_nested(kind):
             total += np.array([column.slice(row, 1).nbytes for row in range(batch.num_rows)], np.int64)
         else:

@@ -48,7 +48,7 @@ def test_each_level_shows_what_its_readers_see(page: Page, shown: Shown) -> None
     expect(rows(page)).to_have_count(1)
     expect(rows(page)).to_contain_text("Zürich ✈")
     expect(page.get_by_role("columnheader", name="Status")).to_have_count(0)
-    page.get_by_role("radio", name="Uncommitted").check()
+    page.get_by_role("radio", name="read_uncommitted").check()
     expect(rows(page)).to_have_count(2)
     expect(page.get_by_text("behind open transactions")).to_have_count(0)
     expect(rows(page).filter(has_text="booked")).to_contain_text("… open")

@@ -19,9 +19,9 @@ def test_list_shows_levels_backlogs_and_what_is_held_back(page: Page, shown: Sho
     row = page.get_by_role("row").filter(has=page.get_by_role("link", name="billing"))
     of_orders = [part for txn in shown.log.transactions() for part in txn.partitions if part.topic == ORDERS]
     held_back = sum(part.held_back_messages for part in of_orders)
-    expect(row).to_contain_text("● committed")
+    expect(row).to_contain_text("● read_committed")
     expect(row.get_by_role("link", name=f"{held_back:,}", exact=True)).to_have_attribute("href", re.compile("blockers"))
-    page.get_by_role("radio", name="Uncommitted").check()
+    page.get_by_role("radio", name="read_uncommitted").check()
     expect(page.get_by_role("main").get_by_text("1 subscription", exact=True)).to_be_visible()
     expect(page.get_by_role("link", name="search-index")).to_be_visible()
     assert "level=read_uncommitted" in page.url

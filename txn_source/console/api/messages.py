@@ -147,31 +147,37 @@ def _search(
     wanted: Key,
     limit: int,
 ) -> dict[str, Any]:
-    """Return messages with a key, partition after partition, as many as were found in a moment."""
+    """Return messages with a key, partition after partition, as many as were found in a moment.
+
+    From the end the newest ones of each partition come first.
+    """
     cursor = _cursor(request)
     if cursor is None:
-        everything = request.query_params.get("from", EARLIEST) == LATEST  # whoever searches means all
-        places = {} if everything else _start(request, browser, parts)
-        cursor = Cursor(False, places, 0, _to_search(viewer, source, parts, browser, places))
-    places, reached = dict(cursor.places), 0
+        backwards = request.query_params.get("from", EARLIEST) == LATEST
+        places = {} if backwards else _start(request, browser, parts)
+        cursor = Cursor(backwards, places, 0, _to_search(viewer, source, parts, browser, places))
+    backwards, places, reached = cursor.backwards, dict(cursor.places), 0
+    search = browser.search_backwards if backwards else browser.search
     rows: list[Row] = []
     for part in parts:
         index, (low, high) = part.view.index, browser.bounds(part)
-        start = min(max(places.get(index, low), low), high)
-        if start < high and len(rows) < limit and not browser.budget.spent:
-            found, start = browser.search(part, start, wanted, limit - len(rows))
+        first, last = (high, low) if backwards else (low, high)
+        at = min(max(places.get(index, first), low), high)
+        if at != last and len(rows) < limit and not browser.budget.spent:
+            found, at = search(part, at, wanted, limit - len(rows))
             rows += found
-        if start > low:
-            places[index] = start
-        reached += start >= high
+        if at != first:
+            places[index] = at
+        reached += at == last
     done = reached == len(parts)
     searched = cursor.searched + browser.budget.messages
     if cursor.to_search is not None:
         searched = cursor.to_search if done else min(searched, cursor.to_search)
     return {
-        "order": "oldest_first",
+        "order": "newest_first" if backwards else "oldest_first",
+        "by_partition": len(parts) > 1,
         "rows": [row.shown for row in rows],
-        "next": None if done else Cursor(False, places, searched, cursor.to_search).text(),
+        "next": None if done else Cursor(backwards, places, searched, cursor.to_search).text(),
         "searched_messages": searched,
         "to_search": cursor.to_search,
         "done": done,

@@ -24,10 +24,11 @@ class Before:
     is_ledger: bool
 
 
-def entries_before(connection: Connection, partition_id: int, end: int, messages: int) -> Before | None:
+def entries_before(connection: Connection, partition_id: int, end: int, messages: int, of_bytes: int) -> Before | None:
     """Return where the last ``messages`` before ``end`` (exclusive) begin, or a little earlier; None: there are none.
 
-    Aborted messages count, too. It goes back to the end of a ledger without entries at most, and then to its start.
+    Aborted messages count, too. If they have more than ``of_bytes`` it is where as many begin, of one entry at least.
+    It goes back to the end of a ledger without entries at most, and then to its start.
     """
     of = {"partition_id": partition_id, "end": end}
     ledgers = _LEDGERS.rows(connection, of)
@@ -37,8 +38,11 @@ def entries_before(connection: Connection, partition_id: int, end: int, messages
     if purged:
         return Before(key_of(ledger_id, 0), True)
     since = next((key_of(number + 1, 0) for number, gone in ledgers if gone), 0)
-    start, found = None, 0
-    for position, count in _ENTRIES.rows(connection, {**of, "since": since, "most": messages}):
+    start, found, length = None, 0, 0
+    for position, count, entry_bytes in _ENTRIES.rows(connection, {**of, "since": since, "most": messages}):
+        length += entry_bytes
+        if start is not None and length > of_bytes:
+            break
         start, found = position, found + count
         if found >= messages:
             break
@@ -53,7 +57,7 @@ _LEDGERS = Prepared(
 )
 _ENTRIES = Prepared(
     f"""
-    SELECT position, messages FROM entries
+    SELECT position, messages, length FROM entries
     WHERE partition_id = :partition_id AND position < :end AND position >= :since AND kind = {DATA}
     ORDER BY position DESC LIMIT :most"""
 )

@@ -12,12 +12,11 @@ from txn_source.metadata.store import deliveries as shared
 from txn_source.metadata.store.backlogs import visible_messages
 from txn_source.metadata.store.conflicts import expect
 from txn_source.metadata.store.database import note_change
-from txn_source.metadata.store.prepared import Lookup
+from txn_source.metadata.store.prepared import Lookup, Prepared
 from txn_source.metadata.store.subscription_rows import Subscription
 from txn_source.metadata.store.tables import (
     cursors,
     deliveries,
-    entries,
     ledgers,
     partitions,
     subscriptions,
@@ -397,24 +396,18 @@ def _nearest(connection: Connection, view: PartitionView, wanted: int, high: Pos
         return message_key(view.bounds.log_start)
     if at >= high:
         return message_key(high)
-    found = connection.execute(
-        select(ledgers.c.ledger_id, ledgers.c.entries, ledgers.c.closed_at_ms)
-        .where(ledgers.c.partition_id == view.partition_id, ledgers.c.ledger_id >= at.ledger_id)
-        .order_by(ledgers.c.ledger_id)
-        .limit(2)
-    ).all()
-    if found[0].ledger_id != at.ledger_id:
-        return message_key(Position(found[0].ledger_id, 0))
-    if at.entry_id >= found[0].entries and len(found) > 1:
-        following = message_key(Position(found[1].ledger_id, 0))
-        return wanted if wanted == message_key(Position(at.ledger_id, found[0].entries)) else following
-    if index_of(wanted):
-        query = select(entries.c.messages).where(
-            entries.c.partition_id == view.partition_id, entries.c.position == at.key
-        )
-        messages = connection.execute(query).scalar()
-        if messages is not None and index_of(wanted) >= messages:
-            return message_key(at.plus(1))
+    is_entry = index_of(wanted) == 0
+    if is_entry and (at == view.bounds.log_start or at.ledger_id == view.bounds.log_end.ledger_id):
+        return wanted  # the open ledger has all entries below the bound
+    of = {"partition_id": view.partition_id, "ledger_id": at.ledger_id}
+    [(first_id, entry_count), *following] = _TWO_LEDGERS.rows(connection, of)
+    if first_id != at.ledger_id:
+        return message_key(Position(first_id, 0))
+    if at.entry_id >= entry_count and following:
+        return wanted if is_entry and at.entry_id == entry_count else message_key(Position(following[0][0], 0))
+    if not is_entry:
+        for (messages,) in _MESSAGES_OF.rows(connection, {"partition_id": view.partition_id, "position": at.key}):
+            return wanted if index_of(wanted) < messages else message_key(at.plus(1))
     return wanted
 
 
@@ -424,6 +417,12 @@ def _messages_in(connection: Connection, view: PartitionView, level: IsolationLe
     return behind_start - behind_end
 
 
+_TWO_LEDGERS = Prepared(
+    """
+    SELECT ledger_id, entries FROM ledgers WHERE partition_id = :partition_id AND ledger_id >= :ledger_id
+    ORDER BY ledger_id LIMIT 2"""
+)
+_MESSAGES_OF = Prepared("SELECT messages FROM entries WHERE partition_id = :partition_id AND position = :position")
 _BY_IDS = Lookup(
     lambda names: select(*(subscriptions.c[name] for name in Subscription.columns())).where(
         subscriptions.c.subscription_id.in_([bindparam(name) for name in names])

@@ -3,8 +3,10 @@
 const EVERY_MS = 2000;
 const RAREST_MS = 30_000;
 
+const REST = 5;
+
 /**
- * Call `work` at once and then each 2 s; after failures after 2, 4, 8 ... at most 30 s. Hidden pages do nothing.
+ * Call `work` at once and then each 2 s, or, if it takes long, after a rest of five times that; after failures after 2, 4, 8 ... at most 30 s. Hidden pages do nothing.
  *
  * `told(error, retryAtMs)` hears of each end: the error and when it is tried again, or null. Returns
  * `{now(), stop()}`; `now` does it at once.
@@ -24,6 +26,7 @@ export function poll(work, told = () => {}) {
     }
     running = true;
     let error = null;
+    const began = performance.now();
     try {
       await work();
       failures = 0;
@@ -33,7 +36,8 @@ export function poll(work, told = () => {}) {
     }
     running = false;
     if (stopped) return;
-    const wait = error ? Math.min(EVERY_MS * 2 ** (failures - 1), RAREST_MS) : EVERY_MS;
+    const rest = Math.max(EVERY_MS, REST * (performance.now() - began));
+    const wait = Math.min(error ? EVERY_MS * 2 ** (failures - 1) : rest, RAREST_MS);
     told(error, Date.now() + wait);
     if (again) {
       again = false;

@@ -11,8 +11,8 @@ import { topicField } from '../topic_field.js';
 const PAGE = 50;
 const MOST = 2000;
 const LEVELS = [
-  ['read_committed', 'Committed', 'What is decided, and nothing of an aborted transaction'],
-  ['read_uncommitted', 'Uncommitted', 'Everything at once, also of open and aborted transactions'],
+  ['read_committed', 'read_committed', 'What is decided, and nothing of an aborted transaction'],
+  ['read_uncommitted', 'read_uncommitted', 'Everything at once, also of open and aborted transactions'],
 ];
 
 /** The page: a topic is chosen first. */
@@ -49,7 +49,7 @@ export function panel({ topic, query, setQuery }) {
   const none = h('div');
   const hidden = h('div');
   let running = null;
-  let asked, table, cursor, done, searched, toSearch, order;
+  let asked, table, cursor, done, searched, toSearch, order, byPartition;
 
   const level = query.get('level') === LEVELS[1][0] ? LEVELS[1][0] : LEVELS[0][0];
   const place = placeFields({ name: 'from', label: 'From', given: query.get('from') || 'latest' });
@@ -70,7 +70,7 @@ export function panel({ topic, query, setQuery }) {
     running?.abort();
     asked = { level: form.elements.level.value, partition: partition.value.trim(), from: place.text(), key: key.value };
     if (event) setQuery({ ...asked, level: asked.level === LEVELS[0][0] ? null : asked.level, from: asked.from === 'latest' ? null : asked.from });
-    [cursor, done, searched, toSearch, order] = [null, false, 0, null, null];
+    [cursor, done, searched, toSearch, order, byPartition] = [null, false, 0, null, null, false];
     table = messageTable({ topic, level: asked.level, full: whole });
     found.replaceChildren(table.element);
     tellHidden();
@@ -96,7 +96,7 @@ export function panel({ topic, query, setQuery }) {
         if (running !== course) return;
         cursor = answer.next;
         done = answer.done;
-        [searched, toSearch, order] = [answer.searched_messages, answer.to_search, answer.order];
+        [searched, toSearch, order, byPartition] = [answer.searched_messages, answer.to_search, answer.order, answer.by_partition];
         table.add(answer.rows);
         draw();
       }
@@ -117,7 +117,8 @@ export function panel({ topic, query, setQuery }) {
   function draw() {
     const many = asked.key ? `${count(table.length, 'message')} with this key` : count(table.length, 'message');
     const far = asked.key ? `, ${number(searched ?? 0)}${toSearch ? ` of ${number(toSearch)}` : ''} searched` : '';
-    const sorted = table.length ? { newest_first: ', the newest first', oldest_first: ', the oldest first' }[order] : '';
+    const first = { newest_first: ', the newest first', oldest_first: ', the oldest first' }[order] ?? '';
+    const sorted = table.length ? `${byPartition ? ', partition after partition' : ''}${first}` : '';
     patch(state, running
       ? [h('progress', { max: toSearch || null, value: toSearch ? Math.min(searched, toSearch) : null, 'aria-label': 'How far the search is' }),
          h('span', {}, many, far),

@@ -44,7 +44,7 @@ export function page({ topic, subscription: name, query, setQuery, refresh }) {
       ['Type', row.durable ? row.type : `${row.type}, not durable`],
       ['Backlog', h('strong', {}, count(row.backlog, 'message'))],
       ['Held back', heldBack({ ...row, topic })],
-      ['Next message waits for', row.waits_since_ms === null ? null : age(row.waits_since_ms, row.now_ms)],
+      ['Next message has waited', row.waits_since_ms === null ? null : age(row.waits_since_ms, row.now_ms)],
       ['Delivered, to be delivered again', row.redeliverable ? number(row.redeliverable) : null],
       ['Epoch', number(row.epoch)],
       ['Ignored acknowledgements', row.ignored_acknowledgements

@@ -7,12 +7,12 @@ import { badge, heading, subscriptionLink, topicLink } from '../parts.js';
 import { virtualTable } from '../virtual_table.js';
 import { figure } from './topics.js';
 
-const LEVELS = [['', 'All'], ['read_committed', 'Committed'], ['read_uncommitted', 'Uncommitted']];
+const LEVELS = [['', 'All'], ['read_committed', 'read_committed'], ['read_uncommitted', 'read_uncommitted']];
 
 /** A level as a badge. */
 export const levelBadge = (level) =>
-  level === 'read_committed' ? badge('● committed', 'plain', 'read_committed: sees what is decided')
-    : badge('○ uncommitted', 'plain', 'read_uncommitted: sees everything at once');
+  level === 'read_committed' ? badge('● read_committed', 'plain', 'Sees what is decided')
+    : badge('○ read_uncommitted', 'plain', 'Sees everything at once');
 
 /** The page. */
 export function page(params) {
@@ -26,13 +26,13 @@ export function panel({ topic = null, query, setQuery }) {
   const columns = [
     { name: 'name', title: 'Subscription', sort: true, render: name },
     topic ? null : { name: 'topic', title: 'Topic', sort: true, wide: true, render: (row) => topicLink(row.topic) },
-    { name: 'isolation_level', title: 'Level', sort: true, width: '10rem', wide: true, render: (row) => levelBadge(row.isolation_level) },
+    { name: 'isolation_level', title: 'Isolation level', sort: true, width: '11.5rem', wide: true, render: (row) => levelBadge(row.isolation_level) },
     { name: 'type', title: 'Type', sort: true, width: '6.5rem', wide: true, render: (row) => row.type },
     { name: 'backlog', title: 'Backlog', sort: true, align: 'end', width: 'min(8rem, 24vw)',
       hint: 'Messages that its level shows and that are not acknowledged', render: (row) => figure(row.backlog) },
     { name: 'held_back_messages', title: 'Held back', sort: true, align: 'end', width: '7rem', wide: true,
       hint: 'Messages behind open transactions, which it doesn’t see yet', render: heldBack },
-    { name: 'waits_since_ms', title: 'Waits for', sort: true, align: 'end', width: 'min(8rem, 26vw)',
+    { name: 'waits_since_ms', title: 'Waiting', sort: true, align: 'end', width: 'min(8rem, 26vw)',
       hint: 'How long its next message has waited for a consumer, or for an open transaction to end',
       render: (row, { now_ms: now }) => (row.waits_since_ms === null ? h('span.quiet', {}, '–') : age(row.waits_since_ms, now)) },
     { name: 'consumers', title: 'Consumers', sort: true, align: 'end', width: '7rem', wide: true,

@@ -102,11 +102,11 @@ function partitionsOf({ topic, query, setQuery }) {
     key: (row) => row.partition,
     load: (asked) => get('partitions', { topic, ...asked }),
     columns: [
-      { name: 'partition', title: h('abbr', { title: 'Partition' }, 'No.'), sort: true, width: '3.75rem', render: (row) => partitionLink(topic, row.partition, String(row.partition)) },
+      { name: 'partition', title: h('abbr', { title: 'Partition' }, 'No.'), sort: true, width: '4.5rem', render: (row) => partitionLink(topic, row.partition, String(row.partition)) },
       { name: 'strip', title: 'Oldest to newest message', render: (row) => drawn(row, zoomed) },
       { name: 'messages', title: 'Messages', sort: true, align: 'end', width: '7.5rem', wide: true, render: (row) => figure(row.messages) },
       { name: 'held_back_messages', title: 'Held back', sort: true, align: 'end', width: '7.5rem', render: (row) => h('span', { class: row.held_back_messages ? 'held-back' : null }, figure(row.held_back_messages)) },
-      { name: 'since_ms', title: 'By, since', sort: true, width: '11rem', wide: true, render: (row, { now_ms: now }) => blocker(row, now) },
+      { name: 'since_ms', title: 'By, for how long', sort: true, width: '11rem', wide: true, render: (row, { now_ms: now }) => blocker(row, now) },
     ],
   });
   return {
