@@ -22,6 +22,7 @@ from txn_source.client.writing.task_writer import BulkWriter
 from txn_source.model.errors import InvalidArgumentError, PermissionDeniedError, TopicNotFoundError
 from txn_source.model.spark_commit import Sink
 from txn_source.model.topic_name import TopicName
+from txn_source.storage.entry_notes import parse_note
 from txn_source.storage.segment import SegmentWriter
 from txn_source.upkeep import rebuild as module
 from txn_source.upkeep.rebuild import rebuild
@@ -369,7 +370,7 @@ def test_segments_of_older_releases_are_told(
     assert values(left) == [b"3"]
 
 
-@pytest.mark.parametrize("cut", [1, 8, 200, 700])
+@pytest.mark.parametrize("cut", [1, 8, 200, 500])
 def test_torn_end_costs_what_is_torn(log: Log, root: Path, tmp_path: Path, cut: int) -> None:
     """Cut bytes off a segment: what is whole is there, and what isn't is told."""
     send(log, b"1", b"2", b"3")
@@ -414,7 +415,7 @@ def test_broken_fields_of_notes_break_no_rebuild(
     def broken(make: Callable[..., bytes | None]) -> Callable[..., bytes | None]:
         def made(*args: Any, **more: Any) -> bytes | None:
             note = make(*args, **more)
-            return None if note is None else json.dumps(change(json.loads(note))).encode()
+            return None if note is None else json.dumps(change(parse_note(note))).encode()
 
         return made
 

@@ -1,109 +1,118 @@
-"""What an entry says of itself, and of entries before it: text in its message's metadata, for ``txnlog rebuild``.
+"""What an entry says of itself, and of entries before it, for ``txnlog rebuild``.
 
 Positions and decisions are the database's. So that they can be made again without it, each entry carries what its
-writer knew: whose it is, and the receipts of earlier ones. A note is JSON under the key ``txnlog``, with short names,
-since each entry has one:
+writer knew: whose it is, and the receipts of earlier ones. Its note lies between the metadata and the body of its
+Arrow message, as padding of the metadata, which Arrow's readers skip; its length and CRC-32C end it. The entry's
+checksum covers it too.
 
-* ``v``: 1; ``p``: the id of the partition; ``w``: the producer's id, 0 for a job; ``j``: 1 if only a receipt can tell
-  that the entry counts, since it is a job's or an import's; ``s``: the first sequence; ``t``: the
-  number of the transaction, -1 if it had none yet, left out for plain messages; ``at``: the writer's clock, in µs;
+Most notes are packed, since each entry has one: numbers, in the order of ``_HEAD``, ``_RECEIPT`` and ``_END``. What
+doesn't fit there is JSON with short names, which a note is parsed to in any case:
+
+* ``v``: 1; ``p``: the id of the partition; ``w``: the producer's id, 0 for a job, left out where the path tells;
+  ``j``: 1 if only a receipt can tell that the entry counts, since it is a job's or an import's; ``s``: the first
+  sequence; ``t``: the number of the transaction, -1 if it had none yet, left out for plain messages; ``at``: the
+  writer's clock, in µs;
 * ``by``, in the first entry of a segment: the producer's name, epoch, and transactional id if it has one;
 * ``r``, receipts: by segment (empty: this one) rows of ``RECEIPT``;
 * ``e``: transactions that have ended: number, and 1 (committed) or 2 (aborted);
 * ``x``: by segment the offsets of entries that were refused, or given up.
 
 What no later entry of a file carries lies behind its last one, in a batch without rows, once the file is closed.
-Readers ignore notes; an entry's checksum covers its own.
 """
 
 from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable
+import struct
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+from crc32c import crc32c
+
+from txn_source.model.entry import NewEntry
 
 KEY = b"txnlog"
+"""Under which older releases had a note, as JSON in the message's own key-value metadata."""
 NOTE_VERSION = 1
 RECEIPT = ("partition_id", "offset", "length", "crc32c", "base_sequence", "messages", "position", "time_us", "txn")
 """What a receipt tells of an entry. ``time_us`` 0: it isn't known; ``txn`` -1: none."""
-_LARGE_BYTES = 256 << 10
-_SMALL_BYTES = 8 << 10
-_ROOM_BYTES = 64 << 10
-_SLACK = 256
-"""More than a note's frame takes."""
-_ROOM = 1024
+NO_TXN = -1
+Data = memoryview | bytes
+Answered = tuple[NewEntry, int, int, int]
+"""An entry, and what the service answered: ``Position.key``, publish time, transaction (-1: none)."""
+_PACKED, _IN_TXN, _OF_JOB = 0x20, 1, 2
+_HEAD = struct.Struct("<BBHIqq")
+"""The form and what is so, how many endings and receipts come, partition, sequence, clock. Of an entry in a
+transaction its number is next."""
+_RECEIPT = struct.Struct("<IIIIIiIq")
+"""Of an entry of the same file: offset, length, CRC-32C, sequences and µs before this one, messages, transaction + 1,
+position."""
+_END = struct.Struct("<qB")
+_NUMBER = struct.Struct("<q")
+_PAIR = struct.Struct("<II")
+"""A message's mark, and the length of its metadata; a note's length, and its CRC-32C."""
+_ALIGNED = 8
+_SMALL_BYTES = 64 << 10
 _MAX_HEADER_BYTES = 16 << 20
 
 
-def serialized(batch: pa.RecordBatch, schema: pa.Schema, note: bytes) -> pa.Buffer:
-    """Return a schema message, and behind it the message of a batch with a note."""
-    size = batch.nbytes
-    if size < _LARGE_BYTES:
-        sink = pa.BufferOutputStream()
-        _write(sink, batch, schema, note)
-        return sink.getvalue()
-    # Into a buffer that is large enough: one that grows would copy it.
-    room = pa.allocate_buffer(schema.serialize().size + pa.ipc.get_record_batch_size(batch) + 2 * len(note) + _ROOM)
-    with pa.FixedSizeBufferWriter(room) as fixed:
-        _write(fixed, batch, schema, note)
-        return room.slice(0, fixed.tell())
+def packed(
+    partition_id: int,
+    sequence: int,
+    txn: int | None,
+    at_us: int,
+    answered: Sequence[Answered] = (),
+    ends: Sequence[Sequence[int]] = (),
+    *,
+    of_job: bool = False,
+) -> bytes:
+    """Return the note of an entry that is going to be written, with receipts of earlier ones of its partition and file.
+
+    Raises:
+        struct.error: a number doesn't fit; the note is to be JSON.
+    """
+    form = _PACKED | (_OF_JOB if of_job else 0) | (0 if txn is None else _IN_TXN)
+    parts = [_HEAD.pack(form, len(ends), len(answered), partition_id, sequence, at_us)]
+    if txn is not None:
+        parts.append(_NUMBER.pack(txn))
+    for entry, position, time_us, of in answered:
+        back, waited = sequence - entry.base_sequence, at_us - time_us
+        row = entry.offset, entry.length, entry.crc32c, back, entry.messages, waited, of + 1, position
+        parts.append(_RECEIPT.pack(*row))
+    for number, state in ends:
+        parts.append(_END.pack(number, state))
+    return b"".join(parts)
 
 
-class NoteEncoder:
-    """Encodes batches of one schema with notes: many small ones by one stream, since to begin one is the dear part."""
-
-    def __init__(self, schema: pa.Schema) -> None:
-        self._schema = schema
-        self._header_bytes = schema.serialize().size
-        self._room: _Room | None = None
-
-    def message(self, batch: pa.RecordBatch, note: bytes) -> pa.Buffer:
-        """Return the message of a batch with a note. It stays as it is, whatever is encoded later."""
-        needed = pa.ipc.get_record_batch_size(batch) + len(note) + _SLACK
-        if needed > _SMALL_BYTES:
-            return serialized(batch, self._schema, note).slice(self._header_bytes)
-        room, self._room = self._room, None  # an interrupt leaves none
-        if room is None or room.left < needed:
-            room = _Room(self._schema)
-        message = room.message(batch, note)
-        self._room = room
-        return message
+def with_note(batch: pa.RecordBatch, note: bytes) -> list[Data]:
+    """Return the message of a batch with a note, in parts."""
+    message = memoryview(batch.serialize())
+    mark, length = _PAIR.unpack_from(message)
+    body = 8 + length
+    note += bytes(-len(note) % _ALIGNED) + _PAIR.pack(len(note), crc32c(note))
+    parts: list[Data] = [_PAIR.pack(mark, length + len(note)), message[8:body], note, message[body:]]
+    return [b"".join(parts)] if len(message) < _SMALL_BYTES else [b"".join(parts[:3]), parts[3]]
 
 
-class _Room:
-    """Memory that a stream fills with small messages, behind its schema's."""
-
-    def __init__(self, schema: pa.Schema) -> None:
-        self._buffer = pa.allocate_buffer(schema.serialize().size + _ROOM_BYTES)
-        self._sink = pa.FixedSizeBufferWriter(self._buffer)
-        self._stream = pa.ipc.new_stream(self._sink, schema)
-        self._stream.write_batch(_empty(schema))  # the schema goes with the first one
-        self._end: int = self._sink.tell()
-
-    @property
-    def left(self) -> int:
-        """The bytes that are free."""
-        return int(self._buffer.size) - self._end
-
-    def message(self, batch: pa.RecordBatch, note: bytes) -> pa.Buffer:
-        """Return a batch's message, for which there is room."""
-        start = self._end
-        self._stream.write_batch(batch, custom_metadata={KEY: note})
-        self._end = self._sink.tell()
-        return self._buffer.slice(start, self._end - start)
+def note_in(data: Data, start: int, end: int) -> bytes | None:
+    """Return the note that ends a message's metadata, of which the bytes are ``[start, end)``; None: there is none."""
+    if end - start <= _PAIR.size:
+        return None
+    length, checksum = _PAIR.unpack_from(data, end - _PAIR.size)
+    begin = end - _PAIR.size - length - -length % _ALIGNED
+    if not length or begin < start:
+        return None
+    note = bytes(data[begin : begin + length])
+    return note if crc32c(note) == checksum else None
 
 
-def without_rows(schema: pa.Schema, note: bytes) -> pa.Buffer:
-    """Return the message of a batch that has nothing but a note."""
-    return serialized(_empty(schema), schema, note).slice(schema.serialize().size)
-
-
-def _empty(schema: pa.Schema) -> pa.RecordBatch:
-    return pa.record_batch([pa.nulls(0, field.type) for field in schema], schema=schema)  # pa.array imports pandas
+def without_rows(schema: pa.Schema, note: bytes) -> list[Data]:
+    """Return the message of a batch that has nothing but a note, in parts."""
+    columns = [pa.nulls(0, field.type) for field in schema]  # pa.array imports pandas
+    return with_note(pa.record_batch(columns, schema=schema), note)
 
 
 def append_note(root: Path, path: str, note: bytes) -> None:
@@ -115,16 +124,40 @@ def append_note(root: Path, path: str, note: bytes) -> None:
         file.seek(0)
         message = without_rows(pa.ipc.read_schema(pa.py_buffer(file.read(length))), note)
         file.seek(0, os.SEEK_END)
-        file.write(message)
+        for part in message:
+            file.write(part)
 
 
 def parse_note(data: bytes) -> dict[str, Any] | None:
     """Return a note; None if it is none that this release has written."""
     try:
-        note = json.loads(data)
+        note = json.loads(data) if data[:1] == b"{" else _unpacked(data)
         return note if note["v"] == NOTE_VERSION and _is_sound(note) else None
-    except (ValueError, KeyError, TypeError, AttributeError):
+    except (ValueError, KeyError, TypeError, AttributeError, struct.error):
         return None
+
+
+def _unpacked(data: bytes) -> dict[str, Any]:
+    form, n_ends, n_receipts, partition_id, sequence, at_us = _HEAD.unpack_from(data)
+    note: dict[str, Any] = {"v": NOTE_VERSION, "p": partition_id, "s": sequence, "at": at_us}
+    at = _HEAD.size
+    if form & _OF_JOB:
+        note["j"] = 1
+    if form & _IN_TXN:
+        [note["t"]] = _NUMBER.unpack_from(data, at)
+        at += _NUMBER.size
+    ends = at + n_receipts * _RECEIPT.size
+    if form & ~(_OF_JOB | _IN_TXN) != _PACKED or len(data) != ends + n_ends * _END.size:
+        raise ValueError("no note")
+    if n_receipts:
+        rows = [
+            [partition_id, offset, length, crc, sequence - back, messages, position, at_us - waited, of - 1]
+            for offset, length, crc, back, messages, waited, of, position in _RECEIPT.iter_unpack(data[at:ends])
+        ]
+        note["r"] = {"": rows}
+    if n_ends:
+        note["e"] = [list(end) for end in _END.iter_unpack(data[ends:])]
+    return note
 
 
 def _is_sound(note: dict[str, Any]) -> bool:
@@ -133,7 +166,7 @@ def _is_sound(note: dict[str, Any]) -> bool:
     rows = [row for of in note.get("r", {}).values() for row in of]
     ends = note.get("e", ())
     return (
-        _are_numbers([note["w"], *(note[name] for name in ("s", "at") if name in note)], 0)
+        _are_numbers([note[name] for name in ("w", "s", "at") if name in note], 0)
         and _are_numbers([note.get("p", 1)], 1)
         and _are_numbers([note.get("t", -1)], -1)
         and isinstance(by["name"], str)
@@ -148,7 +181,3 @@ def _is_sound(note: dict[str, Any]) -> bool:
 
 def _are_numbers(values: Iterable[Any], lowest: int) -> bool:
     return all(type(value) is int and lowest <= value < 1 << 63 for value in values)
-
-
-def _write(sink: pa.NativeFile, batch: pa.RecordBatch, schema: pa.Schema, note: bytes) -> None:
-    pa.ipc.new_stream(sink, schema).write_batch(batch, custom_metadata={KEY: note})  # without a stream's end

@@ -10,7 +10,7 @@ import struct
 from collections.abc import Iterator
 
 from txn_source.model.values import dataclass
-from txn_source.storage.entry_notes import KEY
+from txn_source.storage.entry_notes import KEY, note_in
 
 _MARK = b"\xff\xff\xff\xff"
 _ALIGNED = 8
@@ -24,8 +24,7 @@ Data = memoryview | bytes
 
 @dataclass(frozen=True, slots=True)
 class FoundMessage:
-    """A message: its bytes are ``[start, end)``; ``kind`` is Arrow's number of it, and ``note`` what it has under our
-    key."""
+    """A message: its bytes are ``[start, end)``; ``note`` is what its writer noted."""
 
     start: int
     end: int
@@ -96,12 +95,13 @@ def _message(data: Data, at: int, size: int) -> FoundMessage | None:
         raise ValueError("no schema and no batch")
     rows_at = 0 if number == _SCHEMA else _Table(data, header + _u32(data, header)[0]).at(0)
     rows = _i64(data, rows_at)[0] if rows_at else 0
-    given = fields.at(4)
-    note = _note(data, given + _u32(data, given)[0]) if given and number == _RECORD_BATCH else None
+    note = None
+    if number == _RECORD_BATCH and (note := note_in(data, base, base + length)) is None and (given := fields.at(4)):
+        note = _older_note(data, given + _u32(data, given)[0])
     return FoundMessage(at, end, number == _SCHEMA, rows, note)
 
 
-def _note(data: Data, vector: int) -> bytes | None:
+def _older_note(data: Data, vector: int) -> bytes | None:
     for index in range(_u32(data, vector)[0]):
         slot = vector + 4 + 4 * index
         pair = _Table(data, slot + _u32(data, slot)[0])

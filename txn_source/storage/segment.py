@@ -32,7 +32,7 @@ from txn_source.model.errors import InternalError, SegmentUnreadableError, Stora
 from txn_source.model.position import Position
 from txn_source.model.values import dataclass
 from txn_source.storage.encoding_turn import encoding_turn
-from txn_source.storage.entry_notes import NoteEncoder, without_rows
+from txn_source.storage.entry_notes import Data, with_note, without_rows
 from txn_source.storage.folders import make_folder, sync_folder
 from txn_source.storage.forks import belongs_to_process
 
@@ -116,7 +116,6 @@ class SegmentWriter:
         except OSError as error:
             raise _write_failed(self._file, error) from error
         self._end = 0
-        self._encoder = NoteEncoder(schema)
         self._header_crc32c = crc32c(header)
         try:
             self._write(header)
@@ -139,24 +138,19 @@ class SegmentWriter:
     def append(self, batch: pa.RecordBatch, note: bytes | None = None) -> StoredEntry:
         """Write one entry behind the last one; it is safe only after ``sync``. ``note``: see ``entry_notes.py``."""
         with encoding_turn(batch.nbytes):
-            if note is None:
-                message = batch.serialize()
-            else:
-                message = self._encoder.message(batch, note)
-            stored = StoredEntry(self._end, message.size, crc32c(message, self._header_crc32c))
-        self._begin()
-        self._write(message)
-        self._end += message.size
-        self.broken = False
+            message = [memoryview(batch.serialize())] if note is None else with_note(batch, note)
+            length, checksum = 0, self._header_crc32c
+            for part in message:
+                length += len(part)
+                checksum = crc32c(part, checksum)
+        stored = StoredEntry(self._end, length, checksum)
+        self._add(message, length)
         return stored
 
     def append_note(self, note: bytes) -> None:
         """Write what is left to be said behind the last entry; nothing depends on it."""
         message = without_rows(self.schema, note)
-        self._begin()
-        self._write(message)
-        self._end += message.size
-        self.broken = False
+        self._add(message, sum(map(len, message)))
 
     def sync(self) -> None:
         """Return when all that was appended would survive a power cut."""
@@ -177,12 +171,19 @@ class SegmentWriter:
         """Take notice that this is a fork of the process that writes the file."""
         self.broken = True
 
+    def _add(self, message: Sequence[Data], length: int) -> None:
+        self._begin()
+        for part in message:
+            self._write(part)
+        self._end += length
+        self.broken = False
+
     def _begin(self) -> None:
         if self.broken and not self.closed:
             raise InternalError(f"Segment {self._file} was written to after it was broken.", "Please report it.")
         self.broken = True
 
-    def _write(self, data: pa.Buffer) -> None:
+    def _write(self, data: Data | pa.Buffer) -> None:
         rest = memoryview(data)
         try:
             while rest:

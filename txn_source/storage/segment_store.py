@@ -20,7 +20,7 @@ from crc32c import crc32c
 from txn_source.model.errors import SegmentUnreadableError, StorageWriteError, TxnLogError
 from txn_source.model.position import Position
 from txn_source.model.values import dataclass
-from txn_source.storage.entry_notes import serialized
+from txn_source.storage.entry_notes import Data, with_note
 from txn_source.storage.folders import make_folder, sync_folder
 from txn_source.storage.object_root import ObjectRoot, Root
 from txn_source.storage.segment import (
@@ -281,10 +281,13 @@ def has_own_schemas(path: str) -> bool:
     return path.endswith(SHARED_SUFFIX)
 
 
-def encoded(batch: pa.RecordBatch, note: bytes) -> tuple[pa.Buffer, int]:
-    """Return an entry as objects have it, with a note (``entry_notes.py``), and its CRC-32C."""
-    data = serialized(batch, batch.schema, note)
-    return data, crc32c(data)
+def encoded(batch: pa.RecordBatch, note: bytes) -> tuple[list[Data], int, int]:
+    """Return an entry as objects have it, with a note (``entry_notes.py``): its parts, its bytes, and its CRC-32C."""
+    parts = [memoryview(batch.schema.serialize()), *with_note(batch, note)]
+    checksum = 0
+    for part in parts:
+        checksum = crc32c(part, checksum)
+    return parts, sum(map(len, parts)), checksum
 
 
 @dataclass(slots=True)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import pyarrow as pa
 
 from txn_source.client.writing.copy_keeper import CopyKeeper
-from txn_source.client.writing.entry_notes import NO_TXN
 from txn_source.client.writing.gathered import Gathered
 from txn_source.client.writing.group import Forgotten, Group, Owner
 from txn_source.client.writing.losses import Losses
@@ -19,6 +18,7 @@ from txn_source.model.errors import InternalError, SchemaMismatchError, StaleSeg
 from txn_source.model.position import Position
 from txn_source.model.transaction import TxnId
 from txn_source.storage.encoding_turn import encoding_turn
+from txn_source.storage.entry_notes import NO_TXN
 
 _UNWRITABLE = (pa.ArrowException, ValueError, TypeError, OverflowError)
 """What Arrow raises of data that it can't write."""

@@ -21,6 +21,7 @@ from txn_source.model.entry import NewEntry
 from txn_source.model.roots import ONE_COPY
 from txn_source.model.topic import TopicView
 from txn_source.storage.encoding_turn import encoding_turn
+from txn_source.storage.entry_notes import Data
 from txn_source.storage.segment import shared_path
 from txn_source.storage.segment_store import MAGIC, encoded
 
@@ -41,7 +42,7 @@ class Puts(Protocol):
 @dataclass(slots=True)
 class _Object:
     path: str
-    parts: list[bytes | pa.Buffer] = field(default_factory=lambda: [MAGIC])
+    parts: list[Data] = field(default_factory=lambda: [MAGIC])
     end: int = len(MAGIC)
 
 
@@ -119,11 +120,11 @@ class ObjectFiles(OneCopy):
         at, partition_id = held.end, self._partition_ids[partition]
         with encoding_turn(batch.nbytes):
             note = self.notes.of_entry(held.path, partition_id, base_sequence, txn, first=len(held.parts) == 1)
-            data, checksum = encoded(batch, note)
-        held.parts.append(data)
-        held.end += data.size
+            parts, size, checksum = encoded(batch, note)
+        held.parts += parts
+        held.end += size
         self.notes.told(held.path)
-        entry = NewEntry(partition_id, base_sequence, batch.num_rows, held.path, at, data.size, checksum)
+        entry = NewEntry(partition_id, base_sequence, batch.num_rows, held.path, at, size, checksum)
         if held.end >= OBJECT_BYTES:
             self._put(held)
         else:
