@@ -9,8 +9,15 @@ import pytest
 
 from tests.cli.conftest import _no_log_in_the_environment, bare, spawn
 from tests.console.asked import Asked
+from txn_source.console import browsing
 
 __all__ = ["_no_log_in_the_environment", "bare", "spawn"]
+
+
+@pytest.fixture(autouse=True)
+def _patient_reads(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let a request read as long as it takes: pages that are cut short where a machine is busy are no fault."""
+    monkeypatch.setattr(browsing, "READ_S", 60.0)
 
 
 @pytest.fixture

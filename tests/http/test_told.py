@@ -13,7 +13,7 @@ import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 
 from tests.http.watched import Watched
-from tests.log.sites import Site
+from tests.log.sites import Site, give_up_after
 from txn_source import InvalidArgumentError, UnavailableError, connect, metrics
 from txn_source._generated.txnlog.v1 import metadata_service_pb2 as pb
 from txn_source.metadata.access.audit import Audit
@@ -57,7 +57,8 @@ def test_reads_and_fallbacks_are_told_with_later_calls(tmp_path: Path) -> None:
 
 def test_what_could_not_be_told_is_told_later(remote_site: Site) -> None:
     """Count while the service is away: the next call that gets through has it all."""
-    log = remote_site.connect(timeout=1)
+    log = remote_site.connect()
+    give_up_after(log, 1.0)
     port = remote_site.server.port  # type: ignore[union-attr]
     [_, untold] = log.metadata.reads
     untold.put_back("bookkeeper=2")

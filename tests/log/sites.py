@@ -33,6 +33,11 @@ of these, which a client calls in turn, one behind a server that has its segment
 server that has two copies of them, in its root and in another one."""
 
 
+def give_up_after(log: Log, seconds: float) -> None:
+    """Have a remote log's calls wait so long from now on: what was asked before had all the time that it needed."""
+    log.metadata.transport.timeout_s = seconds  # type: ignore[misc]
+
+
 class ManualClock:
     """A clock that stands still until it is moved; it begins on 2026-01-31 at 12:00 UTC."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 
 import pyarrow as pa
@@ -359,12 +360,15 @@ def test_refusing_inside_an_entry_again_and_again_leaves_room(site: Site, monkey
 def test_message_that_is_not_acknowledged_in_time_comes_again(log: Log, kind: str) -> None:
     """Acknowledge some in time, plainly and with a transaction: the one that is left comes again, and it only."""
     numbered(log, 3)
-    consumer = subscribe(log, type=kind, acknowledge_timeout=0.3)
+    consumer = subscribe(log, type=kind, acknowledge_timeout=3600.0)
     messages = [receive(consumer) for _ in range(3)]
     consumer.acknowledge(messages[0])
     with log.begin_transaction() as transaction:
         transaction.acknowledge(messages[2])
-    assert list(consumer._state.redeliveries._handed_out) == [(messages[1]._batch, messages[1]._row)]
+    waited_for = consumer._state.redeliveries._handed_out
+    assert list(waited_for) == [(messages[1]._batch, messages[1]._row)]
+    waited_for[messages[1]._batch, messages[1]._row] = now = time.monotonic()  # the hour is over
+    consumer._thread.due(now)
     again = receive(consumer)
     assert (again.value, again.redelivery_count) == (b"1", 1)
     assert consumer.receive(0.0) is None

@@ -290,6 +290,7 @@ def test_read_that_hangs_is_given_up(log: Log, roots: Roots, monkeypatch: pytest
     def hang(store: LocalSegments, path: str, start: int, into: memoryview) -> None:
         if store._root == roots.main:
             asked.append(path)
+            monkeypatch.setattr(root_health, "READ_S", 30.0)  # the others have time
             going_on.wait(30)
         read(store, path, start, into)
 

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from tests.log.reading import BY_HAND, UNCOMMITTED, by_partition, eventually, values
-from tests.log.sites import Site
+from tests.log.sites import Site, give_up_after
 from tests.log.test_refused_writes import unwritable
 from txn_source import (
     Batching,
@@ -128,13 +128,14 @@ def test_unreadable_segment_folder_takes_only_what_went_there(log: Log) -> None:
 
 def test_close_is_repeated_until_the_service_is_back(remote_site: Site) -> None:
     """Close in vain, twice; then bring the service back: the producer still takes messages, and closing stores them."""
-    log = remote_site.connect(timeout=5.0)
+    log = remote_site.connect()
     log.create_topic("orders")
     producer = log.producer("orders", batching=BY_HAND)
     producer.send(b"a")
     assert remote_site.server is not None
     port = remote_site.server.port
     remote_site.stop_server()
+    give_up_after(log, 5.0)
     for _ in range(2):
         with pytest.raises(UnavailableError):
             producer.close()

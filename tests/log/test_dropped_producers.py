@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from tests.log.reading import BY_HAND, eventually, values
-from tests.log.sites import Site
+from tests.log.sites import Site, give_up_after
 from txn_source import Batching, Log
 
 _FORGETFUL = """
@@ -56,9 +56,10 @@ def test_dropped_producers_take_their_threads_and_files_with_them(log: Log) -> N
 
 def test_lost_messages_of_a_dropped_producer_are_told(remote_site: Site) -> None:
     """Drop a producer whose service has gone: a warning names what is lost."""
-    log = remote_site.connect(timeout=0.5)
+    log = remote_site.connect()
     log.create_topic("orders")
     producer: Any = log.producer("orders", name="dropped", batching=Batching(linger_s=0.001))
+    give_up_after(log, 0.5)
     remote_site.stop_server()
     producer.send(b"a")
     producer.send(b"b")

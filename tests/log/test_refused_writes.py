@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.log.reading import BY_HAND, UNCOMMITTED, by_id, by_partition, eventually, send_each, values
-from tests.log.sites import Site
+from tests.log.sites import Site, give_up_after
 from txn_source import Batching, Log, StorageWriteError, TransactionEndedError, UnavailableError
 
 
@@ -110,13 +110,14 @@ def test_failed_close_of_a_producer_keeps_no_other_from_being_flushed(site: Site
 
 def test_flush_is_repeated_until_the_service_is_back(remote_site: Site) -> None:
     """Stop the server under a producer, flush in vain, start it again and flush: all is stored once, in order."""
-    log = remote_site.connect(timeout=1.0)
+    log = remote_site.connect()
     log.create_topic("orders", partitions=2)
     producer = log.producer("orders", batching=BY_HAND)
     transaction = log.begin_transaction()
     before = send_each(producer, [b"0"], partition=0)
     port = remote_site.server.port
     remote_site.stop_server()
+    give_up_after(log, 1.0)
     producer.send(b"1", partition=1)
     for _ in range(2):
         with pytest.raises(UnavailableError, match=f"127.0.0.1:{port}"):
@@ -127,6 +128,7 @@ def test_flush_is_repeated_until_the_service_is_back(remote_site: Site) -> None:
         transaction.commit()
     remote_site.start_server(port)
     eventually(lambda: _reaches(log))
+    give_up_after(log, 30.0)
     transaction.commit()
     ids = producer.flush()
     stored = by_id(log, "orders")

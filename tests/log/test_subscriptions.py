@@ -21,7 +21,7 @@ from tests.log.consuming import (
     up_to_end,
 )
 from tests.log.reading import BY_HAND, COMMITTED, UNCOMMITTED, eventually, send_each
-from tests.log.sites import Site
+from tests.log.sites import ManualClock, Site
 from tests.log.test_isolation_vectors import CASES, Runner
 from txn_source import (
     Consumer,
@@ -295,13 +295,16 @@ def test_open_transaction_holds_messages_back_until_it_ends(site: Site, log: Log
 
 
 @pytest.mark.parametrize("kind", ["exclusive", "shared"])
-def test_consumer_wakes_when_a_transaction_times_out(log: Log, kind: str) -> None:
+def test_consumer_wakes_when_a_transaction_times_out(clocked_log: Log, clock: ManualClock, kind: str) -> None:
     """Leave a transaction to its deadline: nobody else looks, and what is behind it comes."""
+    log = clocked_log
     log.create_topic("t")
     producer = log.producer("t", batching=BY_HAND)
     consumer = subscribe(log, type=kind)
     send_each(producer, [b"inside"], txn=log.begin_transaction(0.3))
     send_each(producer, [b"behind"])
+    assert consumer.receive(0.0) is None
+    clock.advance(1.0)
     assert take(consumer, 1) == [b"behind"]
 
 

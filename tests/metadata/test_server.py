@@ -16,7 +16,7 @@ from grpc._cython import cygrpc
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from tests.log.reading import eventually
-from tests.log.sites import Site, service_over
+from tests.log.sites import Site, give_up_after, service_over
 from txn_source import InternalError, InvalidArgumentError, LogNotFoundError, UnavailableError, connect
 from txn_source._generated.txnlog.v1 import metadata_service_pb2 as pb
 from txn_source.metadata.service import server as server_module
@@ -194,7 +194,8 @@ def test_call_that_hangs_is_given_up_at_the_deadline(tmp_path: Path) -> None:
     """Connect in time, then let a call wait in the service for longer than the deadline."""
     connect(tmp_path / "log").close()
     service = Gated(service_over(tmp_path / "log"))
-    with Server(service, "127.0.0.1", 0) as server, connect(endpoint=server.address, timeout=0.5) as log:  # type: ignore[arg-type]
+    with Server(service, "127.0.0.1", 0) as server, connect(endpoint=server.address) as log:  # type: ignore[arg-type]
+        give_up_after(log, 0.5)
         with pytest.raises(UnavailableError, match=rf"{server.address} didn't answer within 0.5 s"):
             log.topics()
         service.gate.set()

@@ -9,13 +9,13 @@ import sqlite3
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
+from tests.log.reading import eventually
 from txn_source.metadata.store import write_turn
 from txn_source.metadata.store.write_turn import StaleSnapshotError, WriteTurn
 from txn_source.model.errors import UnavailableError
@@ -42,7 +42,7 @@ def writer(path: Path) -> Iterator[tuple[WriteTurn, sqlite3.Connection]]:
         turn.close()
 
 
-def test_newcomer_lets_those_that_starve_go_first(path: Path) -> None:
+def test_newcomer_lets_those_that_starve_go_first(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Let one writer hold the lock, one starve, and another come later: the one that starves is first."""
     order: list[str] = []
     with writer(path) as (holds, holding), writer(path) as (starves, starving), writer(path) as (comes, coming):
@@ -56,9 +56,9 @@ def test_newcomer_lets_those_that_starve_go_first(path: Path) -> None:
 
         first = threading.Thread(target=begin, args=("starves", starves, starving))
         first.start()
-        while not starves._starving:
-            time.sleep(0.005)
+        eventually(lambda: starves._starving)
         assert comes._must_wait()
+        monkeypatch.setattr(write_turn, "PATIENCE_S", 60.0)  # who comes later doesn't starve, too, on a busy machine
         second = threading.Thread(target=begin, args=("comes", comes, coming))
         second.start()
         holding.execute("COMMIT")
@@ -137,7 +137,9 @@ def test_interrupt_gets_through_while_a_write_waits(tmp_path: Path) -> None:
     child = subprocess.Popen([sys.executable, "-c", _WAITS, str(tmp_path / "log")], stdout=subprocess.PIPE, text=True)
     assert child.stdout is not None
     assert child.stdout.readline() == "ready\n"
-    time.sleep(0.5)
+    waiting = WriteTurn("", str(tmp_path / "log" / "metadata.db-turn"))
+    eventually(waiting._must_wait)
+    waiting.close()
     os.kill(child.pid, signal.SIGINT)
     assert child.communicate(timeout=20)[0] == "interrupted\n"
     holding.close()

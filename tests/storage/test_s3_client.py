@@ -35,7 +35,7 @@ def s3() -> Iterator[S3Server]:
 def place(port: int, **options: object) -> S3Place:
     given = {
         "bucket": "bucket", "endpoint": f"http://127.0.0.1:{port}", "region": "us-east-1",
-        "connect_timeout": 1.0, "request_timeout": 0.2, "max_attempts": 2, "write_deadline": 0.5,
+        "connect_timeout": 10.0, "request_timeout": 10.0, "max_attempts": 2, "write_deadline": 30.0,
     }  # fmt: skip
     return S3Place(**(given | options))  # type: ignore[arg-type]
 
@@ -54,8 +54,15 @@ def store(answer: Callable[[socket.socket, bytes], None]) -> Iterator[int]:
                 threading.Thread(target=serve, args=(listener.accept()[0],), daemon=True).start()
 
     with socket.create_server(("127.0.0.1", 0)) as listener:
-        threading.Thread(target=listen, daemon=True).start()
-        yield listener.getsockname()[1]
+        listening = threading.Thread(target=listen, daemon=True)
+        listening.start()
+        try:
+            yield listener.getsockname()[1]
+        finally:
+            with suppress(OSError):
+                listener.shutdown(socket.SHUT_RDWR)  # a close wakes nobody, and the next listener may get its number
+            listener.close()
+            listening.join()
 
 
 def test_store_that_trickles_is_given_up() -> None:
@@ -68,7 +75,7 @@ def test_store_that_trickles_is_given_up() -> None:
             connection.sendall(b"x")
 
     with store(trickle) as port:
-        requests = S3Client(place(port, request_timeout=0.1))
+        requests = S3Client(place(port, request_timeout=0.1, write_deadline=0.5))
         for call in (lambda: requests.get("key", 0, memoryview(bytearray(1000))), lambda: requests.put("key", b"1")):
             with pytest.raises(StoreError, match="it didn't answer in time") as raised:
                 call()
@@ -136,7 +143,7 @@ def test_writes_are_tried_until_their_deadline() -> None:
         time_s[0] += seconds
 
     with store(answer) as port:
-        requests = S3Client(place(port, write_deadline=30.0, request_timeout=5.0), clock=lambda: time_s[0], sleep=sleep)
+        requests = S3Client(place(port), clock=lambda: time_s[0], sleep=sleep)
         with pytest.raises(StoreError, match="too busy"):
             requests.put("key", b"1")
         assert asked[0] > 5
@@ -203,7 +210,7 @@ def test_store_that_takes_a_body_slowly_is_given_up() -> None:
 
     for answer in (take_little, trickle_headers):
         with store(answer) as port, pytest.raises(StoreError, match="didn't answer in time") as raised:
-            S3Client(place(port, connect_timeout=0.2, request_timeout=0.1)).put("key", bytes(32 << 20))
+            S3Client(place(port, request_timeout=0.1, write_deadline=0.5)).put("key", bytes(32 << 20))
         assert raised.value.unreachable
     ended.set()
 
@@ -235,7 +242,7 @@ def test_any_key_comes_back(s3: S3Server, key: str, monkeypatch: pytest.MonkeyPa
     """Put, read, look at, list and delete an object with characters that URLs are made of."""
     bucket = s3.make_bucket()
     port = s3.endpoint.partition(":")[2]
-    requests = S3Client(place(int(port), bucket=bucket.name, request_timeout=5.0, write_deadline=20.0))
+    requests = S3Client(place(int(port), bucket=bucket.name))
     for key in ("plain", "a b", "a+b", "a%20b", "a=b&c?d#e", "é\u4e2d\U0001f600", "x'y\"z", "a//b", "~a*(b)!"):
         requests.put(key, b"content")
         assert requests.read(key) == b"content"
@@ -250,7 +257,7 @@ def test_own_and_foreign_tries_to_put_the_first_one_are_told_apart_by_whoever_as
     """Put twice where none may be: the first one stays."""
     bucket = s3.make_bucket()
     port = s3.endpoint.partition(":")[2]
-    requests = S3Client(place(int(port), bucket=bucket.name, request_timeout=5.0, write_deadline=20.0))
+    requests = S3Client(place(int(port), bucket=bucket.name))
     requests.put("key", b"first", if_absent=True)
     requests.put("key", b"second", if_absent=True)
     assert requests.read("key") == b"first"
@@ -260,7 +267,7 @@ def test_uploads_that_were_left_are_listed_and_aborted(s3: S3Server) -> None:
     """Begin an upload in parts, and leave it; abort it twice."""
     bucket = s3.make_bucket()
     port = s3.endpoint.partition(":")[2]
-    requests = S3Client(place(int(port), bucket=bucket.name, request_timeout=5.0, write_deadline=20.0))
+    requests = S3Client(place(int(port), bucket=bucket.name))
     requests._asked("create_multipart_upload", Key="a/key")
     [(key, upload, begun)] = requests.uploads("a/")
     assert key == "a/key"

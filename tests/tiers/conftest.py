@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from tests.log.sites import Site
 from tests.tiers.proxy import Proxy
 from tests.tiers.stores import CREDENTIALS, KINDS, Bucket, S3Server, Store, make_store
 from txn_source import Log
+from txn_source.storage.s3_client import S3Client
 
 
 @pytest.fixture(scope="session")
@@ -28,6 +30,19 @@ def credentials(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", CREDENTIALS[0])
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", CREDENTIALS[1])
     monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+
+
+@pytest.fixture
+def pauses_pass_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the pauses between tries of a request to S3 pass at once: a long deadline of a write is over soon, and only
+    if the store fails all the time."""
+    ahead_s = 0.0
+
+    def sleep(seconds: float) -> None:
+        nonlocal ahead_s
+        ahead_s += seconds
+
+    monkeypatch.setattr(S3Client.__init__, "__defaults__", (lambda: time.monotonic() + ahead_s, sleep))
 
 
 @pytest.fixture

@@ -20,12 +20,14 @@ from txn_source.storage import root_health, segment_store
 
 
 @pytest.fixture
-def log(bucket: Bucket, proxy: Proxy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Log]:
+def log(
+    bucket: Bucket, proxy: Proxy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pauses_pass_at_once: None
+) -> Iterator[Log]:
     """A log in a folder, with copies in a bucket."""
     monkeypatch.setattr(root_health, "REST_S", 0.0)
     monkeypatch.setattr(root_health, "HUNG_REST_S", 0.0)
     with txn_source.connect(tmp_path / "log") as log:
-        log.add_root("s3", bucket.uri_at(proxy.endpoint, max_attempts=1, write_deadline=0.5))
+        log.add_root("s3", bucket.uri_at(proxy.endpoint, max_attempts=1))
         log.create_topic("t", hot_copies="main,s3")
         yield log
 
@@ -128,7 +130,7 @@ def test_files_that_grow_are_read_from_a_bucket(log: Log, bucket: Bucket) -> Non
 
 def test_bucket_has_a_marker_of_its_own(log: Log, bucket: Bucket, proxy: Proxy, tmp_path: Path) -> None:
     """Use the prefix for another log: as its root, and for its copies."""
-    uri = bucket.uri_at(proxy.endpoint, max_attempts=1, write_deadline=0.5)
+    uri = bucket.uri_at(proxy.endpoint, max_attempts=1)
     with txn_source.connect(tmp_path / "other") as other, pytest.raises(InvalidArgumentError, match="holds copies of"):
         other.add_root("b", uri)
     [main, found] = log.roots()

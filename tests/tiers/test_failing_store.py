@@ -58,12 +58,15 @@ def _small_steps(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def spoilable(log: Log, bucket: Bucket, proxy: Proxy) -> Spoilable:
-    return make_spoilable(log, bucket, proxy, max_attempts=1)
+def spoilable(log: Log, bucket: Bucket, proxy: Proxy, request: pytest.FixtureRequest) -> Spoilable:
+    silent = "silence" in request.node.name
+    return make_spoilable(log, bucket, proxy, max_attempts=1, request_timeout=1 if silent else 20)
 
 
-def make_spoilable(log: Log, bucket: Bucket, proxy: Proxy, max_attempts: int) -> Spoilable:
-    uri = bucket.uri_at(proxy.endpoint, request_timeout=1, max_attempts=max_attempts)
+def make_spoilable(
+    log: Log, bucket: Bucket, proxy: Proxy, max_attempts: int, request_timeout: float = 20.0
+) -> Spoilable:
+    uri = bucket.uri_at(proxy.endpoint, request_timeout=request_timeout, max_attempts=max_attempts)
     log.create_topic("orders", offload_uri=uri)
     write_ledgers(log)
     before = {level: everything(log, "orders", level) for level in LEVELS}
@@ -190,7 +193,7 @@ UPLOAD_FAULTS = {
 @pytest.mark.parametrize("name", UPLOAD_FAULTS)
 def test_offload_that_fails_registers_nothing(log: Log, bucket: Bucket, proxy: Proxy, name: str) -> None:
     """Spoil an upload: one line says so, nothing is registered; when the store works again, the next one cleans up."""
-    log.create_topic("orders", offload_uri=bucket.uri_at(proxy.endpoint, request_timeout=1, max_attempts=1))
+    log.create_topic("orders", offload_uri=bucket.uri_at(proxy.endpoint, max_attempts=1))
     write_ledgers(log, ledgers=1)
     before = everything(log, "orders", UNCOMMITTED)
     proxy.set_fault(UPLOAD_FAULTS[name])
@@ -212,7 +215,7 @@ def test_offload_that_fails_registers_nothing(log: Log, bucket: Bucket, proxy: P
 @pytest.mark.parametrize("fault", [Fault("lose", is_completion, times=1), Fault("refuse", is_upload, times=1)])
 def test_upload_of_which_one_answer_is_lost(log: Log, bucket: Bucket, proxy: Proxy, fault: Fault) -> None:
     """Lose the answer to an upload's completion, or to a part: in the end one whole object is there and registered."""
-    log.create_topic("orders", offload_uri=bucket.uri_at(proxy.endpoint, request_timeout=1, max_attempts=2))
+    log.create_topic("orders", offload_uri=bucket.uri_at(proxy.endpoint, max_attempts=2))
     write_ledgers(log, ledgers=1)
     before = everything(log, "orders", UNCOMMITTED)
     proxy.set_fault(fault)

@@ -59,12 +59,18 @@ def test_batch_of_an_import_is_one_object(
 
 
 def test_store_that_fails_in_the_middle_of_an_import_doubles_nothing(
-    source: str, expected: list[Any], bucket: Bucket, proxy: Proxy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    source: str,
+    expected: list[Any],
+    bucket: Bucket,
+    proxy: Proxy,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    pauses_pass_at_once: None,
 ) -> None:
     """Let the store be busy for the third of many batches, past the deadline of a write; then import again."""
     monkeypatch.setattr(batch_writer, "BATCH_ROWS", 10)
     monkeypatch.setattr(feed, "STEP_ROWS", 10)
-    uri, puts = bucket.uri_at(proxy.endpoint, write_deadline=0.3), 0
+    uri, puts = bucket.uri_at(proxy.endpoint), 0
 
     def third(request: Any) -> bool:
         nonlocal puts
@@ -73,7 +79,7 @@ def test_store_that_fails_in_the_middle_of_an_import_doubles_nothing(
 
     with txn_source.connect(uri, metadata=tmp_path / "log.db") as log:
         proxy.set_fault(Fault("busy", third))
-        with pytest.raises(UnavailableError, match=r"the store (is too busy|can't be reached)"):
+        with pytest.raises(UnavailableError, match="the store is too busy"):
             import_topics(source, "t", log)
         proxy.set_fault(None)
         assert 0 < len(all_rows(log)[1]) < len(expected[1])

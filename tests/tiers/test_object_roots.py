@@ -18,6 +18,8 @@ from txn_source import InvalidArgumentError, Log, LogNotFoundError, StorageWrite
 from txn_source.client.target import metadata_url as database
 from txn_source.client.target import open_service
 from txn_source.metadata.service.server import Server
+from txn_source.storage.object_requests import S3Requests, requests_for
+from txn_source.storage.object_store import s3_place_of
 
 
 @pytest.fixture
@@ -184,10 +186,11 @@ def test_no_right_to_write_is_told(uri: str, tmp_path: Path, s3: S3Server, monke
             s3.check_credentials(False)
 
 
-def test_store_that_errors_for_long_loses_nothing(bucket: Bucket, proxy: Proxy, tmp_path: Path) -> None:
+def test_store_that_errors_for_long_loses_nothing(
+    bucket: Bucket, proxy: Proxy, tmp_path: Path, pauses_pass_at_once: None
+) -> None:
     """Let the store be busy past the deadline of a write: flush says so, and stores all when the store is back."""
-    uri = bucket.uri_at(proxy.endpoint, write_deadline=1)
-    with txn_source.connect(uri, metadata=tmp_path / "log.db") as log:
+    with txn_source.connect(bucket.uri_at(proxy.endpoint), metadata=tmp_path / "log.db") as log:
         log.create_topic("orders")
         producer = log.producer("orders", batching=BY_HAND)
         producer.send(b"1")
@@ -219,11 +222,13 @@ def test_passing_faults_are_not_noticed(bucket: Bucket, proxy: Proxy, tmp_path: 
 
 def test_silent_store_is_given_up(bucket: Bucket, proxy: Proxy, tmp_path: Path) -> None:
     """Let a store that has taken a connection never answer: writes and reads end, with what they waited for."""
-    uri = bucket.uri_at(proxy.endpoint, request_timeout=0.1, write_deadline=0.3, max_attempts=1)
+    uri = bucket.uri_at(proxy.endpoint)
+    hasty = bucket.uri_at(proxy.endpoint, request_timeout=0.1, write_deadline=0.3, max_attempts=1)
     with txn_source.connect(uri, metadata=tmp_path / "log.db") as log:
         log.create_topic("orders")
         send_each(log.producer("orders"), [b"1"])
         proxy.set_fault(Fault("silence", lambda request: True))
+        set_limits(uri, hasty)
         with pytest.raises(txn_source.SegmentUnreadableError, match="it didn't answer in time"):
             values(log, "orders")
         producer = log.producer("orders", batching=BY_HAND)
@@ -231,8 +236,16 @@ def test_silent_store_is_given_up(bucket: Bucket, proxy: Proxy, tmp_path: Path) 
         with pytest.raises(UnavailableError, match="it didn't answer in time"):
             producer.flush()
         proxy.set_fault(None)
+        set_limits(uri, uri)
         producer.flush()
         assert values(log, "orders") == [b"1", b"2"]
+
+
+def set_limits(uri: str, of: str) -> None:
+    """Have the requests to a prefix go by the limits in another URI from now on."""
+    requests = requests_for(uri)
+    assert isinstance(requests, S3Requests)
+    requests.client._place, requests.client._made = s3_place_of(of), None
 
 
 def log_over(uri: str, tmp_path: Path) -> Log:
