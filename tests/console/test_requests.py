@@ -266,3 +266,39 @@ def test_a_body_that_does_not_come_is_not_waited_for(shared: Asked, monkeypatch:
     with socket.create_connection(("127.0.0.1", shared.console.listener.port), timeout=20) as connection:
         connection.sendall("\r\n".join([*head, "", "{"]).encode())
         assert connection.recv(65536).startswith(b"HTTP/1.1 400")
+
+
+def sent(asked: Asked, data: bytes) -> bytes:
+    """Return all that comes back until the console ends the connection."""
+    found = b""
+    with socket.create_connection(("127.0.0.1", asked.console.listener.port), timeout=20) as connection:
+        connection.sendall(data)
+        while part := connection.recv(65536):
+            found += part
+    return found
+
+
+def test_a_request_with_two_lengths_ends_its_connection(shared: Asked) -> None:
+    """Send a request whose end a proxy may see elsewhere: what follows it isn't taken for another request."""
+    head = "POST /api/transactions/abort HTTP/1.1\r\nHost: localhost\r\nContent-Length: 4\r\nTransfer-Encoding: chunked"
+    behind = "GET /api/about HTTP/1.1\r\nHost: localhost\r\n\r\n"
+    found = sent(shared, f"{head}\r\n\r\n0\r\n\r\n{behind}".encode())
+    assert found.startswith(b"HTTP/1.1 400")
+    assert found.count(b"HTTP/1.1 ") == 1
+
+
+def test_a_request_without_a_host_is_told_so(shared: Asked) -> None:
+    """Ask as HTTP/1.0 may."""
+    assert b"requests that name no host" in sent(shared, b"GET /api/about HTTP/1.0\r\n\r\n")
+
+
+@pytest.mark.skipif(not hasattr(socket, "TCP_USER_TIMEOUT"), reason="only Linux ends such connections")
+def test_who_never_reads_is_sent_away(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ask for more than fits into a connection, and read nothing: it is ended, and doesn't keep its place."""
+    monkeypatch.setattr(listener, "UNREAD_S", 0.5)
+    with Asked(tmp_path / "log") as asked, socket.socket() as connection:
+        connection.settimeout(20)
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        connection.connect(("127.0.0.1", asked.console.listener.port))
+        with pytest.raises(ConnectionError):
+            connection.sendall(b"GET /js/app.js HTTP/1.1\r\nHost: localhost\r\n\r\n" * 200_000)

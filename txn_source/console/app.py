@@ -188,11 +188,19 @@ class _Shell:
                     headers[EDITION] = self._edition
             await send(message)
 
-        if self._admission.knows_host(Headers(scope=scope)):
+        headers = Headers(scope=scope)
+        if "transfer-encoding" in headers and "content-length" in headers:
+            # A proxy may take another one of the two, and what follows for somebody else's request.
+            error = InvalidArgumentError("The request says twice how long it is.", "Send one of the two headers.")
+            refused = refusal(error, 400)
+            refused.headers["Connection"] = "close"
+        elif not self._admission.knows_host(headers):
+            given = f"as {shown(headers['host'])}" if "host" in headers else "to requests that name no host"
+            error = InvalidArgumentError(
+                f"The console isn't known {given}.", "Use its address, or name it to the service: --console-name."
+            )
+            refused = refusal(error, 421)
+        else:
             await self._app(scope, receive, send_with_headers)
             return
-        error = InvalidArgumentError(
-            f"The console isn't known as {shown(Headers(scope=scope).get('host'))}.",
-            "Use its address, or name it to the service: --console-name.",
-        )
-        await refusal(error, 421)(scope, receive, send_with_headers)
+        await refused(scope, receive, send_with_headers)

@@ -19,6 +19,8 @@ from txn_source.model.errors import InvalidArgumentError, UnavailableError
 
 FIRST_REQUEST_S = 10.0
 """So long a connection may take to send the head of a request."""
+UNREAD_S = 20.0
+"""So long whoever asked may take nothing of its answer."""
 _GRACE_S = 2
 _AT_ONCE = 64
 _log = logging.getLogger(__name__)
@@ -78,6 +80,9 @@ class Prompt(H11Protocol):
         """Wait no more."""
         super().connection_lost(exc)
         self._stop_waiting()
+
+    def _unsupported_upgrade_warning(self) -> None:
+        """Say nothing where uvicorn would advise to install what speaks WebSocket: nobody here does."""
 
     def _wait(self) -> None:
         if self.cycle is not None and not self.cycle.response_complete:
@@ -163,6 +168,8 @@ def _bound(host: str, port: int) -> socket.socket:
         raise _cannot_listen(host, port) from None
     try:
         made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if hasattr(socket, "TCP_USER_TIMEOUT"):  # those who never read would keep their connections
+            made.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, int(UNREAD_S * 1000))
         made.bind(address)
         made.listen(128)
     except OSError:
