@@ -136,7 +136,7 @@ def test_consumer_goes_on_with_a_new_token(guarded: Guarded, clock: Time, tmp_pa
     with log.producer(ORDERS) as producer, log.subscribe(ORDERS, "s", initial_position="earliest") as consumer:
         producer.send(b"1")
         producer.flush()
-        first = consumer.receive(timeout=10)
+        first = consumer.receive(timeout=30)
         consumer.acknowledge(first)
         eventually(lambda: log.stats(ORDERS).subscriptions["s"].backlog == 0)
         before = connected(guarded)
@@ -146,7 +146,7 @@ def test_consumer_goes_on_with_a_new_token(guarded: Guarded, clock: Time, tmp_pa
         eventually(lambda: connected(guarded).isdisjoint(before) and len(connected(guarded)) == 1)
         producer.send(b"2")
         producer.flush()
-        second = consumer.receive(timeout=10)
+        second = consumer.receive(timeout=30)
         consumer.acknowledge(second)
         eventually(lambda: log.stats(ORDERS).subscriptions["s"].backlog == 0)
         assert [first.value, second.value] == [b"1", b"2"]

@@ -38,7 +38,7 @@ def test_log_works_over_tls(secured: Guarded, authority: Authority) -> None:
         with connect(endpoint=endpoint, tls_ca=authority.ca, token=token) as log, log.producer(ORDERS) as producer:
             producer.send(b"1")
             with log.subscribe(ORDERS, "s", initial_position="earliest") as consumer:
-                message = consumer.receive(timeout=10)
+                message = consumer.receive(timeout=30)
                 assert message is not None
                 consumer.acknowledge(message)
 

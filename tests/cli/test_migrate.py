@@ -83,7 +83,7 @@ def filled(root: Path) -> dict[str, list[bytes]]:
             producer.flush()
         with log.subscribe("orders", "billing", type="shared", initial_position="earliest") as consumer:
             for _ in range(5):
-                consumer.acknowledge(consumer.receive(timeout=10))
+                consumer.acknowledge(consumer.receive(timeout=30))
         log.create_topic("gone", partitions=3)
         log.delete_topic("gone")
         return seen(log)
@@ -130,7 +130,7 @@ def test_log_is_moved_and_served(
     with txn_source.connect(endpoint=address) as log:
         assert seen(log) == filled
         with log.subscribe("orders", "billing", type="shared") as consumer:
-            left = [consumer.receive(timeout=10).value for _ in range(len(filled["read_committed"]) - 5)]
+            left = [consumer.receive(timeout=30).value for _ in range(len(filled["read_committed"]) - 5)]
         assert len(set(left)) == len(set(filled["read_committed"])) - 5
         log.create_topic("new")
         with log.producer("new") as producer:

@@ -57,7 +57,7 @@ class Asked:
 
     def ask(self, method: str, path: str, body: bytes | None = None, headers: dict[str, str] | None = None) -> Answer:
         """Send a request as it is given."""
-        connection = http.client.HTTPConnection("127.0.0.1", self.console.listener.port, timeout=20)
+        connection = http.client.HTTPConnection("127.0.0.1", self.console.listener.port, timeout=60)
         try:
             connection.request(method, path, body, headers or {})
             answer = connection.getresponse()

@@ -66,7 +66,7 @@ def consumed(log: Log) -> list[str]:
             producer.send(f"{number}".encode(), partition=number % 2)
     with log.subscribe("t", "s", "shared") as consumer:
         for _ in range(30):
-            message = consumer.receive(timeout=20)
+            message = consumer.receive(timeout=30)
             if int(message.value) < 20 and message.value not in (b"4", b"5", b"12"):
                 consumer.acknowledge(message)
     rows = log.scan("t-partition-0", columns=["__ledger_id", "__entry_id", "__batch_index"]).read_all().to_pylist()
@@ -133,7 +133,7 @@ def test_a_seek_with_consumers_warns_and_moves_them(asked: Asked) -> None:
         producer.send(b"second")
     with asked.log.subscribe("t", "s", initial_position="earliest", consumer_name="reader") as consumer:
         for _ in range(2):
-            consumer.acknowledge(consumer.receive(timeout=20))
+            consumer.acknowledge(consumer.receive(timeout=30))
         shown = asked.get("subscription", topic="t", name="s").json
         assert [c["name"] for c in shown["connected"]] == ["reader"]
         of = {"topic": "t", "name": "s", "to": {"at": "earliest"}}
@@ -141,7 +141,7 @@ def test_a_seek_with_consumers_warns_and_moves_them(asked: Asked) -> None:
         assert found["consumers"] == 1
         assert "connected" in found["warnings"][0]
         assert asked.post("subscriptions/seek", of | {"epoch": found["epoch"]}).status == 200
-        assert consumer.receive(timeout=20).value == b"first"
+        assert consumer.receive(timeout=30).value == b"first"
 
 
 @pytest.mark.parametrize(

@@ -28,7 +28,7 @@ def address_in(process: subprocess.Popen[bytes], pipe: Any, pattern: bytes) -> s
 
 def ask(address: str, path: str, **headers: str) -> tuple[int, Any]:
     host = address.split("//")[1].rstrip("/")
-    connection = http.client.HTTPConnection(host, timeout=20)
+    connection = http.client.HTTPConnection(host, timeout=60)
     try:
         connection.request("GET", path, headers=headers)
         answer = connection.getresponse()
@@ -47,7 +47,7 @@ def test_an_embedded_log_is_shown_until_it_is_stopped(spawn: Spawn, tmp_path: Pa
         assert ask(address, "/")[0] == 200
         log.create_topic("u")
         assert ask(address, "/api/topic?name=u")[0] == 200
-        idle = http.client.HTTPConnection(address.split("//")[1].rstrip("/"), timeout=20)
+        idle = http.client.HTTPConnection(address.split("//")[1].rstrip("/"), timeout=60)
         idle.connect()
         process.send_signal(signal.SIGTERM)
         assert process.wait(20) == 0
@@ -103,7 +103,7 @@ def test_the_certificate_of_the_service_is_the_consoles(spawn: Spawn, tmp_path: 
     address = address_in(process, process.stderr, rb"console on (https://\S+)")
     host, port = address.split("//")[1].rstrip("/").split(":")
     context = ssl.create_default_context(cafile=str(authority.ca))
-    connection = http.client.HTTPSConnection(host, int(port), timeout=20, context=context)
+    connection = http.client.HTTPSConnection(host, int(port), timeout=60, context=context)
     try:
         connection.request("GET", "/api/about")
         assert connection.getresponse().status == 200

@@ -248,7 +248,7 @@ def test_who_begins_and_never_ends_is_sent_away(
     """Send a part of a request and wait: the connection is closed, and doesn't keep its file for ever."""
     if not answered_before:
         monkeypatch.setattr(listener, "FIRST_REQUEST_S", 0.1)
-    with socket.create_connection(("127.0.0.1", shared.console.listener.port), timeout=20) as connection:
+    with socket.create_connection(("127.0.0.1", shared.console.listener.port), timeout=60) as connection:
         if answered_before and begun:
             connection.sendall(b"GET /nothing HTTP/1.1\r\nHost: localhost\r\n\r\n")
             assert connection.recv(65536)
@@ -263,7 +263,7 @@ def test_a_body_that_does_not_come_is_not_waited_for(shared: Asked, monkeypatch:
     monkeypatch.setattr(app, "BODY_S", 0.1)
     head = ["POST /api/transactions/abort HTTP/1.1", "Host: localhost", "Content-Length: 10"]
     head += [f"{name}: {value}" for name, value in CHANGING.items()]
-    with socket.create_connection(("127.0.0.1", shared.console.listener.port), timeout=20) as connection:
+    with socket.create_connection(("127.0.0.1", shared.console.listener.port), timeout=60) as connection:
         connection.sendall("\r\n".join([*head, "", "{"]).encode())
         assert connection.recv(65536).startswith(b"HTTP/1.1 400")
 

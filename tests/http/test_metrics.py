@@ -203,7 +203,7 @@ def test_backlog_consumers_and_epochs_of_subscriptions(watched: Watched, log: Lo
         for _ in range(4):
             producer.send(b"a", partition=0)
     with log.subscribe("orders", "s", initial_position="earliest") as consumer:
-        first, second = consumer.receive(timeout=10), consumer.receive(timeout=10)
+        first, second = consumer.receive(timeout=30), consumer.receive(timeout=30)
         assert first is not None
         assert second is not None
         found = watched.scrape()

@@ -69,9 +69,9 @@ class Watched:
     def get(self, path: str, tls: ssl.SSLContext | None = None, method: str = "GET", **headers: str) -> Answer:
         """Ask for a path."""
         host, port = "127.0.0.1", self.monitoring.listener.port
-        made: Any = http.client.HTTPConnection(host, port, timeout=20)
+        made: Any = http.client.HTTPConnection(host, port, timeout=60)
         if tls is not None:
-            made = http.client.HTTPSConnection(host, port, timeout=20, context=tls)
+            made = http.client.HTTPSConnection(host, port, timeout=60, context=tls)
         try:
             made.request(method, path, headers=headers)
             answer = made.getresponse()

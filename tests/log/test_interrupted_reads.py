@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from tests.interrupts.injection import at_signal_point
-from tests.log.reading import send_each
+from tests.log.reading import send_each, trim_closed
 from tests.log.sites import Site
 from tests.log.streaming import numbered
 from txn_source import DataLossError, Log, UnavailableError, client
@@ -67,7 +67,7 @@ def test_failed_scan_fails_again(log: Log) -> None:
         send_each(producer, numbered(5))
     scanned = log.scan("t")
     log.roll_ledger("t")
-    log.trim("t", older_than=0)
+    trim_closed(log, "t")
     for _ in range(3):
         with pytest.raises(DataLossError, match=r"\[1:0, 3:[01]\)"):
             scanned.read_next_batch()

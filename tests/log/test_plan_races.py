@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 from tests.log.meddling import Meddling
-from tests.log.reading import BY_HAND, COMMITTED, UNCOMMITTED, send_each
+from tests.log.reading import BY_HAND, COMMITTED, UNCOMMITTED, send_each, trim_closed
 from tests.log.sites import service_over
 from tests.log.streaming import COLUMNS, Follower, reread, rows_between, stream_of
 from txn_source import DataLossError, IsolationLevel, Log, OutOfRangeError, TopicNotFoundError, connect
@@ -86,7 +86,7 @@ def end_open(log: Log) -> None:
 def trim_all(log: Log) -> None:
     end_open(log)
     log.roll_ledger("t")
-    log.trim("t", older_than=0)
+    trim_closed(log, "t")
 
 
 def trim_first(log: Log) -> None:

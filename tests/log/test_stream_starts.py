@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.log.history import PARTITIONS, STEPS, History, Place
-from tests.log.reading import BY_HAND, rows, send_each
+from tests.log.reading import BY_HAND, rows, send_each, trim_closed
 from tests.log.streaming import Follower, stream_of
 from txn_source import Log, Position, connect
 from txn_source.client.streaming.batch_limits import StreamLimits
@@ -156,6 +156,6 @@ def test_batch_of_markers_alone_has_no_rows_and_comes_once(log: Log) -> None:
     assert query.next() is None
     query.replay(stream_of(log))
     log.roll_ledger("t")
-    log.trim("t", older_than=0)
+    trim_closed(log, "t")
     send_each(producer, ["seen"], partition=0)
     assert query.values() == [b"seen"]

@@ -168,12 +168,12 @@ class Subject:
         log.metadata.commit_batch(Sink("query", 3, "spark", None), [writer.finish()], "a job")
         log.create_subscription("orders", "booking", "shared", "read_committed", "earliest")
         with log.subscribe("orders", "audit", "exclusive", "read_uncommitted", "earliest") as consumer:
-            message = consumer.receive(timeout=5)
+            message = consumer.receive(timeout=30)
             assert message is not None
             consumer.acknowledge(message)
             consumer.flush()
             with log.begin_transaction() as txn:
-                message = consumer.receive(timeout=5)
+                message = consumer.receive(timeout=30)
                 assert message is not None
                 txn.acknowledge(message)
             consumer.seek("earliest")

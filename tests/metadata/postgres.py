@@ -91,11 +91,14 @@ class PostgresServer:
     def kill(self) -> None:
         """End it and its sessions as the kernel would, and return when none of it is left."""
         postmaster = int((self._data / "postmaster.pid").read_text().split()[0])
+        os.kill(postmaster, signal.SIGSTOP)  # or it would start a session that nobody ends
+        while _state(postmaster) not in "TtZX":
+            time.sleep(0.001)
         children = [int(pid) for pid in Path(f"/proc/{postmaster}/task/{postmaster}/children").read_text().split()]
         for pid in (postmaster, *children):
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
-        while any(_runs(pid) for pid in (postmaster, *children)):
+        while any(_state(pid) not in "ZX" for pid in (postmaster, *children)):
             time.sleep(0.01)
         for left in ("postmaster.pid", ".s.PGSQL.5432.lock"):  # where nobody takes notice of ended processes, they live
             (self._data / left).unlink(missing_ok=True)
@@ -159,8 +162,9 @@ def server() -> PostgresServer:
     return PostgresServer()
 
 
-def _runs(pid: int) -> bool:
+def _state(pid: int) -> str:
+    """Return the letter of a process's state; X if it has ended."""
     try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
     except (OSError, IndexError):
-        return False
+        return "X"

@@ -388,7 +388,7 @@ def test_acknowledgement_beyond_the_end_is_refused(log: Log) -> None:
     send_each(producer, [b"one"])
     [partition] = log.metadata.get_view([TopicName.parse("orders")]).topics[0].partitions
     with log.subscribe("orders", "booking", "exclusive", "read_committed", "earliest") as consumer:
-        message = consumer.receive(timeout=5)
+        message = consumer.receive(timeout=30)
         assert message is not None
         [subscription] = log.metadata.list_subscriptions(TopicName.parse("orders"))
         ack = pb.SubscriptionAcknowledgements(subscription_id=subscription.subscription_id, epoch=subscription.epoch)
@@ -403,6 +403,6 @@ def test_acknowledgement_beyond_the_end_is_refused(log: Log) -> None:
             log.metadata.transport.call("EndTransaction", end)
         txn.abort()
         send_each(producer, [b"two"])
-        later = consumer.receive(timeout=5)
+        later = consumer.receive(timeout=30)
         assert later is not None
         assert later.value == b"two"

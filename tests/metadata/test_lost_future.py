@@ -117,7 +117,7 @@ def test_subscription_is_in_another_epoch(root: Path) -> None:
                 producer.send(value)
         log.create_subscription("orders", "billing", initial_position="earliest")
         with log.subscribe("orders", "billing") as consumer:
-            message = consumer.receive(timeout=10)
+            message = consumer.receive(timeout=30)
             assert message is not None
             consumer.acknowledge(message)
     put_back(root)
@@ -125,7 +125,7 @@ def test_subscription_is_in_another_epoch(root: Path) -> None:
         [found] = log.subscriptions("orders")
         assert found.epoch == GAP
         with log.subscribe("orders", "billing") as consumer:
-            message = consumer.receive(timeout=10)
+            message = consumer.receive(timeout=30)
             assert message is not None
             assert message.value == b"b"
 

@@ -105,7 +105,7 @@ def test_consumers_are_told_of_changes_after_a_restart(tmp_path: Path) -> None:
             for number in range(2):
                 with beside.producer("orders") as producer:
                     producer.send(b"%d" % number)
-                message = consumer.receive(timeout=20)
+                message = consumer.receive(timeout=30)
                 assert message is not None
                 assert message.value == b"%d" % number
                 restart("sessions")

@@ -120,7 +120,7 @@ def live(site: Site, clock: ManualClock) -> None:
     producer.flush()
     for one in (consumer, shared):
         for _ in range(3):
-            message = one.receive(timeout=5)
+            message = one.receive(timeout=30)
             assert message is not None
             one.acknowledge(message)
         one.flush()

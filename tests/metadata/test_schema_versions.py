@@ -136,7 +136,7 @@ def test_old_log_is_read_and_written(root: Path, database: Path) -> None:
         assert sorted(values(log)) == sorted(COMMITTED)
         assert sorted(values(log, "read_uncommitted")) == sorted([*COMMITTED, b"aborted"])
         with log.subscribe("orders", "billing", type="shared") as consumer:
-            left = [consumer.receive(timeout=10).value for _ in range(3)]
+            left = [consumer.receive(timeout=30).value for _ in range(3)]
         assert len(set(left)) == 3
         assert set(left) < set(COMMITTED)
         with log.begin_transaction() as txn, log.producer("orders") as producer:

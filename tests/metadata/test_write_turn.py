@@ -141,5 +141,5 @@ def test_interrupt_gets_through_while_a_write_waits(tmp_path: Path) -> None:
     eventually(waiting._must_wait)
     waiting.close()
     os.kill(child.pid, signal.SIGINT)
-    assert child.communicate(timeout=20)[0] == "interrupted\n"
+    assert child.communicate(timeout=60)[0] == "interrupted\n"
     holding.close()
