@@ -2,9 +2,12 @@ from __future__ import annotations
 
 import json
 import os
+import pty
 import re
 import shutil
 import signal
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -99,6 +102,34 @@ def test_repair_asks_first_and_says_what_it_did(txnlog: Any, filled: Path) -> No
     assert "Mended: deletes the object" in told.stdout
     again = txnlog("doctor", "--checksums", "all", "--repair", "--yes")
     assert (again.stdout, again.exit_code) == ("22 checks: nothing found.\n", 0)
+
+
+@pytest.mark.parametrize(("answer", "status", "said"), [(b"n\n", 1, "Aborted"), (b"y\n", 0, "Mended: deletes")])
+def test_repair_does_what_is_answered(filled: Path, answer: bytes, status: int, said: str) -> None:
+    """Answer on a terminal: no leaves all as it is."""
+    path = damage(filled)
+    terminal, end = pty.openpty()
+    command = [
+        sys.executable,
+        "-m",
+        "txn_source.cli",
+        "doctor",
+        "--root",
+        str(filled),
+        "--checksums",
+        "all",
+        "--repair",
+    ]
+    with subprocess.Popen(command, stdin=end, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as process:
+        os.close(end)
+        os.write(terminal, answer)
+        told, _ = process.communicate(timeout=60)
+    os.close(terminal)
+    assert process.returncode == status, told
+    assert b"object-damaged: deletes the object" in told
+    assert b"Do this? [y/N]" in told
+    assert said.encode() in told
+    assert path.exists() == (status == 1)
 
 
 def test_wrong_usage_is_refused(txnlog: Any, bare: Any, filled: Path, tmp_path: Path) -> None:

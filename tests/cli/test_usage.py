@@ -270,3 +270,13 @@ def test_error_of_a_command_is_told_in_one_line(capsys: pytest.CaptureFixture[st
             command()
         assert caught.value.exit_code == status
         assert len(capsys.readouterr().err.splitlines()) == 1
+
+
+def test_standard_streams_may_be_closed(log: txn_source.Log, root: Path) -> None:
+    """Close standard input and standard error, as who starts a service may: a command does what it does otherwise."""
+    log.create_topic("orders")
+    command = [sys.executable, "-m", "txn_source.cli", "doctor", "--root", str(root), "--topic", "orders"]
+    done = subprocess.run(
+        ["sh", "-c", 'exec "$@" <&- 2>&-', "sh", *command], capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stdout) == (0, "9 checks: nothing found.\n")

@@ -6,6 +6,8 @@ typing errors answer at once.
 
 from __future__ import annotations
 
+import os
+import sys
 from typing import Annotated
 
 import typer
@@ -96,4 +98,20 @@ app.command("spark-jar")(spark_jar.spark_jar)
 
 def main() -> None:
     """Run the command line and exit with its status."""
+    _open_standard_streams()
     app(prog_name="txnlog")
+
+
+def _open_standard_streams() -> None:
+    """Open the standard streams that the caller closed (``2>&-``), so that what is told there goes nowhere.
+
+    Otherwise the first file that is opened gets such a stream's number, and what a library tells there gets into it.
+    """
+    for number in range(3):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # the lowest number that is free
+    sys.stdin = sys.stdin or open(0, encoding="utf-8")  # noqa: SIM115, for as long as the process lives
+    sys.stdout = sys.stdout or open(1, "w", encoding="utf-8")  # noqa: SIM115
+    sys.stderr = sys.stderr or open(2, "w", encoding="utf-8")  # noqa: SIM115
