@@ -46,6 +46,12 @@ def of_both(labels: str, values: str, name: str) -> dict[str, str]:
 LOG = {"job": "log"}
 ORDERS_OF_LOG = {"topic": "orders", "job": "log"}
 CASES = [
+    Case(
+        "TxnlogDown", {"up" + A % "": "1 1 0x10", "txnlog_build_info" + A % "": "1 1 _x10"}, "5m", ({"instance": "a"},)
+    ),
+    # One that comes back in time, another program that is down, and a service that nobody wants to scrape any more.
+    Case("TxnlogDown", {"up" + A % "": "1 0 1x10", "txnlog_build_info" + A % "": "1 _ 1x10"}, "5m", ()),
+    Case("TxnlogDown", {"up" + OTHER % "": "0x10", "txnlog_build_info" + A % "": "1 1 stale"}, "5m", ()),
     case("TxnlogNotReady", "5m", {"instance": "a", "check": "root"}, ready=(A % ', check="root"', "1 0x10")),
     case("TxnlogNotReady", "5m", ready=(A % ', check="root"', "1 0 1x10")),
     case("TxnlogHangingTransaction", "8m", ORDERS_OF_LOG, topic_held_back_seconds=(A % ORDERS, "0+60x10")),
