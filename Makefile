@@ -8,6 +8,9 @@ STAMP = .venv/.installed
 export PYSPARK_PYTHON := $(CURDIR)/$(PY)
 unexport SPARK_HOME PYTHONPATH
 
+# Compiled code is kept: the tests start hundreds of interpreters, and each would compile the package for itself.
+unexport PYTHONDONTWRITEBYTECODE
+
 .DEFAULT_GOAL := help
 .PHONY: help venv browser demo flights tiers isolation kafka pulsar test test-connect test-cluster test-spark42 wheel bench bench-quick lint format proto proto-baseline docs drawings clean check-python check-java
 
