@@ -12,7 +12,7 @@ unexport SPARK_HOME PYTHONPATH
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help venv browser demo flights tiers isolation kafka pulsar test test-connect test-cluster test-spark42 wheel bench bench-quick lint format proto proto-baseline docs drawings clean check-python check-java
+.PHONY: help venv browser demo flights tiers isolation kafka pulsar test test-connect test-cluster test-spark42 wheel bench bench-quick lint format proto proto-baseline docs samples drawings clean check-python check-java
 
 help: ## Show this list
 	@sed -n 's/^\([a-z0-9-]*\):.*## \(.*\)/\1|\2/p' Makefile | while IFS='|' read -r target text; do \
@@ -95,6 +95,9 @@ proto-baseline: $(STAMP) ## Take the protocol as it is for what released clients
 docs: $(STAMP) ## Build the documentation, strictly, into build/site
 	NO_MKDOCS_2_WARNING=1 $(PY) -m mkdocs build --strict --quiet
 	@echo 'Open build/site/index.html; for the search:  $(PY) -m http.server -d build/site'
+
+samples: check-java $(STAMP) ## Write again what pages show of what commands print, each from a log that is made for it
+	TXNLOG_WRITE_SAMPLES=1 $(PY) -m pytest -q tests/spark/test_docs.py
 
 drawings: $(STAMP) ## Draw the concepts again, each from the state of a log that is made for it
 	$(PY) -m docs.tools.drawings

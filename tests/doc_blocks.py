@@ -6,6 +6,9 @@ reader doesn't want to see stands before it in ``<!-- setup ... -->``, and what 
 ``<!-- check ... -->``; both know the ``Runner`` as ``page``. ``txnlog serve`` and ``txnlog console`` are processes that
 serve until the page ends, on free ports in place of those that it names. A page with ``<!-- fresh -->`` begins without
 the log and the session that others find.
+
+A block behind ``<!-- printed -->`` is what the last command printed, but for numbers, times and sizes.
+``make samples`` writes these blocks anew.
 """
 
 from __future__ import annotations
@@ -16,8 +19,9 @@ import re
 import shlex
 import subprocess
 import sys
+import urllib.error
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -34,7 +38,7 @@ PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 LANGUAGES = ("python", "sh", "bash", "sql", "json", "text", "ini", "properties", "")
 _PART = re.compile(
     r"^<!-- (?:setup|check)\n(?P<setup>.*?)^-->$"
-    r"|^ *(?:<!-- not run: (?P<reason>[^\n]+) -->\n)?(?P<indent> *)```(?P<language>[^\n]*)\n"
+    r"|^ *(?:<!-- (?:not run: (?P<reason>[^\n]+)|(?P<printed>printed)) -->\n)?(?P<indent> *)```(?P<language>[^\n]*)\n"
     r"(?P<code>.*?)^(?P=indent)```$",
     re.MULTILINE | re.DOTALL,
 )
@@ -49,12 +53,16 @@ _PORTS: dict[str, dict[str, str | None]] = {
 
 @dataclass(frozen=True)
 class Block:
-    """A block of a page; ``line`` is that of its first line of code, ``reason`` why it isn't run."""
+    """A block of a page; ``line`` is that of its first line of code, ``reason`` why it isn't run.
+
+    ``printed``: it shows what the last command printed.
+    """
 
     line: int
     language: str
     code: str
     reason: str | None
+    printed: bool = False
 
 
 def blocks(text: str) -> Iterator[Block]:
@@ -65,13 +73,20 @@ def blocks(text: str) -> Iterator[Block]:
         line = text.count("\n", 0, found.start(group)) + 1
         indent = found["indent"] or ""
         code = "\n".join(each.removeprefix(indent) for each in found[group].splitlines()) + "\n"
-        yield Block(line, "python" if setup is not None else found["language"].strip(), code, found["reason"])
+        yield Block(
+            line,
+            "python" if setup is not None else found["language"].strip(),
+            code,
+            found["reason"],
+            bool(found["printed"]),
+        )
 
 
 class Runner(ExitStack):
     """Runs the blocks of one page, in one namespace, in a folder that takes the place of ``/tmp``.
 
     ``stands_for``: texts of the page, and what takes their place when it is run. What is entered ends with the page.
+    ``printed``: what the last command printed, or a setup says. ``status``: what the next command ends with.
     """
 
     def __init__(self, page: Path, folder: Path, spark: SparkSession, names: dict[str, Any]) -> None:
@@ -79,6 +94,9 @@ class Runner(ExitStack):
         self._page, self.folder, self._spark, self.names = page, folder, spark, names
         self.environment = os.environ | {"TXNLOG_ROOT": str(folder / "bank")}
         self.stands_for: dict[str, str] = {}
+        self.printed, self.status = "", 0
+        self.samples: list[tuple[str, str]] = []
+        """What the page shows of what commands print, and what they print."""
         names["page"] = self
         self.catalog = re.sub(r"\W", "_", page.stem) + "_bank"
         spark.conf.set(f"spark.sql.catalog.{self.catalog}", "io.txnlog.spark.TxnLogCatalog")
@@ -87,6 +105,9 @@ class Runner(ExitStack):
     def run(self, block: Block) -> None:
         """Run a block, or look at it if it can't be run."""
         code = block.code
+        if block.printed:
+            self.samples.append((code, self._as_shown(self.printed)))
+            return
         if block.language not in ("json", "text", ""):
             code = re.sub(r"/tmp/(?=\w)", f"{self.folder}/", code)
             for text, meant in self.stands_for.items():
@@ -119,8 +140,10 @@ class Runner(ExitStack):
         elif words[:1] == ["txnlog"] and words[1] in _PORTS and not parse_only:
             self.serve(*words[1:])
         elif words[:2] == ["curl", "-s"] and not parse_only:
-            with urllib.request.urlopen(words[2], timeout=TIMEOUT_S) as answer:
-                assert answer.status == 200, self._page.name
+            self.printed = _answer(words[2])
+        elif feeding.startswith("curl -s ") and words[:1] == ["grep"] and not parse_only:
+            lines = _answer(feeding.split()[2]).splitlines()
+            self.printed = "\n".join(line for line in lines if re.search(words[1], line))
         elif words[:1] == ["txnlog"]:
             arguments = [word for word in words[1:] if word not in ("&",)]
             if parse_only:
@@ -128,11 +151,19 @@ class Runner(ExitStack):
                 return
             given = self._bash(feeding) if feeding else ""
             ran = CliRunner(env=self.environment).invoke(app, arguments, input=given)
-            assert ran.exit_code == 0, f"{self._page.name}: {last}\n{ran.output}"
+            expected, self.status, self.printed = self.status, 0, ran.output
+            assert ran.exit_code == expected, f"{self._page.name}: {last}\n{ran.output}"
         elif words and not parse_only:
             self._bash(command)
 
-    def serve(self, *words: str) -> None:
+    def _as_shown(self, printed: str) -> str:
+        """Return what was printed with the page's folders and ports, and without blanks at the ends of lines."""
+        stand_for = {shown: meant for shown, meant in self.stands_for.items() if shown.startswith((":", "/"))}
+        for shown, meant in (stand_for | {"/tmp/": f"{self.folder}/"}).items():
+            printed = re.sub(re.escape(meant) + r"(\S*)", _as_wide(shown, meant), printed)
+        return "\n".join(line.rstrip() for line in _narrowed(printed.strip().splitlines())) + "\n"
+
+    def serve(self, *words: str) -> subprocess.Popen[str]:
         """Start what serves, and return when it does; from now on its ports are those that the page names."""
         ports_of = _PORTS[words[0]]
         given = {option: words[words.index(option) + 1] for option in ports_of if option in words}
@@ -151,6 +182,7 @@ class Runner(ExitStack):
             found = re.search(r" (?:(?:serving|metrics|console) on|is at) (?:http://)?[\w.]+:(\d+)\b", line)
             assert found, f"{self._page.name}: {line}{process.stdout.read()}"
             self.stands_for[f":{port}"] = f":{found[1]}"
+        return process
 
     def _bash(self, command: str) -> str:
         ran = subprocess.run(
@@ -159,6 +191,51 @@ class Runner(ExitStack):
         )  # fmt: skip
         assert ran.returncode == 0, f"{self._page.name}: {command}\n{ran.stderr}"
         return ran.stdout
+
+
+def _answer(address: str) -> str:
+    """Return what curl would print, whatever the status is."""
+    try:
+        with urllib.request.urlopen(address, timeout=TIMEOUT_S) as answer:
+            return str(answer.read().decode())
+    except urllib.error.HTTPError as error:
+        with error:
+            return str(error.read().decode())
+
+
+def _as_wide(shown: str, meant: str) -> Callable[[re.Match[str]], str]:
+    """Return what puts one text for another; in a table's cell with blanks behind it, so that others stay in place."""
+
+    def put(found: re.Match[str]) -> str:
+        in_cell = found.string.startswith("  ", found.end())
+        return shown + found[1] + " " * (len(meant) - len(shown) if in_cell else 0)
+
+    return put
+
+
+def _narrowed(lines: list[str]) -> list[str]:
+    """Return the lines without columns that are blank in all lines of a table, but two between its columns."""
+    parts, table = [], []
+    for line in [*lines, ""]:
+        table.append(line)
+        if not line.strip():
+            ruled = [each for each in table if "───" not in each]
+            wide = [each.ljust(max(map(len, table))) for each in table]
+            blank = [
+                len(ruled) < len(table) and all(not each[at : at + 1].strip() for each in ruled)
+                for at in range(len(wide[0]))
+            ]
+            kept = [at for at in range(len(blank)) if not all(blank[at : at + 3]) or at + 3 > len(blank)]
+            parts += ["".join(each[at] for at in kept) for each in wide]
+            table = []
+    return parts[:-1]
+
+
+def without_figures(text: str) -> list[str]:
+    """Return the lines of what a command printed without what differs from run to run: numbers, times and sizes."""
+    figures = re.sub(r"\b(?:[0-9a-f]{12,}|[\w-]{40,})\b", "#", text)
+    figures = re.sub(r"\d[\d,.:TZe+-]*(?:\s?(?:[KMG]?i?B|ms|[smhd])\b)?", "#", figures)
+    return [re.sub(r"(?:# )+", "# ", " ".join(re.sub("─+", "", line).split())) for line in figures.splitlines()]
 
 
 def _commands(code: str) -> list[str]:

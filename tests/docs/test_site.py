@@ -82,7 +82,7 @@ def test_pages_show_nothing_that_is_for_tests(site: Path) -> None:
     """Comments for tests are left out, and drawings are in the pages, without the colours of a file."""
     for page in site.glob("*.html"):
         text = page.read_text(encoding="utf-8")
-        assert not re.search(r"<!-- (setup|check|fresh|not run)", text), page
+        assert not re.search(r"<!-- (setup|check|fresh|not run|printed)", text), page
     concepts = (site / "concepts.html").read_text(encoding="utf-8")
     assert concepts.count('<svg xmlns="http://www.w3.org/2000/svg" class="drawing"') == len(drawings.DRAWINGS)
     assert "prefers-color-scheme: dark) { svg" not in concepts

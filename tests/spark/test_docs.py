@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,7 +13,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 import txn_source
-from tests.doc_blocks import LANGUAGES, PAGES, ROOT, Runner, blocks, parse
+from tests.doc_blocks import LANGUAGES, PAGES, ROOT, Runner, blocks, parse, without_figures
 
 README = ROOT / "README.md"
 QUICKSTART = ROOT / "docs" / "quickstart.md"
@@ -67,6 +68,15 @@ def test_blocks_run_as_written(
         for log in opened:
             if isinstance(log, txn_source.Log):
                 log.close()
+    if os.environ.get("TXNLOG_WRITE_SAMPLES"):
+        text = TEXTS[page]
+        for shown, printed in runner.samples:
+            assert text.count(f"```text\n{shown}```") == 1, shown
+            text = text.replace(f"```text\n{shown}```", f"```text\n{printed}```")
+        page.write_text(text, encoding="utf-8")
+        return
+    for shown, printed in runner.samples:
+        assert without_figures(shown) == without_figures(printed), f"{page.name}: `make samples` writes it anew"
 
 
 def test_readme_has_blocks_of_the_quickstart() -> None:
@@ -99,6 +109,7 @@ def test_every_block_has_a_language_that_is_looked_at() -> None:
         setups = text.count("<!-- setup\n") + text.count("<!-- check\n")
         assert 2 * (len(found) - setups) == fences, f"{page}: a fence without its end, or a mark that is misspelt"
         assert text.count("<!-- not run") == sum(block.reason is not None for block in found), page
+        assert text.count("<!-- printed -->") == sum(block.printed for block in found), page
 
 
 def test_commands_are_parsed() -> None:

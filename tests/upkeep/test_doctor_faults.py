@@ -5,12 +5,14 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import shutil
 from pathlib import Path
 
 import pytest
 
 import txn_source
+from tests.doc_blocks import parse
 from tests.upkeep.doctored import ask, change, codes, fill, look, mend
 from tests.upkeep.faults import (
     FAULTS,
@@ -138,3 +140,19 @@ def test_permissions_are_looked_at(root: Path, lacks: int, code: str) -> None:
     may = lambda path, mode: not (path.name == "segments" and mode & lacks)  # noqa: E731
     report = look(root, surroundings=Surroundings(may=may))
     assert [(one.code, one.subject) for one in report.findings] == [(code, str(root / "segments"))]
+
+
+def test_commands_of_remedies_can_be_pasted() -> None:
+    """Put odd operands into each remedy: its commands are ones that there are, and a shell passes them on whole."""
+    odd = {"txn": "(0,7)", "subscription": "a b; $(c)", "topic": "orders"}
+    for code in CODES.values():
+        written, shown = (text.split("`")[1::2] for text in (code.remedy, code.remedy_for(odd)))
+        for template, command in zip(written, shown, strict=True):
+            program, *arguments = shlex.split(command)
+            assert {value for name, value in odd.items() if f"{{{name}}}" in template} <= set(arguments)
+            if program == "txnlog":
+                try:
+                    parse(arguments)
+                except Exception as error:
+                    if "Missing" not in str(error):  # of a command that is named, and not meant to be pasted
+                        raise

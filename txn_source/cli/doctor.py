@@ -187,8 +187,9 @@ def _print(report: Report) -> None:
         head = Text.assemble((one.severity.value.upper(), colours[one.severity.value]), f" {one.code}: {one.fact}")
         out.print(head, soft_wrap=True)
         out.print(f"    Mended: {one.mended}." if one.mended else f"    {one.remedy}", soft_wrap=True)
-    for left_out in report.not_checked:
-        out.print(f"Not checked: {left_out.check} ({left_out.why}).", soft_wrap=True)
+    for why in dict.fromkeys(left_out.why for left_out in report.not_checked):
+        checks = ", ".join(left_out.check for left_out in report.not_checked if left_out.why == why)
+        out.print(f"Not checked: {checks} ({why}).", soft_wrap=True)
     severities = list(dict.fromkeys(one.severity for one in report.findings))
     counts = [format_count(report.count(severity), severity.value) for severity in severities]
     out.print(f"{len(report.checked)} checks: {', '.join(counts) or 'nothing found'}.", soft_wrap=True)

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import enum
 import re
-from collections.abc import Mapping
+import shlex
+from collections.abc import Callable, Mapping
 
 from txn_source.model.values import dataclass
 
@@ -34,8 +35,19 @@ class Code:
     mended: str = ""
 
     def remedy_for(self, operands: Mapping[str, object]) -> str:
-        """Return what to do about a finding with these operands; one that isn't there stays as its name."""
-        return re.sub(r"{(\w+)}", lambda found: str(operands.get(found[1], found[1].upper())), self.remedy)
+        """Return what to do about a finding with these operands; one that isn't there stays as its name.
+
+        Inside of a command they are quoted for a shell, which takes ``(0,7)`` for something else.
+        """
+        texts_and_commands = self.remedy.split("`")
+        for number, text in enumerate(texts_and_commands):
+            shown = shlex.quote if number % 2 else str
+
+            def operand(found: re.Match[str], shown: Callable[[str], str] = shown) -> str:
+                return shown(str(operands.get(found[1], found[1].upper())))
+
+            texts_and_commands[number] = re.sub(r"{(\w+)}", operand, text)
+        return "`".join(texts_and_commands)
 
 
 _E, _W, _N = Severity
