@@ -12,6 +12,7 @@ import pytest
 
 from tests.access.authority import Signer
 from tests.console.asked import Asked
+from txn_source.console.api import overview
 from txn_source.console.app import CHANGES, LOOKS
 from txn_source.metadata.access.audit import Audit
 from txn_source.metadata.access.door import Door
@@ -95,6 +96,23 @@ def test_others_topics_are_not_shown(roled: Roled, role: str) -> None:
     assert len(subscriptions["rows"]) == knows
     assert (topics["rows"][0]["backlog"] is not None) == knows
     assert bool(row["subscriptions"]) == knows
+
+
+def test_what_waits_elsewhere_is_not_told(roled: Roled, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let a transaction hold back others' messages on one tenant's topic alone: it is critical to that one."""
+    monkeypatch.setattr(overview, "_SLOW_MS", 0)
+    monkeypatch.setattr(overview, "_STUCK_MS", 0)
+    roled.post("transactions/abort", {"txn": roled.txn}, roled.token(admin=["*"]))
+    txn = roled.log.begin_transaction()
+    for topic in (BANK, SHOP):
+        with roled.log.producer(topic) as producer:
+            producer.send(b"m", txn=txn)
+            producer.flush()
+            if topic == SHOP:
+                producer.send(b"behind")
+    for tenant, severity in (("bank", "warning"), ("shop", "critical")):
+        [point] = roled.get("overview", roled.token(produce=[f"{tenant}/*"])).json["attention"]
+        assert (point["code"], point["severity"]) == ("TRANSACTION_HOLDS_BACK", severity)
 
 
 def test_others_topics_can_not_be_named(roled: Roled) -> None:

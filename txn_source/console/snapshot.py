@@ -129,10 +129,6 @@ class Snapshot:
         """Return the topic of a partition."""
         return self.names[self.partitions[partition_id].topic_id]
 
-    def holds_back_others(self, txn: int) -> bool:
-        """True if messages wait behind an open transaction that aren't its own."""
-        return any(each.held_back_messages > each.messages for each in self.blockers[txn])
-
     def rates(self, topic_ids: Sequence[int]) -> tuple[float | None, float | None]:
         """Return how many messages and bytes a second came to some topics; None if that isn't known."""
         if self._before is None:

@@ -91,7 +91,7 @@ def _attention(viewer: Viewer, topics: Sequence[TopicFigures]) -> Iterator[dict[
         seen = [each for each in found if viewer.sees(snapshot.topic_of(each.partition_id))]
         held_back, age_ms = sum(each.held_back_messages for each in seen), now_ms - found[0].created_at_ms
         if held_back and age_ms >= _SLOW_MS:
-            behind = snapshot.holds_back_others(txn)
+            behind = held_back > sum(each.messages for each in seen)
             severity = "critical" if age_ms >= _STUCK_MS and behind else "warning"
             what = f"{_count(held_back, 'message')} on {_count(len(seen), 'partition')} for {_duration(age_ms)}"
             fact = f"Transaction {id_of(txn)} holds back {what}."
