@@ -10,12 +10,14 @@ import pyarrow as pa
 from txn_source.client.access import Access
 from txn_source.client.writing.batch_buffer import ENTRY_MAX_BYTES, ENTRY_MAX_ROWS, entry_sized
 from txn_source.client.writing.segment_files import EntryFiles, open_files
+from txn_source.importing.batch_parts import parts_of
 from txn_source.model.entry import NewEntry, OpenedProducer
 from txn_source.model.errors import StaleSegmentError
-from txn_source.model.imported import ImportedBatch, ImportedEntries, ImportedTopic, TxnRef
+from txn_source.model.imported import ImportedBatch, ImportedEntries, ImportedTopic, PlacedImport, TxnRef
 from txn_source.model.topic import TopicView
 from txn_source.model.transaction import TxnId
 from txn_source.model.visibility import NO_TXN
+from txn_source.storage.batch_notes import note_batch
 from txn_source.storage.schema import conform, deserialize_schema
 
 BATCH_ROWS = 400_000
@@ -73,6 +75,9 @@ class BatchWriter:
             self._writers.append(_Writer(newest, opened, files, deserialize_schema(newest.topic.schema)))
         self._pieces: list[_Piece] = []
         self._last: dict[tuple[int, int], _Piece] = {}
+        self._batches = 0
+        self._noted_behind: dict[str, EntryFiles] = {}
+        """Files of the last batch that had entries."""
         self.rows = 0
         """How many messages wait."""
         self.bytes = 0
@@ -166,12 +171,22 @@ class BatchWriter:
             ImportedTopic(writer.view.topic.name, writer.view.topic.topic_id, writer.producer, before, now)
             for writer, before, now in zip(self._writers, expected, progress, strict=True)
         )
-        tails = self._stub.import_batch(ImportedBatch(topics, begun, tuple(writes), tuple(ends), tuple(kept)))
+        batch = ImportedBatch(topics, begun, tuple(writes), tuple(ends), tuple(kept))
+        placed = self._stub.import_batch(batch)
+        self._batches += 1
+        self._note(batch, placed)
         for writer in self._writers:
             writer.files.retain(list)
             for index, partition in enumerate(writer.view.partitions):
-                if partition.partition_id in tails:
-                    writer.files.follow(index, tails[partition.partition_id])
+                if partition.partition_id in placed.tails:
+                    writer.files.follow(index, placed.tails[partition.partition_id])
+
+    def _note(self, batch: ImportedBatch, placed: PlacedImport) -> None:
+        """Note what became of a batch behind its entries: for ``txnlog rebuild``."""
+        parts = parts_of(batch, placed, self._batches)
+        files = {path: self._writers[number].files for number, part in enumerate(parts) for path in part.receipts}
+        self._noted_behind = files or self._noted_behind
+        note_batch(parts, lambda path, note: self._noted_behind[path].note_behind(path, note), [*self._noted_behind])
 
     def _written(self, piece: _Piece) -> list[NewEntry]:
         writer = self._writers[piece.topic]

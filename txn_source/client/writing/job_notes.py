@@ -6,29 +6,26 @@ it is committed, and notes it. Nothing depends on that while there is a database
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
-from contextlib import suppress
-from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
-
 from txn_source.client.access import Access
+from txn_source.client.hot_roots import places_of
+from txn_source.client.writing.copied_segments import append_to_all
 from txn_source.model.kinds import COMMITTED
-from txn_source.model.spark_commit import PlacedBatch, Sink, TopicBatch
+from txn_source.model.spark_commit import CONTENT_MASK, PlacedBatch, Sink, TopicBatch
 from txn_source.model.transaction import TxnId
-from txn_source.storage.entry_notes import NOTE_VERSION, append_note
-from txn_source.storage.segment_store import has_own_schemas
+from txn_source.storage.batch_notes import BatchPart, note_batch
 
 
 def note_committed(
     access: Access, sink: Sink, batches: Sequence[TopicBatch], txn: TxnId, placed: Sequence[PlacedBatch]
 ) -> None:
-    """Note where the entries of a job came to lie, in those of its files that can grow."""
-    if not isinstance(access.root, Path):
-        return
+    """Note where the entries of a job came to lie, and which batch of whom that was, in those files that can grow."""
     by_topic = {batch.topic_id: batch for batch in batches}
+    messages = sum(entry.messages for batch in batches for entry in batch.entries)
+    content = sum(batch.content for batch in batches) & CONTENT_MASK
+    parts = []
     for of in placed:
         batch = by_topic[of.topic_id]
         rows: dict[str, list[tuple[int, ...]]] = {}
@@ -40,9 +37,13 @@ def note_committed(
         by: dict[str, Any] = {"name": sink.transactional_id or sink.producer_name, "epoch": of.epoch}
         if sink.transactional_id is not None:
             by["transactional_id"] = sink.transactional_id
-        note = {"v": NOTE_VERSION, "w": of.producer_id, "by": by, "e": [(txn.least_sig_bits, COMMITTED)]}
-        for path, of_path in rows.items():
-            if not has_own_schemas(path):
-                text = json.dumps({**note, "r": {"": of_path}}, separators=(",", ":"))
-                with suppress(OSError, pa.ArrowException):
-                    append_note(access.root, path, text.encode())
+        told: dict[str, Sequence[Any]] = {}
+        if sink.query_id is not None:
+            told["q"] = sink.query_id, sink.batch_id, messages, content, sink.run_id or "", sequence
+        if sink.app is not None:
+            mine = sum(entry.messages for entry in batch.entries)
+            told["a"] = sink.app.app_id, sink.app.version, mine, batch.content
+        ends = ((txn.least_sig_bits, COMMITTED),)
+        parts.append(BatchPart(of.topic_id, of.producer_id, by, rows, ends, told))
+    places = places_of(access)
+    note_batch(parts, lambda path, note: append_to_all(places, path, note))

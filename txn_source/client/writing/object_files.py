@@ -147,7 +147,15 @@ class ObjectFiles(OneCopy):
         """Objects are of no ledger."""
 
     def tell_late(self) -> None:
-        """An object never changes."""
+        """Note what became of entries, in a folder's file; an object never changes."""
+        waiting = self.notes.waiting()
+        if self._copied is not None and waiting and (note := self.notes.of_end(waiting[-1])) is not None:
+            self._copied.append_note(waiting[-1], note)
+            self.notes.told(waiting[-1])
+
+    def note_behind(self, path: str, note: bytes) -> bool:
+        """Write a note behind a folder's file; return False if that can't be."""
+        return self._copied is not None and self._copied.append_note(path, note)
 
     def add_partitions(self, view: TopicView) -> None:
         """Take the partitions that were added to the topic; adding them again is harmless."""
@@ -180,6 +188,7 @@ class ObjectFiles(OneCopy):
         """Let go of what was not put; what is under way goes on, and isn't registered."""
         self._open = None
         self._begun = []
+        self.tell_late()
 
     def _put(self, held: _Object) -> None:
         under_way = [put for put in self._under_way if not put.done]

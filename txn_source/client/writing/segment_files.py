@@ -22,6 +22,7 @@ from txn_source.model.roots import ONE_COPY, ONLY_MAIN, HotCopies, hot_copies
 from txn_source.model.topic import TopicView
 from txn_source.model.topic_name import TopicName
 from txn_source.storage.entry_notes import append_note
+from txn_source.storage.folders import sync_file
 from txn_source.storage.segment import SegmentWriter, segment_path
 from txn_source.storage.segment_store import ObjectSegments
 
@@ -47,6 +48,7 @@ class EntryFiles(Protocol):
     def retain(self, waiting: Callable[[], Iterable[NewEntry]]) -> None: ...
     def take_late(self) -> list[SegmentRoots]: ...
     def tell_late(self) -> None: ...
+    def note_behind(self, path: str, note: bytes) -> bool: ...
     def close(self) -> None: ...
 
 
@@ -205,6 +207,20 @@ class SegmentFiles(OneCopy):
                 with suppress(OSError, pa.ArrowException):
                     append_note(self._root, path, note)
             self.notes.told(path)
+
+    def note_behind(self, path: str, note: bytes) -> bool:
+        """Write a note behind what a file has; return False if that can't be. ``sync`` makes it safe, too."""
+        opened = next((segment for _, segment in self._open.values() if segment.path == path), None)
+        try:
+            if opened is None or opened.broken or opened.closed:
+                append_note(self._root, path, note)
+                sync_file(self._root / path)
+            else:
+                self._unsynced[opened] = None
+                opened.append_note(note)
+        except (OSError, TxnLogError, pa.ArrowException):
+            return False
+        return True
 
     def _close(self, segment: SegmentWriter) -> None:
         """Close a segment, and note behind its last entry what no other one will say."""

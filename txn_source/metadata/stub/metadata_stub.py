@@ -22,7 +22,7 @@ from txn_source.metadata.stub.transport import Transport
 from txn_source.model.acknowledgement import Acknowledgement
 from txn_source.model.entry import Appended, NewEntry, OpenedProducer
 from txn_source.model.errors import LogVersionError
-from txn_source.model.imported import ImportedBatch
+from txn_source.model.imported import ImportedBatch, PlacedImport
 from txn_source.model.ledger_limits import LedgerLimits
 from txn_source.model.position import Position, PositionRange
 from txn_source.model.roots import HotRoot
@@ -264,8 +264,8 @@ class MetadataStub(RangeStub, TierStub, RootStub, SubscriptionStub):
         told(txn, [convert.placed_from_wire(of) for of in answer.placed])
         return txn, answer.repeated_batch
 
-    def import_batch(self, batch: ImportedBatch) -> dict[int, int]:
-        """Register a part of another log's history; return the ledger that each partition with entries has come to.
+    def import_batch(self, batch: ImportedBatch) -> PlacedImport:
+        """Register a part of another log's history; return where it came to lie.
 
         Raises:
             ProducerFencedError: another import of a topic has gone on meanwhile.
@@ -273,7 +273,12 @@ class MetadataStub(RangeStub, TierStub, RootStub, SubscriptionStub):
             TopicNotFoundError: a topic was deleted.
         """
         answer = self._transport.call("ImportBatch", import_to_wire(batch, request_id()))
-        return {tail.partition_id: tail.ledger_id for tail in answer.tails}
+        return PlacedImport(
+            {tail.partition_id: tail.ledger_id for tail in answer.tails},
+            tuple(Position.from_key(key) for key in answer.positions),
+            tuple(answer.publish_times_us),
+            tuple(answer.begun),
+        )
 
     def get_import(self, topic: TopicName) -> str:
         """Return how far the import of a topic has come, as its last batch noted it; empty: none has begun."""

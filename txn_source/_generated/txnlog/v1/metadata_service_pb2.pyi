@@ -546,7 +546,7 @@ class ImportBatchRequest(_message.Message):
     def __init__(self, request_id: _Optional[str] = ..., topics: _Optional[_Iterable[_Union[ImportBatchRequest.Topic, _Mapping]]] = ..., begun: _Optional[int] = ..., writes: _Optional[_Iterable[_Union[ImportBatchRequest.Write, _Mapping]]] = ..., ends: _Optional[_Iterable[_Union[ImportBatchRequest.End, _Mapping]]] = ..., kept: _Optional[_Iterable[_Union[TxnId, _Mapping]]] = ...) -> None: ...
 
 class ImportBatchResponse(_message.Message):
-    __slots__ = ("tails",)
+    __slots__ = ("tails", "positions", "publish_times_us", "begun")
     class Tail(_message.Message):
         __slots__ = ("partition_id", "ledger_id")
         PARTITION_ID_FIELD_NUMBER: _ClassVar[int]
@@ -555,8 +555,14 @@ class ImportBatchResponse(_message.Message):
         ledger_id: int
         def __init__(self, partition_id: _Optional[int] = ..., ledger_id: _Optional[int] = ...) -> None: ...
     TAILS_FIELD_NUMBER: _ClassVar[int]
+    POSITIONS_FIELD_NUMBER: _ClassVar[int]
+    PUBLISH_TIMES_US_FIELD_NUMBER: _ClassVar[int]
+    BEGUN_FIELD_NUMBER: _ClassVar[int]
     tails: _containers.RepeatedCompositeFieldContainer[ImportBatchResponse.Tail]
-    def __init__(self, tails: _Optional[_Iterable[_Union[ImportBatchResponse.Tail, _Mapping]]] = ...) -> None: ...
+    positions: _containers.RepeatedScalarFieldContainer[int]
+    publish_times_us: _containers.RepeatedScalarFieldContainer[int]
+    begun: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, tails: _Optional[_Iterable[_Union[ImportBatchResponse.Tail, _Mapping]]] = ..., positions: _Optional[_Iterable[int]] = ..., publish_times_us: _Optional[_Iterable[int]] = ..., begun: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class GetImportRequest(_message.Message):
     __slots__ = ("topic",)
