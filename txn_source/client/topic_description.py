@@ -81,6 +81,7 @@ def _is_there(access: Access, name: TopicName, topic_id: int) -> bool:
 
 def _described(access: Access, name: TopicName) -> tuple[int, dict[str, Any]]:
     stub = access.metadata
+    imported = _import_of(access, name)
     view = stub.get_view([name])
     [of] = view.topics
     topic = of.topic
@@ -114,7 +115,17 @@ def _described(access: Access, name: TopicName) -> tuple[int, dict[str, Any]]:
             if each.durable
         ],
     }
+    if imported and imported == _import_of(access, name):  # else it has gone on since the view
+        described["import"] = imported
     return topic.topic_id, described
+
+
+def _import_of(access: Access, name: TopicName) -> str:
+    """Return how far the import of a topic has come; empty: there is none, or it isn't told."""
+    try:
+        return access.metadata.get_import(name)
+    except TxnLogError:
+        return ""
 
 
 def _mark(at: SubscriptionPartition) -> list[Any]:

@@ -72,7 +72,11 @@ def parts_of(note: Mapping[str, Any]) -> Iterator[tuple[int, dict[str, Any]]]:
         if not isinstance(part, dict) or type(part.get("t")) is not int:
             continue
         found = parse_note(json.dumps({**part, "v": NOTE_VERSION, "t": -1}).encode())
-        if found is not None and all(_is_told(found[name], kinds) for name, kinds in _KINDS.items() if name in found):
+        if (
+            found is not None
+            and {"w", "by"} <= found.keys()
+            and all(_is_told(found[name], kinds) for name, kinds in _KINDS.items() if name in found)
+        ):
             yield part["t"], found
 
 

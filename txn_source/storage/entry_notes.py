@@ -57,6 +57,8 @@ _PAIR = struct.Struct("<II")
 _ALIGNED = 8
 _SMALL_BYTES = 64 << 10
 _MAX_HEADER_BYTES = 16 << 20
+_MARK = b"\xff\xff\xff\xff"
+_NO_COLUMNS = pa.schema([])
 
 
 def packed(
@@ -118,11 +120,18 @@ def without_rows(schema: pa.Schema, note: bytes) -> list[Data]:
 def append_note(root: Path, path: str, note: bytes) -> None:
     """Write a note behind a file that its writer has closed; OSError and ArrowException say why it can't be."""
     with open(root / path, "r+b", buffering=0) as file:
-        length = int.from_bytes(file.read(8)[4:], "little") + 8
-        if not 8 < length <= _MAX_HEADER_BYTES:
+        start = file.read(8)
+        length = int.from_bytes(start[4:], "little") + 8
+        message: list[Data] = []
+        schema = _NO_COLUMNS
+        if start[:4] != _MARK:  # each entry has a schema of its own
+            message.append(memoryview(schema.serialize()))
+        elif 8 < length <= _MAX_HEADER_BYTES:
+            file.seek(0)
+            schema = pa.ipc.read_schema(pa.py_buffer(file.read(length)))
+        else:
             raise OSError("its header is damaged")
-        file.seek(0)
-        message = without_rows(pa.ipc.read_schema(pa.py_buffer(file.read(length))), note)
+        message += without_rows(schema, note)
         file.seek(0, os.SEEK_END)
         for part in message:
             file.write(part)

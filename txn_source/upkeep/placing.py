@@ -14,14 +14,13 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from txn_source.model.kinds import ABORT_MARKER, ABORTED, COMMIT_MARKER, DATA
-from txn_source.upkeep.segment_scan import NO_TXN, IntArray, LeftEntry
+from txn_source.upkeep.segment_scan import NO_SEGMENT, NO_TXN, IntArray, LeftEntry
 
 LEDGER_BITS = 32
 ROWS = (
     "position", "kind", "messages", "length", "txn", "producer_id", "base_sequence", "time_us", "segment", "offset",
     "crc32c",
 )  # fmt: skip
-NO_SEGMENT = -1
 _LATEST = np.iinfo(np.int64).max
 
 
@@ -35,6 +34,8 @@ class PlacedPartition:
     last_ledger: int
     last_ledger_entries: int
     """As many as it is known to have had."""
+    told_markers: Mapping[int, int] = field(default_factory=dict)
+    """Positions of markers that a description tells, by transaction."""
     moved: int = 0
     """Entries without receipt that were placed before the end."""
     appended: int = 0
@@ -43,6 +44,8 @@ class PlacedPartition:
     """Entries without receipt for which there was no position."""
     told_firsts: dict[int, int] = field(default_factory=dict)
     """The first position of each transaction that is told, and not worked out."""
+    _reserved: set[int] = field(default_factory=set)
+    """Positions of such markers that nothing else tells of."""
     _free: list[int] = field(default_factory=list)
     _end: int = 0
     _of_producer: dict[int, tuple[IntArray, IntArray]] = field(default_factory=dict)
@@ -70,19 +73,18 @@ class PlacedPartition:
         columns = (self.rows[name][at].tolist() for name in ("txn", "position", "kind"))
         return {txn: (position, kind) for txn, position, kind in zip(*columns, strict=True)}
 
-    def add_markers(self, decided: Mapping[int, int], known: Mapping[int, int]) -> None:
-        """Give markers to transactions that have none; ``known`` are positions that are told elsewhere."""
+    def add_markers(self, decided: Mapping[int, int]) -> None:
+        """Give markers to transactions that have none: where they are told to be, or in what is free."""
         traces, there = self.traces, self.markers
         missing = sorted(
             (traces[txn][1], txn, state) for txn, state in decided.items() if txn in traces and txn not in there
         )
-        occupied = set(self.rows["position"].tolist()) if known else set()
-        free = [at for at in self._free if at not in known.values()]
+        free = self._free
         rows = []
         at = 0
         for last, txn, state in missing:
-            position = known.get(txn)
-            if position is None or position in occupied or position < last:
+            position = self.told_markers.get(txn)
+            if position not in self._reserved or position < last:
                 while at < len(free) and free[at] < last:
                     at += 1
                 position = free[at] if at < len(free) else self._end
@@ -91,13 +93,15 @@ class PlacedPartition:
             rows.append((position, ABORT_MARKER if state == ABORTED else COMMIT_MARKER, txn))
         gone = {row[0] for row in rows}
         self._free = [position for position in self._free if position not in gone]
+        self._reserved -= gone
         self._add([_row(position=position, kind=kind, txn=txn) for position, kind, txn in rows])
 
     def place(self, left: Sequence[LeftEntry], whole: Collection[int] = ()) -> None:
         """Find places for entries without receipt; of ledgers that are ``whole`` all entries are known."""
         self.told_firsts = {txn: first for txn, (first, _, _, _) in self.traces.items()}
-        self._free = self._gaps()
-        positions = np.union1d(self.rows["position"], self.taken)
+        self._reserved = set(self.told_markers.values()) - set(self.rows["position"].tolist())
+        self._free = [at for at in self._gaps() if at not in self._reserved]
+        positions = self._known_positions()
         self._end = self._first_behind(positions)
         if not left:
             return
@@ -152,7 +156,8 @@ class PlacedPartition:
         nobodys = (self.rows["kind"] != DATA) & ~np.isin(self.rows["txn"], list(self.traces))
         self.rows["txn"][nobodys] = NO_TXN
         lost = np.setdiff1d(self.taken, self.rows["position"]).tolist()
-        self._add([_row(position=position, kind=COMMIT_MARKER) for position in [*self._free, *lost]])
+        nothing = {*self._free, *self._reserved, *lost}
+        self._add([_row(position=position, kind=COMMIT_MARKER) for position in nothing])
         if len(self.rows["time_us"]):
             self.rows["time_us"] = np.maximum.accumulate(self.rows["time_us"])
 
@@ -173,8 +178,12 @@ class PlacedPartition:
         times: IntArray = np.append(self.rows["time_us"], _LATEST)[at]
         return times
 
+    def _known_positions(self) -> IntArray:
+        reserved = np.array(sorted(self._reserved), np.int64)
+        return np.union1d(np.union1d(self.rows["position"], self.taken), reserved)
+
     def _gaps(self) -> list[int]:
-        positions = np.union1d(self.rows["position"], self.taken)
+        positions = self._known_positions()
         ledgers = positions >> LEDGER_BITS
         gaps: list[int] = []
         for ledger in np.unique(ledgers).tolist():

@@ -37,7 +37,8 @@ from txn_source.storage.root import LogRoot
 from txn_source.storage.segment import SegmentName
 from txn_source.storage.tiered_summary import FoundObject
 from txn_source.upkeep.placing import LEDGER_BITS
-from txn_source.upkeep.rebuild_decisions import Decisions, Undecided, decide, known_markers
+from txn_source.upkeep.rebuild_batches import add_batches
+from txn_source.upkeep.rebuild_decisions import Decisions, Undecided, decide
 from txn_source.upkeep.rebuild_report import RebuildReport, report_of
 from txn_source.upkeep.rebuild_sources import (
     DescribedTopic,
@@ -50,7 +51,7 @@ from txn_source.upkeep.rebuild_sources import (
 )
 from txn_source.upkeep.rebuild_tables import add_topic
 from txn_source.upkeep.scanning import scan_all
-from txn_source.upkeep.segment_scan import SegmentCopy
+from txn_source.upkeep.segment_scan import SegmentCopy, scan_segments
 
 _TIMEOUT_MS = 60_000
 Progress = Callable[[str], object]
@@ -117,8 +118,8 @@ def rebuild(
     found = _find(chosen, segments, objects, new_ledger, progress)
     decisions = decide(found, how)
     for topic in found:
-        for partition_id, placed in topic.placed.items():
-            placed.add_markers(decisions.states, known_markers(topic, partition_id))
+        for placed in topic.placed.values():
+            placed.add_markers(decisions.states)
             placed.settle()
     now_us = int(clock() * 1e6)
     notes += _write(at, target, log_id, found, decisions, new_ledger, now_us, progress, check=check)
@@ -166,11 +167,18 @@ def _find(
     new_ledger: Callable[[], int],
     progress: Progress,
 ) -> list[FoundTopic]:
+    scanned = {}
+    for of in chosen:
+        scanned[of.topic_id] = scan_segments(segments.get(of.topic_id, []))
+        progress(f"Read topic {of.name.short}: {scanned[of.topic_id].entries} entries in segments.")
+    for topic_id, part in [one for each in scanned.values() for one in each.batches]:
+        if topic_id in scanned:
+            scanned[topic_id].take_part(part)
     found = []
     for of in chosen:
+        scanned[of.topic_id].settle()
         mine = [each for each in objects.get(of.name.short, []) + objects.get(str(of.name), []) if _is_of(each, of)]
-        found.append(find_topic(of, segments.get(of.topic_id, []), mine, new_ledger))
-        progress(f"Read topic {of.name.short}: {found[-1].segments.entries} entries in segments.")
+        found.append(find_topic(of, scanned[of.topic_id], mine, new_ledger))
     return found
 
 
@@ -273,6 +281,7 @@ def _fill(
     for topic in found:
         add_topic(connection, topic, decisions, numbers, begun, new_ledger, now_ms)
         progress(f"Wrote topic {topic.described.name.short}.")
+    add_batches(connection, found)
     set_counts(connection, begun, len(numbers), now_ms)
 
 

@@ -6,7 +6,7 @@ calls stable was decided, and it lists what was aborted. Others are undecided.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import StrEnum
 
@@ -95,12 +95,6 @@ def _described(topic: FoundTopic) -> dict[int, int]:
                 found[txn] = ABORTED if txn in aborted else COMMITTED
         found |= dict.fromkeys(aborted, ABORTED)
     return found
-
-
-def known_markers(topic: FoundTopic, partition_id: int) -> Mapping[int, int]:
-    """Return the positions of markers that a description tells, by transaction."""
-    of = topic.described.partitions.get(partition_id, {})
-    return {int(txn): int(marker) for txn, _, marker in of.get("aborted", ())}
 
 
 def _number_unnumbered(topics: list[FoundTopic]) -> None:

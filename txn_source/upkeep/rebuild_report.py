@@ -91,8 +91,8 @@ def report_of(
             f"{path}: bytes {start} to {end} are damaged." for path, start, end in topic.segments.damaged[:_SHOWN]
         ]
     notes.append(
-        "What streaming queries and numbered jobs have committed is not known any more: a batch that Spark"
-        " repeats now is stored again."
+        "What streaming queries, numbered jobs and imports have done is known from the segments that are there: a batch"
+        " that left none is stored again if it is repeated."
     )
     if not any("subscriptions" in t.described.text and t.described.text["subscriptions"] for t in found):
         notes.append("Subscriptions are known as of the last maintenance: none.")

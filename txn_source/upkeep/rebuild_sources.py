@@ -21,8 +21,8 @@ from txn_source.storage.segment import SegmentName
 from txn_source.storage.segment_store import LocalSegments
 from txn_source.storage.tiered_summary import FoundObject, find_object
 from txn_source.storage.topic_file import DELETION, NAME, VERSION
-from txn_source.upkeep.placing import LEDGER_BITS, NO_SEGMENT, ROWS, PlacedPartition, no_rows
-from txn_source.upkeep.segment_scan import IntArray, LeftEntry, ScannedSegments, SegmentCopy, scan_segments
+from txn_source.upkeep.placing import LEDGER_BITS, ROWS, PlacedPartition, no_rows
+from txn_source.upkeep.segment_scan import NO_SEGMENT, IntArray, LeftEntry, ScannedSegments, SegmentCopy
 
 _MAIN = 0
 """The id of the log's own root."""
@@ -110,15 +110,14 @@ def list_segments(
 
 def find_topic(
     described: DescribedTopic,
-    segments: Iterable[SegmentCopy],
+    scanned: ScannedSegments,
     objects: Iterable[FoundObject],
     new_ledger: Callable[[], int],
 ) -> FoundTopic:
-    """Read all that there is of a topic, and find the places of its entries. OSError: a segment can't be read.
+    """Find the places of a topic's entries.
 
     ``new_ledger`` gives an id for a ledger that nobody has known.
     """
-    scanned = scan_segments(segments)
     found = FoundTopic(described, scanned)
     found.indexes = {id_: int(each["index"]) for id_, each in described.partitions.items()}
     known = set(found.indexes.values())  # others were added since it was described
@@ -218,7 +217,8 @@ def _place(
     known = end & ((1 << LEDGER_BITS) - 1) if last == end >> LEDGER_BITS else 0
     if last in found.objects:  # it is closed, and its object knows all of it
         last, known = new_ledger(), 0
-    placed = PlacedPartition(rows, gone, last, known)
+    markers = {int(txn): int(marker) for txn, _, marker in of.get("aborted", ()) if int(marker) >= log_start}
+    placed = PlacedPartition(rows, gone, last, known, markers)
     placed.place([entry for entry in left if not entry.of_job], {each.summary.ledger.ledger_id for each in objects})
     found.placed[partition_id] = placed
 

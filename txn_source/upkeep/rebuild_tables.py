@@ -13,10 +13,10 @@ from txn_source.metadata.store.rebuilt_rows import add_columns, add_subscription
 from txn_source.model.kinds import ABORTED, COMMITTED, DATA
 from txn_source.model.roots import ONLY_MAIN
 from txn_source.storage.segment import SegmentName
-from txn_source.upkeep.placing import LEDGER_BITS, NO_SEGMENT, PlacedPartition
+from txn_source.upkeep.placing import LEDGER_BITS, PlacedPartition
 from txn_source.upkeep.rebuild_decisions import Decisions
 from txn_source.upkeep.rebuild_sources import FoundTopic
-from txn_source.upkeep.segment_scan import NO_TXN, IntArray, ScannedProducer
+from txn_source.upkeep.segment_scan import NO_SEGMENT, NO_TXN, IntArray, ScannedProducer
 
 _SEVERAL = 0
 

@@ -19,18 +19,20 @@ from crc32c import crc32c
 
 from txn_source.model.kinds import ABORTED, COMMITTED
 from txn_source.model.roots import ONLY_MAIN
+from txn_source.storage.batch_notes import parts_of
 from txn_source.storage.entry_notes import parse_note
 from txn_source.storage.message_walk import Damage, Data, FoundMessage, walk
 from txn_source.storage.segment import SegmentName
 from txn_source.storage.segment_store import MAGIC, has_own_schemas
 
 NO_TXN = -1
+NO_SEGMENT = -1
 IntArray = npt.NDArray[np.int64]
 COLUMNS = (
     "partition_id", "offset", "length", "crc32c", "base_sequence", "messages", "position", "time_us", "txn",
     "segment", "producer_id",
 )  # fmt: skip
-"""Of a receipt, those of its note first. ``segment`` is its number among the scanned ones."""
+"""Of a receipt, those of its note first. ``segment`` is its number among the scanned ones, or ``NO_SEGMENT``."""
 
 
 @dataclass(frozen=True)
@@ -90,6 +92,10 @@ class ScannedSegments:
     unnoted: list[str] = field(default_factory=list)
     """Segments of older releases, whose entries say nothing of themselves."""
     entries: int = 0
+    batches: list[tuple[int, dict[str, Any]]] = field(default_factory=list)
+    """What notes say of whole batches of jobs and imports: parts, each with its topic."""
+    told: list[tuple[int, dict[str, Any]]] = field(default_factory=list)
+    """Parts of this topic, each with its producer, that say which batch it was."""
     _numbers: dict[str, int] = field(default_factory=dict)
     _rows: array[int] = field(default_factory=lambda: array("q"))
     _elsewhere: list[tuple[str, int]] = field(default_factory=list)
@@ -133,6 +139,13 @@ class ScannedSegments:
             if state in (COMMITTED, ABORTED):
                 self.endings[int(txn)] = int(state)
 
+    def take_part(self, part: dict[str, Any]) -> None:
+        """Take what a note says of this topic's part of a batch."""
+        named = {path: rows for path, rows in part.get("r", {}).items() if path}
+        self.take("", NO_SEGMENT, part["w"], {**part, "r": named}, {})
+        if any(name in part for name in "qai"):
+            self.told.append((part["w"], {name: part[name] for name in "qai" if name in part}))
+
     def settle(self) -> None:
         """Bring together what a segment says of another one, once all are read."""
         for path, at in self._elsewhere:
@@ -141,6 +154,8 @@ class ScannedSegments:
                 continue
             if at < 0:
                 self.left.pop((number, -1 - at), None)
+                continue
+            if self._rows[at + _OFFSET] + self._rows[at + _OFFSET + 1] > self.sizes[number]:
                 continue
             self._rows[at + _SEGMENT] = number
             self.left.pop((number, self._rows[at + _OFFSET]), None)
@@ -152,7 +167,7 @@ _NONE: IntArray = np.zeros((0, len(COLUMNS)), np.int64)
 
 
 def scan_segments(segments: Iterable[SegmentCopy]) -> ScannedSegments:
-    """Read segments of a topic. OSError: one can't be read."""
+    """Read segments of a topic; ``settle`` completes it. OSError: one can't be read."""
     found = ScannedSegments()
     for copy in sorted(segments, key=lambda each: each.path):
         name = SegmentName.parse(copy.path)
@@ -160,7 +175,6 @@ def scan_segments(segments: Iterable[SegmentCopy]) -> ScannedSegments:
             with _bytes_of(copy) as data:
                 _scan(found, copy.path, name, data)
             found.roots.append(copy.roots)
-    found.settle()
     return found
 
 
@@ -205,6 +219,8 @@ def _scan(found: ScannedSegments, path: str, name: SegmentName, data: Data) -> N
                 entry.of_job = "j" in note
                 if name.partition is not None:
                     found.partitions[note["p"]] = name.partition
+        if note is not None and "b" in note:
+            found.batches += parts_of(note)
         if note is not None:
             found.take(path, number, note.get("w", name.producer_id), note, seen)
     if seen and not noted:
