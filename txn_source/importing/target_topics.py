@@ -151,7 +151,7 @@ def _find(stub: MetadataStub | None, source: SourceTopic, name: TopicName) -> Ta
         )
     text = stub.get_import(name)
     if not text:
-        if any(partition.bounds.log_start < partition.bounds.log_end for partition in view.partitions):
+        if any(partition.messages for partition in view.partitions):
             raise InvalidArgumentError(
                 f"Topic {name.short!r} has messages that weren't imported.", "Import into a topic of another name."
             )

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from txn_source._generated.txnlog.v1 import metadata_service_pb2 as pb
 from txn_source.metadata.protocol import convert
-from txn_source.metadata.protocol.convert_imports import import_to_wire
+from txn_source.metadata.protocol.convert_imports import import_to_wire, placed_from_wire
 from txn_source.metadata.protocol.convert_subscriptions import acknowledgement_to_wire
 from txn_source.metadata.protocol.enums import END_REASON, TRANSACTION_STATE
 from txn_source.metadata.stub.ranges import RangeStub, incomplete
@@ -272,13 +272,7 @@ class MetadataStub(RangeStub, TierStub, RootStub, SubscriptionStub):
             TransactionEndedError: a transaction of the import was aborted by somebody else.
             TopicNotFoundError: a topic was deleted.
         """
-        answer = self._transport.call("ImportBatch", import_to_wire(batch, request_id()))
-        return PlacedImport(
-            {tail.partition_id: tail.ledger_id for tail in answer.tails},
-            tuple(Position.from_key(key) for key in answer.positions),
-            tuple(answer.publish_times_us),
-            tuple(answer.begun),
-        )
+        return placed_from_wire(self._transport.call("ImportBatch", import_to_wire(batch, request_id())))
 
     def get_import(self, topic: TopicName) -> str:
         """Return how far the import of a topic has come, as its last batch noted it; empty: none has begun."""
