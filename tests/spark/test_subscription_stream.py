@@ -29,7 +29,7 @@ from txn_source.model.message_ranges import position_of
 from txn_source.model.position import MessageId, Position
 
 CHILD = Path(__file__).with_name("subscribed_query.py")
-DEADLINE_S = 60
+DEADLINE_S = 240
 
 
 @dataclass

@@ -24,7 +24,7 @@ from tests.spark.sql.conftest import CATALOG, Statements, add_catalog
 from txn_source.client.target import Target
 from txn_source.metadata.service.server import Server
 
-DEADLINE_S = 60
+DEADLINE_S = 240
 
 
 def test_catalogs_of_one_log_share_a_process_that_may_die(bank: Statements, tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from pyspark.errors import PySparkException
 from tests.spark.sql.conftest import Statements
 from txn_source.spark.catalog.calls import CatalogCalls
 
-DEADLINE_S = 60
+DEADLINE_S = 240
 
 
 def test_topic_is_made_and_filled_in_one_transaction(orders: Statements) -> None:

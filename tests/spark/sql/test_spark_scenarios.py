@@ -24,7 +24,7 @@ import pyarrow as pa
 
 from tests.spark.sql.conftest import Statements, add_catalog
 
-DEADLINE_S = 60
+DEADLINE_S = 240
 SOURCE = "VALUES (1L, 'a'), (2L, 'b'), (3L, 'c') AS source(id, data)"
 
 
