@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import itertools
+import socket
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -141,6 +142,7 @@ class Site:
         self.root = root
         self.clock = clock
         self.server: Server | None = None
+        self._kept: socket.socket | None = None
         self.url: DatabaseUrl | None = None
         self._stack = ExitStack()
         self.storage_uri: str | None = None
@@ -173,6 +175,7 @@ class Site:
         site = cls.__new__(cls)
         site.kind, site.root, site.clock, site.url = other.kind, other.root, other.clock, other.url
         site.server, site.other, site._stack, site.storage_uri = None, None, ExitStack(), other.storage_uri
+        site._kept = None
         site.start_server()
         site._stack.callback(site.stop_server)
         return site
@@ -182,6 +185,7 @@ class Site:
 
     def __exit__(self, *exc: object) -> None:
         self._stack.close()
+        self._let_go()
 
     @property
     def endpoint(self) -> str:
@@ -195,12 +199,23 @@ class Site:
 
     def start_server(self, port: int = 0) -> None:
         """Start the server, on a free port unless one is given."""
+        self._let_go()
         self.server = Server(self.service(), "127.0.0.1", port).start()
 
     def stop_server(self) -> None:
-        """Stop the server, and keep it to know its address."""
+        """Stop the server, and keep it to know its address, and its port, so that no other process gets that."""
         assert self.server is not None
         self.server.stop()
+        self._let_go()
+        self._kept = socket.socket()
+        self._kept.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        with suppress(OSError):
+            self._kept.bind(("127.0.0.1", self.server.port))  # nobody listens: who connects is refused
+
+    def _let_go(self) -> None:
+        if self._kept is not None:
+            self._kept.close()
+            self._kept = None
 
     def connect(self, timeout: float = 30.0) -> Log:
         """Open one more connection; it is closed with the site."""

@@ -61,7 +61,7 @@ def test_query_reads_each_row_once_while_the_log_lives(start: Callable[..., Stre
             log.step()
     log.finish()
     query = start(log, sink, available_now=True)
-    assert query.awaitTermination(60)
+    assert query.awaitTermination(240)
     for index, part in enumerate(log.parts):
         found, wanted = sink.offsets(index), part.visible(IsolationLevel.READ_COMMITTED, 0, part.writer.end)
         assert len(set(found)) == len(found)
@@ -84,7 +84,7 @@ def test_query_tells_what_is_lost(start: Callable[..., StreamingQuery], tmp_path
     for _ in range(20):
         log.send_plain()
     log.finish()
-    assert start(log, sink, available_now=True).awaitTermination(60)
+    assert start(log, sink, available_now=True).awaitTermination(240)
     read = log.parts[0].writer.end
     for _ in range(40):
         log.send_plain()
@@ -95,6 +95,6 @@ def test_query_tells_what_is_lost(start: Callable[..., StreamingQuery], tmp_path
     with pytest.raises(
         StreamingQueryException, match=rf"TXNLOG_DATA_LOSS\] t-0 begins at {begin}: \[{read}, {begin}\)"
     ):
-        query.awaitTermination(60)
-    assert start(log, sink, available_now=True, failOnDataLoss="false").awaitTermination(60)
+        query.awaitTermination(240)
+    assert start(log, sink, available_now=True, failOnDataLoss="false").awaitTermination(240)
     assert sink.offsets(0) == [*range(read), *range(begin, log.parts[0].writer.end)]

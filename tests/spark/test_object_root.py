@@ -71,7 +71,7 @@ def test_stream_from_topic_to_topic(spark: SparkSession, endpoint: str, log: txn
             .trigger(availableNow=True)
             .start()
         )
-        assert query.awaitTermination(60)
+        assert query.awaitTermination(240)
     assert sorted(values(log, "copies")) == [b"1", b"2", b"3", b"4"]
 
 

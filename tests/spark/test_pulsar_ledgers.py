@@ -89,7 +89,7 @@ def test_stream_goes_on_as_ledgers_come(spark: SparkSession, tmp_path: Path) -> 
 
     write_ledger(place, 3, ledgers[0], name=uuid.UUID(int=1))
     query = start(availableNow=True)
-    assert query.awaitTermination(60)
+    assert query.awaitTermination(240)
     assert rows() == shown[0]
     query = start(processingTime="100 milliseconds")
     try:
@@ -101,10 +101,10 @@ def test_stream_goes_on_as_ledgers_come(spark: SparkSession, tmp_path: Path) -> 
         query.stop()
     write_ledger(place, 9, ledgers[2], name=uuid.UUID(int=3))
     query = start(availableNow=True)
-    assert query.awaitTermination(60)
+    assert query.awaitTermination(240)
     assert rows() == ["0", "1", "2", "4", "5", "6"]
     query = start(availableNow=True)
-    assert query.awaitTermination(60)
+    assert query.awaitTermination(240)
     assert rows() == ["0", "1", "2", "4", "5", "6"]
 
 
@@ -129,7 +129,7 @@ def test_offsets_inside_a_batch(spark: SparkSession, tmp_path: Path) -> None:
         frame = spark.readStream.format("txnlog").options(topic="orders", startingOffsets=start).load(path)
         writer = frame.selectExpr("cast(value as string) value").writeStream.format("parquet")
         writer = writer.option("checkpointLocation", str(tmp_path / "checkpoint"))
-        assert writer.trigger(availableNow=True).start(str(tmp_path / "out")).awaitTermination(60)
+        assert writer.trigger(availableNow=True).start(str(tmp_path / "out")).awaitTermination(240)
         return sorted(row.value for row in spark.read.parquet(str(tmp_path / "out")).collect())
 
     assert run() == sorted(["2", "3", "s", "0", "1", "2", "3"])

@@ -87,7 +87,7 @@ def test_tables_without_options_say_so(spark: SparkSession, orders, root: Path, 
     stream = spark.readStream.table("declared").writeStream.format("noop")
     query = stream.option("checkpointLocation", str(tmp_path / "stream")).start()
     with pytest.raises(StreamingQueryException, match=r"hands on neither a path .* to this stream"):
-        query.awaitTermination(60)
+        query.awaitTermination(240)
     assert orders.stats("orders").messages == 0
     given = f"WITH (path = '{root}', topic = 'orders')"
     spark.sql(f"INSERT INTO declared {given} VALUES (1, 'one')")
@@ -97,7 +97,7 @@ def test_tables_without_options_say_so(spark: SparkSession, orders, root: Path, 
     stream = spark.readStream.format("rate").load().selectExpr("value AS id", "'x' AS name").writeStream
     query = stream.format("txnlog").option("checkpointLocation", str(tmp_path / "checkpoint")).toTable("whole")
     with pytest.raises(StreamingQueryException, match=r"forgets the options.*writeStream.option"):
-        query.awaitTermination(60)
+        query.awaitTermination(240)
 
 
 def test_partitioning_is_refused_by_spark(spark: SparkSession, orders, root: Path) -> None:

@@ -95,4 +95,4 @@ def test_the_option_reads_of_one_topic_or_of_all(bank: Bank, held: str) -> None:
     stream = bank.spark.readStream.format("txnlog").option("metadataTable", "ledgers").load(str(bank.root))
     query = stream.writeStream.format("noop").trigger(availableNow=True).start()
     with pytest.raises(Exception, match="'metadataTable' is for batch queries only"):
-        query.awaitTermination(60)
+        query.awaitTermination(240)

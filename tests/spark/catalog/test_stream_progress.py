@@ -27,7 +27,7 @@ def test_the_progress_says_what_is_read_how_far_it_is_behind_and_who_holds_it_ba
             .format("noop")
             .start()
         )
-        assert query.awaitTermination(60)
+        assert query.awaitTermination(240)
         held = {"heldBackBy": str(txn.id), "heldBackMessages": "3"}
     batches = [progress for progress in query.recentProgress if progress.numInputRows]
     sources = [progress.sources[0] for progress in batches]
@@ -44,7 +44,7 @@ def test_a_stream_s_plan_tells_no_range(bank: Bank, tmp_path: Path) -> None:
     frame = bank.spark.readStream.option("startingOffsets", "earliest").table(f"reads.public.{topic}")
     counted = frame.groupBy().count().writeStream.trigger(availableNow=True).outputMode("complete")
     query = counted.option("checkpointLocation", str(tmp_path)).format("memory").queryName("counted").start()
-    assert query.awaitTermination(60)
+    assert query.awaitTermination(240)
     assert bank.spark.table("counted").collect()[0][0] == 2
     plan = query._jsq.explainInternal(False)
     assert f"txnlog {topic}, read_committed; columns: id" in plan
@@ -65,7 +65,7 @@ def test_a_stream_follows_a_subscription_as_the_option_or_the_catalog_says(bank:
         frame = bank.spark.readStream.options(**options).table(f"{catalog}.public.{topic}")
         writer = frame.writeStream.foreachBatch(lambda batch, _: seen.append(sorted(row.id for row in batch.collect())))
         query = writer.trigger(availableNow=True).option("checkpointLocation", str(tmp_path / "checkpoint")).start()
-        assert query.awaitTermination(60)
+        assert query.awaitTermination(240)
 
     run("reads", subscription="bills")
     bank.send(topic, pa.table({"id": [4]}))
