@@ -11,6 +11,7 @@ import shlex
 from collections.abc import Callable, Mapping
 
 from txn_source.model.values import dataclass
+from txn_source.storage.root import FORMAT_VERSION
 
 
 class Severity(enum.StrEnum):
@@ -61,7 +62,8 @@ CODES: dict[str, Code] = {
     for code in (
         # The log and its places
         Code("marker-damaged", _E, "txnlog.json in the root was removed or overwritten.",
-             "Restore txnlog.json from a backup of this log; without it no release opens the folder."),
+             f"Write it anew: where metadata.db lies in the root it is `{{\"format_version\": {FORMAT_VERSION}}}`, else"
+             " any copy of the root has it. Without it no release opens the folder."),
         Code("database-missing", _E, "metadata.db was deleted or moved, or the root is not mounted whole.",
              "Restore the log from a backup, or put the file back; see the page about backup."),
         Code("log-version", _E, "A newer release has upgraded the log.", "Use that release, or restore a backup."),
@@ -74,7 +76,8 @@ CODES: dict[str, Code] = {
              "Bring the place back; of a root for copies whose disk is lost, `txnlog roots add {root} {uri}` makes it"
              " anew and `txnlog maintain` fills it."),
         Code("root-of-another-log", _E, "The place of a root was given to another log, or its marker was overwritten.",
-             "Bring back the root's own place, or remove it with `txnlog roots remove {root}`."),
+             "Bring back the root's own place; or set hot_copies to other roots wherever it names this one, run"
+             " `txnlog maintain`, and remove the root with `txnlog roots remove {root}`."),
         Code("metadata-twice", _W, "A log's metadata.db was put back after its metadata had moved to PostgreSQL.",
              "Move the file {path} away: the log's metadata lies in PostgreSQL, and nothing reads it."),
         Code("log-twice", _E, "A copy of the log, such as a restored backup, lives beside it and shares its places.",
@@ -158,7 +161,7 @@ CODES: dict[str, Code] = {
              "None is needed: the next consumer that connects removes it, and gets what it held."),
         Code("deliveries-orphaned", _E, "The database was changed by hand: messages wait for a consumer that is gone.",
              "Seek the subscription to where it stands, which hands all out again:"
-             " `txnlog subscriptions seek {topic} {subscription} --to POSITION`."),
+             " `txnlog subscriptions seek {topic} {subscription} --to {at}`."),
         # Policies
         Code("policy-trims-first", _W, "retention_age or retention_bytes is below the threshold of the offload.",
              "Offload earlier, or retain more: `txnlog topics set-policies {topic}`."),
@@ -169,8 +172,8 @@ CODES: dict[str, Code] = {
         Code("policy-lag-kept", _N, "bookkeeper-first is read, so hot copies that a subscription needs stay.",
              "Read tiered-first, or let the subscriptions read on: `txnlog subscriptions list {topic}`."),
         Code("policy-copies", _E, "hot_copies and acknowledge_copies were set at different levels, or a root is gone.",
-             "Set both for the topic: `txnlog topics set-policies {topic} --hot-copies main`; producers are refused"
-             " until then."),
+             "Set both for the topic, such as `txnlog topics set-policies {topic} --hot-copies main"
+             " --acknowledge-copies 1`; producers are refused until then."),
         # Clocks
         Code("clock-ahead", _W, "A clock was ahead when messages were published; later ones get the same time.",
              "Set the clocks by NTP; publish times begin anew by themselves once the clock is seen to have been"

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 
 from txn_source.metadata.store import checkup, recount
 from txn_source.metadata.store.copy_changes import LEASE_MS
+from txn_source.model.errors import TopicNotFoundError
+from txn_source.model.message_ranges import position_of
 from txn_source.model.topic_name import TopicName
 from txn_source.model.transaction import COORDINATOR, TxnId
 from txn_source.upkeep.doctor.findings import Finding, finding
@@ -83,9 +86,12 @@ def check_consumers(subject: Subject) -> Iterator[Finding]:
             consumer=one.name,
         )
     for name, subscription, count in subject.look(checkup.orphaned_deliveries):
+        at = _where_it_stands(subject, TopicName.parse(name), subscription)
+        if at is None:
+            continue  # deleted meanwhile
         topic = TopicName.parse(name).short
         fact = f"{count:,} deliveries of {subscription!r} wait for consumers that aren't there."
-        yield finding("deliveries-orphaned", f"topic {topic}", fact, topic=topic, subscription=subscription)
+        yield finding("deliveries-orphaned", f"topic {topic}", fact, topic=topic, subscription=subscription, at=at)
     for cursor in subject.look(checkup.stray_cursors):
         topic = TopicName.parse(cursor.topic).short
         at, end = (recount.shown("position", key) for key in (cursor.mark_position, cursor.log_end))
@@ -93,6 +99,22 @@ def check_consumers(subject: Subject) -> Iterator[Finding]:
             f"Subscription {cursor.subscription!r} stands at {at} of partition {cursor.partition}, which ends at {end}."
         )
         yield finding("subscription-beyond-end", f"topic {topic}", fact, topic=topic, subscription=cursor.subscription)
+
+
+def _where_it_stands(subject: Subject, topic: TopicName, name: str) -> str | None:
+    """Return the positions below which a subscription has acknowledged all, as a seek takes them; None if it is
+    gone."""
+    stub = subject.access.metadata
+    try:
+        [view] = stub.get_view([topic]).topics
+        found = next((one for one in stub.list_subscriptions(topic, brief=True) if one.name == name), None)
+    except TopicNotFoundError:
+        return None
+    if found is None:
+        return None
+    marks = {one.partition_id: str(position_of(one.mark)) for one in found.partitions}
+    stands = {str(one.index): marks[one.partition_id] for one in view.partitions if one.partition_id in marks}
+    return json.dumps({topic.short: stands})
 
 
 def _hours(age_ms: int) -> str:
