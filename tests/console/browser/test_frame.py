@@ -12,6 +12,7 @@ from tests.console.browser.conftest import Guarded, Shown
 from tests.console.demo import console_over
 
 _POLL_MS = 2100
+_FIGURES_MS = 13_000
 
 
 def test_keys_lead_everywhere(page: Page) -> None:
@@ -198,3 +199,27 @@ def test_tab_that_is_older_than_the_service_is_told(page: Page) -> None:
     page.get_by_role("button", name="Reload").click()
     expect(page.get_by_text("4 topics")).to_be_visible()
     expect(note).to_be_hidden()
+
+
+def test_answers_that_are_not_the_consoles_are_told(page: Page, watch: Watch) -> None:
+    """Let something else answer, as a proxy with a page to sign in at does, also where the page asks for little."""
+    banner = page.locator(".banner .no-answer")
+    page.clock.install()
+    page.goto("#/messages?topic=orders&level=read_uncommitted")
+    expect(page.get_by_role("row").nth(1)).to_be_visible()
+    page.route("**/api/**", lambda route: route.fulfill(body="<html>sign in</html>"))
+    page.clock.run_for(_FIGURES_MS)
+    expect(banner).to_contain_text("isn’t the console’s")
+    page.unroute_all()
+    page.goto("#/topics")
+    expect(page.get_by_text("4 topics")).to_be_visible()
+    expect(banner).to_be_empty()
+    page.route("**/api/**", lambda route: route.fulfill(body="[]"))
+    browsing.poll(page)
+    expect(banner).to_contain_text("isn’t the console’s")
+    page.unroute_all()
+    page.route("**/api/topics*", lambda route: route.fulfill(json={"now_ms": 1}))
+    browsing.poll(page)
+    expect(page.get_by_role("alert")).to_contain_text("can’t show what the service answered")
+    expect(page.get_by_role("link", name="orders")).to_be_visible()
+    watch.faults.clear()  # what it couldn't show is told to the browser, too

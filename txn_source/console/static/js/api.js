@@ -11,6 +11,9 @@ export class ApiError extends Error {
   }
 }
 
+/** Whether an error is that the service is away, or has too much to do. */
+export const isAway = (error) => error instanceof ApiError && (error.status === 0 || error.status === 429 || error.status >= 500);
+
 /**
  * Tells `signedout` (with the error as `detail`) when the service asks for a token, and `edition` when it turns out that
  * it serves another page than this one (`detail` true), or this one again.
@@ -73,6 +76,7 @@ async function call(url, { method = 'GET', headers = {}, body, signal }) {
   if (asked) headers = { ...headers, Authorization: `Bearer ${asked}` };
   const patience = AbortSignal.timeout(PATIENCE_MS);
   const signals = AbortSignal.any(signal ? [signal, patience] : [patience]);
+  const remedy = method === 'GET' ? 'The page tries again by itself.' : 'It may have been done or not: try again.';
   let response, answer;
   try {
     response = await fetch(url, { method, headers, body, signal: signals, credentials: 'omit', cache: 'no-store' });
@@ -84,10 +88,12 @@ async function call(url, { method = 'GET', headers = {}, body, signal }) {
   } catch (error) {
     if (signal?.aborted) throw error;
     const fact = patience.aborted ? `The service gave no answer in ${PATIENCE_MS / 1000} s.` : "The service can't be reached.";
-    const remedy = method === 'GET' ? 'The page tries again by itself.' : 'It may have been done or not: try again.';
     throw new ApiError(0, 'NO_ANSWER', fact, remedy);
   }
-  if (response.ok && answer !== null) return answer;
+  if (response.ok) {
+    if (answer !== null && typeof answer === 'object' && !Array.isArray(answer)) return answer;
+    throw new ApiError(0, 'NO_ANSWER', 'The answer isn’t the console’s: it was cut off, or a proxy gave it.', remedy);
+  }
   const told = answer?.error ?? {};
   const fact = told.fact ?? `The service answered with status ${response.status}.`;
   const error = new ApiError(response.status, told.code ?? `HTTP_${response.status}`, fact, told.remedy ?? '');

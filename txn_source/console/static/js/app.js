@@ -7,7 +7,7 @@
  * updates now. `update` is async; what it throws the frame shows. `title` may change with an update.
  */
 
-import { ApiError, events, get, token } from './api.js';
+import { ApiError, events, get, isAway, token } from './api.js';
 import { h, patch, say } from './dom.js';
 import { drawAway, drawHead, drawOutdated, listenToKeys, signIn } from './frame.js';
 import { empty, fault } from './parts.js';
@@ -116,19 +116,22 @@ async function open() {
 
 /** After an update: what went wrong is told at the page, or, if nothing works, above all pages. */
 function ended(error, retryAt, wrong) {
-  const away = error instanceof ApiError && (error.status === 0 || error.status === 429 || error.status >= 500);
+  const away = isAway(error);
   drawAway(away ? error : null, retryAt, () => current?.polling?.now());
   if (error && !(error instanceof ApiError)) console.error(error);
-  if (!away) patch(wrong, error && error.status !== 401 ? fault(error) : null);
+  if (!away) patch(wrong, error && error.status !== 401 ? fault(error instanceof ApiError ? error : misunderstood(error)) : null);
 }
 
 /** The figures that the head shows, now and then, if the page doesn't bring them. */
 async function figures() {
   if (Date.now() - figuresAtMs < FIGURES_EVERY_MS) return;
-  figuresAtMs = Date.now();
-  // Who may not see them sees the page nevertheless.
-  noteFigures(await get('overview').catch(() => ({})));
+  noteFigures(await get('overview').catch((error) => {
+    if (isAway(error)) throw error;
+    return {}; // who may not see them sees the page nevertheless
+  }));
 }
+
+const misunderstood = ({ message }) => ({ fact: 'This page can’t show what the service answered.', remedy: 'Reload it.', code: message });
 
 /** Take figures of GET /api/overview that a page has asked for anyway. */
 export function noteFigures({ oldest_open_ms: oldest = null, now_ms: now }) {

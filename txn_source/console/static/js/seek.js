@@ -72,6 +72,7 @@ export function seekPanel({ topic, name, sought }) {
       body: [
         h('p', {}, summary(held)),
         held.skipped_messages ? h('p', {}, icon('warning'), ` ${count(held.skipped_messages, 'message')} will never be delivered to it.`) : null,
+        held.to.at === 'latest' ? h('p', {}, 'What is published until you confirm is skipped, too.') : null,
         h('p.quiet', {}, 'Its consumers, and streams that read it, go on from there. What is acknowledged of messages delivered before is ignored.'),
       ],
       act: act(held),

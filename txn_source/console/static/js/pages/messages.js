@@ -1,6 +1,6 @@
 /** Messages of a topic at either isolation level, from a place on, with a search by key. */
 
-import { get } from '../api.js';
+import { get, isAway } from '../api.js';
 import { h, patch, say } from '../dom.js';
 import { count, href, number } from '../format.js';
 import { messageTable } from '../message_table.js';
@@ -73,7 +73,7 @@ export function panel({ topic, query, setQuery }) {
     [cursor, done, searched, toSearch, order, byPartition] = [null, false, 0, null, null, false];
     table = messageTable({ topic, level: asked.level, full: whole });
     found.replaceChildren(table.element);
-    tellHidden();
+    tellHidden().catch(() => {});
     return fill();
   }
 
@@ -135,7 +135,10 @@ export function panel({ topic, query, setQuery }) {
 
   /** At read_committed: how many there are that it doesn't show yet. */
   async function tellHidden() {
-    const row = asked?.level === LEVELS[0][0] ? await get('topic', { name: topic }).catch(() => null) : null;
+    const row = asked?.level === LEVELS[0][0] ? await get('topic', { name: topic }).catch((error) => {
+      if (isAway(error)) throw error;
+      return null;
+    }) : null;
     const held = row?.held_back_messages ?? 0;
     patch(hidden, held ? h('p.hidden-note', {}, icon('info'), ` ${count(held, 'message')} behind open transactions ${held === 1 ? 'is' : 'are'} not shown at this level. `,
       h('a', { href: href(['blockers'], { search: topic }) }, 'Who blocks them')) : null);
