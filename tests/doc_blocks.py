@@ -19,6 +19,7 @@ import re
 import shlex
 import subprocess
 import sys
+import textwrap
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
@@ -43,6 +44,8 @@ _PART = re.compile(
     re.MULTILINE | re.DOTALL,
 )
 TIMEOUT_S = 120
+WIDTH = 110
+"""How long a line of text is at most that is shown of what a command printed."""
 _PORTS: dict[str, dict[str, str | None]] = {
     "serve": {"--port": "6650", "--metrics-port": None, "--console-port": None},
     "console": {"--port": "6651"},
@@ -161,7 +164,8 @@ class Runner(ExitStack):
         stand_for = {shown: meant for shown, meant in self.stands_for.items() if shown.startswith((":", "/"))}
         for shown, meant in (stand_for | {"/tmp/": f"{self.folder}/"}).items():
             printed = re.sub(re.escape(meant) + r"(\S*)", _as_wide(shown, meant), printed)
-        return "\n".join(line.rstrip() for line in _narrowed(printed.strip().splitlines())) + "\n"
+        lines = [part for line in _narrowed(printed.strip().splitlines()) for part in _wrapped(line.rstrip())]
+        return "\n".join(lines) + "\n"
 
     def serve(self, *words: str) -> subprocess.Popen[str]:
         """Start what serves, and return when it does; from now on its ports are those that the page names."""
@@ -231,11 +235,18 @@ def _narrowed(lines: list[str]) -> list[str]:
     return parts[:-1]
 
 
+def _wrapped(line: str) -> list[str]:
+    """Return a line that is text, and too long for a page, as several."""
+    if len(line) <= WIDTH or "───" in line or "   " in line.strip():
+        return [line]
+    return textwrap.wrap(line, WIDTH, subsequent_indent="      ", break_long_words=False, break_on_hyphens=False)
+
+
 def without_figures(text: str) -> list[str]:
-    """Return the lines of what a command printed without what differs from run to run: numbers, times and sizes."""
-    figures = re.sub(r"\b(?:[0-9a-f]{12,}|[\w-]{40,})\b", "#", text)
+    """Return the words of what a command printed without what differs from run to run: numbers, times and sizes."""
+    figures = re.sub(r"─+|\b(?:[0-9a-f]{12,}|[\w-]{40,})\b", "#", text)
     figures = re.sub(r"\d[\d,.:TZe+-]*(?:\s?(?:[KMG]?i?B|ms|[smhd])\b)?", "#", figures)
-    return [re.sub(r"(?:# )+", "# ", " ".join(re.sub("─+", "", line).split())) for line in figures.splitlines()]
+    return re.sub(r"(?:#\s+)+", "# ", figures).split()
 
 
 def _commands(code: str) -> list[str]:
