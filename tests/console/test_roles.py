@@ -12,6 +12,7 @@ import pytest
 
 from tests.access.authority import Signer
 from tests.console.asked import Asked
+from txn_source.console import snapshot
 from txn_source.console.api import overview
 from txn_source.console.app import CHANGES, LOOKS
 from txn_source.metadata.access.audit import Audit
@@ -96,6 +97,22 @@ def test_others_topics_are_not_shown(roled: Roled, role: str) -> None:
     assert len(subscriptions["rows"]) == knows
     assert (topics["rows"][0]["backlog"] is not None) == knows
     assert bool(row["subscriptions"]) == knows
+
+
+def test_the_history_is_of_what_is_seen(roled: Roled, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Look twice with a role for one tenant, and as who watches all: each has its own past."""
+    monkeypatch.setattr(snapshot, "RATE_S", 0.0)
+    one, everything = roled.token(consume=["bank/*"]), roled.token(monitor=["*"])
+    roled.get("overview", one)
+    with roled.log.producer(SHOP) as producer:
+        producer.send(b"more")
+    roled.get("overview", one)
+    own, whole = (roled.get("overview", token).json["history"] for token in (one, everything))
+    assert own["held_back_messages"] == [2, 2, 2]
+    assert whole["held_back_messages"][:3] == [4, 5, 5]
+    assert own["rate_messages"] == [None, 0, 0]
+    assert whole["rate_messages"][1] > 0
+    assert own["open_transactions"] == [None] * 3
 
 
 def test_what_waits_elsewhere_is_not_told(roled: Roled, monkeypatch: pytest.MonkeyPatch) -> None:

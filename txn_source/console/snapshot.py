@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import threading
 import time
+from array import array
 from collections import defaultdict, deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from functools import cached_property
 from typing import NamedTuple
 
@@ -34,12 +35,31 @@ class Appended(NamedTuple):
     bytes: int
 
 
+class PerTopic(NamedTuple):
+    """A figure of those topics for which it isn't nought; packed, since hundreds of them are kept."""
+
+    topic_ids: Sequence[int]
+    figures: Sequence[float]
+
+    @classmethod
+    def of(cls, found: Mapping[int, float]) -> PerTopic:
+        """Return those of some topics."""
+        there = {topic_id: figure for topic_id, figure in found.items() if figure}
+        return cls(array("q", there), array("d", there.values()))
+
+    def of_topics(self, topic_ids: Container[int] | None) -> float:
+        """Return the sum of some topics' figures; None: of all that there were."""
+        if topic_ids is None:
+            return sum(self.figures)
+        return sum(figure for topic_id, figure in zip(*self, strict=True) if topic_id in topic_ids)
+
+
 class Point(NamedTuple):
-    """The log at one moment of its history."""
+    """The log at one moment of its history; the rate is None while it wasn't known."""
 
     at_ms: int
-    rate_messages: float | None
-    held_back_messages: int
+    rate_messages: PerTopic | None
+    held_back_messages: PerTopic
     open_transactions: int
 
 
@@ -141,6 +161,16 @@ class Snapshot:
             of_bytes += max(0, now.bytes - then.bytes)
         return messages / seconds, of_bytes / seconds
 
+    def point(self) -> Point:
+        """Return what is kept of it in the history."""
+        rates = None
+        if self._before is not None:
+            rates = PerTopic.of({topic_id: self.rates([topic_id])[0] or 0 for topic_id in self.appended})
+        held_back: dict[int, int] = defaultdict(int)
+        for part in self.moment.log.partitions:
+            held_back[part.topic_id] += part.held_back_messages
+        return Point(self.now_ms, rates, PerTopic.of(held_back), self.moment.log.open_transactions)
+
     def _topic(
         self,
         topic_id: int,
@@ -218,9 +248,7 @@ class Snapshots:
         while self._history and at - self._history[0][0] > HISTORY_S:
             self._history.popleft()
         if not self._history or at - self._history[-1][0] >= RATE_S:
-            rate, _ = made.rates(list(made.appended))
-            held_back = sum(part.held_back_messages for part in moment.log.partitions)
-            self._history.append((at, Point(moment.at_ms, rate, held_back, moment.log.open_transactions)))
+            self._history.append((at, made.point()))
         return made
 
 

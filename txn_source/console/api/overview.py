@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 from typing import Any
 from urllib.parse import quote
 
@@ -46,14 +46,13 @@ def about(request: Request, viewer: Viewer) -> Any:
 
 
 def overview(request: Request, viewer: Viewer) -> Any:
-    """Return the figures of what the visitor sees; ``history`` and what is of the whole log to whoever sees all."""
+    """Return the figures of what the visitor sees; what is of the whole log only to whoever sees all."""
     topics = viewer.topics()
     snapshot = viewer.snapshot
     log = snapshot.moment.log
     rates = snapshot.rates([topic.topic_id for topic in topics])
     blocking = [found for found in snapshot.blockers.values() if viewer.sees_all or viewer.sees_any(found)]
     subscriptions = [s for t in topics if viewer.sees_subscriptions(t.name) for s in t.subscriptions]
-    history = viewer.snapshots.history() if viewer.sees_all else []
     attention = _shortened(sorted(_attention(viewer, topics), key=lambda each: _ORDER.index(each["severity"])))
     oldest = min((found[0].created_at_ms for found in blocking), default=None)
     return {
@@ -75,12 +74,19 @@ def overview(request: Request, viewer: Viewer) -> Any:
         "doomed_files": log.doomed_files if viewer.sees_all else None,
         "offloads_under_way": log.offloads_under_way if viewer.sees_all else None,
         "attention": attention,
-        "history": {
-            "t": [point.at_ms for point in history],
-            "rate_messages": [point.rate_messages for point in history],
-            "held_back_messages": [point.held_back_messages for point in history],
-            "open_transactions": [point.open_transactions for point in history],
-        },
+        "history": _history(viewer, None if viewer.sees_all else {topic.topic_id for topic in topics}),
+    }
+
+
+def _history(viewer: Viewer, topic_ids: Container[int] | None) -> dict[str, Any]:
+    """Return how the figures of some topics, or of all, were in the last minutes."""
+    points = viewer.snapshots.history()
+    rates = [point.rate_messages for point in points]
+    return {
+        "t": [point.at_ms for point in points],
+        "rate_messages": [None if rate is None else rate.of_topics(topic_ids) for rate in rates],
+        "held_back_messages": [int(point.held_back_messages.of_topics(topic_ids)) for point in points],
+        "open_transactions": [point.open_transactions if viewer.sees_all else None for point in points],
     }
 
 
