@@ -76,6 +76,7 @@ def test_seek_is_previewed_confirmed_by_name_and_done_by_keyboard(page: Page, sh
     for key in ("Enter", "Tab", "Enter"):
         page.keyboard.press(key)
     expect(page.get_by_role("main").get_by_text("It was moved, and is in epoch 1.")).to_be_visible()
+    expect(page.get_by_role("button", name="Preview")).to_be_focused()
     found = log.subscription(ORDERS, "rewound")
     assert (found.epoch, sum(part.backlog for part in found.partitions)) == (1, visible)
     expect(page.get_by_text(f"{visible:,} messages", exact=True)).to_be_visible()

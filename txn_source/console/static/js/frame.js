@@ -40,7 +40,7 @@ export function drawHead({ path, about, oldestMs = null, signOut }) {
   shownPath = path;
   patch(document.querySelector('footer.foot'), about
     ? [h('span', {}, `txnlog ${about.version}`), h('span', {}, 'log ', h('code', {}, about.log_id)), h('span', {}, about.database),
-       about.address ? h('span', {}, about.address) : null]
+       about.address ? h('span', {}, about.address) : null, h('span', {}, `times of ${Intl.DateTimeFormat().resolvedOptions().timeZone}`)]
     : null);
 }
 

@@ -90,6 +90,8 @@ export function seekPanel({ topic, name, sought }) {
     forget();
     patch(outcome, h('p.done', { role: 'status' }, icon('ok'), ` It was moved, and is in epoch ${number(answer.done.epoch)}.`));
     say(`It was moved, and is in epoch ${number(answer.done.epoch)}.`);
+    // The button that led here is gone.
+    look.focus({ preventScroll: true });
     sought();
   }
 
