@@ -7,7 +7,7 @@ from itertools import pairwise
 import hypothesis.strategies as st
 from hypothesis import given
 
-from txn_source.model.packing import Slice, pack
+from txn_source.model.packing import STRIPE_BYTES, Slice, pack, pack_in_step
 from txn_source.model.position import Position, PositionRange
 
 
@@ -88,3 +88,48 @@ def test_slice_above_the_target_is_a_task_of_its_own() -> None:
 def test_nothing_makes_no_task() -> None:
     """Pack no slices."""
     assert pack([], 100) == []
+
+
+@given(slices(), st.data(), st.integers(1, 300))
+def test_in_step_every_entry_is_read_once_and_each_partition_in_order(
+    given_slices: list[Slice], data: st.DataObject, target: int
+) -> None:
+    """Pack slices with any times, some unknown, some going back: each partition is read as it was given, at the same
+    cost, and there are as many tasks as were asked for, or one less or more."""
+    times = [data.draw(st.integers(0, 5)) for _ in given_slices]
+    tasks = pack_in_step(given_slices, times, target)
+    assert all(tasks)
+    read = entries_of([p for task in tasks for p in task])
+    for partition_id in {p.partition_id for p in given_slices}:
+        mine = [entry for entry in entries_of(given_slices) if entry[0] == partition_id]
+        assert [entry for entry in read if entry[0] == partition_id] == mine
+    assert len(read) == len(entries_of(given_slices))
+    total = sum(p.cost_bytes for p in given_slices)
+    assert sum(p.cost_bytes for task in tasks for p in task) == total
+    assert len(tasks) <= -(-total // target)
+
+
+@given(st.integers(1, 6), st.integers(1, 40), st.integers(1, 8))
+def test_in_step_what_was_written_together_is_read_together(lanes: int, flushes: int, wanted: int) -> None:
+    """Write to all partitions at once, again and again: if a task has two flushes or more, none is in two tasks, and a
+    task has one slice of each partition for each stripe."""
+    each = 1 << 20
+    given_slices = [piece(lane, flush, flush + 1, each) for lane in range(lanes) for flush in range(flushes)]
+    total = each * lanes * flushes
+    target = -(-total // wanted)
+    tasks = pack_in_step(given_slices, list(range(1, flushes + 1)) * lanes, target)
+    if target >= 2 * each * lanes:
+        assert len(tasks) == wanted
+        read = [{entry for _, entry in entries_of(task)} for task in tasks]
+        assert sum(map(len, read)) == flushes
+        assert all(len(task) <= lanes * (1 + round(target / STRIPE_BYTES)) for task in tasks)
+        assert target > STRIPE_BYTES or all(len(task) == lanes for task in tasks)
+    assert len(tasks) <= wanted
+
+
+def test_in_step_what_one_task_cannot_take_is_cut_by_partition() -> None:
+    """Have one flush for many tasks, and slices of which nobody knows the time."""
+    given_slices = [piece(lane, 0, 1, 100) for lane in range(8)]
+    for times in ([7] * 8, [0] * 8):
+        assert pack_in_step(given_slices, times, 200) == [given_slices[at : at + 2] for at in range(0, 8, 2)]
+    assert pack_in_step([], [], 200) == []

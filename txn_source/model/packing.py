@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import groupby
+from operator import itemgetter
 
 from txn_source.model.position import PositionRange
 from txn_source.model.values import dataclass
@@ -38,15 +40,73 @@ def pack(slices: Sequence[Slice], target_bytes: int) -> list[list[Slice]]:
     size = 0
     for piece in slices:
         if not tasks or size + piece.cost_bytes / 2 > target_bytes:
-            tasks.append([piece])
-            size = piece.cost_bytes
-            continue
+            tasks.append([])
+            size = 0
         size += piece.cost_bytes
-        last = tasks[-1][-1]
-        if last.partition_id == piece.partition_id and last.range.end == piece.range.start:
-            joined = PositionRange(last.range.start, piece.range.end)
-            cost = last.cost_bytes + piece.cost_bytes
-            tasks[-1][-1] = Slice(last.topic, last.partition, last.partition_id, joined, cost)
-        else:
-            tasks[-1].append(piece)
+        _add(tasks[-1], piece)
     return tasks
+
+
+def pack_in_step(slices: Sequence[Slice], times_us: Sequence[int], target_bytes: int) -> list[list[Slice]]:
+    """Return slices of partitions that share objects in tasks of about ``target_bytes``, each with a part of each
+    partition.
+
+    What was written together was published together, so tasks are cut between two times, unless what has one time is
+    more than half a task. Large tasks are cut into stripes in the same way. Slices of a partition stay in their order.
+
+    Args:
+        slices: partition after partition; several of a partition for each stripe, so that cuts come close to objects.
+        times_us: when the first message of each was published; 0: it isn't known.
+        target_bytes: what a task is to have.
+    """
+    latest: dict[int, int] = {}
+    begun: list[tuple[int, int]] = []
+    for number, (piece, time_us) in enumerate(zip(slices, times_us, strict=True)):
+        latest[piece.partition_id] = max(time_us, latest.get(piece.partition_id, 0))  # clocks may have gone back
+        begun.append((latest[piece.partition_id], number))
+    tasks: list[list[list[int]]] = []
+    stripes = round(target_bytes / STRIPE_BYTES)
+    task, before, filled = -1, 0, 0
+    for part, cost in _undivided(slices, sorted(begun), target_bytes // 2):
+        if (before + cost // 2) // target_bytes != task:
+            task, filled = (before + cost // 2) // target_bytes, 0
+            tasks.append([[]])
+        elif stripes > 1 and filled + cost // 2 > target_bytes // stripes:
+            filled = 0
+            tasks[-1].append([])
+        tasks[-1][-1] += part
+        before += cost
+        filled += cost
+    return [_joined(slices[number] for stripe in of_task for number in sorted(stripe)) for of_task in tasks]
+
+
+def _undivided(
+    slices: Sequence[Slice], begun: Sequence[tuple[int, int]], most_bytes: int
+) -> Iterator[tuple[list[int], int]]:
+    """Yield the numbers of slices that are to stay together, and their cost: those that begin at one time, unless that
+    is too much."""
+    for _, together in groupby(begun, key=itemgetter(0)):
+        group = [number for _, number in together]
+        cost = sum(slices[number].cost_bytes for number in group)
+        if cost <= most_bytes:
+            yield group, cost
+        else:
+            yield from (([number], slices[number].cost_bytes) for number in group)
+
+
+def _joined(slices: Iterable[Slice]) -> list[Slice]:
+    task: list[Slice] = []
+    for piece in slices:
+        _add(task, piece)
+    return task
+
+
+def _add(task: list[Slice], piece: Slice) -> None:
+    """Put a slice behind the last one of a task, joined with it if it goes on there."""
+    last = task[-1] if task else None
+    if last is not None and last.partition_id == piece.partition_id and last.range.end == piece.range.start:
+        joined = PositionRange(last.range.start, piece.range.end)
+        cost = last.cost_bytes + piece.cost_bytes
+        task[-1] = Slice(last.topic, last.partition, last.partition_id, joined, cost)
+    else:
+        task.append(piece)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Iterator, Sequence
-from itertools import pairwise
+from itertools import accumulate, pairwise
 
 import numpy as np
 import pyarrow as pa
@@ -24,7 +24,7 @@ from txn_source.client.reading.window import each
 from txn_source.metadata.stub.metadata_stub import MetadataStub
 from txn_source.metadata.stub.ranges import Piece
 from txn_source.model.errors import DataLossError, TopicNotFoundError
-from txn_source.model.packing import OPENING_COST_BYTES, STRIPE_BYTES, Slice, pack
+from txn_source.model.packing import OPENING_COST_BYTES, STRIPE_BYTES, Slice, pack, pack_in_step
 from txn_source.model.position import MAX_ENTRY_ID, Position, PositionRange
 from txn_source.model.values import dataclass
 from txn_source.model.visibility import BoolArray, IntArray
@@ -35,6 +35,8 @@ _SMALLEST_TASK_BYTES = 8 << 20
 """A task costs 25-50 ms of a core whatever it reads; less than this isn't worth one."""
 _SMALLEST_SHARE_BYTES = 512 << 10
 """Of a partition in a task that reads several in step: each slice costs a few calls."""
+_CUTS = 8
+"""In so many pieces such a share is looked at, to find those that were written together."""
 
 _LOOKED_AT = 64
 """So many objects are looked at for filters of stored columns, a few ms each."""
@@ -54,16 +56,19 @@ class _Ledgers:
     purged: IntArray
     offloaded: IntArray
     """1 where there is an object."""
+    begins_us: IntArray
+    """When the first message was published; 0: it isn't known."""
 
     @property
     def each(self) -> Iterator[tuple[PositionRange, int, int]]:
-        """The first three of each ledger."""
+        """Range, bytes and whether it is purged, of each ledger."""
         return zip(self.ranges, self.sizes.tolist(), self.purged.tolist(), strict=True)
 
     def only(self, kept: BoolArray) -> _Ledgers:
         """Return some of them."""
         ranges = [of for of, keep in zip(self.ranges, kept, strict=True) if keep]
-        return _Ledgers(self.partition, ranges, self.sizes[kept], self.purged[kept], self.offloaded[kept])
+        columns = (column[kept] for column in (self.sizes, self.purged, self.offloaded, self.begins_us))
+        return _Ledgers(self.partition, ranges, *columns)
 
 
 def tasks_of(
@@ -81,7 +86,9 @@ def tasks_of(
     Raises:
         DataLossError: a part of a range is gone. ``fail_on_data_loss=False`` leaves it out, with a warning.
     """
-    tables = stub.list_ledgers_of([(p.view.partition_id, reach) for p, reach in wanted], times=bool(request.filters))
+    tables = stub.list_ledgers_of(
+        [(p.view.partition_id, reach) for p, reach in wanted], times=in_step or bool(request.filters)
+    )
     ledgers = [
         _ledgers(stub, partition, reach, table, request)
         for (partition, reach), table in zip(wanted, tables, strict=True)
@@ -97,6 +104,7 @@ def tasks_of(
     lanes = sum(1 for found in ledgers if not found.offloaded.all()) if in_step else 1
     stripe = min(target, STRIPE_BYTES)
     share = target if lanes < 2 or total <= stripe else max(_SMALLEST_SHARE_BYTES, stripe // lanes)
+    unsplit = share // 2 if share > _SMALLEST_SHARE_BYTES else 2 * share  # each split is a call: not of thousands
     in_objects = [
         (found.partition.view.partition_id, piece)
         for found in ledgers
@@ -105,43 +113,41 @@ def tasks_of(
     ]
     of_objects = each(lambda of: objects.split_range(*of, target), in_objects)
     slices: list[Slice] = []
+    begins_us: list[int] = []
     for found in ledgers:
         topic, view = found.partition.topic.short, found.partition.view
-        for (piece, size, purged), offloaded in zip(found.each, found.offloaded.tolist(), strict=True):
-            parts, most = [Piece(piece, size, None)], target if offloaded else share
-            if size > large or size > 2 * most:
-                split = next(of_objects) if purged else stub.split_range(view.partition_id, piece, most)
+        columns = zip(found.each, found.offloaded.tolist(), found.begins_us.tolist(), strict=True)
+        for (piece, size, purged), offloaded, begins in columns:
+            parts = [Piece(piece, size, None)]
+            is_shared = share < target and not offloaded
+            if size > large or (is_shared and size > unsplit):
+                least = max(1, share // _CUTS) if is_shared else target
+                split = next(of_objects) if purged else stub.split_range(view.partition_id, piece, least)
                 parts = [part for part in split if _wanted(found, part, request)]
-            cost = opening if most == target else opening // max(1, len(parts))
+            cost = opening // max(1, len(parts)) if is_shared else opening
             slices.extend(Slice(topic, view.index, view.partition_id, p.range, p.bytes + cost) for p in parts)
-    if share < target:
-        slices = _in_step(slices)
-    if request.limit is not None and not request.filters:
-        slices = _enough(stub, slices, request.limit, request)
-    return pack(slices, target)
+            begins_us.extend(begins if part.times_us is None else part.times_us[0] for part in parts)
+    if share >= target:
+        return pack(_enough(stub, slices, request), target)
+    packed = pack_in_step(slices, begins_us, target)
+    left = len(_enough(stub, [piece for task in packed for piece in task], request))
+    starts = accumulate(map(len, packed), initial=0)
+    return [task[: left - start] for task, start in zip(packed, starts, strict=False) if start < left]
 
 
-def _in_step(slices: Sequence[Slice]) -> list[Slice]:
-    """Return slices, those of a partition in their order, by how far each begins in what is read of its partition."""
-    totals: dict[int, int] = {}
-    begins = []
-    for piece in slices:
-        begins.append(totals.get(piece.partition_id, 0))
-        totals[piece.partition_id] = begins[-1] + piece.cost_bytes
-    shares = [begin / max(1, totals[piece.partition_id]) for begin, piece in zip(begins, slices, strict=True)]
-    return [slices[number] for number in sorted(range(len(slices)), key=shares.__getitem__)]
-
-
-def _enough(stub: MetadataStub, slices: Sequence[Slice], limit: int, request: ReadRequest) -> list[Slice]:
-    """Return the first slices that have so many messages between them, as far as that is worth asking."""
+def _enough(stub: MetadataStub, slices: Sequence[Slice], request: ReadRequest) -> Sequence[Slice]:
+    """Return the first slices that have as many messages as a request wants, as far as that is worth asking."""
+    if request.limit is None or request.filters:
+        return slices
+    limit = request.limit
     for number, piece in enumerate(slices):
         if limit <= 0:
-            return list(slices[:number])
+            return slices[:number]
         if number == _COUNTED_SLICES:
             break
         counted = stub.count_range(piece.partition_id, piece.range, request.isolation_level)
         limit -= 0 if counted is None else counted.messages
-    return list(slices)
+    return slices
 
 
 def _that_objects_keep(objects: TieredPlanning, ledgers: list[_Ledgers], request: ReadRequest) -> list[_Ledgers]:
@@ -176,12 +182,14 @@ def _ledgers(
     costs = (sizes * (part / np.maximum(entries, 1))).astype(np.int64)
     edges = [reach.start, *(Position(int(i), 0) for i in ids[1:]), reach.end][: len(ids) + 1]
     kept = part > 0
+    times = _times(table)
     if request.filters:
-        known = of_ledgers(_known(partition), ids, first, first + part - 1, _times(table))
+        known = of_ledgers(_known(partition), ids, first, first + part - 1, times)
         kept &= request.filters.keep(known)
     ranges = [PositionRange(a, b) for a, b in pairwise(edges)]
     offloaded = (numbers_in(table["offloaded_at_ms"]) >= 0).astype(np.int64)
-    return _Ledgers(partition, ranges, costs, numbers_in(table["purged"]), offloaded).only(kept)
+    begins = np.zeros_like(ids) if times is None else np.maximum(numbers_in(table["first_publish_time_us"]), 0)
+    return _Ledgers(partition, ranges, costs, numbers_in(table["purged"]), offloaded, begins).only(kept)
 
 
 def _wanted(of: _Ledgers, piece: Piece, request: ReadRequest) -> bool:
