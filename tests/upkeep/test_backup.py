@@ -304,6 +304,8 @@ def test_log_whose_database_was_put_back_goes_on_behind_a_gap(tmp_path: Path, mo
     """On PostgreSQL, after its own restore: the command, once; then ids lie behind what may have been given out."""
     root = tmp_path / "log"
     with log_on_postgres(root) as url:
+        untold = CliRunner().invoke(app, ["after-restore", "--root", str(root)])
+        assert (untold.exit_code, "--metadata, or TXNLOG_METADATA" in untold.output) == (2, True)
         monkeypatch.setenv("TXNLOG_METADATA", url.revealed)
         done = CliRunner().invoke(app, ["after-restore", "--root", str(root)])
         assert done.exit_code == 0, done.output

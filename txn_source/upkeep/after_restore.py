@@ -11,7 +11,9 @@ from txn_source.metadata.store.lost_future import gap_after, pass_over
 from txn_source.metadata.store.opening import open_database
 from txn_source.metadata.store.tables import log_info
 from txn_source.model.door import guard
-from txn_source.storage.object_root import root_at
+from txn_source.model.errors import InvalidArgumentError
+from txn_source.storage.object_root import ObjectRoot, root_at
+from txn_source.storage.root import LogRoot
 
 
 @guard
@@ -26,11 +28,17 @@ def after_restore(root: str | os.PathLike[str], metadata: str | None = None) -> 
         metadata: the database of a log that has it in PostgreSQL.
 
     Raises:
-        InvalidArgumentError: the metadata lies elsewhere.
+        InvalidArgumentError: the metadata lies elsewhere, or where it is wasn't said.
         LogNotFoundError: there is no log.
         UnavailableError: the database can't be reached.
     """
-    path = str(root_at(root))
+    place = root_at(root)
+    path = str(place)
+    if metadata is None and (isinstance(place, ObjectRoot) or LogRoot(place).id_on_postgres is not None):
+        raise InvalidArgumentError(
+            f"The metadata of the log at {path.partition('?')[0]} doesn't lie in its root.",
+            "Say where it is (--metadata, or TXNLOG_METADATA).",
+        )
     url = None if metadata is None else metadata_url(metadata)
     service = open_service(path, url)
     log_id = service.log_id
