@@ -251,7 +251,8 @@ def test_a_page_of_gigantic_messages_is_cut(asked: Asked, monkeypatch: pytest.Mo
     for start in ("earliest", "latest"):
         first = asked.get("messages", topic="t", limit=500, from_=start).json
         assert 0 < len(first["rows"]) < 24
-        assert first["rows"][0]["value"][:3] == {"earliest": "000", "latest": "022"}[start]
+        ends = {"earliest": ["000", "001"], "latest": ["023", "022"]}
+        assert [row["value"][:3] for row in first["rows"][:2]] == ends[start]
         rows = all_pages(asked, topic="t", limit=500, from_=start)
         assert sorted(row["value"][:3] for row in rows) == [f"{number:03}" for number in range(24)]
 

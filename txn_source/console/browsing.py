@@ -40,6 +40,12 @@ class Budget:
         self.messages = 0
         self._bytes = 0
         self._until = time.monotonic() + READ_S
+        self._most_messages, self._most_bytes = READ_MESSAGES, READ_BYTES
+
+    def share(self, among: int) -> None:
+        """Leave the first of so many readers, one after another, its part of what is left."""
+        self._most_messages = self.messages + max(0, READ_MESSAGES - self.messages) // among
+        self._most_bytes = self._bytes + max(0, READ_BYTES - self._bytes) // among
 
     def take(self, messages: int, of_bytes: int) -> None:
         """Note what was read."""
@@ -48,8 +54,8 @@ class Budget:
 
     @property
     def spent(self) -> bool:
-        """True if it is used up."""
-        over = self.messages >= READ_MESSAGES or self._bytes >= READ_BYTES
+        """True if it is used up, or the share of who reads now."""
+        over = self.messages >= self._most_messages or self._bytes >= self._most_bytes
         return over or time.monotonic() >= self._until
 
 

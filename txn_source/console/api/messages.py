@@ -114,7 +114,8 @@ def _page(request: Request, browser: Browser, parts: Sequence[ReadPartition], li
     read = browser.backwards if backwards else browser.forwards
     lists: list[list[Row]] = []
     reached: Places = {}
-    for part in parts:
+    for before, part in enumerate(parts):
+        browser.budget.share(len(parts) - before)
         index, (low, high) = part.view.index, browser.bounds(part)
         places[index] = min(max(places.get(index, high if backwards else low), low), high)
         rows, reached[index] = read(part, places[index], limit)
