@@ -429,3 +429,17 @@ def test_broken_fields_of_notes_break_no_rebuild(
     report = rebuild(left, undecided="commit")
     found = values(left, "read_uncommitted")
     assert len(found) == 3 or sum(topic.left_out for topic in report.topics)
+
+
+def test_file_with_the_bytes_of_another_one_is_left_out(log: Log, root: Path, tmp_path: Path) -> None:
+    """Write a file over one of another topic's, and one of another log's."""
+    log.create_topic("u")
+    send(log, b"1")
+    with log.producer("u") as producer:
+        producer.send(b"2")
+    left = without_database(root, tmp_path / "left")
+    mine, other = segments(left)
+    other.write_bytes(mine.read_bytes())
+    report = rebuild(left)
+    assert any("is left out: it has the bytes of another file" in note for note in report.notes)
+    assert (values(left), values(left, topic="u")) == ([b"1"], [])

@@ -88,6 +88,9 @@ def report_of(
                 f" says where their entries lie: {', '.join(topic.segments.unnoted[:3])}."
             )
         notes += [
+            f"{path} is left out: it has the bytes of another file." for path in topic.segments.misplaced[:_SHOWN]
+        ]
+        notes += [
             f"{path}: bytes {start} to {end} are damaged." for path, start, end in topic.segments.damaged[:_SHOWN]
         ]
     notes.append(

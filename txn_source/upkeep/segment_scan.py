@@ -91,6 +91,8 @@ class ScannedSegments:
     """Path, and the bytes that are no message."""
     unnoted: list[str] = field(default_factory=list)
     """Segments of older releases, whose entries say nothing of themselves."""
+    misplaced: list[str] = field(default_factory=list)
+    """Segments whose first note is of another producer than their name: each has the bytes of another file."""
     entries: int = 0
     batches: list[tuple[int, dict[str, Any]]] = field(default_factory=list)
     """What notes say of whole batches of jobs and imports: parts, each with its topic."""
@@ -207,6 +209,9 @@ def _scan(found: ScannedSegments, path: str, name: SegmentName, data: Data) -> N
             seed = 0 if shared else crc32c(data[message.start : message.end])
             continue
         note = None if message.note is None else parse_note(message.note)
+        if message.rows and note is not None and note.get("w", name.producer_id) != name.producer_id:
+            found.misplaced.append(path)
+            return
         noted = noted or note is not None
         start = header.start if shared and header is not None else message.start
         if message.rows:
