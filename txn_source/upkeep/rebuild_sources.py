@@ -137,6 +137,7 @@ def find_topic(
     for partition_id in sorted(found.indexes):
         mine = {name: column[receipts["partition_id"] == partition_id] for name, column in receipts.items()}
         _place(found, partition_id, mine, of_partition.get(partition_id, []), left.get(partition_id, []), new_ledger)
+    scanned.release()
     return found
 
 

@@ -12,6 +12,7 @@ from sqlalchemy import Connection
 from txn_source.metadata.store.rebuilt_rows import add_columns, add_subscription, seal_ledgers
 from txn_source.model.kinds import ABORTED, COMMITTED, DATA
 from txn_source.model.roots import ONLY_MAIN
+from txn_source.model.values import dataclass
 from txn_source.storage.segment import SegmentName
 from txn_source.upkeep.placing import LEDGER_BITS, PlacedPartition
 from txn_source.upkeep.rebuild_decisions import Decisions
@@ -19,6 +20,7 @@ from txn_source.upkeep.rebuild_sources import FoundTopic
 from txn_source.upkeep.segment_scan import NO_SEGMENT, NO_TXN, IntArray, ScannedProducer
 
 _SEVERAL = 0
+_AT_ONCE = 10_000
 
 
 def add_topic(
@@ -55,15 +57,15 @@ def add_topic(
     producers: dict[int, int] = {}
     closed: dict[int, dict[int, int]] = {}
     starts: dict[int, int] = {}
-    pending: list[tuple[str, dict[str, Any]]] = []
+    pending: list[_Entries] = []
     for partition_id, placed in sorted(topic.placed.items()):
         starts[partition_id], closed[partition_id] = _add_partition(
             connection, topic, partition_id, placed, segments, producers, new_ledger, now_ms, pending
         )
     segments.add(connection)
     _add_producers(connection, topic, producers)
-    for table, columns in pending:
-        add_columns(connection, table, columns)
+    for entries in pending:
+        entries.add(connection, topic_id)
     _add_traces(connection, topic, decisions, numbers, begun)
     for partition_id, ledgers in closed.items():
         seal_ledgers(connection, partition_id, ledgers)
@@ -124,7 +126,7 @@ def _add_partition(
     producers: dict[int, int],
     new_ledger: Callable[[], int],
     now_ms: int,
-    pending: list[tuple[str, dict[str, Any]]],
+    pending: list[_Entries],
 ) -> tuple[int, dict[int, int]]:
     """Insert a partition and its ledgers, and keep its entries for later; return where it starts, and the closed ones'
     numbers of entries."""
@@ -190,8 +192,24 @@ def _add_partition(
     if hot.any():
         columns = {name: column[hot] for name, column in rows.items()}
         totals = {"messages_before": before_messages[hot], "bytes_before": before_bytes[hot]}
-        pending.append(("entries", _entry_columns(topic.described.topic_id, partition_id, columns, totals)))
+        pending.append(_Entries(partition_id, columns, totals))
     return log_start, closed
+
+
+@dataclass(frozen=True, slots=True)
+class _Entries:
+    """Entries of a partition that are to be inserted once what they refer to is there."""
+
+    partition_id: int
+    rows: dict[str, IntArray]
+    totals: dict[str, IntArray]
+
+    def add(self, connection: Connection, topic_id: int) -> None:
+        """Insert them, a part at a time: as Python's values they take much more memory than as arrays."""
+        for start in range(0, len(self.rows["position"]), _AT_ONCE):
+            some = slice(start, start + _AT_ONCE)
+            rows, totals = ({name: column[some] for name, column in of.items()} for of in (self.rows, self.totals))
+            add_columns(connection, "entries", _entry_columns(topic_id, self.partition_id, rows, totals))
 
 
 def _entry_columns(

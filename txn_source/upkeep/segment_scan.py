@@ -107,6 +107,10 @@ class ScannedSegments:
         table = np.frombuffer(self._rows, np.int64).reshape(-1, len(COLUMNS)) if self._rows else _NONE
         return {name: np.ascontiguousarray(table[:, i]) for i, name in enumerate(COLUMNS)}
 
+    def release(self) -> None:
+        """Let go of the receipts: they have their places."""
+        self._rows = array("q")
+
     def begin(self, path: str, size: int) -> int:
         """Number a segment that is there."""
         self.paths.append(path)
