@@ -19,6 +19,7 @@ from txn_source import Log
 from txn_source.model.errors import InvalidArgumentError, LogNotFoundError, UnavailableError
 from txn_source.model.topic_name import TopicName
 from txn_source.storage.object_requests import requests_for
+from txn_source.storage.segment_store import ObjectSegments
 from txn_source.upkeep.doctor.codes import Severity
 from txn_source.upkeep.doctor.opening import Where
 from txn_source.upkeep.doctor.subject import Checksums, Surroundings
@@ -222,9 +223,13 @@ def test_log_on_postgres_is_looked_at_whole(tmp_path: Path) -> None:
 # Object stores
 
 
-def test_log_on_an_object_store_is_looked_at_whole(tmp_path: Path) -> None:
+def test_log_on_an_object_store_is_looked_at_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Look at a log whose segments and objects are in S3: a lost and a damaged object are found, with all else right;
-    so is a root without its metadata's marker."""
+    so is a root without its metadata's marker. Segments are listed by the doctor and by garbage collection, once
+    each."""
+    listings: list[str] = []
+    stored = ObjectSegments.stored
+    monkeypatch.setattr(ObjectSegments, "stored", lambda self: listings.append("segments") or stored(self))
     with Site("objects", tmp_path / "meta") as site:
         uri, database = str(site.storage_uri), str(tmp_path / "meta" / "metadata.db")
         with site.connect() as log:
@@ -237,7 +242,7 @@ def test_log_on_an_object_store_is_looked_at_whole(tmp_path: Path) -> None:
             hot = list(log.metadata.list_segments())
         where = Where(uri, metadata=database)
         report = look(where)
-        assert (report.findings, report.not_checked) == ((), ())
+        assert (report.findings, report.not_checked, len(listings)) == ((), (), 2)
         with pytest.raises(InvalidArgumentError, match="--metadata"):
             look(Where(uri))
         requests = requests_for(uri)

@@ -40,7 +40,7 @@ def check_service_clock(subject: Subject) -> Iterator[Finding]:
 def check_file_times(subject: Subject) -> Iterator[Finding]:
     """Look for files that were written in the future."""
     for place in subject.places:
-        newest = max(((found.modified_at_s, found.path) for found in place.segments.stored()), default=(0.0, ""))
+        newest = max(((found.modified_at_s, found.path) for found in subject.stored(place)), default=(0.0, ""))
         ahead = newest[0] - subject.now_s
         if ahead > _AHEAD_S:
             fact = f"{newest[1]} in the root {place.name} was written {ahead:,.0f} s ahead of this machine's clock."

@@ -36,7 +36,7 @@ def check_segments(subject: Subject) -> Iterator[Finding]:
 def _listed(subject: Subject) -> dict[int, dict[str, int]]:
     """Return the sizes of all files of roots in which each look at one takes long."""
     return {
-        place.bit: {found.path: found.size for found in place.segments.stored()}
+        place.bit: {found.path: found.size for found in subject.stored(place)}
         for place in subject.places
         if place.segments.is_remote
     }
@@ -188,7 +188,7 @@ def check_among_segments(subject: Subject) -> Iterator[Finding]:
     """Look at all files among the segments: those of ids that were never given, deleted ones, and strange ones."""
     for place in subject.places:
         strange, names = [], []
-        for found in place.segments.stored():
+        for found in subject.stored(place):
             name = SegmentName.parse(found.path)
             if name is None:
                 if TOPIC_FILE not in found.path:
