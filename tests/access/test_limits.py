@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import threading
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -49,6 +51,10 @@ class Clock:
 
     def __call__(self) -> float:
         return self.now
+
+    def advance(self, seconds: float) -> None:
+        """Let time pass."""
+        self.now += seconds
 
 
 # Buckets
@@ -184,8 +190,9 @@ def test_guessing_is_held_up(guarded: Guarded, monkeypatch: pytest.MonkeyPatch) 
 
 def test_client_waits_where_it_calls_too_often(limited: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     """Call more often than is allowed: the calls are slower, and all of them are answered."""
-    guarded = limited(calls=5)
-    monkeypatch.setattr(grpc_transport, "_LIMIT_WAIT_S", 0.01)
+    guarded, clock = limited(calls=5), Clock()
+    guarded.door.usage._clock = clock
+    monkeypatch.setattr(grpc_transport, "time", SimpleNamespace(monotonic=time.monotonic, sleep=clock.advance))
     log = guarded.connect("alice", **ALL)
     for _ in range(14):
         assert log.topics()

@@ -25,7 +25,7 @@ from txn_source import (
 from txn_source.metadata.stub.metadata_stub import MetadataStub
 from txn_source.model.errors import TxnLogError
 
-WAIT_S = 60.0
+WAIT_S = 120.0
 LOST = UnavailableError("The answer was lost.", "Try again.")
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from google.protobuf.message import Message
@@ -156,12 +157,16 @@ def test_consumer_goes_on_with_another_service(two: tuple[Site, Site]) -> None:
 
 
 def test_shared_consumers_at_different_services_get_their_share(two: tuple[Site, Site]) -> None:
-    """Connect one consumer at each service, and write at the first: both get some, and all acknowledgements count."""
+    """Connect one consumer at each service, and write at the first: both get some, and all acknowledgements count.
+
+    A consumer that has one message waits for the other one's first: however late that is, not all fits into one queue.
+    """
     logs = [site.connect() for site in two]
     logs[0].create_topic("t", partitions=4)
-    consumers = [log.subscribe("t", "s", type="shared", initial_position="earliest") for log in logs]
+    options: dict[str, Any] = {"type": "shared", "initial_position": "earliest", "queue_size": 50}
+    consumers = [log.subscribe("t", "s", **options) for log in logs]
     received: list[list[bytes]] = [[], []]
-    done = threading.Event()
+    done, first = threading.Event(), (threading.Event(), threading.Event())
 
     def receive(number: int) -> None:
         while not done.is_set():
@@ -169,6 +174,8 @@ def test_shared_consumers_at_different_services_get_their_share(two: tuple[Site,
             if message is not None:
                 received[number].append(message.value)
                 consumers[number].acknowledge(message)
+                first[number].set()
+                first[1 - number].wait(WAIT_S)
                 if sum(map(len, received)) >= 400:
                     done.set()
 
