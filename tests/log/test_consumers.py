@@ -236,6 +236,8 @@ def test_shared_subscription_spreads_entries_and_keeps_their_order(log: Log) -> 
     """Let three consumers share: each message goes to one, each consumer gets some, and its own in order."""
     producer, _ = numbered(log, 0)
     consumers = [subscribe(log, type="shared", queue_size=20) for _ in range(3)]
+    for consumer in consumers:
+        settle(consumer)  # the service knows its permits
     values = [b"%03d" % number for number in range(60)]
     send_each(producer, values)
     found = share(*consumers, of=60)

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.log.reading import BY_HAND, COMMITTED, UNCOMMITTED, by_partition, rows, send_each, values
+from tests.log.reading import BY_HAND, COMMITTED, UNCOMMITTED, by_partition, eventually, rows, send_each, values
 from tests.log.sites import Site
 from txn_source import (
     InvalidArgumentError,
@@ -59,12 +59,12 @@ def test_reader_never_sees_half_of_a_transaction(site: Site) -> None:
             with writer_log.begin_transaction() as transaction:
                 producer.send(b"%d" % amount, partition=0, txn=transaction)
                 producer.send(b"%d" % -amount, partition=1, txn=transaction)
+        eventually(lambda: len(sums) > 1)
     finally:
         done.set()
         for reader in readers:
             reader.join()
     assert len(values(writer_log, "money")) == 120
-    assert len(sums) > 1
     assert [seen for seen in sums if sum(seen)] == []
 
 
