@@ -28,7 +28,7 @@ def orders(log: txn_source.Log) -> txn_source.Log:
     log.create_topic("orders")
     with log.producer("orders") as producer:
         for values, end in ((["a", "b"], "commit"), (["aborted"], "abort"), (["open"], None)):
-            transaction = log.begin_transaction()
+            transaction = log.begin_transaction(timeout=900)
             for value in values:
                 producer.send(value, key="k", txn=transaction)
             producer.flush()
@@ -107,7 +107,7 @@ def test_sql_table_keeps_its_options_and_with_overrides_them(spark, log, root: P
     try:
         spark.sql("INSERT INTO bills (id) VALUES (1), (2)")
         producer = log.producer("bills")
-        producer.send({"id": 3}, txn=log.begin_transaction())
+        producer.send({"id": 3}, txn=log.begin_transaction(timeout=900))
         producer.flush()
         assert sorted(row.id for row in spark.sql("SELECT id FROM bills").collect()) == [1, 2]
         everything = spark.sql("SELECT id FROM bills WITH (isolationLevel = 'read_uncommitted')")

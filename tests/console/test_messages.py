@@ -41,7 +41,7 @@ def fill(log: Log, *, count: int = 60) -> None:
                 log.roll_ledger("t")
                 log.offload("t")
                 log.roll_ledger("t")
-        producer.send(b"open", key=b"open", partition=1, txn=log.begin_transaction())
+        producer.send(b"open", key=b"open", partition=1, txn=log.begin_transaction(timeout=900))
         producer.flush()
         for number in range(10):
             producer.send(b"behind", key=f"b{number}".encode(), partition=number % 3)

@@ -32,6 +32,14 @@ class Read(Protocol):
     def __call__(self, *, schema: str | StructType | None = None, **options: Any) -> DataFrame: ...
 
 
+@pytest.fixture(autouse=True, scope="module")
+def _transactions_that_last() -> Iterator[None]:
+    """Let transactions stay open for as long as Spark takes, which may be more than a minute on a busy machine."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(txn_source.Log.begin_transaction, "__defaults__", (900.0,))
+        yield
+
+
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """A session with two cores; its time zone is not UTC, so that times mixed up show."""

@@ -60,7 +60,7 @@ def _small_steps(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def spoilable(log: Log, bucket: Bucket, proxy: Proxy, request: pytest.FixtureRequest) -> Spoilable:
     silent = "silence" in request.node.name
-    return make_spoilable(log, bucket, proxy, max_attempts=1, request_timeout=1 if silent else 20)
+    return make_spoilable(log, bucket, proxy, max_attempts=1, request_timeout=3 if silent else 20)
 
 
 def make_spoilable(
