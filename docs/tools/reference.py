@@ -27,6 +27,8 @@ from txn_source.spark import options
 from txn_source.upkeep.doctor.codes import CODES
 
 ALERTS = Path(__file__).resolve().parents[2] / "deploy" / "alerts.yaml"
+_BEHIND_GUIDES = "---\nsearch:\n  boost: 0.1\n---\n\n"
+"""The search shows these pages, which have every word as a heading, behind those that explain it."""
 _OF_EACH_COMMAND = ("Which log", "What the service is shown")
 COLUMN_MEANINGS = {
     "__partition": "the partition's number",
@@ -54,8 +56,8 @@ def pages() -> dict[str, str]:
         "reference/findings.md": "".join(_findings()),
         "reference/cli.md": "".join(_command_line()),
         "reference/metrics.md": "".join(_metrics()),
-        "reference/python.md": python(),
-        "reference/protocol.md": protocol(),
+        "reference/python.md": _BEHIND_GUIDES + python(),
+        "reference/protocol.md": _BEHIND_GUIDES + protocol(),
     }
 
 
