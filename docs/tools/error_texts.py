@@ -12,8 +12,14 @@ CAUSES_AND_REMEDIES: dict[str, tuple[str, str]] = {
         "Compare with `log.schema(topic)`; cast, rename or leave out what the error names.",
     ),
     "LOG_NOT_FOUND": (
-        "A path with a typing error, or a folder without `txnlog.json`. Readers never make a log.",
-        "Check the path. A new log is made by `txn_source.connect(path)` in an empty folder.",
+        (
+            "A path with a typing error, or a folder without `txnlog.json`: readers never make a log. Or the log has"
+            " lost its database."
+        ),
+        (
+            "Check the path. A new log is made by `txn_source.connect(path)` in an empty folder. For a lost"
+            " database see [backup](../backup.md) and [rebuild](../rebuild.md)."
+        ),
     ),
     "LOG_VERSION": (
         "The log was written, or its tables were upgraded, by a newer release.",

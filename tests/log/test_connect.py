@@ -39,6 +39,23 @@ def test_reader_never_makes_a_log(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+def test_lost_database_is_told_and_nothing_takes_its_place(tmp_path: Path) -> None:
+    """Take the database of a log away, and connect: an empty one in its place would stop a rebuild."""
+    root = tmp_path / "log"
+    connect(root).close()
+    for file in root.glob("metadata.db*"):
+        file.rename(tmp_path / file.name)
+    for create in (True, False):
+        with pytest.raises(
+            LogNotFoundError, match=r"has lost its metadata: there is no metadata.db\. .*txnlog rebuild"
+        ):
+            connect(root, create=create)
+    assert list(root.glob("metadata.db*")) == []
+    (tmp_path / "metadata.db").rename(root / "metadata.db")
+    with connect(root) as log:
+        assert log.topics() == []
+
+
 def test_folder_of_something_else_is_refused(tmp_path: Path) -> None:
     """Connect to a folder with a file in it, and to that file."""
     (tmp_path / "notes.txt").write_text("mine")

@@ -208,8 +208,9 @@ class Log(Rooted):
             topic: a name.
             namespace: ``tenant/namespace``.
             policies: ``data_read_priority``, ``offload_uri``, ``offload_compression_level``, ``offload_after_age``,
-                ``offload_after_bytes``, ``offload_deletion_lag``, ``retention_age``, ``retention_bytes``; ages and lags
-                in seconds, a ``timedelta``, or a text such as ``7d`` or ``12h``; sizes in bytes, or ``10GB``.
+                ``offload_after_bytes``, ``offload_deletion_lag``, ``retention_age``, ``retention_bytes``,
+                ``hot_copies``, ``acknowledge_copies``; ages and lags in seconds, a ``timedelta``, or a text such as
+                ``7d``; sizes in bytes, or ``10GB``.
 
         Raises:
             InvalidArgumentError: a policy or a value that can't be. Nothing was changed.

@@ -147,6 +147,7 @@ def open_service(
         root.check()
         if metadata is None:
             root.check_embedded()
+            root.check_database()
     database = open_database(metadata or root.database_url)
     try:
         if create and not root.exists:

@@ -170,6 +170,15 @@ class LogRoot:
                 f" {self.path} --metadata postgresql://...`.",
             )
 
+    def check_database(self) -> None:
+        """Raise LOG_NOT_FOUND if the log that is here has lost its SQLite file: it is made before the marker is."""
+        if not os.path.isfile(self.database):
+            raise LogNotFoundError(
+                f"The log at {self.path} has lost its metadata: there is no {self.database.name}.",
+                "Put the file back, or restore a backup (`txnlog restore`), or make it again of what is stored"
+                f" (`txnlog rebuild`). Until then remove nothing from {self.path}.",
+            )
+
     def check_on_postgres(self) -> str:
         """Return the id of the log that is here; raise INVALID_ARGUMENT if its metadata lies in SQLite."""
         log_id = self.id_on_postgres
