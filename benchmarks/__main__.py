@@ -42,6 +42,7 @@ from benchmarks import (
     tiers,
 )
 from benchmarks.harness import Bench, Result
+from tests import java_classes
 
 BENCHMARKS = {
     "scan": scan.run,
@@ -79,6 +80,8 @@ def main() -> int:
     arguments = parser.parse_args()
     if unknown := set(arguments.names) - set(BENCHMARKS):
         parser.error(f"no benchmark is called {sorted(unknown)[0]!r}")
+    if arguments.quick:
+        os.environ.setdefault("SPARK_SUBMIT_OPTS", java_classes.SHORT_LIVED)
     for name in arguments.names or BENCHMARKS:
         results = []
         with tempfile.TemporaryDirectory(prefix=f"txnlog-bench-{name}-") as folder:

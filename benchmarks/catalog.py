@@ -31,7 +31,7 @@ def run(bench: Bench) -> Iterator[Result]:
     spark.conf.set("spark.sql.catalog.bench", "io.txnlog.spark.TxnLogCatalog")
     spark.conf.set("spark.sql.catalog.bench.path", root)
     with connect(root) as log:
-        batches = bench.size(384, 8)
+        batches = bench.size(384, 2)
         _fill(log, "wide", batches)
         yield from _columns_and_count(bench, spark, root, batches * ROWS)
         yield from _planning(bench, spark, log, root)
@@ -101,7 +101,7 @@ print(rows, bytes_read() - before)
 
 def _filters(bench: Bench, log: Log, root: str) -> Iterator[Result]:
     """What tasks read from files, of a topic whose ledgers are offloaded, with a filter that keeps the newest 1 %."""
-    batches = bench.size(200, 100)
+    batches = bench.size(200, 20)
     _fill(log, "sorted", batches, ledger_max_entries=batches // 10)
     log.roll_ledger("sorted")
     log.offload("sorted")
@@ -138,7 +138,7 @@ def _read(root: str, filters: list[dict[str, Any]] | None) -> tuple[int, int]:
 
 def _native(bench: Bench, spark: SparkSession, log: Log, root: str) -> Iterator[Result]:
     """All of a topic that is offloaded, its default columns, against the files alone, and the Python source."""
-    batches = bench.size(192, 4)
+    batches = bench.size(192, 2)
     batch = messages(ROWS, 120)
     log.create_topic("history", partitions=2, ledger_max_bytes=256 << 20)
     with log.producer("history") as producer:

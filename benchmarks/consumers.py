@@ -58,7 +58,7 @@ def _measured(bench: Bench, what: str, databases: Sequence[str | None]) -> Itera
                 with _Clients(running, kind, consumers) as clients:
                     name = f"{consumers:,} {kind}, {what}"
                     if kind == "exclusive":
-                        yield from _idle(name, running, before, consumers, bench.size(20, 1))
+                        yield from _idle(name, running, before, consumers, bench.seconds(20))
                     with log.producer(kind) as producer:
                         send = _Sender(producer)
                         measure = _exclusive if kind == "exclusive" else _shared
@@ -106,7 +106,7 @@ def _exclusive(
 
 def _shared(bench: Bench, name: str, running: Sequence[Service], clients: _Clients, send: _Sender) -> Iterator[Result]:
     """One message after the other, as fast as they can be written; who gets how many, and how soon."""
-    seconds = bench.size(20, 1)
+    seconds = bench.seconds(20)
     before, began = _cpu_s(running), time.time()
     sent = []
     while time.time() < began + seconds:

@@ -136,7 +136,7 @@ def _latency(bench: Bench, log: Log, endpoint: str) -> Iterator[Result]:
 
 
 def _idle(bench: Bench, log: Log, endpoint: str, pid: int) -> Iterator[Result]:
-    consumers, seconds = bench.size(1_000, 20), bench.size(20, 1)
+    consumers, seconds = bench.size(1_000, 20), bench.seconds(20)
     for number in range(10):
         log.create_topic(f"idle-{number}")
     holders = []

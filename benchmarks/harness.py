@@ -45,6 +45,10 @@ class Bench:
         """Return how much to use."""
         return quick if self.quick else full
 
+    def seconds(self, full: float) -> float:
+        """Return how long to do what is counted: just long enough to see it happen, if quick."""
+        return 0.2 if self.quick else full
+
     @property
     def runs(self) -> int:
         """How often each thing is measured; the best run counts."""

@@ -27,7 +27,7 @@ LONGEST_S = 5.0
 
 def run(bench: Bench) -> Iterator[Result]:
     """Measure one writer and many, in each of three ways."""
-    writers, seconds = bench.size(WRITERS, 3), bench.size(12, 1)
+    writers, seconds = bench.size(WRITERS, 3), bench.seconds(12)
     numbers = count()
 
     def root() -> Path:

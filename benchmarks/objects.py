@@ -62,7 +62,7 @@ def run(bench: Bench) -> Iterator[Result]:
 def _measure(bench: Bench, store: _Store, delay_ms: int, folder: Path) -> Iterator[Result]:
     uri = f"s3://bucket/log?endpoint_override=http://{store.endpoint}"
     batch = messages(_ROWS, _VALUE_BYTES)
-    batches = bench.size(200, 8)
+    batches = bench.size(200, 2)
     size = batches * batch.nbytes
     with txn_source.connect(folder / "log") as local, txn_source.connect(uri, metadata=folder / "log.db") as remote:
         topics = {local: 0, remote: 0}
@@ -135,6 +135,6 @@ def _measure_spark(bench: Bench, root: Path, uri: str, metadata: Path) -> Iterat
 
         read(local)
         t_local, t_remote = best_of(bench.runs, lambda: read(local), lambda: read(remote))
-    rows = bench.size(200, 8) * _ROWS / 1e6
+    rows = bench.size(200, 2) * _ROWS / 1e6
     rates = f"{rows / t_remote:.2f} M rows/s against {rows / t_local:.2f}"
     yield Result("hot scan through Spark, objects at 10 ms / local files", t_local / t_remote, "×", ("≥", 0.8), rates)

@@ -18,7 +18,7 @@ VALUE_BYTES = 120
 
 def run(bench: Bench) -> Iterator[Result]:
     """Measure ``read_committed`` with the default columns and 120-byte values."""
-    batches = bench.size(384, 4)
+    batches = bench.size(384, 2)
     root, parquet = str(bench.folder / "log"), str(bench.folder / "parquet")
     batch = messages(ROWS, VALUE_BYTES)
     with txn_source.connect(root) as log:

@@ -32,7 +32,7 @@ _numbers = count()
 
 def run(bench: Bench) -> Iterator[Result]:
     """Measure each number of producers through one service over both databases, and through two over PostgreSQL."""
-    seconds = bench.size(8, 1)
+    seconds = bench.seconds(8)
     producers = (1, 4) if bench.quick else PRODUCERS
     yield from _embedded(bench, seconds)
     yield from _measured("SQLite", bench.folder / "sqlite", [None], producers, seconds)

@@ -153,7 +153,7 @@ def _catch_up(bench: Bench, spark: SparkSession, log: Log) -> Iterator[Result]:
 
     The same of prepared rows, in as many batches and tasks, shows what is Spark's own part of it.
     """
-    batches, limit = bench.size(160, 8), bench.size(1_000_000, 200_000)
+    batches, limit = bench.size(160, 4), bench.size(1_000_000, 100_000)
     log.create_topic("backlog", partitions=2)
     with log.producer("backlog") as producer:
         for index in range(batches):

@@ -25,7 +25,7 @@ def run(bench: Bench) -> Iterator[Result]:
 
 
 def _offload(bench: Bench, log: Log) -> Iterator[Result]:
-    batches = bench.size(384, 8)
+    batches = bench.size(384, 2)
     batch = messages(ROWS, _VALUE_BYTES)
     log.create_topic("tiered", partitions=2, ledger_max_bytes=256 << 20)
     with log.producer("tiered") as producer:

@@ -22,9 +22,7 @@ from tests.log.sites import KINDS, ManualClock, Site
 from txn_source import Log
 
 os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-_JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:-UsePerfData"
-"""Of every Java that tests start: none lives long enough for its best compiler to pay."""
-os.environ.setdefault("SPARK_SUBMIT_OPTS", f"{_JAVA} {java_classes.options()}")
+os.environ.setdefault("SPARK_SUBMIT_OPTS", java_classes.SHORT_LIVED)
 os.environ["PYTHONPATH"] = str(Path(__file__).with_name("start"))  # see there
 
 

@@ -32,6 +32,10 @@ def options() -> str:
     return f"-XX:SharedArchiveFile={archive()} -Xshare:auto -Xlog:cds*=off"
 
 
+SHORT_LIVED = f"-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:-UsePerfData {options()}"
+"""Options of every Java that tests start: none lives long enough for its best compiler to pay."""
+
+
 def begin() -> subprocess.Popen[bytes] | None:
     """Have the archive made by a process that runs beside this one, and logs; return None if it is there."""
     if archive().exists():
