@@ -202,3 +202,22 @@ def test_new_certificates_count_for_new_connections(tmp_path: Path, monkeypatch:
         assert watched.get("/live", trusts_new).status == 200
         with pytest.raises(ssl.SSLError):
             watched.get("/live", trusts_old)
+
+
+def test_check_that_hangs_is_known_to_a_scrape_without_being_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ask once, and nobody after that, as when who asks hangs himself: a scrape begins the check, and tells that it
+    doesn't end."""
+    monkeypatch.setattr("txn_source.http.readiness._OLD_S", 0.0)
+    let_go = threading.Event()
+    let_go.set()
+    readiness = Readiness({"database": lambda: let_go.wait(30) and None}, patience_s=20.0)
+    assert readiness.last() == {}
+    assert readiness.ask() == {"database": None}
+    let_go.clear()
+    readiness._patience_s = -1.0  # any time is too long
+    assert readiness.last() == {"database": True}
+    assert readiness.last() == {"database": False}
+    let_go.set()
+    readiness._patience_s = 20.0
+    assert readiness.ask() == {"database": None}
+    assert readiness.last() == {"database": True}

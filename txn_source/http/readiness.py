@@ -16,6 +16,7 @@ from txn_source.storage.object_root import Root
 
 PATIENCE_S = 3.0
 _KNOWN_S = 1.0
+_OLD_S = 30.0
 Check = Callable[[], None]
 """Raises if something isn't as it must be."""
 
@@ -35,8 +36,12 @@ class Readiness:
         return {name: check.outcome(until) for name, check in self._checks.items()}
 
     def last(self) -> dict[str, bool]:
-        """Return which checks held when they were last asked for; those that never were are left out."""
-        return {name: check.held for name, check in self._checks.items() if check.held is not None}
+        """Return which checks held when they were last asked for; those that never were are left out.
+
+        One that was asked for long ago is begun again, for whoever asks next: who asks ordinarily may hang.
+        """
+        known = {name: check.known(self._patience_s) for name, check in self._checks.items()}
+        return {name: held for name, held in known.items() if held is not None}
 
 
 class _Asked:
@@ -48,23 +53,33 @@ class _Asked:
         self._lock = threading.Lock()
         self._done = threading.Event()
         self._running = False
-        self._ended_at = float("-inf")
+        self._began_at = self._ended_at = float("-inf")
         self._error: TxnLogError | None = None
-        self.held: bool | None = None
+        self._held: bool | None = None
 
     def begin(self) -> None:
         with self._lock:
             if self._running or time.monotonic() - self._ended_at < _KNOWN_S:
                 return
-            self._running = True
+            self._running, self._began_at = True, time.monotonic()
             self._done.clear()
         threading.Thread(target=self._run, name=f"txnlog-ready-{self._name}", daemon=True).start()
 
     def outcome(self, until: float) -> TxnLogError | None:
         if not self._done.wait(max(0.0, until - time.monotonic())):
-            self.held = False
+            self._held = False
             return UnavailableError(f"The check {self._name} takes too long.", "See what it waits for.")
         return self._error
+
+    def known(self, patience_s: float) -> bool | None:
+        """Return whether it held when it was last asked for; None if it never was."""
+        now = time.monotonic()
+        with self._lock:
+            held = False if self._running and now - self._began_at > patience_s else self._held
+            is_old = held is not None and now - max(self._began_at, self._ended_at) > _OLD_S
+        if is_old:
+            self.begin()
+        return held
 
     def _run(self) -> None:
         error: TxnLogError | None = None
@@ -73,7 +88,7 @@ class _Asked:
         except Exception as failure:
             error = translated(failure, f"The check {self._name}")
         with self._lock:
-            self._error, self._ended_at, self._running, self.held = error, time.monotonic(), False, error is None
+            self._error, self._ended_at, self._running, self._held = error, time.monotonic(), False, error is None
         self._done.set()
 
 
