@@ -94,6 +94,8 @@ def test_many_slow_transactions_are_told_as_the_oldest_and_how_many_more(
     links = [f"#/blockers?txn={quote(row['txn'], '')}" for row in rows[:3]]
     assert [finding["link"] for finding in findings] == [*links, "#/blockers"]
     assert findings[-1]["fact"] == "2 more transactions hold back messages."
+    held.pop().abort()
+    assert all("txn=" in finding["link"] for finding in asked.get("overview").json["attention"])  # one more is itself
     for txn in held:
         txn.abort()
 

@@ -115,6 +115,10 @@ def test_service_that_is_away_is_told_and_found_again(page: Page, shown: Shown, 
     page.clock.run_for(_POLL_MS)
     expect(page.get_by_text("No answer since")).to_be_visible()
     expect(page.get_by_role("link", name="orders")).to_be_visible()
+    page.get_by_role("link", name="Policies").click()
+    expect(page.get_by_text("This page couldn't be loaded.")).to_be_visible()
+    page.clock.run_for(_POLL_MS)
+    expect(page.get_by_text("No answer since")).to_be_visible()
     with console_over(shown.root, int(address.rstrip("/").rpartition(":")[2])):
         page.get_by_role("button", name="Try now").click()
         expect(page.get_by_text("No answer since")).to_be_hidden()

@@ -13,22 +13,18 @@ from txn_source.console.viewer import Viewer
 from txn_source.model.transaction import id_of
 
 _EACH = 3
-"""So many findings of a kind are told one by one."""
+"""So many findings of a kind are told one by one, and one more if it is the last."""
 _SLOW_MS = 10_000
 _STUCK_MS = 60_000
 _UNREAD_MS = 3_600_000
 _LONG_OFFLOAD_MS = 3_600_000
 _ORDER = ("critical", "warning", "info")
 _OTHERS = {
-    "TRANSACTION_HOLDS_BACK": ("transaction holds back messages", "transactions hold back messages", "#/blockers"),
-    "TOO_FEW_COPIES": (
-        "topic has too few copies of messages",
-        "topics have messages with too few copies",
-        "#/topics",
-    ),
-    "SUBSCRIPTION_UNREAD": ("subscription that nobody reads", "subscriptions that nobody reads", "#/subscriptions"),
+    "TRANSACTION_HOLDS_BACK": ("transactions hold back messages", "#/blockers"),
+    "TOO_FEW_COPIES": ("topics have messages with too few copies", "#/topics"),
+    "SUBSCRIPTION_UNREAD": ("subscriptions that nobody reads", "#/subscriptions"),
 }
-"""What is said of further findings of a kind, one or many, and where they are listed."""
+"""What is said of further findings of a kind, and where they are listed."""
 
 
 def about(request: Request, viewer: Viewer) -> Any:
@@ -125,10 +121,12 @@ def _shortened(findings: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
         kinds.setdefault((each["severity"], each["code"]), []).append(each)
     told = []
     for (severity, code), of_kind in kinds.items():
-        told += of_kind[:_EACH]
-        if (more := len(of_kind) - _EACH) > 0:
-            one, many, link = _OTHERS[code]
-            told.append(_finding(severity, code, f"{more:,} more {one if more == 1 else many}.", link))
+        more = len(of_kind) - _EACH
+        if more <= 1:
+            told += of_kind
+            continue
+        what, link = _OTHERS[code]
+        told += [*of_kind[:_EACH], _finding(severity, code, f"{more:,} more {what}.", link)]
     return told
 
 

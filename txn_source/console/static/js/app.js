@@ -182,6 +182,7 @@ const broken = (error) => ({
   element: h('div', {}, fault({ fact: "This page couldn't be loaded.", remedy: 'Reload the console.' })),
   async update() {
     if (!(error instanceof TypeError)) throw error;
+    await get('about'); // the service may be away, or serve another release
   },
 });
 
