@@ -10,6 +10,7 @@ from contextlib import ExitStack, contextmanager
 
 import txn_source
 from benchmarks.harness import Bench, Result, best_of
+from txn_source.cli.serve import settled
 from txn_source.client.target import open_service
 from txn_source.console.serving import Console
 from txn_source.metadata.service.server import Server
@@ -48,6 +49,7 @@ def run(bench: Bench) -> Iterator[Result]:
     with ExitStack() as held:
         held.callback(service.close)
         console = held.enter_context(Console(service, root_at(root), "127.0.0.1", 0))
+        held.enter_context(settled())
         found = f"{topics} topics, {topics * PARTITIONS} partitions, {topics} subscriptions, {topics // 10} open"
         for what, path in PAGES.items():
             times = []

@@ -11,7 +11,7 @@ import typer
 from txn_source.cli.access_options import Insecure, library
 from txn_source.cli.connection import METADATA_VARIABLE, Endpoint, Root, address_of
 from txn_source.cli.output import reports_errors
-from txn_source.cli.serve import DEFAULT_HOST, STOP_SIGNALS, root_of
+from txn_source.cli.serve import DEFAULT_HOST, STOP_SIGNALS, root_of, settled
 from txn_source.metadata.stub.credentials import is_loopback
 from txn_source.model.errors import InvalidArgumentError
 
@@ -86,7 +86,7 @@ def _show(path: str, metadata: str | None, host: str, port: int, names: list[str
     service = open_service(str(at), url)
     try:
         address = f"[{host}]" if ":" in host and not host.startswith("[") else host
-        with Console(service, at, address, port, names=names) as shown:
+        with Console(service, at, address, port, names=names) as shown, settled():
             print(f"The console of {path} is at {shown.address}", flush=True)
             signal.sigwait(STOP_SIGNALS)
             signal.pthread_sigmask(signal.SIG_UNBLOCK, STOP_SIGNALS)  # a second one ends it at once
