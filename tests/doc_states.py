@@ -9,6 +9,7 @@ import pyarrow as pa
 import txn_source
 from tests.doc_blocks import TIMEOUT_S, Runner
 from tests.doc_surroundings import keys
+from tests.log.sites import give_up_after
 from tests.upkeep.doctored import change
 from txn_source.storage.root_health import roots
 
@@ -85,12 +86,11 @@ def refused(page: Runner) -> None:
     service = page.serve("serve", "--root", str(page.folder / "guarded"), *words)
     endpoint = "localhost" + page.stands_for[":6650"]
     for token in (None, page.folder / "writer.token"):
-        with (
-            suppress(txn_source.TxnLogError),
-            txn_source.connect(endpoint=endpoint, timeout=0.3, token_file=token) as log,
-        ):
-            for _ in range(20):
-                log.topics()
+        with suppress(txn_source.TxnLogError), txn_source.connect(endpoint=endpoint, token_file=token) as log:
+            give_up_after(log, 0.5)
+            for _ in range(5):
+                with suppress(txn_source.TxnLogError):
+                    log.topics()
     service.terminate()
     lines = service.communicate(timeout=TIMEOUT_S)[0].splitlines()
     page.printed, page.names["limited"] = (next(line for line in lines if why in line) for why in ("missing:", "rate:"))

@@ -14,6 +14,7 @@ import pytest
 
 from tests.access.authority import Authority, Signer
 from tests.http.watched import Watched
+from tests.log.reading import eventually
 from txn_source import UnavailableError
 from txn_source.http.readiness import Readiness
 from txn_source.metadata.access.door import Door
@@ -95,9 +96,8 @@ def test_a_check_that_hangs_is_not_waited_for() -> None:
 
     readiness = Readiness({"root": hang, "database": lambda: None}, patience_s=0.05)
     for _ in range(3):
-        found = readiness.ask()
-        assert isinstance(found["root"], UnavailableError)
-        assert found["database"] is None
+        assert isinstance(readiness.ask()["root"], UnavailableError)
+    eventually(lambda: readiness.ask()["database"] is None)  # on a busy machine it may take longer, too
     assert begun == [1]
     gate.set()
 
@@ -139,6 +139,7 @@ def test_checks_need_no_token_and_tell_no_secret(tmp_path: Path) -> None:
 def test_who_scrapes_too_often_is_held_off(tmp_path: Path) -> None:
     """The limit of calls counts for scrapes, too."""
     door, signer = guarded(tmp_path, Limits(calls=1))
+    door.usage._clock = lambda: 100.0  # all in one moment
     with Watched(tmp_path / "log", door=door) as watched:
         headers = {"Authorization": f"Bearer {signer.token('ops', monitor=['*'])}"}
         found = [watched.get("/metrics", **headers).status for _ in range(5)]

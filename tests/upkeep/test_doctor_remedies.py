@@ -88,12 +88,13 @@ def configuration(root: Path, one: Finding) -> None:
 
 def receive(root: Path, one: Finding) -> None:
     kind = "shared" if one.operands["subscription"] == "audit" else "exclusive"
-    with (
-        txn_source.connect(root) as log,
-        log.subscribe(one.operands["topic"], one.operands["subscription"], kind) as consumer,
-    ):
-        while (message := consumer.receive(timeout=0.5)) is not None:
+    which = one.operands["topic"], one.operands["subscription"]
+    with txn_source.connect(root) as log, log.subscribe(*which, kind) as consumer:
+        while any(part.backlog for part in log.subscription(*which).partitions):
+            message = consumer.receive(timeout=30)
+            assert message is not None
             consumer.acknowledge(message)
+            consumer.flush()
 
 
 RETENTION = f.policies(retention_age="1h", offload_after_age="1d")
