@@ -25,6 +25,9 @@ from txn_source.spark.source import TxnLogDataSource
 MESSAGE_LINES_MAX = 8
 """Spark's own first and last line, two frames at most (with their marks), and the error itself."""
 
+CHECKPOINTS = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
+"""How Spark keeps its checkpoints: by its usual way Hadoop starts ten processes for each file on a local disk."""
+
 
 class Read(Protocol):
     """Reads the test's log with options."""
@@ -58,6 +61,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
             .config("spark.ui.showConsoleProgress", "false")
             .config("spark.sql.shuffle.partitions", "2")
             .config("spark.sql.session.timeZone", "Asia/Kolkata")
+            .config("spark.sql.streaming.checkpointFileManagerClass", CHECKPOINTS)
             .config("spark.sql.warehouse.dir", str(tmp_path_factory.mktemp("warehouse")))
             .getOrCreate()
         )
