@@ -42,3 +42,5 @@ def test_size_is_shown_in_one_unit(size: int, text: str) -> None:
 def test_one_thing_is_singular() -> None:
     """Counts read as English, with thousands set apart."""
     assert [format_count(n, "line") for n in (0, 1, 1000)] == ["0 lines", "1 line", "1,000 lines"]
+    assert [format_count(n, "entry") for n in (0, 1, 1000)] == ["0 entries", "1 entry", "1,000 entries"]
+    assert format_count(2, "copy") == "2 copies"

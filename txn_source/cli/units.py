@@ -20,7 +20,9 @@ def format_duration(seconds: float) -> str:
 
 def format_count(number: int, noun: str) -> str:
     """Return a number of things, such as ``1 message`` or ``1,000 messages``."""
-    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
+    if number == 1:
+        return f"{number:,} {noun}"
+    return f"{number:,} {noun[:-1]}ies" if noun.endswith(("ry", "py")) else f"{number:,} {noun}s"
 
 
 def format_size(size_bytes: int) -> str:

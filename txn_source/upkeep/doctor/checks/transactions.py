@@ -42,7 +42,8 @@ def _code(one: TransactionInfo) -> str | None:
 def _finding(code: str, one: TransactionInfo) -> Finding:
     producers = f" of {', '.join(one.producers)}" if one.producers else ""
     holds = (
-        f"; it holds back {one.held_back_messages:,} messages on {len(one.partitions)} partitions"
+        f"; it holds back {one.held_back_messages:,} messages on {len(one.partitions)} partition"
+        f"{'s' * (len(one.partitions) > 1)}"
         if one.partitions
         else "; it has written nothing"
     )
