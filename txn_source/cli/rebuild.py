@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from typing import Annotated
 
 import typer
 
-from txn_source.cli.connection import Root
+from txn_source.cli.connection import METADATA_VARIABLE, Root
 from txn_source.cli.output import Json, note, print_json, reports_errors
 from txn_source.cli.serve import root_of
 from txn_source.cli.units import format_count
@@ -23,6 +24,15 @@ def rebuild(
     into: Annotated[
         str | None,
         typer.Option(metavar="FILE", help="Make the database here, instead of in the root.", show_default=False),
+    ] = None,
+    metadata: Annotated[
+        str | None,
+        typer.Option(
+            metavar="URL",
+            help="Empty PostgreSQL database, of a log that has its metadata there. A URL with a password is better set"
+            f" as {METADATA_VARIABLE}.",
+            show_default=False,
+        ),
     ] = None,
     undecided: Annotated[
         str,
@@ -41,13 +51,21 @@ def rebuild(
     are known as far as their writers have noted them, which is all but what they wrote last; what isn't known for sure
     is told. Subscriptions stand where they stood when the log was maintained last.
 
-    The root must have no database: move a damaged one away. Nothing else that is there is changed. Stop everything that
-    writes to the log before.
+    The root, or the PostgreSQL database, must have no metadata: move what is damaged away. Nothing else that is there
+    is changed. Stop everything that writes to the log before.
     """
     path = root_of(context, root)
+    from txn_source.metadata.store.database_url import DatabaseUrl
+    from txn_source.storage.root import LogRoot
     from txn_source.upkeep.rebuild import rebuild as make
 
-    done = make(path, topic or (), into=into, undecided=undecided, check=check, progress=note)
+    named = metadata
+    if metadata is None and into is None and LogRoot.at(path).id_on_postgres is not None:
+        named = os.environ.get(METADATA_VARIABLE)
+    if into is not None and metadata is not None:
+        raise typer.BadParameter("Name a file by --into, or a database by --metadata.", param_hint="'--into'")
+    url = DatabaseUrl(named) if named else None
+    done = make(path, topic or (), into=into, metadata=url, undecided=undecided, check=check, progress=note)
     for text in done.notes:
         note(text)
     if as_json:

@@ -17,6 +17,7 @@ import os
 import time
 import uuid
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,7 @@ from typing import Any
 import numpy as np
 from sqlalchemy import Connection
 
+from txn_source.metadata.store.database_url import DatabaseUrl
 from txn_source.metadata.store.log import create_log
 from txn_source.metadata.store.lost_future import GAP, pass_over
 from txn_source.metadata.store.opening import open_database
@@ -62,6 +64,7 @@ def rebuild(
     topics: Sequence[str] = (),
     *,
     into: str | os.PathLike[str] | None = None,
+    metadata: DatabaseUrl | None = None,
     undecided: str = "refuse",
     check: bool = True,
     progress: Progress = lambda _: None,
@@ -73,6 +76,7 @@ def rebuild(
         root: the log's folder.
         topics: those to make; none: all that are described there.
         into: the file of the new database; None: the log's own, which must be missing.
+        metadata: an empty PostgreSQL database for a log that has its metadata there; not together with ``into``.
         undecided: what becomes of transactions whose end nobody has noted: ``refuse``, ``abort`` or ``commit``.
         check: read all of it, at both isolation levels, before it counts; what can't be read is told.
         progress: is told of each step, in a line.
@@ -87,9 +91,11 @@ def rebuild(
     how = Undecided.parse(undecided)
     at = LogRoot.at(os.fspath(root))
     at.check()
-    at.check_embedded()
+    if into is None:
+        _check_place(at, metadata)
     target = at.database if into is None else Path(into).absolute()
-    _check_target(target)
+    if metadata is None:
+        _check_target(target)
     described, unreadable = list_topics(at.path)
     notes = [f"The description {why} can't be read, so its topic is left out." for why in unreadable]
     chosen = _chosen(described, topics, notes.append)
@@ -113,6 +119,10 @@ def rebuild(
         raise InvalidArgumentError(
             "The descriptions are of different logs.", "Name the topics of one of them by --topic, one at a time."
         )
+    if at.id_on_postgres not in (None, log_id):
+        raise InvalidArgumentError(
+            f"The descriptions are of the log {log_id}, and the root is of {at.id_on_postgres}.", "Check the folder."
+        )
     objects = find_objects(at.path, objects_below(at.path), notes.append)
     new_ledger = _new_ledgers(chosen, segments, objects).__next__
     found = _find(chosen, segments, objects, new_ledger, progress)
@@ -122,12 +132,30 @@ def rebuild(
             placed.add_markers(decisions.states)
             placed.settle()
     now_us = int(clock() * 1e6)
-    notes += _write(at, target, log_id, found, decisions, new_ledger, now_us, progress, check=check)
+    put = partial(_put, target) if metadata is None else partial(_move, metadata, at, progress)
+    notes += _write(at, target, log_id, found, decisions, new_ledger, now_us, progress, put, check=check)
     if into is None:
         _mark(at, now_us)
-    report = report_of(log_id, target, found, decisions, notes)
-    progress(f"Made {target}: {sum(t.messages for t in report.topics)} messages of {len(report.topics)} topics.")
+    report = report_of(log_id, target if metadata is None else metadata, found, decisions, notes)
+    progress(
+        f"Made {report.database}: {sum(t.messages for t in report.topics)} messages of {len(report.topics)} topics."
+    )
     return report
+
+
+def _check_place(root: LogRoot, metadata: DatabaseUrl | None) -> None:
+    """Raise INVALID_ARGUMENT unless what is named is of the kind that has the log's metadata."""
+    if metadata is None and root.id_on_postgres is not None:
+        raise InvalidArgumentError(
+            f"The log at {root.path} keeps its metadata in PostgreSQL.",
+            "Stop its services, and name an empty database, or schema of one, by --metadata; or a file by --into, to"
+            " have a look.",
+        )
+    if metadata is not None and (root.id_on_postgres is None or not metadata.is_postgres):
+        raise InvalidArgumentError(
+            f"{metadata} can't take the metadata of the log at {root.path}: one of them isn't on PostgreSQL.",
+            "Rebuild it without --metadata; `txnlog migrate` moves it to PostgreSQL then.",
+        )
 
 
 def _check_target(target: Path) -> None:
@@ -209,10 +237,11 @@ def _write(
     new_ledger: Callable[[], int],
     now_us: int,
     progress: Progress,
+    put: Callable[[Path], object],
     *,
     check: bool,
 ) -> list[str]:
-    """Make the database beside its place, and put it there once it is whole; return what is to be said of it."""
+    """Make the database beside its place, and ``put`` it there once it is whole; return what is to be said of it."""
     notes = []
     temporary = target.with_name(f"{target.name}.rebuilding-{uuid.uuid4().hex[:8]}")
     database = open_database(f"sqlite:///{temporary}")
@@ -229,10 +258,7 @@ def _write(
                 scan_all(root.path, temporary, (ReadPriority.BOOKKEEPER_FIRST,), lambda _: None)
             except TxnLogError as error:
                 notes.append(f"Not all of it can be read. {error.fact}")
-        sync_file(temporary)
-        _check_target(target)
-        os.replace(temporary, target)
-        sync_folder(target.parent)
+        put(temporary)
         return notes
     except OSError as error:
         raise StorageWriteError(
@@ -242,6 +268,22 @@ def _write(
         for suffix in ("", "-wal", "-shm", "-turn"):
             with contextlib.suppress(OSError):
                 temporary.with_name(f"{temporary.name}{suffix}").unlink(missing_ok=True)
+
+
+def _put(target: Path, made: Path) -> None:
+    sync_file(made)
+    _check_target(target)
+    os.replace(made, target)
+    sync_folder(target.parent)
+
+
+def _move(url: DatabaseUrl, root: LogRoot, progress: Progress, made: Path) -> None:
+    from txn_source.metadata.service.migration import fill  # which loads PostgreSQL's driver
+
+    def report(line: str) -> None:
+        progress(line)
+
+    fill(url, made, root, report)
 
 
 def _fill(

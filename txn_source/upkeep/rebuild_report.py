@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, field
-from pathlib import Path
 
 from txn_source.model.position import Position
 from txn_source.model.transaction import id_of
@@ -55,7 +54,7 @@ class RebuildReport:
 
 
 def report_of(
-    log_id: str, target: Path, found: Sequence[FoundTopic], decisions: Decisions, notes: list[str]
+    log_id: str, target: object, found: Sequence[FoundTopic], decisions: Decisions, notes: list[str]
 ) -> RebuildReport:
     """Say what was made, and what could not be known."""
     topics = []

@@ -22,7 +22,7 @@ from txn_source.storage.segment_store import LocalSegments
 from txn_source.storage.tiered_summary import FoundObject, find_object
 from txn_source.storage.topic_file import DELETION, NAME, VERSION
 from txn_source.upkeep.placing import LEDGER_BITS, ROWS, PlacedPartition, no_rows
-from txn_source.upkeep.segment_scan import NO_SEGMENT, IntArray, LeftEntry, ScannedSegments, SegmentCopy
+from txn_source.upkeep.segment_scan import COLUMNS, NO_SEGMENT, IntArray, LeftEntry, ScannedSegments, SegmentCopy
 
 _MAIN = 0
 """The id of the log's own root."""
@@ -132,10 +132,12 @@ def find_topic(
     left: dict[int, list[LeftEntry]] = {}
     for entry in scanned.left.values():
         left.setdefault(entry.partition_id, []).append(entry)
-    strange = ~np.isin(receipts["partition_id"], list(found.indexes))
+    of_each = receipts[:, COLUMNS.index("partition_id")]
+    strange = ~np.isin(of_each, list(found.indexes))
     found.strange = int(strange.sum()) + sum(len(of) for id_, of in left.items() if id_ not in found.indexes)
     for partition_id in sorted(found.indexes):
-        mine = {name: column[receipts["partition_id"] == partition_id] for name, column in receipts.items()}
+        rows = receipts[of_each == partition_id]
+        mine = {name: rows[:, at] for at, name in enumerate(COLUMNS)}
         _place(found, partition_id, mine, of_partition.get(partition_id, []), left.get(partition_id, []), new_ledger)
     scanned.release()
     return found

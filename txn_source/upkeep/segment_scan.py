@@ -102,10 +102,9 @@ class ScannedSegments:
     _rows: array[int] = field(default_factory=lambda: array("q"))
     _elsewhere: list[tuple[str, int]] = field(default_factory=list)
 
-    def receipts(self) -> dict[str, IntArray]:
-        """Return the receipts, an array for each of ``COLUMNS``; ``segment`` -1: it isn't there any more."""
-        table = np.frombuffer(self._rows, np.int64).reshape(-1, len(COLUMNS)) if self._rows else _NONE
-        return {name: np.ascontiguousarray(table[:, i]) for i, name in enumerate(COLUMNS)}
+    def receipts(self) -> IntArray:
+        """Return the receipts, a row each with ``COLUMNS``; ``segment`` ``NO_SEGMENT``: it isn't there any more."""
+        return np.frombuffer(self._rows, np.int64).reshape(-1, len(COLUMNS)) if self._rows else _NONE
 
     def release(self) -> None:
         """Let go of the receipts: they have their places."""
