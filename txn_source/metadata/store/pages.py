@@ -9,6 +9,7 @@ transaction index: an aborted transaction is listed where its marker is.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -125,8 +126,8 @@ def names_in(connection: Connection, page: Page) -> Names:
 
 def to_table(rows: Sequence[tuple[Any, ...]], names: Sequence[str]) -> pa.Table:
     """Return rows of integers as an Arrow table."""
-    columns = list(zip(*rows, strict=True)) if rows else [() for _ in names]
-    return pa.table([array_of(np.array(column, np.int64)) for column in columns], names=list(names))
+    numbers = np.fromiter(chain.from_iterable(rows), np.int64).reshape(len(rows), len(names))
+    return pa.table([array_of(column) for column in numbers.T], names=list(names))
 
 
 def entry_rows(
