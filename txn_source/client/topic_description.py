@@ -49,19 +49,28 @@ def describe_topic(access: Access, name: TopicName) -> None:
         _log.warning("the description of topic %s was not written: %s", name.short, error)
 
 
-def note_deletion(access: Access, name: TopicName) -> None:
+def note_deletion(access: Access, name: TopicName) -> int | None:
     """Note in the description of a topic that it is going to be deleted: then no rebuild makes it by itself.
 
-    ``describe_topic`` takes that back. What fails is logged.
+    Return the topic's id; None if that can't be. The next description takes it back. What fails is logged.
     """
     if isinstance(access.root, Path):
         try:
             [of] = access.metadata.get_view([name]).topics
-            note_deletion_of(access.root, of.topic.topic_id)
+            note_deletion_of(access.root, of.topic.topic_id, going=True)
+            return of.topic.topic_id
         except TopicNotFoundError:
-            return
+            return None
         except (TxnLogError, OSError, ValueError) as error:
             _log.warning("that topic %s is going to be deleted was not noted: %s", name.short, error)
+    return None
+
+
+def take_deletion_back(access: Access, topic_id: int | None) -> None:
+    """Note that a topic stays, as far as that is possible."""
+    if isinstance(access.root, Path) and topic_id is not None:
+        with suppress(OSError, ValueError):
+            note_deletion_of(access.root, topic_id, going=False)
 
 
 def forget_description(access: Access, topic_id: int) -> None:

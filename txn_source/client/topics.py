@@ -11,9 +11,9 @@ from txn_source.client.access import Access
 from txn_source.client.hot_roots import places_of
 from txn_source.client.policies import topic_policies
 from txn_source.client.tiering.offload import delete_doomed_files
-from txn_source.client.topic_description import describe_topic, forget_description, note_deletion
+from txn_source.client.topic_description import describe_topic, forget_description, note_deletion, take_deletion_back
 from txn_source.metadata.stub.metadata_stub import MetadataStub
-from txn_source.model.errors import InvalidArgumentError, TopicNotFoundError, TxnLogError
+from txn_source.model.errors import InvalidArgumentError, TopicNotFoundError, TxnLogError, UnavailableError
 from txn_source.model.topic_name import TopicName
 from txn_source.model.units import is_whole
 from txn_source.storage.schema import check_topic_schema, serialize_schema
@@ -50,11 +50,13 @@ def _check_count(partitions: int) -> None:
 
 def delete_topic(access: Access, name: TopicName) -> None:
     """Delete a topic with all its messages, and its files."""
-    note_deletion(access, name)  # first: whoever is killed from here on leaves no topic that a rebuild makes again
+    noted = note_deletion(access, name)  # first: whoever is killed now leaves no topic that a rebuild makes again
     try:
         topic_id = access.metadata.delete_topic(name)
+    except UnavailableError:
+        raise  # it may be deleted
     except TxnLogError:
-        describe_topic(access, name)  # it stays
+        take_deletion_back(access, noted)
         raise
     delete_doomed_files(access)
     forget_description(access, topic_id)

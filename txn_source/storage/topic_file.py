@@ -17,7 +17,7 @@ from txn_source.storage.segment import topic_prefix
 NAME = "topic.json"
 VERSION = 1
 DELETION = "deletion"
-"""Is true where the topic's deletion was begun."""
+"""True where the topic's deletion was begun."""
 
 
 def topic_file(topic_id: int) -> str:
@@ -32,14 +32,14 @@ def write_topic_file(root: Path, topic_id: int, described: dict[str, Any]) -> No
     _put(file, {"version": VERSION, **described})
 
 
-def note_deletion_of(root: Path, topic_id: int) -> None:
-    """Note in a topic's description, if there is one, that the topic is going to be deleted.
+def note_deletion_of(root: Path, topic_id: int, *, going: bool) -> None:
+    """Note in a topic's description, if there is one, that the topic is going to be deleted, or stays.
 
     OSError and ValueError say why it can't be.
     """
     file = root / topic_file(topic_id)
     if file.exists():
-        _put(file, {**json.loads(file.read_bytes()), DELETION: True})
+        _put(file, {**json.loads(file.read_bytes()), DELETION: going})
 
 
 def remove_topic_file(root: Path, topic_id: int) -> None:
