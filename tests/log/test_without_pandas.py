@@ -1,4 +1,4 @@
-"""Reading, consuming, writing files and offloading load no pandas, though it is installed: it takes a second."""
+"""Reading, consuming, sending, writing files and offloading load no pandas, though it is there: it takes a second."""
 
 from __future__ import annotations
 
@@ -67,6 +67,10 @@ with connect(**{place: target}) as log:
             left -= len(batch)
             consumer.acknowledge(batch)
     print(len(log.offload("orders").ledger_ids))
+    with log.producer("orders") as producer, log.begin_transaction() as transaction:
+        producer.send(b"keyed", key=b"k")
+        producer.send("without a key", txn=transaction)
+        producer.send(None, key="k", txn=transaction)
 print(*(name for name in ("pandas",) if name in sys.modules))
 """
 
@@ -112,8 +116,8 @@ def test_writing_as_a_job_does_loads_no_pandas(site: Site, tmp_path: Path) -> No
     assert values(log, "right") == [b"2", b"2"]
 
 
-def test_consuming_and_offloading_load_no_pandas(site: Site) -> None:
-    """Receive messages of closed ledgers and of the open one in a new process, and offload the closed ones."""
+def test_consuming_offloading_and_sending_load_no_pandas(site: Site) -> None:
+    """Receive messages of closed ledgers and of the open one in a new process, offload the closed ones, send others."""
     pytest.importorskip("pandas")
     log = site.connect()
     log.create_topic("orders", ledger_max_entries=6)
@@ -126,6 +130,7 @@ def test_consuming_and_offloading_load_no_pandas(site: Site) -> None:
         producer.flush()
         aborted.abort()
     assert printed(site, _CONSUMING) == ["2", ""]
+    assert values(log, "orders")[-3:] == [b"keyed", b"without a key", None]
 
 
 def printed(site: Site, program: str, *arguments: str) -> list[str]:

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 
-from txn_source.storage.arrays import array_of, numbers_in, numbers_or, texts_of, truths_in
+from txn_source.storage.arrays import array_of, binary_of, numbers_in, numbers_or, texts_of, truths_in
 
 TYPES = ["int8", "int16", "int32", "int64", "float32", "float64"]
 
@@ -48,6 +48,15 @@ def test_texts_and_nulls_are_kept(values: list[Any]) -> None:
     found = texts_of(values)
     found.validate(full=True)
     assert found.equals(pa.array(values, pa.string()))
+
+
+@given(st.lists(st.none() | st.binary(max_size=4)))
+def test_bytes_and_nulls_are_kept(values: list[Any]) -> None:
+    """Make arrays of any bytes, some of them null, or all, or none."""
+    for given_values in (values, [value for value in values if value is not None], [None] * len(values)):
+        found = binary_of(given_values)
+        found.validate(full=True)
+        assert found.equals(pa.array(given_values, pa.binary()))
 
 
 @given(st.lists(st.none() | st.integers(-100, 100)), st.sampled_from(TYPES[:4]), st.data())

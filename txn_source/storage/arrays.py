@@ -64,13 +64,20 @@ def array_of(values: npt.NDArray[Any]) -> pa.Array:
     return pa.Array.from_buffers(_TYPES[values.dtype], len(values), [None, pa.py_buffer(np.ascontiguousarray(values))])
 
 
+def binary_of(values: Sequence[bytes | None]) -> pa.BinaryArray:
+    """Return an array of bytes, of which some may be null."""
+    nulls = values.count(None)
+    if nulls == len(values):
+        return pa.nulls(nulls, pa.binary())
+    known = [value or b"" for value in values]
+    offsets = np.fromiter(accumulate(map(len, known), initial=0), np.int32, len(known) + 1)
+    valid = _bits(np.array([value is not None for value in values], np.bool_)) if nulls else None
+    return pa.Array.from_buffers(pa.binary(), len(known), [valid, pa.py_buffer(offsets), pa.py_buffer(b"".join(known))])
+
+
 def texts_of(values: Sequence[str | None]) -> pa.StringArray:
     """Return an array of texts, of which some may be null."""
-    encoded = [b"" if value is None else value.encode() for value in values]
-    offsets = np.fromiter(accumulate(map(len, encoded), initial=0), np.int32, len(encoded) + 1)
-    valid = np.array([value is not None for value in values], np.bool_)
-    buffers = [None if valid.all() else _bits(valid), pa.py_buffer(offsets), pa.py_buffer(b"".join(encoded))]
-    return pa.Array.from_buffers(pa.string(), len(encoded), buffers)
+    return binary_of([None if value is None else value.encode() for value in values]).view(pa.string())
 
 
 def _bits(flags: npt.NDArray[np.bool_]) -> pa.Buffer:

@@ -13,6 +13,7 @@ import pyarrow as pa
 from txn_source.client.writing.values import TypedColumn
 from txn_source.model.errors import InvalidArgumentError, SchemaMismatchError, TxnLogError
 from txn_source.storage import schema
+from txn_source.storage.arrays import binary_of
 from txn_source.storage.schema import EVENT_TIME, PROPERTIES, RAW_SCHEMA, stored_schema
 from txn_source.storage.soundness import FIRST_MICROS, LAST_MICROS
 
@@ -161,7 +162,7 @@ class Buffer:
     def _batch(self, cells: list[Any]) -> pa.RecordBatch:
         values, keys, times, properties = (cells[cell::_CELLS] for cell in range(_CELLS))
         if self._raw:
-            columns = [_binary(keys), _binary(values)]
+            columns = [binary_of(keys), binary_of(values)]
         else:
             columns = [c.array(list(cells)) for c, cells in zip(self._columns, zip(*values, strict=True), strict=True)]
         has_time, has_properties = (column.count(None) < len(column) for column in (times, properties))
@@ -233,10 +234,6 @@ def _encodes(text: str) -> bool:
     except UnicodeEncodeError:  # a lone surrogate
         return False
     return True
-
-
-def _binary(values: list[Any]) -> pa.Array:
-    return pa.array(values, pa.binary())
 
 
 def entry_sized(batch: pa.RecordBatch) -> list[pa.RecordBatch]:
