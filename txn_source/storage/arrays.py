@@ -66,12 +66,14 @@ def array_of(values: npt.NDArray[Any]) -> pa.Array:
 
 def binary_of(values: Sequence[bytes | None]) -> pa.BinaryArray:
     """Return an array of bytes, of which some may be null."""
-    nulls = values.count(None)
-    if nulls == len(values):
-        return pa.nulls(nulls, pa.binary())
-    known = [value or b"" for value in values]
+    known: Sequence[Any] = values
+    valid = None
+    if nulls := values.count(None):
+        if nulls == len(values):
+            return pa.nulls(nulls, pa.binary())
+        known = [value or b"" for value in values]
+        valid = _bits(np.array([value is not None for value in values], np.bool_))
     offsets = np.fromiter(accumulate(map(len, known), initial=0), np.int32, len(known) + 1)
-    valid = _bits(np.array([value is not None for value in values], np.bool_)) if nulls else None
     return pa.Array.from_buffers(pa.binary(), len(known), [valid, pa.py_buffer(offsets), pa.py_buffer(b"".join(known))])
 
 
