@@ -7,7 +7,7 @@ from itertools import pairwise
 import hypothesis.strategies as st
 from hypothesis import given
 
-from txn_source.model.packing import STRIPE_BYTES, Slice, pack, pack_in_step
+from txn_source.model.packing import STRIPE_BYTES, Slice, pack, pack_in_step, stripes
 from txn_source.model.position import Position, PositionRange
 
 
@@ -125,6 +125,22 @@ def test_in_step_what_was_written_together_is_read_together(lanes: int, flushes:
         assert all(len(task) <= lanes * (1 + round(target / STRIPE_BYTES)) for task in tasks)
         assert target > STRIPE_BYTES or all(len(task) == lanes for task in tasks)
     assert len(tasks) <= wanted
+
+
+@given(st.integers(2, 20), st.integers(1, 16), st.integers(1, 12))
+def test_stripes_are_told_apart_whose_flushes_are_of_some_partitions(lanes: int, together: int, wanted: int) -> None:
+    """Write to one partition after the other, so many entries with each flush: who reads the tasks' slices, one task's
+    after the other's, finds each flush in one stripe."""
+    each, entries = 2 << 20, 240
+    by_lane = sorted(range(entries), key=lambda number: number % lanes)
+    given_slices = [piece(number % lanes, number // lanes, number // lanes + 1, each) for number in by_lane]
+    times = [number // together + 1 for number in by_lane]
+    flush_of = dict(zip(entries_of(given_slices), times, strict=True))
+    target = max(-(-each * entries // wanted), 2 * each * together)
+    tasks = pack_in_step(given_slices, times, target)
+    read = list(stripes(p for task in tasks for p in task))
+    assert [p for stripe in read for p in stripe] == [p for task in tasks for p in task]
+    assert sum(len({flush_of[entry] for entry in entries_of(stripe)}) for stripe in read) == max(times)
 
 
 def test_in_step_what_one_task_cannot_take_is_cut_by_partition() -> None:

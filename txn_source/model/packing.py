@@ -52,7 +52,8 @@ def pack_in_step(slices: Sequence[Slice], times_us: Sequence[int], target_bytes:
     partition.
 
     What was written together was published together, so tasks are cut between two times, unless what has one time is
-    more than half a task. Large tasks are cut into stripes in the same way. Slices of a partition stay in their order.
+    more than half a task. Large tasks are cut into stripes in the same way, in each of which slices are in the order of
+    topics and partitions, which ``stripes`` tells them apart by. Slices of a partition stay in their order.
 
     Args:
         slices: partition after partition; several of a partition for each stripe, so that cuts come close to objects.
@@ -65,19 +66,43 @@ def pack_in_step(slices: Sequence[Slice], times_us: Sequence[int], target_bytes:
         latest[piece.partition_id] = max(time_us, latest.get(piece.partition_id, 0))  # clocks may have gone back
         begun.append((latest[piece.partition_id], number))
     tasks: list[list[list[int]]] = []
-    stripes = round(target_bytes / STRIPE_BYTES)
+    in_each = round(target_bytes / STRIPE_BYTES)
     task, before, filled = -1, 0, 0
     for part, cost in _undivided(slices, sorted(begun), target_bytes // 2):
         if (before + cost // 2) // target_bytes != task:
             task, filled = (before + cost // 2) // target_bytes, 0
             tasks.append([[]])
-        elif stripes > 1 and filled + cost // 2 > target_bytes // stripes:
+        elif in_each > 1 and filled + cost // 2 > target_bytes // in_each:
             filled = 0
             tasks[-1].append([])
         tasks[-1][-1] += part
         before += cost
         filled += cost
-    return [_joined(slices[number] for stripe in of_task for number in sorted(stripe)) for of_task in tasks]
+    return [_joined(piece for stripe in of_task for piece in _sorted(slices, stripe)) for of_task in tasks]
+
+
+def stripes(slices: Iterable[Slice]) -> Iterator[list[Slice]]:
+    """Yield slices in their order, as many at once as are to be read together and fit in memory: up to where the order
+    of topics and partitions goes back. It may be the slices of several tasks, one task's after the other's."""
+    stripe: list[Slice] = []
+    size = 0
+    for piece in slices:
+        size += piece.cost_bytes
+        if stripe and (size > 2 * STRIPE_BYTES or _order(piece) < _order(stripe[-1])):
+            yield stripe
+            stripe, size = [], piece.cost_bytes
+        stripe.append(piece)
+    if stripe:
+        yield stripe
+
+
+def _order(piece: Slice) -> tuple[str, int]:
+    return piece.topic, piece.partition
+
+
+def _sorted(slices: Sequence[Slice], numbers: Sequence[int]) -> list[Slice]:
+    """Return a stripe's slices; ``sorted`` leaves those of one partition in their order."""
+    return sorted((slices[number] for number in sorted(numbers)), key=_order)
 
 
 def _undivided(

@@ -25,7 +25,7 @@ from txn_source.model.door import passes, translated
 from txn_source.model.errors import TxnLogError, UnavailableError
 from txn_source.model.isolation import IsolationLevel
 from txn_source.model.kinds import ABORTED, COMMITTED, OPEN, STATES
-from txn_source.model.packing import STRIPE_BYTES, Slice
+from txn_source.model.packing import Slice, stripes
 from txn_source.model.read_priority import ReadPriority
 from txn_source.model.transaction import id_of
 from txn_source.model.values import dataclass
@@ -80,7 +80,7 @@ class SliceReader:
         assembly = Assembly(self.schema)
         at_once = self.access.segments.is_remote and self.limit is None and len(assembly.stored) > 0
         with self._copies(assembly.stored) as copies:
-            for pieces in _stripes(slices) if at_once else ([piece] for piece in slices):
+            for pieces in stripes(slices) if at_once else ([piece] for piece in slices):
                 for piece, part, decided in self._parts_of(copies, pieces):
                     if part.entries:
                         yield from self._add(piece, part, decided, assembly)
@@ -185,20 +185,6 @@ class SliceReader:
         )
         names = texts_of([*(state.value for state in STATES), None])
         return names.take(array_of(np.where(txns == NO_TXN, len(STATES), codes)))
-
-
-def _stripes(slices: Iterable[Slice]) -> Iterator[list[Slice]]:
-    """Yield slices in their order, as many at once as lie together and fit in memory: of different partitions."""
-    stripe: list[Slice] = []
-    size = 0
-    for piece in slices:
-        size += piece.cost_bytes
-        if stripe and (size > STRIPE_BYTES * 3 // 2 or any(piece.partition_id == one.partition_id for one in stripe)):
-            yield stripe
-            stripe, size = [], piece.cost_bytes
-        stripe.append(piece)
-    if stripe:
-        yield stripe
 
 
 class _Batches(Iterator[pa.RecordBatch]):
