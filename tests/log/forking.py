@@ -220,7 +220,7 @@ def importing(kind: str, target: str) -> Any:
     log.topics()
     forks._FORK_PATIENCE_S = 100.0
     with log.producer("orders", batching=BY_HAND) as producer:  # which has made no array yet
-        producer.send(b"of the parent")
+        producer.send(b"of the parent", properties={"a": "b"})  # plain bytes need no pandas
         imported = _forked_importing(producer.flush, lambda: _sent(log), endless=False)
     forks._FORK_PATIENCE_S = 0.01
     endless = _forked_importing(lambda: import_module("endless"), dict, endless=True)
@@ -230,7 +230,7 @@ def importing(kind: str, target: str) -> Any:
 def _sent(log: Log) -> Any:
     signal.alarm(60)  # what waits for a lock of a thread that isn't there
     with log.producer("orders") as own:
-        own.send(b"of the child")
+        own.send(b"of the child", properties={"a": "b"})
         return {"acknowledged": len(own.flush())}
 
 
