@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from xdist.scheduler import LoadFileScheduling
@@ -20,6 +20,9 @@ from xdist.scheduler import LoadFileScheduling
 from tests import java_classes
 from tests.log.sites import KINDS, ManualClock, Site
 from txn_source import Log
+
+if TYPE_CHECKING:
+    from txn_source.metadata.store.database_url import DatabaseUrl
 
 os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
 os.environ.setdefault("SPARK_SUBMIT_OPTS", java_classes.SHORT_LIVED)
@@ -253,3 +256,13 @@ def remote_site(tmp_path: Path) -> Iterator[Site]:
     """A fresh log behind a server, where the network is the point."""
     with Site("remote", tmp_path / "log") as site:
         yield site
+
+
+@pytest.fixture
+def url() -> Iterator[DatabaseUrl]:
+    """An empty database on PostgreSQL."""
+    from tests.metadata.postgres import server
+
+    made = server().new_database(with_tables=False)
+    yield made
+    server().drop_database(made)

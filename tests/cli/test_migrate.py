@@ -8,7 +8,6 @@ import signal
 import sqlite3
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -51,14 +50,6 @@ KILLS = [
     for number, step in enumerate(STEPS, 1)
 ]
 """Killed after each step with ``--long``, else where the data is there, where it counts, and where the root says so."""
-
-
-@pytest.fixture
-def url() -> Iterator[DatabaseUrl]:
-    """An empty database."""
-    url = server().new_database(with_tables=False)
-    yield url
-    server().drop_database(url)
 
 
 @pytest.fixture

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,14 +12,6 @@ import pytest
 from tests.cli.test_serve import address_of
 from tests.metadata.postgres import GUARDED, server
 from txn_source.metadata.store.database_url import DatabaseUrl
-
-
-@pytest.fixture
-def url() -> Iterator[DatabaseUrl]:
-    """An empty database."""
-    url = server().new_database(with_tables=False)
-    yield url
-    server().drop_database(url)
 
 
 @pytest.mark.parametrize("given", ["option", "variable"])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
@@ -19,14 +18,6 @@ from txn_source.metadata.store.opening import open_database
 
 ROUNDS, LONG_ROUNDS = 3, 60
 ATTACKS = ("stop", "immediate", "kill", "sessions", "service")
-
-
-@pytest.fixture
-def url() -> Iterator[DatabaseUrl]:
-    """An empty database."""
-    url = server().new_database(with_tables=False)
-    yield url
-    server().drop_database(url)
 
 
 def restart(how: str) -> None:

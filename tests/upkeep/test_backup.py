@@ -32,11 +32,6 @@ from txn_source.upkeep.after_restore import after_restore
 from txn_source.upkeep.manifest import MANIFEST, Manifest
 
 
-@pytest.fixture
-def root(tmp_path: Path) -> Path:
-    return tmp_path / "log"
-
-
 def test_restored_log_shows_what_the_log_showed(root: Path, tmp_path: Path) -> None:
     """Back up between two writes, and restore: rows, places, policies and subscriptions are those of the moment."""
     with txn_source.connect(root) as log:

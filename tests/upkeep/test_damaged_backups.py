@@ -19,11 +19,6 @@ from txn_source.upkeep import restore as restoring
 from txn_source.upkeep.manifest import MANIFEST, Manifest
 
 
-@pytest.fixture
-def root(tmp_path: Path) -> Path:
-    return tmp_path / "log"
-
-
 def test_backup_is_no_log_and_half_of_one_no_backup(root: Path, tmp_path: Path) -> None:
     """Open a backup as a log, back it up, and restore a folder without a manifest: each is told for what it is."""
     with txn_source.connect(root) as log:
@@ -43,7 +38,8 @@ def test_backup_is_no_log_and_half_of_one_no_backup(root: Path, tmp_path: Path) 
 
 @pytest.mark.parametrize("call", [txn_source.backup, txn_source.restore])
 def test_folder_with_something_in_it_is_left_alone(root: Path, tmp_path: Path, call: Callable[..., Any]) -> None:
-    """Name a folder with a file of somebody's, one that isn't there, one in the other's, and one that is in use."""
+    """Name a folder with a file of somebody's, one that isn't there, one in the other's, also by a link, and one
+    that is in use."""
     with txn_source.connect(root) as log:
         log.create_topic("t")
     txn_source.backup(root, tmp_path / "backup")
@@ -55,7 +51,10 @@ def test_folder_with_something_in_it_is_left_alone(root: Path, tmp_path: Path, c
     assert files(tmp_path / "full") == ["letter"]
     with pytest.raises(LogNotFoundError, match="no folder"):
         call(source, tmp_path / "no" / "such")
-    for inside in (source / "in", tmp_path):
+    (root / "segments").rename(tmp_path / "disk")
+    (root / "segments").symlink_to(tmp_path / "disk")
+    linked = [tmp_path / "disk" / "backup"] if call is txn_source.backup else []
+    for inside in (source / "in", tmp_path, *linked):
         with pytest.raises(InvalidArgumentError, match="lies in"):
             call(source, inside)
     (tmp_path / "empty").mkdir()

@@ -29,11 +29,6 @@ APP = Sink(None, 0, "spark-app", None, app=AppVersion("app", 7))
 
 
 @pytest.fixture
-def root(tmp_path: Path) -> Path:
-    return tmp_path / "log"
-
-
-@pytest.fixture
 def log(root: Path) -> Log:
     log = txn_source.connect(root)
     log.create_topic("a", 2)

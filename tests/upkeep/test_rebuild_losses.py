@@ -31,11 +31,6 @@ JOB = Sink(None, 0, "job", None)
 
 
 @pytest.fixture
-def root(tmp_path: Path) -> Path:
-    return tmp_path / "log"
-
-
-@pytest.fixture
 def log(root: Path) -> Log:
     log = txn_source.connect(root)
     log.create_topic("t")

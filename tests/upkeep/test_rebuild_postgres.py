@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -23,14 +22,6 @@ from txn_source.model.isolation import IsolationLevel
 from txn_source.model.position import EARLIEST, LATEST
 from txn_source.storage.root import LogRoot
 from txn_source.upkeep.rebuild import rebuild
-
-
-@pytest.fixture
-def url() -> Iterator[DatabaseUrl]:
-    """An empty database."""
-    url = server().new_database(with_tables=False)
-    yield url
-    server().drop_database(url)
 
 
 @pytest.fixture

@@ -382,9 +382,10 @@ def _log_at(root: str | os.PathLike[str]) -> LogRoot:
 
 
 def _apart(target: Path, root: Path) -> Path:
-    """Return a target that lies apart from the log."""
-    one, other = (Path(os.path.realpath(path)) for path in (target, root))
-    if one.is_relative_to(other) or other.is_relative_to(one):
+    """Return a target that lies apart from the log, and from where links in its root lead."""
+    one = Path(os.path.realpath(target))
+    others = [Path(os.path.realpath(path)) for path in (root, *root.iterdir())]
+    if any(one.is_relative_to(other) or other.is_relative_to(one) for other in others):
         raise InvalidArgumentError(
             f"The target {target} lies in the log's root {root}, or that one in it.", "Name a folder on another disk."
         )
