@@ -244,7 +244,7 @@ def _wrapped(line: str) -> list[str]:
 
 def without_figures(text: str) -> list[str]:
     """Return the words of what a command printed without what differs from run to run: numbers, times and sizes."""
-    figures = re.sub(r"─+|\b(?:[0-9a-f]{12,}|[\w-]{40,})\b", "#", text)
+    figures = re.sub(r"─+|\b[0-9a-f]{12,}\b|(?<![\w-])[\w-]{40,}(?![\w-])", "#", text)
     figures = re.sub(r"\d[\d,.:TZe+-]*(?:\s?(?:[KMG]?i?B|ms|[smhd])\b)?", "#", figures)
     return re.sub(r"(?:#\s+)+", "# ", figures).split()
 
