@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from hypothesis import HealthCheck, settings
 from xdist.scheduler import LoadFileScheduling
 
 from tests import java_classes
@@ -28,6 +29,10 @@ os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
 os.environ.setdefault("SPARK_SUBMIT_OPTS", java_classes.SHORT_LIVED)
 os.environ["PYTHONPATH"] = str(Path(__file__).with_name("start"))  # see there
 
+_TIMELESS = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow], "print_blob": True}
+settings.register_profile("repeatable", derandomize=True, **_TIMELESS)
+settings.register_profile("exploring", **_TIMELESS)
+settings.load_profile("repeatable")  # before test modules are imported, whose own settings are changes of it
 
 _TESTS = Path(__file__).parent
 _APART = ("connect", "cluster")
@@ -105,6 +110,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "long: takes minutes; left out unless --long is given")
+    if config.getoption("--long") and not config.getoption("--hypothesis-profile"):
+        settings.load_profile("exploring")
     if "TMPDIR" not in os.environ and _has_room(_MEMORY):
         os.environ["TMPDIR"] = tempfile.tempdir = str(_MEMORY)  # of the workers and all children, too
     whole = config.args_source is pytest.Config.ArgsSource.TESTPATHS and "PYTEST_XDIST_WORKER" not in os.environ

@@ -14,6 +14,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from tests.log.sites import Site
 
@@ -431,6 +432,19 @@ def test_files_name_no_machine_and_no_registry() -> None:
         for match in named.finditer(path.read_bytes())
     ]
     assert found == []
+
+
+def test_properties_are_tried_on_the_same_examples_however_busy_the_machine() -> None:
+    """Look at what holds for all tests of properties, and for each that has a list of its own of what it ignores."""
+    usual = settings.get_profile("repeatable")
+    assert (usual.derandomize, usual.deadline, usual.database) == (True, None, None)
+    assert HealthCheck.too_slow in usual.suppress_health_check
+    lists = {
+        path: re.findall(r"suppress_health_check=(\[[^\]]*\])", path.read_text(encoding="utf-8"))
+        for path in sorted((ROOT / "tests").rglob("*.py"))
+    }
+    assert any(lists.values())
+    assert [path.name for path, found in lists.items() if any("too_slow" not in each for each in found)] == []
 
 
 def test_no_module_is_too_long() -> None:

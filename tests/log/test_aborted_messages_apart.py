@@ -46,7 +46,7 @@ def filled(log: Log, ledgers: int = 3) -> dict[str, pa.Table]:
 
 
 @given(plan=st.lists(st.tuples(st.sampled_from("pca"), st.integers(1, 7)), min_size=1, max_size=25), data=st.data())
-@settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=12, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 def test_both_files_are_read_as_one(
     tmp_path_factory: pytest.TempPathFactory, plan: list[tuple[str, int]], data: st.DataObject
 ) -> None:

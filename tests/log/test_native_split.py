@@ -88,7 +88,7 @@ ROUNDS = st.lists(st.tuples(WRITES, st.sampled_from([True, True, False]), UPKEEP
 
 
 @given(rounds=ROUNDS, priority=st.sampled_from([None, *ReadPriority]), data=st.data())
-@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 def test_both_parts_are_the_whole(
     tmp_path_factory: pytest.TempPathFactory,
     rounds: list[tuple[list[tuple[str, int, int]], bool, list[str]]],
@@ -103,7 +103,7 @@ def test_both_parts_are_the_whole(
 @pytest.mark.long
 @pytest.mark.timeout(3000)
 @given(rounds=ROUNDS, priority=st.sampled_from([None, *ReadPriority]), data=st.data())
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 def test_both_parts_are_the_whole_for_long(
     tmp_path_factory: pytest.TempPathFactory,
     rounds: list[tuple[list[tuple[str, int, int]], bool, list[str]]],
