@@ -69,6 +69,7 @@ test-spark42: check-java check-python ## Run the catalog's statements on PySpark
 	build/spark42/bin/python -m pip install --quiet --disable-pip-version-check --editable '.[test]' 'pyspark==4.2.*'
 	PYSPARK_PYTHON=$(CURDIR)/build/spark42/bin/python build/spark42/bin/python -m pytest tests/spark/sql
 
+# Only what waits for the network is ended when it takes too long: a browser that is half installed would fail all tests.
 browser: ## Install Chromium for the console's tests, where there is no browser and apt-get may
 	@for name in "$${TXNLOG_CHROMIUM:-chromium}" chromium-browser google-chrome; do \
 		! command -v "$$name" >/dev/null || exit 0; \
@@ -76,7 +77,8 @@ browser: ## Install Chromium for the console's tests, where there is no browser 
 	if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
 		export DEBIAN_FRONTEND=noninteractive; \
 		timeout 120 apt-get -qq update >/dev/null 2>&1; \
-		timeout 240 apt-get -qq install --no-install-recommends chromium fonts-liberation >/dev/null 2>&1 && exit 0; \
+		install='apt-get -qq install --no-install-recommends chromium fonts-liberation'; \
+		timeout 240 $$install --download-only >/dev/null 2>&1 && $$install >/dev/null 2>&1 && exit 0; \
 	fi; \
 	echo 'No browser: the tests of the console in one are skipped.' >&2; \
 	echo '  Debian, Ubuntu:  apt-get install chromium' >&2
