@@ -83,7 +83,9 @@ def test_what_differs_between_runs_is_left_out() -> None:
     """A random id is left out whatever it begins and ends with; the words around figures stay."""
     for key in ("vozMsjPJR8c-AykNVWX7xYG65q5nTym2fI05HGfubSs", "--" + "_a" * 20 + "-", "_" + "9-" * 21):
         assert without_figures(f"key id: {key}\ntaken: True") == ["key", "id:", "#", "taken:", "True"]
-    names = [without_figures(f"segments/1/0/1-3-{end}.arrow") for end in ("bd5fdcf3bb9a", "000000000000", "eeeeeeeeeeee")]
+    names = [
+        without_figures(f"segments/1/0/1-3-{end}.arrow") for end in ("bd5fdcf3bb9a", "000000000000", "eeeeeeeeeeee")
+    ]
     assert names[0] == names[1] == names[2] == ["segments/#/#/##.arrow"]
     assert without_figures("read 12.5 KiB in 1m 3s at 2026-11-23T07:50:37+00:00") == ["read", "#", "in", "#", "at", "#"]
 
