@@ -66,7 +66,7 @@ class Guarded:
 
     def open(self, **credentials: Any) -> Log:
         """Connect; it is closed at the end."""
-        return self._stack.enter_context(connect(endpoint=self.server.address, timeout=10, **credentials))
+        return self._stack.enter_context(connect(endpoint=self.server.address, timeout=60, **credentials))
 
 
 @pytest.fixture

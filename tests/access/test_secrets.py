@@ -141,7 +141,7 @@ def ask(guarded: Guarded, *metadata: tuple[str, str | bytes]) -> str:
             "/txnlog.v1.MetadataService/GetLog", pb.GetLogRequest.SerializeToString, pb.GetLogResponse.FromString
         )
         try:
-            call(pb.GetLogRequest(), metadata=metadata, timeout=10)
+            call(pb.GetLogRequest(), metadata=metadata, timeout=60)
         except grpc.RpcError as error:
             return f"{error.code().name}: {error.details()}"
         return "taken"
@@ -177,7 +177,7 @@ def test_headers_of_all_kinds(guarded: Guarded) -> None:
 def test_health_needs_no_token_and_nothing_else_is_served(guarded: Guarded) -> None:
     """Ask for the health, for what services there are, and for a call that there is not."""
     with grpc.insecure_channel(guarded.server.address) as channel:
-        answer = health_pb2_grpc.HealthStub(channel).Check(health_pb2.HealthCheckRequest(), timeout=10)
+        answer = health_pb2_grpc.HealthStub(channel).Check(health_pb2.HealthCheckRequest(), timeout=60)
         assert answer.status == health_pb2.HealthCheckResponse.SERVING
         for path in (
             "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo",
@@ -187,7 +187,7 @@ def test_health_needs_no_token_and_nothing_else_is_served(guarded: Guarded) -> N
             "//GetLog",
         ):
             with pytest.raises(grpc.RpcError) as caught:
-                channel.unary_unary(path)(b"", timeout=10)
+                channel.unary_unary(path)(b"", timeout=60)
             assert caught.value.code() is grpc.StatusCode.UNIMPLEMENTED  # type: ignore[attr-defined]
 
 

@@ -50,7 +50,7 @@ def test_an_embedded_log_is_shown_until_it_is_stopped(spawn: Spawn, tmp_path: Pa
         idle = http.client.HTTPConnection(address.split("//")[1].rstrip("/"), timeout=60)
         idle.connect()
         process.send_signal(signal.SIGTERM)
-        assert process.wait(20) == 0
+        assert process.wait(120) == 0
         idle.close()
 
 
@@ -67,7 +67,7 @@ def test_a_service_shows_its_log(spawn: Spawn, tmp_path: Path) -> None:
     status, about = ask(address, "/api/about", Host="c.example", **bearer)
     assert (status, about["caller"], about["tokens"]) == (200, "alice", True)
     process.send_signal(signal.SIGTERM)
-    assert process.wait(20) == 0
+    assert process.wait(120) == 0
     assert b"stopped serving" in process.stderr.read()
 
 

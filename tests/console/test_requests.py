@@ -271,7 +271,7 @@ def test_a_body_that_does_not_come_is_not_waited_for(shared: Asked, monkeypatch:
 def sent(asked: Asked, data: bytes) -> bytes:
     """Return all that comes back until the console ends the connection."""
     found = b""
-    with socket.create_connection(("127.0.0.1", asked.console.listener.port), timeout=20) as connection:
+    with socket.create_connection(("127.0.0.1", asked.console.listener.port), timeout=60) as connection:
         connection.sendall(data)
         while part := connection.recv(65536):
             found += part
@@ -297,7 +297,7 @@ def test_who_never_reads_is_sent_away(tmp_path: Path, monkeypatch: pytest.Monkey
     """Ask for more than fits into a connection, and read nothing: it is ended, and doesn't keep its place."""
     monkeypatch.setattr(listener, "UNREAD_S", 0.5)
     with Asked(tmp_path / "log") as asked, socket.socket() as connection:
-        connection.settimeout(20)
+        connection.settimeout(120)
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         connection.connect(("127.0.0.1", asked.console.listener.port))
         with pytest.raises(ConnectionError):

@@ -148,6 +148,6 @@ def test_service_sends_its_spans(spawn: Any, tmp_path: Path, monkeypatch: pytest
         with connect(endpoint=address_of(process)) as log:
             log.create_topic("orders")
         process.terminate()
-        assert process.wait(30) == 0
+        assert process.wait(120) == 0
         collector.shutdown()
     assert any(path == "/v1/traces" and b"txnlog.serve CreateTopic" in body for path, body in came)

@@ -51,6 +51,7 @@ class Watched:
         self.monitoring = Monitoring(
             self.service, root_at(root), "127.0.0.1", 0, certificates=certificates, door=door, **given
         )
+        self.monitoring.readiness._patience_s = 60.0  # a check that is slow where a machine is busy hasn't failed
         credentials = None if tls is None else server_credentials(*tls, client_ca)
         observer = self.monitoring.observer
         self.server = Server(self.service, "127.0.0.1", 0, door=door, tls=credentials, observer=observer)
@@ -64,7 +65,7 @@ class Watched:
         self._stack.close()
 
     def connect(self, **credentials: Any) -> Log:
-        return self._stack.enter_context(connect(endpoint=self.server.address, timeout=10, **credentials))
+        return self._stack.enter_context(connect(endpoint=self.server.address, timeout=60, **credentials))
 
     def get(self, path: str, tls: ssl.SSLContext | None = None, method: str = "GET", **headers: str) -> Answer:
         """Ask for a path."""

@@ -8,8 +8,10 @@ import itertools
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from unittest.mock import patch
 
-from tests.tiers.stores import CREDENTIALS, Bucket, S3Server
+from tests.tiers.stores import CREDENTIALS, PATIENT, Bucket, S3Server
+from txn_source.storage import object_store
 
 SURROUNDINGS = {
     "AWS_ACCESS_KEY_ID": CREDENTIALS[0],
@@ -44,7 +46,8 @@ def s3_surroundings() -> Iterator[None]:
     before = {name: os.environ.get(name) for name in SURROUNDINGS}
     os.environ.update(SURROUNDINGS)
     try:
-        yield
+        with patch.dict(object_store._S3_SECONDS, PATIENT):
+            yield
     finally:
         for name, value in before.items():
             if value is None:

@@ -10,6 +10,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 from google.protobuf.message import Message
 from sqlalchemy import text
@@ -18,6 +19,7 @@ from tests.log.objects import new_prefix, s3_surroundings
 from tests.metadata.postgres import server
 from txn_source import Log, connect
 from txn_source.client.target import open_service
+from txn_source.client.writing import copied_segments
 from txn_source.metadata.service.in_process import InProcessTransport
 from txn_source.metadata.service.server import Server
 from txn_source.metadata.service.service import Clock, MetadataService
@@ -160,6 +162,8 @@ class Site:
             connect(root).close()
         if kind == "copies":
             self.b = root.with_name(f"{root.name}-b")
+            for name in ("PATIENCE_S", "DEADLINE_S"):
+                self._stack.enter_context(patch.object(copied_segments, name, 60.0))
             with connect(root) as log:
                 log.add_root("b", self.b)
                 log.set_policies(hot_copies="main,b")

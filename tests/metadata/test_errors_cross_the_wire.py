@@ -34,7 +34,7 @@ class Refusing:
 def refusing(tmp_path: Path) -> Iterator[tuple[Refusing, Log]]:
     connect(tmp_path / "log").close()
     service = Refusing(tmp_path / "log")
-    with Server(service, "127.0.0.1", 0) as server, connect(endpoint=server.address, timeout=5) as log:  # type: ignore[arg-type]
+    with Server(service, "127.0.0.1", 0) as server, connect(endpoint=server.address, timeout=60) as log:  # type: ignore[arg-type]
         yield service, log
 
 

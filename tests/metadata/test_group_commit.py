@@ -61,17 +61,17 @@ class Store:
 
         def lead(connection: Connection) -> str:
             entered.set()
-            until = time.monotonic() + 10
+            until = time.monotonic() + 60
             while self.waiting() < len(others) and "first" not in self.results and time.monotonic() < until:
                 time.sleep(0.001)
             return first(connection)
 
         threads = [self.start("first", lead)]
-        assert entered.wait(10)
+        assert entered.wait(60)
         for name, action in others.items():
             threads.append(self.start(name, action))
         for thread in threads:
-            thread.join(30)
+            thread.join(60)
             assert not thread.is_alive()
 
 
@@ -192,7 +192,7 @@ def _interrupted_leader(store: Store, at: int) -> bool:
 
     def lead(connection: Connection) -> str:
         entered.set()
-        until = time.monotonic() + 10
+        until = time.monotonic() + 60
         while store.waiting() < 2 and time.monotonic() < until:
             time.sleep(0.001)
         return store_name(first)(connection)
@@ -208,10 +208,10 @@ def _interrupted_leader(store: Store, at: int) -> bool:
 
     leader = threading.Thread(target=run)
     leader.start()
-    assert entered.wait(10)
+    assert entered.wait(60)
     others = [store.start(name, store_name(name)) for name in names[1:]]
     for thread in (leader, *others):
-        thread.join(20)
+        thread.join(60)
         assert not thread.is_alive(), f"place {at} leaves somebody waiting"
     store.other.execute("BEGIN IMMEDIATE")
     store.other.execute("ROLLBACK")

@@ -50,7 +50,7 @@ def test_clients_go_on_with_another_service(two: tuple[Site, Site]) -> None:
 
 def test_nobody_there_is_told_after_all_were_tried(two: tuple[Site, Site]) -> None:
     """Stop both."""
-    with connect(endpoint=endpoints(*two), timeout=10) as log:
+    with connect(endpoint=endpoints(*two), timeout=60) as log:
         for site in two:
             site.stop_server()
         with pytest.raises(UnavailableError, match="can't be reached"):

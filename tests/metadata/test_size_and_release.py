@@ -50,8 +50,8 @@ def test_bytes_that_are_no_request_are_refused(remote_site: Site, bytes_: bytes)
     channel = grpc.insecure_channel(remote_site.endpoint)
     path = f"/{transport.SERVICE_NAME}"
     for call in (
-        lambda: channel.unary_unary(f"{path}/DeleteTopic")(bytes_, timeout=20),
-        lambda: list(channel.stream_stream(f"{path}/Consume")(iter([bytes_]), timeout=20)),
+        lambda: channel.unary_unary(f"{path}/DeleteTopic")(bytes_, timeout=60),
+        lambda: list(channel.stream_stream(f"{path}/Consume")(iter([bytes_]), timeout=60)),
     ):
         with pytest.raises(grpc.RpcError) as caught:
             call()

@@ -68,8 +68,8 @@ def test_newcomer_lets_those_that_starve_go_first(path: Path, monkeypatch: pytes
         monkeypatch.setattr(write_turn, "time", SimpleNamespace(monotonic=now_s, sleep=time.sleep))
         second.start()
         holding.execute("COMMIT")
-        first.join(20)
-        second.join(20)
+        first.join(60)
+        second.join(60)
         assert order == ["starves", "comes"]
         assert not comes._must_wait()
 

@@ -110,10 +110,11 @@ def test_wrong_answers_are_told(answer: bytes, said: str) -> None:
 
 def test_nobody_listening_and_no_credentials_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
     """Ask a port that nobody listens on, and sign without credentials."""
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
-    with pytest.raises(StoreError, match="nobody listens there"):
-        S3Client(place(port), sleep=lambda _: None).read("key")
+    with socket.socket() as bound:  # so that nobody else gets it
+        bound.bind(("127.0.0.1", 0))
+        port = bound.getsockname()[1]
+        with pytest.raises(StoreError, match="nobody listens there"):
+            S3Client(place(port), sleep=lambda _: None).read("key")
     for name in ("ACCESS_KEY_ID", "SECRET_ACCESS_KEY"):
         monkeypatch.delenv(f"AWS_{name}")
     monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", "/nowhere")

@@ -10,8 +10,9 @@ import pytest
 
 from tests.log.sites import Site
 from tests.tiers.proxy import Proxy
-from tests.tiers.stores import CREDENTIALS, KINDS, Bucket, S3Server, Store, make_store
+from tests.tiers.stores import CREDENTIALS, KINDS, PATIENT, Bucket, S3Server, Store, make_store
 from txn_source import Log
+from txn_source.storage import object_store
 from txn_source.storage.s3_client import S3Client
 
 
@@ -30,6 +31,12 @@ def credentials(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", CREDENTIALS[0])
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", CREDENTIALS[1])
     monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+
+
+@pytest.fixture(autouse=True)
+def _patient_requests(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, seconds in PATIENT.items():
+        monkeypatch.setitem(object_store._S3_SECONDS, name, seconds)
 
 
 @pytest.fixture

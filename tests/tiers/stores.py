@@ -15,6 +15,8 @@ import pyarrow.fs as fs
 
 KINDS = ("root", "file", "s3")
 CREDENTIALS = ("testing", "testing")
+PATIENT = {"connect_timeout": 20.0, "request_timeout": 60.0}
+"""How long requests may take where a machine is busy, and nothing is to hang."""
 _SERVER = Path(__file__).with_name("store_server.py")
 
 

@@ -19,7 +19,7 @@ from tests.tiers.stores import Bucket
 from txn_source import Log, Position, SegmentUnreadableError, StorageWriteError
 from txn_source.client.reading import segment_entries
 from txn_source.model.copies import Tier
-from txn_source.storage import tiered
+from txn_source.storage import object_store, tiered
 
 LEVELS = (COMMITTED, UNCOMMITTED)
 FAULTS = {  # regular expressions
@@ -58,15 +58,18 @@ def _small_steps(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def spoilable(log: Log, bucket: Bucket, proxy: Proxy, request: pytest.FixtureRequest) -> Spoilable:
-    silent = "silence" in request.node.name
-    return make_spoilable(log, bucket, proxy, max_attempts=1, request_timeout=3 if silent else 20)
-
-
-def make_spoilable(
-    log: Log, bucket: Bucket, proxy: Proxy, max_attempts: int, request_timeout: float = 20.0
+def spoilable(
+    log: Log, bucket: Bucket, proxy: Proxy, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
 ) -> Spoilable:
-    uri = bucket.uri_at(proxy.endpoint, request_timeout=request_timeout, max_attempts=max_attempts)
+    made = make_spoilable(log, bucket, proxy, max_attempts=1)
+    if "silence" in request.node.name:
+        opened = object_store._file_system
+        monkeypatch.setattr(object_store, "_file_system", lambda *at: opened(*at[:-1], f"{at[-1]}&request_timeout=3"))
+    return made
+
+
+def make_spoilable(log: Log, bucket: Bucket, proxy: Proxy, max_attempts: int) -> Spoilable:
+    uri = bucket.uri_at(proxy.endpoint, max_attempts=max_attempts)
     log.create_topic("orders", offload_uri=uri)
     write_ledgers(log)
     before = {level: everything(log, "orders", level) for level in LEVELS}

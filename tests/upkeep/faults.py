@@ -18,8 +18,11 @@ from txn_source.upkeep.doctor.codes import Severity
 
 E, W, N = Severity
 Fault = Callable[[Path], None]
-NOW_MS = int(time.time() * 1000)
 HOUR_MS = 3_600_000
+
+
+def now_ms() -> int:
+    return int(time.time() * 1000)
 
 
 def ledger_of(root: Path, *, hot: bool, tiered: bool, closed: bool = True) -> int:
@@ -155,14 +158,14 @@ def leave_files_to_delete(root: Path) -> None:
     file = segment(root, tiered=False).parent / "1-1-0123456789ab.arrow"
     file.write_bytes(b"old")
     uri = str(file.relative_to(root))
-    change(root, "INSERT INTO doomed_files (uri, forget_after_ms) VALUES (?, ?)", (uri, NOW_MS - 48 * HOUR_MS))
+    change(root, "INSERT INTO doomed_files (uri, forget_after_ms) VALUES (?, ?)", (uri, now_ms() - 48 * HOUR_MS))
 
 
 def kill_an_offload(root: Path) -> None:
     ledger_id = ledger_of(root, hot=True, tiered=False, closed=True)
     uri = f"tiered/public/default/orders/0/ledger-{ledger_id}-0123456789ab.parquet"
     statement = "INSERT INTO copies (ledger_id, uri, begun_at_ms, complete) VALUES (?, ?, ?, 0)"
-    change(root, statement, (ledger_id, uri, NOW_MS - 2 * HOUR_MS))
+    change(root, statement, (ledger_id, uri, now_ms() - 2 * HOUR_MS))
 
 
 # Transactions and subscriptions
@@ -191,7 +194,7 @@ def forget_a_transaction(root: Path) -> None:
 
 
 def fence_without_aborting(root: Path) -> None:
-    begin(root, 60, 0)
+    begin(root, 900, 0)
     change(
         root,
         "INSERT INTO producers (topic_id, name, transactional_id, epoch, purged_sequence) SELECT topic_id, name,"
@@ -219,7 +222,7 @@ def leave_a_consumer(root: Path) -> None:
         root,
         "INSERT INTO consumers (subscription_id, token, name, host, connected_at_ms, lease_until_ms, unacknowledged)"
         " SELECT subscription_id, 'token', 'gone', 'elsewhere', ?, ?, 0 FROM subscriptions",
-        (NOW_MS - HOUR_MS, NOW_MS - HOUR_MS),
+        (now_ms() - HOUR_MS, now_ms() - HOUR_MS),
     )
 
 
@@ -264,7 +267,7 @@ def misspell_a_setting(root: Path) -> None:
 
 
 def publish_in_the_future(root: Path) -> None:
-    change(root, "UPDATE partitions SET last_publish_time_us = ?", ((NOW_MS + HOUR_MS) * 1000,))
+    change(root, "UPDATE partitions SET last_publish_time_us = ?", ((now_ms() + HOUR_MS) * 1000,))
 
 
 def write_in_the_future(root: Path) -> None:

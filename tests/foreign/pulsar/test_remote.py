@@ -38,8 +38,8 @@ def _system(endpoint: str) -> fs.S3FileSystem:
         endpoint_override=endpoint,
         scheme="http",
         region="us-east-1",
-        connect_timeout=1,
-        request_timeout=5,
+        connect_timeout=20,
+        request_timeout=60,
         retry_strategy=fs.AwsStandardS3RetryStrategy(max_attempts=1),
     )
 
@@ -87,7 +87,7 @@ class _SlowFile:
         self._gate = threading.Barrier(wanted)
 
     def read_at(self, size: int, start: int) -> bytes:
-        self._gate.wait(20)
+        self._gate.wait(60)
         return b"%d:%d," % (start, size)
 
 
@@ -106,7 +106,7 @@ def test_a_plan_asks_for_many_ledgers_at_once(tmp_path: Path, monkeypatch: pytes
     gate, asked, read = threading.Barrier(16), [], ObjectFile.read
 
     def at_once(self: ObjectFile, start: int, size: int) -> bytes:
-        gate.wait(20)
+        gate.wait(60)
         asked.append(self.uri)
         return read(self, start, size)
 
