@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, TypeVar
 from txn_source.metadata.store.database import Change, DatabaseUse, Wait, forget_changes, tell_changes
 from txn_source.metadata.store.database_url import DatabaseUrl
 from txn_source.metadata.store.group_commit import GroupCommit
+from txn_source.metadata.store.same_file import SameFile
 from txn_source.metadata.store.sqlite_file import SqliteFile
 from txn_source.model.errors import InvalidArgumentError
 
@@ -37,6 +38,7 @@ class SqliteDatabase:
         if path is None:
             raise InvalidArgumentError(f"{url} is not a SQLite file.", "Use sqlite:///<path>.")
         self._path = path
+        self._same = SameFile(path)
         self._of_process: dict[int, tuple[SqliteFile, GroupCommit]] = {}
         self.on_change: Callable[[set[Change]], None] = lambda _: None
         self.before_write: Callable[[Connection], bool] = lambda _: False
@@ -103,7 +105,7 @@ class SqliteDatabase:
         pid = os.getpid()
         found = self._of_process.get(pid)
         if found is None:
-            file = SqliteFile(self._path)
+            file = SqliteFile(self._path, self._same)
             commits = GroupCommit(file.transact, self._before, self._after)
             found = self._of_process.setdefault(pid, (file, commits))
         return found

@@ -29,6 +29,7 @@ from urllib.parse import quote
 from txn_source.metadata.store.database_errors import read_only, translated
 from txn_source.metadata.store.driver_connection import DriverConnection
 from txn_source.metadata.store.group_commit import Outcome
+from txn_source.metadata.store.same_file import SameFile
 from txn_source.metadata.store.write_turn import LOCK_WAIT_S, StaleSnapshotError, WriteTurn
 from txn_source.model.errors import TxnLogError, UnavailableError
 from txn_source.storage.forks import keep_for_ever
@@ -87,8 +88,10 @@ class Session:
 class SqliteFile:
     """One process's connections; safe in threads, never used across a fork."""
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, same: SameFile | None = None) -> None:
+        """``same`` knows which file it must be, if this process, or the one that it is a fork of, has opened it."""
         self._path = path
+        self._same = same or SameFile(path)
         self._closed = False
         self._read_only: bool | None = None
         self._fixed: tuple[int, ...] | None = None  # what the file looked like when it was taken for unchanging
@@ -142,7 +145,9 @@ class SqliteFile:
             time.sleep(0.002)
 
     def check_unchanged(self) -> None:
-        """Raise UNAVAILABLE if the file was taken for one that doesn't change, and has changed."""
+        """Raise UNAVAILABLE if another file lies in its place, or it was taken for one that doesn't change and has."""
+        if not self.read_only:
+            self._same.check()
         if self._fixed is not None and self._fixed != self._look():
             self._fixed = None
             while self._idle:
@@ -186,6 +191,7 @@ class SqliteFile:
             try:
                 with raw, raw:  # twice: should the end of the inner one be interrupted, the outer one sees to it
                     turn.begin(raw)
+                    self._same.check()
                     body(session.connection)
                     self._commit(raw, outcome)
                 return
@@ -251,7 +257,7 @@ class SqliteFile:
         """Return a new connection of the driver."""
         try:
             if not self.read_only:
-                return _opened(self._path, _PRAGMAS)
+                return self._checked(_opened(self._path, _PRAGMAS))
             uri = f"file:{quote(self._path)}?mode=ro"
             try:
                 return with_new_tables(_opened(uri, _READ_ONLY_PRAGMAS))
@@ -269,6 +275,14 @@ class SqliteFile:
             return with_new_tables(_opened(f"{uri}&immutable=1", _READ_ONLY_PRAGMAS))
         except sqlite3.Error as error:
             raise translated(error, self._path) or error from error
+
+    def _checked(self, raw: sqlite3.Connection) -> sqlite3.Connection:
+        try:
+            self._same.opened(raw)
+        except BaseException:
+            raw.close()
+            raise
+        return raw
 
     def _look(self) -> tuple[int, ...]:
         """Return what differs after a change of the file, and last how much lies in the file beside it."""
