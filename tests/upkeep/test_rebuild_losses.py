@@ -24,6 +24,7 @@ from txn_source.model.spark_commit import Sink
 from txn_source.model.topic_name import TopicName
 from txn_source.storage.entry_notes import parse_note
 from txn_source.storage.segment import SegmentWriter
+from txn_source.storage.topic_file import WORKED_OUT, topic_file
 from txn_source.upkeep import rebuild as module
 from txn_source.upkeep.rebuild import rebuild
 
@@ -48,6 +49,14 @@ def send(log: Log, *messages: bytes) -> None:
 def values(root: Path, level: str = "read_committed", topic: str = "t") -> list[bytes]:
     with txn_source.connect(root) as log:
         return [row["value"] for row in log.scan(topic, level, columns=["value"]).read_all().to_pylist()]
+
+
+def places(root: Path) -> list[tuple[int, int, bytes]]:
+    """Return ledger, entry and value of each message that read_committed shows, in their order."""
+    columns = ["__ledger_id", "__entry_id", "value"]
+    with txn_source.connect(root) as log:
+        rows = log.scan("t", columns=columns).read_all().to_pylist()
+    return sorted((row["__ledger_id"], row["__entry_id"], row["value"]) for row in rows)
 
 
 def segments(root: Path) -> list[Path]:
@@ -179,6 +188,39 @@ def test_log_is_rebuilt_again_and_goes_on(log: Log, root: Path, tmp_path: Path) 
             send(again, b"%d" % number)
     assert values(root) == [b"1", b"0", b"1", b"2"]
     assert len(json.loads((root / "txnlog.json").read_text())["rebuilt_at_ms"]) == 3
+
+
+def test_second_rebuild_finds_what_the_first_one_worked_out(log: Log, root: Path, tmp_path: Path) -> None:
+    """Kill two writers, rebuild, go on, and lose the database again: readers have seen what the first rebuild made."""
+    killed = [log.producer("t", batching=BY_HAND) for _ in range(2)]
+    txn = log.begin_transaction()
+    killed[0].send(b"undecided", txn=txn)
+    killed[0].flush()
+    txn.commit()
+    killed[1].send(b"without receipt")
+    killed[1].flush()
+    first = without_database(root, tmp_path / "first")
+    assert rebuild(first, undecided="commit").undecided
+    before = places(first)
+    assert sorted(value for _, _, value in before) == [b"undecided", b"without receipt"]
+    with txn_source.connect(first) as again:
+        send(again, b"later")
+        again.maintain()
+    second = without_database(first, tmp_path / "second")
+    report = rebuild(second)
+    assert (report.undecided, report.topics[0].without_receipt) == ({}, 0)
+    assert places(second)[: len(before)] == before
+    assert not worst(second)
+
+
+def test_broken_notes_of_an_earlier_rebuild_break_none(log: Log, root: Path, tmp_path: Path) -> None:
+    send(log, b"1")
+    for number, broken in enumerate((5, [None], [{"v": 1, "w": 1, "r": {"x": [[1]]}}], [{"v": 1, "r": {"": []}}])):
+        left = without_database(root, tmp_path / f"left{number}")
+        file = left / topic_file(1)
+        file.write_text(json.dumps({**json.loads(file.read_text()), WORKED_OUT: broken}))
+        rebuild(left)
+        assert values(left) == [b"1"]
 
 
 def test_deleted_topics_stay_deleted(log: Log, root: Path, tmp_path: Path) -> None:

@@ -1,7 +1,7 @@
 """What a topic is, as a file among its segments: for ``txnlog rebuild``, should the metadata be lost.
 
 It is put whole, in place of the one before, and goes with the topic's folder. Nothing depends on it while there is a
-database, so it isn't synced.
+database, so it isn't synced. What a rebuild has worked out stays in it, for the next one.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import uuid
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,8 @@ NAME = "topic.json"
 VERSION = 1
 DELETION = "deletion"
 """True where the topic's deletion was begun."""
+WORKED_OUT = "worked_out"
+"""What rebuilds have worked out of entries of this topic: notes as in ``entry_notes.py``, of any segments."""
 
 
 def topic_file(topic_id: int) -> str:
@@ -29,7 +32,10 @@ def write_topic_file(root: Path, topic_id: int, described: dict[str, Any]) -> No
     """Put a topic's description; OSError says why it can't be."""
     file = root / topic_file(topic_id)
     file.parent.mkdir(parents=True, exist_ok=True)
-    _put(file, {"version": VERSION, **described})
+    kept = {}
+    with suppress(FileNotFoundError, KeyError, ValueError, TypeError):  # of a file that is damaged nothing is kept
+        kept = {WORKED_OUT: json.loads(file.read_bytes())[WORKED_OUT]}
+    _put(file, {"version": VERSION, **described, **kept})
 
 
 def note_deletion_of(root: Path, topic_id: int, *, going: bool) -> None:
@@ -40,6 +46,15 @@ def note_deletion_of(root: Path, topic_id: int, *, going: bool) -> None:
     file = root / topic_file(topic_id)
     if file.exists():
         _put(file, {**json.loads(file.read_bytes()), DELETION: going})
+
+
+def note_worked_out(root: Path, topic_id: int, notes: list[dict[str, Any]]) -> None:
+    """Note in a topic's description what a rebuild has worked out, in place of what it says of that.
+
+    OSError and ValueError say why it can't be.
+    """
+    file = root / topic_file(topic_id)
+    _put(file, {**json.loads(file.read_bytes()), WORKED_OUT: notes})
 
 
 def remove_topic_file(root: Path, topic_id: int) -> None:

@@ -54,6 +54,7 @@ from txn_source.upkeep.rebuild_sources import (
 from txn_source.upkeep.rebuild_tables import add_topic
 from txn_source.upkeep.scanning import scan_all
 from txn_source.upkeep.segment_scan import SegmentCopy, scan_segments
+from txn_source.upkeep.worked_out import note_all, take_worked_out
 
 _TIMEOUT_MS = 60_000
 Progress = Callable[[str], object]
@@ -135,6 +136,7 @@ def rebuild(
     put = partial(_put, target) if metadata is None else partial(_move, metadata, at, progress)
     notes += _write(at, target, log_id, found, decisions, new_ledger, now_us, progress, put, check=check)
     if into is None:
+        notes += note_all(at.path, found, decisions)
         _mark(at, now_us)
     report = report_of(log_id, target if metadata is None else metadata, found, decisions, notes)
     progress(
@@ -204,6 +206,7 @@ def _find(
             scanned[topic_id].take_part(part)
     found = []
     for of in chosen:
+        take_worked_out(of, scanned[of.topic_id])
         scanned[of.topic_id].settle()
         mine = [each for each in objects.get(of.name.short, []) + objects.get(str(of.name), []) if _is_of(each, of)]
         found.append(find_topic(of, scanned[of.topic_id], mine, new_ledger))
