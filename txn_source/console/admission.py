@@ -34,11 +34,6 @@ class Admission:
         own = {"localhost", host.strip("[]"), socket.gethostname(), socket.getfqdn(), *names}
         self._names = {name.lower().rstrip(".") for name in own if name}
 
-    @property
-    def asks_for_tokens(self) -> bool:
-        """True if nobody comes in without a token."""
-        return self._door.verifier is not None
-
     def knows_host(self, headers: Headers) -> bool:
         """True if a request is for an address, or for a name that the console has."""
         hosts = headers.getlist("host")

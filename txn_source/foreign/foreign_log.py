@@ -21,8 +21,6 @@ from txn_source.model.transaction import TransactionState
 from txn_source.model.values import dataclass
 from txn_source.model.visibility import IntArray, needed
 
-_TAKEN_BYTES = 64 << 10
-
 
 @dataclass(frozen=True, slots=True, order=True)
 class PartitionName:
@@ -233,13 +231,3 @@ class ForeignLog(Protocol):
 
     def partition(self, name: PartitionName) -> ForeignPartition:
         """Return one, or raise TOPIC_NOT_FOUND."""
-
-
-def take_units(partition: ForeignPartition, of: PositionRange, rows: int, size: int) -> Taken:
-    """Return the first units of a range that have so many records or bytes by their estimates, as ``take`` does."""
-    taken = Taken(of.start, 0, 0)
-    for unit in partition.units(of, max(1, min(size, _TAKEN_BYTES))):
-        if taken.rows and (taken.rows + unit.rows > rows or taken.bytes + unit.bytes > size):
-            break
-        taken = Taken(unit.of.end, taken.rows + unit.rows, taken.bytes + unit.bytes)
-    return taken

@@ -36,7 +36,6 @@ BEFORE_LENGTH = 12
 CHECKED_FROM = 21
 """The checksum covers all from here to the batch's end."""
 MAGIC = 2
-NO_PRODUCER = -1
 
 _CODEC, _APPEND_TIME, _TRANSACTIONAL, _CONTROL = 0x07, 0x08, 0x10, 0x20
 _SIZE_AND_MAGIC = struct.Struct(">8xi4xb")

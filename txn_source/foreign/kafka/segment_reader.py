@@ -114,7 +114,7 @@ class SegmentReader:
             array = np.frombuffer(data, np.uint8)
             begins = np.array(run.begins, np.int64)
             headers = BatchHeaders.at(array, begins, position)
-            sound = self._of_its_leaders(headers, position)
+            sound = self._of_its_leaders(headers)
             if sound < len(headers):
                 if sound:
                     headers = headers.where(np.arange(sound))
@@ -153,7 +153,7 @@ class SegmentReader:
             array = np.frombuffer(found.data, np.uint8)
             begins, which = np.array(found.begins, np.int64), np.array(found.whole, np.int64)
             headers = BatchHeaders.at_places(array, begins, np.array(found.positions, np.int64))
-            sound = self._of_its_leaders(headers, position)
+            sound = self._of_its_leaders(headers)
             ended = sound < len(headers)
             if ended:
                 headers, which = headers.where(np.arange(sound)), which[which < sound]
@@ -205,7 +205,7 @@ class SegmentReader:
         """The offset behind the last batch that was found sound; at first the smallest that there can be."""
         return self._floor
 
-    def _of_its_leaders(self, headers: BatchHeaders, position: int) -> int:
+    def _of_its_leaders(self, headers: BatchHeaders) -> int:
         """Return how many batches come before one of another leader; that one ends the log."""
         sound = len(headers) if self._epochs is None else self._epochs.sound(headers)
         if sound < len(headers):

@@ -46,11 +46,6 @@ def copies_of(
     return hot_copies(wanted, acknowledge, there) if there or acknowledge != 1 else ONE_COPY
 
 
-def roots_of_segments(connection: Connection, segment_ids: set[int]) -> dict[int, int]:
-    """Return the sets of roots of those of some segments that aren't in the log's own root alone."""
-    return {row[0]: row[1] for row in _SEGMENT_ROOTS.rows(connection, segment_ids)}
-
-
 def known_bits(there: list[HotRoot]) -> int:
     """Return the set of all roots."""
     return ONLY_MAIN | sum(root.bit for root in there)
@@ -58,4 +53,3 @@ def known_bits(there: list[HotRoot]) -> int:
 
 _ROOTS = Prepared("SELECT root_id, name, uri FROM roots ORDER BY root_id")
 _NAMES = Lookup("SELECT topic_id, name FROM topics WHERE topic_id IN (:values)")
-_SEGMENT_ROOTS = Lookup("SELECT segment_id, roots FROM segment_copies WHERE segment_id IN (:values)")

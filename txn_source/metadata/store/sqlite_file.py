@@ -355,9 +355,3 @@ _NEW_TABLES = {
 
 def _writable(path: str) -> bool:
     return os.access(path, os.W_OK, effective_ids=os.access in os.supports_effective_ids)
-
-
-def path_of(url: str) -> str | None:
-    """Return the path in a URL of a SQLite file, as it stands there; None for one of another database."""
-    prefix = "sqlite:///"
-    return os.fspath(url.removeprefix(prefix)) if url.startswith(prefix) else None

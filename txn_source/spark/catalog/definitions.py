@@ -121,12 +121,12 @@ def properties_of(view: TopicView, columns: pa.Schema, policies: Mapping[str, Ef
         if found.value is None:
             continue
         own = found.source == "topic"
-        text = _text(name, found.value)
+        text = _text(found.value)
         properties[name if own else INHERITED + name] = text if own else f"{text} ({found.source})"
     return properties
 
 
-def _text(name: str, value: Any) -> str:
+def _text(value: Any) -> str:
     """Return a policy's value as it can be set again."""
     if isinstance(value, enum.Enum):
         return str(value.value)

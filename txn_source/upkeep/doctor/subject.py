@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from txn_source.client.access import Access
 from txn_source.client.hot_roots import Place, places_of
@@ -165,13 +165,3 @@ class Subject:
     def _all_places(self) -> Sequence[Place]:
         self.access.metadata.get_log()
         return places_of(self.access)
-
-    def options(self) -> dict[str, Any]:
-        """Return what this look was asked to do, to look once more at another way to the same log."""
-        return {
-            "topics": self.topics,
-            "checksums": self.checksums,
-            "surroundings": self.surroundings,
-            "pace": self.pace,
-            "watch": self.watch,
-        }
