@@ -64,7 +64,7 @@ def test_health_is_that_of_the_database(tmp_path: Path, monkeypatch: pytest.Monk
 def test_taken_port_is_refused_by_its_number(remote_site: Site) -> None:
     """Bind a second server to the port of the first, which serves on."""
     port = remote_site.server.port
-    with pytest.raises(UnavailableError, match=rf"can't listen on 127\.0\.0\.1:{port}.*another --port"):
+    with pytest.raises(UnavailableError, match=rf"can't listen on 127\.0\.0\.1:{port}.*another port"):
         Server(service_over(remote_site.root), "127.0.0.1", port)
     assert remote_site.connect().topics() == []
 

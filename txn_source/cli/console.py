@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import signal
 from typing import Annotated
 
@@ -11,7 +10,7 @@ import typer
 from txn_source.cli.access_options import Insecure, library
 from txn_source.cli.connection import METADATA_VARIABLE, Endpoint, Root, address_of
 from txn_source.cli.output import reports_errors
-from txn_source.cli.serve import DEFAULT_HOST, STOP_SIGNALS, root_of, settled
+from txn_source.cli.serve import DEFAULT_HOST, STOP_SIGNALS, address_for, database_of, root_of, settled
 from txn_source.metadata.stub.credentials import is_loopback
 from txn_source.model.errors import InvalidArgumentError
 
@@ -66,7 +65,7 @@ def console(
     path = root_of(context, root)
     before = signal.pthread_sigmask(signal.SIG_BLOCK, STOP_SIGNALS)  # before any thread starts: all inherit it
     try:
-        _show(path, metadata if metadata is not None else os.environ.get(METADATA_VARIABLE), host, port, names or [])
+        _show(path, metadata, address_for(host), port, names or [])
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
@@ -74,19 +73,13 @@ def console(
 def _show(path: str, metadata: str | None, host: str, port: int, names: list[str]) -> None:
     with library():
         from txn_source.console.serving import Console
-    from txn_source.client.target import metadata_url, open_service
-    from txn_source.metadata.store.database_url import DatabaseUrl
+    from txn_source.client.target import open_service
     from txn_source.storage.object_root import root_at
-    from txn_source.storage.object_uri import is_object_uri
 
-    url = None
-    if metadata:
-        url = metadata_url(metadata) if is_object_uri(path) else DatabaseUrl(metadata)
     at = root_at(path)
-    service = open_service(str(at), url)
+    service = open_service(str(at), database_of(metadata, path))
     try:
-        address = f"[{host}]" if ":" in host and not host.startswith("[") else host
-        with Console(service, at, address, port, names=names) as shown, settled():
+        with Console(service, at, host, port, names=names) as shown, settled():
             print(f"The console of {path} is at {shown.address}", flush=True)
             signal.sigwait(STOP_SIGNALS)
             signal.pthread_sigmask(signal.SIG_UNBLOCK, STOP_SIGNALS)  # a second one ends it at once

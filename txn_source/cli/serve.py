@@ -6,7 +6,6 @@ import gc
 import logging
 import os
 import signal
-import socket
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, nullcontext
 from pathlib import Path
@@ -37,6 +36,7 @@ from txn_source.model.errors import InvalidArgumentError
 from txn_source.model.units import parse_duration
 from txn_source.model.values import dataclass
 from txn_source.observing.log_format import LogFormat, log_to_standard_error
+from txn_source.storage.object_uri import is_object_uri
 
 if TYPE_CHECKING:
     from txn_source.console.serving import Console
@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from txn_source.http.monitoring import Monitoring
     from txn_source.metadata.access.door import Door
     from txn_source.metadata.service.service import MetadataService
+    from txn_source.metadata.store.database_url import DatabaseUrl
     from txn_source.storage.object_root import Root as LogPlace
 
 DEFAULT_HOST, DEFAULT_PORT = "127.0.0.1", 6650
@@ -192,7 +193,6 @@ def serve(
         max_transactions,
     )
     access.check(host)
-    url = metadata if metadata is not None else os.environ.get(METADATA_VARIABLE)
     interval_s = parse_duration(maintenance_interval)
     configuration = None
     if config is not None:
@@ -208,10 +208,9 @@ def serve(
             logging.getLogger(name).setLevel(logging.WARNING)  # the first line is that it serves
 
         ending = _traced() if traces else nullcontext()
-        address = f"[{host}]" if ":" in host and not host.startswith("[") else host
         shown = Shown(metrics_port, metrics_topics, console_port, tuple(console_name or ()))
         with ending:
-            _serve(path, url or None, address, port, configuration, interval_s, access, shown)
+            _serve(path, metadata, address_for(host), port, configuration, interval_s, access, shown)
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
@@ -227,23 +226,22 @@ def _serve(
     shown: Shown,
 ) -> None:
     from txn_source.cli.background import BackgroundMaintenance
-    from txn_source.client.target import metadata_url, open_service
+    from txn_source.client.target import open_service
     from txn_source.metadata.service.in_process import InProcessTransport
+    from txn_source.metadata.service.ports import bound
     from txn_source.metadata.service.server import Server
-    from txn_source.metadata.store.database_url import DatabaseUrl
     from txn_source.metadata.stub.metadata_stub import MetadataStub
     from txn_source.storage.object_root import root_at
     from txn_source.storage.root import LogRoot
 
     tls, door = access.tls(), access.door()
     at = root_at(path)
-    is_folder = isinstance(at, Path)
-    url = None if metadata is None else DatabaseUrl(metadata) if is_folder else metadata_url(metadata)
+    url = database_of(metadata, path)
     if not isinstance(at, Path) or not LogRoot(at).exists:
-        _check_port(host, port)  # before a log is made for nothing
+        bound(host, port).close()  # before a log is made for nothing
         for other in (shown.metrics_port, shown.console_port):
             if other is not None:
-                _check_port(host, other)
+                bound(host, other).close()
     service = open_service(str(at), url, create=True, configuration=configuration)
     log = MetadataStub(InProcessTransport(service)).get_log()
     stopped = True
@@ -341,18 +339,23 @@ def _certificates(access: AccessOptions) -> Certificates | None:
     return Certificates(access.tls_cert, access.tls_key, access.tls_client_ca)
 
 
-def _check_port(host: str, port: int) -> None:
-    """Raise UNAVAILABLE if nobody could listen there now."""
-    from txn_source.metadata.service.server import cannot_listen
+def address_for(host: str) -> str:
+    """Return a host as it stands before a port: one of IPv6 in brackets."""
+    return f"[{host}]" if ":" in host and not host.startswith("[") else host
 
-    try:
-        found = socket.getaddrinfo(host.strip("[]"), port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-        with socket.socket(found[0][0], socket.SOCK_STREAM) as probe:
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            probe.bind(found[0][4])
-            probe.listen(1)
-    except OSError:
-        raise cannot_listen(f"{host}:{port}") from None
+
+def database_of(metadata: str | None, root: str) -> DatabaseUrl | None:
+    """Return the database that an option names, or else the environment; None: the root has it.
+
+    Of a root on an object store a SQLite file's path will do, too.
+    """
+    from txn_source.client.target import metadata_url
+    from txn_source.metadata.store.database_url import DatabaseUrl
+
+    text = metadata if metadata is not None else os.environ.get(METADATA_VARIABLE)
+    if not text:
+        return None
+    return metadata_url(text) if is_object_uri(root) else DatabaseUrl(text)
 
 
 def root_of(context: typer.Context, root: str | None) -> str:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from importlib.metadata import PackageNotFoundError, version
 
 from txn_source.console.admission import Admission
 from txn_source.console.app import ConsoleParts, console_app
 from txn_source.http.listener import Certificates, Listener
+from txn_source.http.release import release
 from txn_source.metadata.access.door import Door
 from txn_source.metadata.service.guard import Guard
 from txn_source.metadata.service.service import MetadataService
@@ -48,7 +48,7 @@ class Console:
         door = Door() if door is None else door
         admission = Admission(door, host, names)
         look = (lambda: None) if certificates is None else certificates.look
-        parts = ConsoleParts(service, Guard(service, door), root, admission, _version(), look)
+        parts = ConsoleParts(service, Guard(service, door), root, admission, release(), look)
         self.snapshots = parts.snapshots
         self.listener = Listener(console_app(parts), host, port, certificates, _CONNECTIONS)
         self.address = f"{self.listener.scheme}://{self.listener.address}/"
@@ -59,10 +59,3 @@ class Console:
 
     def __exit__(self, *_: object) -> None:
         self.listener.stop()
-
-
-def _version() -> str:
-    try:
-        return version("txn-source")
-    except PackageNotFoundError:
-        return "unknown"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import socket
 import ssl
 import threading
 from collections.abc import Mapping
@@ -15,12 +14,11 @@ import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from txn_source.metadata.access.watched_files import WatchedFiles
-from txn_source.model.errors import InvalidArgumentError, UnavailableError
+from txn_source.metadata.service.ports import bound
+from txn_source.model.errors import InvalidArgumentError
 
 FIRST_REQUEST_S = 10.0
 """So long a connection may take to send the head of a request."""
-UNREAD_S = 20.0
-"""So long whoever asked may take nothing of its answer."""
 _GRACE_S = 2
 _AT_ONCE = 64
 _log = logging.getLogger(__name__)
@@ -113,7 +111,7 @@ class Listener:
             UnavailableError: it is taken, or the address is not this machine's.
         """
         logging.getLogger("uvicorn").setLevel(logging.WARNING)  # that it serves, whoever made it says
-        self._socket = _bound(host.strip("[]"), port)
+        self._socket = bound(host, port)
         self.port = int(self._socket.getsockname()[1])
         self.address = f"{host}:{self.port}"
         config = uvicorn.Config(
@@ -157,29 +155,3 @@ class Listener:
             self._server.run([self._socket])
         except Exception:
             _log.exception("HTTP is served no more on %s", self.address)
-
-
-def _bound(host: str, port: int) -> socket.socket:
-    try:
-        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-        family, kind, protocol, _, address = found[0]
-        made = socket.socket(family, kind, protocol)
-    except OSError:
-        raise _cannot_listen(host, port) from None
-    try:
-        made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        if hasattr(socket, "TCP_USER_TIMEOUT"):  # those who never read would keep their connections
-            made.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, int(UNREAD_S * 1000))
-        made.bind(address)
-        made.listen(128)
-    except OSError:
-        made.close()
-        raise _cannot_listen(host, port) from None
-    return made
-
-
-def _cannot_listen(host: str, port: int) -> UnavailableError:
-    return UnavailableError(
-        f"The server can't listen on {host}:{port}: the port is taken or the address is not this machine's.",
-        "Stop what listens there, or choose another port.",
-    )

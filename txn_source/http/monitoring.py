@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from importlib.metadata import PackageNotFoundError, version
 from types import TracebackType
 
 from prometheus_client import disable_created_metrics
@@ -15,6 +14,7 @@ from txn_source.http.gate import Gate
 from txn_source.http.listener import Certificates, Listener
 from txn_source.http.log_metrics import MAX_TOPICS, REFRESH_S, LogMetrics
 from txn_source.http.readiness import Readiness, checks_of
+from txn_source.http.release import release
 from txn_source.metadata.access.door import Door
 from txn_source.metadata.service.service import MetadataService
 from txn_source.storage.object_root import Root
@@ -46,7 +46,7 @@ class Monitoring:
         service.observe(self.observer.transacted, self.observer.timed_out)
         self.readiness = Readiness(checks_of(service, root))
         self._figures = LogMetrics(service, self.observer, max_topics, refresh_s, self.readiness.ask)
-        self._build = _version(), service.log_id, "SQLite" if service.database_file else "PostgreSQL"
+        self._build = release(), service.log_id, "SQLite" if service.database_file else "PostgreSQL"
         app = monitoring_app(self.text, self.readiness, Gate(door))
         self.listener = Listener(app, host, port, certificates)
 
@@ -82,10 +82,3 @@ class Monitoring:
         yield family("txnlog_unacknowledged_messages", [((), unacknowledged)])
         refused = {} if self._door is None else self._door.refusals.by_reason()
         yield family("txnlog_refused_requests_total", [((reason,), count) for reason, count in refused.items()])
-
-
-def _version() -> str:
-    try:
-        return version("txn-source")
-    except PackageNotFoundError:
-        return "unknown"

@@ -18,10 +18,11 @@ from txn_source.metadata.delivery.consumer_hub import MAX_CONSUMERS, too_many_co
 from txn_source.metadata.protocol.bearer import MAX_TOKEN_BYTES
 from txn_source.metadata.protocol.errors import to_status
 from txn_source.metadata.service.observer import Observer, observed
+from txn_source.metadata.service.ports import cannot_listen
 from txn_source.metadata.service.service import MetadataService
 from txn_source.metadata.stub.transport import LOG_ID_KEY, MAX_MESSAGE_BYTES, SERVICE_NAME, check_size, other_log
 from txn_source.model.door import translated
-from txn_source.model.errors import InvalidArgumentError, TxnLogError, UnavailableError
+from txn_source.model.errors import InvalidArgumentError, TxnLogError
 from txn_source.observing.headers import READS_KEY, REQUEST_KEY, TRACE_KEY, incoming
 from txn_source.observing.read_counts import told
 from txn_source.observing.request_ids import given
@@ -278,11 +279,3 @@ def _refusals(name: str, context: grpc.ServicerContext) -> Iterator[None]:
 def _refuse(context: grpc.ServicerContext, error: TxnLogError) -> NoReturn:
     context.abort_with_status(to_status(error))
     raise AssertionError("abort_with_status raises")
-
-
-def cannot_listen(address: str) -> UnavailableError:
-    """Return the error of an address that a server can't have."""
-    return UnavailableError(
-        f"The server can't listen on {address}: the port is taken or the address is not this machine's.",
-        "Stop what listens there, or choose another --port.",
-    )
