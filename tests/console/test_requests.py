@@ -16,6 +16,7 @@ from tests.console.demo import fill
 from txn_source.console import app, static_files
 from txn_source.console.app import CHANGES, HEADERS, LOOKS
 from txn_source.http import listener
+from txn_source.metadata.service import ports
 
 QUERY = "topic=orders&name=orders&partition=0"
 
@@ -295,7 +296,7 @@ def test_a_request_without_a_host_is_told_so(shared: Asked) -> None:
 @pytest.mark.skipif(not hasattr(socket, "TCP_USER_TIMEOUT"), reason="only Linux ends such connections")
 def test_who_never_reads_is_sent_away(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Ask for more than fits into a connection, and read nothing: it is ended, and doesn't keep its place."""
-    monkeypatch.setattr(listener, "UNREAD_S", 0.5)
+    monkeypatch.setattr(ports, "UNREAD_S", 0.5)
     with Asked(tmp_path / "log") as asked, socket.socket() as connection:
         connection.settimeout(120)
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)

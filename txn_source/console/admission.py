@@ -14,11 +14,9 @@ from collections.abc import Iterable
 from starlette.datastructures import Headers
 from starlette.requests import Request
 
-from txn_source.console.answers import Refused
-from txn_source.http.gate import bearer
+from txn_source.http.gate import Refused, bearer, refusing
 from txn_source.metadata.access.door import ANONYMOUS, Door, Visitor
-from txn_source.metadata.access.tokens import NotTaken
-from txn_source.model.errors import InvalidArgumentError, LimitExceededError, PermissionDeniedError, shown
+from txn_source.model.errors import InvalidArgumentError, PermissionDeniedError, shown
 from txn_source.model.roles import EVERYTHING
 
 MARK = "x-txnlog-console"
@@ -46,22 +44,16 @@ class Admission:
         Raises:
             Refused: it has no token that is taken, or asks too often.
         """
-        door, path = self._door, request.url.path
+        door = self._door
         host, port = request.client if request.client else ("", 0)
         peer = f"console:{host}:{port}"
-        try:
+        with refusing(door, request.url.path, peer):
             if door.verifier is None:
                 visitor = Visitor(f"{ANONYMOUS}@{host}", EVERYTHING, peer, known=False)
             else:
                 identity = door.identify(door.verifier, lambda: bearer(request), peer)
                 visitor = Visitor(identity.name, identity.roles, peer, identity.ends_at)
             door.usage.call(visitor.name, body_bytes)
-        except NotTaken as refusal:
-            door.count_failure(refusal, path, peer)
-            raise Refused(401, refusal.error) from None
-        except LimitExceededError as limit:
-            door.refused_by_limit(limit, path, peer)
-            raise Refused(429, limit) from None
         return visitor
 
     def answered(self, visitor: Visitor, of_bytes: int) -> None:

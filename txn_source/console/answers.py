@@ -8,6 +8,7 @@ from typing import Any
 
 from starlette.responses import Response
 
+from txn_source.http.gate import Refused
 from txn_source.model.door import translated
 from txn_source.model.errors import TxnLogError
 
@@ -33,15 +34,6 @@ _STATUSES = {
     "LOG_VERSION": 503,
 }
 _log = logging.getLogger(__name__)
-
-
-class Refused(Exception):
-    """A request that is refused with a status of its own."""
-
-    def __init__(self, status: int, error: TxnLogError) -> None:
-        super().__init__(status)
-        self.status = status
-        self.error = error
 
 
 def answer(value: Any, status: int = 200) -> Response:

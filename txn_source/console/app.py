@@ -18,12 +18,13 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from txn_source.console.admission import MAX_BODY, Admission, check_change
-from txn_source.console.answers import Refused, answer, failure, refusal
+from txn_source.console.answers import answer, failure, refusal
 from txn_source.console.api import blockers, messages, overview, partitions, policies, seeking, subscriptions, topics
 from txn_source.console.packing import packed
 from txn_source.console.snapshot import Snapshots
 from txn_source.console.static_files import StaticFiles
 from txn_source.console.viewer import Viewer
+from txn_source.http.gate import Refused
 from txn_source.metadata.service.guard import Guard
 from txn_source.metadata.service.service import MetadataService
 from txn_source.model.errors import InvalidArgumentError, LimitExceededError, shown

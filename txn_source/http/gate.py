@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 from starlette.requests import Request
 
 from txn_source.metadata.access.door import Door
@@ -39,27 +42,19 @@ class Gate:
         door = self._door
         if door is None or door.verifier is None:
             return None
+        path = request.url.path
         peer = f"http:{request.client.host}:{request.client.port}" if request.client else "http"
-        try:
+        with refusing(door, path, peer):
             identity = door.identify(door.verifier, lambda: bearer(request), peer)
-        except NotTaken as refusal:
-            door.count_failure(refusal, request.url.path, peer)
-            raise Refused(401, refusal.error) from None
-        except LimitExceededError as limit:
-            door.refused_by_limit(limit, request.url.path, peer)
-            raise Refused(429, limit) from None
         if not identity.roles.allow_everything(roles):
             wanted = " or ".join(role.value for role in roles)
             denied = PermissionDeniedError(
                 f"The token of {shown(identity.name)} has no role {wanted} for *.", "Use one that was made with it."
             )
-            door.refusals.count("denied", request.url.path, peer, denied.fact)
+            door.refusals.count("denied", path, peer, denied.fact)
             raise Refused(403, denied)
-        try:
+        with refusing(door, path, peer):
             door.usage.call(identity.name, 0)
-        except LimitExceededError as limit:
-            door.refused_by_limit(limit, request.url.path, peer)
-            raise Refused(429, limit) from None
         return identity
 
     def knows(self, request: Request, *roles: Role) -> bool:
@@ -73,6 +68,23 @@ class Gate:
         except Refused:
             return False
         return True
+
+
+@contextmanager
+def refusing(door: Door, path: str, peer: str) -> Iterator[None]:
+    """Refuse, and count, whoever comes to a path without a good token, or too often.
+
+    Raises:
+        Refused: in place of ``NotTaken`` and ``LimitExceededError``.
+    """
+    try:
+        yield
+    except NotTaken as refusal:
+        door.count_failure(refusal, path, peer)
+        raise Refused(401, refusal.error) from None
+    except LimitExceededError as limit:
+        door.refused_by_limit(limit, path, peer)
+        raise Refused(429, limit) from None
 
 
 def bearer(request: Request) -> str:

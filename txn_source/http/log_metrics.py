@@ -15,6 +15,7 @@ from txn_source.http.call_metrics import family
 from txn_source.metadata.service.observer import Observer
 from txn_source.metadata.service.service import MetadataService
 from txn_source.metadata.store.backlog_figures import SubscriptionFigures, subscription_figures
+from txn_source.metadata.store.connection import Connection
 from txn_source.metadata.store.figures import Blocker, LogFigures, PartitionFigures, blockers, log_figures
 from txn_source.model.errors import TxnLogError
 from txn_source.model.isolation import IsolationLevel
@@ -44,10 +45,9 @@ def look(service: MetadataService) -> Moment:
     """Return the figures as they are now."""
     now_ms = service.now_ms()
 
-    def found(connection: object) -> Moment:
-        log = log_figures(connection, now_ms)  # type: ignore[arg-type]
-        subscriptions = subscription_figures(connection, log.partitions, now_ms)  # type: ignore[arg-type]
-        return Moment(log, subscriptions, blockers(connection), now_ms)  # type: ignore[arg-type]
+    def found(connection: Connection) -> Moment:
+        log = log_figures(connection, now_ms)
+        return Moment(log, subscription_figures(connection, log.partitions, now_ms), blockers(connection), now_ms)
 
     return service.look(found)
 
@@ -102,7 +102,8 @@ class LogMetrics:
 
     def _run(self) -> None:
         while not self._stopping.is_set():
-            began, failure = time.monotonic(), None
+            began = time.monotonic()
+            failure: Exception | None = None
             try:
                 self._before()
                 self.refresh()
@@ -110,7 +111,7 @@ class LogMetrics:
                 failure = error
                 _log.warning("the figures of the log are not found and tried again: %s", error)
             except Exception as error:
-                failure = error  # type: ignore[assignment]
+                failure = error
                 _log.exception("the figures of the log are not found and tried again")
             self._observer.worked("figures", failure)
             self._stopping.wait(max(self._refresh_s, _REST * (time.monotonic() - began)))

@@ -10,6 +10,7 @@ from starlette.requests import Request
 from txn_source.console.drawing import drawn, ledger_of
 from txn_source.console.query import MAX_LIMIT, flag, number, page, text
 from txn_source.console.viewer import Viewer
+from txn_source.metadata.store.connection import Connection
 from txn_source.metadata.store.figures import PartitionFigures
 from txn_source.metadata.store.strips import Strip, last_before, ledgers_of, strip
 from txn_source.model.errors import TopicNotFoundError
@@ -71,7 +72,7 @@ def strips_of(viewer: Viewer, parts: Iterable[PartitionFigures], most: int) -> d
     wanted = list(parts)
     depth = _LOOKED_AT if len(wanted) == 1 else most
 
-    def look(connection: Any) -> dict[int, Strip]:
+    def look(connection: Connection) -> dict[int, Strip]:
         return {part.partition_id: strip(connection, part.partition_id, depth) for part in wanted}
 
     found, firsts = viewer.service.look(look), viewer.snapshot.first_blockers
