@@ -2,7 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from txn_source.cli.units import format_count, format_duration, format_size
+from txn_source.cli.units import format_duration, format_size
+from txn_source.model.units import format_count
 
 
 @pytest.mark.parametrize(

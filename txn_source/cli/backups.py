@@ -14,8 +14,9 @@ from txn_source.cli.connection import METADATA_VARIABLE, Root
 from txn_source.cli.output import Json, note, print_json, reports_errors
 from txn_source.cli.progress import Progress
 from txn_source.cli.serve import root_of
-from txn_source.cli.units import format_count, format_size
+from txn_source.cli.units import format_size
 from txn_source.model.moments import shown_time
+from txn_source.model.units import format_count
 
 
 @reports_errors

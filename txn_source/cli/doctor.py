@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -22,14 +22,14 @@ from txn_source.cli.connection import (
 )
 from txn_source.cli.output import Json, console, note, reports_errors
 from txn_source.cli.progress import Progress
-from txn_source.cli.units import format_count
 from txn_source.model.errors import InvalidArgumentError
 from txn_source.model.foreign_path import is_foreign
-from txn_source.model.units import parse_size
+from txn_source.model.units import format_count, parse_size
 
 if TYPE_CHECKING:
     from txn_source.upkeep.doctor.findings import Report
     from txn_source.upkeep.doctor.opening import Where
+    from txn_source.upkeep.doctor.subject import Options, Watch
 
 
 class _Bars:
@@ -114,7 +114,7 @@ def doctor(
     if not repair and yes:
         raise typer.BadParameter("It is for --repair.", param_hint="'--yes'")
     bars = _Bars(wanted=not as_json or sys.stderr.isatty())
-    options = _options(topic or [], checksums, rate) | {"watch": bars}
+    options = _options(topic or [], checksums, rate, bars)
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")
     try:
         with opened(where, **options) as log:
@@ -122,7 +122,10 @@ def doctor(
     finally:
         bars.end()
     if repair:
-        report = _repaired(where, report, options, yes=yes, as_json=as_json)
+        try:
+            report = _repaired(where, report, options, yes=yes, as_json=as_json)
+        finally:
+            bars.end()
     if as_json:
         print(json.dumps(report.document(), indent=2, ensure_ascii=False))
     else:
@@ -142,7 +145,7 @@ def _where(address: Address, metadata: str | None) -> Where:
     return Where(address.root, address.endpoint, given, address.credentials or None)
 
 
-def _options(topics: list[str], checksums: str, rate: str | None) -> dict[str, Any]:
+def _options(topics: list[str], checksums: str, rate: str | None, watch: Watch) -> Options:
     from txn_source.model.topic_name import TopicName
     from txn_source.upkeep.doctor.pace import Pace
     from txn_source.upkeep.doctor.subject import Checksums
@@ -156,10 +159,11 @@ def _options(topics: list[str], checksums: str, rate: str | None) -> dict[str, A
         "topics": tuple(TopicName.parse(name) for name in topics),
         "checksums": Checksums(checksums),
         "pace": Pace(bytes_per_s),
+        "watch": watch,
     }
 
 
-def _repaired(where: Where, report: Report, options: dict[str, Any], *, yes: bool, as_json: bool) -> Report:
+def _repaired(where: Where, report: Report, options: Options, *, yes: bool, as_json: bool) -> Report:
     from txn_source.upkeep.doctor.repair import repair, steps_for
 
     steps = steps_for(report)
@@ -171,11 +175,7 @@ def _repaired(where: Where, report: Report, options: dict[str, Any], *, yes: boo
         if as_json or not sys.stdin.isatty():
             raise InvalidArgumentError("A repair asks first, and nobody can answer here.", "Give --yes, too.")
         typer.confirm("Do this?", abort=True, err=True)
-    bars = options["watch"]
-    try:
-        return repair(where, report, options)
-    finally:
-        bars.end()
+    return repair(where, report, options)
 
 
 def _print(report: Report) -> None:

@@ -13,9 +13,10 @@ import typer
 from txn_source.cli.following import print_batches
 from txn_source.cli.message_lines import Format, readable
 from txn_source.cli.output import console, note, print_json, table, to_json
-from txn_source.cli.units import format_count, format_size
+from txn_source.cli.units import format_size
 from txn_source.model.isolation import IsolationLevel
 from txn_source.model.position import EARLIEST, LATEST
+from txn_source.model.units import format_count
 
 if TYPE_CHECKING:
     import pyarrow as pa

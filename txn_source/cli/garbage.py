@@ -9,8 +9,8 @@ import typer
 from txn_source.cli.connection import on_log
 from txn_source.cli.output import Json, print_json, repeatable
 from txn_source.cli.progress import Progress
-from txn_source.cli.units import format_count, format_size
-from txn_source.model.units import parse_duration
+from txn_source.cli.units import format_size
+from txn_source.model.units import format_count, parse_duration
 
 if TYPE_CHECKING:
     from txn_source.client.log import Log

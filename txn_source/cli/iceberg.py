@@ -9,7 +9,7 @@ import typer
 from txn_source.cli.arguments import Name
 from txn_source.cli.connection import on_log
 from txn_source.cli.output import Json, print_json, to_json
-from txn_source.cli.units import format_count
+from txn_source.model.units import format_count
 
 if TYPE_CHECKING:
     from txn_source.client.log import Log

@@ -11,7 +11,7 @@ import typer
 from txn_source.cli.connection import metadata_of, options_of
 from txn_source.cli.output import Json, console, print_json, repeatable, reports_errors, table
 from txn_source.cli.progress import Progress
-from txn_source.cli.units import format_count
+from txn_source.model.units import format_count
 
 
 @reports_errors

@@ -18,10 +18,9 @@ from txn_source.cli import completion
 from txn_source.cli.connection import on_log
 from txn_source.cli.output import Json, note, print_json
 from txn_source.cli.progress import Progress
-from txn_source.cli.units import format_count
 from txn_source.model.errors import SchemaMismatchError, TransactionEndedError, TxnLogError
 from txn_source.model.transaction import TransactionState
-from txn_source.model.units import parse_duration
+from txn_source.model.units import format_count, parse_duration
 
 if TYPE_CHECKING:
     from txn_source.client.log import Log

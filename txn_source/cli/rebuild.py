@@ -10,7 +10,7 @@ import typer
 from txn_source.cli.connection import METADATA_VARIABLE, Root
 from txn_source.cli.output import Json, note, print_json, reports_errors
 from txn_source.cli.serve import root_of
-from txn_source.cli.units import format_count
+from txn_source.model.units import format_count
 
 
 @reports_errors

@@ -11,9 +11,9 @@ from txn_source.cli import completion, subscription_stats
 from txn_source.cli.arguments import Name, Yes, confirm
 from txn_source.cli.connection import on_log
 from txn_source.cli.output import Json, console, print_json, table
-from txn_source.cli.units import format_count
 from txn_source.model.isolation import IsolationLevel
 from txn_source.model.topic_name import TopicName
+from txn_source.model.units import format_count
 
 if TYPE_CHECKING:
     from txn_source.client.log import Log

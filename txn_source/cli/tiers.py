@@ -11,11 +11,11 @@ from txn_source.cli.connection import on_log
 from txn_source.cli.offset_text import offsets_of
 from txn_source.cli.output import Json, console, print_json, repeatable, table, to_json
 from txn_source.cli.progress import Progress
-from txn_source.cli.units import format_count, format_duration, format_size
+from txn_source.cli.units import format_duration, format_size
 from txn_source.model.copies import Tier
 from txn_source.model.errors import SegmentUnreadableError, StorageWriteError
 from txn_source.model.topic_name import TopicName
-from txn_source.model.units import parse_duration, parse_size
+from txn_source.model.units import format_count, parse_duration, parse_size
 
 if TYPE_CHECKING:
     from txn_source.client.log import Log

@@ -9,9 +9,10 @@ from txn_source.cli.arguments import Name
 from txn_source.cli.connection import on_log
 from txn_source.cli.output import Json, console, print_json, table, to_json
 from txn_source.cli.policies import origin, policy_text
-from txn_source.cli.units import format_count, format_duration, format_size
+from txn_source.cli.units import format_duration, format_size
 from txn_source.model.copies import Tier
 from txn_source.model.policies import DEFAULT
+from txn_source.model.units import format_count
 
 if TYPE_CHECKING:
     from txn_source.client.log import Log

@@ -11,10 +11,10 @@ from txn_source.cli.arguments import Name, Yes, confirm
 from txn_source.cli.connection import on_log
 from txn_source.cli.output import Json, console, print_json, table
 from txn_source.cli.policies import takes_policies
-from txn_source.cli.units import format_count, format_size
+from txn_source.cli.units import format_size
 from txn_source.model.errors import TopicNotFoundError
 from txn_source.model.topic_name import TopicName
-from txn_source.model.units import parse_duration, parse_size
+from txn_source.model.units import format_count, parse_duration, parse_size
 
 if TYPE_CHECKING:
     from txn_source.client.log import Log

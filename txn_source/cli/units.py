@@ -1,4 +1,4 @@
-"""Durations, counts and sizes as people read them: ``1h 30m``, ``1,000 messages``, ``1.5 GiB``."""
+"""Durations and sizes as people read them: ``1h 30m``, ``1.5 GiB``."""
 
 from __future__ import annotations
 
@@ -16,13 +16,6 @@ def format_duration(seconds: float) -> str:
         if count or parts:
             parts.append(f"{count}{unit}")
     return " ".join(part for number, part in enumerate(parts[:2]) if number == 0 or not part.startswith("0"))
-
-
-def format_count(number: int, noun: str) -> str:
-    """Return a number of things, such as ``1 message`` or ``1,000 messages``."""
-    if number == 1:
-        return f"{number:,} {noun}"
-    return f"{number:,} {noun[:-1]}ies" if noun.endswith(("ry", "py")) else f"{number:,} {noun}s"
 
 
 def format_size(size_bytes: int) -> str:

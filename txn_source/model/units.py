@@ -1,4 +1,7 @@
-"""Numbers, durations and sizes as people give them; as text: ``24h``, ``1h30m``, ``500ms``, ``128m``, ``10GB``."""
+"""Numbers, durations and sizes as people give them; as text: ``24h``, ``1h30m``, ``500ms``, ``128m``, ``10GB``.
+
+And numbers of things as people read them.
+"""
 
 from __future__ import annotations
 
@@ -60,3 +63,10 @@ def given_duration(value: Any) -> Any:
     if isinstance(value, timedelta):
         return value.total_seconds()
     return parse_duration(value) if isinstance(value, str) else value
+
+
+def format_count(number: int, noun: str) -> str:
+    """Return a number of things, such as ``1 message`` or ``1,000 messages``."""
+    if number == 1:
+        return f"{number:,} {noun}"
+    return f"{number:,} {noun[:-1]}ies" if noun.endswith(("ry", "py")) else f"{number:,} {noun}s"

@@ -11,6 +11,7 @@ from starlette.requests import Request
 from txn_source.console.snapshot import TopicFigures
 from txn_source.console.viewer import Viewer
 from txn_source.model.transaction import id_of
+from txn_source.model.units import format_count
 
 _EACH = 3
 """So many findings of a kind are told one by one, and one more if it is the last."""
@@ -95,12 +96,14 @@ def _attention(viewer: Viewer, topics: Sequence[TopicFigures]) -> Iterator[dict[
         if held_back and age_ms >= _SLOW_MS:
             behind = held_back > sum(each.messages for each in seen)
             severity = "critical" if age_ms >= _STUCK_MS and behind else "warning"
-            what = f"{_count(held_back, 'message')} on {_count(len(seen), 'partition')} for {_duration(age_ms)}"
-            fact = f"Transaction {id_of(txn)} holds back {what}."
+            what = f"{format_count(held_back, 'message')} on {format_count(len(seen), 'partition')}"
+            fact = f"Transaction {id_of(txn)} holds back {what} for {_duration(age_ms)}."
             yield _finding(severity, "TRANSACTION_HOLDS_BACK", fact, f"#/blockers?txn={quote(str(id_of(txn)), '')}")
     for topic in topics:
         if topic.short_messages:
-            what = f"{_count(topic.short_messages, 'message')} of {topic.name.short} can't be read: too few copies."
+            what = (
+                f"{format_count(topic.short_messages, 'message')} of {topic.name.short} can't be read: too few copies."
+            )
             yield _finding("critical", "TOO_FEW_COPIES", what, _topic_link(topic))
         for each in topic.subscriptions if viewer.sees_subscriptions(topic.name) else ():
             since_us = each.waits_since_us() if each.durable and not each.consumers else None
@@ -110,7 +113,7 @@ def _attention(viewer: Viewer, topics: Sequence[TopicFigures]) -> Iterator[dict[
                 yield _finding("info", "SUBSCRIPTION_UNREAD", what, link)
     log = snapshot.moment.log
     if viewer.sees_all and log.oldest_offload_ms is not None and now_ms - log.oldest_offload_ms >= _LONG_OFFLOAD_MS:
-        what = f"{_count(log.offloads_under_way, 'offload')} under way, the oldest for more than an hour."
+        what = f"{format_count(log.offloads_under_way, 'offload')} under way, the oldest for more than an hour."
         yield _finding("warning", "OFFLOAD_TAKES_LONG", what, "#/topics")
 
 
@@ -142,7 +145,3 @@ def _duration(ms: int) -> str:
     minutes, seconds = divmod(ms // 1000, 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours:,} h {minutes} min" if hours else f"{minutes} min" if minutes else f"{seconds} s"
-
-
-def _count(number: int, what: str) -> str:
-    return f"{number:,} {what}{'' if number == 1 else 's'}"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import field, replace
 from typing import Any
 
@@ -13,6 +13,8 @@ REPORT_VERSION = 1
 """Of the JSON document. Fields are added in a version; a change of what one means is a new version."""
 _ORDER = tuple(Severity)
 _MOST_ALIKE = 20
+MOST_SHOWN = 20
+"""So many paths are told of what may be many files."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +54,11 @@ def finding(code: str, subject: str, fact: str, severity: Severity | None = None
     """Return a finding; ``severity`` is its code's unless it is given, and the remedy is made with the operands."""
     kind = CODES[code]
     return Finding(severity or kind.severity, code, subject, fact, kind.remedy_for(operands), operands)
+
+
+def some_files(paths: Sequence[str]) -> dict[str, Any]:
+    """Return the operands that tell of files: how many there are, and the first of them by name."""
+    return {"files": len(paths), "first": sorted(paths)[:MOST_SHOWN]}
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 from txn_source.client.access import Access
 from txn_source.client.target import Target, metadata_url, reachable, read_configuration
@@ -29,7 +29,7 @@ from txn_source.storage.object_uri import is_object_uri
 from txn_source.storage.root import LogRoot
 from txn_source.storage.root_marker import log_id_at
 from txn_source.upkeep.doctor.findings import Finding, Unchecked, finding
-from txn_source.upkeep.doctor.subject import Subject, Surroundings
+from txn_source.upkeep.doctor.subject import Options, Subject, Surroundings
 
 if TYPE_CHECKING:
     from txn_source.metadata.store.database_url import DatabaseUrl
@@ -77,10 +77,8 @@ class Opened:
 
 
 @contextmanager
-def opened(where: Where, **options: Any) -> Iterator[Opened]:
+def opened(where: Where, **options: Unpack[Options]) -> Iterator[Opened]:
     """A log, open to be looked at.
-
-    ``options`` are those of ``Subject`` that say how.
 
     Raises:
         LogNotFoundError: no log lies there.
@@ -95,7 +93,7 @@ def opened(where: Where, **options: Any) -> Iterator[Opened]:
             found.subject.access.close()
 
 
-def _at_endpoint(where: Where, options: dict[str, Any]) -> Opened:
+def _at_endpoint(where: Where, options: Options) -> Opened:
     stub, uri = where.target().open()
     try:
         subject = Subject(Access(stub, _root(uri)), where.shown, **options)
@@ -115,10 +113,10 @@ def _root(uri: str) -> Root:
     return ObjectRoot.at(uri) if is_object_uri(uri) else LogRoot.at(uri).path
 
 
-def _at_root(where: Where, options: dict[str, Any]) -> Opened:
+def _at_root(where: Where, options: Options) -> Opened:
     assert where.root is not None
     findings: list[Finding] = []
-    may = (options.get("surroundings") or Surroundings()).may
+    may = _around(options).may
     root: Root
     if is_object_uri(where.root):
         root = ObjectRoot.at(where.root)
@@ -182,14 +180,13 @@ def _over_database(
     url: DatabaseUrl,
     configuration: dict[str, Any],
     where: Where,
-    options: dict[str, Any],
+    options: Options,
     findings: list[Finding],
 ) -> Opened:
     checked: tuple[str, ...] = ()
     if url.sqlite_path is not None:
         checked = (_SQLITE_CHECK,)
-        may = (options.get("surroundings") or Surroundings()).may
-        if not _is_sound(url.sqlite_path, may, findings):
+        if not _is_sound(url.sqlite_path, _around(options).may, findings):
             why = "the database can't be read"
             return Opened(None, tuple(findings), (Unchecked(EVERYTHING_ELSE, why),), checked)
     database = open_database(url)
@@ -200,11 +197,11 @@ def _over_database(
         if version < SCHEMA_VERSION:
             database.close()
             findings.append(_old(where.shown, version))
-            return Opened(None, tuple(findings), (Unchecked(EVERYTHING_ELSE, "the tables are an older release's"),))
+            why = "the tables are an older release's"
+            return Opened(None, tuple(findings), (Unchecked(EVERYTHING_ELSE, why),), checked)
         if isinstance(root, ObjectRoot):
             findings += _marker_of(root, log_id)
-        given: Surroundings | None = options.get("surroundings")
-        clock = given.service_clock if given is not None and given.service_clock is not None else database.clock
+        clock = _around(options).service_clock or database.clock
         service = MetadataService(OnlyReads(database), str(root), clock=clock, configuration=configuration)
         stub = MetadataStub(InProcessTransport(service))
         stub.get_log()
@@ -216,6 +213,10 @@ def _over_database(
     except BaseException:
         database.close()
         raise
+
+
+def _around(options: Options) -> Surroundings:
+    return options.get("surroundings") or Surroundings()
 
 
 def _marker_of(root: ObjectRoot, log_id: str) -> Iterator[Finding]:

@@ -13,7 +13,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from typing import Any
 
 from txn_source.client.access import Access
 from txn_source.client.target import metadata_url, open_service
@@ -36,7 +35,7 @@ from txn_source.upkeep.doctor.examination import examine
 from txn_source.upkeep.doctor.extent import Ledgers, copies_now
 from txn_source.upkeep.doctor.findings import Finding, Report, in_order
 from txn_source.upkeep.doctor.opening import Where, opened
-from txn_source.upkeep.doctor.subject import DAY_S, Checksums, Subject
+from txn_source.upkeep.doctor.subject import DAY_S, Checksums, Options, Subject
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,11 +49,16 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class _Tools:
-    """What steps work with: the log as everybody opens it, and a look at it that changes nothing (None: the tables were
-    too old for one)."""
+    """What steps work with: the log as everybody opens it, and a look at it that changes nothing."""
 
     access: Access
-    subject: Subject | None
+    looked_at: Subject | None
+
+    @property
+    def subject(self) -> Subject:
+        """The look; there is none where tables were too old for one, and the step for these needs none."""
+        assert self.looked_at is not None
+        return self.looked_at
 
 
 def steps_for(report: Report) -> list[Step]:
@@ -72,7 +76,7 @@ def _may_be_mended(one: Finding) -> bool:
     return one.severity is not Severity.ERROR and one.operands.get("own", True)
 
 
-def repair(where: Where, report: Report, options: dict[str, Any]) -> Report:
+def repair(where: Where, report: Report, options: Options) -> Report:
     """Carry out the steps for a report, examine the log once more, and return what is left and what was mended."""
     steps = steps_for(report)
     if not steps:
@@ -127,12 +131,11 @@ def _delete_doomed(tools: _Tools, _: Sequence[Finding]) -> None:
 
 
 def _collect(tools: _Tools, _: Sequence[Finding]) -> None:
-    assert tools.subject is not None
-    collect_garbage(tools.access, DAY_S, dry_run=False, clock=lambda now=tools.subject.now_s: now)  # type: ignore[misc]
+    now_s = tools.subject.now_s
+    collect_garbage(tools.access, DAY_S, dry_run=False, clock=lambda: now_s)
 
 
 def _delete_objects(tools: _Tools, _: Sequence[Finding]) -> None:
-    assert tools.subject is not None
     store = ObjectStore(tools.access.root)
     for uri in list(unreferenced_own(tools.subject)):
         store.delete(uri)
@@ -154,7 +157,6 @@ def _drop_hot(tools: _Tools, findings: Sequence[Finding]) -> None:
     """Drop the hot copies of ledgers whose objects are sound in every byte."""
 
     def is_sound(topic: TopicName, partition_id: int, copies: LedgerCopies) -> bool:
-        assert tools.subject is not None
         assert copies.tiered is not None
         try:
             return damage_of(tools.subject, copies.tiered, Checksums.ALL) is None
@@ -168,7 +170,6 @@ def _drop_tiered(tools: _Tools, findings: Sequence[Finding]) -> None:
     """Delete the objects of ledgers whose hot copies are sound in every byte."""
 
     def is_sound(topic: TopicName, partition_id: int, copies: LedgerCopies) -> bool:
-        assert tools.subject is not None
         return is_hot_sound(tools.subject, topic, partition_id, copies.ledger_id)
 
     _drop(tools, findings, Tier.TIERED, is_sound)

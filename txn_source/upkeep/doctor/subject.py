@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from typing import TYPE_CHECKING, Protocol, TypedDict, TypeVar
 
 from txn_source.client.access import Access
 from txn_source.client.hot_roots import Place, places_of
@@ -71,6 +71,16 @@ class Surroundings:
     disk: Callable[[Path], tuple[int, int]] = lambda path: (lambda use: (use.total, use.free))(shutil.disk_usage(path))
     may: Callable[[Path, int], bool] = os.access
     service_clock: Callable[[], int] | None = None
+
+
+class Options(TypedDict, total=False):
+    """How a log is looked at: what of ``Subject`` may be chosen."""
+
+    topics: Sequence[TopicName]
+    checksums: Checksums
+    surroundings: Surroundings
+    pace: Pace
+    watch: Watch
 
 
 @dataclass

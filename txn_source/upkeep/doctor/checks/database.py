@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from functools import partial
 
 from txn_source.metadata.store import checkup, recount
 from txn_source.metadata.store.copy_changes import LEASE_MS
@@ -11,12 +12,11 @@ from txn_source.model.errors import TopicNotFoundError
 from txn_source.model.message_ranges import position_of
 from txn_source.model.topic_name import TopicName
 from txn_source.model.transaction import COORDINATOR, TxnId
-from txn_source.upkeep.doctor.findings import Finding, finding
+from txn_source.upkeep.doctor.findings import MOST_SHOWN, Finding, finding
 from txn_source.upkeep.doctor.subject import DAY_S, Subject
 
 _LAPSED_MS = 60_000
 """A lease that ended so long ago is nobody's any more; a service that is busy is late by seconds."""
-_MOST_SHOWN = 20
 
 
 def check_totals(subject: Subject) -> Iterator[Finding]:
@@ -24,19 +24,23 @@ def check_totals(subject: Subject) -> Iterator[Finding]:
     partitions = subject.look(recount.counted_partitions)
     subject.watch.begin("totals", "entries", sum(one.entries for one in partitions))
     for one in partitions:
-        topic = TopicName.parse(one.topic).short
-        for wrong in subject.look(lambda c, id_=one.partition_id: list(recount.recount(c, id_))):  # type: ignore[misc]
-            where = f"partition {one.index} of {topic}"
-            where = where if wrong.ledger_id is None else f"ledger {wrong.ledger_id} in {where}"
-            stored, found = (recount.shown(wrong.what, value) for value in (wrong.stored, wrong.found))
-            fact = f"The {wrong.what} of {where}: {stored} in the database, {found} when counted."
-            yield finding("database-totals", f"topic {topic}", fact, topic=topic, partition=one.index)
-        for first, last in subject.look(lambda c, id_=one.partition_id: recount.sealed_pages(c, id_)):  # type: ignore[misc]
-            if subject.look(lambda c, id_=one.partition_id, a=first, b=last: recount.page_differs(c, id_, a, b)):  # type: ignore[misc]
-                span = f"{recount.shown('position', first)} to {recount.shown('position', last)}"
-                fact = f"The page of entries {span} of partition {one.index} of {topic} differs from their rows."
-                yield finding("database-pages", f"topic {topic}", fact, topic=topic, partition=one.index)
+        yield from _of_partition(subject, one)
         subject.watch.advance(one.entries)
+
+
+def _of_partition(subject: Subject, one: recount.Counted) -> Iterator[Finding]:
+    topic = TopicName.parse(one.topic).short
+    for wrong in subject.look(lambda c: list(recount.recount(c, one.partition_id))):
+        where = f"partition {one.index} of {topic}"
+        where = where if wrong.ledger_id is None else f"ledger {wrong.ledger_id} in {where}"
+        stored, found = (recount.shown(wrong.what, value) for value in (wrong.stored, wrong.found))
+        fact = f"The {wrong.what} of {where}: {stored} in the database, {found} when counted."
+        yield finding("database-totals", f"topic {topic}", fact, topic=topic, partition=one.index)
+    for page in subject.look(lambda c: recount.sealed_pages(c, one.partition_id)):
+        if subject.look(partial(recount.page_differs, partition_id=one.partition_id, first=page[0], last=page[1])):
+            span = " to ".join(recount.shown("position", key) for key in page)
+            fact = f"The page of entries {span} of partition {one.index} of {topic} differs from their rows."
+            yield finding("database-pages", f"topic {topic}", fact, topic=topic, partition=one.index)
 
 
 def check_transactions_table(subject: Subject) -> Iterator[Finding]:
@@ -61,7 +65,7 @@ def check_waiting_files(subject: Subject) -> Iterator[Finding]:
     if doomed:
         age = _hours(now_ms - doomed[0].since_ms)
         fact = f"{len(doomed):,} files wait to be deleted, the first one for {age}."
-        first = [one.uri.partition("?")[0] for one in doomed[:_MOST_SHOWN]]
+        first = [one.uri.partition("?")[0] for one in doomed[:MOST_SHOWN]]
         yield finding("doomed-old", "files", fact, files=len(doomed), first=first)
     stuck = subject.look(lambda c: checkup.offloads_before(c, now_ms - LEASE_MS))
     for one in stuck:

@@ -19,8 +19,7 @@ def check_policies(subject: Subject) -> Iterator[Finding]:
 
 
 def _of_topic(subject: Subject, topic: TopicName) -> Iterator[Finding]:
-    stub = subject.access.metadata
-    set_ = stub.policies_in_force(topic)
+    set_ = subject.access.metadata.policies_in_force(topic)
     policies = CopyPolicies.of(set_)
     yield from _trims_first(topic, policies, set_)
     if policies.deletion_lag_s is not None and not policies.offloads:
@@ -36,21 +35,22 @@ def _of_topic(subject: Subject, topic: TopicName) -> Iterator[Finding]:
             " subscription still reads are kept past the lag."
         )
         yield _finding("policy-lag-kept", topic, fact)
-    try:
-        hot_copies(set_["hot_copies"].value, set_["acknowledge_copies"].value, stub.roots)
-    except InvalidArgumentError as error:
-        yield _finding("policy-copies", topic, error.fact)
+    if (why := _no_copies(subject, set_)) is not None:
+        yield _finding("policy-copies", topic, why)
 
 
 def policies_fit(subject: Subject, topic: TopicName) -> bool:
     """True if the policies of a topic about copies can be."""
-    stub = subject.access.metadata
-    set_ = stub.policies_in_force(topic)
+    return _no_copies(subject, subject.access.metadata.policies_in_force(topic)) is None
+
+
+def _no_copies(subject: Subject, set_: dict[str, EffectivePolicy]) -> str | None:
+    """Return why there can be no copies as policies say; None if there can."""
     try:
-        hot_copies(set_["hot_copies"].value, set_["acknowledge_copies"].value, stub.roots)
-    except InvalidArgumentError:
-        return False
-    return True
+        hot_copies(set_["hot_copies"].value, set_["acknowledge_copies"].value, subject.access.metadata.roots)
+    except InvalidArgumentError as error:
+        return error.fact
+    return None
 
 
 def _trims_first(topic: TopicName, policies: CopyPolicies, set_: dict[str, EffectivePolicy]) -> Iterator[Finding]:

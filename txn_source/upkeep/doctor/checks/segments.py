@@ -4,7 +4,6 @@ there."""
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 from txn_source.client.hot_roots import Place
 from txn_source.client.tiering.segment_garbage import collect_garbage
@@ -12,6 +11,7 @@ from txn_source.metadata.store import checkup
 from txn_source.metadata.stub.roots import HotSegment
 from txn_source.model.roots import ONLY_MAIN
 from txn_source.model.topic_name import TopicName
+from txn_source.model.units import format_count
 from txn_source.storage.object_root import located
 from txn_source.storage.object_store import is_refused
 from txn_source.storage.segment import SegmentName
@@ -19,12 +19,10 @@ from txn_source.storage.topic_file import NAME as TOPIC_FILE
 from txn_source.upkeep.doctor.checks.policies import policies_fit
 from txn_source.upkeep.doctor.codes import Severity
 from txn_source.upkeep.doctor.extent import Extent, Ledgers, extent
-from txn_source.upkeep.doctor.findings import Finding, finding
+from txn_source.upkeep.doctor.findings import Finding, finding, some_files
 from txn_source.upkeep.doctor.subject import DAY_S, Subject
 
 _UNKNOWN = 1 << 62
-MOST_SHOWN = 20
-"""So many paths are told of what may be many files."""
 
 
 def check_segments(subject: Subject) -> Iterator[Finding]:
@@ -171,11 +169,11 @@ def check_unreferenced(subject: Subject) -> Iterator[Finding]:
     paths = [path for path in garbage.paths if path.rpartition(":")[2] not in doomed and _is_there(subject, path)]
     if paths:
         size = f", {garbage.bytes:,} bytes," if len(paths) == len(garbage.paths) else ""
-        fact = f"{_files(len(paths))}{size} that the log doesn't know: older than a day."
-        yield finding("segment-unreferenced", "segments", fact, None, **_shown(paths))
+        fact = f"{format_count(len(paths), 'file')}{size} that the log doesn't know: older than a day."
+        yield finding("segment-unreferenced", "segments", fact, None, **some_files(paths))
     if garbage.uploads:
         fact = f"{len(garbage.uploads)} uploads of objects were begun more than a day ago and never ended."
-        yield finding("segment-unreferenced", "uploads", fact, None, **_shown(garbage.uploads))
+        yield finding("segment-unreferenced", "uploads", fact, None, **some_files(garbage.uploads))
 
 
 def _is_there(subject: Subject, path: str) -> bool:
@@ -203,16 +201,8 @@ def check_among_segments(subject: Subject) -> Iterator[Finding]:
         ]  # fmt: skip
         where = "" if place.bit == ONLY_MAIN else f" in the root {place.name}"
         if future:
-            fact = f"{_files(len(future))}{where} have numbers that this database has not given yet."
-            yield finding("database-behind", f"root {place.name}", fact, root=place.name, **_shown(future))
+            fact = f"{format_count(len(future), 'file')}{where} have numbers that this database has not given yet."
+            yield finding("database-behind", f"root {place.name}", fact, root=place.name, **some_files(future))
         if strange:
-            fact = f"{_files(len(strange))}{where} among the segments are none of txnlog's."
-            yield finding("file-strange", f"root {place.name}", fact, root=place.name, **_shown(strange))
-
-
-def _files(count: int) -> str:
-    return f"{count:,} file" if count == 1 else f"{count:,} files"
-
-
-def _shown(paths: Sequence[str]) -> dict[str, Any]:
-    return {"files": len(paths), "first": sorted(paths)[:MOST_SHOWN]}
+            fact = f"{format_count(len(strange), 'file')}{where} among the segments are none of txnlog's."
+            yield finding("file-strange", f"root {place.name}", fact, root=place.name, **some_files(strange))

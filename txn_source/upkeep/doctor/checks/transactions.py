@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from txn_source.metadata.stub.metadata_stub import TransactionInfo
 from txn_source.model.errors import TransactionNotFoundError
 from txn_source.model.transaction import TransactionState
+from txn_source.model.units import format_count
 from txn_source.upkeep.doctor.findings import Finding, finding
 from txn_source.upkeep.doctor.subject import Subject
 
@@ -42,8 +43,8 @@ def _code(one: TransactionInfo) -> str | None:
 def _finding(code: str, one: TransactionInfo) -> Finding:
     producers = f" of {', '.join(one.producers)}" if one.producers else ""
     holds = (
-        f"; it holds back {one.held_back_messages:,} messages on {len(one.partitions)} partition"
-        f"{'s' * (len(one.partitions) > 1)}"
+        f"; it holds back {format_count(one.held_back_messages, 'message')} on"
+        f" {format_count(len(one.partitions), 'partition')}"
         if one.partitions
         else "; it has written nothing"
     )
