@@ -14,7 +14,7 @@ from __future__ import annotations
 import dataclasses
 import os
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 
@@ -28,8 +28,6 @@ from txn_source.model.errors import (
     SegmentUnreadableError,
     StorageWriteError,
 )
-from txn_source.model.isolation import IsolationLevel
-from txn_source.model.read_priority import ReadPriority
 from txn_source.model.roots import ONLY_MAIN
 from txn_source.model.values import dataclass
 from txn_source.storage.copies_marker import check as check_copies
@@ -41,13 +39,11 @@ from txn_source.storage.segment import SegmentName
 from txn_source.storage.segment_store import segments_at
 from txn_source.storage.tiered import checked_footer
 from txn_source.upkeep.building import building
-from txn_source.upkeep.file_copies import checksum_of, copy_file, sync_all, write_file
+from txn_source.upkeep.file_copies import Progress, checksum_of, copy_file, sync_all, write_file
 from txn_source.upkeep.log_of_copy import log_of_copy
 from txn_source.upkeep.manifest import CONFIGURATION, DATABASE, MANIFEST, BackedUp, Manifest
-from txn_source.upkeep.scanning import scan_all
+from txn_source.upkeep.scanning import priorities, scan_all
 
-Progress = Callable[[int, int], object]
-"""Is told how many bytes were copied, and of how many."""
 _LOOKS = 5
 _SCRATCH = ".scanned.db"
 
@@ -309,11 +305,10 @@ class _Backup:
         log_of_copy(self._folder / DATABASE, scratch, time.time_ns() // 1000, objects)
         try:
             read_first = priorities(objects, outside, spared=bool(self._spared))
-            found = scan_all(self._folder, scratch, read_first, lambda rows: None)
+            return scan_all(self._folder, scratch, read_first)
         finally:
             for left in self._folder.glob(f"{_SCRATCH}*"):
                 left.unlink()
-        return shown(found)
 
     def _note(self, text: str) -> None:
         self._notes[text] = None
@@ -321,22 +316,6 @@ class _Backup:
     def _told(self, count: int) -> None:
         self._done += count
         self._progress(self._done, self._total)
-
-
-def priorities(objects: Mapping[int, str], outside: Mapping[str, int], *, spared: bool) -> tuple[ReadPriority, ...]:
-    """Return how a backup is read: hot copies first, and then tiered ones, if they are all there.
-
-    ``spared``: some hot copies aren't there, and tiered ones in their place.
-    """
-    if spared:
-        return (ReadPriority.TIERED_FIRST,)
-    tiered = (ReadPriority.TIERED_FIRST,) if objects and not outside else ()
-    return (ReadPriority.BOOKKEEPER_FIRST, *tiered)
-
-
-def shown(messages: dict[IsolationLevel, int]) -> dict[str, int]:
-    """Return numbers of messages by the level's name."""
-    return {level.value: count for level, count in messages.items()}
 
 
 def _where(needed: Needed, root: Path) -> tuple[dict[int, str], dict[str, int]]:

@@ -12,6 +12,8 @@ from txn_source.storage.folders import make_folder, sync_folder
 from txn_source.upkeep.manifest import BackedUp
 
 _CHUNK_BYTES = 4 << 20
+Progress = Callable[[int, int], object]
+"""Is told how many bytes were copied, and of how many."""
 Told = Callable[[int], object]
 """Is told how many more bytes were copied."""
 

@@ -14,9 +14,9 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from txn_source.model.kinds import ABORT_MARKER, ABORTED, COMMIT_MARKER, DATA
+from txn_source.model.position import entry_of, key_of, ledger_of
 from txn_source.upkeep.segment_scan import NO_SEGMENT, NO_TXN, IntArray, LeftEntry
 
-LEDGER_BITS = 32
 ROWS = (
     "position", "kind", "messages", "length", "txn", "producer_id", "base_sequence", "time_us", "segment", "offset",
     "crc32c",
@@ -133,10 +133,10 @@ class PlacedPartition:
             rows.append(_row_of(entry, self._end))
             self._end += 1
             self.appended += 1
-        ends = {key >> LEDGER_BITS: key + 1 for key in positions.tolist() if key >> LEDGER_BITS not in whole}
+        ends = {ledger_of(key): key + 1 for key in positions.tolist() if ledger_of(key) not in whole}
         for entry in late:  # a ledger may have had more entries than are known
             low, high = between[id(entry)]
-            behind = [ledger for ledger in ends if max(low, 0) >> LEDGER_BITS <= ledger < high >> LEDGER_BITS]
+            behind = [ledger for ledger in ends if ledger_of(max(low, 0)) <= ledger < ledger_of(high)]
             if not behind:
                 self.dropped.append(entry)
                 continue
@@ -184,24 +184,24 @@ class PlacedPartition:
 
     def _gaps(self) -> list[int]:
         positions = self._known_positions()
-        ledgers = positions >> LEDGER_BITS
+        ledgers = ledger_of(positions)
         gaps: list[int] = []
         for ledger in np.unique(ledgers).tolist():
-            mine = positions[ledgers == ledger] & ((1 << LEDGER_BITS) - 1)
+            mine = entry_of(positions[ledgers == ledger])
             end = int(mine.max()) + 1
             if ledger == self.last_ledger:
                 end = max(end, self.last_ledger_entries)
             if end > len(mine):
                 missing = np.setdiff1d(np.arange(end, dtype=np.int64), mine)
-                gaps += (missing + (ledger << LEDGER_BITS)).tolist()
+                gaps += (missing + key_of(ledger, 0)).tolist()
         if self.last_ledger_entries and self.last_ledger not in ledgers:
-            base = self.last_ledger << LEDGER_BITS
+            base = key_of(self.last_ledger, 0)
             gaps += range(base, base + self.last_ledger_entries)
         return gaps
 
     def _first_behind(self, positions: IntArray) -> int:
         last = int(positions.max()) + 1 if len(positions) else 0
-        return max(last, (self.last_ledger << LEDGER_BITS) + self.last_ledger_entries)
+        return max(last, key_of(self.last_ledger, self.last_ledger_entries))
 
     def _add(self, rows: Sequence[Mapping[str, int]]) -> None:
         if not rows:

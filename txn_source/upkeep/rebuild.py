@@ -20,7 +20,6 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from itertools import count
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from sqlalchemy import Connection
@@ -29,16 +28,17 @@ from txn_source.metadata.store.database_url import DatabaseUrl
 from txn_source.metadata.store.log import create_log
 from txn_source.metadata.store.lost_future import GAP, pass_over
 from txn_source.metadata.store.opening import open_database
-from txn_source.metadata.store.rebuilt_rows import add_columns, add_policies, check_empty, set_counts
+from txn_source.metadata.store.rebuilt_rows import add_policies, add_rows, check_empty, set_counts
 from txn_source.model.errors import InvalidArgumentError, StorageWriteError, TopicNotFoundError, TxnLogError
+from txn_source.model.position import ledger_of
 from txn_source.model.read_priority import ReadPriority
 from txn_source.model.topic_name import TopicName
 from txn_source.model.transaction import EndReason
+from txn_source.model.values import dataclass
 from txn_source.storage.folders import sync_file, sync_folder
 from txn_source.storage.root import LogRoot
 from txn_source.storage.segment import SegmentName
 from txn_source.storage.tiered_summary import FoundObject
-from txn_source.upkeep.placing import LEDGER_BITS
 from txn_source.upkeep.rebuild_batches import add_batches
 from txn_source.upkeep.rebuild_decisions import Decisions, Undecided, decide
 from txn_source.upkeep.rebuild_report import RebuildReport, report_of
@@ -51,7 +51,7 @@ from txn_source.upkeep.rebuild_sources import (
     list_topics,
     objects_below,
 )
-from txn_source.upkeep.rebuild_tables import add_topic
+from txn_source.upkeep.rebuild_tables import EndedTransactions, add_topic
 from txn_source.upkeep.scanning import scan_all
 from txn_source.upkeep.segment_scan import SegmentCopy, scan_segments
 from txn_source.upkeep.worked_out import note_all, take_worked_out
@@ -99,31 +99,14 @@ def rebuild(
         _check_target(target)
     described, unreadable = list_topics(at.path)
     notes = [f"The description {why} can't be read, so its topic is left out." for why in unreadable]
-    chosen = _chosen(described, topics, notes.append)
-    if not chosen and described:
-        raise InvalidArgumentError(
-            f"The deletion of all topics below {at.path} was begun.", "Name those that are to be made by --topic."
-        )
-    if not chosen:
-        raise InvalidArgumentError(
-            f"No topic is described below {at.path}.",
-            "Topics are since this release, when they are made and whenever the log is maintained; restore a backup.",
-        )
+    chosen = _chosen(at, described, topics, notes.append)
+    log_id = _log_id(at, chosen)
     segments = list_segments(at.path, chosen, notes.append)
     if not topics:
         notes += [
             f"{len(segments[topic_id])} segments lie in segments/{topic_id}, which is no topic's (it was deleted)."
             for topic_id in sorted(segments.keys() - described.keys())
         ]
-    [log_id] = {of.text["log_id"] for of in chosen} if len({of.text["log_id"] for of in chosen}) == 1 else [None]
-    if log_id is None:
-        raise InvalidArgumentError(
-            "The descriptions are of different logs.", "Name the topics of one of them by --topic, one at a time."
-        )
-    if at.id_on_postgres not in (None, log_id):
-        raise InvalidArgumentError(
-            f"The descriptions are of the log {log_id}, and the root is of {at.id_on_postgres}.", "Check the folder."
-        )
     objects = find_objects(at.path, objects_below(at.path), notes.append)
     new_ledger = _new_ledgers(chosen, segments, objects).__next__
     found = _find(chosen, segments, objects, new_ledger, progress)
@@ -132,17 +115,29 @@ def rebuild(
         for placed in topic.placed.values():
             placed.add_markers(decisions.states)
             placed.settle()
-    now_us = int(clock() * 1e6)
+    content = _Content(log_id, found, decisions, new_ledger, int(clock() * 1e6))
     put = partial(_put, target) if metadata is None else partial(_move, metadata, at, progress)
-    notes += _write(at, target, log_id, found, decisions, new_ledger, now_us, progress, put, check=check)
+    notes += _write(at, target, content, put, progress, check=check)
     if into is None:
         notes += note_all(at.path, found, decisions)
-        _mark(at, now_us)
+        at.note_rebuilt(content.now_us // 1000)
     report = report_of(log_id, target if metadata is None else metadata, found, decisions, notes)
     progress(
         f"Made {report.database}: {sum(t.messages for t in report.topics)} messages of {len(report.topics)} topics."
     )
     return report
+
+
+@dataclass(frozen=True, slots=True)
+class _Content:
+    """What goes into the new database; ``new_ledger`` gives ids of ledgers that nobody has known, ``now_us`` is the
+    time in microseconds since the epoch."""
+
+    log_id: str
+    topics: Sequence[FoundTopic]
+    decisions: Decisions
+    new_ledger: Callable[[], int]
+    now_us: int
 
 
 def _check_place(root: LogRoot, metadata: DatabaseUrl | None) -> None:
@@ -170,8 +165,9 @@ def _check_target(target: Path) -> None:
 
 
 def _chosen(
-    described: dict[int, DescribedTopic], names: Sequence[str], told: Callable[[str], object]
+    root: LogRoot, described: dict[int, DescribedTopic], names: Sequence[str], told: Callable[[str], object]
 ) -> list[DescribedTopic]:
+    """Return the topics that are to be made, or raise TOPIC_NOT_FOUND, or INVALID_ARGUMENT if there are none."""
     by_name: dict[TopicName, DescribedTopic] = {}
     for _, of in sorted(described.items()):  # a topic that was deleted, and made again, has the higher id
         if of.is_going and not names:
@@ -187,7 +183,30 @@ def _chosen(
             raise TopicNotFoundError(
                 f"Topic {name.short!r} is not described in the root.", "Check the name; `ls segments/*/topic.json`."
             )
+    if not wanted and described:
+        raise InvalidArgumentError(
+            f"The deletion of all topics below {root.path} was begun.", "Name those that are to be made by --topic."
+        )
+    if not wanted:
+        raise InvalidArgumentError(
+            f"No topic is described below {root.path}.",
+            "Topics are since this release, when they are made and whenever the log is maintained; restore a backup.",
+        )
     return [by_name[name] for name in dict.fromkeys(wanted)]
+
+
+def _log_id(root: LogRoot, chosen: Sequence[DescribedTopic]) -> str:
+    """Return the id of the log that topics are of; raise INVALID_ARGUMENT if it isn't one, or another one's root."""
+    log_id, *others = {str(of.text["log_id"]) for of in chosen}
+    if others:
+        raise InvalidArgumentError(
+            "The descriptions are of different logs.", "Name the topics of one of them by --topic, one at a time."
+        )
+    if root.id_on_postgres not in (None, log_id):
+        raise InvalidArgumentError(
+            f"The descriptions are of the log {log_id}, and the root is of {root.id_on_postgres}.", "Check the folder."
+        )
+    return log_id
 
 
 def _find(
@@ -219,14 +238,14 @@ def _new_ledgers(
     objects: dict[str, list[FoundObject]],
 ) -> Iterator[int]:
     """Return ids for ledgers that nobody has known, behind a gap: those that were lost had ids, too."""
-    known = [int(each.get("log_end", 0)) >> LEDGER_BITS for of in chosen for each in of.partitions.values()]
+    known = [ledger_of(int(each.get("log_end", 0))) for of in chosen for each in of.partitions.values()]
     names = (SegmentName.parse(each.path) for of in segments.values() for each in of)
     known += [name.ledger_id or 0 for name in names if name is not None]
     known += [each.summary.ledger.ledger_id for of in objects.values() for each in of]
     return count(max(known, default=0) + GAP)
 
 
-def _is_of(found: Any, of: DescribedTopic) -> bool:
+def _is_of(found: FoundObject, of: DescribedTopic) -> bool:
     """True if an object is of this topic, and not of one of its name that was deleted."""
     return bool(found.summary.ledger.created_at_ms >= int(of.text["created_at_ms"]))
 
@@ -234,13 +253,9 @@ def _is_of(found: Any, of: DescribedTopic) -> bool:
 def _write(
     root: LogRoot,
     target: Path,
-    log_id: str,
-    found: Sequence[FoundTopic],
-    decisions: Decisions,
-    new_ledger: Callable[[], int],
-    now_us: int,
-    progress: Progress,
+    content: _Content,
     put: Callable[[Path], object],
+    progress: Progress,
     *,
     check: bool,
 ) -> list[str]:
@@ -250,15 +265,15 @@ def _write(
     database = open_database(f"sqlite:///{temporary}")
     try:
         try:
-            create_log(database, log_id)
-            database.write(lambda connection: _fill(connection, found, decisions, new_ledger, now_us, progress))
-            database.write(lambda connection: pass_over(connection, now_us))
+            create_log(database, content.log_id)
+            database.write(lambda connection: _fill(connection, content, progress))
+            database.write(lambda connection: pass_over(connection, content.now_us))
         finally:
             database.close()
         if check:
             progress("Reading all of it.")
             try:
-                scan_all(root.path, temporary, (ReadPriority.BOOKKEEPER_FIRST,), lambda _: None)
+                scan_all(root.path, temporary, (ReadPriority.BOOKKEEPER_FIRST,))
             except TxnLogError as error:
                 notes.append(f"Not all of it can be read. {error.fact}")
         put(temporary)
@@ -283,66 +298,53 @@ def _put(target: Path, made: Path) -> None:
 def _move(url: DatabaseUrl, root: LogRoot, progress: Progress, made: Path) -> None:
     from txn_source.metadata.service.migration import fill  # which loads PostgreSQL's driver
 
-    def report(line: str) -> None:
-        progress(line)
-
-    fill(url, made, root, report)
+    fill(url, made, root, progress)
 
 
-def _fill(
-    connection: Connection,
-    found: Sequence[FoundTopic],
-    decisions: Decisions,
-    new_ledger: Callable[[], int],
-    now_us: int,
-    progress: Progress,
-) -> None:
+def _fill(connection: Connection, content: _Content, progress: Progress) -> None:
     check_empty(connection)
-    now_ms = now_us // 1000
-    ended = _ended(found, decisions)
-    numbers = {txn: number for number, txn in enumerate(sorted(ended, key=lambda txn: (ended[txn][1], txn)), 1)}
-    begun = max(numbers, default=-1) + 1
-    order = sorted(numbers)
-    if order:
-        reason = EndReason.CLIENT.value
-        columns: dict[str, Sequence[Any]] = {
-            "txn": order,
-            "state": [decisions.states[txn] for txn in order],
-            "timeout_ms": [_TIMEOUT_MS] * len(order),
-            "created_at_ms": [ended[txn][0] // 1000 for txn in order],
-            "deadline_ms": [ended[txn][0] // 1000 + _TIMEOUT_MS for txn in order],
-            "ended_at_ms": [ended[txn][1] // 1000 for txn in order],
-            "end_reason": [EndReason.FORCED.value if txn in decisions.undecided else reason for txn in order],
-            "decision": [numbers[txn] for txn in order],
-        }
-        add_columns(connection, "transactions", columns)
+    now_ms = content.now_us // 1000
+    ended = _add_transactions(connection, content)
     policies: dict[tuple[str, str], str] = {}
     roots: dict[int, tuple[str, str]] = {}
-    for topic in found:
+    for topic in content.topics:
         for scope, values in topic.described.text.get("policies", {}).items():
             policies |= {(scope, name): value for name, value in values.items()}
         roots |= {int(id_): (name, uri) for id_, name, uri in topic.described.text.get("roots", ())}
     add_policies(connection, policies, roots)
-    for topic in found:
-        add_topic(connection, topic, decisions, numbers, begun, new_ledger, now_ms)
+    for topic in content.topics:
+        add_topic(connection, topic, ended, content.new_ledger, now_ms)
         progress(f"Wrote topic {topic.described.name.short}.")
-    add_batches(connection, found)
-    set_counts(connection, begun, len(numbers), now_ms)
+    add_batches(connection, content.topics)
+    set_counts(connection, ended.begun, len(ended.decisions), now_ms)
 
 
-def _ended(found: Sequence[FoundTopic], decisions: Decisions) -> dict[int, tuple[int, int]]:
-    """Return about when each transaction wrote first, and ended, in microseconds."""
-    ended: dict[int, tuple[int, int]] = {}
-    for topic in found:
+def _add_transactions(connection: Connection, content: _Content) -> EndedTransactions:
+    """Insert all transactions, which are decided in the order in which they ended."""
+    states, undecided = content.decisions.states, content.decisions.undecided
+    times = _times(content)
+    numbers = {txn: number for number, txn in enumerate(sorted(times, key=lambda txn: (times[txn][1], txn)), 1)}
+    rows = []
+    for txn in sorted(numbers):
+        first_ms, last_ms = (time_us // 1000 for time_us in times[txn])
+        reason = EndReason.FORCED if txn in undecided else EndReason.CLIENT
+        deadline_ms = first_ms + _TIMEOUT_MS
+        rows.append((txn, states[txn], _TIMEOUT_MS, first_ms, deadline_ms, last_ms, reason.value, numbers[txn]))
+    names = (
+        "txn", "state", "timeout_ms", "created_at_ms", "deadline_ms", "ended_at_ms", "end_reason", "decision",
+    )  # fmt: skip
+    add_rows(connection, "transactions", names, rows)
+    return EndedTransactions(states, numbers, max(numbers, default=-1) + 1)
+
+
+def _times(content: _Content) -> dict[int, tuple[int, int]]:
+    """Return about when each transaction wrote first, and ended, in microseconds since the epoch."""
+    found: dict[int, tuple[int, int]] = {}
+    for topic in content.topics:
         for placed in topic.placed.values():
             mine = np.flatnonzero(placed.rows["txn"] >= 0)
             columns = (placed.rows[name][mine].tolist() for name in ("txn", "time_us"))
             for txn, time_us in zip(*columns, strict=True):
-                first, last = ended.get(txn, (time_us, time_us))
-                ended[txn] = min(first, time_us), max(last, time_us)
-    return {txn: of for txn, of in ended.items() if txn in decisions.states}
-
-
-def _mark(root: LogRoot, now_us: int) -> None:
-    """Note in the root that its metadata was made again, and when."""
-    root.note_rebuilt(now_us // 1000)
+                first, last = found.get(txn, (time_us, time_us))
+                found[txn] = min(first, time_us), max(last, time_us)
+    return {txn: of for txn, of in found.items() if txn in content.decisions.states}

@@ -6,11 +6,10 @@ A batch is noted as a whole once it was registered. So what is told last was don
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from sqlalchemy import Connection
 
-from txn_source.metadata.store.rebuilt_rows import add_columns
+from txn_source.metadata.store.rebuilt_rows import add_rows
 from txn_source.upkeep.rebuild_sources import FoundTopic
 
 _RUNS_KEPT = 16
@@ -39,17 +38,17 @@ def add_batches(connection: Connection, found: Sequence[FoundTopic]) -> None:
         ordered = sorted(set(batches))
         runs = [run for run in dict.fromkeys(run for _, _, _, run in ordered) if run][-_RUNS_KEPT:]
         sinks.append((query_id, *ordered[-1][:3], " ".join(runs)))
-    _add(connection, "sinks", ("query_id", "batch_id", "messages", "content", "runs"), sinks)
-    _add(
+    add_rows(connection, "sinks", ("query_id", "batch_id", "messages", "content", "runs"), sinks)
+    add_rows(
         connection, "sink_producers", ("query_id", "topic_id", "producer_id", "epoch", "next_sequence"),
         [(*key, *of[1:]) for key, of in sorted(producers.items())],
     )  # fmt: skip
-    _add(
+    add_rows(
         connection, "app_versions", ("topic_id", "app_id", "version", "messages", "content"),
         [(*key, *of) for key, of in sorted(versions.items())],
     )  # fmt: skip
     imports = [(f"topic:{topic.described.topic_id}", "import", text) for topic in found if (text := _progress(topic))]
-    _add(connection, "policies", ("scope", "name", "value"), imports)
+    add_rows(connection, "policies", ("scope", "name", "value"), imports)
 
 
 def _progress(topic: FoundTopic) -> str | None:
@@ -66,8 +65,3 @@ def _progress(topic: FoundTopic) -> str | None:
         for id_, placed in topic.placed.items()
     )
     return None if later or topic.jobs else topic.described.text.get("import")
-
-
-def _add(connection: Connection, table: str, names: tuple[str, ...], rows: list[tuple[Any, ...]]) -> None:
-    if rows:
-        add_columns(connection, table, dict(zip(names, zip(*rows, strict=True), strict=True)))

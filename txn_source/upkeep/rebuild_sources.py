@@ -12,6 +12,7 @@ import numpy as np
 
 from txn_source.model.errors import InvalidArgumentError, SegmentUnreadableError
 from txn_source.model.kinds import ABORTED_DATA, DATA
+from txn_source.model.position import entry_of, key_of, ledger_of
 from txn_source.model.topic_name import TopicName
 from txn_source.model.values import dataclass
 from txn_source.storage.object_names import may_be_object
@@ -21,7 +22,7 @@ from txn_source.storage.segment import SegmentName
 from txn_source.storage.segment_store import LocalSegments
 from txn_source.storage.tiered_summary import FoundObject, find_object
 from txn_source.storage.topic_file import DELETION, NAME, VERSION
-from txn_source.upkeep.placing import LEDGER_BITS, ROWS, PlacedPartition, no_rows
+from txn_source.upkeep.placing import ROWS, PlacedPartition, no_rows
 from txn_source.upkeep.segment_scan import COLUMNS, NO_SEGMENT, IntArray, LeftEntry, ScannedSegments, SegmentCopy
 
 _MAIN = 0
@@ -204,20 +205,20 @@ def _place(
     )
     left = _last_tries([entry for entry in left if (entry.producer_id, entry.base_sequence) not in known_writes])
     for each in objects:
-        if (each.summary.ledger.ledger_id << LEDGER_BITS) >= log_start:
+        if key_of(each.summary.ledger.ledger_id, 0) >= log_start:
             rows, left, gone = _with_object(found, rows, left, gone, each)
-    in_ledgers = np.isin(gone >> LEDGER_BITS, np.unique(rows["position"] >> LEDGER_BITS)) if len(gone) else gone
+    in_ledgers = np.isin(ledger_of(gone), np.unique(ledger_of(rows["position"]))) if len(gone) else gone
     if len(gone):
         found.lost[partition_id] = gone[in_ledgers.astype(np.bool_)].tolist()
     jobs = [entry for entry in left if entry.of_job]
     if jobs:
         found.jobs[partition_id] = jobs
     end = int(of.get("log_end", 0))
-    ledgers = [end >> LEDGER_BITS, log_start >> LEDGER_BITS]
+    ledgers = [ledger_of(end), ledger_of(log_start)]
     if len(rows["position"]):
-        ledgers.append(int(rows["position"].max()) >> LEDGER_BITS)
+        ledgers.append(ledger_of(int(rows["position"].max())))
     last = max(ledgers)
-    known = end & ((1 << LEDGER_BITS) - 1) if last == end >> LEDGER_BITS else 0
+    known = entry_of(end) if last == ledger_of(end) else 0
     if last in found.objects:  # it is closed, and its object knows all of it
         last, known = new_ledger(), 0
     markers = {int(txn): int(marker) for txn, _, marker in of.get("aborted", ()) if int(marker) >= log_start}
@@ -253,7 +254,7 @@ def _with_object(
 ) -> tuple[dict[str, IntArray], list[LeftEntry], IntArray]:
     """Add the entries of an offloaded ledger: its object knows all of them."""
     ledger_id = of.summary.ledger.ledger_id
-    base = ledger_id << LEDGER_BITS
+    base = key_of(ledger_id, 0)
     index = {name: of.index[name].to_numpy().astype(np.int64) for name in of.index.column_names}
     count = len(index["entry_id"])
     kinds = np.where(index["kind"] == ABORTED_DATA, DATA, index["kind"])
@@ -263,7 +264,7 @@ def _with_object(
     new |= {"length": index["bytes"], "txn": index["txn"], "time_us": index["publish_time_us"]}
     new |= {"producer_id": index["producer_id"], "base_sequence": index["base_sequence"]}
     new["segment"] = np.full(count, NO_SEGMENT, np.int64)
-    mine = (rows["position"] >> LEDGER_BITS) == ledger_id
+    mine = ledger_of(rows["position"]) == ledger_id
     at = np.searchsorted(new["position"], rows["position"][mine])
     for name in ("segment", "offset", "crc32c"):
         new[name][at] = rows[name][mine]
@@ -278,4 +279,4 @@ def _with_object(
         new["segment"][:] = NO_SEGMENT
     joined = {name: np.concatenate((rows[name][~mine], new[name])) for name in ROWS}
     order = np.argsort(joined["position"], kind="stable")
-    return {name: column[order] for name, column in joined.items()}, left, gone[(gone >> LEDGER_BITS) != ledger_id]
+    return {name: column[order] for name, column in joined.items()}, left, gone[ledger_of(gone) != ledger_id]

@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 from sqlalchemy import Connection
 
-from txn_source.metadata.store.rebuilt_rows import add_columns, add_subscription, seal_ledgers
+from txn_source.metadata.store.rebuilt_rows import add_columns, add_rows, add_subscription, seal_ledgers
 from txn_source.model.kinds import ABORTED, COMMITTED, DATA
+from txn_source.model.position import entry_of, key_of, ledger_of
 from txn_source.model.roots import ONLY_MAIN
 from txn_source.model.values import dataclass
 from txn_source.storage.segment import SegmentName
-from txn_source.upkeep.placing import LEDGER_BITS, PlacedPartition
-from txn_source.upkeep.rebuild_decisions import Decisions
+from txn_source.upkeep.placing import PlacedPartition
 from txn_source.upkeep.rebuild_sources import FoundTopic
 from txn_source.upkeep.segment_scan import NO_SEGMENT, NO_TXN, IntArray, ScannedProducer
 
@@ -23,54 +23,146 @@ _SEVERAL = 0
 _AT_ONCE = 10_000
 
 
+@dataclass(frozen=True, slots=True)
+class EndedTransactions:
+    """How transactions ended, COMMITTED or ABORTED, and the numbers of these decisions, by transaction; ``begun`` is
+    how many have begun in all."""
+
+    states: Mapping[int, int]
+    decisions: Mapping[int, int]
+    begun: int
+
+
 def add_topic(
-    connection: Connection,
-    topic: FoundTopic,
-    decisions: Decisions,
-    numbers: Mapping[int, int],
-    begun: int,
-    new_ledger: Callable[[], int],
-    now_ms: int,
+    connection: Connection, topic: FoundTopic, ended: EndedTransactions, new_ledger: Callable[[], int], now_ms: int
 ) -> None:
     """Insert all rows of a topic but its transactions.
 
     Args:
         connection: a write transaction.
         topic: what was found; its markers are placed.
-        decisions: how transactions ended.
-        numbers: of decisions, by transaction.
-        begun: how many transactions have begun.
+        ended: all transactions that wrote to it.
         new_ledger: gives an id for the open ledger of a partition of which no ledger is known.
-        now_ms: the time.
+        now_ms: the time, in milliseconds since the epoch.
     """
-    of = topic.described.text
-    topic_id = topic.described.topic_id
-    schema = of["schema"]
-    entries, size, age = of["limits"]
-    one = {
-        "topic_id": topic_id, "name": of["name"], "schema": None if schema is None else base64.b64decode(schema),
-        "ledger_max_entries": entries, "ledger_max_bytes": size, "ledger_max_age_ms": age,
-        "created_at_ms": of["created_at_ms"],
-    }  # fmt: skip
-    add_columns(connection, "topics", {name: [value] for name, value in one.items()})
-    segments = _Segments(topic)
-    producers: dict[int, int] = {}
-    closed: dict[int, dict[int, int]] = {}
-    starts: dict[int, int] = {}
-    pending: list[_Entries] = []
-    for partition_id, placed in sorted(topic.placed.items()):
-        starts[partition_id], closed[partition_id] = _add_partition(
-            connection, topic, partition_id, placed, segments, producers, new_ledger, now_ms, pending
-        )
-    segments.add(connection)
-    _add_producers(connection, topic, producers)
-    for entries in pending:
-        entries.add(connection, topic_id)
-    _add_traces(connection, topic, decisions, numbers, begun)
-    for partition_id, ledgers in closed.items():
-        seal_ledgers(connection, partition_id, ledgers)
-    for each in of.get("subscriptions", ()):
-        add_subscription(connection, topic_id, each, starts, now_ms)
+    _TopicRows(connection, topic, new_ledger, now_ms).add(ended)
+
+
+class _TopicRows:
+    """Inserts a topic's rows. Entries wait until the segments and producers that they refer to are there."""
+
+    def __init__(self, connection: Connection, topic: FoundTopic, new_ledger: Callable[[], int], now_ms: int) -> None:
+        self._connection = connection
+        self._topic = topic
+        self._topic_id = topic.described.topic_id
+        self._new_ledger = new_ledger
+        self._now_ms = now_ms
+        self._segments = _Segments(topic)
+        self._entries: list[_Entries] = []
+        self._sequences: dict[int, int] = {}
+        """The last ones of producers: what isn't known below them was trimmed, or lost, and isn't stored anew."""
+        self._starts: dict[int, int] = {}
+        """Where partitions begin, as keys."""
+        self._closed: dict[int, dict[int, int]] = {}
+        """By partition, the closed ledgers' numbers of entries."""
+
+    def add(self, ended: EndedTransactions) -> None:
+        """Insert them."""
+        of = self._topic.described.text
+        schema = of["schema"]
+        entries, size, age = of["limits"]
+        names = (
+            "topic_id", "name", "schema", "ledger_max_entries", "ledger_max_bytes", "ledger_max_age_ms",
+            "created_at_ms",
+        )  # fmt: skip
+        schema = None if schema is None else base64.b64decode(schema)
+        row = (self._topic_id, of["name"], schema, entries, size, age, of["created_at_ms"])
+        add_rows(self._connection, "topics", names, [row])
+        for partition_id, placed in sorted(self._topic.placed.items()):
+            self._add_partition(partition_id, placed)
+        self._segments.add(self._connection)
+        _add_producers(self._connection, self._topic, self._sequences)
+        for part in self._entries:
+            part.add(self._connection, self._topic_id)
+        _add_traces(self._connection, self._topic, ended)
+        for partition_id, ledgers in self._closed.items():
+            seal_ledgers(self._connection, partition_id, ledgers)
+        for each in of.get("subscriptions", ()):
+            add_subscription(self._connection, self._topic_id, each, self._starts, self._now_ms)
+
+    def _add_partition(self, partition_id: int, placed: PlacedPartition) -> None:
+        """Insert a partition and its ledgers, and keep its entries for later."""
+        of = self._topic.described.partitions.get(partition_id, {})
+        rows = placed.rows
+        ledgers = ledger_of(rows["position"])
+        log_start = int(of.get("log_start", 0))
+        known = {*np.unique(ledgers).tolist(), ledger_of(log_start), ledger_of(int(of.get("log_end", 0)))}
+        ids = sorted(known - {0})
+        if not ids or ids[-1] in self._topic.objects:
+            ids.append(self._new_ledger())
+        self._starts[partition_id] = log_start = max(log_start, key_of(ids[0], 0))
+        names = (
+            "partition_id", "topic_id", "partition_index", "log_start", "trimmed_end", "open_ledger_id",
+            "last_publish_time_us",
+        )  # fmt: skip
+        last_us = int(rows["time_us"].max()) if len(rows["time_us"]) else 0
+        index, trimmed_end = self._topic.indexes[partition_id], int(of.get("trimmed_end", 0))
+        row = (partition_id, self._topic_id, index, log_start, trimmed_end, ids[-1], last_us)
+        add_rows(self._connection, "partitions", names, [row])
+        self._add_ledgers(partition_id, placed, ids, ledgers)
+        _note_sequences(rows, self._sequences)
+        hot = ~np.isin(ledgers, list(self._topic.without_hot))
+        with_bytes = hot & (rows["segment"] != NO_SEGMENT)
+        self._segments.reach(partition_id, rows["segment"][with_bytes], ledgers[with_bytes])
+        if hot.any():
+            columns = {name: column[hot] for name, column in rows.items()}
+            totals = {
+                f"{name}_before": (np.cumsum(rows[of_rows]) - rows[of_rows])[hot]
+                for name, of_rows in (("messages", "messages"), ("bytes", "length"))
+            }
+            self._entries.append(_Entries(partition_id, columns, totals))
+
+    def _add_ledgers(self, partition_id: int, placed: PlacedPartition, ids: list[int], ledgers: IntArray) -> None:
+        """Insert the ledgers of a partition, of which the last one is open; ``ledgers`` are those of its entries."""
+        objects = self._topic.objects
+        closed = self._closed[partition_id] = {}
+        found = []
+        messages_before = bytes_before = 0
+        for ledger in ids:
+            mine = ledgers == ledger
+            rows = {name: placed.rows[name][mine] for name in ("position", "kind", "messages", "length", "time_us")}
+            times = rows["time_us"]
+            of_data = times[rows["kind"] == DATA]
+            count = entry_of(int(rows["position"].max())) + 1 if len(times) else 0
+            if ledger == placed.last_ledger:
+                count = max(count, placed.last_ledger_entries)
+            messages, size = int(rows["messages"].sum()), int(rows["length"].sum())
+            first_ms = last_ms = self._now_ms
+            if len(times):
+                first_ms, last_ms = int(times.min()) // 1000, int(times.max()) // 1000
+            copy = objects.get(ledger)
+            is_open, without_hot = ledger == ids[-1], ledger in self._topic.without_hot
+            if not is_open:
+                closed[ledger] = count
+            found.append((
+                ledger, partition_id, count, messages, size, messages_before, bytes_before,
+                int(of_data.max()) if len(of_data) else None,
+                copy.summary.ledger.created_at_ms if copy else first_ms,
+                None if is_open else copy.summary.ledger.closed_at_ms if copy else last_ms,
+                self._now_ms if copy else None, self._now_ms if without_hot else None, int(without_hot),
+            ))  # fmt: skip
+            messages_before, bytes_before = messages_before + messages, bytes_before + size
+        names = (
+            "ledger_id", "partition_id", "entries", "messages", "bytes", "messages_before", "bytes_before",
+            "last_publish_time_us", "created_at_ms", "closed_at_ms", "offloaded_at_ms", "hot_deleted_at_ms", "purged",
+        )  # fmt: skip
+        add_rows(self._connection, "ledgers", names, found)
+        copies = [(ledger, objects[ledger].copy) for ledger in ids if ledger in objects]
+        add_rows(
+            self._connection, "copies",
+            ("ledger_id", "uri", "begun_at_ms", "complete", "size", "footer_bytes", "footer_crc32c"),
+            [(ledger, c.uri, self._now_ms, 1, c.size, c.footer_bytes, c.footer_crc32c) for ledger, c in copies],
+        )  # fmt: skip
 
 
 class _Segments:
@@ -102,98 +194,19 @@ class _Segments:
             rows.append((number, self._topic_id, path, partition_id, *ends))
             if shared:
                 parts += [(p, number, first, last) for p, first, last in of]
-        _add_rows(
+        add_rows(
             connection, "segments",
             ("segment_id", "topic_id", "path", "partition_id", "first_ledger_id", "last_ledger_id"), rows,
         )  # fmt: skip
         names = ("partition_id", "segment_id", "first_ledger_id", "last_ledger_id")
-        _add_rows(connection, "segment_parts", names, parts)
+        add_rows(connection, "segment_parts", names, parts)
         roots = [(segment_id(self._topic_id, segment), self._roots[segment]) for segment in sorted(by_segment)]
-        _add_rows(connection, "segment_copies", ("segment_id", "roots"), [row for row in roots if row[1] != ONLY_MAIN])
+        add_rows(connection, "segment_copies", ("segment_id", "roots"), [row for row in roots if row[1] != ONLY_MAIN])
 
 
 def segment_id(topic_id: int, number: int) -> int:
     """Return the id of a topic's segment: unique in the log."""
     return (topic_id << 24) + number + 1
-
-
-def _add_partition(
-    connection: Connection,
-    topic: FoundTopic,
-    partition_id: int,
-    placed: PlacedPartition,
-    segments: _Segments,
-    producers: dict[int, int],
-    new_ledger: Callable[[], int],
-    now_ms: int,
-    pending: list[_Entries],
-) -> tuple[int, dict[int, int]]:
-    """Insert a partition and its ledgers, and keep its entries for later; return where it starts, and the closed ones'
-    numbers of entries."""
-    of = topic.described.partitions.get(partition_id, {})
-    rows = placed.rows
-    ledger_of = rows["position"] >> LEDGER_BITS
-    log_start = int(of.get("log_start", 0))
-    known = set(np.unique(ledger_of).tolist()) | {key >> LEDGER_BITS for key in (log_start, int(of.get("log_end", 0)))}
-    ids = sorted(known - {0})
-    if not ids or ids[-1] in topic.objects:
-        ids.append(new_ledger())
-    log_start = max(log_start, ids[0] << LEDGER_BITS)
-    before_messages = np.cumsum(rows["messages"]) - rows["messages"]
-    before_bytes = np.cumsum(rows["length"]) - rows["length"]
-    ledgers, closed = [], {}
-    messages_before = bytes_before = 0
-    for ledger in ids:
-        mine = ledger_of == ledger
-        positions, times = rows["position"][mine], rows["time_us"][mine]
-        data = rows["kind"][mine] == DATA
-        count = int(positions.max() & ((1 << LEDGER_BITS) - 1)) + 1 if len(positions) else 0
-        if ledger == placed.last_ledger:
-            count = max(count, placed.last_ledger_entries)
-        messages, size = int(rows["messages"][mine].sum()), int(rows["length"][mine].sum())
-        first_ms = int(times.min()) // 1000 if len(times) else now_ms
-        last_ms = int(times.max()) // 1000 if len(times) else now_ms
-        copy = topic.objects.get(ledger)
-        is_open = ledger == ids[-1]
-        without_hot = ledger in topic.without_hot
-        if not is_open:
-            closed[ledger] = count
-        ledgers.append((
-            ledger, partition_id, count, messages, size, messages_before, bytes_before,
-            int(times[data].max()) if data.any() else None,
-            copy.summary.ledger.created_at_ms if copy else first_ms,
-            None if is_open else copy.summary.ledger.closed_at_ms if copy else last_ms,
-            now_ms if copy else None, now_ms if without_hot else None, int(without_hot),
-        ))  # fmt: skip
-        messages_before, bytes_before = messages_before + messages, bytes_before + size
-    one = {
-        "partition_id": partition_id, "topic_id": topic.described.topic_id,
-        "partition_index": topic.indexes[partition_id], "log_start": log_start,
-        "trimmed_end": int(of.get("trimmed_end", 0)), "open_ledger_id": ids[-1],
-        "last_publish_time_us": int(rows["time_us"].max()) if len(rows["time_us"]) else 0,
-    }  # fmt: skip
-    add_columns(connection, "partitions", {name: [value] for name, value in one.items()})
-    names = (
-        "ledger_id", "partition_id", "entries", "messages", "bytes", "messages_before", "bytes_before",
-        "last_publish_time_us", "created_at_ms", "closed_at_ms", "offloaded_at_ms", "hot_deleted_at_ms", "purged",
-    )  # fmt: skip
-    _add_rows(connection, "ledgers", names, ledgers)
-    copies = [topic.objects[ledger] for ledger in ids if ledger in topic.objects]
-    _add_rows(
-        connection, "copies",
-        ("ledger_id", "uri", "begun_at_ms", "complete", "size", "footer_bytes", "footer_crc32c"),
-        [(c.summary.ledger.ledger_id, c.copy.uri, now_ms, 1, c.copy.size, c.copy.footer_bytes, c.copy.footer_crc32c)
-         for c in copies],
-    )  # fmt: skip
-    _note_producers(rows, producers)
-    hot = ~np.isin(ledger_of, list(topic.without_hot))
-    with_bytes = hot & (rows["segment"] != NO_SEGMENT)
-    segments.reach(partition_id, rows["segment"][with_bytes], ledger_of[with_bytes])
-    if hot.any():
-        columns = {name: column[hot] for name, column in rows.items()}
-        totals = {"messages_before": before_messages[hot], "bytes_before": before_bytes[hot]}
-        pending.append(_Entries(partition_id, columns, totals))
-    return log_start, closed
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,13 +244,13 @@ def _entry_columns(
     return found
 
 
-def _note_producers(rows: Mapping[str, IntArray], producers: dict[int, int]) -> None:
-    """Note the last sequences of producers: what isn't known below them was trimmed, or lost, and isn't stored anew."""
+def _note_sequences(rows: Mapping[str, IntArray], last: dict[int, int]) -> None:
+    """Note the last sequence of each producer, by its id."""
     data = rows["kind"] == DATA
     for producer_id in np.unique(rows["producer_id"][data]).tolist():
         mine = data & (rows["producer_id"] == producer_id)
-        last = int((rows["base_sequence"][mine] + rows["messages"][mine]).max()) - 1
-        producers[producer_id] = max(producers.get(producer_id, -1), last)
+        end = int((rows["base_sequence"][mine] + rows["messages"][mine]).max())
+        last[producer_id] = max(last.get(producer_id, -1), end - 1)
 
 
 def _add_producers(connection: Connection, topic: FoundTopic, purged: Mapping[int, int]) -> None:
@@ -251,20 +264,18 @@ def _add_producers(connection: Connection, topic: FoundTopic, purged: Mapping[in
         last = purged.get(producer_id, -1)
         rows.append((producer_id, topic.described.topic_id, of.name, of.transactional_id, of.epoch, last))
     names_of = ("producer_id", "topic_id", "name", "transactional_id", "epoch", "purged_sequence")
-    _add_rows(connection, "producers", names_of, rows)
+    add_rows(connection, "producers", names_of, rows)
 
 
-def _add_traces(
-    connection: Connection, topic: FoundTopic, decisions: Decisions, numbers: Mapping[int, int], begun: int
-) -> None:
+def _add_traces(connection: Connection, topic: FoundTopic, ended: EndedTransactions) -> None:
     rows = []
     joined: set[tuple[int, int]] = set()
     for partition_id, placed in sorted(topic.placed.items()):
         markers = placed.markers
         for txn, (first, last, messages, size) in sorted(placed.traces.items()):
             marker, _ = markers[txn]
-            state = decisions.states[txn]
-            rows.append((txn, partition_id, state, first, last, marker, numbers[txn], messages, size, 0, begun, 0))
+            state, decision = ended.states[txn], ended.decisions[txn]
+            rows.append((txn, partition_id, state, first, last, marker, decision, messages, size, 0, ended.begun, 0))
         of, who = placed.rows["txn"], placed.rows["producer_id"]
         mine = (of != NO_TXN) & (placed.rows["kind"] == DATA)
         joined |= set(zip(of[mine].tolist(), who[mine].tolist(), strict=True))
@@ -273,10 +284,5 @@ def _add_traces(
         "txn", "partition_id", "state", "first_position", "last_position", "marker_position", "decision", "messages",
         "bytes", "sealed", "begun", "decided",
     )  # fmt: skip
-    _add_rows(connection, "transaction_partitions", names, rows)
-    _add_rows(connection, "transaction_producers", ("txn", "producer_id"), sorted(joined))
-
-
-def _add_rows(connection: Connection, table: str, names: tuple[str, ...], rows: list[Any]) -> None:
-    if rows:
-        add_columns(connection, table, dict(zip(names, zip(*rows, strict=True), strict=True)))
+    add_rows(connection, "transaction_partitions", names, rows)
+    add_rows(connection, "transaction_producers", ("txn", "producer_id"), sorted(joined))

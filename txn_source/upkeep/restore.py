@@ -11,7 +11,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 from txn_source.metadata.store.sqlite_backup import Needed, read_needed
@@ -29,16 +29,14 @@ from txn_source.storage.folders import sync_file, sync_folder
 from txn_source.storage.object_uri import is_object_uri
 from txn_source.storage.root import LogRoot
 from txn_source.storage.tiered import check_object
-from txn_source.upkeep.backup import priorities, shown
 from txn_source.upkeep.building import building
-from txn_source.upkeep.file_copies import copy_file, sync_all
+from txn_source.upkeep.file_copies import Progress, copy_file, sync_all
 from txn_source.upkeep.log_of_copy import log_of_copy
 from txn_source.upkeep.manifest import CONFIGURATION, DATABASE, MANIFEST, Manifest
-from txn_source.upkeep.scanning import scan_all
+from txn_source.upkeep.scanning import priorities, scan_all
 
-Progress = Callable[[int, int], object]
-"""Is told how many bytes were copied, and of how many."""
 _UNFINISHED = "metadata.db-restored"
+_AS_IT_WAS = f"{_UNFINISHED}-as-it-was"
 _TOLD_DAMAGED = 5
 
 
@@ -114,13 +112,13 @@ def _restore(backup: Path, manifest: Manifest, log: LogRoot, progress: Progress,
     _copy_files(backup, manifest, log.path, progress)
     notes += _without_copies(log.configuration)
     unfinished = log.path / _UNFINISHED
-    log_id = log_of_copy(log.path / f"{_UNFINISHED}-as-it-was", unfinished, manifest.taken_at_us, manifest.objects)
-    (log.path / f"{_UNFINISHED}-as-it-was").unlink()
+    log_id = log_of_copy(log.path / _AS_IT_WAS, unfinished, manifest.taken_at_us, manifest.objects)
+    (log.path / _AS_IT_WAS).unlink()
     needed = read_needed(unfinished)
     notes += _check_outside(log.path, needed, manifest.outside)
     spared = any(segment.path not in manifest.files for segment in needed.segments)
     read_first = priorities(manifest.objects, manifest.outside, spared=spared)
-    messages = shown(scan_all(log.path, unfinished, read_first, lambda rows: None)) if check else {}
+    messages = scan_all(log.path, unfinished, read_first) if check else {}
     sync_all(log.path, [path for path in manifest.files if path != DATABASE])
     try:
         os.link(unfinished, log.database)  # never in place of a database that somebody has made here meanwhile
@@ -168,7 +166,7 @@ def _copy_files(backup: Path, manifest: Manifest, root: Path, progress: Progress
         progress(done, manifest.bytes)
 
     for path, file in manifest.files.items():
-        target = root / (f"{_UNFINISHED}-as-it-was" if path == DATABASE else path)
+        target = root / (_AS_IT_WAS if path == DATABASE else path)
         target.parent.mkdir(parents=True, exist_ok=True)
         try:
             copied = copy_file(backup / path, target, told)

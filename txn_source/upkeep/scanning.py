@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Mapping
 from pathlib import Path
 
 from txn_source.client.access import Access
@@ -16,18 +16,27 @@ from txn_source.model.isolation import IsolationLevel
 from txn_source.model.position import EARLIEST, LATEST
 from txn_source.model.read_priority import ReadPriority
 
-Rows = Callable[[int], object]
-"""Is told how many rows more were read."""
+
+def priorities(objects: Mapping[int, str], outside: Mapping[str, int], *, spared: bool) -> tuple[ReadPriority, ...]:
+    """Return how a backup is read: hot copies first, and then tiered ones, if they are all there.
+
+    ``spared``: some hot copies aren't there, and tiered ones in their place.
+    """
+    if spared:
+        return (ReadPriority.TIERED_FIRST,)
+    tiered = (ReadPriority.TIERED_FIRST,) if objects and not outside else ()
+    return (ReadPriority.BOOKKEEPER_FIRST, *tiered)
 
 
-def scan_all(root: Path, database: Path, priorities: tuple[ReadPriority, ...], told: Rows) -> dict[IsolationLevel, int]:
-    """Read all topics of a log that nobody else uses; every checksum is compared. Return the messages at each level.
+def scan_all(root: Path, database: Path, read_first: tuple[ReadPriority, ...]) -> dict[str, int]:
+    """Read all topics of a log that nobody else uses; every checksum is compared.
+
+    Return the messages that each level sees, by its name.
 
     Args:
         root: where the files are.
         database: the log's database, of this release.
-        priorities: which copies are read first, one reading for each.
-        told: is told how many rows were read.
+        read_first: which copies are read first, one reading for each.
 
     Raises:
         DataLossError: a scan reads other than what the database says, or a copy can't be read.
@@ -36,17 +45,14 @@ def scan_all(root: Path, database: Path, priorities: tuple[ReadPriority, ...], t
     stub = MetadataStub(InProcessTransport(MetadataService(opened, str(root), clock=opened.clock)))
     try:
         access = Access(stub, root)
-        found = dict.fromkeys(IsolationLevel, 0)
+        found = {level.value: 0 for level in IsolationLevel}
         for topic in (name.short for name in stub.list_topics()):
             for level in IsolationLevel:
                 expected = count_messages(access, topic, level, EARLIEST, LATEST, consistent_cut=False, as_of=None)
-                found[level] += expected
-                for priority in priorities:
+                found[level.value] += expected
+                for priority in read_first:
                     reader = scan(access, topic, level, None, EARLIEST, LATEST, priority, False, None)
-                    rows = 0
-                    for batch in reader:
-                        rows += batch.num_rows
-                        told(batch.num_rows)
+                    rows = sum(batch.num_rows for batch in reader)
                     failed = copies_read(reader).failures
                     if failed or rows != expected:
                         why = failed[0].reason if failed else f"it has {expected} messages, and {rows} are read"

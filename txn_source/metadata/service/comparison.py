@@ -27,7 +27,7 @@ class Scanned:
     """That are visible at each level."""
 
 
-def compare(sides: Iterable[MetadataService], progress: Callable[[int], None]) -> Scanned:
+def compare(sides: Iterable[MetadataService], progress: Callable[[int], object]) -> Scanned:
     """Scan all topics on both sides: bounds, ledgers, entries, decisions, and how many messages each level sees.
 
     ``progress`` is told from time to time how many topics were scanned.

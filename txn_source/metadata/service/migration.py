@@ -34,7 +34,7 @@ from txn_source.model.isolation import IsolationLevel
 from txn_source.model.values import dataclass
 from txn_source.storage.root import LogRoot
 
-Report = Callable[[str], None]
+Report = Callable[[str], object]
 """Is told of each step, and how far the long ones are, in one line."""
 
 

@@ -12,7 +12,7 @@ from txn_source.metadata.store.prepared import driver_cursor
 from txn_source.metadata.store.sealing import seal
 from txn_source.metadata.store.tables import log_info, metadata, topics
 from txn_source.model.errors import InvalidArgumentError
-from txn_source.model.message_ranges import MessageRange, MessageRanges
+from txn_source.model.message_ranges import MessageRange, MessageRanges, index_of, packed, position_of
 
 _AT_ONCE = 50_000
 Columns = Mapping[str, Sequence[Any]]
@@ -45,16 +45,19 @@ def add_columns(connection: Connection, name: str, columns: Columns) -> None:
                 cursor.executemany(f"INSERT INTO {table.name} ({quoted}) VALUES ({places})", rows)
 
 
+def add_rows(connection: Connection, name: str, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
+    """Insert rows of some columns into a table, if there are any."""
+    if rows:
+        add_columns(connection, name, dict(zip(columns, zip(*rows, strict=True), strict=True)))
+
+
 def add_policies(
     connection: Connection, policies: Mapping[tuple[str, str], str], roots: Mapping[int, tuple[str, str]]
 ) -> None:
     """Insert policies by scope and name, and hot roots by their ids."""
-    if policies:
-        scopes, names = zip(*policies, strict=True)
-        add_columns(connection, "policies", {"scope": scopes, "name": names, "value": list(policies.values())})
-    if roots:
-        names, uris = zip(*roots.values(), strict=True)
-        add_columns(connection, "roots", {"root_id": list(roots), "name": names, "uri": uris})
+    rows = [(scope, name, value) for (scope, name), value in policies.items()]
+    add_rows(connection, "policies", ("scope", "name", "value"), rows)
+    add_rows(connection, "roots", ("root_id", "name", "uri"), [(id_, name, uri) for id_, (name, uri) in roots.items()])
 
 
 def set_counts(connection: Connection, transactions: int, decisions: int, now_ms: int) -> None:
@@ -63,9 +66,10 @@ def set_counts(connection: Connection, transactions: int, decisions: int, now_ms
 
 
 def add_subscription(
-    connection: Connection, topic_id: int, described: Mapping[str, Any], ends: Mapping[int, int], now_ms: int
+    connection: Connection, topic_id: int, described: Mapping[str, Any], starts: Mapping[int, int], now_ms: int
 ) -> None:
-    """Insert a subscription; on a partition that its description doesn't name, it begins at an exclusive key."""
+    """Insert a subscription; on a partition that its description doesn't name, it begins at ``starts``: positions by
+    partition id, inclusive."""
     key = connection.execute(
         insert(metadata.tables["subscriptions"]).values(
             topic_id=topic_id,
@@ -80,12 +84,13 @@ def add_subscription(
     assert key is not None
     marks = {partition_id: (mark, ranges) for partition_id, mark, ranges in described["marks"]}
     rows = []
-    for partition_id, start in ends.items():
-        mark, ranges = marks.get(partition_id, (start << 32, []))
+    for partition_id, start in starts.items():
+        mark, ranges = marks.get(partition_id, (packed(start, 0), []))
+        at = position_of(mark).key
         above = MessageRanges(MessageRange(*one) for one in ranges)
-        rows.append((key[0], partition_id, mark >> 32, mark & 0xFFFFFFFF, above.to_bytes(), mark >> 32))
+        rows.append((key[0], partition_id, at, index_of(mark), above.to_bytes(), at))
     names = ("subscription_id", "partition_id", "mark_position", "mark_index", "ranges", "read_position")
-    add_columns(connection, "cursors", dict(zip(names, zip(*rows, strict=True), strict=True)))
+    add_rows(connection, "cursors", names, rows)
 
 
 def seal_ledgers(connection: Connection, partition_id: int, closed: Mapping[int, int]) -> None:

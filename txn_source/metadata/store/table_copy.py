@@ -60,7 +60,7 @@ def prepare(target: Connection, log_id: str) -> bool:
     return again
 
 
-def copy_tables(source: Connection, target: Connection, progress: Callable[[int], None]) -> list[TableContent]:
+def copy_tables(source: Connection, target: Connection, progress: Callable[[int], object]) -> list[TableContent]:
     """Copy all rows into empty tables, in a transaction; return what was read.
 
     What is counted by the database goes on behind the highest number that the source has ever given out. ``progress``
@@ -100,7 +100,7 @@ def _tables() -> list[Table]:
     return [table for table in metadata.sorted_tables if table is not schema_versions]
 
 
-def _copy(source: Connection, target: Connection, table: Table, copied: Callable[[int], None]) -> TableContent:
+def _copy(source: Connection, target: Connection, table: Table, copied: Callable[[int], object]) -> TableContent:
     names = [column.name for column in table.columns]
 
     def stored() -> Iterator[list[_Row]]:
