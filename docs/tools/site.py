@@ -16,23 +16,9 @@ from docs.tools import reference, repository_pages  # noqa: E402
 from docs.tools.layers import layers  # noqa: E402
 from docs.tools.svg import STYLE  # noqa: E402
 
-NOT_THERE_YET = ("copies.md",)
-"""Pages with a place in the navigation that may be missing."""
 _FENCE = re.compile(r"^( *)(`{3,}|~{3,}).*?^\1\2 *$", re.MULTILINE | re.DOTALL)
 _COMMENT = re.compile(r"<!--.*?-->\n?", re.DOTALL)
 _PICTURE = re.compile(r"^!\[([^\]]*)\]\(pictures/(\w+)\.svg\)$", re.MULTILINE)
-
-
-def on_config(config: Any) -> Any:
-    """Leave pages out of the navigation that aren't there yet."""
-    for part in config["nav"]:
-        for pages in part.values():
-            there = [
-                page for page in pages
-                if (name := next(iter(page.values()))) not in NOT_THERE_YET or (ROOT / "docs" / name).is_file()
-            ]  # fmt: skip
-            pages[:] = there
-    return config
 
 
 def on_files(files: Files, config: Any) -> Files:
