@@ -50,11 +50,12 @@ def test_log_that_was_put_back_takes_nothing_of_those_who_had_the_old_one_open(
         producer.flush()
     with pytest.raises(UnavailableError, match="Connect anew"):
         log.stats("t")
-    for path in (root, tmp_path / "old"):
+    root.rename(tmp_path / "restored")
+    (tmp_path / "old").rename(root)  # what was sent goes where it was meant to
+    log.close()
+    for path, expected in ((root, [b"before", b"after"]), (tmp_path / "restored", [b"before"])):
         with txn_source.connect(path) as other:
-            assert other.scan("t", columns=["value"]).read_all()["value"].to_pylist() == [b"before"]
-    with pytest.raises(UnavailableError):
-        log.close()
+            assert other.scan("t", columns=["value"]).read_all()["value"].to_pylist() == expected
 
 
 def test_log_that_was_removed_acknowledges_nothing(tmp_path: Path) -> None:
