@@ -214,7 +214,7 @@ def browser() -> Iterator[Any]:
     executable = browsing.chromium()
     if executable is None:
         pytest.skip(browsing.NO_BROWSER)
-    expect.set_options(timeout=15_000)  # machines are busy; nothing waits so long if all is well
+    expect.set_options(timeout=60_000)  # machines are busy; nothing waits so long if all is well
     with browsing.started(executable) as browser:
         yield browser
 

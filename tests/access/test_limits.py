@@ -16,6 +16,7 @@ from tests.access.authority import Signer
 from tests.access.conftest import Guarded
 from tests.access.test_owners import transport
 from tests.access.test_roles import BILLS, ORDERS
+from tests.log.reading import told_by
 from txn_source import LimitExceededError, PermissionDeniedError, RateLimitedError, UnauthenticatedError, connect
 from txn_source._generated.txnlog.v1 import metadata_service_pb2 as pb
 from txn_source.client.target import Target
@@ -306,7 +307,7 @@ def test_refusals_do_not_flood_the_log(caplog: pytest.LogCaptureFixture) -> None
     refusals.count("expired", "Append", "peer", "why")
     refusals.count("denied", "Append", "peer", "why")
     assert refusals.by_reason() == {"expired": 1001, "denied": 1}
-    assert [record.getMessage() for record in caplog.records] == [
+    assert told_by("metadata.access", caplog) == [
         "refused Append from peer, expired: why",
         "refused Append from peer, expired: why (999 more since the last line)",
         "refused Append from peer, denied: why",

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 
 import txn_source
+from tests.log.reading import told_by
 
 
 def send(log: txn_source.Log, *values: bytes | str, **options: Any) -> None:
@@ -205,7 +206,7 @@ def test_read_priority_decides_which_copy_is_tried_first(
     [offloaded] = root.glob("tiered/**/*.parquet")
     offloaded.unlink()
     assert txnlog("consume", "orders", "--data-read-priority", "bookkeeper-first").stdout == "a\n"
-    assert caplog.records == []
+    assert told_by("client.reading", caplog) == []
     log.set_data_read_priority("bookkeeper-first", "orders")
     assert txnlog("consume", "orders", "-drp", "tiered-first").stdout == "a\n"
     assert offloaded.name in caplog.text

@@ -114,6 +114,7 @@ def write(kind: str, target: str, seed: str) -> None:
                 writer.transaction(name, messages, commit)
                 tell(["committed", name, messages] if commit else ["aborted", name])
         writer.close()
+        tell(["interrupted", interrupted])
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     tell(["interrupted", interrupted])
     log.close()

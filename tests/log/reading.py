@@ -6,9 +6,12 @@ import threading
 import time
 from collections import defaultdict
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from txn_source import Batching, Log, MessageId
+
+if TYPE_CHECKING:
+    import pytest
 
 COMMITTED, UNCOMMITTED = "read_committed", "read_uncommitted"
 BY_HAND = Batching(linger_s=1e6)
@@ -58,6 +61,11 @@ def trim_closed(log: Log, topic: str) -> None:
     no older than no time at all."""
     ends = {n: f"{partition.ledgers[-1].ledger_id}:0" for n, partition in enumerate(log.stats(topic).partitions)}
     log.trim(topic, before={topic: ends})
+
+
+def told_by(part: str, caplog: pytest.LogCaptureFixture) -> list[str]:
+    """Return what a part of the package has logged (``client.reading``), which another test's threads may do, too."""
+    return [record.getMessage() for record in caplog.records if record.name.startswith(f"txn_source.{part}")]
 
 
 def eventually(holds: Callable[[], bool], within_s: float = 30.0) -> None:

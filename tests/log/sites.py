@@ -203,8 +203,9 @@ class Site:
 
     def start_server(self, port: int = 0) -> None:
         """Start the server, on a free port unless one is given."""
-        self._let_go()
-        self.server = Server(self.service(), "127.0.0.1", port).start()
+        service = self.service()
+        self._let_go()  # at the last moment: others may take the port from here on
+        self.server = Server(service, "127.0.0.1", port).start()
 
     def stop_server(self) -> None:
         """Stop the server, and keep it to know its address, and its port, so that no other process gets that."""

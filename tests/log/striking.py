@@ -87,7 +87,7 @@ def free(*locks: Any) -> bool:
 
     def take() -> None:
         for lock in locks:
-            if lock.acquire(timeout=10.0):
+            if lock.acquire(timeout=60.0):
                 lock.release()
                 taken.append(lock)
 

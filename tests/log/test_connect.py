@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.log.reading import send_each, values
+from tests.log.reading import send_each, told_by, values
 from txn_source import InvalidArgumentError, Log, LogNotFoundError, LogVersionError, TxnLogError, connect
 from txn_source.storage.root import LogRoot
 
@@ -147,7 +147,7 @@ def test_new_log_is_told(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> No
     with caplog.at_level(logging.INFO, "txn_source"):
         connect(tmp_path / "log").close()
         connect(tmp_path / "log").close()
-    assert [record.getMessage() for record in caplog.records] == [f"made a new log at {tmp_path / 'log'}"]
+    assert told_by("client.target", caplog) == [f"made a new log at {tmp_path / 'log'}"]
 
 
 LEFT = ["segments", "txnlog.json"]

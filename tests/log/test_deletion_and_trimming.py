@@ -13,7 +13,7 @@ import pytest
 
 from tests.log import tiers
 from tests.log.meddling import meddling
-from tests.log.reading import BY_HAND, COMMITTED, UNCOMMITTED, send_each, values
+from tests.log.reading import BY_HAND, COMMITTED, UNCOMMITTED, send_each, told_by, values
 from tests.log.sites import ManualClock, Site
 from tests.log.test_pinned_plans import planned, read
 from tests.log.tiers import closed_ledgers, objects, segments, tiers_of
@@ -254,7 +254,7 @@ def test_plan_over_what_was_trimmed_is_data_loss(log: Log, caplog: pytest.LogCap
     with pytest.raises(DataLossError, match=rf"^\[TXNLOG_DATA_LOSS\] {lost}"):
         read(log, strict)
     assert read(log, lenient)["value"].to_pylist() == [b"4", b"5", b"6", b"7"]
-    [warning] = [r.getMessage() for r in caplog.records if r.levelname == "WARNING"]
+    [warning] = told_by("client.reading", caplog)
     assert warning.startswith(f"Partition 0 of topic 'orders' has lost [{ids[0]}:0, {ids[2]}:0)")
 
 

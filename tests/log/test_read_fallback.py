@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from tests.log import tiers
-from tests.log.reading import COMMITTED, UNCOMMITTED, values
+from tests.log.reading import COMMITTED, UNCOMMITTED, told_by, values
 from tests.log.sites import Site
 from tests.log.tiers import Damage, everything
 from txn_source import InvalidArgumentError, Log, ReadPriority, SegmentUnreadableError, connect
@@ -101,7 +101,7 @@ def filled(template: tuple[Path, dict[str, pa.Table]], tmp_path: Path) -> Iterat
 
 
 def warnings(caplog: pytest.LogCaptureFixture) -> list[str]:
-    return [r.getMessage() for r in caplog.records if r.name.startswith("txn_source") and r.levelname == "WARNING"]
+    return told_by("client.reading", caplog)
 
 
 # One copy fails

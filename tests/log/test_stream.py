@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from tests.log.meddling import meddling
-from tests.log.reading import UNCOMMITTED, by_partition, send_each
+from tests.log.reading import UNCOMMITTED, by_partition, send_each, told_by
 from tests.log.sites import ManualClock, Site
 from tests.log.streaming import Follower, as_text, numbered, reread, stream_of, transfer
 from txn_source import (
@@ -367,14 +367,14 @@ def test_who_holds_the_stream_back_is_told_once(
     for _ in range(3):
         assert query.next() is None
         now[0] += 60
-    [told] = [record.getMessage() for record in caplog.records if record.name.startswith("txn_source")]
+    [told] = told_by("client.streaming", caplog)
     assert (
         f"transaction {hanging.id}, open for 90 s, which holds back 4 messages ({size} bytes) of t-partition-1" in told
     )
     second = log.begin_transaction(600)
     send_each(producer, [b"open too"], partition=0, txn=second)
     assert query.next() is None
-    told_now = [record.getMessage() for record in caplog.records if record.name.startswith("txn_source")]
+    told_now = told_by("client.streaming", caplog)
     assert len(told_now) == 2
     assert str(second.id) in told_now[1]
 
@@ -388,7 +388,7 @@ def test_stream_that_nobody_holds_back_says_nothing(stream_log: Log, caplog: pyt
     query = Follower(stream_log, stream_of(stream_log, level=UNCOMMITTED))
     assert query.values() == [b"open"]
     assert query.next() is None
-    assert caplog.records == []
+    assert told_by("client.streaming", caplog) == []
 
 
 # Whole transactions

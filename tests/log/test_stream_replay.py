@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.log.reading import COMMITTED, UNCOMMITTED, send_each
+from tests.log.reading import COMMITTED, UNCOMMITTED, send_each, told_by
 from tests.log.sites import Site
 from tests.log.streaming import Follower, as_text, numbered, rows_between, stream_of, transfer
 from txn_source import DataLossError, Log
@@ -18,7 +18,7 @@ from txn_source.client.streaming.batch_limits import StreamLimits
 
 
 def warnings(caplog: pytest.LogCaptureFixture) -> list[str]:
-    return [r.getMessage() for r in caplog.records if r.name.startswith("txn_source") and r.levelname == "WARNING"]
+    return told_by("client.reading", caplog) + told_by("client.streaming", caplog)
 
 
 def restart(site: Site) -> Log:

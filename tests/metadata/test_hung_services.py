@@ -111,7 +111,7 @@ def test_stopped_service_loses_the_lock_and_repeats_its_write(tmp_path: Path) ->
         log.create_topic("t")
         with (
             running(STOPPED, site.url, site.root) as process,
-            connect(endpoint=str(process.stdout and process.stdout.readline().strip())) as beside,
+            connect(endpoint=str(process.stdout and process.stdout.readline().strip()), timeout=120) as beside,
         ):
             held, other = beside.producer("t", batching=BY_HAND), log.producer("t", batching=BY_HAND)
             held.send(b"held")

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pyarrow as pa
 import pytest
 
-from tests.log.reading import UNCOMMITTED, values
+from tests.log.reading import UNCOMMITTED, told_by, values
 from tests.log.sites import Site
 from tests.metadata.test_commit_batch import query, state, written
 from txn_source import BatchRepeatedError, InvalidArgumentError, Log, TopicNotFoundError
@@ -94,9 +94,9 @@ def test_repetition_with_other_values_is_told(log: Log, caplog: pytest.LogCaptur
     log.metadata.commit_batch(query(0), [batch], "one")
     with caplog.at_level(logging.WARNING):
         assert log.metadata.commit_batch(query(0), [batch], "two") == (None, True)
-        assert caplog.messages == []
+        assert told_by("metadata.stub", caplog) == []
         assert log.metadata.commit_batch(query(0), [replace(batch, content=42)], "three") == (None, True)
-    [said] = caplog.messages
+    [said] = told_by("metadata.stub", caplog)
     assert [text for text in ("Batch 0 of query", "other values", "stays") if text not in said] == [], said
 
 
@@ -116,9 +116,9 @@ def test_version_is_taken_once_by_each_topic(log: Log, caplog: pytest.LogCapture
             assert (txn is None) == repeated
             taken.append(not repeated)
         assert taken == [True, False, True, True, True]
-        assert caplog.messages == [], "a repetition is what versions are for"
+        assert told_by("metadata.stub", caplog) == [], "a repetition is what versions are for"
         assert log.metadata.commit_batch(job("a", 4), [written(log, [b"x"])], "back") == (None, True)
-    [said] = caplog.messages
+    [said] = told_by("metadata.stub", caplog)
     assert [text for text in ("'orders'", "version 6", "'a'", "1 rows of version 4") if text not in said] == [], said
     assert [len(values(log, topic)) for topic in ("orders", "bills")] == [3, 1]
 

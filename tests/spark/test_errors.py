@@ -166,7 +166,7 @@ def test_unexpected_error_is_one_line_of_ours(caplog: pytest.LogCaptureFixture) 
     assert str(caught.value).startswith("[TXNLOG_INTERNAL] OSError: first line second line. Please report it")
     assert caught.value.__cause__ is None
     assert caught.value.__suppress_context__
-    [record] = caplog.records
+    [record] = [record for record in caplog.records if record.name == "txn_source.spark.connection"]
     assert record.exc_info is not None
     assert traceback.extract_tb(record.exc_info[2])[-1].name == "fails"
 

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tests.log.reading import COMMITTED, UNCOMMITTED
+from tests.log.reading import COMMITTED, UNCOMMITTED, told_by
 from tests.log.tiers import everything, flip_in_middle, segments, tiers_of, write_ledgers
 from tests.tiers.proxy import Fault, Proxy, Request, on_byte
 from tests.tiers.stores import Bucket
@@ -96,7 +96,7 @@ def test_hot_copy_goes_on_where_the_store_fails(
         # A store that didn't answer isn't waited for again in this read, as long as there is a hot copy.
         hot = {2, 4} if what in ("corrupt", "busy") else {2, 3, 4}
         assert copies.ledgers == {Tier.TIERED: {1, 2, 3} - hot | {2}, Tier.BOOKKEEPER: hot}
-        [warning] = caplog.messages
+        [warning] = told_by("client.reading", caplog)
         assert warning.startswith(
             f"topic orders, partition 0: the tiered copy of ledger 2 failed at {first}, going on with the bookkeeper"
         )

@@ -56,7 +56,7 @@ def test_storms_lose_and_double_nothing(storm: Storm, bucket: Bucket, tmp_path: 
     rng = random.Random(2)
     kinds = ["plain", "plain", "commit", "abort", "garbage", "roll", *(["tiers"] if tiers else [])]
     wanted: list[bytes] = []
-    with txn_source.connect(bucket.uri_at(storm.endpoint, request_timeout=2), metadata=tmp_path / "log.db") as log:
+    with txn_source.connect(bucket.uri_at(storm.endpoint), metadata=tmp_path / "log.db") as log:
         log.create_topic("orders", partitions=4)
         producer = log.producer("orders", batching=BY_HAND)
         storm.share = 0.3

@@ -62,7 +62,7 @@ def context(browser: Browser, shown: Shown) -> Iterator[BrowserContext]:
     with closing(
         browser.new_context(viewport=browsing.DESKTOP, base_url=shown.address, reduced_motion="reduce")
     ) as context:
-        context.set_default_timeout(15_000)
+        context.set_default_timeout(60_000)
         yield context
 
 

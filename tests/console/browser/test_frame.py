@@ -10,6 +10,7 @@ from tests.console.browser import browsing
 from tests.console.browser.browsing import Watch
 from tests.console.browser.conftest import Guarded, Shown
 from tests.console.demo import console_over
+from tests.log.test_kills import lasting_port
 
 _POLL_MS = 2100
 _FIGURES_MS = 13_000
@@ -105,7 +106,8 @@ def test_what_stays_is_left_alone(page: Page) -> None:
 
 def test_service_that_is_away_is_told_and_found_again(page: Page, shown: Shown, watch: Watch) -> None:
     page.clock.install()
-    with console_over(shown.root) as console:
+    port = lasting_port()
+    with console_over(shown.root, port) as console:
         address = console.address
         # Another console than the module's: requests to it are this test's own.
         watch.allow(address)
@@ -119,7 +121,7 @@ def test_service_that_is_away_is_told_and_found_again(page: Page, shown: Shown, 
     expect(page.get_by_text("This page couldn't be loaded.")).to_be_visible()
     page.clock.run_for(_POLL_MS)
     expect(page.get_by_text("No answer since")).to_be_visible()
-    with console_over(shown.root, int(address.rstrip("/").rpartition(":")[2])):
+    with console_over(shown.root, port):
         page.get_by_role("button", name="Try now").click()
         expect(page.get_by_text("No answer since")).to_be_hidden()
 

@@ -11,6 +11,7 @@ import pytest
 
 from tests.foreign.kafka.batch_writer import Record
 from tests.foreign.kafka.partition_writer import PartitionWriter, Producer
+from tests.log.reading import told_by
 from txn_source.foreign.foreign_log import PartitionName
 from txn_source.foreign.reading.plan import plan
 from txn_source.foreign.reading.request import ForeignRequest, Selection, Side
@@ -151,7 +152,7 @@ def test_cut_that_cannot_be_told_is_said(tmp_path: Path, caplog: pytest.LogCaptu
     assert any(end < writer.end for end, writer in zip(stable, history.writers, strict=True))
     with caplog.at_level(logging.WARNING):
         assert planned_ends(history.root, Side(LATEST)) == stable
-    assert [record.message.partition(":")[0] for record in caplog.records] == ["no consistent cut"]
+    assert [said.partition(":")[0] for said in told_by("foreign.reading", caplog)] == ["no consistent cut"]
     bounds = ForeignCatalogCalls(ForeignTarget.parse(f"kafka:{history.root}")).outlook(
         {"path": f"kafka:{history.root}", "topic": "t"}
     )["bounds"]
