@@ -18,7 +18,8 @@ def asked(proxy: Proxy) -> Counter[str]:
 
 
 def objects(bucket: Bucket) -> list[str]:
-    return [name for name in bucket.files() if name.startswith("segments/")]
+    """Return the paths of the segments."""
+    return [name for name in bucket.files() if name.endswith(".arrows")]
 
 
 def batch(rows: int, width: int = 1000) -> pa.RecordBatch:

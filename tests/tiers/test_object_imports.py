@@ -14,6 +14,7 @@ from tests.foreign.kafka.batch_writer import Record
 from tests.foreign.kafka.partition_writer import PartitionWriter
 from tests.importing.imported_topics import target_rows, write_shared_transactions
 from tests.log.reading import values
+from tests.tiers.object_logs import objects
 from tests.tiers.proxy import Fault, Proxy
 from tests.tiers.stores import Bucket, S3Server
 from txn_source import IsolationLevel, Log, UnavailableError
@@ -50,11 +51,11 @@ def test_batch_of_an_import_is_one_object(
     with txn_source.connect(bucket.uri_at(s3.endpoint), metadata=tmp_path / "log.db") as log:
         import_topics(source, "t", log)
         assert all_rows(log) == expected
-        assert len([name for name in bucket.files() if name.startswith("segments/")]) == 1
+        assert len(objects(bucket)) == 1
         log.roll_ledger("t")
         log.offload("t")
         log.delete_hot("t")
-        assert [name for name in bucket.files() if name.startswith("segments/")] == []
+        assert objects(bucket) == []
         assert all_rows(log) == expected
 
 
@@ -74,7 +75,7 @@ def test_store_that_fails_in_the_middle_of_an_import_doubles_nothing(
 
     def third(request: Any) -> bool:
         nonlocal puts
-        puts += request.method == "PUT" and "/segments/" in request.path
+        puts += request.method == "PUT" and ".arrows" in request.path
         return puts > 2 and request.method == "PUT"
 
     with txn_source.connect(uri, metadata=tmp_path / "log.db") as log:
@@ -85,7 +86,7 @@ def test_store_that_fails_in_the_middle_of_an_import_doubles_nothing(
         assert 0 < len(all_rows(log)[1]) < len(expected[1])
         import_topics(source, "t", log)
         assert all_rows(log) == expected
-    assert len([name for name in bucket.files() if name.startswith("segments/")]) > 3
+    assert len(objects(bucket)) > 3
 
 
 def test_command_imports_to_a_prefix(

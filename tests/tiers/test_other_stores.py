@@ -29,7 +29,7 @@ def log(bucket: Bucket, proxy: Proxy, tmp_path: Path, monkeypatch: pytest.Monkey
 
 
 def segments(bucket: Bucket) -> list[str]:
-    return [name for name in bucket.files() if name.startswith("segments/")]
+    return [name for name in bucket.files() if name.endswith(".arrows")]
 
 
 def test_log_lives_without_botocore(log: Log, bucket: Bucket, tmp_path: Path) -> None:

@@ -123,7 +123,7 @@ def test_put_that_comes_late_is_garbage(bucket: Bucket, s3: S3Server, tmp_path: 
 
 
 def bucket_segments(bucket: Bucket) -> list[str]:
-    return [name for name in bucket.files() if name.startswith("segments/")]
+    return [name for name in bucket.files() if name.endswith(".arrows")]
 
 
 def _collect(log: Log) -> None:

@@ -35,9 +35,10 @@ _MOST_PARTITIONS = 5
 _ORDER = [(name, "ascending") for name in _METADATA[:4]]
 
 
-def make(root: Path) -> Log:
-    """Return a log with a raw and a typed topic, whose ledgers are short."""
-    log = txn_source.connect(root)
+def make(root: Path | str, metadata: Path | None = None) -> Log:
+    """Return a log with a raw and a typed topic, whose ledgers are short; on an object store with its metadata in a
+    file."""
+    log = txn_source.connect(root, metadata=metadata)
     log.create_topic("raw", TOPICS["raw"], ledger_max_entries=6)
     log.create_topic("typed", TOPICS["typed"], schema="id bigint, name string", ledger_max_entries=9)
     return log
@@ -61,9 +62,9 @@ def without_database(root: Path, to: Path) -> Path:
     return Path(shutil.copytree(root, to, ignore=shutil.ignore_patterns("metadata.db*")))
 
 
-def worst(root: Path) -> list[str]:
+def worst(root: Path | str, metadata: Path | None = None) -> list[str]:
     """Return what a doctor finds wrong with a log."""
-    with opened(Where(str(root))) as log:
+    with opened(Where(str(root), metadata=None if metadata is None else str(metadata))) as log:
         return [one.fact for one in examine(log).findings if one.severity is not Severity.NOTE]
 
 

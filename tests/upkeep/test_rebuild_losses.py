@@ -24,8 +24,8 @@ from txn_source.model.spark_commit import Sink
 from txn_source.model.topic_name import TopicName
 from txn_source.storage.entry_notes import parse_note
 from txn_source.storage.segment import SegmentWriter
-from txn_source.storage.topic_file import WORKED_OUT, topic_file
 from txn_source.upkeep import rebuild as module
+from txn_source.upkeep import rebuild_place
 from txn_source.upkeep.rebuild import rebuild
 
 JOB = Sink(None, 0, "job", None)
@@ -169,7 +169,7 @@ def test_interrupted_rebuild_leaves_nothing(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(module, name, interrupt)
+        patch.setattr(rebuild_place if name == "sync_file" else module, name, interrupt)
         with pytest.raises(KeyboardInterrupt):
             rebuild(left)
     assert sorted(path.name for path in left.iterdir()) == before
@@ -215,10 +215,9 @@ def test_second_rebuild_finds_what_the_first_one_worked_out(log: Log, root: Path
 
 def test_broken_notes_of_an_earlier_rebuild_break_none(log: Log, root: Path, tmp_path: Path) -> None:
     send(log, b"1")
-    for number, broken in enumerate((5, [None], [{"v": 1, "w": 1, "r": {"x": [[1]]}}], [{"v": 1, "r": {"": []}}])):
+    for number, broken in enumerate((5, None, {"v": 1, "w": 1, "r": {"x": [[1]]}}, {"v": 1, "r": {"": []}})):
         left = without_database(root, tmp_path / f"left{number}")
-        file = left / topic_file(1)
-        file.write_text(json.dumps({**json.loads(file.read_text()), WORKED_OUT: broken}))
+        (left / "segments/1/1-0123456789ab.notes").write_text(json.dumps({"of": [], "note": broken}))
         rebuild(left)
         assert values(left) == [b"1"]
 

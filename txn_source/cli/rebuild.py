@@ -29,8 +29,8 @@ def rebuild(
         str | None,
         typer.Option(
             metavar="URL",
-            help="Empty PostgreSQL database, of a log that has its metadata there. A URL with a password is better set"
-            f" as {METADATA_VARIABLE}.",
+            help="Empty PostgreSQL database, of a log that has its metadata there. Of a log on an object store a new"
+            f" SQLite file's path will do, too. A URL with a password is better set as {METADATA_VARIABLE}.",
             show_default=False,
         ),
     ] = None,
@@ -55,16 +55,17 @@ def rebuild(
     is changed. Stop everything that writes to the log before.
     """
     path = root_of(context, root)
-    from txn_source.metadata.store.database_url import DatabaseUrl
+    from txn_source.client.target import metadata_url
+    from txn_source.storage.object_uri import is_object_uri
     from txn_source.storage.root import LogRoot
     from txn_source.upkeep.rebuild import rebuild as make
 
     named = metadata
-    if metadata is None and into is None and LogRoot.at(path).id_on_postgres is not None:
+    if metadata is None and into is None and (is_object_uri(path) or LogRoot.at(path).id_on_postgres is not None):
         named = os.environ.get(METADATA_VARIABLE)
     if into is not None and metadata is not None:
         raise typer.BadParameter("Name a file by --into, or a database by --metadata.", param_hint="'--into'")
-    url = DatabaseUrl(named) if named else None
+    url = metadata_url(named) if named else None
     done = make(path, topic or (), into=into, metadata=url, undecided=undecided, check=check, progress=note)
     for text in done.notes:
         note(text)

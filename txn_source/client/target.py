@@ -205,7 +205,10 @@ def _open_over_objects(
             " metadata='/folder/log.db' or 'postgresql://...' (`txnlog serve --metadata`, or TXNLOG_METADATA).",
         )
     if not create and (path := metadata.sqlite_path) is not None and not os.path.isfile(path):
-        raise LogNotFoundError(f"There is no metadata in {path}.", "Check the path of the metadata.")
+        raise LogNotFoundError(
+            f"There is no metadata in {path}.",
+            "Check the path of the metadata; if it is lost, restore a backup, or make it again (`txnlog rebuild`).",
+        )
     check_folder(root.uri)
     database = open_database(metadata)
     try:

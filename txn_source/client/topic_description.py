@@ -12,7 +12,6 @@ import hashlib
 import json
 import logging
 from contextlib import suppress
-from pathlib import Path
 from typing import Any
 
 from txn_source.client.access import Access
@@ -22,6 +21,7 @@ from txn_source.model.policies import Scope
 from txn_source.model.position import PositionRange
 from txn_source.model.topic import PartitionView
 from txn_source.model.topic_name import TopicName
+from txn_source.storage.root_files import StoreRestsError
 from txn_source.storage.topic_file import note_deletion_of, remove_topic_file, topic_file_state, write_topic_file
 
 _log = logging.getLogger(__name__)
@@ -30,21 +30,18 @@ _WRITTEN: dict[tuple[str, int], tuple[bytes, tuple[int, int] | None]] = {}
 
 
 def describe_topic(access: Access, name: TopicName) -> None:
-    """Write the description of a topic, if it has changed. What fails is logged: nothing depends on it for now.
-
-    On an object store there is none: its metadata can't be rebuilt.
-    """
-    if not isinstance(access.root, Path):
-        return
+    """Write the description of a topic, if it has changed. What fails is logged: nothing depends on it for now."""
     try:
         topic_id, described = _described(access, name)
         key, digest = (access.metadata.log_id, topic_id), hashlib.sha256(json.dumps(described).encode()).digest()
         if _WRITTEN.get(key) == (digest, topic_file_state(access.root, topic_id)):
             return
-        write_topic_file(access.root, topic_id, described)
+        write_topic_file(access.root, access.metadata.log_id, topic_id, described)
         _WRITTEN[key] = digest, topic_file_state(access.root, topic_id)
         if not _is_there(access, name, topic_id):  # deleted meanwhile: it must not come back
             remove_topic_file(access.root, topic_id)
+    except StoreRestsError:
+        return
     except (TxnLogError, OSError) as error:
         _log.warning("the description of topic %s was not written: %s", name.short, error)
 
@@ -54,30 +51,28 @@ def note_deletion(access: Access, name: TopicName) -> int | None:
 
     Return the topic's id; None if that can't be. The next description takes it back. What fails is logged.
     """
-    if isinstance(access.root, Path):
-        try:
-            [of] = access.metadata.get_view([name]).topics
-            note_deletion_of(access.root, of.topic.topic_id, going=True)
-            return of.topic.topic_id
-        except TopicNotFoundError:
-            return None
-        except (TxnLogError, OSError, ValueError) as error:
-            _log.warning("that topic %s is going to be deleted was not noted: %s", name.short, error)
+    try:
+        [of] = access.metadata.get_view([name]).topics
+        note_deletion_of(access.root, access.metadata.log_id, of.topic.topic_id, going=True)
+        return of.topic.topic_id
+    except TopicNotFoundError:
+        return None
+    except (TxnLogError, OSError, ValueError) as error:
+        _log.warning("that topic %s is going to be deleted was not noted: %s", name.short, error)
     return None
 
 
 def take_deletion_back(access: Access, topic_id: int | None) -> None:
     """Note that a topic stays, as far as that is possible."""
-    if isinstance(access.root, Path) and topic_id is not None:
-        with suppress(OSError, ValueError):
-            note_deletion_of(access.root, topic_id, going=False)
+    if topic_id is not None:
+        with suppress(OSError, ValueError, TxnLogError):
+            note_deletion_of(access.root, access.metadata.log_id, topic_id, going=False)
 
 
 def forget_description(access: Access, topic_id: int) -> None:
     """Remove the description of a topic that was deleted, as far as that is possible."""
-    if isinstance(access.root, Path):
-        with suppress(OSError):
-            remove_topic_file(access.root, topic_id)
+    with suppress(OSError):
+        remove_topic_file(access.root, topic_id)
 
 
 def _is_there(access: Access, name: TopicName, topic_id: int) -> bool:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 import pyarrow as pa
 
 from txn_source.client.access import Access
+from txn_source.client.writing.apart import apart_in
 from txn_source.client.writing.batch_buffer import ENTRY_MAX_BYTES, ENTRY_MAX_ROWS, entry_sized
 from txn_source.client.writing.segment_files import EntryFiles, open_files
 from txn_source.importing.batch_parts import parts_of
@@ -68,6 +69,7 @@ class BatchWriter:
 
     def __init__(self, access: Access, views: Sequence[TopicView]) -> None:
         self._stub = access.metadata
+        self._apart = apart_in(access)
         self._writers = []
         for view in views:
             opened, newest = access.metadata.open_producer(view.topic.name, None, _PRODUCER)
@@ -186,7 +188,11 @@ class BatchWriter:
         parts = parts_of(batch, placed, self._batches)
         files = {path: self._writers[number].files for number, part in enumerate(parts) for path in part.receipts}
         self._noted_behind = files or self._noted_behind
-        note_batch(parts, lambda path, note: self._noted_behind[path].note_behind(path, note), [*self._noted_behind])
+
+        def behind(path: str, note: bytes) -> bool:
+            return self._noted_behind[path].note_behind(path, note)
+
+        note_batch(parts, behind, self._apart, [*self._noted_behind])
 
     def _written(self, piece: _Piece) -> list[NewEntry]:
         writer = self._writers[piece.topic]

@@ -47,22 +47,38 @@ class BatchPart:
         return {"t": self.topic_id, **fields, **{name: list(told) for name, told in self.told.items()}}
 
 
-def note_batch(parts: Sequence[BatchPart], put: Callable[[str, bytes], bool], others: Sequence[str] = ()) -> None:
-    """Note a batch that was registered: all of it behind the first file that takes it, and then each file's own.
+def note_batch(
+    parts: Sequence[BatchPart],
+    put: Callable[[str, bytes], bool],
+    apart: Callable[[Sequence[str], bytes], object],
+    others: Sequence[str] = (),
+) -> None:
+    """Note a batch that was registered: all of it behind the first file that takes it, and then each file's own. If
+    none takes it, as on an object store, all of it lies apart, once.
 
-    ``put`` writes a note behind a file, and returns True if that takes one; ``others`` are files that may take that of
-    a batch without entries.
+    Args:
+        parts: what was registered.
+        put: writes a note behind a file, and returns True if that takes one.
+        apart: puts a note that tells of files, and that none of them takes.
+        others: files that may take the note of a batch without entries.
     """
-    rows = sum(len(of) for part in parts for of in part.receipts.values())
-    whole = _encoded(parts) if rows <= _MOST_ROWS else None
-    for part in parts:
-        for path, of_path in part.receipts.items():
-            if whole is None:
-                put(path, _encoded([replace(part, receipts={path: of_path})]))
-            elif put(path, whole):
-                whole = None
-    if whole is not None and not rows:
-        any(put(path, whole) for path in others)
+    files = [(path, part) for part in parts for path in part.receipts]
+    if not files:
+        whole = _encoded(parts)
+        if parts and others and not any(put(path, whole) for path in others):
+            apart(others, whole)
+        return
+    taken = -1
+    if sum(len(of) for part in parts for of in part.receipts.values()) <= _MOST_ROWS:
+        whole = _encoded(parts)
+        taken = next((at for at, (path, _) in enumerate(files) if put(path, whole)), -1)
+        if taken < 0:
+            apart([path for path, _ in files], whole)
+            return
+    for at, (path, part) in enumerate(files):
+        own = _encoded([replace(part, receipts={path: part.receipts[path]})])
+        if at != taken and (at < taken or not put(path, own)):
+            apart([path], own)
 
 
 def parts_of(note: Mapping[str, Any]) -> Iterator[tuple[int, dict[str, Any]]]:

@@ -45,9 +45,10 @@ class ObjectRequests(Protocol):
     def read(self, path: str) -> bytes:
         """Return a small object."""
 
-    def put(self, path: str, data: bytes, *, if_absent: bool = False) -> None:
+    def put(self, path: str, data: bytes, *, if_absent: bool = False, within_s: float | None = None) -> None:
         """Store an object whole: it is there, and safe, when this returns; with ``if_absent`` only if none is there,
-        or this call's own: whoever calls must look."""
+        or this call's own: whoever calls must look. ``within_s`` bounds how long it is tried, below the place's own
+        limit."""
 
     def delete(self, path: str) -> None:
         """Delete an object; harmless if there is none."""
@@ -85,8 +86,8 @@ class S3Requests:
     def read(self, path: str) -> bytes:
         return self.client.read(self.key(path))
 
-    def put(self, path: str, data: bytes, *, if_absent: bool = False) -> None:
-        self.client.put(self.key(path), data, if_absent=if_absent)
+    def put(self, path: str, data: bytes, *, if_absent: bool = False, within_s: float | None = None) -> None:
+        self.client.put(self.key(path), data, if_absent=if_absent, within_s=within_s)
 
     def delete(self, path: str) -> None:
         self.client.delete(self.key(path))
@@ -149,10 +150,10 @@ class ArrowRequests:
 
         return bounded(lambda _: read(), _READ_DEADLINE_S)
 
-    def put(self, path: str, data: bytes, *, if_absent: bool = False) -> None:
+    def put(self, path: str, data: bytes, *, if_absent: bool = False, within_s: float | None = None) -> None:
         if if_absent and self.size(path) is not None:
             return
-        bounded(lambda _: self._put(path, data), _WRITE_DEADLINE_S)
+        bounded(lambda _: self._put(path, data), _WRITE_DEADLINE_S if within_s is None else within_s)
 
     def delete(self, path: str) -> None:
         ObjectStore(self._root).delete(path)

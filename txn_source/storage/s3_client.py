@@ -153,8 +153,9 @@ class S3Client:
 
         return self._tried(once, 0, attempts=self._place.max_attempts)
 
-    def put(self, key: str, data: bytes, *, if_absent: bool = False) -> None:
-        """Store an object. It is there, whole and safe, when this returns.
+    def put(self, key: str, data: bytes, *, if_absent: bool = False, within_s: float | None = None) -> None:
+        """Store an object. It is there, whole and safe, when this returns. ``within_s`` is a shorter deadline than the
+        place's own.
 
         A try that had no answer may have stored it, and a repetition stores the same bytes; so with ``if_absent`` one
         that is there may be this call's own, and whoever calls must look.
@@ -164,8 +165,9 @@ class S3Client:
         def once(client: Any, call: Call) -> None:
             client.put_object(Bucket=self._place.bucket, Key=key, Body=_Body(data, call), **more)
 
+        seconds = self._place.write_deadline if within_s is None else min(within_s, self._place.write_deadline)
         try:
-            self._tried(once, len(data), until=self._clock() + self._place.write_deadline)
+            self._tried(once, len(data), until=self._clock() + seconds)
         except AlreadyThereError:
             return
 

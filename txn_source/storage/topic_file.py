@@ -1,26 +1,23 @@
 """What a topic is, as a file among its segments: for ``txnlog rebuild``, should the metadata be lost.
 
-It is put whole, in place of the one before, and goes with the topic's folder. Nothing depends on it while there is a
-database, so it isn't synced. What a rebuild has worked out stays in it, for the next one.
+It is put whole, in place of the one before, and goes with the topic's segments. Nothing depends on it while there is a
+database.
 """
 
 from __future__ import annotations
 
 import json
-import os
-import uuid
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from txn_source.storage.object_root import Root
+from txn_source.storage.root_files import delete_file, put_file, read_file
 from txn_source.storage.segment import topic_prefix
 
 NAME = "topic.json"
 VERSION = 1
 DELETION = "deletion"
 """True where the topic's deletion was begun."""
-WORKED_OUT = "worked_out"
-"""What rebuilds have worked out of entries of this topic: notes as in ``entry_notes.py``, of any segments."""
 
 
 def topic_file(topic_id: int) -> str:
@@ -28,42 +25,40 @@ def topic_file(topic_id: int) -> str:
     return f"{topic_prefix(topic_id)}/{NAME}"
 
 
-def write_topic_file(root: Path, topic_id: int, described: dict[str, Any]) -> None:
-    """Put a topic's description; OSError says why it can't be."""
-    file = root / topic_file(topic_id)
-    file.parent.mkdir(parents=True, exist_ok=True)
-    kept = {}
-    with suppress(FileNotFoundError, KeyError, ValueError, TypeError):  # of a file that is damaged nothing is kept
-        kept = {WORKED_OUT: json.loads(file.read_bytes())[WORKED_OUT]}
-    _put(file, {"version": VERSION, **described, **kept})
+def is_topic_file(path: str) -> bool:
+    """True for the path of a description."""
+    return path.startswith("segments/") and path.endswith(f"/{NAME}") and path.count("/") == 2
 
 
-def note_deletion_of(root: Path, topic_id: int, *, going: bool) -> None:
+def write_topic_file(root: Root, log_id: str, topic_id: int, described: dict[str, Any]) -> None:
+    """Put a topic's description; OSError says why it can't be, and TxnLogError that the root isn't the log's."""
+    _put(root, log_id, topic_id, {"version": VERSION, **described})
+
+
+def note_deletion_of(root: Root, log_id: str, topic_id: int, *, going: bool) -> None:
     """Note in a topic's description, if there is one, that the topic is going to be deleted, or stays.
 
-    OSError and ValueError say why it can't be.
+    OSError, ValueError and TxnLogError say why it can't be.
     """
-    file = root / topic_file(topic_id)
-    if file.exists():
-        _put(file, {**json.loads(file.read_bytes()), DELETION: going})
+    try:
+        described = json.loads(read_file(root, topic_file(topic_id)))
+    except FileNotFoundError:
+        return
+    _put(root, log_id, topic_id, {**described, DELETION: going})
 
 
-def note_worked_out(root: Path, topic_id: int, notes: list[dict[str, Any]]) -> None:
-    """Note in a topic's description what a rebuild has worked out, in place of what it says of that.
-
-    OSError and ValueError say why it can't be.
-    """
-    file = root / topic_file(topic_id)
-    _put(file, {**json.loads(file.read_bytes()), WORKED_OUT: notes})
-
-
-def remove_topic_file(root: Path, topic_id: int) -> None:
+def remove_topic_file(root: Root, topic_id: int) -> None:
     """Remove a topic's description, if there is one; OSError says why it can't be."""
-    (root / topic_file(topic_id)).unlink(missing_ok=True)
+    delete_file(root, topic_file(topic_id))
 
 
-def topic_file_state(root: Path, topic_id: int) -> tuple[int, int] | None:
-    """Return what changes whenever a description is put in place of another one; None: there is none."""
+def topic_file_state(root: Root, topic_id: int) -> tuple[int, int] | None:
+    """Return what changes whenever a description is put in place of another one; None: there is none.
+
+    A store isn't asked: each look would take long and cost money.
+    """
+    if not isinstance(root, Path):
+        return 0, 0
     try:
         found = (root / topic_file(topic_id)).stat()
     except OSError:
@@ -71,11 +66,5 @@ def topic_file_state(root: Path, topic_id: int) -> tuple[int, int] | None:
     return found.st_ino, found.st_mtime_ns
 
 
-def _put(file: Path, described: dict[str, Any]) -> None:
-    text = json.dumps(described, sort_keys=True)
-    temporary = file.with_name(f"{NAME}.{uuid.uuid4().hex[:8]}")
-    try:
-        temporary.write_text(text, encoding="utf-8")
-        os.replace(temporary, file)
-    finally:
-        temporary.unlink(missing_ok=True)
+def _put(root: Root, log_id: str, topic_id: int, described: dict[str, Any]) -> None:
+    put_file(root, log_id, topic_file(topic_id), json.dumps(described, sort_keys=True).encode())

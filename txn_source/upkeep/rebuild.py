@@ -12,12 +12,9 @@ Until the last step nothing that was there is changed.
 
 from __future__ import annotations
 
-import contextlib
 import os
 import time
-import uuid
 from collections.abc import Callable, Iterator, Sequence
-from functools import partial
 from itertools import count
 from pathlib import Path
 
@@ -29,22 +26,29 @@ from txn_source.metadata.store.log import create_log
 from txn_source.metadata.store.lost_future import GAP, pass_over
 from txn_source.metadata.store.opening import open_database
 from txn_source.metadata.store.rebuilt_rows import add_policies, add_rows, check_empty, set_counts
-from txn_source.model.errors import InvalidArgumentError, StorageWriteError, TopicNotFoundError, TxnLogError
+from txn_source.model.errors import (
+    InvalidArgumentError,
+    StorageWriteError,
+    TopicNotFoundError,
+    TxnLogError,
+    UnavailableError,
+)
 from txn_source.model.position import ledger_of
 from txn_source.model.read_priority import ReadPriority
 from txn_source.model.topic_name import TopicName
 from txn_source.model.transaction import EndReason
 from txn_source.model.values import dataclass
-from txn_source.storage.folders import sync_file, sync_folder
-from txn_source.storage.root import LogRoot
+from txn_source.storage.object_store import reason
 from txn_source.storage.segment import SegmentName
 from txn_source.storage.tiered_summary import FoundObject
 from txn_source.upkeep.rebuild_batches import add_batches
 from txn_source.upkeep.rebuild_decisions import Decisions, Undecided, decide
+from txn_source.upkeep.rebuild_place import RebuildPlace, place_of
 from txn_source.upkeep.rebuild_report import RebuildReport, report_of
 from txn_source.upkeep.rebuild_sources import (
     DescribedTopic,
     FoundTopic,
+    ListedRoot,
     find_objects,
     find_topic,
     list_segments,
@@ -54,7 +58,7 @@ from txn_source.upkeep.rebuild_sources import (
 from txn_source.upkeep.rebuild_tables import EndedTransactions, add_topic
 from txn_source.upkeep.scanning import scan_all
 from txn_source.upkeep.segment_scan import SegmentCopy, scan_segments
-from txn_source.upkeep.worked_out import note_all, take_worked_out
+from txn_source.upkeep.worked_out import note_all
 
 _TIMEOUT_MS = 60_000
 Progress = Callable[[str], object]
@@ -74,10 +78,11 @@ def rebuild(
     """Make a log's metadata again.
 
     Args:
-        root: the log's folder.
+        root: the log's folder, or its URI on an object store.
         topics: those to make; none: all that are described there.
-        into: the file of the new database; None: the log's own, which must be missing.
-        metadata: an empty PostgreSQL database for a log that has its metadata there; not together with ``into``.
+        into: the file of a database to have a look at; None: it is to be the log's own, which must be missing.
+        metadata: what is to be the log's own, where that isn't in its folder: an empty PostgreSQL database, or, of a
+            log on an object store, a new SQLite file; not together with ``into``.
         undecided: what becomes of transactions whose end nobody has noted: ``refuse``, ``abort`` or ``commit``.
         check: read all of it, at both isolation levels, before it counts; what can't be read is told.
         progress: is told of each step, in a line.
@@ -86,42 +91,43 @@ def rebuild(
     Raises:
         InvalidArgumentError: there is a database, or no description, or something is undecided. Nothing was changed.
         TopicNotFoundError: a topic is not described.
-        LogNotFoundError: the folder is no log's.
+        LogNotFoundError: the root is no log's.
         StorageWriteError: the database can't be written.
+        UnavailableError: the root can't be read, or the database can't be reached.
     """
     how = Undecided.parse(undecided)
-    at = LogRoot.at(os.fspath(root))
-    at.check()
-    if into is None:
-        _check_place(at, metadata)
-    target = at.database if into is None else Path(into).absolute()
-    if metadata is None:
-        _check_target(target)
-    described, unreadable = list_topics(at.path)
+    place = place_of(root, into, metadata)
+    try:
+        listed = ListedRoot.of(place.root)
+        tiered = objects_below(place.root)
+    except OSError as error:
+        raise UnavailableError(
+            f"The log at {place.shown} can't be listed: {reason(error)}.", "Mend that, and rebuild again."
+        ) from error
+    described, unreadable = list_topics(listed)
     notes = [f"The description {why} can't be read, so its topic is left out." for why in unreadable]
-    chosen = _chosen(at, described, topics, notes.append)
-    log_id = _log_id(at, chosen)
-    segments = list_segments(at.path, chosen, notes.append)
+    chosen = _chosen(place, described, topics, notes.append)
+    log_id = _log_id(place, chosen)
+    segments = list_segments(listed, chosen, notes.append)
     if not topics:
         notes += [
             f"{len(segments[topic_id])} segments lie in segments/{topic_id}, which is no topic's (it was deleted)."
             for topic_id in sorted(segments.keys() - described.keys())
         ]
-    objects = find_objects(at.path, objects_below(at.path), notes.append)
+    objects = find_objects(place.root, tiered, notes.append)
     new_ledger = _new_ledgers(chosen, segments, objects).__next__
-    found = _find(chosen, segments, objects, new_ledger, progress)
+    found = _find(listed, chosen, segments, objects, new_ledger, notes.append, progress)
     decisions = decide(found, how)
     for topic in found:
         for placed in topic.placed.values():
             placed.add_markers(decisions.states)
             placed.settle()
     content = _Content(log_id, found, decisions, new_ledger, int(clock() * 1e6))
-    put = partial(_put, target) if metadata is None else partial(_move, metadata, at, progress)
-    notes += _write(at, target, content, put, progress, check=check)
-    if into is None:
-        notes += note_all(at.path, found, decisions)
-        at.note_rebuilt(content.now_us // 1000)
-    report = report_of(log_id, target if metadata is None else metadata, found, decisions, notes)
+    notes += _write(place, content, progress, check=check)
+    if not place.is_look:
+        notes += note_all(place.root, log_id, found, decisions)
+        place.mark(content.now_us // 1000)
+    report = report_of(log_id, place.made, found, decisions, notes)
     progress(
         f"Made {report.database}: {sum(t.messages for t in report.topics)} messages of {len(report.topics)} topics."
     )
@@ -140,32 +146,8 @@ class _Content:
     now_us: int
 
 
-def _check_place(root: LogRoot, metadata: DatabaseUrl | None) -> None:
-    """Raise INVALID_ARGUMENT unless what is named is of the kind that has the log's metadata."""
-    if metadata is None and root.id_on_postgres is not None:
-        raise InvalidArgumentError(
-            f"The log at {root.path} keeps its metadata in PostgreSQL.",
-            "Stop its services, and name an empty database, or schema of one, by --metadata; or a file by --into, to"
-            " have a look.",
-        )
-    if metadata is not None and (root.id_on_postgres is None or not metadata.is_postgres):
-        raise InvalidArgumentError(
-            f"{metadata} can't take the metadata of the log at {root.path}: one of them isn't on PostgreSQL.",
-            "Rebuild it without --metadata; `txnlog migrate` moves it to PostgreSQL then.",
-        )
-
-
-def _check_target(target: Path) -> None:
-    for name in (target.name, f"{target.name}-wal", f"{target.name}-migrated"):
-        if target.with_name(name).exists():
-            raise InvalidArgumentError(
-                f"There is {target.with_name(name)}, and a rebuild never changes a database.",
-                "Move it away if it is lost; or name another file by --into.",
-            )
-
-
 def _chosen(
-    root: LogRoot, described: dict[int, DescribedTopic], names: Sequence[str], told: Callable[[str], object]
+    place: RebuildPlace, described: dict[int, DescribedTopic], names: Sequence[str], told: Callable[[str], object]
 ) -> list[DescribedTopic]:
     """Return the topics that are to be made, or raise TOPIC_NOT_FOUND, or INVALID_ARGUMENT if there are none."""
     by_name: dict[TopicName, DescribedTopic] = {}
@@ -185,50 +167,54 @@ def _chosen(
             )
     if not wanted and described:
         raise InvalidArgumentError(
-            f"The deletion of all topics below {root.path} was begun.", "Name those that are to be made by --topic."
+            f"The deletion of all topics below {place.shown} was begun.", "Name those that are to be made by --topic."
         )
     if not wanted:
         raise InvalidArgumentError(
-            f"No topic is described below {root.path}.",
+            f"No topic is described below {place.shown}.",
             "Topics are since this release, when they are made and whenever the log is maintained; restore a backup.",
         )
     return [by_name[name] for name in dict.fromkeys(wanted)]
 
 
-def _log_id(root: LogRoot, chosen: Sequence[DescribedTopic]) -> str:
+def _log_id(place: RebuildPlace, chosen: Sequence[DescribedTopic]) -> str:
     """Return the id of the log that topics are of; raise INVALID_ARGUMENT if it isn't one, or another one's root."""
     log_id, *others = {str(of.text["log_id"]) for of in chosen}
     if others:
         raise InvalidArgumentError(
             "The descriptions are of different logs.", "Name the topics of one of them by --topic, one at a time."
         )
-    if root.id_on_postgres not in (None, log_id):
+    if place.log_id not in (None, log_id):
         raise InvalidArgumentError(
-            f"The descriptions are of the log {log_id}, and the root is of {root.id_on_postgres}.", "Check the folder."
+            f"The descriptions are of the log {log_id}, and the root is of {place.log_id}.", "Check the root."
         )
     return log_id
 
 
 def _find(
+    listed: ListedRoot,
     chosen: Sequence[DescribedTopic],
     segments: dict[int, list[SegmentCopy]],
     objects: dict[str, list[FoundObject]],
     new_ledger: Callable[[], int],
+    told: Callable[[str], object],
     progress: Progress,
 ) -> list[FoundTopic]:
     scanned = {}
+    apart = listed.notes
     for of in chosen:
-        scanned[of.topic_id] = scan_segments(segments.get(of.topic_id, []))
+        mine = segments.get(of.topic_id, [])
+        scanned[of.topic_id] = scan_segments(mine, listed.root, apart.get(of.topic_id, []), told)
         progress(f"Read topic {of.name.short}: {scanned[of.topic_id].entries} entries in segments.")
     for topic_id, part in [one for each in scanned.values() for one in each.batches]:
         if topic_id in scanned:
             scanned[topic_id].take_part(part)
     found = []
     for of in chosen:
-        take_worked_out(of, scanned[of.topic_id])
         scanned[of.topic_id].settle()
-        mine = [each for each in objects.get(of.name.short, []) + objects.get(str(of.name), []) if _is_of(each, of)]
-        found.append(find_topic(of, scanned[of.topic_id], mine, new_ledger))
+        named = objects.get(of.name.short, []) + objects.get(str(of.name), [])
+        own = [each for each in named if _is_of(each, of)]
+        found.append(find_topic(of, scanned[of.topic_id], own, new_ledger))
     return found
 
 
@@ -250,55 +236,34 @@ def _is_of(found: FoundObject, of: DescribedTopic) -> bool:
     return bool(found.summary.ledger.created_at_ms >= int(of.text["created_at_ms"]))
 
 
-def _write(
-    root: LogRoot,
-    target: Path,
-    content: _Content,
-    put: Callable[[Path], object],
-    progress: Progress,
-    *,
-    check: bool,
-) -> list[str]:
-    """Make the database beside its place, and ``put`` it there once it is whole; return what is to be said of it."""
-    notes = []
-    temporary = target.with_name(f"{target.name}.rebuilding-{uuid.uuid4().hex[:8]}")
-    database = open_database(f"sqlite:///{temporary}")
+def _write(place: RebuildPlace, content: _Content, progress: Progress, *, check: bool) -> list[str]:
+    """Make the database beside its place, and put it there once it is whole; return what is to be said of it."""
     try:
-        try:
-            create_log(database, content.log_id)
-            database.write(lambda connection: _fill(connection, content, progress))
-            database.write(lambda connection: pass_over(connection, content.now_us))
-        finally:
-            database.close()
-        if check:
-            progress("Reading all of it.")
-            try:
-                scan_all(root.path, temporary, (ReadPriority.BOOKKEEPER_FIRST,))
-            except TxnLogError as error:
-                notes.append(f"Not all of it can be read. {error.fact}")
-        put(temporary)
-        return notes
+        with place.scratch() as temporary:
+            notes = _make(place, temporary, content, progress, check=check)
+            place.take(temporary, progress)
+            return notes
     except OSError as error:
         raise StorageWriteError(
-            f"{target} can't be made: {error.strerror}.", "Check the folder and its space."
+            f"{place.made} can't be made: {error.strerror}.", "Check the folder and its space."
         ) from error
+
+
+def _make(place: RebuildPlace, temporary: Path, content: _Content, progress: Progress, *, check: bool) -> list[str]:
+    database = open_database(f"sqlite:///{temporary}")
+    try:
+        create_log(database, content.log_id)
+        database.write(lambda connection: _fill(connection, content, progress))
+        database.write(lambda connection: pass_over(connection, content.now_us))
     finally:
-        for suffix in ("", "-wal", "-shm", "-turn"):
-            with contextlib.suppress(OSError):
-                temporary.with_name(f"{temporary.name}{suffix}").unlink(missing_ok=True)
-
-
-def _put(target: Path, made: Path) -> None:
-    sync_file(made)
-    _check_target(target)
-    os.replace(made, target)
-    sync_folder(target.parent)
-
-
-def _move(url: DatabaseUrl, root: LogRoot, progress: Progress, made: Path) -> None:
-    from txn_source.metadata.service.migration import fill  # which loads PostgreSQL's driver
-
-    fill(url, made, root, progress)
+        database.close()
+    if check:
+        progress("Reading all of it.")
+        try:
+            scan_all(place.root, temporary, (ReadPriority.BOOKKEEPER_FIRST,))
+        except TxnLogError as error:
+            return [f"Not all of it can be read. {error.fact}"]
+    return []
 
 
 def _fill(connection: Connection, content: _Content, progress: Progress) -> None:

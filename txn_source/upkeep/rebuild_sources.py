@@ -15,14 +15,17 @@ from txn_source.model.kinds import ABORTED_DATA, DATA
 from txn_source.model.position import entry_of, key_of, ledger_of
 from txn_source.model.topic_name import TopicName
 from txn_source.model.values import dataclass
+from txn_source.storage.apart_notes import topic_of_note
 from txn_source.storage.object_names import may_be_object
-from txn_source.storage.object_root import Root
-from txn_source.storage.object_uri import is_object_uri
+from txn_source.storage.object_root import Root, root_at
+from txn_source.storage.object_store import reason
+from txn_source.storage.root_files import read_file
 from txn_source.storage.segment import SegmentName
-from txn_source.storage.segment_store import LocalSegments
+from txn_source.storage.segment_store import StoredSegment, segments_at
 from txn_source.storage.tiered_summary import FoundObject, find_object
-from txn_source.storage.topic_file import DELETION, NAME, VERSION
+from txn_source.storage.topic_file import DELETION, VERSION, is_topic_file
 from txn_source.upkeep.placing import ROWS, PlacedPartition, no_rows
+from txn_source.upkeep.reading_ahead import read_ahead
 from txn_source.upkeep.segment_scan import COLUMNS, NO_SEGMENT, IntArray, LeftEntry, ScannedSegments, SegmentCopy
 
 _MAIN = 0
@@ -69,38 +72,69 @@ class FoundTopic:
     """Entries of jobs of which nobody noted that they were committed, by partition."""
 
 
-def list_topics(root: Path) -> tuple[dict[int, DescribedTopic], list[str]]:
+@dataclass(frozen=True, slots=True)
+class ListedRoot:
+    """What lies among the segments of a root."""
+
+    root: Root
+    stored: tuple[StoredSegment, ...]
+
+    @classmethod
+    def of(cls, root: Root) -> ListedRoot:
+        """List a root; OSError says why it can't be."""
+        return cls(root, tuple(segments_at(root).stored()))
+
+    @property
+    def notes(self) -> dict[int, list[str]]:
+        """Notes that lie apart, by topic."""
+        found: dict[int, list[str]] = {}
+        for each in self.stored:
+            topic_id = topic_of_note(each.path)
+            if topic_id is not None:
+                found.setdefault(topic_id, []).append(each.path)
+        return found
+
+
+def list_topics(listed: ListedRoot) -> tuple[dict[int, DescribedTopic], list[str]]:
     """Return the topics that are described in a root, and which descriptions can't be read."""
-    described: dict[int, DescribedTopic] = {}
-    unreadable = []
-    for path in sorted((root / "segments").glob(f"*/{NAME}")):
+
+    def described_at(path: str) -> DescribedTopic | str:
         try:
-            one = _parse(path.read_bytes())
-            described[one.topic_id] = one
-        except (OSError, ValueError, KeyError, TypeError, InvalidArgumentError) as error:
-            unreadable.append(f"{path.relative_to(root)}: {error}")
-    return described, unreadable
+            return _parse(read_file(listed.root, path))
+        except (ValueError, KeyError, TypeError, InvalidArgumentError) as error:
+            return f"{path}: {error}"
+        except OSError as error:
+            return f"{path}: {reason(error)}"
+
+    paths = sorted(each.path for each in listed.stored if is_topic_file(each.path))
+    found = [one for _, one in read_ahead(paths, described_at, is_remote=not isinstance(listed.root, Path))]
+    described = {one.topic_id: one for one in found if isinstance(one, DescribedTopic)}
+    return described, [one for one in found if isinstance(one, str)]
 
 
 def list_segments(
-    root: Path, described: Iterable[DescribedTopic], told: Callable[[str], object]
+    main: ListedRoot, described: Iterable[DescribedTopic], told: Callable[[str], object]
 ) -> dict[int, list[SegmentCopy]]:
-    """Return all segments by topic: those of the log's root, and of the folders that have copies of them."""
-    folders = {_MAIN: root}
-    for of in described:
-        for root_id, name, uri in of.text.get("roots", ()):
-            if is_object_uri(uri) or not Path(uri).is_dir():
-                told(f"The root {name} can't be read here ({uri}): segments that lie there alone are missing.")
-            else:
-                folders[int(root_id)] = Path(uri)
+    """Return all segments by topic: those of the log's root, and of the roots that have copies of them."""
+    roots = {_MAIN: main}
+    for root_id, name, uri in {tuple(each): None for of in described for each in of.text.get("roots", ())}:
+        try:
+            at = root_at(uri)
+            if isinstance(at, Path) and not at.is_dir():
+                raise OSError("there is no such folder")
+            roots[int(root_id)] = ListedRoot.of(at)
+        except (OSError, InvalidArgumentError) as error:
+            shown = uri.partition("?")[0]
+            told(f"The root {name} can't be read here ({shown}: {reason(error)}): segments that lie there alone are"
+                 " missing.")  # fmt: skip
     best: dict[str, SegmentCopy] = {}
-    for root_id, folder in sorted(folders.items()):
-        for found in LocalSegments(folder).stored():
+    for root_id, listed in sorted(roots.items()):
+        for found in listed.stored:
             known = best.get(found.path)
             if known is not None and known.size == found.size:
                 best[found.path] = replace(known, roots=known.roots | 1 << root_id)
             elif known is None or known.size < found.size:
-                best[found.path] = SegmentCopy(found.path, found.size, folder, 1 << root_id)
+                best[found.path] = SegmentCopy(found.path, found.size, listed.root, 1 << root_id)
     segments: dict[int, list[SegmentCopy]] = {}
     for path, copy in best.items():
         name = SegmentName.parse(path)
@@ -146,16 +180,20 @@ def find_topic(
 
 def find_objects(root: Root, paths: Iterable[str], told: Callable[[str], object]) -> dict[str, list[FoundObject]]:
     """Read the footers of objects, by the topic's name; of several of one ledger the last one is taken."""
-    newest: dict[tuple[str, int], FoundObject] = {}
-    for path in paths:
-        if not may_be_object(path):
-            continue
+
+    def object_at(path: str) -> FoundObject | SegmentUnreadableError:
         try:
-            found = find_object(root, path)
+            return find_object(root, path)
         except SegmentUnreadableError as error:
-            told(error.fact)
-            continue
-        newest[found.summary.topic, found.summary.ledger.ledger_id] = found
+            return error
+
+    newest: dict[tuple[str, int], FoundObject] = {}
+    ours = [path for path in paths if may_be_object(path)]
+    for _, found in read_ahead(ours, object_at, is_remote=not isinstance(root, Path)):
+        if isinstance(found, SegmentUnreadableError):
+            told(found.fact)
+        else:
+            newest[found.summary.topic, found.summary.ledger.ledger_id] = found
     by_topic: dict[str, list[FoundObject]] = {}
     for (topic, _), found in sorted(newest.items()):
         by_topic.setdefault(topic, []).append(found)
@@ -165,7 +203,10 @@ def find_objects(root: Root, paths: Iterable[str], told: Callable[[str], object]
 def objects_below(root: Root) -> list[str]:
     """Return the paths below the root's own folder of objects, oldest first."""
     if not isinstance(root, Path):
-        return []
+        from txn_source.storage.object_requests import requests_for
+
+        listed = requests_for(root.uri).listed("tiered")
+        return [path for _, path in sorted((each.modified_at_s, each.path) for each in listed)]
     found = [(path.stat().st_mtime_ns, path) for path in (root / "tiered").rglob("ledger-*.parquet")]
     return [path.relative_to(root).as_posix() for _, path in sorted(found)]
 

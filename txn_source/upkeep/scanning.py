@@ -1,4 +1,4 @@
-"""Reading all of a log as its readers do, at both isolation levels: the files of a folder, and a database."""
+"""Reading all of a log as its readers do, at both isolation levels: the files of a root, and a database."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from txn_source.model.errors import DataLossError
 from txn_source.model.isolation import IsolationLevel
 from txn_source.model.position import EARLIEST, LATEST
 from txn_source.model.read_priority import ReadPriority
+from txn_source.storage.object_root import Root
 
 
 def priorities(objects: Mapping[int, str], outside: Mapping[str, int], *, spared: bool) -> tuple[ReadPriority, ...]:
@@ -28,7 +29,7 @@ def priorities(objects: Mapping[int, str], outside: Mapping[str, int], *, spared
     return (ReadPriority.BOOKKEEPER_FIRST, *tiered)
 
 
-def scan_all(root: Path, database: Path, read_first: tuple[ReadPriority, ...]) -> dict[str, int]:
+def scan_all(root: Root, database: Path, read_first: tuple[ReadPriority, ...]) -> dict[str, int]:
     """Read all topics of a log that nobody else uses; every checksum is compared.
 
     Return the messages that each level sees, by its name.

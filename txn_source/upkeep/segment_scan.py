@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import mmap
 from array import array
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,13 +18,18 @@ import numpy as np
 import numpy.typing as npt
 from crc32c import crc32c
 
+from txn_source.model.errors import UnavailableError
 from txn_source.model.kinds import ABORTED, COMMITTED
 from txn_source.model.roots import ONLY_MAIN
+from txn_source.storage.apart_notes import read_apart
 from txn_source.storage.batch_notes import parts_of
 from txn_source.storage.entry_notes import parse_note
 from txn_source.storage.message_walk import Damage, Data, FoundMessage, walk
+from txn_source.storage.object_root import Root
+from txn_source.storage.object_store import reason
 from txn_source.storage.segment import SegmentName
-from txn_source.storage.segment_store import MAGIC, has_own_schemas
+from txn_source.storage.segment_store import MAGIC, has_own_schemas, segments_at
+from txn_source.upkeep.reading_ahead import read_ahead
 
 NO_TXN = -1
 NO_SEGMENT = -1
@@ -41,7 +47,7 @@ class SegmentCopy:
 
     path: str
     size: int
-    root: Path
+    root: Root
     roots: int = ONLY_MAIN
 
 
@@ -146,10 +152,16 @@ class ScannedSegments:
 
     def take_part(self, part: dict[str, Any]) -> None:
         """Take what a note says of this topic's part of a batch."""
-        named = {path: rows for path, rows in part.get("r", {}).items() if path}
-        self.take("", NO_SEGMENT, part["w"], {**part, "r": named}, {})
+        self._take_elsewhere(part)
         if any(name in part for name in "qai"):
             self.told.append((part["w"], {name: part[name] for name in "qai" if name in part}))
+
+    def take_apart(self, note: dict[str, Any]) -> None:
+        """Take what a note says that lies apart from what it tells of."""
+        if "b" in note:
+            self.batches += parts_of(note)
+        elif "w" in note:
+            self._take_elsewhere(note)
 
     def settle(self) -> None:
         """Bring together what a segment says of another one, once all are read."""
@@ -166,29 +178,74 @@ class ScannedSegments:
             self.left.pop((number, self._rows[at + _OFFSET]), None)
         self._elsewhere = []
 
+    def _take_elsewhere(self, note: dict[str, Any]) -> None:
+        """Take what a note says that lies in none of the segments that it tells of."""
+        named = {name: {path: of for path, of in note.get(name, {}).items() if path} for name in "rx"}
+        self.take("", NO_SEGMENT, note["w"], {**note, **named}, {})
+
 
 _SEGMENT, _OFFSET = COLUMNS.index("segment"), COLUMNS.index("offset")
 _NONE: IntArray = np.zeros((0, len(COLUMNS)), np.int64)
 
 
-def scan_segments(segments: Iterable[SegmentCopy]) -> ScannedSegments:
-    """Read segments of a topic; ``settle`` completes it. OSError: one can't be read."""
+def scan_segments(
+    segments: Iterable[SegmentCopy], root: Root, notes: Iterable[str], told: Callable[[str], object]
+) -> ScannedSegments:
+    """Read segments of a topic, and the notes of it that lie apart in the log's own root; ``settle`` completes it.
+
+    Raises:
+        UnavailableError: one can't be read.
+    """
     found = ScannedSegments()
-    for copy in sorted(segments, key=lambda each: each.path):
-        name = SegmentName.parse(copy.path)
-        if name is not None:
-            with _bytes_of(copy) as data:
+    copies = sorted(segments, key=lambda each: each.path)
+    is_remote = any(not isinstance(copy.root, Path) for copy in copies)
+    opened = read_ahead(copies, _fetched, is_remote=is_remote, size=lambda copy: copy.size)
+    with _readable():
+        for copy, fetched in opened:
+            name = SegmentName.parse(copy.path)
+            assert name is not None
+            with fetched as data:
                 _scan(found, copy.path, name, data)
             found.roots.append(copy.roots)
+        is_remote = not isinstance(root, Path)
+        for path, note in read_ahead(sorted(notes), partial(_note_at, root), is_remote=is_remote):
+            if note is None:
+                told(f"{path} is left out: it isn't a note.")
+            else:
+                found.take_apart(note)
     return found
 
 
 @contextmanager
-def _bytes_of(copy: SegmentCopy) -> Iterator[Data]:
-    if not copy.size:
+def _readable() -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise UnavailableError(
+            f"The log's files can't be read: {reason(error)}.", "Mend that, and rebuild again; nothing was changed."
+        ) from error
+
+
+def _note_at(root: Root, path: str) -> dict[str, Any] | None:
+    try:
+        return read_apart(root, path).note
+    except ValueError:
+        return None
+
+
+def _fetched(copy: SegmentCopy) -> AbstractContextManager[Data]:
+    """Return a segment's bytes: of a store they are read now, of a folder when they are looked at."""
+    if isinstance(copy.root, Path):
+        return _mapped(copy.root / copy.path, copy.size)
+    return nullcontext(segments_at(copy.root).read(copy.path, 0, copy.size) if copy.size else b"")
+
+
+@contextmanager
+def _mapped(file_path: Path, size: int) -> Iterator[Data]:
+    if not size:
         yield b""
         return
-    with open(copy.root / copy.path, "rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as mapped:
+    with open(file_path, "rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as mapped:
         view = memoryview(mapped)
         try:
             yield view

@@ -8,43 +8,33 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from txn_source.storage.entry_notes import NOTE_VERSION, RECEIPT, parse_note
-from txn_source.storage.topic_file import WORKED_OUT, note_worked_out
+from txn_source.model.errors import TxnLogError
+from txn_source.storage.apart_notes import put_apart
+from txn_source.storage.entry_notes import NOTE_VERSION, RECEIPT
+from txn_source.storage.object_root import Root
 from txn_source.upkeep.rebuild_decisions import Decisions
-from txn_source.upkeep.rebuild_sources import DescribedTopic, FoundTopic
-from txn_source.upkeep.segment_scan import NO_SEGMENT, ScannedSegments
+from txn_source.upkeep.rebuild_sources import FoundTopic
+from txn_source.upkeep.segment_scan import NO_SEGMENT
 
 
-def take_worked_out(of: DescribedTopic, scanned: ScannedSegments) -> None:
-    """Take what earlier rebuilds have worked out of a topic."""
-    notes = of.text.get(WORKED_OUT)
-    for each in notes if isinstance(notes, list) else ():
-        note = parse_note(json.dumps(each).encode())
-        if note is not None and "w" in note:
-            named = {path: rows for path, rows in note.get("r", {}).items() if path}
-            scanned.take("", NO_SEGMENT, note["w"], {**note, "r": named}, {})
-
-
-def note_all(root: Path, topics: Sequence[FoundTopic], decisions: Decisions) -> list[str]:
-    """Note what was worked out of topics; return which descriptions can't be written, and why."""
+def note_all(root: Root, log_id: str, topics: Sequence[FoundTopic], decisions: Decisions) -> list[str]:
+    """Note what was worked out of topics; return of which that can't be, and why."""
     failed = []
     for topic in topics:
-        of = topic.described
-        new = [_note(producer_id, topic, decisions) for producer_id in _producers(topic, decisions)]
-        before = of.text.get(WORKED_OUT)
-        if new:
-            try:
-                note_worked_out(root, of.topic_id, [*(before if isinstance(before, list) else ()), *new])
-            except (OSError, ValueError) as error:
-                failed.append(
-                    f"Topic {of.name.short}: where entries without receipts lie can't be noted, so another rebuild may"
-                    f" find other places: {error}."
-                )
+        try:
+            for producer_id in _producers(topic, decisions):
+                paths, note = _note(producer_id, topic, decisions)
+                if paths:
+                    put_apart(root, log_id, paths, json.dumps(note).encode())
+        except (OSError, TxnLogError) as error:
+            failed.append(
+                f"Topic {topic.described.name.short}: where entries without receipts lie can't be noted, so another"
+                f" rebuild may find other places: {error}."
+            )
     return failed
 
 
@@ -57,17 +47,20 @@ def _producers(topic: FoundTopic, decisions: Decisions) -> list[int]:
     return sorted(found)
 
 
-def _note(producer_id: int, topic: FoundTopic, decisions: Decisions) -> dict[str, Any]:
-    """Return the note of what was worked out of one producer's entries."""
+def _note(producer_id: int, topic: FoundTopic, decisions: Decisions) -> tuple[list[str], dict[str, Any]]:
+    """Return the note of what was worked out of one producer's entries, and the segments that it tells of."""
     paths = topic.segments.paths
     left = {key for key, entry in topic.segments.left.items() if entry.producer_id == producer_id}
     receipts: dict[str, list[list[int]]] = {}
     refused: dict[str, list[int]] = {}
     txns: set[int] = set()
+    segments: set[int] = set()
     for partition_id, placed in topic.placed.items():
         rows = placed.rows
         mine = np.flatnonzero((rows["producer_id"] == producer_id) & (rows["segment"] != NO_SEGMENT))
-        txns |= set(rows["txn"][mine].tolist())
+        ended = mine[np.isin(rows["txn"][mine], list(decisions.undecided))]
+        txns |= set(rows["txn"][ended].tolist())
+        segments |= set(rows["segment"][ended].tolist())
         for at in mine.tolist():
             segment = int(rows["segment"][at])
             if (segment, int(rows["offset"][at])) in left:
@@ -76,5 +69,6 @@ def _note(producer_id: int, topic: FoundTopic, decisions: Decisions) -> dict[str
         for entry in placed.dropped:
             if entry.producer_id == producer_id:
                 refused.setdefault(paths[entry.segment], []).append(entry.offset)
-    ends = [[txn, decisions.states[txn]] for txn in sorted(txns & decisions.undecided.keys())]
-    return {"v": NOTE_VERSION, "w": producer_id, "r": receipts, "x": refused, "e": ends}
+    ends = [[txn, decisions.states[txn]] for txn in sorted(txns)]
+    of = {*receipts, *refused, *(paths[segment] for segment in segments)}
+    return sorted(of), {"v": NOTE_VERSION, "w": producer_id, "r": receipts, "x": refused, "e": ends}

@@ -114,9 +114,10 @@ class GroupStore:
             group.entries = self.files.placed(entries)
 
     def close(self) -> None:
-        """Close the segments."""
+        """Close the segments, and note what no later entry will say."""
         self.files.close()
         self._closed = True
+        self.files.tell_late()
 
     def ended(self, txn: TxnId, *, committed: bool) -> None:
         """Take notice of the end of a transaction; the next entry says so, or nobody does if there is none."""

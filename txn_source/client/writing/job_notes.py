@@ -1,4 +1,4 @@
-"""What became of a job's files, noted behind their last entries: for ``txnlog rebuild``.
+"""What became of a job's files, noted behind their last entries, or apart from them: for ``txnlog rebuild``.
 
 A task knows neither the producer nor the transaction that its entries will be of. The job's driver is told when all of
 it is committed, and notes it. Nothing depends on that while there is a database, so what fails is left.
@@ -11,6 +11,7 @@ from typing import Any
 
 from txn_source.client.access import Access
 from txn_source.client.hot_roots import places_of
+from txn_source.client.writing.apart import apart_in
 from txn_source.client.writing.copied_segments import append_to_all
 from txn_source.model.kinds import COMMITTED
 from txn_source.model.spark_commit import CONTENT_MASK, PlacedBatch, Sink, TopicBatch
@@ -21,7 +22,7 @@ from txn_source.storage.batch_notes import BatchPart, note_batch
 def note_committed(
     access: Access, sink: Sink, batches: Sequence[TopicBatch], txn: TxnId, placed: Sequence[PlacedBatch]
 ) -> None:
-    """Note where the entries of a job came to lie, and which batch of whom that was, in those files that can grow."""
+    """Note where the entries of a job came to lie, and which batch of whom that was."""
     by_topic = {batch.topic_id: batch for batch in batches}
     messages = sum(entry.messages for batch in batches for entry in batch.entries)
     content = sum(batch.content for batch in batches) & CONTENT_MASK
@@ -46,4 +47,4 @@ def note_committed(
         ends = ((txn.least_sig_bits, COMMITTED),)
         parts.append(BatchPart(of.topic_id, of.producer_id, by, rows, ends, told))
     places = places_of(access)
-    note_batch(parts, lambda path, note: append_to_all(places, path, note))
+    note_batch(parts, lambda path, note: append_to_all(places, path, note), apart_in(access))

@@ -13,6 +13,7 @@ from typing import Protocol
 
 import pyarrow as pa
 
+from txn_source.client.writing.apart import Apart
 from txn_source.client.writing.copied_segments import CopiedSegments
 from txn_source.client.writing.entry_notes import EntryNotes
 from txn_source.client.writing.uploads import Put, Safe, Together, Upload
@@ -85,14 +86,16 @@ class ObjectFiles(OneCopy):
         then: Callable[[], None] = lambda: None,
         copied: CopiedSegments | None = None,
         notes: EntryNotes | None = None,
+        apart: Apart | None = None,
     ) -> None:
         """Prepare to write; ``then`` is called, in another thread, whenever a put is done.
 
-        ``copied`` is the store if it puts into several roots.
+        ``copied`` is the store if it puts into several roots. ``apart`` takes the notes that no file does.
         """
         self.notes = notes or EntryNotes(producer_id, of_job=True)
         self._store = store
         self._copied = copied
+        self._apart = apart
         self._topic_id = view.topic.topic_id
         self._producer_id = producer_id
         self._note = note
@@ -147,11 +150,17 @@ class ObjectFiles(OneCopy):
         """Objects are of no ledger."""
 
     def tell_late(self) -> None:
-        """Note what became of entries, in a folder's file; an object never changes."""
+        """Note what became of entries: behind a folder's file, or apart, since an object never changes."""
         waiting = self.notes.waiting()
-        if self._copied is not None and waiting and (note := self.notes.of_end(waiting[-1])) is not None:
-            self._copied.append_note(waiting[-1], note)
-            self.notes.told(waiting[-1])
+        if not waiting:
+            return
+        last = waiting[-1]
+        note = None if self._copied is None else self.notes.of_end(last)
+        if note is None or not self.note_behind(last, note):
+            note = self.notes.of_end("")
+            if note is not None and self._apart is not None:
+                self._apart(waiting, note)
+        self.notes.told(last)
 
     def note_behind(self, path: str, note: bytes) -> bool:
         """Write a note behind a folder's file; return False if that can't be."""
@@ -188,7 +197,6 @@ class ObjectFiles(OneCopy):
         """Let go of what was not put; what is under way goes on, and isn't registered."""
         self._open = None
         self._begun = []
-        self.tell_late()
 
     def _put(self, held: _Object) -> None:
         under_way = [put for put in self._under_way if not put.done]

@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from txn_source.client.access import Access
 from txn_source.client.hot_roots import places_in, places_of
+from txn_source.client.writing.apart import apart_in
 from txn_source.client.writing.copied_segments import CopiedSegments
 from txn_source.client.writing.entry_notes import EntryNotes
 from txn_source.client.writing.object_files import ObjectFiles, OneCopy
@@ -76,10 +77,10 @@ def open_files(
     if copies.roots != ONLY_MAIN:
         there = places_in(access, copies.roots, places_of(access))
         copied = CopiedSegments(there, copies)
-        return ObjectFiles(copied, view, producer_id, note, then, copied, notes)
+        return ObjectFiles(copied, view, producer_id, note, then, copied, notes, apart_in(access))
     segments = access.segments
     if isinstance(segments, ObjectSegments):
-        return ObjectFiles(segments, view, producer_id, note, then, notes=notes)
+        return ObjectFiles(segments, view, producer_id, note, then, notes=notes, apart=apart_in(access))
     assert isinstance(access.root, Path)
     return SegmentFiles(access.root, view, producer_id, max_open, note, notes)
 

@@ -68,7 +68,7 @@ def migrate(root: LogRoot, url: DatabaseUrl, report: Report, clock: Clock = syst
         report(f"Holding the log {log_id} at {root.path}: nobody else has it open, or can open it.")
         target = open_database(url)
         try:
-            rows, scanned = target.write(lambda connection: _copy(source, connection, root, now_us, report))
+            rows, scanned = target.write(lambda connection: _copy(source, connection, str(root.path), now_us, report))
             report(f"Committed the copy to {url}.")
             root.finish(log_id)
             report(f"Noted in the root that the metadata of {log_id} lies in PostgreSQL.")
@@ -80,7 +80,7 @@ def migrate(root: LogRoot, url: DatabaseUrl, report: Report, clock: Clock = syst
     return Migrated(log_id, rows, scanned)
 
 
-def fill(url: DatabaseUrl, file: Path, root: LogRoot, report: Report, clock: Clock = system_clock) -> None:
+def fill(url: DatabaseUrl, file: Path, root: str, report: Report, clock: Clock = system_clock) -> None:
     """Copy a SQLite file that has the metadata of a log on PostgreSQL into an empty database; it counts then.
 
     Raises:
@@ -110,7 +110,7 @@ def _bring_up_to_date(root: LogRoot, clock: Clock) -> int:
     return now_us
 
 
-def _copy(source: Connection, target: Connection, root: LogRoot, now_us: int, report: Report) -> tuple[int, Scanned]:
+def _copy(source: Connection, target: Connection, root: str, now_us: int, report: Report) -> tuple[int, Scanned]:
     """Copy the tables in a transaction on the target, and compare both sides; return the rows, and what was scanned."""
     without_idle_limit(target)
     log_id = read_info(source).log_id
@@ -127,7 +127,7 @@ def _copy(source: Connection, target: Connection, root: LogRoot, now_us: int, re
                 "Nothing was changed. Please report it.",
             )
     report(f"Compared the counts and checksums of {len(copied)} tables: the same.")
-    sides = (MetadataService(OneMoment(c, now_us), str(root.path), clock=lambda: now_us) for c in (source, target))
+    sides = (MetadataService(OneMoment(c, now_us), root, clock=lambda: now_us) for c in (source, target))
     scanned = compare(sides, lambda topics: report(f"Scanned {topics} topics so far."))
     counts = ", ".join(f"{scanned.messages[level]} messages at {level.value}" for level in IsolationLevel)
     report(f"Scanned {scanned.topics} topics with {scanned.partitions} partitions on both sides: the same, {counts}.")
