@@ -74,6 +74,29 @@ def test_list_has_a_row_for_each(txnlog: Any, consumer: Any, orders: txn_source.
     assert txnlog("subscriptions", "list", "empty").stdout == "Topic 'empty' has no subscriptions.\n"
 
 
+def test_without_a_topic_those_of_all_are_listed(txnlog: Any, orders: txn_source.Log) -> None:
+    """List them of a log without any, and with two topics of which one has a name in its own namespace."""
+    orders.delete_subscription("orders", "booking")
+    assert txnlog("subscriptions", "list").stdout == "No topic has subscriptions.\n"
+    assert json.loads(txnlog("subscriptions", "list", "--json").stdout) == []
+    orders.create_topic("persistent://shop/eu/bills")
+    orders.create_subscription("persistent://shop/eu/bills", "paying")
+    orders.create_subscription("orders", "booking", initial_position="earliest")
+    head, _, *rows = (line.split() for line in txnlog("subscriptions", "list").stdout.splitlines())
+    assert head[:2] == ["Topic", "Subscription"]
+    assert sorted(row[:3] for row in rows) == [
+        ["orders", "booking", "exclusive"],
+        ["persistent://shop/eu/bills", "paying", "exclusive"],
+    ]
+    listed = json.loads(txnlog("subscriptions", "list", "--json").stdout)
+    assert {(s["topic"], s["subscription"], s["backlog"]) for s in listed} == {
+        ("orders", "booking", 5),
+        ("persistent://shop/eu/bills", "paying", 0),
+    }
+    refused = txnlog("subscriptions", "list", "nope")
+    assert (refused.exit_code, refused.stderr[:24]) == (1, "[TXNLOG_TOPIC_NOT_FOUND]")
+
+
 def test_stats_tell_where_it_stands_and_who_consumes(txnlog: Any, consumer: Any, orders: txn_source.Log) -> None:
     """Of five messages the second is acknowledged: look for mark, range, backlog and consumer."""
     found, at = stats(txnlog), ledger(orders)

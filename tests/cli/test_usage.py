@@ -21,6 +21,7 @@ READING = [
     ("transactions", "abort", "0:0"),
     ("subscriptions", "create", "orders", "booking"),
     ("subscriptions", "list", "orders"),
+    ("subscriptions", "list"),
     ("subscriptions", "stats", "orders", "booking"),
     ("subscriptions", "seek", "orders", "booking", "--to", "earliest"),
     ("subscriptions", "set-isolation-level", "orders", "booking", "read_committed"),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from txn_source.cli.output import console, table
@@ -76,12 +76,14 @@ def facts(log: Log, topic: str, info: SubscriptionInfo) -> dict[str, Any]:
     }
 
 
-def listing(title: str, found: Iterable[SubscriptionInfo]) -> Table:
-    """Return a table with a row for each subscription."""
+def listing(title: str, found: Sequence[SubscriptionInfo], topics: Sequence[str] | None = None) -> Table:
+    """Return a table with a row for each subscription, which begins with its topic if these are given."""
     numbers = ("Epoch", "Backlog", "Unacknowledged")
-    shown = table(title, "Subscription", "Type", "Isolation level", *numbers, "Consumers", "Held by", right=numbers)
-    for info in found:
+    names = ("Subscription", "Type", "Isolation level", *numbers, "Consumers", "Held by")
+    shown = table(title, *(() if topics is None else ("Topic",)), *names, right=numbers)
+    for topic, info in zip([None] * len(found) if topics is None else topics, found, strict=True):
         shown.add_row(
+            *(() if topic is None else (topic,)),
             info.name if info.durable else f"{info.name} (not durable)",
             info.type.value,
             info.isolation_level.value,

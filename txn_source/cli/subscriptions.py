@@ -11,12 +11,14 @@ from txn_source.cli import completion, subscription_stats
 from txn_source.cli.arguments import Name, Yes, confirm
 from txn_source.cli.connection import on_log
 from txn_source.cli.output import Json, console, print_json, table
+from txn_source.model.errors import TopicNotFoundError
 from txn_source.model.isolation import IsolationLevel
 from txn_source.model.topic_name import TopicName
 from txn_source.model.units import format_count
 
 if TYPE_CHECKING:
     from txn_source.client.log import Log
+    from txn_source.metadata.stub.subscriptions import SubscriptionInfo
 
 app = typer.Typer(no_args_is_help=True, help="Create, describe, move and delete subscriptions.")
 
@@ -27,6 +29,15 @@ Subscription = Annotated[
         help="Its name, such as booking.",
         show_default=False,
         autocompletion=completion.subscriptions,
+    ),
+]
+AnyName = Annotated[
+    str | None,
+    typer.Argument(
+        metavar="NAME",
+        help="orders, or persistent://tenant/namespace/orders; without it those of all topics are listed.",
+        show_default=False,
+        autocompletion=completion.topics,
     ),
 ]
 _PLACE = (
@@ -72,15 +83,29 @@ def create(
 
 @app.command("list")
 @on_log()
-def list_subscriptions(log: Log, name: Name, as_json: Json = False) -> None:
-    """List a topic's subscriptions with their levels, epochs and backlogs."""
-    found = log.subscriptions(name)
+def list_subscriptions(log: Log, name: AnyName = None, as_json: Json = False) -> None:
+    """List the subscriptions of a topic, or of all topics, with their levels, epochs and backlogs."""
+    names = log.topics() if name is None else [name]
+    found = [(topic, info) for topic in names for info in _of(log, topic, gone=name is None)]
     if as_json:
-        print_json([subscription_stats.facts(log, name, info) for info in found])
+        print_json([subscription_stats.facts(log, topic, info) for topic, info in found])
     elif found:
-        console().print(subscription_stats.listing("", found))
+        topics = None if name is not None else [topic for topic, _ in found]
+        console().print(subscription_stats.listing("", [info for _, info in found], topics))
+    elif name is None:
+        print("No topic has subscriptions.")
     else:
         print(f"Topic {TopicName.parse(name).short!r} has no subscriptions.")
+
+
+def _of(log: Log, topic: str, *, gone: bool) -> list[SubscriptionInfo]:
+    """Return a topic's subscriptions; none if it was deleted since topics were listed, where it may be ``gone``."""
+    try:
+        return log.subscriptions(topic)
+    except TopicNotFoundError:
+        if not gone:
+            raise
+        return []
 
 
 @app.command("stats")
