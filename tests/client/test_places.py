@@ -65,13 +65,13 @@ def test_json_means_what_the_mapping_does() -> None:
     assert Offsets.parse(f" {json.dumps(MAPPING, default=str)}\n", LATEST) == Offsets(LATEST, PARSED)
 
 
-HINT = 'Use earliest, latest, or JSON such as {"orders": {"0": "12:40"}}.'
+HINT = 'Use earliest, latest, a position such as "12:40", or JSON such as {"orders": {"0": "12:40"}}.'
 BAD: dict[str, tuple[Any, str, str]] = {
     "number": (5, "5 are not offsets.", HINT),
     "day": (date(2026, 1, 31), "datetime.date(2026, 1, 31) are not offsets.", HINT),
     "list": (["12:40"], "['12:40'] are not offsets.", HINT),
-    "empty text": ("", "'' is not a position.", 'Write it as "ledger:entry", such as "12:40".'),
-    "word": ("newest", "'newest' is not a position.", 'Write it as "ledger:entry", such as "12:40".'),
+    "empty text": ("", "'' is not a position.", HINT),
+    "word": ("newest", "'newest' is not a position.", HINT),
     "time without zone": (NAIVE, "The time 2026-01-31 12:00:00 has no time zone.", "Use one with a time zone."),
     "half a JSON": ('{"orders"', "The offsets '{\"orders\"' are not JSON (", HINT),
     "no partitions": ('{"orders": "12:40"}', "The offsets of topic 'orders' are '12:40'.", HINT),

@@ -120,7 +120,9 @@ def test_text_of_a_time_needs_a_unit_where_people_give_it(name: str) -> None:
 
 def test_unknown_policy_is_refused_with_the_names() -> None:
     """Misspell one of two policies: the error lists all names."""
-    with pytest.raises(InvalidArgumentError, match=r"'retention' is not a policy.*Use data_read_priority, .*bytes"):
+    with pytest.raises(
+        InvalidArgumentError, match=r"'retention' is not a policy\. Did you mean retention_age or retention_bytes\?"
+    ):
         parse_policies({"retention_age": 1, "retention": 1})
 
 

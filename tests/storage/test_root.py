@@ -82,8 +82,8 @@ def test_file_is_no_log(tmp_path: Path) -> None:
     for path, reason in ((file, "it is not a txnlog root"), (file / "log", "it does not exist")):
         with pytest.raises(LogNotFoundError, match=reason):
             LogRoot.at(path).check()
-    with pytest.raises(LogNotFoundError, match=r"folder is not empty \(it has 'data\.csv'\)"):
-        LogRoot.at(file).check_creatable()
+        with pytest.raises(LogNotFoundError, match=r"it is not a folder\. Name an empty or new folder"):
+            LogRoot.at(file).check_creatable()
     with pytest.raises(
         StorageWriteError, match=r"A log can't be made at .*/log: (Not a directory|File exists)\. Check"
     ):

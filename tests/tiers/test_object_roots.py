@@ -137,6 +137,7 @@ def test_whoever_claims_a_prefix_second_is_refused(uri: str, tmp_path: Path, buc
         (lambda uri: uri.replace("/folder", "/a//b"), InvalidArgumentError, "has an empty part in its path"),
         (lambda uri: uri.replace("/folder", "/a%2fb"), InvalidArgumentError, "has a '#' or '%' in its path"),
         (lambda uri: uri.replace("s3://", "ftp://"), InvalidArgumentError, "There is no file system for ftp://"),
+        (lambda uri: "http://localhost:6650", InvalidArgumentError, "Give a service's address as endpoint='host:port'"),
         (lambda uri: uri + "&password=secret", InvalidArgumentError, "has a parameter 'password'"),
         (lambda uri: uri.replace("bucket-", "nobucket-"), LogNotFoundError, "there is no such bucket"),
     ],

@@ -21,6 +21,7 @@ from txn_source.model.isolation import IsolationLevel
 from txn_source.model.moments import micros, time_us
 from txn_source.model.position import EARLIEST, LATEST, MessageId, Position
 from txn_source.model.topic_name import TopicName
+from txn_source.model.units import format_count
 from txn_source.model.values import dataclass
 
 Point = Position | MessageId | str
@@ -54,7 +55,7 @@ class Cut:
         return self.json()
 
     def __repr__(self) -> str:
-        return f"<Cut of {len(self.positions)} partitions at {self.isolation_level}>"
+        return f"<Cut of {format_count(len(self.positions), 'partition')} at {self.isolation_level}>"
 
 
 @dataclass(frozen=True, slots=True)
@@ -272,7 +273,10 @@ def _position_of_a_partition(value: Any) -> Position | MessageId:
 
 
 def _not_a_position(text: str) -> _Parsed:
-    return _Parsed(bare=Position.parse(text))
+    try:
+        return _Parsed(bare=Position.parse(text))
+    except InvalidArgumentError as error:
+        raise InvalidArgumentError(error.fact, _OFFSETS_HINT) from None
 
 
 def _time_of_publishing(text: str) -> _Parsed:
@@ -305,6 +309,7 @@ def _level_of_cut(value: Mapping[Any, Any]) -> IsolationLevel | None:
     return IsolationLevel.parse(value["level"]) if value.keys() == {"level", "positions"} else None
 
 
+_OFFSETS_HINT = 'Use earliest, latest, a position such as "12:40", or JSON such as {"orders": {"0": "12:40"}}.'
 SEEK_HINT = 'Use earliest, latest, a message id such as "12:40:3", a position, a time, or {"orders": {"0": "12:40"}}.'
 _OFFSETS = _Parser(
     _Words(
@@ -313,7 +318,7 @@ _OFFSETS = _Parser(
         not_partitions="The offsets of topic {topic!r} are {value!r:.80}.",
         not_an_index="{value!r} is not a partition of topic {topic!r}.",
         what="offsets",
-        hint='Use earliest, latest, or JSON such as {"orders": {"0": "12:40"}}.',
+        hint=_OFFSETS_HINT,
     ),
     _not_a_position,
     _position_of_a_partition,

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from txn_source.model.errors import InvalidArgumentError
-from txn_source.model.policies import POLICIES
+from txn_source.model.policies import POLICIES, one_of
 from txn_source.model.units import given_duration
 from txn_source.model.values import dataclass
 
@@ -42,9 +42,8 @@ class LedgerLimits:
         given = dict(policies)
         for name, value in policies.items():
             if name not in NAMES:
-                raise InvalidArgumentError(
-                    f"{name!r} is not a policy of topics.", f"Use {', '.join((*NAMES, *POLICIES))}."
-                )
+                known = one_of(name, ("partitions", *NAMES, *POLICIES))
+                raise InvalidArgumentError(f"{name!r} is not a policy of topics.", known)
             if name == "ledger_max_age":
                 value = given[name] = given_duration(value)
             if not isinstance(value, int | float) or isinstance(value, bool) or not 0 < value < 1 << 53:

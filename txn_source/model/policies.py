@@ -7,7 +7,7 @@ the broker (in Pulsar an empty namespace policy masked the broker's read priorit
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 from txn_source.model.errors import InvalidArgumentError
@@ -195,11 +195,19 @@ def parse_policy(name: str, value: Any) -> Any:
     """Return the value of one policy from the value or its text."""
     policy = POLICIES.get(name)
     if policy is None:
-        raise InvalidArgumentError(f"{name!r} is not a policy.", f"Use {', '.join(POLICIES)}.")
+        raise InvalidArgumentError(f"{name!r} is not a policy.", one_of(name, POLICIES))
     try:
         return policy.parse(value)
     except InvalidArgumentError as error:
         raise InvalidArgumentError(f"Policy {name!r}: {error.fact}", error.remedy) from None
+
+
+def one_of(name: str, known: Collection[str]) -> str:
+    """Return what to do about a name that isn't known: take one that is near, or else one of all."""
+    import difflib  # which only an error needs
+
+    near = difflib.get_close_matches(name, known, n=2, cutoff=0.75)
+    return f"Did you mean {' or '.join(near)}?" if near else f"Use {', '.join(known)}."
 
 
 def effective(layers: Mapping[str, Mapping[str, Any]]) -> dict[str, EffectivePolicy]:

@@ -46,6 +46,11 @@ class ObjectRoot:
         if ".." in path.split("/") or "." in path.split("/"):
             raise InvalidArgumentError(f"The root {uri} has a '.' or '..' in its path.", "Name the prefix itself.")
         base, mark, query = uri.partition("?")
+        if scheme in ("http", "https", "grpc"):
+            raise InvalidArgumentError(
+                f"{shown} is not a path.",
+                "Give a service's address as endpoint='host:port' (--endpoint host:port), without a scheme.",
+            )
         if scheme not in _SCHEMES:
             raise InvalidArgumentError(
                 f"There is no file system for {shown}.", f"Use a path, or {', '.join(f'{s}://' for s in _SCHEMES)}."

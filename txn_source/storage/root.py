@@ -218,6 +218,11 @@ class LogRoot:
             missing = not foreign and not self.path.parent.is_dir()
         except OSError as error:
             raise self._refused(error) from error
+        if foreign and os.path.lexists(self.path) and not self.path.is_dir():
+            raise LogNotFoundError(
+                f"There is no log at {self.path}: it is not a folder.",
+                "Name an empty or new folder to make a log, or the root of one that exists.",
+            )
         if foreign and not self.exists:  # another process may just have made it
             raise LogNotFoundError(
                 f"There is no log at {self.path}, and the folder is not empty (it has {foreign!r}).",

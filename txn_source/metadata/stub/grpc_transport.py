@@ -128,9 +128,10 @@ class GrpcTransport:
         for address in addresses:
             host, _, port = address.rpartition(":")
             if not host or "/" in host or not port.isdigit() or not 0 < int(port) < 65536:
-                raise InvalidArgumentError(
-                    f"{address!r} is not an endpoint.", 'Write it as "host:port", or several with commas between them.'
-                )
+                only = 'Write it as "host:port", or several with commas between them.'
+                if "://" in address:
+                    only = f'Write it as "host:port", without "{address.partition("://")[0]}://".'
+                raise InvalidArgumentError(f"{address!r} is not an endpoint.", only)
         if len(addresses) > MAX_ENDPOINTS:
             raise InvalidArgumentError(f"There are {len(addresses)} endpoints.", f"Give {MAX_ENDPOINTS} at most.")
         if timeout_s <= 0:
