@@ -37,14 +37,14 @@ def test_positions_and_ids_are_short() -> None:
 def test_what_is_returned_is_short_in_a_terminal(held: Log) -> None:
     stats = held.stats("orders")
     assert repr(stats) == (
-        f"<TopicStats of orders: 1 partitions, 2 messages, {stats.bytes} bytes, 1 open transactions>"
+        f"<TopicStats of orders: 1 partition, 2 messages, {stats.bytes:,} bytes, 1 open transaction>"
     )
     assert "log_start=1:0, last_stable=1:1" in repr(stats.partitions[0])
     [txn] = held.transactions()
-    assert repr(txn) == f"<TransactionInfo (0,0): open, began {txn.age:.1f} s ago, holds back 1 messages>"
+    assert repr(txn) == f"<TransactionInfo (0,0): open, began {txn.age:.1f} s ago, holds back 1 message>"
     [booking] = held.subscriptions("orders")
     assert repr(booking) == "<SubscriptionInfo a&b: shared, read_committed, epoch 0, backlog 1, 0 consumers>"
-    assert repr(held.cut("orders")) == "<Cut of 1 partitions at read_committed>"
+    assert repr(held.cut("orders")) == "<Cut of 1 partition at read_committed>"
 
 
 def test_a_notebook_shows_tables(held: Log) -> None:

@@ -19,7 +19,7 @@ class Transactions(list[TransactionInfo]):
             (t.id, t.state, f"{t.age:.1f} s", len(t.partitions), ", ".join(t.producers), t.held_back_messages)
             for t in self
         )
-        columns = ("Transaction", "State", "Began before", "Partitions", "Producers", "Messages held back")
+        columns = ("Transaction", "State", "Age", "Partitions", "Producers", "Messages held back")
         return html_table("Transactions", columns, rows, len(self))
 
 

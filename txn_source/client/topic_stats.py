@@ -17,6 +17,7 @@ from txn_source.model.position import Position
 from txn_source.model.subscription import SubscriptionType
 from txn_source.model.topic_name import TopicName
 from txn_source.model.transaction import TransactionState, TxnId
+from txn_source.model.units import format_count
 from txn_source.model.values import dataclass
 
 
@@ -122,8 +123,13 @@ class TopicStats:
     subscriptions: Mapping[str, SubscriptionStats]
 
     def __repr__(self) -> str:
-        counts = f"{len(self.partitions)} partitions, {self.messages} messages, {self.bytes} bytes"
-        return f"<TopicStats of {self.topic}: {counts}, {len(self.ongoing_transactions)} open transactions>"
+        counts = (
+            (len(self.partitions), "partition"),
+            (self.messages, "message"),
+            (self.bytes, "byte"),
+            (len(self.ongoing_transactions), "open transaction"),
+        )
+        return f"<TopicStats of {self.topic}: {', '.join(format_count(*each) for each in counts)}>"
 
     def _repr_html_(self) -> str:
         from txn_source.client.notebook import html_table  # which few need
@@ -140,7 +146,7 @@ class TopicStats:
             held = (
                 (t.id, f"{t.age:.1f} s", t.first_position, t.messages_held_back, t.bytes_held_back) for t in open_ones
             )
-            columns = ("Transaction", "Began before", "First position", "Messages held back", "Bytes held back")
+            columns = ("Transaction", "Age", "First position", "Messages held back", "Bytes held back")
             shown += html_table("Open transactions", columns, held, len(open_ones))
         return shown
 

@@ -112,7 +112,7 @@ def test_a_plan_says_why_the_python_source_reads(bank: Bank, history: tuple[str,
     inside = json.dumps(
         {topic: {"0": f"{bank.log.stats(topic).partitions[0].ledgers[1].ledger_id}:1", "1": "earliest"}}
     )
-    assert why("id", version=inside) == "1 ledgers are only in part inside the read"
+    assert why("id", version=inside) == "1 ledger only in part inside the read"
     assert why("id", "WITH (endingTimestamp = '2100-01-01')", version=None) == "its end is the log's when it runs"
     assert why("id", version=json.dumps({topic: {"0": "earliest"}})) == "its end is the log's when it runs"
     assert why("id", version=json.dumps({topic: {"0": "earliest", "1": "earliest"}})) == "there are no messages"
@@ -152,5 +152,5 @@ def test_an_object_that_is_damaged_is_told_with_the_way_around_it(
     assert bank.rows(f"{query} WITH (nativeTieredReads = false)") == [(4950,)]
     objects[0].unlink()
     again = bank.sql(query)
-    assert "by Python: 1 ledgers: Object " in scan_text(again)
+    assert "by Python: 1 ledger: Object " in scan_text(again)
     assert again.collect()[0].s == 4950

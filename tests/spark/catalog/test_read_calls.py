@@ -82,7 +82,7 @@ def test_the_outlook_is_what_planning_finds(log: txn_source.Log, calls: ReadCall
     assert found["tasks"] == 1
     half = calls.outlook(_options(log, endingOffsets=json.dumps({"a": {"0": "1:1", "1": "earliest"}})))
     assert half["rows"] == 5  # half of the entries of a ledger with ten messages
-    assert half["ledgers"] == "1 ledgers: 1 hot, 0 tiered"
+    assert half["ledgers"] == "1 ledger: 1 hot, 0 tiered"
     assert calls.outlook({**_options(log), "topic": "b"}) == {
         "rows": 0, "bytes": 0, "bounds": "0: [3:0, 3:0)", "ledgers": "0 ledgers: 0 hot, 0 tiered", "tasks": 0,
     }  # fmt: skip
@@ -181,6 +181,6 @@ def test_objects_are_opened_only_where_all_of_a_read_may_lie_in_them(log: txn_so
     assert len(native(f"{last.ledger_id}:0")["locations"]) == 2
     for path in Path(log.root, "tiered").rglob("*.parquet"):
         path.unlink()
-    assert native(f"{last.ledger_id}:1") == {"reason": "1 ledgers have no object"}
+    assert native(f"{last.ledger_id}:1") == {"reason": "1 ledger without an object"}
     assert native(f"{first.ledger_id}:0") == {"reason": "there are no messages"}
     assert "is unreadable" in native(f"{second.ledger_id}:0")["reason"]

@@ -19,6 +19,7 @@ from txn_source.model.errors import InvalidArgumentError, MessageUnreadableError
 from txn_source.model.message_ranges import MessageRange
 from txn_source.model.position import MessageId
 from txn_source.model.transaction import TxnId
+from txn_source.model.units import format_count
 from txn_source.model.values import dataclass
 from txn_source.storage.schema import RAW_SCHEMA
 
@@ -97,7 +98,7 @@ class MessageBatch:
         return int(self.data.num_rows)
 
     def __repr__(self) -> str:
-        return f"<{len(self)} messages of {self.topic}-partition-{self.partition}>"
+        return f"<{format_count(len(self), 'message')} of {self.topic}-partition-{self.partition}>"
 
     @property
     def topic(self) -> str:

@@ -13,6 +13,7 @@ from txn_source.client.reading.request import ReadRequest
 from txn_source.client.reading.source import Source
 from txn_source.model.packing import OPENING_COST_BYTES
 from txn_source.model.position import PositionRange
+from txn_source.model.units import format_count
 from txn_source.model.values import dataclass
 from txn_source.model.visibility import IntArray
 from txn_source.storage.arrays import numbers_in
@@ -52,7 +53,7 @@ class Outlook:
     @property
     def ledgers_text(self) -> str:
         """The ledgers and their copies as text for people."""
-        return f"{self.ledgers} ledgers: {self.hot} hot, {self.tiered} tiered"
+        return f"{format_count(self.ledgers, 'ledger')}: {self.hot} hot, {self.tiered} tiered"
 
 
 def outlook(access: Access, source: Source, request: ReadRequest) -> Outlook:

@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from txn_source.model.position import MessageId, Position
+from txn_source.model.units import format_count
 
 
 class MessageIds(Sequence[MessageId]):
@@ -59,4 +60,4 @@ class MessageIds(Sequence[MessageId]):
 
     def __repr__(self) -> str:
         shown = ", ".join(str(i) for i in self[:3]) + (", ..." if len(self) > 3 else "")
-        return f"<{len(self)} message ids: {shown}>"
+        return f"<{format_count(len(self), 'message id')}{': ' if shown else ''}{shown}>"

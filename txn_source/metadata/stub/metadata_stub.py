@@ -30,6 +30,7 @@ from txn_source.model.spark_commit import Sink, Told, TopicBatch
 from txn_source.model.topic import Topic, TopicView, View
 from txn_source.model.topic_name import TopicName
 from txn_source.model.transaction import TransactionState, TxnId
+from txn_source.model.units import format_count
 from txn_source.model.values import dataclass
 from txn_source.observing.read_counts import OF_PROCESS, ReadCounts
 from txn_source.storage.root import FORMAT_VERSION
@@ -76,7 +77,7 @@ class TransactionInfo:
     partitions: tuple[TransactionPartition, ...]
 
     def __repr__(self) -> str:
-        holds = f", holds back {self.held_back_messages} messages" if self.held_back_messages else ""
+        holds = f", holds back {format_count(held, 'message')}" if (held := self.held_back_messages) else ""
         return f"<TransactionInfo {self.id}: {self.state}, began {self.age:.1f} s ago{holds}>"
 
     @property

@@ -17,6 +17,7 @@ from txn_source.model.position import MessageId, Position
 from txn_source.model.subscription import Place, SubscriptionType
 from txn_source.model.topic_name import TopicName
 from txn_source.model.transaction import TxnId
+from txn_source.model.units import format_count
 from txn_source.model.values import dataclass
 
 
@@ -85,8 +86,8 @@ class SubscriptionInfo:
         return sum(p.backlog for p in self.partitions)
 
     def __repr__(self) -> str:
-        facts = f"{self.type}, {self.isolation_level}, epoch {self.epoch}, backlog {self.backlog}"
-        return f"<SubscriptionInfo {self.name}: {facts}, {len(self.consumers)} consumers>"
+        facts = f"{self.type}, {self.isolation_level}, epoch {self.epoch}, backlog {self.backlog:,}"
+        return f"<SubscriptionInfo {self.name}: {facts}, {format_count(len(self.consumers), 'consumer')}>"
 
 
 class SubscriptionStub:

@@ -24,6 +24,7 @@ from txn_source.model.isolation import IsolationLevel
 from txn_source.model.position import EARLIEST, LATEST, PositionRange
 from txn_source.model.topic_name import TopicName
 from txn_source.model.transaction import TransactionState
+from txn_source.model.units import format_count
 from txn_source.spark.native_read import PARQUET_OPTIONS, unreadable
 from txn_source.spark.options import BatchReadOptions, StreamReadOptions, native_reads_wanted
 
@@ -86,12 +87,12 @@ class ReadCalls:
             return {"reason": "its end is the log's when it runs"}
         found = outlook(self._access, source, request)  # before any object is opened
         if found.tiered < found.ledgers:
-            return {"reason": f"{found.ledgers - found.tiered} ledgers have no object"}
+            return {"reason": f"{format_count(found.ledgers - found.tiered, 'ledger')} without an object"}
         if found.whole < found.ledgers:
-            return {"reason": f"{found.ledgers - found.whole} ledgers are only in part inside the read"}
+            return {"reason": f"{format_count(found.ledgers - found.whole, 'ledger')} only in part inside the read"}
         split = native_split(self._access, source, request)
         if split.left or not split.objects:
-            left = [f"{count} ledgers: {why}" for why, count in split.left.items()]
+            left = [f"{format_count(count, 'ledger')}: {why}" for why, count in split.left.items()]
             return {"reason": "; ".join(left) or "there are no messages"}
         return {"locations": [found.location for found in split.objects], "options": PARQUET_OPTIONS}
 
