@@ -53,5 +53,6 @@ class SameFile:
         return UnavailableError(
             f"The metadata database {self._path} isn't the one that was opened: the log was moved, removed or put"
             " back.",
-            "Connect anew, if the log that is there now is meant; what wasn't acknowledged is to be sent again.",
+            "Connect anew, or start the service again, if the log that is there now is meant; what wasn't acknowledged"
+            " is to be sent again.",
         )
