@@ -8,11 +8,14 @@ from pathlib import Path
 import pytest
 
 from tests.http.watched import Figures, Watched
+from tests.log.consuming import WAIT_S
 from tests.log.reading import eventually
 from tests.log.sites import ClockedTarget, ManualClock, log_on_postgres, service_over
 from txn_source import Log, TxnLogError, connect
+from txn_source.http import log_metrics
 from txn_source.http.call_metrics import CallMetrics
 from txn_source.http.log_metrics import LogMetrics
+from txn_source.metadata.service.service import MetadataService
 
 
 def test_names_are_told_as_they_are(tmp_path: Path) -> None:
@@ -56,6 +59,44 @@ def test_scrapes_beside_topics_that_come_and_go(tmp_path: Path) -> None:
             before = found.one("txnlog_appended_messages_total")
             assert thread.is_alive() or done.is_set()
         thread.join()
+
+
+def test_a_look_that_takes_long_takes_no_later_ones_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Look at a log, make a topic, and look again before the first look is over: the topic is told."""
+    with connect(tmp_path / "log") as log:
+        metrics = LogMetrics(service_over(tmp_path / "log"), CallMetrics())
+        looked, go_on, lock = threading.Event(), threading.Event(), threading.Lock()
+
+        class Turn:
+            """Lets the first look go on once a second one comes."""
+
+            def __enter__(self) -> None:
+                if looked.is_set():
+                    go_on.set()
+                lock.acquire()
+
+            def __exit__(self, *_: object) -> None:
+                lock.release()
+
+        def slow(service: MetadataService) -> log_metrics.Moment:
+            found = look(service)
+            if not looked.is_set():
+                looked.set()
+                go_on.wait(WAIT_S)
+            return found
+
+        look = log_metrics.look
+        monkeypatch.setattr(log_metrics, "look", slow)
+        monkeypatch.setattr(metrics, "_turn", Turn(), raising=False)
+        first, second = (threading.Thread(target=metrics.refresh, daemon=True) for _ in range(2))
+        first.start()
+        assert looked.wait(WAIT_S)
+        log.create_topic("orders")
+        second.start()
+        second.join(WAIT_S)
+        go_on.set()
+        first.join(WAIT_S)
+    assert Figures(metrics.text().decode()).one("txnlog_topics") == 1
 
 
 def test_a_clock_that_jumps_makes_no_figure_negative(tmp_path: Path) -> None:

@@ -72,6 +72,8 @@ class LogMetrics:
         self._before = before
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="txnlog-figures", daemon=True)
+        self._turn = threading.Lock()
+        """Whoever looks: a look that began earlier must not take the place of a later one."""
         self._text = b""
         self._found_at = 0.0
         self._totals: tuple[dict[int, tuple[int, int]] | None, int, int] = None, 0, 0
@@ -93,12 +95,13 @@ class LogMetrics:
 
     def refresh(self) -> None:
         """Look now."""
-        began = time.monotonic()
-        moment = look(self._service)
-        took = time.monotonic() - began
-        registry = CollectorRegistry(auto_describe=False)
-        registry.register(_Families([*self._families(moment), family("txnlog_figures_seconds", [((), took)])]))
-        self._text, self._found_at = generate_latest(registry), time.monotonic()
+        with self._turn:
+            began = time.monotonic()
+            moment = look(self._service)
+            took = time.monotonic() - began
+            registry = CollectorRegistry(auto_describe=False)
+            registry.register(_Families([*self._families(moment), family("txnlog_figures_seconds", [((), took)])]))
+            self._text, self._found_at = generate_latest(registry), time.monotonic()
 
     def _run(self) -> None:
         while not self._stopping.is_set():
