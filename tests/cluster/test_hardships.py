@@ -87,7 +87,7 @@ def test_services_outlive_their_database(cluster: Cluster) -> None:
     cluster.stop_database()
     cluster.agents["ops"].begin("call", endpoint=endpoint)
     assert "[TXNLOG_UNAVAILABLE] The metadata database" in cluster.agents["ops"].outcome()["error"]
-    eventually(lambda: "maintenance failed and is tried again" in cluster.said(OTHER))
+    eventually(lambda: "ending transactions past their deadline failed and is tried again" in cluster.said(OTHER))
     cluster.start_database()
     cluster.call("ops", "call", endpoint=endpoint)
     assert cluster.services[OTHER].entered.poll() is None

@@ -19,7 +19,9 @@ from txn_source.client.target import metadata_url as database
 from txn_source.client.target import open_service
 from txn_source.metadata.service.server import Server
 from txn_source.storage.object_requests import S3Requests, requests_for
+from txn_source.storage.object_root import root_at
 from txn_source.storage.object_store import s3_place_of
+from txn_source.storage.root_marker import log_id_at
 
 
 @pytest.fixture
@@ -109,6 +111,15 @@ def test_metadata_of_an_empty_log_makes_no_second_prefix(uri: str, tmp_path: Pat
     with pytest.raises(LogNotFoundError, match="There is no log at"):
         txn_source.connect(second, metadata=tmp_path / "log.db")
     txn_source.connect(first, metadata=tmp_path / "log.db").close()
+
+
+def test_store_that_is_away_is_not_a_log_that_is_lost(uri: str, s3: S3Server, tmp_path: Path) -> None:
+    """Ask for a log while nobody listens at its store: LOG_NOT_FOUND would send whoever looks to a backup."""
+    txn_source.connect(uri, metadata=tmp_path / "log.db").close()
+    away = uri.replace(s3.endpoint, "127.0.0.1:1")
+    with pytest.raises(UnavailableError, match=r"can't be read for now: .* See whether the store runs"):
+        log_id_at(root_at(away))
+    assert log_id_at(root_at(uri)) is not None
 
 
 def test_creation_that_was_interrupted_goes_on(uri: str, tmp_path: Path, bucket: Bucket) -> None:

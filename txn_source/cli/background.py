@@ -15,7 +15,7 @@ from txn_source.client.tiering.maintenance import maintain
 from txn_source.metadata.service.in_process import InProcessTransport
 from txn_source.metadata.service.observer import observed
 from txn_source.metadata.stub.metadata_stub import MetadataStub
-from txn_source.model.errors import TxnLogError
+from txn_source.observing.repeated_work import RepeatedWork
 from txn_source.storage.object_root import Root
 
 if TYPE_CHECKING:
@@ -43,6 +43,7 @@ class BackgroundMaintenance:
         stub = MetadataStub(_Stoppable(InProcessTransport(service), self._stopping, observer))
         self._access = Access(stub, root)
         self._interval_s = interval_s
+        self._rounds = RepeatedWork(_log, "maintenance")
         self._thread = threading.Thread(target=self._run, name="txnlog-tiers", daemon=True)
 
     def start(self) -> None:
@@ -68,13 +69,11 @@ class BackgroundMaintenance:
             done = describe(maintain(self._access))
         except _Stopped:
             return
-        except TxnLogError as error:
+        except Exception as error:  # whatever it is, no reason to stop serving
             failure = error
-            _log.warning("maintenance failed and is tried again: %s", error)
-        except Exception as error:  # our bug, but no reason to stop serving
-            failure = error
-            _log.warning("maintenance failed and is tried again: %s: %s", type(error).__name__, error, exc_info=True)
+            self._rounds.failed(error)
         else:
+            self._rounds.succeeded()
             if done:
                 _log.info("maintenance: %s", done)
         if self._observer is not None:

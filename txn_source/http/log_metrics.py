@@ -17,10 +17,10 @@ from txn_source.metadata.service.service import MetadataService
 from txn_source.metadata.store.backlog_figures import SubscriptionFigures, subscription_figures
 from txn_source.metadata.store.connection import Connection
 from txn_source.metadata.store.figures import Blocker, LogFigures, PartitionFigures, blockers, log_figures
-from txn_source.model.errors import TxnLogError
 from txn_source.model.isolation import IsolationLevel
 from txn_source.model.topic_name import TopicName
 from txn_source.model.values import dataclass
+from txn_source.observing.repeated_work import RepeatedWork
 
 REFRESH_S = 10.0
 MAX_TOPICS = 100
@@ -104,18 +104,18 @@ class LogMetrics:
             self._text, self._found_at = generate_latest(registry), time.monotonic()
 
     def _run(self) -> None:
+        rounds = RepeatedWork(_log, "finding the figures of the log")
         while not self._stopping.is_set():
             began = time.monotonic()
             failure: Exception | None = None
             try:
                 self._before()
                 self.refresh()
-            except TxnLogError as error:
-                failure = error
-                _log.warning("the figures of the log are not found and tried again: %s", error)
             except Exception as error:
                 failure = error
-                _log.exception("the figures of the log are not found and tried again")
+                rounds.failed(error)
+            else:
+                rounds.succeeded()
             self._observer.worked("figures", failure)
             self._stopping.wait(max(self._refresh_s, _REST * (time.monotonic() - began)))
 

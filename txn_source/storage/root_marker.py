@@ -6,11 +6,18 @@ import hashlib
 import json
 import secrets
 
-from txn_source.model.errors import InvalidArgumentError, LogNotFoundError, LogVersionError, StorageWriteError
+from txn_source.model.errors import (
+    InvalidArgumentError,
+    LogNotFoundError,
+    LogVersionError,
+    StorageWriteError,
+    UnavailableError,
+)
 from txn_source.storage.object_requests import requests_for
 from txn_source.storage.object_root import ObjectRoot
 from txn_source.storage.object_store import reason
 from txn_source.storage.root import FORMAT_VERSION
+from txn_source.storage.store_errors import StoreError
 
 _MARKER = "txnlog.json"
 _RANDOM = 16
@@ -38,11 +45,17 @@ def log_id_at(root: ObjectRoot) -> str | None:
 
     Raises:
         LogNotFoundError: the store can't be asked, or the marker is not one of ours.
+        UnavailableError: the store doesn't answer, or is too busy, for now: whether there is one is not known.
         LogVersionError: it is of a newer release.
     """
     try:
         return _read(root)
     except OSError as error:
+        if isinstance(error, StoreError) and error.passing:
+            raise UnavailableError(
+                f"The log at {root.shown} can't be read for now: {reason(error)}.",
+                "See whether the store runs, and can be reached from here; then try again.",
+            ) from error
         raise LogNotFoundError(
             f"The log at {root.shown} can't be read: {reason(error)}.",
             "Check the URI, the store and the credentials.",

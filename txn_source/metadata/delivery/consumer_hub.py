@@ -24,6 +24,7 @@ from txn_source.metadata.store.group_commit import Urgent
 from txn_source.model.acknowledgement import Acknowledgement
 from txn_source.model.door import translated
 from txn_source.model.errors import TxnLogError, UnavailableError
+from txn_source.observing.repeated_work import RepeatedWork
 from txn_source.storage.forks import belongs_to_process
 
 _log = logging.getLogger(__name__)
@@ -182,16 +183,18 @@ class ConsumerHub:
             thread.join()
 
     def _watch(self, stop: threading.Event) -> None:
+        watching = RepeatedWork(_log, "looking for changes")
         while not stop.is_set():
             try:
                 with self._database.changes(stop) as wait:
-                    self._watch_with(wait, stop)
+                    self._watch_with(wait, stop, watching)
             except Exception as error:  # whatever it is, nobody else would wake those that wait
-                _log.warning("looking for changes failed and is tried again: %s", error)
+                watching.failed(error)
                 stop.wait(1.0)
 
-    def _watch_with(self, wait: Wait, stop: threading.Event) -> None:
+    def _watch_with(self, wait: Wait, stop: threading.Event, watching: RepeatedWork) -> None:
         states, rest_s = self._states(), _TICK_S
+        watching.succeeded()
         self.tell(states)  # they may have looked before others' changes were waited for
         renewed = time.monotonic()
         while True:

@@ -25,6 +25,7 @@ from txn_source.model.door import translated
 from txn_source.model.errors import InvalidArgumentError, TxnLogError
 from txn_source.observing.headers import READS_KEY, REQUEST_KEY, TRACE_KEY, incoming
 from txn_source.observing.read_counts import told
+from txn_source.observing.repeated_work import RepeatedWork
 from txn_source.observing.request_ids import given
 from txn_source.observing.spans import serving
 
@@ -142,16 +143,16 @@ class Server:
         self._grpc.wait_for_termination()
 
     def _maintain(self) -> None:
+        rounds = RepeatedWork(_log, "ending transactions past their deadline")
         while not self._stopping.wait(_MAINTENANCE_INTERVAL_S):
             failure: Exception | None = None
             try:
                 self._service.maintain()
-            except TxnLogError as error:
+            except Exception as error:  # whatever it is: without it no transaction would time out any more
                 failure = error
-                _log.warning("maintenance failed and is tried again: %s", error)
-            except Exception as error:  # without it no transaction would time out any more
-                failure = error
-                _log.exception("maintenance failed and is tried again")
+                rounds.failed(error)
+            else:
+                rounds.succeeded()
             if self._observer is not None:
                 self._observer.worked("deadlines", failure)
             self._say_healthy(failure is None)
