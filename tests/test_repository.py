@@ -31,7 +31,7 @@ LAYERS_ABOVE = {
     "metadata.access": ("model", "metadata.protocol", "observing"),
     "metadata.stub": ("model", "storage", "metadata.protocol", "observing"),
     "metadata.store": ("model", "storage"),
-    "metadata.delivery": ("model", "storage", "metadata.protocol", "metadata.store"),
+    "metadata.delivery": ("model", "storage", "metadata.protocol", "metadata.store", "observing"),
     "metadata.service": ("model", "storage", "metadata", "observing"),
     "http": ("model", "storage", "metadata", "observing"),
     "client": ("model", "storage", "foreign", "metadata", "observing"),

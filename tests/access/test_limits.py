@@ -21,7 +21,7 @@ from txn_source import LimitExceededError, PermissionDeniedError, RateLimitedErr
 from txn_source._generated.txnlog.v1 import metadata_service_pb2 as pb
 from txn_source.client.target import Target
 from txn_source.metadata.access.counters import Refusals
-from txn_source.metadata.access.door import Door, _place_of
+from txn_source.metadata.access.door import Door, place_of
 from txn_source.metadata.access.limits import Failures, Limits, Usage
 from txn_source.metadata.access.tokens import Identity, Verifier
 from txn_source.metadata.service.server import Server
@@ -157,7 +157,7 @@ def test_failures_fill_up_with_time() -> None:
 )
 def test_places_are_addresses_and_networks(peer: str, place: str) -> None:
     """Name places of peers: whoever has an IPv6 address has a whole network of them."""
-    assert _place_of(peer) == place
+    assert place_of(peer) == place
 
 
 def test_guessing_is_held_up(guarded: Guarded, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -54,6 +54,16 @@ CASES = [
     Case("TxnlogDown", {"up" + OTHER % "": "0x10", "txnlog_build_info" + A % "": "1 1 stale"}, "5m", ()),
     case("TxnlogNotReady", "5m", {"instance": "a", "check": "root"}, ready=(A % ', check="root"', "1 0x10")),
     case("TxnlogNotReady", "5m", ready=(A % ', check="root"', "1 0 1x10")),
+    case(
+        "TxnlogDiskFills", "10m", {"instance": "a", "place": "root"},
+        disk_free_bytes=(A % ', place="root"', "40x10"), disk_size_bytes=(A % ', place="root"', "1000x10"),
+    ),
+    case(  # of a large one 4 GiB are enough
+        "TxnlogDiskFills", "10m",
+        disk_free_bytes=(A % ', place="root"', "5e9x10"), disk_size_bytes=(A % ', place="root"', "1e12x10"),
+    ),
+    case("TxnlogCertificateEnds", "1m", {"instance": "a"}, certificate_expires_timestamp_seconds=(A % "", "7200x10")),
+    case("TxnlogCertificateEnds", "1m", certificate_expires_timestamp_seconds=(A % "", "864000x10")),
     case("TxnlogHangingTransaction", "8m", ORDERS_OF_LOG, topic_held_back_seconds=(A % ORDERS, "0+60x10")),
     case("TxnlogHangingTransaction", "60m", topic_held_back_seconds=(A % ORDERS, "240x60")),
     case("TxnlogHangingTransaction", "9m", topic_held_back_seconds=(A % ORDERS, "0 60 120 180 240 300 360 0x10")),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -48,6 +49,22 @@ def test_every_sample_is_of_a_listed_metric_with_its_labels(watched: Watched, lo
         family = found.families.get(metric.name.removesuffix("_total") if metric.kind == COUNTER else metric.name)
         assert family is not None, metric.name
         assert (family.type, family.documentation) == (metric.kind, metric.text)
+
+
+def test_room_on_the_disks_of_the_log_is_told(
+    watched: Watched, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Look at the root and the SQLite file; a disk that hasn't answered for a minute is left out."""
+    disks, size = watched.monitoring._disks, shutil.disk_usage(tmp_path).total
+    disks.stop()
+    for place in ("root", "database"):
+        disks.look(place, tmp_path)
+        found = watched.scrape()
+        assert found.one("txnlog_disk_size_bytes", place=place) == size
+        assert 0 < found.one("txnlog_disk_free_bytes", place=place) <= size
+    disks.look("root", tmp_path / "unmounted")  # no error, and no figure
+    monkeypatch.setattr("txn_source.http.disks._STALE_S", -1.0)
+    assert watched.scrape().all("txnlog_disk_free_bytes") == []
 
 
 def test_calls_are_counted_by_outcome(watched: Watched, log: Log) -> None:

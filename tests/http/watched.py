@@ -80,11 +80,11 @@ class Watched:
         finally:
             made.close()
 
-    def scrape(self, *, refresh: bool = True, **headers: str) -> Figures:
+    def scrape(self, tls: ssl.SSLContext | None = None, *, refresh: bool = True, **headers: str) -> Figures:
         """Return what a scrape gets, with the figures of the log as they are now."""
         if refresh:
             self.monitoring.refresh()
-        answer = self.get("/metrics", **headers)
+        answer = self.get("/metrics", tls, **headers)
         assert answer.status == 200, answer
         return Figures(answer.body)
 

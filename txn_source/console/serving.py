@@ -13,8 +13,8 @@ from txn_source.metadata.service.guard import Guard
 from txn_source.metadata.service.service import MetadataService
 from txn_source.storage.object_root import Root
 
-_CONNECTIONS = 256
-"""A browser keeps several open."""
+_CONNECTIONS = 1024
+"""A browser keeps up to six open, and one address, such as a proxy's, half of all."""
 
 
 class Console:

@@ -11,8 +11,10 @@ from pathlib import Path
 from typing import Any
 
 import uvicorn
+from cryptography import x509
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
+from txn_source.metadata.access.door import place_of
 from txn_source.metadata.access.watched_files import WatchedFiles
 from txn_source.metadata.service.ports import bound
 from txn_source.model.errors import InvalidArgumentError
@@ -21,6 +23,8 @@ FIRST_REQUEST_S = 10.0
 """So long a connection may take to send the head of a request."""
 _GRACE_S = 2
 _AT_ONCE = 64
+_SHARE_OF_ONE = 0.5
+"""So much of all connections one address may have."""
 _log = logging.getLogger(__name__)
 
 
@@ -38,14 +42,17 @@ class Certificates:
         if client_ca is not None:
             self.context.verify_mode = ssl.CERT_REQUIRED
         paths = [cert, key] if client_ca is None else [cert, key, client_ca]
+        self.expires_at = 0.0
+        """When the first of the certificates in the file ends, in seconds since 1970."""
         self._files = WatchedFiles(paths, self._load)
 
     def look(self) -> None:
         """Take notice of files that have changed."""
         self._files.current()
 
-    def _load(self, _: Mapping[Path, bytes]) -> object:
+    def _load(self, contents: Mapping[Path, bytes]) -> object:
         try:
+            found = x509.load_pem_x509_certificates(contents[self._cert])
             self.context.load_cert_chain(self._cert, self._key, password="")  # else it would ask on the terminal
             if self._client_ca is not None:
                 self.context.load_verify_locations(self._client_ca)
@@ -53,21 +60,30 @@ class Certificates:
             raise InvalidArgumentError(
                 f"The certificate {self._cert} and its key can't be used for HTTP: {error}.", "Check the files."
             ) from None
+        self.expires_at = min(each.not_valid_after_utc for each in found).timestamp()
         return object()
 
 
 class Prompt(H11Protocol):
-    """A connection that is closed if a request that it begins, or its first one, isn't there in time.
+    """A connection that is closed if a request that it begins, or its first one, isn't there in time, or at once if its
+    address has as many as one may have.
 
-    uvicorn closes those that are idle after an answer; one on which nothing ever comes would stay, and keep a file.
+    uvicorn closes those that are idle after an answer; one on which nothing ever comes would stay, and keep a file. And
+    what one address has open must not take the place of all others.
     """
 
+    _place = ""
     _timer: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Begin to wait for the first request."""
         super().connection_made(transport)
-        self._wait()
+        if self.client is not None:
+            self._place = place_of("http:{}:{}".format(*self.client))
+        if self._is_one_too_many():
+            transport.close()
+        else:
+            self._wait()
 
     def data_received(self, data: bytes) -> None:
         """Take a part of a request."""
@@ -81,6 +97,12 @@ class Prompt(H11Protocol):
 
     def _unsupported_upgrade_warning(self) -> None:
         """Say nothing where uvicorn would advise to install what speaks WebSocket: nobody here does."""
+
+    def _is_one_too_many(self) -> bool:
+        if self.limit_concurrency is None:
+            return False
+        of_it = sum(isinstance(each, Prompt) and each._place == self._place for each in self.connections)
+        return bool(of_it > self.limit_concurrency * _SHARE_OF_ONE)
 
     def _wait(self) -> None:
         if self.cycle is not None and not self.cycle.response_complete:

@@ -57,6 +57,13 @@ METRICS = {
         _service("client_fallbacks_total", COUNTER, "Copies that clients had to leave, as far as they told", "tier"),
         _service("transactions_timed_out_total", COUNTER, "Transactions that it aborted at their timeout"),
         # What it stands on
+        _service("disk_free_bytes", GAUGE, "Room on the disk of the log's root, or of its SQLite file", "place"),
+        _service("disk_size_bytes", GAUGE, "How large that disk is", "place"),
+        _service(
+            "certificate_expires_timestamp_seconds",
+            GAUGE,
+            "When the service's certificate ends, or the first of those behind it in its file",
+        ),
         _service("database_seconds", HISTOGRAM, "How long transactions of the database took, with waiting", "kind"),
         _service("database_connections", GAUGE, "Connections that read or could: busy, idle", "state"),
         _service("database_waiting_writes", GAUGE, "Writes that wait for their turn"),
@@ -131,6 +138,7 @@ LABELS = {
     "log": "the log's id",
     "database": "`SQLite`, `PostgreSQL`",
     "check": "`database`, `schema`, `root`",
+    "place": "`root`, `database`",
     "call": "the call's name in the wire protocol",
     "code": "`OK`, or the code of an error",
     "reason": "why a request was refused: `missing`, `expired`, `denied` ...; `rate` and `limit` hold off",

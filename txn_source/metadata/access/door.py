@@ -87,13 +87,13 @@ class Door:
         try:
             token = bearer()
         except NotTaken:
-            self.failures.check(_place_of(peer))
+            self.failures.check(place_of(peer))
             raise
-        return verifier.verify(token, lambda: self.failures.check(_place_of(peer)))
+        return verifier.verify(token, lambda: self.failures.check(place_of(peer)))
 
     def count_failure(self, refusal: NotTaken, what: str, peer: str) -> None:
         """Count that somebody has come without a good token."""
-        self.failures.count(_place_of(peer))
+        self.failures.count(place_of(peer))
         self.refusals.count(refusal.reason, what, peer, refusal.error.fact)
 
 
@@ -121,7 +121,7 @@ def _name_of(context: grpc.ServicerContext, peer: str) -> str:
     return f"{ANONYMOUS}@{_address_of(peer) or peer.partition(':')[0]}"
 
 
-def _place_of(peer: str) -> str:
+def place_of(peer: str) -> str:
     """Return where somebody comes from: the address; of an IPv6 one the network, since whoever has one has many."""
     address = _address_of(peer)
     if isinstance(address, ipaddress.IPv6Address):
