@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import urllib.error
+import urllib.request
 from contextlib import suppress
 
 import pyarrow as pa
@@ -9,9 +12,24 @@ import pyarrow as pa
 import txn_source
 from tests.doc_blocks import TIMEOUT_S, Runner
 from tests.doc_surroundings import keys
+from tests.log.reading import eventually
 from tests.log.sites import give_up_after
 from tests.upkeep.doctored import change
 from txn_source.storage.root_health import roots
+
+
+def not_ready(address: str) -> None:
+    """Wait until each check of a service whose root has gone has failed; what it found last it keeps for a second."""
+
+    def have_failed() -> bool:
+        try:
+            urllib.request.urlopen(address, timeout=30).close()
+        except urllib.error.HTTPError as refusal:
+            failed = json.load(refusal)["failed"]
+            return failed.keys() == {"database", "schema", "root"}
+        return False
+
+    eventually(have_failed)
 
 
 def hanging(page: Runner, age_s: float = 372) -> None:
