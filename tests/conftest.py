@@ -6,6 +6,7 @@ import gc
 import importlib
 import os
 import shutil
+import signal
 import sys
 import tempfile
 from collections import Counter
@@ -110,6 +111,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "long: takes minutes; left out unless --long is given")
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as in what a shell runs in the background
+        signal.signal(signal.SIGINT, signal.default_int_handler)  # children have it, whom tests interrupt
     if config.getoption("--long") and not config.getoption("--hypothesis-profile"):
         settings.load_profile("exploring")
     if "TMPDIR" not in os.environ and _has_room(_MEMORY):

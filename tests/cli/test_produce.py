@@ -11,6 +11,7 @@ import pyarrow as pa
 import pytest
 
 import txn_source
+from txn_source.client.writing.linger import Linger
 
 TYPED = pa.schema([pa.field("id", pa.int64(), nullable=False), ("at", pa.timestamp("us", tz="UTC"))])
 
@@ -102,9 +103,10 @@ def test_times_are_taken_in_any_unit(txnlog: Any, log: txn_source.Log) -> None:
     ],
 )
 def test_bad_line_aborts_its_transaction_and_keeps_those_before(
-    line: str, error: str, txnlog: Any, log: txn_source.Log
+    line: str, error: str, txnlog: Any, log: txn_source.Log, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The error names line and column, and one knows where to go on: put a bad line into the second transaction."""
+    monkeypatch.setattr(Linger, "start", lambda *_: None)  # lines come at once, and none is written before a commit
     log.create_topic("orders", schema=TYPED)
     lines = "".join(f'{{"id": {number}}}\n' for number in range(3))
     result = txnlog("produce", "orders", "--txn-size", "2", input=f"{lines}{line}\n")

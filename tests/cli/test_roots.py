@@ -25,7 +25,7 @@ def test_commands_of_the_docs_work(txnlog: Any, log: txn_source.Log, tmp_path: P
             exec(block, {"log": log})
             continue
         for line in block.splitlines():
-            words = shlex.split(line.replace("/tmp/bank", str(log.root)).replace("/tmp/", f"{tmp_path}/"))
+            words = shlex.split(re.sub(r"/tmp/(bank)?", lambda at: str(log.root) if at[1] else f"{tmp_path}/", line))
             result = txnlog(*words[1:])
             assert result.exit_code == 0, (line, result.output)
             ran += 1
