@@ -237,9 +237,8 @@ def test_refusals_are_one_line(tmp_path: Path, root: Path, spawn: Any, bare: Any
     process.terminate()
     _, errors = process.communicate()
     told = errors.decode().splitlines()
-    assert [line.split(" WARNING ")[1].split(" from ")[0] for line in told if " WARNING " in line] == [
-        "refused GetLog",
-        "refused CreateTopic",
-    ]
+    refused = [line.split(" WARNING ")[1].split(" from ")[0] for line in told if " WARNING " in line]
+    ours = ["refused GetLog", "refused CreateTopic"]
+    assert [each for each in refused if each in ours] == ours  # clients of another test's service had this port before
     audited = [json.loads(line[line.index("{") :]) for line in told if '"call"' in line]
     assert [line["outcome"] for line in audited] == ["PERMISSION_DENIED", "ok"]
