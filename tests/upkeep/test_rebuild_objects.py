@@ -20,7 +20,7 @@ from tests.log.objects import new_prefix, s3_surroundings
 from tests.log.reading import BY_HAND
 from tests.upkeep.histories import TOPICS, History, commit, make, seen, values, without_database, worst
 from tests.upkeep.test_rebuild_batches import counts, written
-from txn_source import IsolationLevel, Log, LogNotFoundError
+from txn_source import IsolationLevel, Log, LogNotFoundError, UnavailableError
 from txn_source.cli.app import app
 from txn_source.client.target import metadata_url, open_service
 from txn_source.importing import batch_writer, feed, import_topics
@@ -34,6 +34,8 @@ from txn_source.storage.object_requests import S3Requests
 from txn_source.storage.root_files import put_file, read_file
 from txn_source.storage.store_errors import StoreError
 from txn_source.upkeep import rebuild as module
+from txn_source.upkeep.doctor.examination import examine
+from txn_source.upkeep.doctor.opening import Where, opened
 from txn_source.upkeep.rebuild import rebuild
 
 
@@ -219,7 +221,8 @@ def test_notes_go_with_the_last_segment_that_they_tell_of(uri: str, tmp_path: Pa
     log.trim("b", keep_bytes=1)
     [gone] = set(first) - set(names(log, ".arrows"))
     [of_gone] = [path for path in second if gone in read_apart(log.access.root, path).of]
-    assert not worst(uri, tmp_path / "lost.db")
+    with opened(Where(uri, metadata=str(tmp_path / "lost.db"))) as looked:
+        assert not {"file-strange", "segment-unreferenced"} & {one.code for one in examine(looked).findings}
     assert log.collect_garbage(0, dry_run=True).paths == log.collect_garbage(0).paths == (of_gone,)
     assert set(names(log, ".notes")) == {third, *second} - {of_gone}
     assert log.collect_garbage(0).paths == ()
@@ -280,7 +283,7 @@ def test_what_is_named_must_fit(uri: str, tmp_path: Path) -> None:
     with socket.socket() as nobody:
         nobody.bind(("127.0.0.1", 0))
         there = f"s3://bucket/log?endpoint_override=http://127.0.0.1:{nobody.getsockname()[1]}&max_attempts=1"
-        with pytest.raises(LogNotFoundError, match=r"can't be read: .*reached"):
+        with pytest.raises(UnavailableError, match=r"can't be read for now: .*reached"):
             rebuild(there, metadata=metadata_url(tmp_path / "made.db"))
     assert not list(tmp_path.glob("made.db*"))
 

@@ -94,6 +94,7 @@ def place_of(
     Raises:
         InvalidArgumentError: there is a database, or what is named is not of the kind that the log's metadata is of.
         LogNotFoundError: the root is no log's, or can't be read.
+        UnavailableError: a store doesn't answer for now.
     """
     if is_object_uri(root):
         place = _over_objects(ObjectRoot.at(os.fspath(root)), into, metadata)
