@@ -20,6 +20,7 @@ from tests.log.sites import Site
 
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "txn_source"
+CONSOLE_MODULES = PACKAGE / "console" / "static" / "js"
 GENERATED = PACKAGE / "_generated"
 
 LAYERS_ABOVE = {
@@ -67,7 +68,7 @@ FOREIGN_TO = {
     "spark": (*_RPC, *_SQL),
     "importing": (*_RPC, *_SQL, "pyspark"),
     "console": (*_RPC, *_SQL, "pyspark"),
-    "upkeep": (*_RPC, "pyspark"),
+    "upkeep": (*_RPC, *_SQL, "pyspark"),
     "cli": (*_SQL, "pyspark"),
 }
 """Top-level modules that a layer must do without."""
@@ -285,6 +286,20 @@ def test_no_module_imports_itself_by_way_of_others() -> None:
                 imports[name].add(module)
     assert imports["txn_source.client.log"]
     assert list(circles(imports)) == []
+
+
+def test_no_module_of_the_console_imports_itself_by_way_of_others() -> None:
+    """Follow all imports of the page's modules, those of the pages that are loaded when they are opened, too."""
+    files = {path.resolve(): path.read_text(encoding="utf-8") for path in CONSOLE_MODULES.rglob("*.js")}
+    imports = {
+        path.name: {
+            (path.parent / name).resolve().name for name in re.findall(r"(?:from|import) ?[(]?'([./\w]+\.js)'", text)
+        }
+        for path, text in files.items()
+    }
+    assert len(imports) == len(files)
+    assert {"api.js", "blockers.js"} <= imports["app.js"] <= imports.keys()
+    assert circles(imports) == []
 
 
 def test_circles_are_found() -> None:

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import os
 
-from sqlalchemy import Connection, select
-
 from txn_source.client.target import metadata_url, open_service
-from txn_source.metadata.store.lost_future import gap_after, pass_over
+from txn_source.metadata.store.lost_future import pass_over_since_last_look
 from txn_source.metadata.store.opening import open_database
-from txn_source.metadata.store.tables import log_info
 from txn_source.model.door import guard
 from txn_source.model.errors import InvalidArgumentError
 from txn_source.storage.object_root import ObjectRoot, root_at
@@ -46,12 +43,7 @@ def after_restore(root: str | os.PathLike[str], metadata: str | None = None) -> 
     database = open_database(url or f"sqlite:///{path}/metadata.db")
     try:
         now_us = database.clock()
-
-        def go_on(connection: Connection) -> None:
-            looked_at_ms = connection.execute(select(log_info.c.looked_at_ms)).scalar_one()
-            pass_over(connection, now_us, gap_after(now_us - looked_at_ms * 1000 if looked_at_ms else 0))
-
-        database.write(go_on)
+        database.write(lambda connection: pass_over_since_last_look(connection, now_us))
     finally:
         database.close()
     return log_id

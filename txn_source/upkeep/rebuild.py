@@ -19,8 +19,8 @@ from itertools import count
 from pathlib import Path
 
 import numpy as np
-from sqlalchemy import Connection
 
+from txn_source.metadata.store.connection import Connection
 from txn_source.metadata.store.database_url import DatabaseUrl
 from txn_source.metadata.store.log import create_log
 from txn_source.metadata.store.lost_future import GAP, pass_over

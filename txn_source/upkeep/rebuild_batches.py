@@ -7,8 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from sqlalchemy import Connection
-
+from txn_source.metadata.store.connection import Connection
 from txn_source.metadata.store.rebuilt_rows import add_rows
 from txn_source.upkeep.rebuild_sources import FoundTopic
 

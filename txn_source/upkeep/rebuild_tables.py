@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
-from sqlalchemy import Connection
 
+from txn_source.metadata.store.connection import Connection
 from txn_source.metadata.store.rebuilt_rows import add_columns, add_rows, add_subscription, seal_ledgers
 from txn_source.model.kinds import ABORTED, COMMITTED, DATA
 from txn_source.model.position import entry_of, key_of, ledger_of

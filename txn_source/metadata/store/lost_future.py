@@ -76,6 +76,12 @@ def pass_over(connection: Connection, now_us: int, gap: int = GAP) -> None:
     connection.execute(delete(requests))
 
 
+def pass_over_since_last_look(connection: Connection, now_us: int) -> None:
+    """Let a log go on behind a gap that is as wide as is needed since somebody last looked at it; see ``pass_over``."""
+    looked_at_ms = connection.execute(select(log_info.c.looked_at_ms)).scalar_one()
+    pass_over(connection, now_us, gap_after(now_us - looked_at_ms * 1000 if looked_at_ms else 0))
+
+
 def _raise_ids(connection: Connection, gap: int) -> int:
     """Let all ids that the database counts go on behind a gap; return the highest ledger id before it.
 

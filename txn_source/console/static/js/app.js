@@ -3,8 +3,9 @@
  *
  * A page's module has `page(params) -> {title, element, update(), close()}`. `params` has the parts of the address by
  * name (`topic`, `partition`, `subscription`), `query` (URLSearchParams), `about` (GET /api/about), `setQuery(changes)`,
- * which notes what the reader chose in the address without opening the page anew (null removes), and `refresh()`, which
- * updates now. `update` is async; what it throws the frame shows. `title` may change with an update.
+ * which notes what the reader chose in the address without opening the page anew (null removes), `refresh()`, which
+ * updates now, and `noteFigures(figures)`, which takes those of GET /api/overview that a page has asked for anyway.
+ * `update` is async; what it throws the frame shows. `title` may change with an update.
  */
 
 import { ApiError, events, get, isAway, token } from './api.js';
@@ -87,7 +88,7 @@ async function open() {
   }
   const module = route ? await route.load().catch((error) => ({ page: () => broken(error) })) : { page: unknown };
   if (mine !== opened) return;
-  const page = module.page({ ...route?.named, query, about, setQuery, refresh: () => current?.polling?.now() });
+  const page = module.page({ ...route?.named, query, about, setQuery, refresh: () => current?.polling?.now(), noteFigures });
   const wrong = h('div.page-fault', { role: 'alert' });
   current = { page, path };
   // A page's own element goes in as it is: it must not be made like the one before.
@@ -133,8 +134,7 @@ async function figures() {
 
 const misunderstood = ({ message }) => ({ fact: 'This page can’t show what the service answered.', remedy: 'Reload it.', code: message });
 
-/** Take figures of GET /api/overview that a page has asked for anyway. */
-export function noteFigures({ oldest_open_ms: oldest = null, now_ms: now }) {
+function noteFigures({ oldest_open_ms: oldest = null, now_ms: now }) {
   oldestMs = oldest === null ? null : now - oldest;
   figuresAtMs = Date.now();
 }

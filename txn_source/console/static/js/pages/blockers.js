@@ -1,6 +1,5 @@
 /** Who blocks whom: open transactions, what each holds back, who waits for that, and their abort. */
 
-import { noteFigures } from '../app.js';
 import { get } from '../api.js';
 import { abortedText, askToAbort, barLegend, blockerCard } from '../blocker.js';
 import { h, patch, say } from '../dom.js';
@@ -13,7 +12,7 @@ const AT_ONCE = 20;
 const STRIPS_EVERY_MS = 10_000;
 const ORDERS = [['', 'Oldest first'], ['held', 'Most held back first']];
 
-export function page({ query, setQuery, refresh }) {
+export function page({ query, setQuery, refresh, noteFigures }) {
   let limit = AT_ONCE;
   let order = query.get('order') ?? '';
   let search = query.get('search') ?? '';

@@ -1,6 +1,5 @@
 /** The log at one look: what needs attention, how much comes and waits, who holds it back. */
 
-import { noteFigures } from '../app.js';
 import { get } from '../api.js';
 import { blockerCard, blockerHref } from '../blocker.js';
 import { h, patch } from '../dom.js';
@@ -13,7 +12,7 @@ const POINTS = 4;
 const TOPICS = 6;
 const BLOCKERS = 2;
 
-export function page({ about }) {
+export function page({ about, noteFigures }) {
   const shown = h('div');
   return {
     title: 'Overview',
