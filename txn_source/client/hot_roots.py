@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -101,7 +101,7 @@ def delete_everywhere(access: Access, path: str) -> list[OSError]:
             if place.bit == ONLY_MAIN:
                 place.segments.delete(path)
             else:
-                root_health.bounded(lambda at=place: _delete(at, path), root_health.READ_S)  # type: ignore[misc]
+                root_health.bounded(partial(_delete, place, path), root_health.READ_S)
         except OSError as error:
             failed.append(error)
     return failed

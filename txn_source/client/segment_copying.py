@@ -98,8 +98,8 @@ def copy_segment(stub: MetadataStub, topic: TopicName, segment: HotSegment, plac
         if place.bit & lacking and place.bit & (segment.wanted | sound.damaged):
             try:
                 place.check()
-                put = partial(place.segments.put_all, segment.path, sound.end)
-                root_health.bounded(lambda put=put: put(sound.windows()), COPY_S)  # type: ignore[misc]
+                put = partial(place.segments.put_all, segment.path, sound.end, sound.windows())
+                root_health.bounded(put, COPY_S)
             except (OSError, TxnLogError) as error:
                 place.failed(error)
             else:

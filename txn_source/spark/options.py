@@ -355,9 +355,10 @@ class _Given:
             self.optional("minMessagesPerTrigger", _positive),
             self.optional("maxTriggerDelay", _duration) or DEFAULT_DELAY_S,
         )
-        if None not in (limits.max_messages, limits.min_messages) and limits.min_messages > limits.max_messages:  # type: ignore[operator]
+        least, most = limits.min_messages, limits.max_messages
+        if least is not None and most is not None and least > most:
             raise InvalidArgumentError(
-                f"'minMessagesPerTrigger' is {limits.min_messages} and 'maxMessagesPerTrigger' {limits.max_messages}.",
+                f"'minMessagesPerTrigger' is {least} and 'maxMessagesPerTrigger' {most}.",
                 "Let the first be at most the second.",
             )
         if self.get("maxTriggerDelay") is not None and limits.min_messages is None:

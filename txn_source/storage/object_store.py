@@ -64,8 +64,9 @@ class ObjectStore:
         sink = None
         try:
             if local:
-                inside = isinstance(self._root, Path) and self._root in Path(path).parents
-                make_folder(Path(path).parent, self._root if inside else None)  # type: ignore[arg-type]
+                root, folder = self._root, Path(path).parent
+                known = root if isinstance(root, Path) and folder.is_relative_to(root) else None
+                make_folder(folder, known)
             sink = system.open_output_stream(path)
             yield sink
             sink.close()

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, field
+from dataclasses import field
 
 from txn_source.model.position import Position
 from txn_source.model.transaction import id_of
@@ -47,10 +46,6 @@ class RebuildReport:
     """Transactions whose end nobody had noted, with their messages."""
     notes: tuple[str, ...] = ()
     """What else could not be known, a sentence each."""
-
-    def as_json(self) -> str:
-        """Return it as JSON."""
-        return json.dumps(asdict(self), ensure_ascii=False)
 
 
 def report_of(

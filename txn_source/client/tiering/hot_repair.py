@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Sequence
+from functools import partial
 
 from txn_source.client.access import Access
 from txn_source.client.hot_roots import Place, places_of
@@ -131,15 +132,13 @@ def _listed(places: Sequence[Place], topic: TopicName, access: Access) -> Iterat
     prefix = f"{topic_prefix(view.topic.topic_id)}/"
     for place in places:
         try:
-            yield (
-                place.bit,
-                root_health.bounded(
-                    lambda at=place: {s.path: s.size for s in at.segments.stored() if s.path.startswith(prefix)},  # type: ignore[misc]
-                    _LIST_S,
-                ),
-            )
+            yield place.bit, root_health.bounded(partial(_sizes, place, prefix), _LIST_S)
         except (OSError, TxnLogError) as error:
             place.failed(error)
+
+
+def _sizes(place: Place, prefix: str) -> dict[str, int]:
+    return {found.path: found.size for found in place.segments.stored() if found.path.startswith(prefix)}
 
 
 def _reason(error: OSError) -> str:

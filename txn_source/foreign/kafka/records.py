@@ -38,7 +38,6 @@ STATUSES = ("committed", "aborted", "open")
 
 _SAME_LENGTH_MAX = 4096
 _MAX_SEQUENCE = (1 << 31) - 1
-_BINARY_MAX = (1 << 31) - 1
 _MICROSECONDS = 1000
 _TIME_MAX = ((1 << 63) - 1) // _MICROSECONDS
 

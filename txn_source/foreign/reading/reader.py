@@ -98,7 +98,7 @@ class PieceReader:
             try:
                 while True:
                     for part in islice(parts, _THREADS + 1 - len(ahead)):
-                        ahead.append(pool.submit(lambda part=part: list(self._piece(part))))  # type: ignore[misc]
+                        ahead.append(pool.submit(list, self._piece(part)))
                     if not ahead:
                         return
                     yield from ahead.popleft().result()
