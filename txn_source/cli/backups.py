@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from contextlib import AbstractContextManager, ExitStack
 from types import TracebackType
@@ -10,7 +9,7 @@ from typing import Annotated, Self
 
 import typer
 
-from txn_source.cli.connection import METADATA_VARIABLE, Root
+from txn_source.cli.connection import METADATA_VARIABLE, Root, database_of
 from txn_source.cli.output import Json, note, print_json, reports_errors
 from txn_source.cli.progress import Progress
 from txn_source.cli.serve import root_of
@@ -115,7 +114,7 @@ def after_restore(
     path = root_of(context, root)
     from txn_source.upkeep.after_restore import after_restore as pass_over
 
-    print(f"The log {pass_over(path, metadata or os.environ.get(METADATA_VARIABLE) or None)} goes on behind a gap.")
+    print(f"The log {pass_over(path, database_of(metadata))} goes on behind a gap.")
 
 
 class _Copying(AbstractContextManager["_Copying"]):

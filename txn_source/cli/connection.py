@@ -180,11 +180,14 @@ def options_of(given: Sequence[str]) -> dict[str, str]:
     return {name.strip(): value for name, _, value in (text.partition("=") for text in given)}
 
 
+def database_of(option: str | None) -> str | None:
+    """Return the metadata database that an option names, or the environment where it isn't given; None: none."""
+    return (os.environ.get(METADATA_VARIABLE) if option is None else option) or None
+
+
 def metadata_of(root: str | None) -> str | None:
     """Return where the environment says that the metadata of a root on an object store is; other roots have it."""
-    if not is_object_uri(root) or is_foreign(root):
-        return None
-    return os.environ.get(METADATA_VARIABLE) or None
+    return database_of(None) if is_object_uri(root) and not is_foreign(root) else None
 
 
 def address_of(context: typer.Context) -> Address:

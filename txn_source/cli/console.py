@@ -10,7 +10,7 @@ import typer
 from txn_source.cli.access_options import Insecure, library
 from txn_source.cli.connection import METADATA_VARIABLE, Endpoint, Root, address_of
 from txn_source.cli.output import reports_errors
-from txn_source.cli.serve import DEFAULT_HOST, STOP_SIGNALS, address_for, database_of, root_of, settled
+from txn_source.cli.serve import DEFAULT_HOST, STOP_SIGNALS, address_for, root_of, settled, url_of
 from txn_source.metadata.stub.credentials import is_loopback
 from txn_source.model.errors import InvalidArgumentError
 
@@ -77,7 +77,7 @@ def _show(path: str, metadata: str | None, host: str, port: int, names: list[str
     from txn_source.storage.object_root import root_at
 
     at = root_at(path)
-    service = open_service(str(at), database_of(metadata, path))
+    service = open_service(str(at), url_of(metadata, path))
     try:
         with Console(service, at, host, port, names=names) as shown, settled():
             print(f"The console of {path} is at {shown.address}", flush=True)

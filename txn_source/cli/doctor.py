@@ -19,6 +19,7 @@ from txn_source.cli.connection import (
     TlsKey,
     TokenFile,
     address_of,
+    database_of,
 )
 from txn_source.cli.output import Json, console, note, reports_errors
 from txn_source.cli.progress import Progress
@@ -141,7 +142,7 @@ def _where(address: Address, metadata: str | None) -> Where:
         raise InvalidArgumentError(
             f"{str(address.root).partition('?')[0]} is a log that others wrote.", "Use the tools of who wrote it."
         )
-    given = (metadata or os.environ.get(METADATA_VARIABLE) or None) if address.root is not None else None
+    given = database_of(metadata) if address.root is not None else None
     return Where(address.root, address.endpoint, given, address.credentials or None)
 
 

@@ -11,6 +11,7 @@ import typer
 from txn_source.cli.connection import metadata_of, options_of
 from txn_source.cli.output import Json, console, print_json, repeatable, reports_errors, table
 from txn_source.cli.progress import Progress
+from txn_source.model.position import Position
 from txn_source.model.units import format_count
 
 
@@ -108,7 +109,7 @@ def import_(
         return
     parts = table("", "TOPIC", "PARTITION", "FROM", "TO", "SOURCE ENDS AT", right=("PARTITION",))
     for part in report.parts:
-        ends = [opened_position(source, position) for position in (part.start, part.end, part.source_end)]
+        ends = [_position_in(source, position) for position in (part.start, part.end, part.source_end)]
         parts.add_row(part.topic, str(part.partition), *ends)
     console().print(parts)
     of = format_count(report.transactions, "transaction")
@@ -118,9 +119,6 @@ def import_(
         print(f"Imported {format_count(report.messages, 'message')}, {of}.")
 
 
-def opened_position(source: str, position: object) -> str:
+def _position_in(source: str, position: Position) -> str:
     """Return a position as the source's users write it: an offset of Kafka's is a number."""
-    from txn_source.model.position import Position
-
-    assert isinstance(position, Position)
     return str(position.key) if source.startswith("kafka:") else str(position)

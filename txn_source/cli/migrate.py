@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from typing import Annotated
 
 import typer
 
-from txn_source.cli.connection import METADATA_VARIABLE, Root
+from txn_source.cli.connection import METADATA_VARIABLE, Root, database_of
 from txn_source.cli.output import reports_errors
 from txn_source.cli.serve import root_of
 from txn_source.model.units import format_count
@@ -39,7 +38,7 @@ def migrate(
     connect anew.
     """
     path = root_of(context, root)
-    text = metadata if metadata is not None else os.environ.get(METADATA_VARIABLE)
+    text = database_of(metadata)
     if not text:
         raise typer.BadParameter(
             f"Name the PostgreSQL database with --metadata URL (or {METADATA_VARIABLE}).", param_hint="'--metadata'"

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import os
 from typing import Annotated
 
 import typer
 
-from txn_source.cli.connection import METADATA_VARIABLE, Root
+from txn_source.cli.connection import METADATA_VARIABLE, Root, database_of
 from txn_source.cli.output import Json, note, print_json, reports_errors
 from txn_source.cli.serve import root_of
 from txn_source.model.units import format_count
@@ -62,7 +61,7 @@ def rebuild(
 
     named = metadata
     if metadata is None and into is None and (is_object_uri(path) or LogRoot.at(path).id_on_postgres is not None):
-        named = os.environ.get(METADATA_VARIABLE)
+        named = database_of(None)
     if into is not None and metadata is not None:
         raise typer.BadParameter("Name a file by --into, or a database by --metadata.", param_hint="'--into'")
     url = metadata_url(named) if named else None

@@ -30,7 +30,7 @@ from txn_source.cli.access_options import (
     TokenKeys,
     library,
 )
-from txn_source.cli.connection import METADATA_VARIABLE, ROOT_VARIABLE, Root, address_of
+from txn_source.cli.connection import METADATA_VARIABLE, ROOT_VARIABLE, Root, address_of, database_of
 from txn_source.cli.output import reports_errors
 from txn_source.model.errors import InvalidArgumentError
 from txn_source.model.units import parse_duration
@@ -236,7 +236,7 @@ def _serve(
 
     tls, door = access.tls(), access.door()
     at = root_at(path)
-    url = database_of(metadata, path)
+    url = url_of(metadata, path)
     if not isinstance(at, Path) or not LogRoot(at).exists:
         bound(host, port).close()  # before a log is made for nothing
         for other in (shown.metrics_port, shown.console_port):
@@ -344,16 +344,16 @@ def address_for(host: str) -> str:
     return f"[{host}]" if ":" in host and not host.startswith("[") else host
 
 
-def database_of(metadata: str | None, root: str) -> DatabaseUrl | None:
-    """Return the database that an option names, or else the environment; None: the root has it.
+def url_of(metadata: str | None, root: str) -> DatabaseUrl | None:
+    """Return the database that an option or the environment names; None: the root has it.
 
     Of a root on an object store a SQLite file's path will do, too.
     """
     from txn_source.client.target import metadata_url
     from txn_source.metadata.store.database_url import DatabaseUrl
 
-    text = metadata if metadata is not None else os.environ.get(METADATA_VARIABLE)
-    if not text:
+    text = database_of(metadata)
+    if text is None:
         return None
     return metadata_url(text) if is_object_uri(root) else DatabaseUrl(text)
 

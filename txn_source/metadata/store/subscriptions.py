@@ -265,9 +265,6 @@ def acknowledge(connection: Connection, ack: Acknowledgement, *, strict: bool = 
             "The consumer has lost its lease.", "It connects again by itself, and acknowledges then."
         )
     if ack.epoch < subscription.epoch or lost:
-        count = sum(r.messages for p in ack.partitions for r in p.ranges) + sum(
-            p.up_to is not None for p in ack.partitions
-        )
         if strict:
             epochs = f"its epoch is {subscription.epoch}, theirs {ack.epoch}"
             what = "its consumer has lost its connection" if lost else epochs
@@ -276,12 +273,7 @@ def acknowledge(connection: Connection, ack: Acknowledgement, *, strict: bool = 
                 f" {what}.",
                 "Abort it, and consume them again.",
             )
-        ignored = min(subscription.ignored_acknowledgements + count, MAX_TOTAL)
-        connection.execute(
-            update(subscriptions)
-            .where(subscriptions.c.subscription_id == subscription.subscription_id)
-            .values(ignored_acknowledgements=ignored)
-        )
+        _count_ignored(connection, subscription, ack)
         return 0
     new = 0
     found = {c.partition_id: c for c in cursor_rows.rows_of(connection, ack.subscription_id)}
@@ -314,6 +306,18 @@ def acknowledge(connection: Connection, ack: Acknowledgement, *, strict: bool = 
             cursor.acknowledge_up_to(part.up_to)
         cursor_rows.store(connection, subscription.subscription_id, part.partition_id, cursor, found[part.partition_id])
     return new
+
+
+def _count_ignored(connection: Connection, subscription: Subscription, ack: Acknowledgement) -> None:
+    """Count an acknowledgement that changes nothing."""
+    count = sum(r.messages for p in ack.partitions for r in p.ranges)
+    count += sum(p.up_to is not None for p in ack.partitions)
+    ignored = min(subscription.ignored_acknowledgements + count, MAX_TOTAL)
+    connection.execute(
+        update(subscriptions)
+        .where(subscriptions.c.subscription_id == subscription.subscription_id)
+        .values(ignored_acknowledgements=ignored)
+    )
 
 
 def _ends(connection: Connection, partition_ids: Sequence[int]) -> dict[int, Position]:
