@@ -212,11 +212,6 @@ class PlacedPartition:
         self.rows = {name: column[order] for name, column in whole.items()}
 
 
-def no_rows() -> dict[str, IntArray]:
-    """Return what has no entries."""
-    return {name: np.zeros(0, np.int64) for name in ROWS}
-
-
 def _row_of(entry: LeftEntry, position: int) -> dict[str, int]:
     names = ("messages", "length", "txn", "producer_id", "base_sequence", "segment", "offset", "crc32c")
     given = {name: getattr(entry, name) for name in names}

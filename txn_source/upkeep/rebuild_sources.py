@@ -24,7 +24,7 @@ from txn_source.storage.segment import SegmentName
 from txn_source.storage.segment_store import StoredSegment, segments_at
 from txn_source.storage.tiered_summary import FoundObject, find_object
 from txn_source.storage.topic_file import DELETION, VERSION, is_topic_file
-from txn_source.upkeep.placing import ROWS, PlacedPartition, no_rows
+from txn_source.upkeep.placing import ROWS, PlacedPartition
 from txn_source.upkeep.reading_ahead import read_ahead
 from txn_source.upkeep.segment_scan import COLUMNS, NO_SEGMENT, IntArray, LeftEntry, ScannedSegments, SegmentCopy
 
@@ -233,14 +233,12 @@ def _place(
     log_start = int(of.get("log_start", 0))
     order = np.argsort(receipts["position"], kind="stable")
     order = order[receipts["position"][order] >= log_start]
-    positions = receipts["position"][order]
-    there = receipts["segment"][order] >= 0
-    first = np.append(True, positions[1:] != positions[:-1]) if len(positions) else np.zeros(0, np.bool_)
-    whole = order[there & _first_of(positions, there)]
-    rows = no_rows()
-    for name in ROWS:
-        rows[name] = receipts[name][whole] if name in receipts else np.zeros(len(whole), np.int64)
-    gone = np.setdiff1d(positions[first], rows["position"])
+    there = order[receipts["segment"][order] != NO_SEGMENT]
+    _, firsts = np.unique(receipts["position"][there], return_index=True)
+    whole = there[firsts]
+    nothing = np.zeros(len(whole), np.int64)
+    rows = {name: receipts[name][whole] if name in receipts else nothing.copy() for name in ROWS}
+    gone = np.setdiff1d(receipts["position"][order], rows["position"])
     known_writes = {(entry.producer_id, entry.base_sequence) for entry in left if not entry.of_job} & set(
         zip(receipts["producer_id"].tolist(), receipts["base_sequence"].tolist(), strict=True)
     )
@@ -248,9 +246,9 @@ def _place(
     for each in objects:
         if key_of(each.summary.ledger.ledger_id, 0) >= log_start:
             rows, left, gone = _with_object(found, rows, left, gone, each)
-    in_ledgers = np.isin(ledger_of(gone), np.unique(ledger_of(rows["position"]))) if len(gone) else gone
     if len(gone):
-        found.lost[partition_id] = gone[in_ledgers.astype(np.bool_)].tolist()
+        in_ledgers = np.isin(ledger_of(gone), ledger_of(rows["position"]))
+        found.lost[partition_id] = gone[in_ledgers].tolist()
     jobs = [entry for entry in left if entry.of_job]
     if jobs:
         found.jobs[partition_id] = jobs
@@ -278,16 +276,6 @@ def _last_tries(left: list[LeftEntry]) -> list[LeftEntry]:
         if key not in last or last[key].at_us <= entry.at_us:
             last[key] = entry
     return list(last.values())
-
-
-def _first_of(positions: IntArray, there: np.ndarray[Any, np.dtype[np.bool_]]) -> np.ndarray[Any, np.dtype[np.bool_]]:
-    """Return which of ascending positions are the first of their kind, among those whose segment is there."""
-    found = np.zeros(len(positions), np.bool_)
-    some = np.flatnonzero(there)
-    if len(some):
-        mine = positions[some]
-        found[some[np.append(True, mine[1:] != mine[:-1])]] = True
-    return found
 
 
 def _with_object(

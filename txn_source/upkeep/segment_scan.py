@@ -139,7 +139,7 @@ class ScannedSegments:
                     self._rows.extend((*row, number, producer_id))
                 else:
                     self._elsewhere.append((other, len(self._rows)))
-                    self._rows.extend((*row, -1, producer_id))
+                    self._rows.extend((*row, NO_SEGMENT, producer_id))
         for other, offsets in note.get("x", {}).items():
             for offset in offsets:
                 if not other or other == path:
