@@ -18,8 +18,9 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMa
 from pyspark.sql.types import StructType
 
 import txn_source
-from txn_source.client.streaming.batch_limits import DEFAULT_DELAY_S, StreamLimits
+from txn_source.client.streaming.batch_limits import StreamLimits
 from txn_source.client.target import Target
+from txn_source.model.batch_shares import DEFAULT_DELAY_S
 from txn_source.spark.connection import open_log
 from txn_source.spark.options import StreamReadOptions
 from txn_source.spark.source import TxnLogDataSource

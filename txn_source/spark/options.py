@@ -17,9 +17,10 @@ from txn_source.client.places import Offsets
 from txn_source.client.reading.columns import METADATA_COLUMNS, metadata_columns
 from txn_source.client.reading.filters import Filters
 from txn_source.client.reading.request import MAX_PARTITION_BYTES, ReadRequest, check_as_of, parse_ranges
-from txn_source.client.streaming.batch_limits import DEFAULT_DELAY_S, StreamLimits
+from txn_source.client.streaming.batch_limits import StreamLimits
 from txn_source.client.target import Target
 from txn_source.metadata.stub.credentials import OPTIONS
+from txn_source.model.batch_shares import DEFAULT_DELAY_S
 from txn_source.model.errors import InvalidArgumentError
 from txn_source.model.isolation import IsolationLevel
 from txn_source.model.position import EARLIEST, LATEST

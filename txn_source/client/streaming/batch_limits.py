@@ -15,6 +15,7 @@ import pyarrow as pa
 from txn_source.client.access import Access
 from txn_source.client.reading.request import ReadRequest
 from txn_source.client.reading.source import ReadPartition
+from txn_source.model.batch_shares import DEFAULT_DELAY_S, UNLIMITED, shared_ends
 from txn_source.model.kinds import ALL_DECISIONS
 from txn_source.model.packing import Slice
 from txn_source.model.position import Position, PositionRange
@@ -22,10 +23,6 @@ from txn_source.model.values import dataclass
 
 if TYPE_CHECKING:
     from txn_source.client.reading.slice_reader import SliceReader
-
-_UNLIMITED = 1 << 62
-DEFAULT_DELAY_S = 15 * 60.0
-"""As Kafka's ``maxTriggerDelay``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,25 +57,12 @@ class Admission:
         limits: StreamLimits,
         turn: int,
     ) -> tuple[list[Position], int]:
-        """Return an end for each partition, at or below its top, and the next turn.
+        """Return an end for each partition, at or below its top, and the next turn; see ``shared_ends``."""
 
-        Each gets an equal share of what is left; what one doesn't use is the others'. They take turns in being first,
-        so that a small limit starves none: ``turn`` is the place of the partition whose turn it is. The ends follow
-        from the arguments alone, so that whoever goes on from the same offset comes to the same ends.
-        """
-        messages = _UNLIMITED if limits.max_messages is None else limits.max_messages
-        size = _UNLIMITED if limits.max_bytes is None else limits.max_bytes
-        ends = list(starts)
-        order = [(turn + i) % len(partitions) for i in range(len(partitions))]
-        waiting = [i for i in order if starts[i] < tops[i]]
-        for left, index in zip(range(len(waiting), 0, -1), waiting, strict=True):
-            if messages <= 0 or size <= 0:
-                break
-            share = max(1, messages // left), max(1, size // left)
-            ends[index], taken, taken_bytes = self._take(partitions[index], starts[index], tops[index], *share)
-            messages -= taken
-            size -= taken_bytes
-        return ends, (waiting[0] + 1) % len(partitions) if waiting else turn
+        def take(index: int, messages: int, size: int) -> tuple[Position, int, int]:
+            return self._take(partitions[index], starts[index], tops[index], messages, size)
+
+        return shared_ends(starts, tops, limits.max_messages, limits.max_bytes, turn, take)
 
     def count(
         self, partitions: Sequence[ReadPartition], starts: Sequence[Position], ends: Sequence[Position], enough: int
@@ -87,7 +71,7 @@ class Admission:
         found = 0
         for partition, start, end in zip(partitions, starts, ends, strict=True):
             if found < enough and start < end:
-                found += self._take(partition, start, end, enough - found, _UNLIMITED)[1]
+                found += self._take(partition, start, end, enough - found, UNLIMITED)[1]
         return found
 
     def _take(

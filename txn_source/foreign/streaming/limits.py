@@ -9,12 +9,9 @@ import math
 from collections.abc import Sequence
 
 from txn_source.foreign.foreign_log import ForeignPartition
+from txn_source.model.batch_shares import DEFAULT_DELAY_S, UNLIMITED, shared_ends
 from txn_source.model.position import Position, PositionRange
 from txn_source.model.values import dataclass
-
-_UNLIMITED = 1 << 62
-DEFAULT_DELAY_S = 15 * 60.0
-"""As Kafka's ``maxTriggerDelay``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,30 +44,17 @@ def admit(
     limits: ForeignLimits,
     turn: int,
 ) -> tuple[list[Position], int]:
-    """Return an end for each partition, at or below its top, and the next turn.
-
-    Each gets a share of what is left; what one doesn't use is the others'. They take turns in being first, so that a
-    small limit starves none: ``turn`` is the place of the partition whose turn it is. The ends follow from the
-    arguments and what the partitions have alone: whoever goes on from the same offset comes to the same ends.
-    """
+    """Return an end for each partition, at or below its top, and the next turn; see ``shared_ends``."""
     if limits.max_offsets is not None:
         tops = by_offsets(starts, tops, limits.max_offsets)
     if limits.max_messages is None and limits.max_bytes is None:
         return list(tops), turn
-    messages = _UNLIMITED if limits.max_messages is None else limits.max_messages
-    size = _UNLIMITED if limits.max_bytes is None else limits.max_bytes
-    ends = list(starts)
-    order = [(turn + i) % len(partitions) for i in range(len(partitions))]
-    waiting = [i for i in order if starts[i] < tops[i]]
-    for left, index in zip(range(len(waiting), 0, -1), waiting, strict=True):
-        if messages <= 0 or size <= 0:
-            break
-        share = max(1, messages // left), max(1, size // left)
-        taken = partitions[index].take(PositionRange(starts[index], tops[index]), *share)
-        ends[index] = taken.end
-        messages -= taken.rows
-        size -= taken.bytes
-    return ends, (waiting[0] + 1) % len(partitions) if waiting else turn
+
+    def take(index: int, messages: int, size: int) -> tuple[Position, int, int]:
+        taken = partitions[index].take(PositionRange(starts[index], tops[index]), messages, size)
+        return taken.end, taken.rows, taken.bytes
+
+    return shared_ends(starts, tops, limits.max_messages, limits.max_bytes, turn, take)
 
 
 def by_offsets(starts: Sequence[Position], tops: Sequence[Position], most: int) -> list[Position]:
@@ -102,5 +86,5 @@ def too_few(
     found = 0
     for partition, start, top in zip(partitions, starts, tops, strict=True):
         if found < limits.min_messages and start < top:
-            found += partition.take(PositionRange(start, top), limits.min_messages - found, _UNLIMITED).rows
+            found += partition.take(PositionRange(start, top), limits.min_messages - found, UNLIMITED).rows
     return found < limits.min_messages

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from txn_source.foreign.reading.options import optional, positive, size
-from txn_source.foreign.streaming.limits import DEFAULT_DELAY_S, ForeignLimits
+from txn_source.foreign.streaming.limits import ForeignLimits
+from txn_source.model.batch_shares import DEFAULT_DELAY_S
 from txn_source.model.errors import InvalidArgumentError
 from txn_source.model.units import parse_duration
 
