@@ -52,20 +52,17 @@ class Viewer:
         self.__dict__.pop("snapshot", None)
 
     def sees(self, topic: TopicName) -> bool:
-        """True if it has a role for a topic."""
-        return self.sees_all or self.visitor.roles.allow(ANY, topic)
+        """True if it may know a topic's figures."""
+        return self.sees_all or self.has_role(topic)
+
+    def has_role(self, topic: TopicName) -> bool:
+        """True if it has a role for a topic, and so may know its columns and where its objects lie, as whoever only
+        watches may not."""
+        return self.visitor.roles.allow(ANY, topic)
 
     def sees_subscriptions(self, topic: TopicName) -> bool:
         """True if it may know who consumes a topic."""
         return self._watches or self.visitor.roles.allow(CONSUME, topic)
-
-    def sees_places(self, topic: TopicName) -> bool:
-        """True if it may know where a topic's objects lie, as whoever only watches may not."""
-        return self.visitor.roles.allow(ANY, topic)
-
-    def sees_schema(self, topic: TopicName) -> bool:
-        """True if it may know a topic's columns, as whoever only watches may not."""
-        return self.visitor.roles.allow(ANY, topic)
 
     def administers(self, topics: Iterable[TopicName]) -> bool:
         """True if it may change all of some topics."""

@@ -40,6 +40,11 @@ def entry_of(key: IntOrArray) -> IntOrArray:
     return key & MAX_ENTRY_ID
 
 
+def text_of(key: int) -> str:
+    """Return the text of the position in ``Position.key``, such as ``12:40``, without making the position."""
+    return f"{ledger_of(key)}:{entry_of(key)}"
+
+
 @dataclass(frozen=True, slots=True, order=True)
 class Position:
     """An entry's place, ``(ledger_id, entry_id)``; text ``12:40``. Totally ordered inside a partition.

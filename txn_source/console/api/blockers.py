@@ -7,11 +7,11 @@ from typing import Any
 
 from starlette.requests import Request
 
-from txn_source.console.api.partitions import shown
 from txn_source.console.query import given, page
 from txn_source.console.viewer import Viewer
 from txn_source.metadata.store.figures import Blocker
 from txn_source.model.errors import InvalidArgumentError
+from txn_source.model.position import text_of
 from txn_source.model.transaction import TxnId, id_of
 
 _SHOWN = 20
@@ -69,7 +69,7 @@ def _row(txn: int, found: Sequence[Blocker], viewer: Viewer) -> dict[str, Any] |
         {
             "topic": topics[each.partition_id].short,
             "partition": snapshot.partitions[each.partition_id].index,
-            "first_position": shown(each.first_position),
+            "first_position": text_of(each.first_position),
             "held_back_messages": each.held_back_messages,
             "held_back_bytes": each.held_back_bytes,
             "own_messages": each.messages,

@@ -14,7 +14,7 @@ from txn_source.metadata.store.connection import Connection
 from txn_source.metadata.store.figures import PartitionFigures
 from txn_source.metadata.store.strips import Strip, last_before, ledgers_of, strip
 from txn_source.model.errors import TopicNotFoundError
-from txn_source.model.position import entry_of
+from txn_source.model.position import entry_of, text_of
 from txn_source.model.position import ledger_of as ledger_in
 from txn_source.model.transaction import id_of
 
@@ -86,7 +86,7 @@ def strips_of(viewer: Viewer, parts: Iterable[PartitionFigures], most: int) -> d
 
 def _hide_places(ledgers: Iterable[dict[str, Any]], partition_id: int, viewer: Viewer) -> None:
     """Leave out where objects lie, unless the visitor may know."""
-    if not viewer.sees_places(viewer.snapshot.topic_of(partition_id)):
+    if not viewer.has_role(viewer.snapshot.topic_of(partition_id)):
         for ledger in ledgers:
             ledger["tier_uri"] = None
 
@@ -106,10 +106,10 @@ def row_of(part: PartitionFigures, viewer: Viewer) -> dict[str, Any]:
         "id": part.partition_id,
         "topic": viewer.snapshot.topic_of(part.partition_id).short,
         "partition": part.index,
-        "log_start": shown(part.log_start),
-        "last_stable": shown(part.last_stable),
-        "high_watermark": shown(part.high_watermark),
-        "log_end": shown(part.log_end),
+        "log_start": text_of(part.log_start),
+        "last_stable": text_of(part.last_stable),
+        "high_watermark": text_of(part.high_watermark),
+        "log_end": text_of(part.log_end),
         "messages": part.messages - part.messages_trimmed,
         "bytes": part.bytes - part.bytes_trimmed,
         "held_back_messages": part.held_back_messages,
@@ -119,11 +119,6 @@ def row_of(part: PartitionFigures, viewer: Viewer) -> dict[str, Any]:
         "last_publish_ms": part.last_publish_time_us // 1000 or None,
         "blocker": blocker,
     }
-
-
-def shown(key: int) -> str:
-    """Return a position as people write it."""
-    return f"{ledger_in(key)}:{entry_of(key)}"
 
 
 def _max_read(part: PartitionFigures, viewer: Viewer) -> str:

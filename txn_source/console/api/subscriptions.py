@@ -6,7 +6,7 @@ from typing import Any
 
 from starlette.requests import Request
 
-from txn_source.console.api.partitions import shown, strips_of
+from txn_source.console.api.partitions import strips_of
 from txn_source.console.query import in_order, page, text
 from txn_source.console.snapshot import TopicFigures
 from txn_source.console.viewer import Viewer
@@ -17,6 +17,7 @@ from txn_source.metadata.store.cursor_places import cursor_places
 from txn_source.metadata.store.figures import PartitionFigures
 from txn_source.model.errors import SubscriptionNotFoundError
 from txn_source.model.isolation import IsolationLevel
+from txn_source.model.position import text_of
 from txn_source.model.topic_name import TopicName
 
 _STRIP_PIECES = 50
@@ -73,7 +74,7 @@ def subscription_partitions(request: Request, viewer: Viewer) -> Any:
     for row in listed["rows"]:
         place = places.get(row["id"])
         if place is not None:
-            row["mark"] = shown(place.position) + (f":{place.index}" if place.index else "")
+            row["mark"] = text_of(place.position) + (f":{place.index}" if place.index else "")
             row["cursor"] = place.messages
         row["strip"] = strips[row["id"]]
     return listed
@@ -131,10 +132,10 @@ def _partition_row(part: PartitionBacklog, view: PartitionFigures, committed: bo
     return {
         "id": part.partition_id,
         "partition": view.index,
-        "mark": shown(part.mark),
+        "mark": text_of(part.mark),
         "cursor": None,
         "backlog": part.backlog,
         "held_back_messages": view.held_back_messages if committed else 0,
         "next_ms": None if part.next_us is None else part.next_us // 1000,
-        "end": shown(view.last_stable if committed else view.high_watermark),
+        "end": text_of(view.last_stable if committed else view.high_watermark),
     }

@@ -22,7 +22,7 @@ def topics(request: Request, viewer: Viewer) -> Any:
 def topic(request: Request, viewer: Viewer) -> Any:
     """Describe one topic; its columns only to whoever may know them."""
     found = viewer.topic(text(request, "name"))
-    fields = _fields(found.name, viewer) if viewer.sees_schema(found.name) else None
+    fields = _fields(found.name, viewer) if viewer.has_role(found.name) else None
     return {"now_ms": viewer.snapshot.now_ms, **row_of(found, viewer), "schema": fields}
 
 

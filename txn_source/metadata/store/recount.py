@@ -13,7 +13,7 @@ import pyarrow as pa
 from txn_source.metadata.store.pages import ENTRY_COLUMNS, entry_rows, to_table
 from txn_source.metadata.store.prepared import Prepared
 from txn_source.model.kinds import DATA, OPEN
-from txn_source.model.position import Position, key_of
+from txn_source.model.position import key_of, text_of
 from txn_source.model.values import dataclass
 
 if TYPE_CHECKING:
@@ -143,7 +143,7 @@ def contradictions(connection: Connection) -> Iterator[Contradiction]:
 
 def shown(what: str, value: int) -> str:
     """Return a value of a difference as text: positions as such."""
-    return str(Position.from_key(value)) if what.endswith(("position", "start")) else f"{value:,}"
+    return text_of(value) if what.endswith(("position", "start")) else f"{value:,}"
 
 
 _PARTITIONS = Prepared(
