@@ -242,6 +242,12 @@ def test_malformed_endpoint_is_refused(endpoint: str) -> None:
         connect(endpoint=endpoint)
 
 
+def test_endpoint_with_a_scheme_is_told_to_go_without() -> None:
+    """Connect to an address as a browser has it."""
+    with pytest.raises(InvalidArgumentError, match='Write it as "host:port", without "http://"'):
+        connect(endpoint="http://localhost:6650")
+
+
 @pytest.mark.parametrize("timeout", [0, -1])
 def test_timeout_must_be_positive(timeout: float) -> None:
     """Connect with a deadline that has passed."""
