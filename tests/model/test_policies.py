@@ -8,7 +8,9 @@ from typing import Any
 
 import pytest
 
+from txn_source.client.policies import GivenPolicies, TopicPolicies
 from txn_source.model.errors import InvalidArgumentError
+from txn_source.model.ledger_limits import NAMES, LedgerLimits
 from txn_source.model.policies import (
     POLICIES,
     SOURCES,
@@ -240,3 +242,19 @@ def test_wrong_line_is_named(line: str, said: str) -> None:
     """Put a wrong line behind a good one and a comment."""
     with pytest.raises(InvalidArgumentError, match=said):
         parse_configuration(f"# comment\ndefaultRetentionSizeInMB=1\n{line}\n")
+
+
+def test_calls_name_every_policy() -> None:
+    """What an editor proposes is what there is, of a topic's own ones, too."""
+    assert list(GivenPolicies.__annotations__) == list(POLICIES)
+    assert set(TopicPolicies.__annotations__) - set(GivenPolicies.__annotations__) == set(NAMES)
+
+
+def test_a_topic_is_told_what_was_meant() -> None:
+    """Write ``partition`` for ``partitions``, and a name that is near none."""
+    with pytest.raises(
+        InvalidArgumentError, match=r"'partition' is not a policy of topics\. Did you mean partitions\?"
+    ):
+        LedgerLimits.of({"partition": 3})
+    with pytest.raises(InvalidArgumentError, match=r"'nope' is not a policy of topics\. Use partitions, ledger_max"):
+        LedgerLimits.of({"nope": 3})

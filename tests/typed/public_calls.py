@@ -23,6 +23,9 @@ def taken(log: Log, word: str) -> None:
     log.metadata_table("ledgers")
     log.create_topic("orders", schema="id bigint, name string")
     log.create_topic("orders", 3, pa.schema([("id", pa.int64())]))
+    log.create_topic("orders", ledger_max_entries=1000, ledger_max_age="1h", retention_age="7d")
+    log.set_policies("orders", retention_age=timedelta(days=7), offload_deletion_lag=None, hot_copies="main,b")
+    log.set_policies(data_read_priority="bookkeeper-first", offload_after_bytes="10g")
     log.trim("orders", older_than=timedelta(days=7))
     with txn_source.connect("/log") as own, own.producer("orders") as producer:
         producer.send_batch(pa.table({"id": [1]}))
@@ -42,3 +45,8 @@ def refused(log: Log, word: str) -> None:
     log.set_data_read_priority("hot", topic="orders")  # type: ignore[arg-type]
     log.transactions("hanging")  # type: ignore[arg-type]
     log.metadata_table("topics")  # type: ignore[arg-type]
+    log.create_topic("orders", partition=3)  # type: ignore[call-arg]
+    log.create_topic("orders", retention_age=b"7d")  # type: ignore[arg-type]
+    log.set_policies("orders", retention="7d")  # type: ignore[call-arg]
+    log.set_policies("orders", ledger_max_entries=5)  # type: ignore[call-arg]
+    log.set_policies(data_read_priority="hot")  # type: ignore[arg-type]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from datetime import timedelta
 from functools import partial
-from typing import Any
+from typing import Any, Unpack
 
 import pyarrow as pa
 
@@ -15,7 +15,7 @@ from txn_source.client.consuming.reader import Reader
 from txn_source.client.dead_letter_topic import send_dead_letter
 from txn_source.client.metadata_tables import TableName, metadata_table
 from txn_source.client.places import Cut, GivenPlace, Sought
-from txn_source.client.policies import change_policies, read_priority, scope_of
+from txn_source.client.policies import GivenPolicies, TopicPolicies, change_policies, read_priority, scope_of
 from txn_source.client.reading.copy_fallback import CopiesRead
 from txn_source.client.reading.ranges import cut_of
 from txn_source.client.rooted import Rooted
@@ -59,7 +59,7 @@ class Log(Rooted):
     # Topics
 
     def create_topic(
-        self, name: str, partitions: int = 1, schema: pa.Schema | str | None = None, **policies: Any
+        self, name: str, partitions: int = 1, schema: pa.Schema | str | None = None, **policies: Unpack[TopicPolicies]
     ) -> None:
         """Create a topic.
 
@@ -201,16 +201,16 @@ class Log(Rooted):
 
     # Policies
 
-    def set_policies(self, topic: str | None = None, namespace: str | None = None, **policies: Any) -> None:
+    def set_policies(
+        self, topic: str | None = None, namespace: str | None = None, **policies: Unpack[GivenPolicies]
+    ) -> None:
         """Set policies for a topic, for a namespace, or (neither) for the broker; None removes one.
 
         Args:
-            topic: a name.
-            namespace: ``tenant/namespace``.
+            topic, namespace: a name, or ``tenant/namespace``.
             policies: ``data_read_priority``, ``offload_uri``, ``offload_compression_level``, ``offload_after_age``,
                 ``offload_after_bytes``, ``offload_deletion_lag``, ``retention_age``, ``retention_bytes``,
-                ``hot_copies``, ``acknowledge_copies``; ages and lags in seconds, a ``timedelta``, or a text such as
-                ``7d``; sizes in bytes, or ``10GB``.
+                ``hot_copies``, ``acknowledge_copies``. Ages: seconds, a ``timedelta``, ``7d``; sizes: bytes, ``10GB``.
 
         Raises:
             InvalidArgumentError: a policy or a value that can't be. Nothing was changed.

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, cast
+from datetime import timedelta
+from typing import Any, TypeAlias, TypedDict, cast
 
 from txn_source.client.access import Access
 from txn_source.client.topic_description import describe_topic
@@ -11,9 +12,35 @@ from txn_source.metadata.stub.metadata_stub import MetadataStub
 from txn_source.model.errors import InvalidArgumentError
 from txn_source.model.ledger_limits import LedgerLimits
 from txn_source.model.policies import POLICIES, Scope, given_policies
-from txn_source.model.read_priority import ReadPriority
+from txn_source.model.read_priority import GivenPriority, ReadPriority
 from txn_source.model.topic_name import TopicName, parse_namespace
 from txn_source.storage.object_store import check_folder
+
+GivenDuration: TypeAlias = float | str | timedelta
+"""Seconds, or a text such as ``7d``."""
+
+
+class GivenPolicies(TypedDict, total=False):
+    """What can be set for a topic, a namespace or the broker; None removes one."""
+
+    data_read_priority: GivenPriority | None
+    offload_uri: str | None
+    offload_compression_level: int | None
+    offload_after_age: GivenDuration | None
+    offload_after_bytes: int | str | None
+    offload_deletion_lag: GivenDuration | None
+    retention_age: GivenDuration | None
+    retention_bytes: int | str | None
+    hot_copies: str | None
+    acknowledge_copies: int | None
+
+
+class TopicPolicies(GivenPolicies, total=False):
+    """What a new topic can be given: these, and when its open ledger is full."""
+
+    ledger_max_entries: int
+    ledger_max_bytes: int
+    ledger_max_age: GivenDuration
 
 
 def scope_of(topic: str | None, namespace: str | None) -> Scope:
