@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 
 import txn_source
-from tests.log.reading import eventually
+from tests.log.reading import BY_HAND, eventually
 
 
 def send(log: txn_source.Log, *values: str, **options: Any) -> None:
     """Send messages to a topic, one entry."""
-    with log.producer("orders") as producer:
+    with log.producer("orders", batching=BY_HAND) as producer:
         for value in values:
             producer.send(value, **options)
 
