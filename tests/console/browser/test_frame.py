@@ -16,6 +16,14 @@ _POLL_MS = 2100
 _FIGURES_MS = 13_000
 
 
+def test_links_beside_text_are_underlined(page: Page) -> None:
+    """Colour alone doesn't tell them to everybody: look at what waits, and at a hint in a sentence."""
+    for address, text in (("#/blockers", "billing"), ("#/messages?topic=orders", "Who blocks them")):
+        page.goto(address)
+        link = page.locator("main").get_by_role("link", name=text).first
+        expect(link).to_have_css("text-decoration-line", "underline")
+
+
 def test_keys_lead_everywhere(page: Page) -> None:
     page.goto("")
     expect(page.get_by_role("heading", name="Overview")).to_be_visible()
@@ -57,6 +65,7 @@ def test_addresses_that_lead_nowhere_say_so(page: Page, watch: Watch) -> None:
     watch.expected.add(404)
     page.goto("#/nothing/here")
     expect(page.get_by_text("There is no such page.")).to_be_visible()
+    expect(page.get_by_role("heading", name="No such page")).to_be_visible()
     page.goto("#/topics/%E0%A4%A")
     expect(page.get_by_text("There is no such page.")).to_be_visible()
     page.goto("#/topics/gone")

@@ -176,7 +176,7 @@ function askForToken(error) {
   });
 }
 
-const unknown = () => ({ title: 'No such page', element: h('div', {}, empty('There is no such page.', h('a', { href: '#/' }, 'Overview'))), async update() {} });
+const unknown = () => ({ title: 'No such page', element: h('div', {}, h('h1', { tabindex: '-1' }, 'No such page'), empty('There is no such page.', h('a', { href: '#/' }, 'Overview'))), async update() {} });
 const broken = (error) => ({
   title: 'Not loaded',
   element: h('div', {}, fault({ fact: "This page couldn't be loaded.", remedy: 'Reload the console.' })),
