@@ -19,6 +19,7 @@ from tests.log.consuming import (
     take,
 )
 from tests.log.holding import holding, settle
+from tests.log.meddling import meddling
 from tests.log.reading import UNCOMMITTED, eventually, send_each
 from tests.log.sites import ManualClock, Site
 from txn_source import (
@@ -52,6 +53,19 @@ def share(*consumers: Consumer, of: int) -> list[list[bytes]]:
 
 def name_of(consumer: Consumer) -> str:
     return consumer._request.consumer_name
+
+
+def test_what_is_delivered_is_read_without_a_call(site: Site) -> None:
+    """A delivery brings what its reader has to know: neither time nor a service that is away hold it up."""
+    log, way = meddling(site)
+    log.create_topic("t", partitions=2)
+    with log.producer("t") as producer, subscribe(log) as consumer:
+        for number in range(6):
+            producer.send(VALUES[number], partition=number % 2)
+            producer.flush()
+        way.dead = True  # for each call; what is delivered comes all the same
+        assert sorted(take(consumer, 6)) == VALUES[:6]
+        way.dead = False
 
 
 # Coming and going

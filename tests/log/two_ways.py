@@ -65,13 +65,13 @@ def consume(log: Log, source: random.Random, insist: Insist = lambda call: call(
         log.producer("out", batching=batching) as producer,
     ):
         while True:
-            got = _some(plain, source)
+            got = _some(plain, source, insist)
             yield ["got", *_values(got)]
             for message in got:
                 plain.acknowledge(message)
             insist(plain.flush)
             yield ["acknowledged", *_values(got)]
-            taken = _some(exact, source)
+            taken = _some(exact, source, insist)
             if not taken:
                 yield ["nothing"]
                 continue
@@ -96,8 +96,8 @@ def _patiently(log: Log, name: str, kind: str) -> Consumer:
             return log.subscribe("t", name, kind, None, acknowledge_interval=1000.0)
 
 
-def _some(consumer: Consumer, source: random.Random) -> list[Message]:
-    found = (consumer.receive(0.02) for _ in range(source.randrange(1, 6)))
+def _some(consumer: Consumer, source: random.Random, insist: Insist) -> list[Message]:
+    found = (insist(lambda: consumer.receive(0.02)) for _ in range(source.randrange(1, 6)))
     return [message for message in found if message is not None]
 
 

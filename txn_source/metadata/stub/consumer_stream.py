@@ -117,6 +117,7 @@ class AnsweredStub(MetadataStub):
 
     def __init__(self, stub: MetadataStub, delivery: Delivery) -> None:
         super().__init__(stub._transport)
+        self._known = stub._known
         self._of = (delivery.partition_id, delivery.range)
         answers = delivery.answers
         self._answers = {} if answers is None else {"copies": answers.copies, "page": answers.page}

@@ -116,14 +116,25 @@ class FoundPosition:
     ledger_only: bool
 
 
+@dataclass(slots=True)
+class _Known:
+    """What ``get_log`` has found; stubs that answer for one another share it."""
+
+    log_id: str | None = None
+    roots: tuple[HotRoot, ...] = ()
+
+
 class MetadataStub(RangeStub, TierStub, RootStub, SubscriptionStub):
     """The service's calls. All raise ``TxnLogError``; all may be repeated."""
 
     def __init__(self, transport: Transport) -> None:
         self._transport = transport
-        self._log_id: str | None = None
-        self.roots: tuple[HotRoot, ...] = ()
+        self._known = _Known()
+
+    @property
+    def roots(self) -> tuple[HotRoot, ...]:
         """Hot roots beside the log's own one, as ``get_log`` has found them."""
+        return self._known.roots
 
     @property
     def transport(self) -> Transport:
@@ -148,20 +159,21 @@ class MetadataStub(RangeStub, TierStub, RootStub, SubscriptionStub):
                 f"The log has format version {answer.format_version}; this release reads up to {FORMAT_VERSION}.",
                 "Upgrade txn-source.",
             )
-        self._log_id = answer.log_id
-        self.roots = tuple(convert.root_from_wire(root) for root in answer.roots)
+        self._known.log_id = answer.log_id
+        self._known.roots = tuple(convert.root_from_wire(root) for root in answer.roots)
         return LogInfo(answer.log_id, answer.storage_uri)
 
     @property
     def log_id(self) -> str:
         """Which log it is, as ``get_log`` has found out."""
-        if self._log_id is None:
+        if self._known.log_id is None:
             self.get_log()
-        return self._log_id or ""
+        return self._known.log_id or ""
 
     def is_same_log(self, other: MetadataStub) -> bool:
         """Return False if both were asked what log they are of, by ``get_log``, and it isn't the same one."""
-        return self is other or None in (self._log_id, other._log_id) or self._log_id == other._log_id
+        mine, its = self._known.log_id, other._known.log_id
+        return self is other or None in (mine, its) or mine == its
 
     # Topics
 
