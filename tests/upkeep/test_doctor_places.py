@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import threading
 import time
 from pathlib import Path
 
@@ -20,6 +21,7 @@ from txn_source.model.errors import InvalidArgumentError, LogNotFoundError, Unav
 from txn_source.model.topic_name import TopicName
 from txn_source.storage.object_requests import requests_for
 from txn_source.storage.segment_store import ObjectSegments
+from txn_source.upkeep.doctor.checks import objects
 from txn_source.upkeep.doctor.codes import Severity
 from txn_source.upkeep.doctor.opening import Where
 from txn_source.upkeep.doctor.subject import Checksums, Surroundings
@@ -258,6 +260,43 @@ def test_log_on_an_object_store_is_looked_at_whole(tmp_path: Path, monkeypatch: 
         assert [one.code for one in mend(where, report).findings if one.mended] == ["object-damaged"]
         requests.delete("txnlog.json")
         assert "root-of-another-log" in codes(look(where, Checksums.NONE))
+
+
+class _Together:
+    """Lets reads go on as soon as so many of them are under way at once."""
+
+    def __init__(self, count: int) -> None:
+        self._lock, self._under_way, self._count = threading.Lock(), 0, count
+        self.met = threading.Event()
+
+    def wait(self) -> None:
+        with self._lock:
+            self._under_way += 1
+            if self._under_way == self._count:
+                self.met.set()
+        self.met.wait(60)
+        with self._lock:
+            self._under_way -= 1
+
+
+def test_objects_of_a_store_are_read_several_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Hold each read of a segment, and each look at an offloaded ledger, until four of its kind are under way."""
+    with Site("objects", tmp_path / "meta") as site:
+        with site.connect() as log:
+            log.create_topic("orders")
+            with log.producer("orders", batching=BY_HAND) as producer:
+                for n in range(6):
+                    send_each(producer, [b"%d" % n])
+                    log.roll_ledger("orders")
+            log.offload("orders")
+        segments, ledgers = _Together(4), _Together(4)
+        fill_buffer, look_at = ObjectSegments.fill, objects.damage_of
+        monkeypatch.setattr(ObjectSegments, "fill", lambda *given: segments.wait() or fill_buffer(*given))
+        monkeypatch.setattr(objects, "damage_of", lambda *given: ledgers.wait() or look_at(*given))
+        where = Where(str(site.storage_uri), metadata=str(tmp_path / "meta" / "metadata.db"))
+        assert look(where).findings == ()
+        assert segments.met.is_set()
+        assert ledgers.met.is_set()
 
 
 # Logs of one id

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
 import numpy as np
-import numpy.typing as npt
+import pyarrow.compute as pc
 from crc32c import crc32c
 
 from txn_source.client.hot_roots import Place
@@ -29,11 +29,11 @@ from txn_source.upkeep.doctor.codes import Severity
 from txn_source.upkeep.doctor.extent import Ledgers, extent, extent_of
 from txn_source.upkeep.doctor.findings import Finding, finding
 from txn_source.upkeep.doctor.subject import Checksums, Subject
+from txn_source.upkeep.reading_ahead import read_ahead
 
 _WINDOW_BYTES = 4 << 20
 _MAX_HEADER_BYTES = 16 << 20
 _GAP_BYTES = 64 << 10
-IntArray = npt.NDArray[np.int64]
 
 
 def check_bytes(subject: Subject) -> Iterator[Finding]:
@@ -64,6 +64,44 @@ class _Damage:
     """Why this user may not read them, so that nothing is known of them."""
 
 
+@dataclass(frozen=True, slots=True)
+class _Window:
+    """Entries of a segment in a root, by ascending offset: their positions, first and last (exclusive) bytes, and
+    checksums."""
+
+    place: Place
+    path: str
+    positions: Sequence[int]
+    starts: Sequence[int]
+    ends: Sequence[int]
+    wanted: Sequence[int]
+
+    @property
+    def size(self) -> int:
+        """How many bytes lie between the first entry's beginning and the last one's end."""
+        return self.ends[-1] - self.starts[0]
+
+    def parted(self) -> Iterator[_Window]:
+        """Yield them as windows that are read at once: of those that lie close together, and aren't too large."""
+        first = 0
+        for at in range(1, len(self.starts) + 1):
+            if (
+                at == len(self.starts)
+                or self.ends[at] - self.starts[first] > _WINDOW_BYTES
+                or self.starts[at] - self.ends[at - 1] > _GAP_BYTES
+            ):
+                yield self._some(first, at)
+                first = at
+
+    def entries(self) -> list[_Window]:
+        """Return each entry by itself."""
+        return [self._some(at, at + 1) for at in range(len(self.starts))]
+
+    def _some(self, first: int, end: int) -> _Window:
+        of = slice(first, end)
+        return _Window(self.place, self.path, self.positions[of], self.starts[of], self.ends[of], self.wanted[of])
+
+
 class _Topic:
     def __init__(self, subject: Subject, topic: TopicName) -> None:
         self._subject = subject
@@ -73,6 +111,7 @@ class _Topic:
         self._damage: dict[tuple[str, int], _Damage] = {}
         self._roots: dict[str, int] = {}
         self._seeds: dict[tuple[str, int], int] = {}
+        self._is_remote = any(place.segments.is_remote for place in subject.places)
         self._buffer = bytearray(_WINDOW_BYTES)
 
     def check(self) -> Iterator[Finding]:
@@ -82,8 +121,7 @@ class _Topic:
         of_all = self._subject.checksums is Checksums.ALL
         total = sum(ledger.bytes for _, ledger in ranges) * max(1, len(self._places)) if of_all else None
         self._subject.watch.begin(f"bytes of {self._topic.short}", "bytes", total)
-        for view, ledger in ranges:
-            self._ledger(view, ledger)
+        self._read(page for view, ledger in ranges for page in self._pages(view, ledger))
         yield from self._findings()
 
     def is_sound(self, partition_id: int, ledger_id: int) -> bool:
@@ -92,8 +130,10 @@ class _Topic:
             for ledger in ledgers_of(self._stub, view) if view.partition_id == partition_id else ():
                 if ledger.ledger_id != ledger_id or not ledger.hot:
                     continue
-                if self._ledger(view, ledger) != ledger.messages:
+                pages = list(self._pages(view, ledger))
+                if sum(pc.sum(page.entries["messages"]).as_py() or 0 for page in pages) != ledger.messages:
                     return False
+                self._read(pages)
                 damaged: dict[str, int] = defaultdict(int)
                 for path, bit in self._damage:
                     damaged[path] |= bit
@@ -105,17 +145,20 @@ class _Topic:
         [view] = self._stub.get_view([self._topic]).topics
         return view.partitions
 
-    def _ledger(self, view: PartitionView, ledger: Ledger) -> int:
-        """Check a ledger's entries; return how many messages they have."""
-        messages = 0
+    def _pages(self, view: PartitionView, ledger: Ledger) -> Iterator[EntryPage]:
         end = min(ledger.end, view.bounds.log_end)
-        for page in self._stub.list_entries(view.partition_id, PositionRange(Position(ledger.ledger_id, 0), end)):
-            columns = {name: numbers_in(page.entries[name]) for name in page.entries.column_names}
-            self._page(page, columns)
-            messages += int(columns["messages"].sum())
-        return messages
+        return self._stub.list_entries(view.partition_id, PositionRange(Position(ledger.ledger_id, 0), end))
 
-    def _page(self, page: EntryPage, columns: Mapping[str, IntArray]) -> None:
+    def _read(self, pages: Iterable[EntryPage]) -> None:
+        """Read and check the entries of pages."""
+        windows = (window for page in pages for window in self._windows(page))
+        read = read_ahead(windows, self._bytes_of, is_remote=self._is_remote, size=lambda window: window.size)
+        for window, found in read:
+            self._check(window, found)
+
+    def _windows(self, page: EntryPage) -> Iterator[_Window]:
+        """Yield what is to be read of a page's entries, each as soon as the pace allows it."""
+        columns = {name: numbers_in(page.entries[name]) for name in page.entries.column_names}
         ids, offsets = columns["segment_id"], columns["offset"]
         order = np.lexsort((offsets, ids))
         edges = [0, *(np.flatnonzero(np.diff(ids[order])) + 1).tolist(), len(order)]
@@ -136,59 +179,41 @@ class _Topic:
             )
             for bit, place in self._places.items():
                 if bit & roots:
-                    self._entries(place, path, *entries)
+                    for window in _Window(place, path, *entries).parted():
+                        self._subject.pace.take(window.size)
+                        yield window
 
-    def _entries(
-        self, place: Place, path: str, positions: list[int], starts: list[int], ends: list[int], wanted: list[int]
-    ) -> None:
-        """Check entries of a segment, ascending, in windows."""
+    def _bytes_of(self, window: _Window) -> tuple[int, memoryview] | OSError:
+        """Return the checksum that those of a window's entries begin with, and the window's bytes, until the next one
+        is read; or why they can't be read. Windows of stores are read by several threads."""
+        buffer = self._buffer
+        if self._is_remote or window.size > len(buffer):
+            buffer = bytearray(window.size)
+        view = memoryview(buffer)[: window.size]
         try:
-            seed = self._seed(place, path)
+            seed = self._seed(window.place, window.path)
+            window.place.segments.fill(window.path, window.starts[0], view)
         except OSError as error:
-            self._note(place, path, positions, ends, error)
-            return
-        at = 0
-        while at < len(starts):
-            stop = at + 1
-            while (
-                stop < len(starts)
-                and ends[stop] - starts[at] <= _WINDOW_BYTES
-                and starts[stop] - ends[stop - 1] <= _GAP_BYTES
-            ):
-                stop += 1
-            self._window(place, path, seed, positions[at:stop], starts[at:stop], ends[at:stop], wanted[at:stop])
-            at = stop
+            return error
+        return seed, view
 
-    def _window(
-        self,
-        place: Place,
-        path: str,
-        seed: int,
-        positions: list[int],
-        starts: list[int],
-        ends: list[int],
-        wanted: list[int],
-    ) -> None:
-        base, size = starts[0], ends[-1] - starts[0]
-        if size > len(self._buffer):
-            self._buffer = bytearray(size)
-        view = memoryview(self._buffer)[:size]
-        self._subject.pace.take(size)
-        try:
-            place.segments.fill(path, base, view)
-        except OSError as error:
-            if len(positions) == 1:
-                self._note(place, path, positions, ends, error)
+    def _check(self, window: _Window, found: tuple[int, memoryview] | OSError) -> None:
+        if isinstance(found, OSError):
+            parts = window.entries()
+            if len(parts) == 1 or is_passing(found) or isinstance(found, FileNotFoundError):
+                self._note(window, found)
                 return
-            for at in range(len(positions)):  # those before the end of a short file are there
-                self._window(place, path, seed, *([x[at]] for x in (positions, starts, ends, wanted)))
+            for part in parts:  # those before the end of a short file are there
+                self._check(part, self._bytes_of(part))
             return
-        self._subject.watch.advance(size)
-        for position, start, end, checksum in zip(positions, starts, ends, wanted, strict=True):
-            found = crc32c(view[start - base : end - base], seed)
-            if found != checksum:
-                why = f"entry {Position.from_key(position)} has checksum {found:08x} where {checksum:08x} was written"
-                self._note(place, path, [position], [end], why)
+        seed, view = found
+        self._subject.watch.advance(window.size)
+        for entry in window.entries():
+            start = entry.starts[0] - window.starts[0]
+            checksum = crc32c(view[start : start + entry.size], seed)
+            if checksum != entry.wanted[0]:
+                where = Position.from_key(entry.positions[0])
+                self._note(entry, f"entry {where} has checksum {checksum:08x} where {entry.wanted[0]:08x} was written")
 
     def _seed(self, place: Place, path: str) -> int:
         """Return the checksum of the schema message that a file begins with."""
@@ -206,14 +231,15 @@ class _Topic:
             self._seeds[key] = crc32c(header)
         return self._seeds[key]
 
-    def _note(self, place: Place, path: str, positions: list[int], ends: list[int], why: str | OSError) -> None:
+    def _note(self, window: _Window, why: str | OSError) -> None:
         error = why if isinstance(why, OSError) else None
         if error is not None and is_passing(error):
             raise error  # of a store that may answer later nothing is known
-        damage = self._damage.setdefault((path, place.bit), _Damage(why if isinstance(why, str) else reason(why)))
+        key = window.path, window.place.bit
+        damage = self._damage.setdefault(key, _Damage(why if isinstance(why, str) else reason(why)))
         damage.refused = error if is_refused(error) else None
-        damage.positions += positions
-        damage.end = max(damage.end, *ends)
+        damage.positions += window.positions
+        damage.end = max(damage.end, *window.ends)
 
     def _findings(self) -> Iterator[Finding]:
         by_path: dict[str, list[int]] = defaultdict(list)

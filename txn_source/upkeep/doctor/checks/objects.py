@@ -19,7 +19,7 @@ from txn_source.model.units import format_count
 from txn_source.storage.object_names import aborted_uri, may_be_object, may_be_second_file
 from txn_source.storage.object_root import located
 from txn_source.storage.object_store import file_system_of, is_passing, is_refused, reason
-from txn_source.storage.object_uri import parts_of
+from txn_source.storage.object_uri import is_object_uri, parts_of
 from txn_source.storage.tiered import Footer, checked_footer
 from txn_source.storage.tiered_check import first_damage, owner_of
 from txn_source.upkeep.doctor.codes import Severity
@@ -27,6 +27,7 @@ from txn_source.upkeep.doctor.extent import copies_now
 from txn_source.upkeep.doctor.findings import Finding, finding, some_files
 from txn_source.upkeep.doctor.listing import Stored, Target, targets
 from txn_source.upkeep.doctor.subject import DAY_S, Checksums, Subject
+from txn_source.upkeep.reading_ahead import read_ahead
 
 _SAMPLED = 8
 """One of so many parts of an object is read in a sample, and its first one."""
@@ -44,10 +45,18 @@ def _of_topic(subject: Subject, topic: TopicName) -> Iterator[Finding]:
         ledgers = {ledger.ledger_id: ledger for ledger in ledgers_of(stub, partition) if ledger.tiered}
         if not ledgers:
             continue
-        for copies in _copies(subject, partition):
-            ledger = ledgers.get(copies.ledger_id)
-            if ledger is not None and copies.tiered is not None:
-                yield from _of_ledger(subject, topic, partition, ledger, copies)
+        found = [
+            (ledgers[copies.ledger_id], copies.tiered)
+            for copies in _copies(subject, partition)
+            if copies.tiered is not None and copies.ledger_id in ledgers and _is_near(subject, copies.tiered)
+        ]
+        is_remote = any(is_object_uri(located(subject.access.root, copy.uri)) for _, copy in found)
+        for (ledger, copy), result in read_ahead(found, lambda of: _looked_at(subject, of[1]), is_remote=is_remote):
+            yield from _of_ledger(subject, topic, partition, ledger, copy, result)
+
+
+def _is_near(subject: Subject, copy: TieredCopy) -> bool:
+    return subject.has_storage or parts_of(copy.uri)[0] != "" or copy.uri.startswith("/")
 
 
 def _copies(subject: Subject, partition: PartitionView) -> Iterator[LedgerCopies]:
@@ -60,19 +69,26 @@ def _copies(subject: Subject, partition: PartitionView) -> Iterator[LedgerCopies
         at = Position(listed[-1].ledger_id + 1, 0)
 
 
-def _of_ledger(
-    subject: Subject, topic: TopicName, partition: PartitionView, ledger: Ledger, copies: LedgerCopies
-) -> Iterator[Finding]:
-    copy = copies.tiered
-    assert copy is not None
-    if parts_of(copy.uri)[0] == "" and not copy.uri.startswith("/") and not subject.has_storage:
-        return
+def _looked_at(subject: Subject, copy: TieredCopy) -> tuple[bool, str] | OSError | None:
+    """Return ``damage_of`` an object, or why it can't be looked at."""
     try:
-        found = damage_of(subject, copy)
+        return damage_of(subject, copy)
     except OSError as error:
-        if not is_refused(error):
-            raise
-        subject.may_not_read("objects", located(subject.access.root, copy.uri), error)
+        return error
+
+
+def _of_ledger(
+    subject: Subject,
+    topic: TopicName,
+    partition: PartitionView,
+    ledger: Ledger,
+    copy: TieredCopy,
+    found: tuple[bool, str] | OSError | None,
+) -> Iterator[Finding]:
+    if isinstance(found, OSError):
+        if not is_refused(found):
+            raise found
+        subject.may_not_read("objects", located(subject.access.root, copy.uri), found)
         return
     if found is None:
         footer = checked_footer(subject.access.root, copy)
