@@ -58,10 +58,10 @@ def test_index_outside_is_an_error() -> None:
 
 def test_few_are_shown_of_many() -> None:
     """Show none, three and a million: the text stays short."""
-    assert repr(kept([])) == "<0 message ids: >"
+    assert repr(kept([])) == "<0 message ids>"
     assert repr(kept([MessageId(1, 2, i) for i in range(3)])) == "<3 message ids: 1:2:0, 1:2:1, 1:2:2>"
     many = MessageIds(np.zeros(1_000_000, np.int64), np.zeros(1_000_000, np.int32))
-    assert repr(many) == "<1000000 message ids: 0:0:0, 0:0:0, 0:0:0, ...>"
+    assert repr(many) == "<1,000,000 message ids: 0:0:0, 0:0:0, 0:0:0, ...>"
 
 
 def test_no_ids_are_an_empty_sequence() -> None:

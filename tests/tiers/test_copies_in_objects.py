@@ -95,7 +95,9 @@ def test_backup_takes_segments_from_a_bucket(log: Log, bucket: Bucket, tmp_path:
     txn_source.backup(str(log.root), tmp_path / "backup")
     txn_source.restore(tmp_path / "backup", tmp_path / "restored")
     with txn_source.connect(tmp_path / "restored") as restored:
-        assert local(restored) == written
+        found = local(restored)
+        assert found.keys() == written.keys()
+        assert all(found[path].startswith(data) for path, data in written.items())  # notes may follow
         assert values(restored, "t") == [b"1", b"2"]
 
 
