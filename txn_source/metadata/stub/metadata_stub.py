@@ -15,7 +15,7 @@ from txn_source.metadata.protocol.convert_subscriptions import acknowledgement_t
 from txn_source.metadata.protocol.enums import END_REASON, TRANSACTION_STATE
 from txn_source.metadata.stub.ranges import RangeStub, incomplete
 from txn_source.metadata.stub.request_ids import request_id
-from txn_source.metadata.stub.roots import RootStub
+from txn_source.metadata.stub.roots import KnownLog, RootStub
 from txn_source.metadata.stub.subscriptions import SubscriptionStub
 from txn_source.metadata.stub.tiers import TierStub
 from txn_source.metadata.stub.transport import Transport
@@ -25,7 +25,6 @@ from txn_source.model.errors import LogVersionError
 from txn_source.model.imported import ImportedBatch, PlacedImport
 from txn_source.model.ledger_limits import LedgerLimits
 from txn_source.model.position import Position, PositionRange
-from txn_source.model.roots import HotRoot
 from txn_source.model.spark_commit import Sink, Told, TopicBatch
 from txn_source.model.topic import Topic, TopicView, View
 from txn_source.model.topic_name import TopicName
@@ -116,25 +115,12 @@ class FoundPosition:
     ledger_only: bool
 
 
-@dataclass(slots=True)
-class _Known:
-    """What ``get_log`` has found; stubs that answer for one another share it."""
-
-    log_id: str | None = None
-    roots: tuple[HotRoot, ...] = ()
-
-
 class MetadataStub(RangeStub, TierStub, RootStub, SubscriptionStub):
     """The service's calls. All raise ``TxnLogError``; all may be repeated."""
 
     def __init__(self, transport: Transport) -> None:
         self._transport = transport
-        self._known = _Known()
-
-    @property
-    def roots(self) -> tuple[HotRoot, ...]:
-        """Hot roots beside the log's own one, as ``get_log`` has found them."""
-        return self._known.roots
+        self._known = KnownLog()
 
     @property
     def transport(self) -> Transport:

@@ -42,10 +42,24 @@ class SegmentRoots:
     end: int
 
 
+@dataclass(slots=True)
+class KnownLog:
+    """What ``get_log`` has found; stubs that answer for one another share it."""
+
+    log_id: str | None = None
+    roots: tuple[HotRoot, ...] = ()
+
+
 class RootStub:
     """Part of ``MetadataStub``."""
 
     _transport: Transport
+    _known: KnownLog
+
+    @property
+    def roots(self) -> tuple[HotRoot, ...]:
+        """Hot roots beside the log's own one, as ``get_log`` has found them."""
+        return self._known.roots
 
     def add_root(self, name: str, uri: str) -> HotRoot:
         """Add a root; one of this name and place that is there is returned."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from itertools import pairwise
 
 import numpy as np
@@ -21,6 +21,7 @@ from txn_source.model.position import Position, PositionRange
 from txn_source.model.roots import ONLY_MAIN
 from txn_source.model.topic import PartitionView
 from txn_source.model.topic_name import TopicName
+from txn_source.model.values import dataclass
 from txn_source.storage.arrays import numbers_in
 from txn_source.storage.object_root import located
 from txn_source.storage.object_store import is_passing, is_refused, reason
