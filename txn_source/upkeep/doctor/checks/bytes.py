@@ -84,15 +84,12 @@ class _Window:
 
     def parted(self) -> Iterator[_Window]:
         """Yield them as windows that are read at once: of those that lie close together, and aren't too large."""
-        first = 0
-        for at in range(1, len(self.starts) + 1):
-            if (
-                at == len(self.starts)
-                or self.ends[at] - self.starts[first] > _WINDOW_BYTES
-                or self.starts[at] - self.ends[at - 1] > _GAP_BYTES
-            ):
+        starts, ends, first = self.starts, self.ends, 0
+        for at in range(1, len(starts)):
+            if ends[at] - starts[first] > _WINDOW_BYTES or starts[at] - ends[at - 1] > _GAP_BYTES:
                 yield self._some(first, at)
                 first = at
+        yield self._some(first, len(starts))
 
     def entries(self) -> list[_Window]:
         """Return each entry by itself."""
@@ -187,10 +184,9 @@ class _Topic:
     def _bytes_of(self, window: _Window) -> tuple[int, memoryview] | OSError:
         """Return the checksum that those of a window's entries begin with, and the window's bytes, until the next one
         is read; or why they can't be read. Windows of stores are read by several threads."""
-        buffer = self._buffer
-        if self._is_remote or window.size > len(buffer):
-            buffer = bytearray(window.size)
-        view = memoryview(buffer)[: window.size]
+        if not self._is_remote and window.size > len(self._buffer):
+            self._buffer = bytearray(window.size)
+        view = memoryview(bytearray(window.size) if self._is_remote else self._buffer)[: window.size]
         try:
             seed = self._seed(window.place, window.path)
             window.place.segments.fill(window.path, window.starts[0], view)
@@ -209,12 +205,13 @@ class _Topic:
             return
         seed, view = found
         self._subject.watch.advance(window.size)
-        for entry in window.entries():
-            start = entry.starts[0] - window.starts[0]
-            checksum = crc32c(view[start : start + entry.size], seed)
-            if checksum != entry.wanted[0]:
-                where = Position.from_key(entry.positions[0])
-                self._note(entry, f"entry {where} has checksum {checksum:08x} where {entry.wanted[0]:08x} was written")
+        base = window.starts[0]
+        for at, (start, end, wanted) in enumerate(zip(window.starts, window.ends, window.wanted, strict=True)):
+            checksum = crc32c(view[start - base : end - base], seed)
+            if checksum != wanted:
+                where = Position.from_key(window.positions[at])
+                why = f"entry {where} has checksum {checksum:08x} where {wanted:08x} was written"
+                self._note(window.entries()[at], why)
 
     def _seed(self, place: Place, path: str) -> int:
         """Return the checksum of the schema message that a file begins with."""
