@@ -219,3 +219,15 @@ def commit(log: Log, sink: Sink, batches: Sequence[TopicBatch]) -> bool:
 def size(root: Path) -> int:
     """Return the bytes of all segments."""
     return sum(os.path.getsize(path) for path in (root / "segments").rglob("*.arrow*"))
+
+
+def check_goes_on(log: Log, before: dict[str, dict[str, pa.Table]], seed: int) -> None:
+    """Find what was ``seen`` before in each topic, and write more."""
+    for topic in TOPICS:
+        after = seen(log, topic)
+        for level, table in before[topic].items():
+            assert after[level].to_pylist() == table.to_pylist(), (topic, level)
+        with log.producer(topic) as producer:
+            producer.send({"id": -1, "name": ""} if topic == "typed" else b"later")
+        assert log.count(topic) == before[topic]["read_committed"].num_rows + 1
+    History(log, seed + 1, kills=False).run(20)

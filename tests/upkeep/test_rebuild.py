@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import txn_source
-from tests.upkeep.histories import TOPICS, History, make, seen, values, without_database, worst
+from tests.upkeep.histories import TOPICS, History, check_goes_on, make, seen, values, without_database, worst
 from txn_source.upkeep.rebuild import rebuild
 
 
@@ -30,14 +30,7 @@ def test_readers_see_what_they_saw(tmp_path: Path, seed: int) -> None:
     assert not [note for note in report.notes if "can be read" in note]
     assert not worst(root)
     with txn_source.connect(root) as log:
-        for topic in TOPICS:
-            after = seen(log, topic)
-            for level, table in before[topic].items():
-                assert after[level].to_pylist() == table.to_pylist(), (topic, level)
-            with log.producer(topic) as producer:
-                producer.send({"id": -1, "name": ""} if topic == "typed" else b"later")
-            assert log.count(topic) == before[topic]["read_committed"].num_rows + 1
-        History(log, seed + 1, kills=False).run(20)
+        check_goes_on(log, before, seed)
 
 
 @pytest.mark.parametrize("seed", seeds(6, 200))

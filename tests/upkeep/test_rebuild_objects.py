@@ -18,8 +18,8 @@ import txn_source
 from tests.importing.imported_topics import target_rows, write_partitions
 from tests.log.objects import new_prefix, s3_surroundings
 from tests.log.reading import BY_HAND
-from tests.upkeep.histories import TOPICS, History, commit, make, seen, values, without_database, worst
-from tests.upkeep.test_rebuild_batches import counts, written
+from tests.upkeep.histories import TOPICS, History, check_goes_on, commit, make, seen, values, without_database, worst
+from tests.upkeep.test_rebuild_batches import check_repeated, counts, written
 from txn_source import IsolationLevel, Log, LogNotFoundError, UnavailableError
 from txn_source.cli.app import app
 from txn_source.client.target import metadata_url, open_service
@@ -64,14 +64,7 @@ def test_readers_see_what_they_saw(uri: str, tmp_path: Path, seed: int) -> None:
     assert not [note for note in report.notes if "can be read" in note]
     assert not worst(uri, made)
     with txn_source.connect(uri, metadata=made) as log:
-        for topic in TOPICS:
-            after = seen(log, topic)
-            for level, table in before[topic].items():
-                assert after[level].to_pylist() == table.to_pylist(), (topic, level)
-            with log.producer(topic) as producer:
-                producer.send({"id": -1, "name": ""} if topic == "typed" else b"later")
-            assert log.count(topic) == before[topic]["read_committed"].num_rows + 1
-        History(log, seed + 1, kills=False).run(20)
+        check_goes_on(log, before, seed)
 
 
 @pytest.mark.parametrize("seed", seeds(3, 60))
@@ -125,12 +118,7 @@ def test_repeated_batch_is_stored_once(uri: str, tmp_path: Path, sink: Sink) -> 
     assert not commit(log, sink, written(log, "a", "b"))
     assert len(names(log, ".notes")) == 2
     with again_after(uri, tmp_path / "made.db") as again:
-        assert counts(again) == [2, 1]
-        assert commit(again, replace(sink, run_id="run-2"), written(again, "a", "b"))
-        assert counts(again) == [2, 1]
-        app = None if sink.app is None else AppVersion("app", 8)
-        assert not commit(again, replace(sink, batch_id=4, app=app), written(again, "a", "b"))
-        assert counts(again) == [4, 2]
+        check_repeated(again, sink)
 
 
 @pytest.mark.parametrize("notes", [0, 1])
