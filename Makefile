@@ -12,7 +12,7 @@ unexport SPARK_HOME PYTHONPATH
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help venv browser demo flights tiers isolation kafka pulsar test test-connect test-cluster test-spark42 wheel bench bench-quick lint format proto proto-baseline docs samples drawings clean check-python check-java
+.PHONY: help venv browser demo flights tiers isolation kafka pulsar test test-all test-connect test-cluster test-spark42 wheel bench bench-quick lint format proto proto-baseline docs samples drawings clean check-python check-java
 
 help: ## Show this list
 	@sed -n 's/^\([a-z0-9-]*\):.*## \(.*\)/\1|\2/p' Makefile | while IFS='|' read -r target text; do \
@@ -40,8 +40,17 @@ pulsar: check-java $(STAMP) ## The same of ledgers that Pulsar offloaded
 	$(PY) examples/pulsar.py
 
 # A process that dies isn't replaced: pytest-xdist would wait for ever for what it had not run.
-test: check-java $(STAMP) ## Run all tests but those over Spark Connect
+test: check-java $(STAMP) ## Run the tests that everybody runs at every change
 	$(PY) -m pytest -n 3 --dist loadfile --max-worker-restart 0
+
+# Everything there is, also after a failure: what runs processes and networks of its own, and the benchmarks.
+test-all: check-java $(STAMP) ## Run all tests, the long ones too, and every benchmark on little data
+	@failed=; \
+	$(PY) -m pytest -n 3 --dist loadfile --max-worker-restart 0 --long || failed="$$failed test"; \
+	for each in test-connect test-cluster test-spark42 bench-quick; do \
+		$(MAKE) --no-print-directory $$each || failed="$$failed $$each"; \
+	done; \
+	[ -z "$$failed" ] || { echo "Failed:$$failed" >&2; exit 1; }
 
 test-connect: check-java $(STAMP) ## Run the tests over Spark Connect and in other Sparks, which need a process of their own
 	$(PY) -m pytest tests/connect
