@@ -213,7 +213,8 @@ def _answers(lines: str, *command: str) -> dict[str, object]:
 
 def helpers() -> set[int]:
     """Return the ids of the processes that answer catalogs of this test's Java."""
-    listed = subprocess.run(["ps", "-ww", "-eo", "pid,ppid,stat,args"], capture_output=True, text=True, check=True).stdout
+    whole_lines = ["ps", "-ww", "-eo", "pid,ppid,stat,args"]
+    listed = subprocess.run(whole_lines, capture_output=True, text=True, check=True).stdout
     rows = [line.split(None, 3) for line in listed.splitlines()[1:]]
     children: dict[int, set[int]] = {}
     for pid, parent, *_ in rows:
