@@ -2,7 +2,19 @@
 
 PYTHON ?= python3
 PY = .venv/bin/python
-STAMP = .venv/.installed
+# What is installed: each target needs no more than it uses. Who can test can run the demo, too.
+TESTS = .venv/.dev
+EXAMPLES = .venv/.examples
+DEMO = $(if $(wildcard $(TESTS)),$(TESTS),.venv/.demo)
+
+# A process that dies isn't replaced: pytest-xdist would wait for ever for what it had not run.
+PYTEST = $(PY) -m pytest -n 3 --dist loadgroup --no-loadscope-reorder --max-worker-restart 0 --durations 10
+
+# Subjects of tests that are several folders of tests/; any other subject is the folder of its name.
+OF_log = log client model
+OF_store = metadata access storage power_cuts
+OF_foreign = foreign importing
+OF_doors = cli console http story
 
 # Spark's workers use the interpreter of .venv, and a Spark installed elsewhere stays out of it.
 export PYSPARK_PYTHON := $(CURDIR)/$(PY)
@@ -12,64 +24,73 @@ unexport SPARK_HOME PYTHONPATH
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help venv browser demo flights tiers isolation kafka pulsar test test-all test-connect test-cluster test-spark42 wheel bench bench-quick lint format proto proto-baseline docs samples drawings clean check-python check-java
+.PHONY: help venv browser demo flights tiers isolation kafka pulsar test test-all test-connect test-cluster test-spark42 jar wheel bench bench-quick bench-smoke lint format proto proto-baseline docs samples drawings clean check-python check-java
 
 help: ## Show this list
-	@sed -n 's/^\([a-z0-9-]*\):.*## \(.*\)/\1|\2/p' Makefile | while IFS='|' read -r target text; do \
+	@sed -n 's/^\([a-z0-9%-]*\):.*## \(.*\)/\1|\2/p' Makefile | while IFS='|' read -r target text; do \
 		printf '  make %-12s %s\n' "$$target" "$$text"; \
 	done
 
-venv: $(STAMP) ## Create .venv with the package (editable) and everything to develop it
+venv: $(TESTS) ## Create .venv with the package (editable) and everything to develop it
 
-demo: check-java $(STAMP) ## Bank transfers through the log: what each isolation level shows
+demo: check-java $(DEMO) ## Bank transfers through the log: what each isolation level shows
 	$(PY) examples/bank.py
 
-flights: check-java $(STAMP) ## A larger example, on the flights out of New York City in 2013
+flights: check-java $(EXAMPLES) ## A larger example, on the flights out of New York City in 2013
 	$(PY) examples/flights.py
 
-tiers: $(STAMP) ## An example of orders that move to a bucket, read from either copy
+tiers: $(EXAMPLES) ## An example of orders that move to a bucket, read from either copy
 	$(PY) examples/tiers.py
 
-isolation: check-java $(STAMP) ## An example of two subscriptions at two isolation levels, and of a rewind
+isolation: check-java $(DEMO) ## An example of two subscriptions at two isolation levels, and of a rewind
 	$(PY) examples/isolation.py
 
-kafka: check-java $(STAMP) ## An example of what a Kafka broker wrote, read in place at both levels, and moved
+kafka: check-java $(EXAMPLES) ## An example of what a Kafka broker wrote, read in place at both levels, and moved
 	$(PY) examples/kafka.py
 
-pulsar: check-java $(STAMP) ## The same of ledgers that Pulsar offloaded
+pulsar: check-java $(EXAMPLES) ## The same of ledgers that Pulsar offloaded
 	$(PY) examples/pulsar.py
 
-# A process that dies isn't replaced: pytest-xdist would wait for ever for what it had not run.
-test: check-java $(STAMP) ## Run the tests that everybody runs at every change
-	$(PY) -m pytest -n 3 --dist loadfile --max-worker-restart 0
+# The catalog's jar is compiled before, or each process would compile one.
+test: jar ## Run the tests that hold each promise once: five minutes, at every change
+	$(PYTEST)
 
-# Everything there is, also after a failure: what runs processes and networks of its own, and the benchmarks.
-test-all: check-java $(STAMP) ## Run all tests, the long ones too, and every benchmark on little data
+test-%: jar ## Run the tests of one subject: log, spark, store, foreign, upkeep, tiers, doors, examples
+	$(PYTEST) $(addprefix tests/,$(or $(OF_$*),$*))
+
+# Everything there is, also after a failure.
+test-all: jar $(EXAMPLES) ## Run all tests, the long ones too, over every kind of log, and every benchmark on little data
 	@failed=; \
-	$(PY) -m pytest -n 3 --dist loadfile --max-worker-restart 0 --long || failed="$$failed test"; \
+	$(PYTEST) --all || failed="$$failed test"; \
 	for each in test-connect test-cluster test-spark42 bench-quick; do \
 		$(MAKE) --no-print-directory $$each || failed="$$failed $$each"; \
 	done; \
 	[ -z "$$failed" ] || { echo "Failed:$$failed" >&2; exit 1; }
 
-test-connect: check-java $(STAMP) ## Run the tests over Spark Connect and in other Sparks, which need a process of their own
+test-connect: jar ## Run the tests over Spark Connect and in other Sparks, which need a process of their own
 	$(PY) -m pytest tests/connect
 
-test-cluster: check-java $(STAMP) ## Run the tests on a cluster of hosts of their own, in namespaces, which root can make
+test-cluster: jar ## Run the tests on a cluster of hosts of their own, in namespaces, which root can make
 	$(PY) -m pytest tests/cluster
 
-bench: check-java $(STAMP) ## Measure speed and memory, and print the table
+jar: check-java $(TESTS)
+	@$(PY) -c 'from txn_source.spark.catalog.jar import jar; jar()'
+
+bench: check-java $(TESTS) ## Measure speed and memory, and print the table
 	$(PY) -m benchmarks
 
-bench-quick: check-java $(STAMP) ## Run every benchmark on little data, to see that it works
+bench-quick: check-java $(TESTS) ## Run every benchmark on little data, to see that it works
 	$(PY) -m benchmarks --quick
 
-lint: $(STAMP) ## Check style, formatting and types
+bench-smoke: $(TESTS) ## Run some benchmarks on little data: twenty seconds
+	$(PY) -m benchmarks --quick scan producing small_transactions tiers
+
+lint: $(TESTS) ## Check style, formatting and types
 	$(PY) -m ruff check .
 	$(PY) -m ruff format --check .
 	$(PY) -m mypy
 
-format: $(STAMP) ## Fix style and formatting where that is safe
+format: $(TESTS) ## Fix style and formatting where that is safe
 	$(PY) -m ruff check --fix .
 	$(PY) -m ruff format .
 
@@ -92,39 +113,46 @@ browser: ## Install Chromium for the console's tests, where there is no browser 
 	echo 'No browser: the tests of the console in one are skipped.' >&2; \
 	echo '  Debian, Ubuntu:  apt-get install chromium' >&2
 
-wheel: $(STAMP) ## Build the wheel, with the jar of the Spark catalog, into dist
+wheel: $(TESTS) ## Build the wheel, with the jar of the Spark catalog, into dist
 	TXNLOG_JAR=required $(PY) -m pip wheel --quiet --disable-pip-version-check --no-deps --wheel-dir dist .
 
 # The include path is mapped so that the modules land in the package with the right imports.
-proto: $(STAMP) ## Generate the protobuf code again
+proto: $(TESTS) ## Generate the protobuf code again
 	$(PY) -m grpc_tools.protoc -Itxn_source/_generated=proto --python_out=. --grpc_python_out=. --pyi_out=. \
 		txn_source/_generated/txnlog/v1/metadata_service.proto
 
-proto-baseline: $(STAMP) ## Take the protocol as it is for what released clients know
+proto-baseline: $(TESTS) ## Take the protocol as it is for what released clients know
 	$(PY) -m grpc_tools.protoc -Iproto --descriptor_set_out=proto/baseline.binpb txnlog/v1/metadata_service.proto
 
-docs: $(STAMP) ## Build the documentation, strictly, into build/site
+docs: $(TESTS) ## Build the documentation, strictly, into build/site
 	NO_MKDOCS_2_WARNING=1 $(PY) -m mkdocs build --strict --quiet
 	@echo 'Open build/site/index.html; for the search:  $(PY) -m http.server -d build/site'
 
-samples: check-java $(STAMP) ## Write again what pages show of what commands print, each from a log that is made for it
+samples: check-java $(TESTS) ## Write again what pages show of what commands print, each from a log that is made for it
 	TXNLOG_WRITE_SAMPLES=1 $(PY) -m pytest -q tests/spark/test_docs.py
 
-drawings: $(STAMP) ## Draw the concepts again, each from the state of a log that is made for it
+drawings: $(TESTS) ## Draw the concepts again, each from the state of a log that is made for it
 	$(PY) -m docs.tools.drawings
 
 clean: ## Remove .venv and everything else that was made here
 	rm -rf .venv build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis spark-warehouse metastore_db derby.log
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
-# The stamp is written last, so that an interrupted installation is repeated. An unsuitable interpreter is found
-# before anything is made.
-$(STAMP): pyproject.toml
+# A stamp is written last, so that an interrupted installation is repeated. An unsuitable interpreter is found before
+# anything is made. uv takes a third of pip's time; where it can't be had, or finds nothing, pip installs.
+.venv/.%: pyproject.toml | .venv/.uv
+	@echo 'Installing into .venv (half a minute the first time) ...'
+	@export UV_DEFAULT_INDEX="$${UV_DEFAULT_INDEX:-$$($(PY) -m pip config get global.index-url 2>/dev/null)}"; \
+	[ -n "$$UV_DEFAULT_INDEX" ] || unset UV_DEFAULT_INDEX; \
+	.venv/bin/uv pip install --quiet --python $(PY) --editable '.[$*]' || \
+	$(PY) -m pip install --quiet --disable-pip-version-check --editable '.[$*]'
+	@touch $@
+
+.venv/.uv:
 	@$(MAKE) --no-print-directory check-python
-	@echo 'Installing into .venv (a minute or two the first time) ...'
 	@$(PYTHON) -m venv .venv
-	@$(PY) -m pip install --quiet --disable-pip-version-check --editable '.[dev,demo]'
-	@touch $(STAMP)
+	@$(PY) -m pip install --quiet --disable-pip-version-check uv || echo 'There is no uv: pip installs.' >&2
+	@touch $@
 
 check-python:
 	@command -v $(PYTHON) >/dev/null || { \

@@ -42,7 +42,6 @@ from benchmarks import (
     tiers,
 )
 from benchmarks.harness import Bench, Result
-from tests import java_classes
 
 BENCHMARKS = {
     "scan": scan.run,
@@ -81,7 +80,7 @@ def main() -> int:
     if unknown := set(arguments.names) - set(BENCHMARKS):
         parser.error(f"no benchmark is called {sorted(unknown)[0]!r}")
     if arguments.quick:
-        os.environ.setdefault("SPARK_SUBMIT_OPTS", java_classes.SHORT_LIVED)
+        os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:-UsePerfData")
     for name in arguments.names or BENCHMARKS:
         results = []
         with tempfile.TemporaryDirectory(prefix=f"txnlog-bench-{name}-") as folder:

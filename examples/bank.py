@@ -38,14 +38,16 @@ from bank_clients import (
     pay_interest,
     transfers,
 )
-from bank_picture import Told, draw
-from bank_readers import CASH_DESK, Reader, Seen, bookkeeper, monitor
-from quiet_spark import quiet_spark
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
 from rich.table import Table
 
 import txn_source
+
+if __name__ != "__mp_main__":  # the clients' processes import this file as well, and need neither Spark nor pictures
+    from bank_picture import Told, draw
+    from bank_readers import CASH_DESK, Reader, Seen, bookkeeper, monitor
+    from quiet_spark import quiet_spark
 
 SECONDS = 15.0
 QUICK_SECONDS = 3.0
@@ -53,10 +55,10 @@ HANG_FROM, HANG_FOR = 0.3, 0.4
 """When the hanging transfer begins and how long it stays open, as shares of the seconds: 6 of 15."""
 FORGET_FROM, FORGET_FOR = 0.8, 0.1
 """Likewise the one that times out."""
-MESSAGES_PER_S = 20
-"""Messages in a micro-batch of E for each of the seconds, so that there are about six however long the demo takes."""
-BATCHES_WITHOUT = 6
-"""About how many micro-batches there are without a cut, however few messages a busy machine lets the clients send."""
+MESSAGES_PER_S = 120
+"""About how many messages the clients send in each of the seconds."""
+BATCHES, QUICK_BATCHES = 6, 3
+"""About how many micro-batches E has, and has again without a cut, however long the demo takes."""
 PATIENCE_S = 60.0
 """How much longer than they should a client may take before something must be wrong."""
 BALANCES, WITHOUT_CUT = "balances", "balances-without-cut"
@@ -71,7 +73,7 @@ def main() -> int:
     )
     parser.add_argument("--seconds", type=float, default=SECONDS, help="how long the clients write (%(default)g)")
     parser.add_argument("--out", type=Path, default=Path("bank.png"), help="where to draw the picture (%(default)s)")
-    parser.add_argument("--quick", action="store_true", help=f"let the clients write for {QUICK_SECONDS:g} s only")
+    parser.add_argument("--quick", action="store_true", help=f"only {QUICK_SECONDS:g} s and few micro-batches")
     options = parser.parse_args()
     if not 0 < options.seconds < 3600:
         parser.error("--seconds must be above 0 and below 3600")
@@ -79,7 +81,8 @@ def main() -> int:
     for number in (signal.SIGINT, signal.SIGTERM):  # looked at where it suits, so that no call is torn
         signal.signal(number, lambda *_: stop.set())
     try:
-        status = run(QUICK_SECONDS if options.quick else options.seconds, options.out, stop)
+        seconds, batches = (QUICK_SECONDS, QUICK_BATCHES) if options.quick else (options.seconds, BATCHES)
+        status = run(seconds, batches, options.out, stop)
     except Exception:
         if not stop.is_set():
             raise  # else Ctrl-C has ended Spark's workers, too, and Spark complains
@@ -89,7 +92,7 @@ def main() -> int:
     return status
 
 
-def run(seconds: float, picture: Path, stop: threading.Event) -> int:
+def run(seconds: float, batches: int, picture: Path, stop: threading.Event) -> int:
     """Let clients write and queries read, draw the picture and check what was read."""
     console.print("Starting Spark and two streaming queries ...")
     with (
@@ -99,7 +102,7 @@ def run(seconds: float, picture: Path, stop: threading.Event) -> int:
         quiet_spark("bank") as spark,
     ):
         spark.conf.set("spark.sql.shuffle.partitions", 1)  # a few accounts: less to do for each micro-batch
-        booked, limit, checkpoints = open_accounts(log), max(1, round(seconds * MESSAGES_PER_S)), Path(folder)
+        booked, limit, checkpoints = open_accounts(log), max(1, round(seconds * MESSAGES_PER_S / batches)), Path(folder)
         create_books(log, BALANCES, WITHOUT_CUT)
         with (
             closing(monitor(spark, log, checkpoints)) as d,
@@ -129,7 +132,7 @@ def run(seconds: float, picture: Path, stop: threading.Event) -> int:
             d.close()
 
             console.print("E repeats a micro-batch; its job runs once more, without a consistent cut ...")
-            limit = max(1, log.stats(TOPIC).messages // BATCHES_WITHOUT)
+            limit = max(1, log.stats(TOPIC).messages // batches)
             with closing(bookkeeper(spark, log, checkpoints, WITHOUT_CUT, limit, cut=False)) as without:
                 repeated = e.repeat_last_batch()
                 without.finish()

@@ -15,6 +15,9 @@ from typing import BinaryIO
 
 from pyspark.sql import SparkSession
 
+CHECKPOINTS = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
+"""How Spark keeps checkpoints here: its usual way starts ten processes for each file on a local disk."""
+
 
 @contextmanager
 def quiet_spark(name: str) -> Iterator[SparkSession]:
@@ -33,6 +36,7 @@ def quiet_spark(name: str) -> Iterator[SparkSession]:
         .config("spark.sql.shuffle.partitions", 2)
         .config("spark.ui.enabled", False)
         .config("spark.ui.showConsoleProgress", False)
+        .config("spark.sql.streaming.checkpointFileManagerClass", CHECKPOINTS)
     )
     with tempfile.TemporaryFile() as log:
         try:

@@ -1,4 +1,4 @@
-"""Fixtures that all tests share. ``site`` and ``log`` run a test over the embedded log and over a remote one."""
+"""Fixtures that all tests share. ``site`` and ``log`` run a test over the kinds of sites that its marks name."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ import shutil
 import signal
 import sys
 import tempfile
-from collections import Counter
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -17,17 +16,15 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import HealthCheck, settings
-from xdist.scheduler import LoadFileScheduling
 
-from tests import java_classes
-from tests.log.sites import KINDS, ManualClock, Site
+from tests.log.sites import EVERYWHERE, ManualClock, Site
 from txn_source import Log
 
 if TYPE_CHECKING:
     from txn_source.metadata.store.database_url import DatabaseUrl
 
 os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-os.environ.setdefault("SPARK_SUBMIT_OPTS", java_classes.SHORT_LIVED)
+os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:-UsePerfData")  # short-lived
 os.environ["PYTHONPATH"] = str(Path(__file__).with_name("start"))  # see there
 
 _TIMELESS = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow], "print_blob": True}
@@ -40,86 +37,19 @@ _APART = ("connect", "cluster")
 """Folders of tests that a run of all leaves out (pyproject.toml)."""
 _MEMORY = Path("/dev/shm")
 _ENOUGH = 4 << 30
-_CONTRACT = (
-    *("consistent_cut", "deletion_and_trimming", "fencing", "offload", "producer"),
-    *("shared_cuts", "subscription_seeks", "subscriptions", "timeouts", "transactions"),
-    *("commit_batch", "idempotency"),
-    *(f"{of}added_partitions" for of in ("", "consumers_of_", "producers_of_", "streams_of_")),
-)
-"""The test modules that run over PostgreSQL each time; the others, and all over two services, do with --long."""
-_OVER_OBJECTS = ("whole_transactions",)
-"""The test modules that run over an object store each time, and with --long also these."""
-_OVER_COPIES = ("whole_transactions", "isolation_vectors", "transactions")
-"""The same over a log with two copies of each segment."""
-_LONG_OVER_OBJECTS = (
-    *(
-        "transactions",
-        "offload",
-        "producer",
-        "garbage",
-        "deletion_and_trimming",
-        "read_fallback",
-        "round_trip",
-        "topics",
-        "scan",
-    ),
-    *("disturbed_producers", "refused_writes", "dropped_producers", "unanswered_commits", "consumers"),
-)
-_OF_FILES = (
-    "dropped_producers_take_their_threads_and_files_with_them",
-    "age_goes_by_the_clock_that_is_given",
-    "age_of_garbage_can_be_chosen",
-    "block_whose_commit_is_refused_leaves_no_open_transaction",
-    "crash_between_condemning_and_deleting_is_mended_by_the_next_collection",
-    "damaged_segment_is_named_with_entry_and_checksums",
-    "deleted_topic_takes_its_folder_along",
-    "each_loss_is_told",
-    "files_of_a_deleted_topic_that_were_left_are_garbage",
-    "garbage_collection_leaves_what_tiers_need",
-    "hot_copies_are_deleted_after_more_than_the_lag",
-    "hot_copy_stays_if_the_object_cannot_be_read",
-    "latest_stays_when_everything_is_trimmed",
-    "ledgers_wholly_before_a_position_are_trimmed",
-    "only_copy_is_not_deleted",
-    "only_old_files_that_nothing_refers_to_are_removed",
-    "open_ledger_and_empty_topic_are_not_offloaded",
-    "producer_goes_on_when_its_segments_are_deleted",
-    "refused_write_in_the_background_is_reported_by_the_next_call",
-    "refused_write_is_reported_and_nothing_of_it_is_stored",
-    "transaction_that_lost_messages_can_not_be_committed",
-    "unreadable_segment_folder_takes_only_what_went_there",
-    "what_a_producer_has_not_registered_is_garbage_only_when_it_is_old",
-)
-"""Tests of these that look into segments' files, which objects aren't."""
-_OWN_SPARK = ("tests/spark/test_pipeline_kills.py", "tests/spark/test_sink_crashes.py")
-"""Their Spark runs in processes that are killed."""
-_LONGEST = (
-    "tests/examples/test_examples.py",
-    "tests/cli/test_migrate.py",
-    "tests/log/test_forks.py",
-    "tests/log/test_processes.py",
-    "tests/metadata/test_postgres_kills.py",
-    "tests/spark/test_pipeline_kills.py",
-    "tests/spark/test_sink_crashes.py",
-)
-"""Files with few tests that take half a minute and more: begun late, one of them runs on when all others are done."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--long", action="store_true", help="run the tests marked long, too")
+    parser.addoption("--all", action="store_true", help="run the tests marked long, too, and over all kinds of sites")
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    config.addinivalue_line("markers", "long: takes minutes; left out unless --long is given")
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as in what a shell runs in the background
         signal.signal(signal.SIGINT, signal.default_int_handler)  # children have it, whom tests interrupt
-    if config.getoption("--long") and not config.getoption("--hypothesis-profile"):
+    if config.getoption("--all") and not config.getoption("--hypothesis-profile"):
         settings.load_profile("exploring")
     if "TMPDIR" not in os.environ and _has_room(_MEMORY):
         os.environ["TMPDIR"] = tempfile.tempdir = str(_MEMORY)  # of the workers and all children, too
-    whole = config.args_source is pytest.Config.ArgsSource.TESTPATHS and "PYTEST_XDIST_WORKER" not in os.environ
-    if whole and (making := java_classes.begin()):
-        config.add_cleanup(making.wait)
 
 
 def _has_room(folder: Path) -> bool:
@@ -149,59 +79,47 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     session.config.add_cleanup(gc.unfreeze)
 
 
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Run a test over each kind of site that its marks name: the embedded one, unless they name others."""
+    for name in ("site", "clocked_site"):
+        if name in metafunc.fixturenames:
+            metafunc.parametrize(
+                name, _kinds(metafunc.definition, everything=metafunc.config.getoption("--all")), indirect=True
+            )
+
+
+def _kinds(test: pytest.Item, *, everything: bool) -> list[str]:
+    named = test.get_closest_marker("kinds")
+    kinds = list(named.args if named else ("embedded",))
+    if everything:
+        kinds += [*EVERYWHERE, *(kind for mark in test.iter_markers("also") for kind in mark.args)]
+    without_files = {"objects", "copies"} if test.get_closest_marker("files") else set()
+    return [kind for kind in dict.fromkeys(kinds) if kind not in without_files]
+
+
+@pytest.hookimpl(tryfirst=True)  # before pytest-xdist, which reads the groups
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    tests = Counter(item.path for item in items)
-
-    def place(item: pytest.Item) -> tuple[bool, bool, int]:
-        if _shares_spark(item.nodeid):
-            return False, False, 0  # the longest stretch of one process comes first
-        return True, not item.nodeid.startswith(_LONGEST), -tests[item.path]
-
-    items.sort(key=place)
-    long = bool(config.getoption("--long"))
-    left_out: dict[bool, list[pytest.Item]] = {True: [], False: []}
-    for item in items:
-        later = not long and (item.get_closest_marker("long") or _is_long_on_postgres(item))
-        left_out[bool(later or _is_of_files(item, long=long))].append(item)
-    config.hook.pytest_deselected(items=left_out[True])
-    items[:] = left_out[False]
+    """Keep the tests of one Spark session in one process, begin with what takes longest, and leave out what is long."""
+    in_session = [item for item in items if "spark" in getattr(item, "fixturenames", ())]
+    for item in in_session:
+        of_catalog = item.path.parent.name in ("catalog", "sql")
+        item.add_marker(pytest.mark.xdist_group("catalog" if of_catalog else "spark"))
+    first = dict.fromkeys(in_session, 0)
+    items.sort(key=lambda item: first.get(item, 2 if item.get_closest_marker("early") is None else 1))
+    if not config.getoption("--all"):
+        config.hook.pytest_deselected(items=[item for item in items if item.get_closest_marker("long")])
+        items[:] = [item for item in items if not item.get_closest_marker("long")]
 
 
-def _is_of_files(item: pytest.Item, *, long: bool) -> bool:
-    """True for a test over an object store that isn't to run there."""
-    parameters = getattr(getattr(item, "callspec", None), "params", {})
-    kinds = [parameters.get(name) for name in ("site", "clocked_site", "kind")]
-    if "objects" not in kinds and "copies" not in kinds:
-        return False
-    always = _OVER_OBJECTS if "objects" in kinds else _OVER_COPIES
-    modules = [f"test_{name}" for name in (*always, *(_LONG_OVER_OBJECTS if long else ()))]
-    name = item.name.partition("[")[0]
-    return item.path.stem not in modules or name in [f"test_{name}" for name in _OF_FILES]
-
-
-def _is_long_on_postgres(item: pytest.Item) -> bool:
-    parameters = getattr(getattr(item, "callspec", None), "params", {})
-    kinds = [parameters.get(name) for name in ("site", "clocked_site", "kind")]
-    in_contract = item.path.stem in [f"test_{name}" for name in _CONTRACT]
-    return "services" in kinds or ("postgres" in kinds and not in_contract)
-
-
-class _OneSparkSession(LoadFileScheduling):  # type: ignore[misc]
-    """Gives each process a file at a time, but all that share a Spark session to one: others need none."""
-
-    def _split_scope(self, nodeid: str) -> str:
-        return "spark" if _shares_spark(nodeid) else super()._split_scope(nodeid)
-
-
-def _shares_spark(nodeid: str) -> bool:
-    return nodeid.startswith("tests/spark/") and not nodeid.startswith(_OWN_SPARK)
-
-
-def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    if config.getvalue("dist") != "loadfile":
-        return None
-    config.option.loadscopereorder = False  # by numbers of tests alone
-    return _OneSparkSession(config, log)
+def pytest_unconfigure(config: pytest.Config) -> None:
+    """Say after everything else how many tests want a browser, and how to get one."""
+    reporter = config.pluginmanager.get_plugin("terminalreporter")
+    if reporter is not None and "PYTEST_XDIST_WORKER" not in os.environ:
+        without = sum("no browser: " in str(report.longrepr) for report in reporter.stats.get("skipped", ()))
+        if without:
+            reporter.write_line(
+                f"{without} tests of the console were skipped without a browser; `make browser` installs one."
+            )
 
 
 # Logs
@@ -222,9 +140,9 @@ def browser() -> Iterator[Any]:
         yield browser
 
 
-@pytest.fixture(params=KINDS)
+@pytest.fixture
 def site(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Site]:
-    """A fresh log, embedded or remote, and the connections to it."""
+    """A fresh log, embedded unless the test's marks name other kinds, and the connections to it."""
     with Site(request.param, tmp_path / "log") as site:
         yield site
 
@@ -241,7 +159,7 @@ def clock() -> ManualClock:
     return ManualClock()
 
 
-@pytest.fixture(params=KINDS)
+@pytest.fixture
 def clocked_site(request: pytest.FixtureRequest, tmp_path: Path, clock: ManualClock) -> Iterator[Site]:
     """Like ``site``, with a service that goes by ``clock``."""
     with Site(request.param, tmp_path / "log", clock) as site:

@@ -28,10 +28,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import typer
 from pyspark.sql import SparkSession
 from typer.testing import CliRunner
 
+from tests.cli.commands import command_of, kept
 from txn_source.cli.app import app
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -94,6 +94,7 @@ class Runner(ExitStack):
 
     def __init__(self, page: Path, folder: Path, spark: SparkSession, names: dict[str, Any]) -> None:
         super().__init__()
+        self.enter_context(kept())
         self._page, self.folder, self._spark, self.names = page, folder, spark, names
         self.environment = os.environ | {"TXNLOG_ROOT": str(folder / "bank")}
         self.stands_for: dict[str, str] = {}
@@ -255,7 +256,7 @@ def _commands(code: str) -> list[str]:
 
 def parse(arguments: list[str]) -> None:
     """Parse the arguments of ``txnlog`` without running the command; raise what is wrong with them."""
-    command: Any = typer.main.get_command(app)
+    command: Any = command_of(app)
     context: Any = None
     rest = arguments
     while True:

@@ -11,12 +11,15 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterable, Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
 
 from tests.log.sites import Site
+
+pytestmark = pytest.mark.xdist_group("sources")  # they share what was parsed
 
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "txn_source"
@@ -97,15 +100,20 @@ def layer_sources(layer: str) -> list[Path]:
     return [path for path in (folder.with_suffix(".py"), *sorted(folder.rglob("*.py"))) if path.is_file()]
 
 
-def imported_modules(path: Path, *, when_imported: bool = False) -> Iterator[tuple[int, str]]:
-    """Yield line and absolute name of all that a file imports, those inside functions and conditions included.
+@cache
+def imported_modules(path: Path, *, when_imported: bool = False) -> list[tuple[int, str]]:
+    """Return line and absolute name of all that a file imports, those inside functions and conditions included.
 
-    ``from a import b`` yields ``a.b``, because ``b`` may be a module; whoever asks looks at the first parts only.
+    ``from a import b`` gives ``a.b``, because ``b`` may be a module; the callers look at the first parts only.
 
     Args:
         path: the file.
         when_imported: leave out what isn't loaded with the file itself: imports in functions, and for type checkers.
     """
+    return list(_imports(path, when_imported=when_imported))
+
+
+def _imports(path: Path, *, when_imported: bool) -> Iterator[tuple[int, str]]:
     package = module_name(path).split(".")
     if path.name != "__init__.py":
         package.pop()

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import logging
+import signal
 import subprocess
 import sys
+import traceback
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -12,12 +15,20 @@ import pytest
 from typer.testing import CliRunner, Result
 
 import txn_source
+from tests.cli.commands import kept
 from txn_source.cli.app import app
 
 COMMAND = [sys.executable, "-W", "error", "-m", "txn_source.cli"]
 
 Run = Callable[..., Result]
 Spawn = Callable[..., subprocess.Popen[bytes]]
+Served = Callable[..., None]
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _commands_are_built_once() -> Iterator[None]:
+    with kept():
+        yield
 
 
 @pytest.fixture(autouse=True)
@@ -69,3 +80,56 @@ def spawn() -> Iterator[Spawn]:
     for process in started:
         process.kill()
         process.communicate()
+
+
+@pytest.fixture
+def shown(bare: Run, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> Callable[..., str]:
+    """Runs a command that fails, and returns all that its process would show, with tracebacks."""
+    monkeypatch.setenv("TXNLOG_TRACEBACK", "1")
+
+    def run(*arguments: object) -> str:
+        try:
+            result = bare(*arguments)
+        except Exception as error:
+            return caplog.text + "".join(traceback.format_exception(error))
+        assert result.exit_code
+        return caplog.text + str(result.output)
+
+    return run
+
+
+@pytest.fixture(autouse=True)
+def _levels_of_loggers() -> Iterator[None]:
+    """Restore what ``txnlog serve`` sets for its process, which is the tests' here."""
+    loggers = [logging.getLogger(name) for name in ("txn_source.client.target", "botocore")]
+    before = [logger.level for logger in loggers]
+    yield
+    for logger, level in zip(loggers, before, strict=True):
+        logger.setLevel(level)
+
+
+@pytest.fixture
+def served(bare: Run, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> Served:
+    """Runs ``txnlog serve`` in this process, without maintenance, while a function works with its address."""
+
+    def serve(*arguments: object, during: Callable[[str], object]) -> None:
+        failed: list[BaseException] = []
+
+        def work(_: object) -> signal.Signals:
+            try:
+                [address] = [m.split()[2].rstrip(",") for m in caplog.messages if m.startswith("serving on ")]
+                during(address)
+            except BaseException as error:
+                failed.append(error)
+            return signal.SIGTERM
+
+        caplog.clear()
+        caplog.set_level(logging.INFO, "txnlog")
+        with monkeypatch.context() as patch:
+            patch.setattr(signal, "sigwait", work)
+            done = bare("serve", *arguments, "--port", 0, "--maintenance-interval", 0)
+        for error in failed:
+            raise error
+        assert done.exit_code == 0, done.output
+
+    return serve

@@ -58,6 +58,7 @@ def test_names_and_values_are_completed(completed: Any, line: str, expected: lis
     assert completed(line) == expected
 
 
+@pytest.mark.long
 def test_a_shell_can_be_told(tmp_path: Path) -> None:
     """Let bash load what the command prints, and ask it what it does with ``txnlog``."""
     script = subprocess.run(

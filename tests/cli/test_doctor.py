@@ -1,23 +1,18 @@
 from __future__ import annotations
 
 import json
-import os
-import pty
 import re
 import shutil
-import signal
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
-import typer
 
 import txn_source
+from tests.cli.commands import command_of
 from tests.log import tiers
 from txn_source.cli.app import app
-from txn_source.upkeep.doctor import pace, repair
+from txn_source.upkeep.doctor import pace
 from txn_source.upkeep.doctor.codes import CODES, Severity
 
 
@@ -90,48 +85,6 @@ def test_json_is_one_document_with_a_version(txnlog: Any, filled: Path) -> None:
     assert "checksums" in document["checked"]
 
 
-def test_repair_asks_first_and_says_what_it_did(txnlog: Any, filled: Path) -> None:
-    """Repair without a terminal: it wants --yes. With it, it says what was mended, and the log is clean."""
-    damage(filled)
-    refused = txnlog("doctor", "--checksums", "all", "--repair")
-    assert refused.exit_code == 2
-    assert "object-damaged: deletes the object of a ledger whose hot copy is sound in every byte" in refused.stderr
-    assert "--yes" in refused.stderr
-    told = txnlog("doctor", "--checksums", "all", "--repair", "--yes")
-    assert told.exit_code == 0
-    assert "Mended: deletes the object" in told.stdout
-    again = txnlog("doctor", "--checksums", "all", "--repair", "--yes")
-    assert (again.stdout, again.exit_code) == ("22 checks: nothing found.\n", 0)
-
-
-@pytest.mark.parametrize(("answer", "status", "said"), [(b"n\n", 1, "Aborted"), (b"y\n", 0, "Mended: deletes")])
-def test_repair_does_what_is_answered(filled: Path, answer: bytes, status: int, said: str) -> None:
-    """Answer on a terminal: no leaves all as it is."""
-    path = damage(filled)
-    terminal, end = pty.openpty()
-    command = [
-        sys.executable,
-        "-m",
-        "txn_source.cli",
-        "doctor",
-        "--root",
-        str(filled),
-        "--checksums",
-        "all",
-        "--repair",
-    ]
-    with subprocess.Popen(command, stdin=end, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as process:
-        os.close(end)
-        os.write(terminal, answer)
-        told, _ = process.communicate(timeout=60)
-    os.close(terminal)
-    assert process.returncode == status, told
-    assert b"object-damaged: deletes the object" in told
-    assert b"Do this? [y/N]" in told
-    assert said.encode() in told
-    assert path.exists() == (status == 1)
-
-
 def test_wrong_usage_is_refused(txnlog: Any, bare: Any, filled: Path, tmp_path: Path) -> None:
     """Give what can't be: exit status 2, and one line; a folder without a log is 1."""
     for wrong in (
@@ -159,49 +112,12 @@ def test_rate_is_kept(txnlog: Any, filled: Path, monkeypatch: pytest.MonkeyPatch
     assert 0.5 * read / 1024 < sum(slept) < 1.1 * read / 1024
 
 
-@pytest.mark.parametrize("stop_at", range(3))
-def test_interrupted_repair_can_be_run_again(
-    txnlog: Any, filled: Path, log: txn_source.Log, monkeypatch: pytest.MonkeyPatch, stop_at: int
-) -> None:
-    """Interrupt a repair after each of its steps: nothing is lost, and the next one does the rest."""
-    before = log.scan("orders", "read_uncommitted").read_all()
-    damage(filled)
-    stray = filled / "segments/1/0/1-1-0123456789ab.arrow"
-    stray.write_bytes(b"old")
-    os.utime(stray, (1e9, 1e9))
-    torn = filled / "tiered/public/default/orders/0/ledger-1-0123456789ab.parquet"
-    torn.write_bytes(b"torn")
-    os.utime(torn, (1e9, 1e9))
-    count = iter(range(10))
-
-    def interrupted(do: Any) -> Any:
-        def act(*of: Any) -> None:
-            do(*of)
-            if next(count) == stop_at:
-                os.kill(os.getpid(), signal.SIGINT)
-
-        return act
-
-    with monkeypatch.context() as patch:
-        patch.setattr(repair, "_ACTIONS", {code: interrupted(do) for code, do in repair._ACTIONS.items()})
-        with pytest.raises((KeyboardInterrupt, SystemExit)) if stop_at < 3 else pytest.raises(AssertionError):
-            told = txnlog("doctor", "--checksums", "all", "--repair", "--yes")
-            raise SystemExit(told.exit_code)
-    assert log.scan("orders", "read_uncommitted").read_all().equals(before)
-    told = txnlog("doctor", "--checksums", "all", "--repair", "--yes")
-    assert told.exit_code == 0
-    assert not stray.exists()
-    assert not torn.exists()
-    assert txnlog("doctor", "--checksums", "all").stdout == "22 checks: nothing found.\n"
-    assert log.scan("orders", "read_uncommitted").read_all().equals(before)
-
-
 @pytest.mark.parametrize("code", CODES)
 def test_commands_in_remedies_can_be_given(code: str) -> None:
     """Parse each command that a remedy names, with values in place of what the finding would name."""
     values = {"txn": "(0,7)", "topic": "orders", "subscription": "s", "root": "b", "uri": "/b", "path": "/p"}
     for text in re.findall(r"`(txnlog [^`]*)`", CODES[code].remedy_for(values)):
-        command: Any = typer.main.get_command(app)
+        command: Any = command_of(app)
         words = text.split()[1:]
         context = command.make_context("txnlog", list(words), resilient_parsing=True)
         while getattr(command, "commands", None):

@@ -137,7 +137,11 @@ def test_create_takes_policies(txnlog: Any, log: txn_source.Log) -> None:
         (("--data-read-priority", "warm"), "--data-read-priority: 'warm' is not a read"),
     ],
 )
-@pytest.mark.parametrize("command", [("set-policies", "orders"), ("create", "payments")], ids=lambda c: c[0])
+@pytest.mark.parametrize(
+    "command",
+    [("set-policies", "orders"), pytest.param(("create", "payments"), marks=pytest.mark.long)],
+    ids=lambda c: c[0],
+)
 def test_value_that_cannot_be_used_changes_nothing(
     command: tuple[str, ...], options: tuple[str, ...], error: str, txnlog: Any, orders: txn_source.Log
 ) -> None:
@@ -189,16 +193,18 @@ def test_place_that_is_not_there_is_refused(
     assert result.stderr.startswith(f"[TXNLOG_{code}]")
 
 
-@pytest.mark.parametrize("noun", PLACES)
 @pytest.mark.parametrize(
-    "given",
-    [("bookkeeper-first",), ("--data-read-priority", "bookkeeper-first"), ("-drp", "BookKeeper-First")],
-    ids=lambda given: given[0],
+    ("noun", "given"),
+    [
+        ("topics", ("bookkeeper-first",)),
+        ("namespaces", ("--data-read-priority", "bookkeeper-first")),
+        ("brokers", ("-drp", "BookKeeper-First")),
+    ],
 )
 def test_read_priority_is_set_read_and_removed(
-    given: tuple[str, ...], noun: str, txnlog: Any, orders: txn_source.Log
+    noun: str, given: tuple[str, ...], txnlog: Any, orders: txn_source.Log
 ) -> None:
-    """As an argument or as Pulsar's option, at each place: set it, see it there and on the topic, and remove it."""
+    """Set it at each place, as an argument or as Pulsar's option, see it there and on the topic, and remove it."""
     place = PLACES[noun]
     assert txnlog(noun, "get-data-read-priority", *place).stdout == "unset\n"
     assert txnlog(noun, "set-data-read-priority", *place, *given).stdout.endswith(": bookkeeper-first.\n")

@@ -118,8 +118,11 @@ def test_follow_prints_and_acknowledges_what_arrives(spawn: Any, orders: txn_sou
     assert orders.subscription("orders", "booking").consumers == ()
 
 
-@pytest.mark.parametrize("unbuffered", ["", "1"])
-@pytest.mark.parametrize("options", [[], ["--follow"]], ids=["once", "follow"])
+@pytest.mark.parametrize(
+    ("options", "unbuffered"),
+    [([], ""), *(pytest.param(*each, marks=pytest.mark.long) for each in (([], "1"), (["--follow"], "")))],
+    ids=["once", "once, unbuffered", "follow"],
+)
 def test_what_nobody_read_is_not_acknowledged(
     options: list[str],
     unbuffered: str,
@@ -140,6 +143,7 @@ def test_what_nobody_read_is_not_acknowledged(
     assert backlog(log) == 5_000
 
 
+@pytest.mark.long
 def test_follower_that_waits_notices_that_its_reader_is_gone(spawn: Any, orders: txn_source.Log, root: Path) -> None:
     """No message need arrive for that: read all there is, close the pipe, and wait for the end."""
     process = spawn("consume", "orders", "--subscription", "booking", "--root", root, "--follow")
@@ -149,6 +153,7 @@ def test_follower_that_waits_notices_that_its_reader_is_gone(spawn: Any, orders:
     assert process.stderr.read() == b""
 
 
+@pytest.mark.long
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="only Linux has a device that is always full")
 def test_full_disk_under_the_output_acknowledges_nothing(spawn: Any, orders: txn_source.Log, root: Path) -> None:
     """Print to /dev/full: one line says so, and all messages are still to come."""

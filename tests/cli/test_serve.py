@@ -16,6 +16,7 @@ import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 import txn_source
+from tests.cli.conftest import Served
 from tests.log.reading import eventually
 from txn_source.model.copies import Tier
 
@@ -31,7 +32,7 @@ def address_of(process: subprocess.Popen[bytes]) -> str:
     return found[1]
 
 
-@pytest.mark.parametrize("stop", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("stop", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.long)])
 def test_service_starts_answers_and_stops(stop: signal.Signals, spawn: Any, bare: Any, root: Path) -> None:
     """The life of a service: a new root, its health, a topic made and listed through it, a signal, two lines of log."""
     process = spawn("serve", "--root", root, "--port", "0")
@@ -52,40 +53,35 @@ def test_service_starts_answers_and_stops(stop: signal.Signals, spawn: Any, bare
         assert log.topics() == ["orders"]
 
 
-def test_taken_port_is_one_readable_line(spawn: Any, root: Path) -> None:
-    """gRPC's own report would be several: listen on a port, then serve there."""
+def test_taken_port_leaves_no_log_behind(spawn: Any, bare: Any, root: Path, tmp_path: Path) -> None:
+    """Start a service for a root that isn't there, on a port that is taken, or with such a port for metrics: one
+    readable line, where gRPC's own report would be several, and nothing is made; a log stays as it is."""
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
+        told = f"[TXNLOG_UNAVAILABLE] The server can't listen on 127.0.0.1:{port}: the port is taken"
+        metrics = bare("serve", "--root", root, "--port", 0, "--metrics-port", port)
+        assert (metrics.exit_code, metrics.stdout, metrics.stderr.count("\n"), list(tmp_path.iterdir())) == (
+            1,
+            "",
+            1,
+            [],
+        )
+        assert metrics.stderr.startswith(told)
         process = spawn("serve", "--root", root, "--port", port)
         output, errors = process.communicate()
-    assert (process.returncode, output, errors.count(b"\n")) == (1, b"", 1)
-    assert errors.decode().startswith(
-        f"[TXNLOG_UNAVAILABLE] The server can't listen on 127.0.0.1:{port}: the port is taken"
-    )
-
-
-def test_taken_port_leaves_no_log_behind(spawn: Any, root: Path, tmp_path: Path) -> None:
-    """Start a service for a root that isn't there, on a port that is taken: nothing is made; a log stays as it is."""
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
-        process = spawn("serve", "--root", root, "--port", port)
-        _, errors = process.communicate()
-        assert (process.returncode, list(tmp_path.iterdir())) == (1, [])
-        assert errors.decode().startswith(f"[TXNLOG_UNAVAILABLE] The server can't listen on 127.0.0.1:{port}")
+        assert (process.returncode, output, errors.count(b"\n"), list(tmp_path.iterdir())) == (1, b"", 1, [])
+        assert errors.decode().startswith(told)
         txn_source.connect(root).close()
-        process = spawn("serve", "--root", root, "--port", port)
-        process.communicate()
-        assert process.returncode == 1
+        assert bare("serve", "--root", root, "--port", port).exit_code == 1
 
 
-def test_folder_of_something_else_is_refused(spawn: Any, root: Path) -> None:
+def test_folder_of_something_else_is_refused(bare: Any, root: Path) -> None:
     """A service must not make a log among other people's files: put one there and serve."""
     root.mkdir()
     (root / "letter.txt").write_text("Dear Sir")
-    process = spawn("serve", "--root", root, "--port", "0")
-    output, errors = process.communicate()
-    assert (process.returncode, output) == (1, b"")
-    assert errors.decode().startswith(f"[TXNLOG_LOG_NOT_FOUND] There is no log at {root}")
+    result = bare("serve", "--root", root, "--port", "0")
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert result.stderr.startswith(f"[TXNLOG_LOG_NOT_FOUND] There is no log at {root}")
     assert [path.name for path in root.iterdir()] == ["letter.txt"]
 
 
@@ -134,7 +130,7 @@ def test_server_carries_out_the_policies_of_its_configuration(
 
 
 def test_configuration_in_the_root_is_taken_unless_another_is_given(
-    spawn: Any, bare: Any, log: txn_source.Log, root: Path, tmp_path: Path
+    served: Served, bare: Any, log: txn_source.Log, root: Path, tmp_path: Path
 ) -> None:
     """The file named broker.conf is there for embedded logs too: serve without --config, and with an empty one."""
     log.create_topic("orders")
@@ -143,8 +139,9 @@ def test_configuration_in_the_root_is_taken_unless_another_is_given(
     ask = ("topics", "get-data-read-priority", "orders", "--applied")
     assert bare("--root", root, *ask).stdout == "bookkeeper-first\n"
     for given, value in (((), "bookkeeper-first"), (("--config", tmp_path / "empty.conf"), "tiered-first")):
-        address = address_of(spawn("serve", "--root", root, "--port", "0", *given))
-        assert bare("--endpoint", address, *ask).stdout == f"{value}\n"
+        answers: list[str] = []
+        served("--root", root, *given, during=lambda at, to=answers: to.append(bare("--endpoint", at, *ask).stdout))
+        assert answers == [f"{value}\n"]
 
 
 @pytest.mark.parametrize(
@@ -231,13 +228,3 @@ def test_service_tells_its_metrics_on_a_port_of_their_own(spawn: Any, bare: Any,
     process.send_signal(signal.SIGTERM)
     _, errors = process.communicate()
     assert (process.returncode, errors.count(b"\n")) == (0, 1), errors
-
-
-def test_taken_port_for_metrics_leaves_no_log_behind(spawn: Any, root: Path, tmp_path: Path) -> None:
-    """Ask for a port that is taken: one readable line, and nothing is made."""
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
-        process = spawn("serve", "--root", root, "--port", "0", "--metrics-port", port)
-        output, errors = process.communicate()
-    assert (process.returncode, output, list(tmp_path.iterdir())) == (1, b"", [])
-    assert errors.decode().startswith(f"[TXNLOG_UNAVAILABLE] The server can't listen on 127.0.0.1:{port}")

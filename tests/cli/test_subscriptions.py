@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -169,20 +168,15 @@ def test_topic_stats_show_its_subscriptions(txnlog: Any, orders: txn_source.Log)
     assert "Subscriptions" not in txnlog("topics", "stats", "empty").stdout
 
 
-@pytest.mark.parametrize("form", ["id", "position", "json", "earliest", "latest", "iso", "millis", "late"])
-def test_seek_takes_every_form_of_a_place(form: str, txnlog: Any, orders: txn_source.Log) -> None:
+@pytest.mark.parametrize("form", ["id", "json", "iso"])
+def test_seek_takes_forms_of_a_place(form: str, txnlog: Any, orders: txn_source.Log) -> None:
     """Move by each, and compare the answer with where the subscription then stands."""
     at = ledger(orders)
     second = orders.stats("orders").partitions[1].log_start
     place, expected = {
         "id": (f"{at}:0:2", f"{at}:0:2"),
-        "position": (f"{at}:1", f"{at}:1:0"),
         "json": (json.dumps({"orders": {"0": f"{at}:0:1"}}), f"{at}:0:1"),
-        "earliest": ("earliest", f"{at}:0:0"),
-        "latest": ("latest", f"{at}:2:0"),
         "iso": ("2000-01-01T00:00:00Z", f"{at}:0:0"),
-        "millis": ("946684800000", f"{at}:0:0"),
-        "late": (f"{datetime.now(UTC).year + 1}-01-01T00:00:00Z", f"{at}:2:0"),
     }[form]
     result = txnlog("subscriptions", "seek", "orders", "booking", "--to", place, "--json")
     assert json.loads(result.stdout) == {

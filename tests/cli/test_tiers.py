@@ -177,6 +177,7 @@ def test_trim_takes_every_form_of_a_place(before: str, txnlog: Any, closed: txn_
     assert len(ledger_ids(closed)) == 1
 
 
+@pytest.mark.long
 def test_trim_by_age(txnlog: Any, closed: txn_source.Log) -> None:
     """Closed in this moment or before: trim until the clock has moved on, and only the open ledger is left."""
 
@@ -221,6 +222,7 @@ def test_deleting_without_a_terminal_needs_yes(command: tuple[str, ...], txnlog:
     assert tiers(closed) == [BOTH, BOTH, HOT]
 
 
+@pytest.mark.long
 def test_deleting_asks_at_a_terminal(spawn: Any, closed: txn_source.Log, root: Path) -> None:
     """The question says what would go, and a no keeps it: answer so at a pseudo-terminal."""
     closed.offload("orders")

@@ -159,7 +159,9 @@ def test_delete_without_a_terminal_needs_yes(txnlog: Any, log: txn_source.Log) -
     assert txnlog("topics", "delete", "orders", "--yes").stderr.startswith("[TXNLOG_TOPIC_NOT_FOUND]")
 
 
-@pytest.mark.parametrize(("answer", "status", "left"), [("y", 0, []), ("n", 1, ["orders"])])
+@pytest.mark.parametrize(
+    ("answer", "status", "left"), [("y", 0, []), pytest.param("n", 1, ["orders"], marks=pytest.mark.long)]
+)
 def test_delete_asks_at_a_terminal(
     answer: str, status: int, left: list[str], spawn: Any, log: txn_source.Log, root: Path
 ) -> None:

@@ -13,6 +13,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 
+from tests.selection import examples
 from txn_source.client.reading.batch_assembly import (
     TARGET_BYTES,
     TARGET_ROWS,
@@ -141,7 +142,7 @@ COLUMNS = st.lists(st.sampled_from(ALL), min_size=1, max_size=len(ALL), unique=T
 
 
 @given(columns=COLUMNS | st.permutations(ALL), pages=PAGES, together=st.integers(1, 4))
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 def test_rows_are_those_of_the_entries(columns: list[str], pages: list[list[Entry]], together: int) -> None:
     """Assemble any columns, in any order, of any small entries: the rows are the expected ones, one by one."""
     batches = assemble(columns, pages, together)
@@ -155,7 +156,7 @@ SIZES = st.sampled_from([1, 2, 100, 20_000, 32_767, 32_768, 65_535, 65_536, 65_5
 
 
 @given(st.lists(st.lists(SIZES, min_size=1, max_size=4), min_size=1, max_size=4), st.booleans(), st.integers(1, 4))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(15), deadline=None)
 def test_batches_keep_to_their_limit_and_all_rows(pages: list[list[int]], stored: bool, together: int) -> None:
     """Assemble entries around the limit, with and without their bytes: order, index in the entry, and batch sizes."""
     numbers = iter(range(100))

@@ -15,6 +15,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 
+from tests.selection import examples
 from txn_source.client.writing.batch_buffer import ENTRY_MAX_BYTES, ENTRY_MAX_ROWS, Buffer, as_micros
 from txn_source.model.errors import InvalidArgumentError, SchemaMismatchError, TxnLogError
 from txn_source.storage.schema import EVENT_TIME, PROPERTIES, RAW_SCHEMA
@@ -166,7 +167,7 @@ def test_event_time_is_exact_to_the_microsecond(event_time: datetime) -> None:
         max_size=6,
     )
 )
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(8), deadline=None)
 def test_entries_keep_to_their_limits_and_all_rows(shapes: list[tuple[int, int]]) -> None:
     """Add batches of many shapes: all rows in order, entries neither empty nor too large, small neighbours joined."""
     buffer = raw_buffer()

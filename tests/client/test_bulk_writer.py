@@ -5,7 +5,6 @@ What a writer returns is read back from its files, without the service: nothing 
 
 from __future__ import annotations
 
-import contextlib
 import os
 from collections import defaultdict
 from collections.abc import Iterator
@@ -18,8 +17,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import txn_source
-from tests.interrupts.injection import KINDS, at_signal_point
 from tests.log.reading import rows
+from tests.selection import examples
 from txn_source import Log
 from txn_source.client.writing import batch_buffer, task_writer
 from txn_source.client.writing.task_writer import BulkWriter, join_batches
@@ -27,7 +26,6 @@ from txn_source.model.errors import InvalidArgumentError, SchemaMismatchError, S
 from txn_source.model.routing import partition_of
 from txn_source.model.spark_commit import Sink, TopicBatch
 from txn_source.model.topic_name import TopicName
-from txn_source.storage import segment
 from txn_source.storage.schema import EVENT_TIME, PROPERTIES
 from txn_source.storage.segment import SegmentReader
 
@@ -76,7 +74,7 @@ KEYS = st.none() | st.sampled_from([b"", b"a", b"b", "naïve".encode(), b"\x00\x
 ROWS = st.lists(st.tuples(KEYS, st.none() | st.integers(0, 6)), max_size=14)
 
 
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=examples(30))
 @given(
     batches=st.lists(ROWS, max_size=6),
     count=st.sampled_from(PARTITIONS),
@@ -329,25 +327,3 @@ def test_what_tasks_wrote_is_joined_by_topic(log: Log) -> None:
         [1],
     ]
     assert join_batches([]) == []
-
-
-def test_interrupted_writer_never_returns_less_than_all(log: Log) -> None:
-    """Interrupt at every place where Python looks for signals: what is finished is whole, or nothing is finished."""
-    batch = pa.record_batch({"value": [b"%d" % i for i in range(3)]})
-    finished = number = 0
-    while True:
-        writer = writer_of(log, "raw-2")
-        with contextlib.suppress(KINDS), at_signal_point(number, (task_writer, segment)) as injection:
-            writer.write(batch)
-            writer.write(batch)
-        if injection.place is None:
-            break
-        with contextlib.suppress(StorageWriteError):
-            written = sum(entry.messages for entry in writer.finish().entries)
-            assert written in (0, 3, 6)
-            finished += 1
-        writer.discard()
-        assert not any((log.root / path).exists() for path in writer._paths)
-        number += 1
-    assert number > 10
-    assert finished < number

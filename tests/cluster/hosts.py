@@ -24,7 +24,12 @@ hostname "$1"
 ip link set lo up
 mount --bind "$2/hosts" /etc/hosts
 mount -t tmpfs none /run
-mount --bind "$2/tmp" /tmp
+for each in "${@:4}"; do
+  mkdir -p "$2$each"
+  mount --bind "$each" "$2$each"
+  mount -o remount,ro,bind "$2$each"
+done
+mount --rbind "$2/tmp" /tmp
 mount -t tmpfs none /dev/shm
 [ ! -d "$3" ] || mount -t tmpfs none "$3"
 mount -o remount,ro,bind /
@@ -33,6 +38,9 @@ echo up
 read -r _
 """
 _PYTHON = Path(sys.executable).parent
+_INSTALLATION = (Path(__file__).resolve().parents[2], Path(sys.prefix), Path(sys.base_prefix))
+_BELOW_TMP = [str(path) for path in _INSTALLATION if path.is_relative_to("/tmp")]
+"""Parts of the installation that a host's own ``/tmp`` would hide."""
 
 
 def reason_without() -> str | None:
@@ -65,7 +73,7 @@ class Host:
         self.tmp.chmod(0o1777)
         (folder / "hosts").touch()
         self._init = subprocess.Popen(
-            [*_UNSHARE, "bash", "-c", _BEGIN, "host", name, str(folder), str(folder.parent)],
+            [*_UNSHARE, "bash", "-c", _BEGIN, "host", name, str(folder), str(folder.parent), *_BELOW_TMP],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
         )  # fmt: skip
         self._running: list[Running] = []

@@ -26,9 +26,11 @@ def address_in(process: subprocess.Popen[bytes], pipe: Any, pattern: bytes) -> s
     raise AssertionError(process.communicate())
 
 
-def ask(address: str, path: str, **headers: str) -> tuple[int, Any]:
+def ask(address: str, path: str, trusted: ssl.SSLContext | None = None, **headers: str) -> tuple[int, Any]:
     host = address.split("//")[1].rstrip("/")
     connection = http.client.HTTPConnection(host, timeout=60)
+    if trusted is not None:
+        connection = http.client.HTTPSConnection(host, timeout=60, context=trusted)
     try:
         connection.request("GET", path, headers=headers)
         answer = connection.getresponse()
@@ -55,16 +57,19 @@ def test_an_embedded_log_is_shown_until_it_is_stopped(spawn: Spawn, tmp_path: Pa
 
 
 def test_a_service_shows_its_log(spawn: Spawn, tmp_path: Path) -> None:
-    """Start a service with a console that asks for tokens; it stops with the service."""
-    signer = Signer(tmp_path)
+    """Start a service with a certificate and a console that asks for tokens: it has the same certificate, and stops
+    with the service."""
+    signer, authority = Signer(tmp_path), Authority(tmp_path)
+    cert, key = authority.issue("service")
+    trusted = ssl.create_default_context(cafile=str(authority.ca))
     process = spawn(
         *("--root", tmp_path / "log", "serve", "--port", 0, "--console-port", 0, "--console-name", "c.example"),
-        *("--token-keys", signer.public_file),
+        *("--token-keys", signer.public_file, "--tls-cert", cert, "--tls-key", key),
     )
-    address = address_in(process, process.stderr, rb"console on (http://\S+)")
-    assert ask(address, "/api/overview")[0] == 401
+    address = address_in(process, process.stderr, rb"console on (https://\S+)")
+    assert ask(address, "/api/overview", trusted)[0] == 401
     bearer = {"Authorization": f"Bearer {signer.token(admin=['*'])}"}
-    status, about = ask(address, "/api/about", Host="c.example", **bearer)
+    status, about = ask(address, "/api/about", trusted, Host="c.example", **bearer)
     assert (status, about["caller"], about["tokens"]) == (200, "alice", True)
     process.send_signal(signal.SIGTERM)
     assert process.wait(120) == 0
@@ -90,22 +95,3 @@ def test_what_can_not_be_shown_is_told(
     assert result.exit_code in (1, 2)
     assert told in result.output
     assert list(tmp_path.iterdir()) == []
-
-
-def test_the_certificate_of_the_service_is_the_consoles(spawn: Spawn, tmp_path: Path) -> None:
-    """Start a service with a certificate: its console speaks TLS."""
-    authority = Authority(tmp_path)
-    cert, key = authority.issue("service")
-    process = spawn(
-        *("--root", tmp_path / "log", "serve", "--port", 0, "--console-port", 0),
-        *("--tls-cert", cert, "--tls-key", key),
-    )
-    address = address_in(process, process.stderr, rb"console on (https://\S+)")
-    host, port = address.split("//")[1].rstrip("/").split(":")
-    context = ssl.create_default_context(cafile=str(authority.ca))
-    connection = http.client.HTTPSConnection(host, int(port), timeout=60, context=context)
-    try:
-        connection.request("GET", "/api/about")
-        assert connection.getresponse().status == 200
-    finally:
-        connection.close()

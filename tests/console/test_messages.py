@@ -16,6 +16,8 @@ from txn_source.client.reading import batch_assembly
 from txn_source.console import browsing
 from txn_source.console.api import messages as api
 
+pytestmark = pytest.mark.xdist_group("console_messages")
+
 GONE = "hot_deleted_at_ms IS NOT NULL"
 
 
@@ -78,7 +80,7 @@ def filled(shared: Asked) -> Asked:
 
 
 @pytest.mark.parametrize("level", ["read_committed", "read_uncommitted"])
-@pytest.mark.parametrize("limit", [4, 500])
+@pytest.mark.parametrize("limit", [4, pytest.param(500, marks=pytest.mark.long)])
 @pytest.mark.parametrize("start", ["earliest", "latest"])
 def test_pages_have_each_message_once(filled: Asked, level: str, limit: int, start: str) -> None:
     """Page through a topic from both ends: what a scan reads, each once, by the time of publishing."""
@@ -114,8 +116,15 @@ def test_statuses_at_read_uncommitted(filled: Asked) -> None:
     assert (by_key["open"], by_key["t0.1"], by_key["t10.2"], by_key["b0"]) == ("open", "aborted", "committed", None)
 
 
-@pytest.mark.parametrize("level", ["read_committed", "read_uncommitted"])
-@pytest.mark.parametrize("start", ["earliest", "latest"])
+@pytest.mark.parametrize(
+    ("level", "start"),
+    [
+        ("read_committed", "latest"),
+        ("read_uncommitted", "earliest"),
+        pytest.param("read_committed", "earliest", marks=pytest.mark.long),
+        pytest.param("read_uncommitted", "latest", marks=pytest.mark.long),
+    ],
+)
 def test_a_search_by_key(filled: Asked, level: str, start: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Search for keys with next to no budget: it goes on where it was, and says how far it is."""
     monkeypatch.setattr(browsing, "READ_MESSAGES", 1)
@@ -181,7 +190,7 @@ def test_many_aborted_messages_are_passed_over(asked: Asked) -> None:
         producer.send(b"first")
         producer.flush()
         txn = asked.log.begin_transaction()
-        for _ in range(300):
+        for _ in range(100):
             producer.send(b"aborted", txn=txn)
             producer.flush()
         txn.abort()

@@ -36,7 +36,7 @@ class Served(Asked):
         self.console = Console(service, root_at(root), "127.0.0.1", 0)
 
 
-@pytest.fixture(params=["PostgreSQL", "objects"])
+@pytest.fixture(params=["PostgreSQL", pytest.param("objects", marks=pytest.mark.long)])
 def served(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Served]:
     if request.param == "PostgreSQL":
         places = str(tmp_path / "log"), postgres().new_database(with_tables=False)

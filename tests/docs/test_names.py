@@ -19,7 +19,7 @@ ROOT = Path(__file__).resolve().parents[2]
 PAGES = [*sorted((ROOT / "docs").glob("*.md")), *(ROOT / f"{name}.md" for name in ("README", "ARCHITECTURE"))]
 SOURCES = sorted((ROOT / "txn_source").rglob("*.py"))
 COMMAND: Any = typer.main.get_command(app)
-OF_OTHERS = {"--all-version", "--jars", "--long", "--packages", "--py-files"}
+OF_OTHERS = {"--all-version", "--jars", "--all", "--packages", "--py-files"}
 """Options of other programs that pages name."""
 CODES_OF_OTHERS = {
     *("DATA_SOURCE_NOT_FOUND", "JAVA_GATEWAY_EXITED", "JAVA_HOME", "KEY_VALUE", "LOCAL_DATE_TIME", "PYSPARK_PYTHON"),

@@ -26,6 +26,8 @@ from txn_source.http.metric_list import LABELS, METRICS
 from txn_source.model.errors import ERROR_CLASSES
 from txn_source.upkeep.doctor.codes import CODES
 
+pytestmark = pytest.mark.xdist_group("docs")
+
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"
 TERMS = (
@@ -66,7 +68,7 @@ QUESTIONS = {
 
 
 @pytest.fixture(scope="module")
-def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The site, built strictly: every link and anchor is checked, and every warning is an error."""
     folder = tmp_path_factory.mktemp("site")
     command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(folder)]
@@ -92,38 +94,38 @@ class _Loaded(HTMLParser):
             self.addresses.append(str(given["href"]))
 
 
-def test_pages_load_nothing_from_elsewhere(site: Path) -> None:
+def test_pages_load_nothing_from_elsewhere(built: Path) -> None:
     """Look at what each page and style sheet makes a browser load: files of the site, and nothing else."""
-    pages = list(site.rglob("*.html"))
+    pages = list(built.rglob("*.html"))
     assert len(pages) > 30
     for page in pages:
         loaded = _Loaded()
         loaded.feed(page.read_text(encoding="utf-8"))
         assert loaded.addresses
         assert [address for address in loaded.addresses if re.match(r"\w+:|//", address)] == [], page
-    for sheet in site.rglob("*.css"):
+    for sheet in built.rglob("*.css"):
         assert re.findall(r"url\([\"']?(?:https?:)?//", sheet.read_text(encoding="utf-8")) == []
 
 
-def test_pages_show_nothing_that_is_for_tests(site: Path) -> None:
+def test_pages_show_nothing_that_is_for_tests(built: Path) -> None:
     """Comments for tests are left out, and drawings are in the pages, without the colours of a file."""
-    for page in site.glob("*.html"):
+    for page in built.glob("*.html"):
         text = page.read_text(encoding="utf-8")
         assert not re.search(r"<!-- (setup|check|fresh|not run|printed)", text), page
-    concepts = (site / "concepts.html").read_text(encoding="utf-8")
+    concepts = (built / "concepts.html").read_text(encoding="utf-8")
     assert concepts.count('<svg xmlns="http://www.w3.org/2000/svg" class="drawing"') == len(drawings.DRAWINGS)
     assert "prefers-color-scheme: dark) { svg" not in concepts
-    internals = (site / "internals.html").read_text(encoding="utf-8")
+    internals = (built / "internals.html").read_text(encoding="utf-8")
     assert internals.count('class="drawing"') == 1
     assert "mermaid" not in internals
 
 
 @pytest.fixture(scope="module")
-def search(site: Path) -> Callable[[str], str]:
+def search(built: Path) -> Callable[[str], str]:
     """Return where the first document lies that the page finds in a browser: the same index, boosts and stop words, no
     stems; words may be beginnings.
     """
-    found = json.loads((site / "search" / "search_index.json").read_text(encoding="utf-8"))
+    found = json.loads((built / "search" / "search_index.json").read_text(encoding="utf-8"))
     documents = [
         (
             {"at": each["location"], "title": each["title"], "text": re.sub("<[^>]+>", " ", each["text"])},

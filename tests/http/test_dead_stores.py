@@ -67,7 +67,9 @@ def test_a_dead_postgresql_is_told_and_comes_back(tmp_path: Path) -> None:
         assert back.one("txnlog_calls_total", call="CreateTopic", code="OK") == 2
 
 
-@pytest.mark.parametrize("fault", ["refuse", "busy", "missing"])
+@pytest.mark.parametrize(
+    "fault", ["refuse", *(pytest.param(each, marks=pytest.mark.long) for each in ("busy", "missing"))]
+)
 def test_a_dead_object_store_is_told_and_comes_back(tmp_path: Path, store: Proxy, fault: str) -> None:
     """Cut the way to the store, have it answer 503 or 404: not ready, with what the store is, until it is back."""
     root = f"s3://{shared_bucket().name}/{tmp_path.name}?endpoint_override=http://{store.endpoint}"
@@ -85,12 +87,11 @@ def test_a_silent_object_store_is_told_in_time(tmp_path: Path, store: Proxy, mon
     """Have the store take requests and answer none: each check gives up by itself, and one that hangs is enough."""
     root = f"s3://{shared_bucket().name}/{tmp_path.name}?endpoint_override=http://{store.endpoint}"
     with Watched(root, metadata=DatabaseUrl(f"sqlite:///{tmp_path / 'metadata.db'}")) as watched:
-        monkeypatch.setattr(watched.monitoring.readiness, "_patience_s", 1.0)
+        monkeypatch.setattr(watched.monitoring.readiness, "_patience_s", 0.2)
         store.set_fault(Fault("silence", lambda request: True))
         asked = len(store.requests)
         for _ in range(2):
-            found = failed(watched)
-            assert "root" in found
-            assert "takes too long" in found["root"]
+            found = json.loads(watched.get("/ready").body)
+            assert "takes too long" in found["failed"]["root"]
         assert len(store.requests) <= asked + 1
         store.set_fault(None)

@@ -58,7 +58,7 @@ def test_reads_and_fallbacks_are_told_with_later_calls(tmp_path: Path) -> None:
 def test_what_could_not_be_told_is_told_later(remote_site: Site) -> None:
     """Count while the service is away: the next call that gets through has it all."""
     log = remote_site.connect()
-    give_up_after(log, 1.0)
+    give_up_after(log, 0.2)
     port = remote_site.server.port  # type: ignore[union-attr]
     [_, untold] = log.metadata.reads
     untold.put_back("bookkeeper=2")

@@ -78,7 +78,7 @@ def import_with_stops(
     raise AssertionError
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.long) for seed in range(1, 4))])
 def test_overlapping_transactions_come_once(seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Stop an import of small batches all the time, and compare the rows with the rules."""
     monkeypatch.setattr(batch_writer, "BATCH_ROWS", 20)
@@ -99,7 +99,7 @@ def test_overlapping_transactions_come_once(seed: int, tmp_path: Path, monkeypat
                 assert rows == [row[1:3] for row in seen if row[0] not in hidden], (partition, level)
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.long) for seed in range(1, 3))])
 def test_shared_transactions_stay_whole(seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each transaction over several partitions is one of the target's, however often the import was stopped."""
     monkeypatch.setattr(batch_writer, "BATCH_ROWS", 8)
@@ -124,7 +124,11 @@ def test_shared_transactions_stay_whole(seed: int, tmp_path: Path, monkeypatch: 
 
 @pytest.mark.parametrize(
     ("call", "number", "when"),
-    [("import_batch", 3, "before"), ("import_batch", 3, "after"), ("begin_transaction", 9, "after")],
+    [
+        ("import_batch", 3, "after"),
+        pytest.param("import_batch", 3, "before", marks=pytest.mark.long),
+        pytest.param("begin_transaction", 9, "after", marks=pytest.mark.long),
+    ],
 )
 def test_killed_import_goes_on(call: str, number: int, when: str, tmp_path: Path) -> None:
     """Kill a process with SIGKILL around a call, and run the import again."""

@@ -64,8 +64,10 @@ def small_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(batch_writer, "BATCH_ROWS", 20)
 
 
-@pytest.mark.parametrize("seed", range(2))
-@pytest.mark.parametrize("fails", [0.0, 0.05])
+@pytest.mark.parametrize(
+    ("seed", "fails"),
+    [(1, 0.05), *(pytest.param(*each, marks=pytest.mark.long) for each in ((0, 0.0), (0, 0.05), (1, 0.0)))],
+)
 def test_parts_of_any_workers_make_up_the_import(
     seed: int, fails: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import multiprocessing
 import pickle
 import resource
 import signal
@@ -71,25 +70,6 @@ def hold_subscription(kind: str, target: str, topic: str, name: str) -> Any:
 def use_pickled() -> Any:
     """Use a log that comes pickled on stdin: read, write, and read again."""
     return _use(pickle.load(sys.stdin.buffer))
-
-
-def fork(kind: str, target: str) -> Any:
-    """Use a log, fork, and use it in the child and in the parent at once; then count the messages."""
-    with opened(kind, target) as log:
-        before = len(_use(log))
-        context = multiprocessing.get_context("fork")
-        receiver, sender = context.Pipe(duplex=False)
-
-        def use_there() -> None:
-            _use(log)
-            sender.send("answered")
-
-        process = context.Process(target=use_there)
-        process.start()
-        _use(log)
-        there = receiver.recv() if receiver.poll(60) else "hangs"
-        process.join(10)
-        return {"before": before, "there": there, "exit": process.exitcode, "after": len(_use(log))}
 
 
 def write_to_a_full_disk(kind: str, target: str) -> Any:

@@ -30,10 +30,10 @@ from txn_source.metadata.stub.metadata_stub import MetadataStub
 from txn_source.metadata.stub.transport import Transport
 from txn_source.storage.root import LogRoot
 
-KINDS = ("embedded", "remote", "postgres", "services", "objects", "copies")
-"""A log in this process, one behind a server, one behind a server that keeps its metadata in PostgreSQL, one behind two
-of these, which a client calls in turn, one behind a server that has its segments on an object store, and one behind a
-server that has two copies of them, in its root and in another one."""
+EVERYWHERE = ("embedded", "remote", "postgres", "services")
+"""A log in this process, one behind a server, one behind a server that keeps its metadata in PostgreSQL, and one behind
+two of these, which a client calls in turn. Of two more kinds the server of ``objects`` has its segments on an object
+store, that of ``copies`` two copies of them, in its root and in another one."""
 
 
 def give_up_after(log: Log, seconds: float) -> None:
@@ -83,6 +83,20 @@ class ClockedTarget:
     def open(self) -> tuple[MetadataStub, str]:
         """Do what ``Target.open`` does."""
         stub = MetadataStub(InProcessTransport(service_over(self.root, self.clock)))
+        return stub, stub.get_log().storage_uri
+
+
+@dataclass(frozen=True)
+class ImpatientTarget:
+    """A log behind a service; a call that finds nobody is made ``attempts`` times in all."""
+
+    endpoint: str
+    timeout_s: float
+    attempts: int
+
+    def open(self) -> tuple[MetadataStub, str]:
+        """Do what ``Target.open`` does."""
+        stub = MetadataStub(GrpcTransport(self.endpoint, self.timeout_s, attempts=self.attempts))
         return stub, stub.get_log().storage_uri
 
 
@@ -222,14 +236,19 @@ class Site:
             self._kept.close()
             self._kept = None
 
-    def connect(self, timeout: float = 30.0) -> Log:
+    def connect(self, timeout: float = 30.0, attempts: int | None = None) -> Log:
         """Open one more connection; it is closed with the site."""
-        return self._stack.enter_context(self.open(timeout))
+        return self._stack.enter_context(self.open(timeout, attempts))
 
-    def open(self, timeout: float = 30.0) -> Log:
-        """Open one more connection that whoever asks closes, or doesn't."""
+    def open(self, timeout: float = 30.0, attempts: int | None = None) -> Log:
+        """Open one more connection that the caller closes, or doesn't.
+
+        A call that finds nobody fails after so many attempts, 3.3 s unless a number is given.
+        """
         if self.other is not None:
             return Log(InTurnTarget((self.endpoint, self.other.endpoint), timeout))  # type: ignore[arg-type]
+        if self.kind == "remote" and attempts is not None:
+            return Log(ImpatientTarget(self.endpoint, timeout, attempts))  # type: ignore[arg-type]
         if self.kind == "remote":
             return connect(endpoint=self.endpoint, timeout=timeout)
         return connect(self.root, create=False) if self.clock is None else Log(ClockedTarget(self.root, self.clock))

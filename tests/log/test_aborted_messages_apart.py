@@ -21,6 +21,7 @@ from tests.log.sites import ManualClock, Site
 from tests.log.test_offload import purge
 from tests.log.test_pinned_plans import planned, read
 from tests.log.tiers import closed_ledgers, everything, objects, second_files
+from tests.selection import examples
 from txn_source import Log, OnlyCopyError, SegmentUnreadableError, StorageWriteError, connect
 from txn_source.client.tiering import offload
 from txn_source.storage import tiered
@@ -46,7 +47,7 @@ def filled(log: Log, ledgers: int = 3) -> dict[str, pa.Table]:
 
 
 @given(plan=st.lists(st.tuples(st.sampled_from("pca"), st.integers(1, 7)), min_size=1, max_size=25), data=st.data())
-@settings(max_examples=12, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
+@settings(max_examples=examples(4), suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 def test_both_files_are_read_as_one(
     tmp_path_factory: pytest.TempPathFactory, plan: list[tuple[str, int]], data: st.DataObject
 ) -> None:

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from tests.log.reading import by_partition, send_each, values
 from tests.log.sites import ManualClock, Site
+from tests.selection import examples
 from txn_source import InvalidArgumentError, Log, OutOfRangeError, Transaction
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -100,7 +101,7 @@ _STEPS = st.lists(
 
 
 @given(_STEPS)
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=examples(8), deadline=None)
 def test_as_of_a_moment_is_what_was_seen_at_it(tmp_path_factory: Any, steps: list[tuple[str, int, int]]) -> None:
     """Note what read_committed sees after each step; at the end, ask again as of each of these moments."""
     clock = ManualClock()

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from tests.log.history import PARTITIONS, STEPS, History, Place
 from tests.log.reading import COMMITTED, UNCOMMITTED, by_partition, send_each, values
+from tests.selection import examples
 from txn_source import Log, Position, Producer, Transaction, connect
 from txn_source.client.reading.source import resolve
 from txn_source.model import cut
@@ -134,7 +135,7 @@ _STEPS = st.lists(
 
 
 @given(_STEPS)
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=examples(6), deadline=None)
 @pytest.mark.filterwarnings("ignore")
 def test_every_transfer_is_whole_at_any_moment(tmp_path_factory: Any, steps: list[tuple[str, set[int]]]) -> None:
     """Do anything with transfers over three partitions; after each step each one is there with all legs or none."""
@@ -176,7 +177,7 @@ def test_every_transfer_is_whole_at_any_moment(tmp_path_factory: Any, steps: lis
     st.lists(st.integers(0, 40), min_size=PARTITIONS, max_size=PARTITIONS),
     st.sampled_from([0, 256]),
 )
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(6), deadline=None)
 def test_database_finds_the_cut_that_the_definition_gives(
     tmp_path_factory: Any, steps: Any, trimmed: list[int], at: list[int], begin: list[int], near: int
 ) -> None:

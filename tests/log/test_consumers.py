@@ -33,6 +33,8 @@ from txn_source import (
 )
 from txn_source.metadata.delivery import consumer_hub, session_state
 
+pytestmark = pytest.mark.also("objects", "copies")
+
 VALUES = [b"%d" % number for number in range(10)]
 
 
@@ -272,6 +274,7 @@ def test_consumers_of_two_services_share(embedded_site: Site) -> None:
 
 
 @pytest.mark.parametrize("goodbye", [True, False])
+@pytest.mark.kinds("embedded", "remote")
 def test_messages_of_a_consumer_that_dies_go_to_others(site: Site, goodbye: bool) -> None:
     """Let one die with messages in hand, of which it acknowledged some: the others get the rest, counted as again."""
     log, way = holding(site)

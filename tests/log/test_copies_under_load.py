@@ -44,6 +44,7 @@ def log_topic() -> Any:
 
 
 @pytest.mark.parametrize("rounds", [1, pytest.param(10, marks=pytest.mark.long)])
+@pytest.mark.long
 def test_each_root_is_lost_under_load(tmp_path: Path, rounds: int) -> None:
     """For each root: take it away while a process writes, read and check all that it has acknowledged, bring it back or
     make it anew, repair, and kill the process at its next write."""

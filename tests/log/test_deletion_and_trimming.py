@@ -7,6 +7,7 @@ import os
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -28,9 +29,12 @@ from txn_source import (
 )
 from txn_source.client.reading.source import resolve
 from txn_source.client.tiering.maintenance import MaintenanceReport
+from txn_source.client.tiering.offload import Offloader
 from txn_source.model.copies import Tier
 from txn_source.model.position import PositionRange
 from txn_source.model.topic_name import TopicName
+
+pytestmark = pytest.mark.also("objects", "copies")
 
 BOTH, HOT, COLD = {"bookkeeper", "tiered"}, {"bookkeeper"}, {"tiered"}
 PURGE_AFTER_S = 3600
@@ -47,6 +51,7 @@ def fill(log: Log, ledgers: int = 4, topic: str = "orders", **policies: object) 
 
 
 @pytest.mark.parametrize("scope", [{"topic": "orders"}, {"namespace": "public/default"}, {}], ids=str)
+@pytest.mark.files
 def test_hot_copies_are_deleted_after_more_than_the_lag(
     clocked_log: Log, clock: ManualClock, scope: dict[str, str]
 ) -> None:
@@ -79,6 +84,7 @@ def test_without_a_lag_hot_copies_are_never_deleted(clocked_log: Log, clock: Man
     assert tiers_of(clocked_log, "orders") == [BOTH] * 4
 
 
+@pytest.mark.files
 def test_only_copy_is_not_deleted(log: Log) -> None:
     """Leave one ledger without its hot copy and ask to delete the tiered copies of all: none is deleted."""
     ids = fill(log, 1)
@@ -117,6 +123,7 @@ def test_service_itself_deletes_no_last_copy(log: Log) -> None:
 
 
 @pytest.mark.parametrize("damage", [tiers.remove, tiers.cut_last_byte, tiers.overwrite])
+@pytest.mark.files
 def test_hot_copy_stays_if_the_object_cannot_be_read(
     clocked_log: Log, clock: ManualClock, damage: tiers.Damage
 ) -> None:
@@ -138,6 +145,7 @@ def test_hot_copy_stays_if_the_object_cannot_be_read(
 # Trimming
 
 
+@pytest.mark.files
 def test_ledgers_wholly_before_a_position_are_trimmed(log: Log) -> None:
     """Trim before positions at the start, inside and at the end of ledgers: stats, reads and files follow."""
     ids = fill(log)
@@ -162,6 +170,7 @@ def test_ledgers_wholly_before_a_position_are_trimmed(log: Log) -> None:
             log.scan("orders", start=gone)
 
 
+@pytest.mark.files
 def test_latest_stays_when_everything_is_trimmed(log: Log) -> None:
     """Trim all closed ledgers, twice: the bounds stay, and positions go on where they were."""
     ids = fill(log)
@@ -272,6 +281,7 @@ def trim_all(log: Log) -> None:
 
 @pytest.mark.parametrize("happens", [offload_and_delete, trim_all])
 @pytest.mark.parametrize("inside", [False, True])
+@pytest.mark.files
 def test_producer_goes_on_when_its_segments_are_deleted(log: Log, happens: Callable[[Log], None], inside: bool) -> None:
     """Let a producer hold segments of two partitions open whose ledgers go away, again and again: nothing is lost."""
     log.create_topic("orders", partitions=2)
@@ -350,6 +360,7 @@ def test_retried_append_is_answered_for_an_hour_after_its_hot_copy_is_gone(
 # Maintenance and garbage
 
 
+@pytest.mark.kinds("embedded", "postgres")
 def test_maintenance_does_what_the_policies_say(clocked_log: Log, clock: ManualClock) -> None:
     """Offload by age, then by size; delete after the lag; trim by age and size, each topic by its own policies."""
     log = clocked_log
@@ -387,6 +398,25 @@ def test_topic_that_fails_keeps_no_other_from_its_maintenance(log: Log, tmp_path
     assert (tiers_of(log, "a"), tiers_of(log, "b")) == ([HOT] * 4, [BOTH] * 4)
 
 
+def test_topic_that_fails_with_any_error_keeps_no_other_from_its_turn(
+    log: Log, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Let the offload of one of two topics fail in a way that isn't ours: that is told, and the other has its turn."""
+    offload_one = Offloader.offload_one
+
+    def failing(self: Any, ledger: Any) -> Any:
+        if self._topic.name.short == "a":
+            raise ValueError("odd")
+        return offload_one(self, ledger)
+
+    monkeypatch.setattr(Offloader, "offload_one", failing)
+    fill(log, topic="a", offload_after_bytes=0)
+    fill(log, topic="b", offload_after_bytes=0)
+    assert log.maintain().failures == (("a", "ValueError: odd"),)
+    assert tiers_of(log, "b") == [BOTH] * 4
+
+
+@pytest.mark.files
 def test_garbage_collection_leaves_what_tiers_need(log: Log) -> None:
     """Offload, delete and trim some ledgers, age all files, and collect: only what was never registered goes."""
     ids = fill(log)

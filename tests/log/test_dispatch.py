@@ -2,72 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
-
 import pytest
 
-from tests.log.consuming import due_in_s, looked_at_what_was_noted, numbered, receive, session_of, subscribe
+from tests.log.consuming import numbered, receive, subscribe
 from tests.log.holding import HoldingWay, holding
 from tests.log.reading import eventually, send_each
 from tests.log.sites import Site
 from txn_source import Consumer
-from txn_source.metadata.delivery import session_state, shared_dispatch, topic_snapshot
+from txn_source.metadata.delivery import shared_dispatch
 from txn_source.metadata.delivery.consumer_hub import ConsumerHub
 from txn_source.metadata.delivery.consumer_session import ConsumerSession
-from txn_source.metadata.delivery.delivery_messages import DeliveryMessages
 from txn_source.metadata.delivery.session_state import SessionState
-from txn_source.metadata.delivery.topic_dispatch import TopicDispatch
-from txn_source.metadata.store import deliveries, pages
-from txn_source.model.visibility import visible
+from txn_source.metadata.store import deliveries
 
 CONSUMERS = 12
-
-
-def test_commit_is_looked_at_once_for_all_consumers(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let many subscriptions wait at the end of a topic, and send a message: one look reads it, once, for all.
-
-    What of it is visible, and the message that delivers it, are made once, too.
-    """
-    log = site.connect()
-    producer, _ = numbered(log, 0)
-    consumers = [subscribe(log, f"s{number}") for number in range(CONSUMERS)]
-    eventually(lambda: all(session_of(site, log, consumer).state.permits > 0 for consumer in consumers))
-    for consumer in consumers:
-        looked_at_what_was_noted(site, log, consumer, monkeypatch)
-    eventually(lambda: all(due_in_s(site, log, consumer) is None for consumer in consumers))
-    looks: list[tuple[int, ...]] = []
-    read: list[int] = []
-    judged: list[int] = []
-    made: list[int] = []
-    look, entry_page, delivery = TopicDispatch.look, pages.entry_page, DeliveryMessages._delivery
-
-    def counted_look(self: TopicDispatch, sessions: Sequence[ConsumerSession]) -> Any:
-        for calls in (read, judged, made):
-            calls.clear()
-        waits = look(self, sessions)
-        looks.append((len(sessions), len(read), len(judged), len(made)))
-        return waits
-
-    def counted_page(*arguments: Any) -> Any:
-        read.append(1)
-        return entry_page(*arguments)
-
-    def counted_visible(*arguments: Any) -> Any:
-        judged.append(1)
-        return visible(*arguments)
-
-    def counted_delivery(*arguments: Any) -> Any:
-        made.append(1)
-        return delivery(*arguments)
-
-    monkeypatch.setattr(TopicDispatch, "look", counted_look)
-    monkeypatch.setattr(topic_snapshot.pages, "entry_page", counted_page)
-    monkeypatch.setattr(topic_snapshot, "visible", counted_visible)
-    monkeypatch.setattr(DeliveryMessages, "_delivery", counted_delivery)
-    send_each(producer, [b"x"])
-    assert [receive(consumer).value for consumer in consumers] == [b"x"] * CONSUMERS
-    assert [found for found in looks if found[1]] == [(CONSUMERS, 1, 1, 1)]
 
 
 @pytest.mark.parametrize("at_once", [1, 2, 5])
@@ -104,36 +52,6 @@ def test_redeliveries_are_handed_out_in_bounded_steps(site: Site, monkeypatch: p
     found = [receive(second) for _ in range(9)]
     assert sorted(message.value for message in found) == [b"%d" % number for number in range(9)]
     assert {message.redelivery_count for message in found} == {1}
-
-
-def test_acknowledgement_is_looked_at_only_if_its_consumer_waited_for_it(
-    site: Site, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Acknowledge what a shared subscription's consumer has: there is nothing to look for, unless it had its fill."""
-    monkeypatch.setattr(session_state, "MAX_UNACKNOWLEDGED", 3)
-    log, way = holding(site)
-    producer, _ = numbered(log, 2)
-    consumer = subscribe(log, type="shared")
-    session = session_behind(site, way, consumer)
-    woken: list[ConsumerSession] = []
-    wake = ConsumerHub.wake
-
-    def noted(self: ConsumerHub, of: ConsumerSession) -> None:
-        woken.append(of)
-        wake(self, of)
-
-    first, second = receive(consumer), receive(consumer)
-    monkeypatch.setattr(ConsumerHub, "wake", noted)
-    consumer.acknowledge(first)
-    consumer.flush()
-    assert session.unacknowledged == 1
-    assert woken == []
-    send_each(producer, [b"2", b"3", b"4"])
-    eventually(lambda: session.unacknowledged == 3)
-    consumer.acknowledge(second)
-    consumer.flush()
-    assert woken == [session]
-    assert [receive(consumer).value for _ in range(3)] == [b"2", b"3", b"4"]
 
 
 def session_behind(site: Site, way: HoldingWay, consumer: Consumer) -> ConsumerSession:

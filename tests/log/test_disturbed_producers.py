@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from tests.log.reading import BY_HAND, UNCOMMITTED, by_partition, eventually, values
-from tests.log.sites import Site, give_up_after
+from tests.log.sites import Site
 from tests.log.test_refused_writes import unwritable
 from txn_source import (
     Batching,
@@ -22,6 +22,8 @@ from txn_source import (
 )
 from txn_source.metadata.stub.metadata_stub import MetadataStub
 from txn_source.storage import schema
+
+pytestmark = [pytest.mark.kinds("embedded", "remote"), pytest.mark.also("objects", "copies")]
 
 THREADS, ROUNDS = 6, 4
 
@@ -88,6 +90,7 @@ def test_poisonous_value_takes_no_other_with_it(log: Log, monkeypatch: pytest.Mo
     assert sorted(values(log, "orders")) == [b"a", b"a", b"b", b"b", b"c", b"c", b"d", b"d"]
 
 
+@pytest.mark.files
 def test_each_loss_is_told(log: Log) -> None:
     """Lose plain messages and those of a transaction in one flush: two calls say so, and each names how many."""
     log.create_topic("orders")
@@ -110,6 +113,7 @@ def test_each_loss_is_told(log: Log) -> None:
     assert producer.flush() == []
 
 
+@pytest.mark.files
 def test_unreadable_segment_folder_takes_only_what_went_there(log: Log) -> None:
     """Put a file where one partition's segments would go: messages of a transaction on the other one are stored."""
     log.create_topic("orders", partitions=2)
@@ -128,14 +132,13 @@ def test_unreadable_segment_folder_takes_only_what_went_there(log: Log) -> None:
 
 def test_close_is_repeated_until_the_service_is_back(remote_site: Site) -> None:
     """Close in vain, twice; then bring the service back: the producer still takes messages, and closing stores them."""
-    log = remote_site.connect()
+    log = remote_site.connect(attempts=1)
     log.create_topic("orders")
     producer = log.producer("orders", batching=BY_HAND)
     producer.send(b"a")
     assert remote_site.server is not None
     port = remote_site.server.port
     remote_site.stop_server()
-    give_up_after(log, 5.0)
     for _ in range(2):
         with pytest.raises(UnavailableError):
             producer.close()

@@ -17,6 +17,8 @@ from tests.log.reading import BY_HAND, eventually, values
 from tests.log.sites import Site, give_up_after
 from txn_source import Batching, Log
 
+pytestmark = pytest.mark.also("objects", "copies")
+
 _FORGETFUL = """
 import sys, txn_source
 log = txn_source.connect(sys.argv[1])
@@ -40,6 +42,7 @@ def _segments_open(log: Log) -> int:
     return found
 
 
+@pytest.mark.files
 def test_dropped_producers_take_their_threads_and_files_with_them(log: Log) -> None:
     """Drop 20 producers, half of them with messages that their threads are still to write."""
     log.create_topic("orders")

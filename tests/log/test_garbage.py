@@ -22,6 +22,8 @@ from txn_source.model.errors import StaleSegmentError
 from txn_source.model.spark_commit import Sink, TopicBatch
 from txn_source.model.topic_name import TopicName
 
+pytestmark = pytest.mark.also("objects", "copies")
+
 _DAY_S = 24 * 3600
 
 
@@ -44,6 +46,7 @@ def abandoned(site: Site, name: str, size: int, seconds: float) -> str:
     return path.relative_to(site.root).as_posix()
 
 
+@pytest.mark.files
 def test_only_old_files_that_nothing_refers_to_are_removed(site: Site) -> None:
     """Leave old and young files behind beside old ones with committed, aborted and open messages."""
     log = site.connect()
@@ -69,6 +72,7 @@ def test_only_old_files_that_nothing_refers_to_are_removed(site: Site) -> None:
     assert sorted(values(log, "orders", UNCOMMITTED)) == [b"abort", b"commit", b"plain", b"roll_ledger"]
 
 
+@pytest.mark.files
 def test_age_goes_by_the_clock_that_is_given(site: Site) -> None:
     """Look at one file a second before it is a day old, and a second after."""
     log = site.connect()
@@ -80,6 +84,7 @@ def test_age_goes_by_the_clock_that_is_given(site: Site) -> None:
         assert garbage.paths == found
 
 
+@pytest.mark.files
 def test_age_of_garbage_can_be_chosen(site: Site) -> None:
     """Collect files older than a minute, then all of them."""
     log = site.connect()
@@ -91,6 +96,7 @@ def test_age_of_garbage_can_be_chosen(site: Site) -> None:
         log.collect_garbage(older_than=-1)
 
 
+@pytest.mark.files
 def test_what_a_producer_has_not_registered_is_garbage_only_when_it_is_old(site: Site) -> None:
     """Lose the answer of a registration for good: the bytes lie there, and go with the others of their age."""
     log = site.connect()
@@ -107,6 +113,7 @@ def test_what_a_producer_has_not_registered_is_garbage_only_when_it_is_old(site:
     assert log.collect_garbage().paths == (left,)
 
 
+@pytest.mark.files
 def test_deleted_topic_takes_its_folder_along(site: Site) -> None:
     """Delete one of two topics: its files go at once, the other's stay."""
     log = site.connect()
@@ -120,6 +127,7 @@ def test_deleted_topic_takes_its_folder_along(site: Site) -> None:
     assert values(log, "bills") == [b"x", b"x"]
 
 
+@pytest.mark.files
 def test_files_of_a_deleted_topic_that_were_left_are_garbage(site: Site) -> None:
     """Put a file back into the folder of a deleted topic, as a producer that went on would."""
     log = site.connect()
@@ -212,6 +220,7 @@ def test_job_whose_file_is_collected_fails_and_says_why(site: Site) -> None:
     assert values(log, "orders") == [b"job"]
 
 
+@pytest.mark.files
 def test_crash_between_condemning_and_deleting_is_mended_by_the_next_collection(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:

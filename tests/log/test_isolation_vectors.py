@@ -21,6 +21,8 @@ from txn_source.model.position import PositionRange
 from txn_source.model.topic_name import TopicName
 from txn_source.storage.root import LogRoot
 
+pytestmark = pytest.mark.also("copies")
+
 _FILE = Path(__file__).parents[1] / "vectors" / "isolation.json"
 CASES = {case["name"]: case["steps"] for case in json.loads(_FILE.read_text(encoding="utf-8"))["cases"]}
 

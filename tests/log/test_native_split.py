@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 from tests.log import tiers
 from tests.log.reading import BY_HAND, COMMITTED, UNCOMMITTED
 from tests.log.tiers import everything, objects, second_files, write_ledgers
+from tests.selection import examples
 from txn_source import (
     DataLossError,
     InvalidArgumentError,
@@ -88,7 +89,7 @@ ROUNDS = st.lists(st.tuples(WRITES, st.sampled_from([True, True, False]), UPKEEP
 
 
 @given(rounds=ROUNDS, priority=st.sampled_from([None, *ReadPriority]), data=st.data())
-@settings(max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
+@settings(max_examples=examples(4), suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 def test_both_parts_are_the_whole(
     tmp_path_factory: pytest.TempPathFactory,
     rounds: list[tuple[list[tuple[str, int, int]], bool, list[str]]],

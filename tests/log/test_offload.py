@@ -29,6 +29,8 @@ from txn_source.model.copies import Tier, TieredCopy
 from txn_source.model.position import PositionRange
 from txn_source.storage import tiered
 
+pytestmark = pytest.mark.also("objects", "copies")
+
 LEVELS = (COMMITTED, UNCOMMITTED)
 PURGE_AFTER_S = 3600
 
@@ -106,6 +108,7 @@ def purged(tmp_path: Path, clock: ManualClock, small_row_groups: None) -> Iterat
 
 
 @pytest.mark.parametrize("schema", [None, TYPED], ids=["raw", "typed"])
+@pytest.mark.kinds("embedded", "postgres")
 def test_rows_and_bounds_stay_the_same_through_every_step(
     clocked_site: Site, clock: ManualClock, schema: pa.Schema | None
 ) -> None:
@@ -232,6 +235,7 @@ def test_ledger_is_offloaded_only_when_all_before_its_end_is_decided(log: Log) -
     assert values(log, "orders") == [b"0", b"1", b"inside 1", b"2", b"inside 2", b"3"]
 
 
+@pytest.mark.files
 def test_open_ledger_and_empty_topic_are_not_offloaded(log: Log) -> None:
     """Offload what has nothing closed."""
     log.create_topic("orders", partitions=2)

@@ -20,6 +20,7 @@ from tests.log.reading import UNCOMMITTED
 from tests.log.sites import ManualClock, Site
 from tests.log.test_processes import outcome, start, target
 from tests.log.tiers import closed_ledgers, everything, objects, tiers_of
+from tests.selection import mostly_long
 from txn_source import (
     Log,
     SegmentUnreadableError,
@@ -53,13 +54,18 @@ def check_offloaded(log: Log, rows: pa.Table, ledgers: int = 3) -> None:
 
 @pytest.mark.parametrize(
     ("moment", "method", "left"),
-    [
-        ("before", "BeginOffload", 0),
-        ("after", "BeginOffload", 0),
+    mostly_long(
+        [
+            ("before", "BeginOffload", 0),
+            ("after", "BeginOffload", 0),
+            ("after", "ListDecisions", 0),
+            ("before", "CompleteOffload", 1),
+            ("after", "CompleteOffload", 1),
+        ],
         ("after", "ListDecisions", 0),
         ("before", "CompleteOffload", 1),
         ("after", "CompleteOffload", 1),
-    ],
+    ),
 )
 def test_crash_leaves_nothing_behind_once_the_ledger_is_offloaded(
     clocked_site: Site, moment: str, method: str, left: int
@@ -119,7 +125,7 @@ def test_killed_processes_leave_nothing_half(embedded_site: Site) -> None:
     log = embedded_site.connect()
     rows = filled(log, 8)
     source = random.Random(1)
-    for _ in range(3):
+    for _ in range(2):
         with subprocess.Popen(
             [
                 sys.executable,
@@ -172,7 +178,7 @@ def test_repeated_offload_does_nothing(site: Site) -> None:
     check_offloaded(log, rows)
 
 
-@pytest.mark.parametrize("method", ["BeginOffload", "ListEntries", "CompleteOffload"])
+@pytest.mark.parametrize("method", mostly_long(["BeginOffload", "ListEntries", "CompleteOffload"], "CompleteOffload"))
 @pytest.mark.parametrize("hot_deleted", [False, True])
 def test_offload_that_is_overtaken_steps_back(site: Site, method: str, hot_deleted: bool) -> None:
     """Let another one offload everything, and delete the hot copies, in the middle of an offload: its object stays."""
@@ -213,6 +219,7 @@ def test_threads_that_offload_at_once_make_one_object_of_a_ledger(site: Site) ->
     check_offloaded(log, rows, 6)
 
 
+@pytest.mark.long
 def test_processes_that_offload_at_once_make_one_object_of_a_ledger(embedded_site: Site) -> None:
     """Start two processes that offload the same topic."""
     log = embedded_site.connect()
@@ -230,7 +237,10 @@ def test_processes_that_offload_at_once_make_one_object_of_a_ledger(embedded_sit
 # What is offloaded goes away, or the target isn't there
 
 
-@pytest.mark.parametrize("method", ["BeginOffload", "ListEntries", "ListDecisions", "ListCopies", "CompleteOffload"])
+@pytest.mark.parametrize(
+    "method",
+    mostly_long(["BeginOffload", "ListEntries", "ListDecisions", "ListCopies", "CompleteOffload"], "CompleteOffload"),
+)
 @pytest.mark.parametrize("gone", ["trim", "delete_topic"])
 def test_ledger_that_goes_away_under_its_offload_leaves_no_object(
     tmp_path: Path, clock: ManualClock, method: str, gone: str

@@ -103,6 +103,7 @@ def test_policies_given_with_the_topic_are_the_topics(log: Log) -> None:
     assert {policy.source for policy in log.policies("orders").values()} == {"default"}
 
 
+@pytest.mark.kinds("embedded", "remote")
 def test_policies_outlive_a_restart(site: Site) -> None:
     """Set one in each scope, restart, and look through a new connection."""
     log = site.connect()

@@ -10,6 +10,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from tests.log.reading import UNCOMMITTED, by_partition, rows, send_each, values
 from tests.log.sites import Site
 from txn_source import connect
@@ -62,6 +64,7 @@ def test_processes_that_open_a_new_root_at_once_make_one_log(tmp_path: Path) -> 
         assert log.topics() == ["orders"]
 
 
+@pytest.mark.kinds("embedded", "remote")
 def test_full_disk_is_told_and_changes_nothing(site: Site) -> None:
     """Let a process run into a limit of file sizes, as into a full disk, and go on when there is space again."""
     log = site.connect()
@@ -108,11 +111,3 @@ def test_pickled_log_works_in_the_same_process(site: Site) -> None:
     with second:
         send_each(second.producer("orders"), [b"x"])
         assert values(second, "orders", UNCOMMITTED) == [b"x"]
-
-
-def test_log_works_on_both_sides_of_a_fork(site: Site) -> None:
-    """Let a process use a log, so that it has its channel or connection, fork, and use it in both at once."""
-    site.connect().create_topic("orders")
-    found = outcome(start("fork", site.kind, target(site)))
-    assert found == {"before": 1, "there": "answered", "exit": 0, "after": 4}
-    assert values(site.connect(), "orders") == [b"x"] * 4

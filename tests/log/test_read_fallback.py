@@ -21,6 +21,8 @@ from txn_source.metadata.store import copies, pages, sealing
 from txn_source.model.copies import Tier
 from txn_source.storage import tiered
 
+pytestmark = pytest.mark.also("objects", "copies")
+
 LEVELS = (COMMITTED, UNCOMMITTED)
 PRIORITY = {Tier.TIERED: ReadPriority.TIERED_FIRST, Tier.BOOKKEEPER: ReadPriority.BOOKKEEPER_FIRST}
 OTHER = {Tier.TIERED: Tier.BOOKKEEPER, Tier.BOOKKEEPER: Tier.TIERED}

@@ -8,7 +8,7 @@ from itertools import pairwise
 import pytest
 
 from tests.log.consuming import WAIT_S, numbered, read, session_of, subscribe, take
-from tests.log.reading import eventually, send_each
+from tests.log.reading import eventually, send_each, trim_closed
 from tests.log.sites import Site
 from txn_source import DataLossError, Log, MessageId, SubscriptionNotFoundError, UnavailableError
 from txn_source.metadata.delivery import topic_dispatch
@@ -176,3 +176,16 @@ def test_permits_are_used_only_when_a_hand_out_is_committed(site: Site, monkeypa
     while not found:
         found = [message.value for consumer in consumers if (message := consumer.receive(0.05)) is not None]
     assert found == [b"x"]
+
+
+def test_failed_scan_fails_again(log: Log) -> None:
+    """Trim what a scan has planned; however often it is asked then, it doesn't say that it has come to its end."""
+    log.create_topic("t", ledger_max_entries=2)
+    with log.producer("t") as producer:
+        send_each(producer, VALUES[:5])
+    scanned = log.scan("t")
+    log.roll_ledger("t")
+    trim_closed(log, "t")
+    for _ in range(3):
+        with pytest.raises(DataLossError, match=r"\[1:0, 3:[01]\)"):
+            scanned.read_next_batch()

@@ -9,11 +9,11 @@ from unittest.mock import patch
 
 import pytest
 
-from tests.log.consuming import WAIT_S, numbered, receive, subscribe, take
-from tests.log.reading import BY_HAND, eventually, send_each
+from tests.log.consuming import WAIT_S
+from tests.log.reading import BY_HAND, send_each
 from tests.log.sites import Site
-from tests.log.test_reconnect_races import VALUES, reconnect
-from txn_source import Consumer, Log, Reader
+from tests.log.test_reconnect_races import reconnect
+from txn_source import Log, Reader
 from txn_source.client.consuming.epoch_changes import EpochChanges
 from txn_source.metadata.stub.consumer_stream import ConsumerLink
 
@@ -66,27 +66,3 @@ def test_seek_of_one_partition_repeats_nothing_of_another(site: Site, replaced: 
         assert message is not None
         found[message.partition].append(message.value)
     assert found == {p: [b"%d-%d" % (p, i) for i in range(5)] for p in range(2)}
-
-
-@pytest.mark.parametrize("of", ["consumer", "reader"])
-def test_what_was_struck_before_a_seeks_answer_comes_again(site: Site, of: str) -> None:
-    """Strike a call of another thread that has got a message from behind a seek whose answer is still on its way."""
-    log = site.connect()
-    numbered(log)
-    who: Any = subscribe(log) if of == "consumer" else log.reader("t")
-    consumer: Consumer = who if of == "consumer" else who._consumer
-    take(consumer, 6)
-    inner, struck = ConsumerLink.seek, []
-
-    def seek(link: ConsumerLink, *arguments: Any) -> Any:
-        sought = inner(link, *arguments)
-        message = receive(consumer)
-        struck.append(message)
-        take(consumer, 2)
-        consumer._queue.returned.append((message._batch, message._row, message._row + 1))  # what a struck call leaves
-        return sought
-
-    with patch.object(ConsumerLink, "seek", seek):
-        who.seek("earliest")
-    eventually(lambda: bool(struck))
-    assert sorted(take(consumer, 8)) == [VALUES[0], *VALUES[3:]]

@@ -7,7 +7,7 @@ from unittest.mock import patch
 
 import pytest
 
-from tests.log.consuming import WAIT_S, numbered, receive, subscribe, take
+from tests.log.consuming import numbered, subscribe, take
 from tests.log.reading import eventually
 from tests.log.sites import Site
 from txn_source import Consumer
@@ -65,22 +65,3 @@ def test_reader_that_reads_while_it_connects_again_gets_nothing_twice(site: Site
     found += take(reader._consumer, 10 - len(found))
     assert found == VALUES
     assert reader.read_next(0.0) is None
-
-
-@pytest.mark.parametrize("sought", [False, True])
-def test_what_was_struck_on_its_way_out_comes_after_a_new_connection(site: Site, sought: bool) -> None:
-    """Strike a read as it returns, just after a reader has connected again: the message comes, but for a seek."""
-    log = site.connect()
-    numbered(log)
-    reader = log.reader("t")
-    consumer = reader._consumer
-    reader.seek("earliest")
-    take(consumer, 4)
-    struck = receive(consumer)
-    reconnect(consumer)
-    if sought:
-        reader.seek("latest")
-    consumer._queue.returned.append((struck._batch, struck._row, struck._row + 1))  # what a struck call leaves
-    assert reader.has_message_available() != sought
-    found = [message.value for _ in range(6) if (message := reader.read_next(0.0 if sought else WAIT_S))]
-    assert found == ([] if sought else VALUES[4:])

@@ -9,8 +9,10 @@ from pathlib import Path
 import pytest
 
 from tests.log.reading import BY_HAND, UNCOMMITTED, by_id, by_partition, eventually, send_each, values
-from tests.log.sites import Site, give_up_after
+from tests.log.sites import Site
 from txn_source import Batching, Log, StorageWriteError, TransactionEndedError, UnavailableError
+
+pytestmark = [pytest.mark.kinds("embedded", "remote"), pytest.mark.also("objects", "copies")]
 
 
 @contextmanager
@@ -25,6 +27,7 @@ def unwritable(log: Log) -> Iterator[None]:
     aside.rename(segments)
 
 
+@pytest.mark.files
 def test_refused_write_is_reported_and_nothing_of_it_is_stored(log: Log) -> None:
     """Flush while storage refuses, then go on: the error comes once, and what is sent afterwards is stored."""
     log.create_topic("orders")
@@ -38,6 +41,7 @@ def test_refused_write_is_reported_and_nothing_of_it_is_stored(log: Log) -> None
     assert values(log, "orders", UNCOMMITTED) == [b"a"]
 
 
+@pytest.mark.files
 def test_refused_write_in_the_background_is_reported_by_the_next_call(log: Log) -> None:
     """Let the linger time pass while storage refuses; the next send fails and takes nothing."""
     log.create_topic("orders")
@@ -51,6 +55,7 @@ def test_refused_write_in_the_background_is_reported_by_the_next_call(log: Log) 
 
 
 @pytest.mark.parametrize("told", ["by the commit", "by flush", "by another send"])
+@pytest.mark.files
 def test_transaction_that_lost_messages_can_not_be_committed(log: Log, told: str) -> None:
     """Lose the second of two messages; whoever hears of it first, the commit is refused and abort is the way out."""
     log.create_topic("orders")
@@ -77,6 +82,7 @@ def test_transaction_that_lost_messages_can_not_be_committed(log: Log, told: str
     assert [t.state.value for t in log.transactions(state=None)] == ["aborted"]
 
 
+@pytest.mark.files
 def test_block_whose_commit_is_refused_leaves_no_open_transaction(log: Log) -> None:
     """Leave the block of a transaction that loses a message: it is aborted, and nothing waits for its timeout."""
     log.create_topic("orders")
@@ -110,14 +116,13 @@ def test_failed_close_of_a_producer_keeps_no_other_from_being_flushed(site: Site
 
 def test_flush_is_repeated_until_the_service_is_back(remote_site: Site) -> None:
     """Stop the server under a producer, flush in vain, start it again and flush: all is stored once, in order."""
-    log = remote_site.connect()
+    log = remote_site.connect(attempts=1)
     log.create_topic("orders", partitions=2)
     producer = log.producer("orders", batching=BY_HAND)
     transaction = log.begin_transaction()
     before = send_each(producer, [b"0"], partition=0)
     port = remote_site.server.port
     remote_site.stop_server()
-    give_up_after(log, 1.0)
     producer.send(b"1", partition=1)
     for _ in range(2):
         with pytest.raises(UnavailableError, match=f"127.0.0.1:{port}"):
@@ -128,7 +133,6 @@ def test_flush_is_repeated_until_the_service_is_back(remote_site: Site) -> None:
         transaction.commit()
     remote_site.start_server(port)
     eventually(lambda: _reaches(log))
-    give_up_after(log, 30.0)
     transaction.commit()
     ids = producer.flush()
     stored = by_id(log, "orders")

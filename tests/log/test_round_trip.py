@@ -16,9 +16,12 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 
 from tests.log.reading import BY_HAND
+from tests.selection import examples
 from txn_source import Log, SchemaMismatchError, TxnLogError, connect
 from txn_source.client.writing.batch_buffer import Buffer
 from txn_source.storage.schema import conform
+
+pytestmark = pytest.mark.also("objects", "copies")
 
 CONTEXT = Context(prec=50)
 NUMBERS = itertools.count()
@@ -187,7 +190,7 @@ def check_round_trip(log: Log, schema: pa.Schema, batch: pa.RecordBatch) -> bool
 
 
 @given(batches())
-@settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck), phases=PHASES)
+@settings(max_examples=examples(8), deadline=None, suppress_health_check=list(HealthCheck), phases=PHASES)
 def test_what_is_sent_comes_back_from_each_copy(log: Log, example: tuple[pa.Schema, pa.RecordBatch]) -> None:
     """Send batches of random schemas, names and values, extremes included: hot, received and tiered they are equal."""
     check_round_trip(log, *example)
@@ -227,7 +230,7 @@ def check_two_shapes(schema: pa.Schema, batch: pa.RecordBatch) -> str:
 
 
 @given(batches())
-@settings(max_examples=80, deadline=None, suppress_health_check=list(HealthCheck), phases=PHASES)
+@settings(max_examples=examples(25), deadline=None, suppress_health_check=list(HealthCheck), phases=PHASES)
 def test_row_means_what_the_same_row_in_a_batch_means(example: tuple[pa.Schema, pa.RecordBatch]) -> None:
     """Take random rows in both shapes: both are refused, or both stored alike."""
     check_two_shapes(*example)

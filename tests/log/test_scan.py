@@ -19,6 +19,8 @@ from txn_source import (
     TopicNotFoundError,
 )
 
+pytestmark = pytest.mark.also("objects", "copies")
+
 _DEFAULT = ["__partition", "__ledger_id", "__entry_id", "__batch_index", "__publish_time", "__event_time"]
 _ALL = [*_DEFAULT, "__topic", "__producer_name", "__sequence_id", "__txn_id", "__txn_status", "__properties"]
 
@@ -220,6 +222,7 @@ def test_read_priority_is_checked(log: Log) -> None:
         log.scan("orders", read_priority="hot-first")
 
 
+@pytest.mark.files
 def test_damaged_segment_is_named_with_entry_and_checksums(site: Site) -> None:
     """Flip a byte of the second entry: the first one is read, the second is an error that names what is known."""
     log = site.connect()

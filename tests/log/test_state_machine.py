@@ -15,7 +15,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from tests.log.naive_log import NaiveLog, NaiveTransaction
 from tests.log.reading import BY_HAND, COMMITTED, UNCOMMITTED
-from tests.log.sites import KINDS, ManualClock, Site
+from tests.log.sites import EVERYWHERE, ManualClock, Site
 from txn_source import (
     IsolationLevel,
     Position,
@@ -312,13 +312,13 @@ def test_log_with_tiny_sealed_pages_behaves_as_the_model(monkeypatch: pytest.Mon
 
 
 def test_remote_log_behaves_as_the_model() -> None:
-    """Run it over a remote log; a crash is one of the server, too."""
-    run("remote", 4, 20)
+    """Run it over a service with PostgreSQL; a crash is one of the server, too."""
+    run("postgres", 4, 20)
 
 
 @pytest.mark.long
 @pytest.mark.timeout(3000)
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", EVERYWHERE)
 def test_log_behaves_as_the_model_for_long(kind: str) -> None:
     """Run longer and more often."""
     run(kind, 300, 60)

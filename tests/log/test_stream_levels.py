@@ -15,6 +15,7 @@ from tests.log.history import PARTITIONS, STEPS, History
 from tests.log.reading import BY_HAND, COMMITTED, UNCOMMITTED, send_each
 from tests.log.streaming import Follower, reread, rows_between, stream_of, transfer
 from tests.log.subscribed import Streams
+from tests.selection import examples
 from txn_source import InvalidArgumentError, IsolationLevel, Log, connect
 from txn_source.client.stream_offset import StreamOffset
 from txn_source.client.streaming.batch_limits import StreamLimits
@@ -166,7 +167,7 @@ def test_level_of_a_subscription_is_changed_by_the_same_rule(log: Log) -> None:
     st.sampled_from([None, 1, 3]),
     st.lists(st.integers(0, 3), min_size=4, max_size=4),
 )
-@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(5), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 def test_no_change_of_levels_tears_a_transaction(
     tmp_path_factory: Any, steps: Any, changes: list[tuple[int, str]], most: int | None, trimmed: list[int]
 ) -> None:

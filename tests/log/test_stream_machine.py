@@ -29,7 +29,7 @@ from hypothesis.stateful import (
 
 from tests.log.reading import BY_HAND, send_each
 from tests.log.reading import rows as scan_rows
-from tests.log.sites import KINDS, ManualClock, Site
+from tests.log.sites import EVERYWHERE, ManualClock, Site
 from tests.log.streaming import Follower, Row, reread, rows_between, stream_of
 from txn_source import InvalidArgumentError, IsolationLevel, Log, Producer, Transaction
 from txn_source.client.streaming.batch_limits import StreamLimits
@@ -278,7 +278,7 @@ def test_every_batch_holds_whole_transfers() -> None:
 
 @pytest.mark.long
 @pytest.mark.timeout(3000)
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", EVERYWHERE)
 def test_every_batch_holds_whole_transfers_for_long(kind: str) -> None:
     """Run it longer and more often, over each kind of log."""
     run(kind, 300, 60)

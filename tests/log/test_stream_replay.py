@@ -30,6 +30,7 @@ def restart(site: Site) -> Log:
 
 
 @pytest.mark.parametrize("level", [COMMITTED, UNCOMMITTED])
+@pytest.mark.kinds("remote")
 def test_batches_are_the_same_whenever_they_are_read_again(site: Site, level: str) -> None:
     """Read small batches while transactions are open; end these, append, roll, offload, delete the hot copies and
     restart: after each step every batch is read again, with each transaction's status as it was at first."""

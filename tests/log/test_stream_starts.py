@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from tests.log.history import PARTITIONS, STEPS, History, Place
 from tests.log.reading import BY_HAND, rows, send_each, trim_closed
 from tests.log.streaming import Follower, stream_of
+from tests.selection import examples
 from txn_source import Log, Position, connect
 from txn_source.client.streaming.batch_limits import StreamLimits
 from txn_source.model import cut
@@ -33,7 +34,7 @@ def is_whole(places: list[Place], starts: dict[int, Position], trimmed: dict[int
     st.sampled_from([None, 1, 2, 5]),
     st.sampled_from([0, 256]),
 )
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(8), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 def test_what_lies_above_any_start_is_whole_in_one_batch(
     tmp_path_factory: Any,
     before: Any,

@@ -30,7 +30,7 @@ from txn_source.client.streaming.stream import TopicStream
 
 CHILD = Path(__file__).with_name("child.py")
 SEED = 20260131
-ROUNDS = 20
+ROUNDS = 8
 
 
 @pytest.fixture

@@ -20,7 +20,7 @@ from tests.log.consuming import WAIT_S
 from tests.log.holding import Talk, holding, settle
 from tests.log.naive_log import NaiveLog, NaiveTransaction
 from tests.log.reading import BY_HAND, COMMITTED, UNCOMMITTED, eventually
-from tests.log.sites import KINDS, Site
+from tests.log.sites import EVERYWHERE, Site
 from tests.log.test_state_machine import run
 from txn_source import Consumer, Message, MessageId, Transaction, TxnId, UnavailableError
 
@@ -412,13 +412,13 @@ def test_embedded_subscriptions_behave_as_the_model() -> None:
 
 
 def test_remote_subscriptions_behave_as_the_model() -> None:
-    """Run it over a remote log."""
-    run("remote", 3, 30, SubscriptionMachine)
+    """Run it over a service with PostgreSQL."""
+    run("postgres", 3, 30, SubscriptionMachine)
 
 
 @pytest.mark.long
 @pytest.mark.timeout(3000)
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", EVERYWHERE)
 def test_subscriptions_behave_as_the_model_for_long(kind: str) -> None:
     """Run longer and more often."""
     run(kind, 150, 60, SubscriptionMachine)

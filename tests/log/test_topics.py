@@ -15,6 +15,8 @@ from tests.log.reading import rows, values
 from tests.log.sites import Site
 from txn_source import InvalidArgumentError, Log, SchemaMismatchError, TopicExistsError, TopicNotFoundError
 
+pytestmark = pytest.mark.also("objects", "copies")
+
 CREATOR = Path(__file__).with_name("create_when_told.py")
 
 

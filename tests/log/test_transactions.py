@@ -19,6 +19,8 @@ from txn_source import (
     TxnId,
 )
 
+pytestmark = [pytest.mark.kinds("embedded", "remote"), pytest.mark.also("objects", "copies")]
+
 
 def test_commit_shows_all_topics_and_partitions_at_once(log: Log) -> None:
     """Write to two topics of two partitions, read before and after the commit, at both levels."""

@@ -13,6 +13,8 @@ from tests.log.test_whole_transactions import Calls, both, calls, producers, tra
 from txn_source import Log, Producer, Transaction, TransactionEndedError, UnavailableError
 from txn_source.model.errors import InternalError, TxnLogError
 
+pytestmark = pytest.mark.also("objects", "copies")
+
 __all__ = ["calls", "producers"]  # fixtures
 
 LOST = pytest.mark.parametrize("lost", ["before", "after"])

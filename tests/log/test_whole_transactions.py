@@ -25,6 +25,8 @@ from txn_source import (
 from txn_source.metadata.stub.metadata_stub import MetadataStub
 from txn_source.model.errors import TxnLogError
 
+pytestmark = pytest.mark.also("objects", "copies")
+
 WAIT_S = 120.0
 LOST = UnavailableError("The answer was lost.", "Try again.")
 
@@ -139,6 +141,7 @@ def test_flush_before_the_commit_begins_it(calls: Calls, producers: list[Produce
 
 @pytest.mark.parametrize("lost", ["before", "after"])
 @pytest.mark.parametrize("between", ["nothing", "flush"])
+@pytest.mark.kinds("embedded", "objects")
 def test_commit_whose_answer_was_lost_can_be_repeated(
     calls: Calls, producers: list[Producer], lost: str, between: str
 ) -> None:
@@ -241,6 +244,7 @@ def test_many_entries_are_written_before_the_commit(calls: Calls, producers: lis
     assert both(calls.log, "read_committed") == [[b"x"], [b"x"]]
 
 
+@pytest.mark.kinds("embedded", "objects")
 def test_stale_segment_is_written_again(calls: Calls, producers: list[Producer]) -> None:
     """Offload and delete under an open segment: the commit goes to a new one."""
     producers[0].send(b"old", partition=0)

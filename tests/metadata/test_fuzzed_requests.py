@@ -21,6 +21,7 @@ from hypothesis import strategies as st
 from tests.log.reading import eventually
 from tests.log.sites import service_over
 from tests.metadata.fuzzing import METHODS, Bending, Subject, every_message
+from tests.selection import examples
 from txn_source import TxnLogError
 from txn_source._generated.txnlog.v1 import metadata_service_pb2 as pb
 from txn_source.metadata.protocol.checks import FIELDS
@@ -30,7 +31,7 @@ from txn_source.model.errors import ERROR_CLASSES
 
 _RANDOMS = st.randoms(use_true_random=False)
 _QUIET = [HealthCheck.too_slow, HealthCheck.function_scoped_fixture, HealthCheck.data_too_large]
-_A_FEW = settings(max_examples=150, deadline=None, database=None, suppress_health_check=_QUIET)
+_A_FEW = settings(max_examples=examples(50), deadline=None, database=None, suppress_health_check=_QUIET)
 _LONG_S = 600
 _REQUESTS_A_LOG = 1_000
 
@@ -126,7 +127,7 @@ def test_damaged_bytes_are_refused_or_answered(subject: Subject) -> None:
 def test_bent_conversations_end_in_answers(subject: Subject) -> None:
     """Hold conversations of bent requests: each ends by itself, in answers or errors of ours; then use the log."""
 
-    @settings(_A_FEW, max_examples=60)
+    @settings(_A_FEW, max_examples=examples(30))
     @given(_RANDOMS)
     def run(random: Random) -> None:
         said = Bending(random, subject).conversation()

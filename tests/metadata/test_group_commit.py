@@ -6,16 +6,14 @@ import sqlite3
 import threading
 import time
 from collections.abc import Callable, Iterator
-from itertools import count
 from pathlib import Path
 from typing import Any
 
 import pytest
 from sqlalchemy import Connection, insert
 
-from tests.interrupts.injection import Interrupt, at_signal_point
 from txn_source import TxnLogError
-from txn_source.metadata.store import group_commit, sqlite_database, sqlite_file
+from txn_source.metadata.store import group_commit, sqlite_file
 from txn_source.metadata.store.log import create_log
 from txn_source.metadata.store.opening import open_database
 from txn_source.metadata.store.tables import requests
@@ -181,63 +179,6 @@ def test_duplicate_is_an_error_of_ours(store: Store) -> None:
     store.together(store_name("first"), {"again": store_name("a"), "b": store_name("b")})
     assert isinstance(store.results["again"], InternalError)
     assert store.names() == ["a", "b", "first"]
-
-
-def _interrupted_leader(store: Store, at: int) -> bool:
-    """Interrupt the leader of three at one place; return False if that comes after its end."""
-    names = [f"{at:04} {name}" for name in ("first", "a", "b")]
-    modules = (sqlite_database, group_commit, sqlite_file)
-    reached = []
-    first, entered = names[0], threading.Event()
-
-    def lead(connection: Connection) -> str:
-        entered.set()
-        until = time.monotonic() + 60
-        while store.waiting() < 2 and time.monotonic() < until:
-            time.sleep(0.001)
-        return store_name(first)(connection)
-
-    def run() -> None:
-        with at_signal_point(at, modules, Interrupt) as injection:
-            try:
-                store.results[first] = store.database.write(lead)
-            except Interrupt as error:
-                store.results[first] = error
-                entered.set()
-            reached.append(injection.place is not None)
-
-    leader = threading.Thread(target=run)
-    leader.start()
-    assert entered.wait(60)
-    others = [store.start(name, store_name(name)) for name in names[1:]]
-    for thread in (leader, *others):
-        thread.join(60)
-        assert not thread.is_alive(), f"place {at} leaves somebody waiting"
-    store.other.execute("BEGIN IMMEDIATE")
-    store.other.execute("ROLLBACK")
-    found = [name for name in store.names() if name.startswith(f"{at:04}")]
-    assert [store.results[name] for name in names[1:]] == [f"stored {name}" for name in names[1:]], f"place {at}"
-    assert set(names[1:]) <= set(found), f"place {at}"
-    if not isinstance(store.results[first], Interrupt):
-        assert first in found
-    return reached[0]
-
-
-def _at_every(store: Store, step: int) -> int:
-    for at in count(0, step):
-        if not _interrupted_leader(store, at):
-            return at
-    raise AssertionError
-
-
-def test_interrupted_leader_leaves_nobody_waiting(store: Store) -> None:
-    """Interrupt the leader at every fifth place: what the others write is stored once, and they are told so."""
-    assert _at_every(store, 5) > 40
-
-
-@pytest.mark.long
-def test_leader_interrupted_at_every_place(store: Store) -> None:
-    print(f"{_at_every(store, 1)} interrupts of a leader")
 
 
 def test_many_threads_write_each_once(store: Store) -> None:

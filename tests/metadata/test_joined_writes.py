@@ -16,6 +16,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from sqlalchemy import Connection, select
 
+from tests.selection import examples
 from txn_source.metadata.store import appends, producers, topic_changes, transactions
 from txn_source.metadata.store.appends import Append, Write, Written, write_all
 from txn_source.metadata.store.group_commit import Joined
@@ -126,7 +127,7 @@ def outcome(world: World, path: Path, drawn: list[Any], *, together: bool) -> tu
     return [repr(each) for each in done], tables
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 @example(drawn=[([(1, [(0, None, 1, 0, None)])], "plain"), ([(1, [(0, None, 1, 0, 0)])], "plain")])  # the same bytes
 @example(drawn=[([(1, [(0, None, 2, 0, None)])], "whole"), 1])  # a repetition beside its first try
 @given(drawn=st.lists(writes, min_size=1, max_size=8))

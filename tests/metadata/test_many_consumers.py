@@ -13,9 +13,7 @@ from tests.log.reading import BY_HAND, send_each
 from tests.log.sites import Site
 from txn_source.metadata.store import consumers, deliveries, subscriptions, tables
 from txn_source.metadata.store.database import Database
-from txn_source.metadata.store.group_commit import look_s
 from txn_source.metadata.store.opening import open_database
-from txn_source.metadata.store.subscription_rows import ConnectedConsumer
 from txn_source.model.acknowledgement import Acknowledged, Acknowledgement
 from txn_source.model.message_ranges import MessageRange, message_key
 from txn_source.model.position import Position
@@ -71,18 +69,6 @@ def shared(tmp_path: Path) -> Iterator[Shared]:
             yield Shared(database, sent[0].position)
 
 
-def test_acknowledging_reads_what_the_consumer_has_and_nothing_else(
-    shared: Shared, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Acknowledge a half of a delivery, and then the rest, without a look at those of others."""
-    monkeypatch.setattr(deliveries, "_OF_SPAN", None)
-    everything = dict.fromkeys(range(CONSUMERS), 1)
-    assert shared.acknowledge(7, shared.messages(7, 0, 1)) == 1
-    assert shared.left() == {**everything, 7: 0}
-    assert shared.acknowledge(7, shared.messages(7, 1, 2)) == 1
-    assert shared.left() == {n: 1 for n in everything if n != 7}
-
-
 @pytest.mark.parametrize("again", [True, False])
 def test_acknowledgement_of_what_others_have_counts(shared: Shared, again: bool) -> None:
     """Acknowledge a delivery of one's own together with two that others have by now: all three are gone."""
@@ -90,32 +76,3 @@ def test_acknowledgement_of_what_others_have_counts(shared: Shared, again: bool)
     if again:
         assert shared.acknowledge(3, shared.messages(3)) == 0
     assert shared.left() == {n: 1 for n in range(CONSUMERS) if n not in (3, 7, 12)}
-
-
-def test_consumer_of_a_shared_subscription_connects_without_a_look_at_the_others(
-    shared: Shared, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Connect one more, and one again: it takes the place of its old connection, and of no other one."""
-    seen: list[int] = []
-    of = ConnectedConsumer.of
-
-    def counted(row: object) -> ConnectedConsumer:
-        found = of(row)  # type: ignore[arg-type]
-        seen.append(found.consumer_id)
-        return found
-
-    monkeypatch.setattr(ConnectedConsumer, "of", counted)
-    one_more = shared.connect("one more")
-    assert seen == []
-    again = shared.connect("token 3")
-    assert seen == [shared.consumers[3]]
-    with shared.database.read() as connection:
-        left = {lease.consumer_id for lease in consumers.leases(connection, [1])[1]}
-    assert left == {*shared.consumers, one_more, again} - {shared.consumers[3]}
-
-
-@pytest.mark.parametrize("waiting", [1, 16, 17, 100, 2_000, 100_000])
-def test_looks_of_waiting_writers_are_bounded(waiting: int) -> None:
-    """However many wait for their turn to write, together they look no more often than some hundred times a second."""
-    assert waiting / look_s(waiting) <= 330
-    assert look_s(waiting) >= look_s(1) > 0

@@ -43,6 +43,7 @@ def attack(fragile: FragileServer, number: int) -> None:
         restart(how)
 
 
+@pytest.mark.long
 def test_killed_database_and_service_lose_nothing_and_store_nothing_twice(tmp_path: Path, url: DatabaseUrl) -> None:
     """Attack database and service in each way once, while a producer writes."""
     kill_servers(tmp_path / "log", len(ATTACKS), url, attack)
@@ -74,7 +75,7 @@ def test_restarted_database_is_taken_up_again(tmp_path: Path, how: str) -> None:
 def test_database_that_is_away_is_told(tmp_path: Path) -> None:
     """Call while the database is stopped: calls end in UNAVAILABLE; once it is back they work."""
     with Site("postgres", tmp_path / "log") as site:
-        log = site.connect()
+        log = site.connect(attempts=1)
         log.create_topic("orders")
         server().stop()
         try:

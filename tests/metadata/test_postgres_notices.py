@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import threading
 import time
 from collections.abc import Iterator
@@ -164,30 +163,3 @@ def test_ids_are_never_given_again(url: DatabaseUrl) -> None:
             given.append(database.write(lambda c: c.execute(insert).scalar_one()))
             database.write(lambda c: c.execute(text("DELETE FROM doomed_files")))
         assert given == sorted(set(given))
-
-
-def test_connections_are_not_used_across_a_fork(url: DatabaseUrl) -> None:
-    """Read and write in a child: it opens connections of its own, and the parent's go on."""
-    with closing(open_database(url)) as database:
-        pid = text("SELECT pg_backend_pid()")
-        with database.read() as read:
-            readers = read.execute(pid).scalar()
-        writers = database.write(lambda c: c.execute(pid).scalar())
-        inside, outside = os.pipe()
-        child = os.fork()
-        if child == 0:
-            try:
-                with database.read() as read:
-                    other = read.execute(pid).scalar()
-                mine = {other, database.write(lambda c: c.execute(pid).scalar())}
-                database.close()
-                os.write(outside, b"ok" if mine.isdisjoint({readers, writers}) else b"shared")
-            finally:
-                os._exit(0)
-        os.waitpid(child, 0)
-        assert os.read(inside, 10) == b"ok"
-        os.close(inside)
-        os.close(outside)
-        with database.read() as read:
-            assert read.execute(pid).scalar() == readers
-        assert database.write(lambda c: c.execute(pid).scalar()) == writers

@@ -8,11 +8,12 @@ from pathlib import Path
 import pytest
 
 from tests.metadata.races import MINUTE_MS, ORDERS, Rule, Services, services
+from tests.selection import mostly_long
 from txn_source.metadata.store import sealing
 from txn_source.model.position import Position, PositionRange
 from txn_source.model.topic import PartitionView
 
-TWO = pytest.mark.parametrize("rule", [Rule.LOCKED, Rule.UNLOCKED])
+TWO = pytest.mark.parametrize("rule", mostly_long([Rule.LOCKED, Rule.UNLOCKED], Rule.LOCKED))
 
 
 @pytest.fixture

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from sqlalchemy import select
 
 import txn_source
+from tests.selection import examples
 from txn_source.client.log import Log
 from txn_source.metadata.store import pages, sealing
 from txn_source.metadata.store.opening import open_database
@@ -48,7 +49,7 @@ def _write(log: Log, steps: list[str]) -> None:
 
 
 @pytest.mark.usefixtures("tiny_pages")
-@settings(max_examples=15, deadline=None, derandomize=True)
+@settings(max_examples=examples(8), deadline=None, derandomize=True)
 @given(STEPS, st.data())
 def test_any_range_has_the_same_entries_and_decisions_as_the_rows(steps: list[str], data: st.DataObject) -> None:
     """Write a random log with small ledgers and pages, and compare a random range at a random moment with its rows."""

@@ -19,7 +19,7 @@ from txn_source.metadata.stub.grpc_transport import GrpcTransport
 WAIT_S = 60.0
 
 
-@pytest.fixture(params=["remote", "postgres"])
+@pytest.fixture(params=["postgres", pytest.param("remote", marks=pytest.mark.long)])
 def two(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[Site, Site]]:
     """Two services of one log: over one SQLite file, and over one PostgreSQL database."""
     with Site(request.param, tmp_path / "log") as one, Site.beside(one) as other:
@@ -48,8 +48,9 @@ def test_clients_go_on_with_another_service(two: tuple[Site, Site]) -> None:
         assert values(log, "t") == [b"%d" % n for n in range(number)]
 
 
-def test_nobody_there_is_told_after_all_were_tried(two: tuple[Site, Site]) -> None:
+def test_nobody_there_is_told_after_all_were_tried(two: tuple[Site, Site], monkeypatch: pytest.MonkeyPatch) -> None:
     """Stop both."""
+    monkeypatch.setattr(grpc_transport, "_ROUNDS_S", (0.0,))
     with connect(endpoint=endpoints(*two), timeout=60) as log:
         for site in two:
             site.stop_server()

@@ -3,11 +3,7 @@
 from __future__ import annotations
 
 import fcntl
-import os
-import signal
 import sqlite3
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -131,21 +127,3 @@ with txn_source.connect(sys.argv[1], create=False) as log:
     except KeyboardInterrupt:
         print("interrupted", flush=True)
 """
-
-
-def test_interrupt_gets_through_while_a_write_waits(tmp_path: Path) -> None:
-    """Hold the lock, and send SIGINT to a process that waits for it: it has stopped waiting long before its time."""
-    import txn_source
-
-    txn_source.connect(tmp_path / "log").close()
-    holding = sqlite3.connect(tmp_path / "log" / "metadata.db", isolation_level=None)
-    holding.execute("BEGIN IMMEDIATE")
-    child = subprocess.Popen([sys.executable, "-c", _WAITS, str(tmp_path / "log")], stdout=subprocess.PIPE, text=True)
-    assert child.stdout is not None
-    assert child.stdout.readline() == "ready\n"
-    waiting = WriteTurn("", str(tmp_path / "log" / "metadata.db-turn"))
-    eventually(waiting._must_wait)
-    waiting.close()
-    os.kill(child.pid, signal.SIGINT)
-    assert child.communicate(timeout=60)[0] == "interrupted\n"
-    holding.close()

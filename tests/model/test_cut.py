@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.selection import examples
 from txn_source.model.cut import Ranges, lower_to_cut, raise_to_cut
 
 PARTITIONS, LAST = 4, 12
@@ -115,7 +116,7 @@ def raised_from(
 
 
 @given(BOUNDS, TRANSACTIONS)
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(50), deadline=None)
 def test_cut_is_the_largest_one_at_or_below_the_bounds(bounds, spans) -> None:
     """Compare with the definition carried out naively, and see that the result is a cut."""
     cut = cut_of(bounds, spans)
@@ -125,7 +126,7 @@ def test_cut_is_the_largest_one_at_or_below_the_bounds(bounds, spans) -> None:
 
 
 @given(BOUNDS, BOUNDS, TRANSACTIONS)
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(50), deadline=None)
 def test_raised_cut_is_the_smallest_one_at_or_above_the_bounds(bounds, other, spans) -> None:
     """Raise bounds: the result is a cut, and any cut at or above them lies at or above it."""
     cut = raised_from(bounds, spans)
@@ -137,7 +138,7 @@ def test_raised_cut_is_the_smallest_one_at_or_above_the_bounds(bounds, other, sp
 
 
 @given(BOUNDS, BOUNDS, TRANSACTIONS)
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(50), deadline=None)
 def test_transactions_between_a_known_cut_and_the_bounds_suffice(start, bounds, spans) -> None:
     """Begin at a cut and look only at transactions that begin between it and the bounds: the cut is the same."""
     start = cut_of(start, spans)
@@ -149,7 +150,7 @@ def test_transactions_between_a_known_cut_and_the_bounds_suffice(start, bounds, 
 
 
 @given(BOUNDS, BOUNDS, TRANSACTIONS)
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(50), deadline=None)
 def test_transactions_above_starts_that_are_no_cut_stay_whole(start, bounds, spans) -> None:
     """Begin anywhere: what lies wholly above the starts is cut neither by what is lowered nor by what is raised."""
     bounds = {p: max(start[p], bounds[p]) for p in bounds}
@@ -172,7 +173,7 @@ def test_cost_is_of_what_lies_between_bounds_and_cut() -> None:
 
 
 @given(BOUNDS, BOUNDS, TRANSACTIONS)
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(50), deadline=None)
 def test_no_other_cut_below_the_bounds_is_larger_anywhere(bounds, other, spans) -> None:
     """Take any bounds at or below the first that are a cut by chance: they lie at or below the one that was found."""
     other = {p: min(other[p], bounds[p]) for p in bounds}
@@ -182,7 +183,7 @@ def test_no_other_cut_below_the_bounds_is_larger_anywhere(bounds, other, spans) 
 
 
 @given(BOUNDS, st.fixed_dictionaries({p: st.integers(0, 3) for p in range(PARTITIONS)}), TRANSACTIONS)
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(50), deadline=None)
 def test_higher_bounds_never_give_a_lower_cut(bounds, raised, spans) -> None:
     """Raise bounds: what was below the cut stays below it, so a reader that goes on never goes back."""
     lower, higher = cut_of(bounds, spans), cut_of({p: bounds[p] + raised[p] for p in bounds}, spans)
@@ -190,7 +191,7 @@ def test_higher_bounds_never_give_a_lower_cut(bounds, raised, spans) -> None:
 
 
 @given(BOUNDS, TRANSACTIONS)
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(50), deadline=None)
 def test_cut_of_a_cut_is_itself(bounds, spans) -> None:
     """Cut twice."""
     cut = cut_of(bounds, spans)

@@ -19,6 +19,7 @@ import pytest
 from hypothesis import settings
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
+from tests.selection import examples
 from txn_source.model.bounds import Bounds, first_unstable
 from txn_source.model.isolation import IsolationLevel
 from txn_source.model.position import Position, PositionRange
@@ -344,7 +345,7 @@ class CoreAgainstNaive(RuleBasedStateMachine):
         assert places(rows) == self.naive.sees(level)
 
 
-CoreAgainstNaive.TestCase.settings = settings(max_examples=120, stateful_step_count=30, deadline=None)
+CoreAgainstNaive.TestCase.settings = settings(max_examples=examples(40), stateful_step_count=30, deadline=None)
 test_model_agrees_with_the_naive_log = CoreAgainstNaive.TestCase
 
 

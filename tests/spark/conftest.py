@@ -1,4 +1,7 @@
-"""One Spark session for all tests of the connector, and a fresh log for each of them."""
+"""One Spark session for the tests that need one, and a fresh log for each test.
+
+Most tests do with the source what Spark does, without it (``plain.py``); those that use ``spark`` share a process.
+"""
 
 from __future__ import annotations
 
@@ -11,16 +14,16 @@ import pyarrow as pa
 import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.datasource import CaseInsensitiveDict, InputPartition
+from pyspark.sql.datasource import InputPartition
 from pyspark.sql.types import StructType
 
 import txn_source
 from tests.log.objects import SURROUNDINGS
+from tests.spark.plain import Frame, Query, logs_closed, write_table
 from txn_source.client.target import Target
 from txn_source.metadata.service.server import Server
+from txn_source.model.errors import TxnLogError
 from txn_source.spark.catalog.jar import jar
-from txn_source.spark.connection import open_log
-from txn_source.spark.source import TxnLogDataSource
 
 MESSAGE_LINES_MAX = 8
 """Spark's own first and last line, two frames at most (with their marks), and the error itself."""
@@ -31,6 +34,12 @@ CHECKPOINTS = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystem
 
 class Read(Protocol):
     """Reads the test's log with options."""
+
+    def __call__(self, *, schema: str | StructType | None = None, **options: Any) -> Frame: ...
+
+
+class SparkRead(Protocol):
+    """The same in Spark."""
 
     def __call__(self, *, schema: str | StructType | None = None, **options: Any) -> DataFrame: ...
 
@@ -91,50 +100,77 @@ def server(root: Path, log: txn_source.Log) -> Iterator[Server]:
 
 
 @pytest.fixture
-def read(spark: SparkSession, root: Path) -> Read:
+def spark_read(spark: SparkSession, root: Path) -> SparkRead:
     """A function that returns the DataFrame of a batch query, over the log's path unless an endpoint is given."""
 
     def read(*, schema: str | StructType | None = None, **options: Any) -> DataFrame:
-        if "path" not in options and "endpoint" not in options:
-            options["path"] = str(root)
-        reader = spark.read.format("txnlog").options(**options)
+        reader = spark.read.format("txnlog").options(**_over(root, options))
         return (reader if schema is None else reader.schema(schema)).load()
 
     return read
 
 
 @pytest.fixture
-def plan(root: Path) -> Iterator[Callable[..., list[InputPartition]]]:
-    """A function that plans a query as Spark has it done, in this process: cheap enough for every wrong value."""
+def read(root: Path) -> Iterator[Read]:
+    """The same without Spark, in this process: cheap enough for every option and value."""
 
-    def plan(*, schema: StructType | None = None, **options: str) -> list[InputPartition]:
-        if "path" not in options and "endpoint" not in options:
-            options["path"] = str(root)
-        source = TxnLogDataSource(CaseInsensitiveDict(options))
-        return list(source.reader(schema or source.schema()).partitions())
+    def read(*, schema: str | StructType | None = None, **options: Any) -> Frame:
+        return Frame(_over(root, options), schema)
 
-    yield plan
-    if root.exists():
-        open_log(Target.of(root, None)).close()
+    with logs_closed():
+        yield read
 
 
 @pytest.fixture
-def values() -> Callable[[DataFrame], list[str]]:
+def write(root: Path) -> Iterator[Callable[..., None]]:
+    """A function that writes a table as a job of some tasks does, in this process."""
+    with logs_closed():
+        yield lambda table, tasks=1, **options: write_table(table, tasks, _over(root, options))
+
+
+@pytest.fixture
+def spark_write(root: Path) -> Callable[..., None]:
+    """The same with a DataFrame, in Spark."""
+
+    def write(frame: DataFrame, mode: str = "append", **options: str) -> None:
+        frame.write.format("txnlog").options(**_over(root, options)).mode(mode).save()
+
+    return write
+
+
+@pytest.fixture
+def plan(read: Read) -> Callable[..., list[InputPartition]]:
+    """A function that returns the tasks of a batch query, planned in this process."""
+    return lambda **options: read(**options).tasks()
+
+
+@pytest.fixture
+def query(root: Path, tmp_path: Path) -> Iterator[Query]:
+    """A streaming query in this process, over the test's log from its start unless options say something else."""
+    query = Query(tmp_path / "checkpoint", {"path": str(root), "startingOffsets": "earliest"})
+    with logs_closed():
+        yield query
+        if query.reader is not None:
+            query.reader.stop()
+
+
+def _over(root: Path, options: dict[str, Any]) -> dict[str, Any]:
+    return options if "path" in options or "endpoint" in options else {"path": str(root), **options}
+
+
+@pytest.fixture
+def values() -> Callable[[DataFrame | Frame], list[str]]:
     """A function that returns the messages of a raw topic as text, sorted."""
-
-    def values(frame: DataFrame) -> list[str]:
-        return sorted(row.value.decode() for row in frame.select("value").collect())
-
-    return values
+    return lambda frame: sorted(value.decode() for value in frame.toArrow()["value"].to_pylist())
 
 
 @pytest.fixture
-def ordered() -> Callable[[DataFrame | pa.RecordBatchReader], list[dict[str, Any]]]:
-    """A function that returns rows, read with Spark or by ``scan``, in the order of topic, partition and position."""
+def ordered() -> Callable[[DataFrame | Frame | pa.RecordBatchReader], list[dict[str, Any]]]:
+    """A function that returns rows, however they are read, in the order of topic, partition and position."""
     key = ("__topic", "__partition", "__ledger_id", "__entry_id", "__batch_index")
 
-    def ordered(source: DataFrame | pa.RecordBatchReader) -> list[dict[str, Any]]:
-        table = source.toArrow() if isinstance(source, DataFrame) else source.read_all()
+    def ordered(source: DataFrame | Frame | pa.RecordBatchReader) -> list[dict[str, Any]]:
+        table = source.read_all() if isinstance(source, pa.RecordBatchReader) else source.toArrow()
         return sorted(table.to_pylist(), key=lambda row: [row[name] for name in key if name in row])
 
     return ordered
@@ -148,7 +184,7 @@ def refusal() -> Callable[[str, Callable[[], Any]], str]:
     """
 
     def refusal(code: str, query: Callable[[], Any]) -> str:
-        with pytest.raises(PySparkException) as caught:
+        with pytest.raises((PySparkException, TxnLogError)) as caught:
             query()
         shown = str(caught.value)
         lines = [line for line in shown.splitlines() if line.strip()]

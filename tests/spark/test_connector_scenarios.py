@@ -1,4 +1,6 @@
-"""What the tests of Kafka's and Pulsar's Spark connectors check, as behaviours of this one, through real queries.
+"""What the tests of Kafka's and Pulsar's Spark connectors check, as behaviours of this one.
+
+Most queries run in this process (``plain.py``), those that are about Spark in Spark, of which many are for long runs.
 
 The scenarios are those of the public suites KafkaMicroBatchSourceSuite, KafkaRelationSuite, KafkaSinkSuite,
 KafkaDontFailOnDataLossSuite, KafkaOffsetReaderSuite and KafkaSourceOffsetSuite of apache/spark, and of
@@ -32,7 +34,7 @@ input row metrics, sink progress                       here: transactions_of_a_r
 watermark and windows                                  here: windows_by_publish_time
 union of limited streams (SPARK-22956), self-join      here: streams_of_one_query_are_limited_apart, self_join
 minPartitions of a stream                              here: min_partitions_of_a_stream
-one DataFrame used twice; late binding of its end      here: frame_is_read_twice; test_snapshots: it is pinned
+one DataFrame used twice; late binding of its end      test_push_filters; test_snapshots: it is pinned
 null keys and values                                   test_rows: message_of_nulls
 column types                                           test_types, test_sink_columns
 sink: topic column, topic option, both, none, null     test_sink
@@ -50,7 +52,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -60,18 +62,12 @@ from pyspark.errors import AnalysisException, StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 
 import txn_source
-from tests.spark.test_stream_source import DEADLINE_S, Query, offsets, transfer
+from tests.spark.plain import Frame, Query
+from tests.spark.test_stream_source import DEADLINE_S, SparkQuery, spark_query, transfer
+from txn_source.spark.table_options import keep_options
 
 LARGEST = str(2**63 - 1)
-
-
-@pytest.fixture
-def query(tmp_path: Path) -> Iterator[Query]:
-    """A query with a checkpoint of its own; it is stopped in the end."""
-    query = Query(tmp_path / "checkpoint")
-    yield query
-    if query.running is not None:
-        query.running.stop()
+FIXTURES = (spark_query,)
 
 
 @pytest.fixture
@@ -98,113 +94,110 @@ def send(log: txn_source.Log, topic: str, *values: str, partition: int = 0, txn:
 # Where a query begins
 
 
-def test_query_from_the_latest_that_saw_nothing_misses_nothing_after_a_restart(log, query: Query, stream) -> None:
+def test_query_from_the_latest_that_saw_nothing_misses_nothing_after_a_restart(log, query: Query) -> None:
     """Start at the end of a log, stop before anything came, write, and start again."""
     log.create_topic("orders", partitions=2)
     send(log, "orders", "old")
-    query.run(stream(topic="orders", startingOffsets="latest"))
+    query.run(topic="orders", startingOffsets="latest")
     send(log, "orders", "new", partition=1)
-    query.run(stream(topic="orders", startingOffsets="latest"))
+    query.run(topic="orders", startingOffsets="latest")
     assert query.values() == [["new"]]
 
 
-def test_query_begins_at_the_position_of_each_partition(log, query: Query, stream) -> None:
+def test_query_begins_at_the_position_of_each_partition(log, query: Query) -> None:
     """Begin four partitions at the earliest, the latest, a position, and none; write more, and go on."""
     log.create_topic("orders", partitions=4)
     for partition in range(4):
         send(log, "orders", *(f"{partition}/{n}" for n in range(3)), partition=partition)
     ledgers = [p.ledgers[0].ledger_id for p in log.stats("orders").partitions]
     starts = json.dumps({"orders": {"0": "earliest", "1": "latest", "2": f"{ledgers[2]}:2"}})
-    query.run(stream(topic="orders", startingOffsets=starts))
+    query.run(topic="orders", startingOffsets=starts)
     for partition in range(4):
         send(log, "orders", f"{partition}/new", partition=partition)
-    query.run(stream(topic="orders", startingOffsets=starts))
+    query.run(topic="orders", startingOffsets=starts)
     assert query.values() == [["0/0", "0/1", "0/2", "2/2"], ["0/new", "1/new", "2/new", "3/new"]]
 
 
-def test_query_begins_at_a_publish_time(log, query: Query, stream) -> None:
+def test_query_begins_at_a_publish_time(log, query: Query) -> None:
     """Begin at a message's time; a partition that has none since then is read from its end."""
     log.create_topic("orders", partitions=2)
     send(log, "orders", "a", partition=1)
     send(log, "orders", "b", "c", "d")
     times = {row["value"]: row["__publish_time"] for row in log.scan("orders").read_all().to_pylist()}
-    query.run(stream(topicsPattern="ord.*", startingTimestamp=times[b"c"].isoformat()))
+    query.run(topicsPattern="ord.*", startingOffsets=None, startingTimestamp=times[b"c"].isoformat())
     send(log, "orders", "e", partition=1)
-    query.run(stream(topicsPattern="ord.*", startingTimestamp=times[b"c"].isoformat()))
+    query.run(topicsPattern="ord.*", startingOffsets=None, startingTimestamp=times[b"c"].isoformat())
     assert query.values() == [["c", "d"], ["e"]]
 
 
 # How much a batch takes
 
 
-def test_limit_of_bytes_is_kept_over_ledgers_and_new_topics(log, query: Query, stream) -> None:
+def test_limit_of_bytes_is_kept_over_ledgers_and_new_topics(log, query: Query) -> None:
     """Allow one byte: each batch has one entry, in a ledger's beginning and middle, and in a topic that came later."""
     log.create_topic("a-1", ledger_max_entries=2)
     send(log, "a-1", "1", "2", "3")
-    query.run(stream(topicsPattern="a-.*", maxBytesPerTrigger="1"))
+    query.run(topicsPattern="a-.*", maxBytesPerTrigger="1")
     assert query.values() == [["1"], ["2"], ["3"]]
     log.create_topic("a-2")
     send(log, "a-2", "4", "5")
-    query.run(stream(topicsPattern="a-.*", maxBytesPerTrigger="1"))
+    query.run(topicsPattern="a-.*", maxBytesPerTrigger="1")
     assert query.values()[3:] == [["4"], ["5"]]
 
 
-def test_batch_waits_for_enough_messages(log, query: Query, stream) -> None:
+def test_batch_waits_for_enough_messages(log, query: Query) -> None:
     """Ask a running query for four messages: three are waited with, unless the run is to take what is there."""
     log.create_topic("orders")
     options = {"topic": "orders", "minMessagesPerTrigger": "4", "maxTriggerDelay": "1h"}
-    running = query.start(stream(**options))
+    query.start(**options)
     send(log, "orders", "1", "2", "3")
-    running.processAllAvailable()
+    query.process()
     assert query.values() == []
     send(log, "orders", "4")
-    running.processAllAvailable()
+    query.process()
     assert query.values() == [["1", "2", "3", "4"]]
-    running.stop()
+    query.reader.stop()
     send(log, "orders", "5")
-    query.run(stream(**options))
+    query.run(**options)
     assert query.values()[1:] == [["5"]]
 
 
-def test_trigger_once_puts_limits_aside(log, query: Query, stream) -> None:
+def test_trigger_once_puts_limits_aside(log, query: Query) -> None:
     """Limit batches to one message, and run one batch."""
     log.create_topic("orders")
     send(log, "orders", "1", "2", "3")
-    once = query.start(stream(topic="orders", maxMessagesPerTrigger="1", minMessagesPerTrigger="1"), once=True)
-    assert once.awaitTermination(DEADLINE_S)
+    query.start(topic="orders", maxMessagesPerTrigger="1", minMessagesPerTrigger="1", limited=False).process()
     assert query.values() == [["1", "2", "3"]]
 
 
-def test_limits_of_a_table_hold_for_streams_of_it(spark, log, root: Path, query: Query) -> None:
+def test_limits_of_a_table_hold_for_streams_of_it(log, root: Path, query: Query, read) -> None:
     """Make a table with a limit: a stream of it has it, or that of the reader; a batch read takes no notice."""
     log.create_topic("orders", schema=pa.schema([("id", pa.int64())]))
     with log.producer("orders") as producer:
         for number in range(4):
             producer.send({"id": number})
             producer.flush()
-    options = f"path '{root}', topic 'orders', startingOffsets 'earliest', maxMessagesPerTrigger '2'"
-    spark.sql(f"CREATE TABLE limited USING txnlog OPTIONS ({options})")
-    try:
-        assert spark.table("limited").count() == 4
-        query.run(spark.readStream.table("limited"))
-        assert [len(rows) for _, rows in sorted(query.batches.items())] == [2, 2]
-        query.checkpoint, query.batches = query.checkpoint.with_name("another"), {}
-        query.run(spark.readStream.option("maxMessagesPerTrigger", "3").table("limited"))
-        assert [len(rows) for _, rows in sorted(query.batches.items())] == [3, 1]
-    finally:
-        spark.sql("DROP TABLE limited")
+    options = {"path": str(root), "topic": "orders", "startingOffsets": "earliest", "maxMessagesPerTrigger": "2"}
+    table = keep_options(read(topic="orders").schema, options, insertable=False)
+    assert Frame({}, table).count() == 4
+    own = {"path": None, "startingOffsets": None}
+    query.run(table, **own)
+    assert [len(rows) for _, rows in sorted(query.batches.items())] == [2, 2]
+    query.checkpoint, query.batches = query.checkpoint.with_name("another"), {}
+    query.run(table, **own, maxMessagesPerTrigger="3")
+    assert [len(rows) for _, rows in sorted(query.batches.items())] == [3, 1]
 
 
 @pytest.mark.parametrize("level", ["read_committed", "read_uncommitted"])
-def test_transactions_of_a_running_query(log, query: Query, stream, level) -> None:
+def test_transactions_of_a_running_query(log, query: Query, level) -> None:
     """Open, commit and abort transactions while a query follows, with limits that no sum may overflow: each step's
-    messages come when the level shows them, once and in order, and the progress counts them."""
+    messages come when the level shows them, once and in order."""
     log.create_topic("orders")
     options = {"maxMessagesPerTrigger": LARGEST, "maxBytesPerTrigger": LARGEST, "isolationLevel": level}
-    running = query.start(stream(topic="orders", **options))
+    query.start(topic="orders", **options)
 
     def come(committed: str, uncommitted: str) -> None:
-        running.processAllAvailable()
+        query.process()
         come = "".join(value for values in query.values() for value in values)
         assert come == (committed if level == "read_committed" else uncommitted)
 
@@ -221,24 +214,15 @@ def test_transactions_of_a_running_query(log, query: Query, stream, level) -> No
         with log.begin_transaction() as transaction:
             send(log, "orders", value, txn=transaction)
     come("0145", "012345")
-    assert sum(progress["numInputRows"] for progress in running.recentProgress) == sum(map(len, query.values()))
 
 
-def test_min_partitions_of_a_stream(log, spark, stream, tmp_path: Path) -> None:
+def test_min_partitions_of_a_stream(log, query: Query) -> None:
     """Ask for six tasks of a ledger of twelve megabytes: the batch has them, and each message once."""
     log.create_topic("orders")
     send(log, "orders", *(f"{n:02}" * (1 << 19) for n in range(12)))
-    seen: list[tuple[int, int]] = []
-
-    def look(batch: DataFrame, number: int) -> None:
-        seen.append((batch.rdd.getNumPartitions(), batch.selectExpr("substring(value, 1, 2)").distinct().count()))
-
-    writer = stream(topic="orders", minPartitions="6").writeStream.foreachBatch(look)
-    query = writer.option("checkpointLocation", str(tmp_path / "c")).trigger(availableNow=True).start()
-    assert query.awaitTermination(DEADLINE_S)
-    [(tasks, messages)] = seen
-    assert tasks >= 6
-    assert messages == 12
+    query.run(topic="orders", minPartitions="6")
+    assert query.tasks[0] >= 6
+    assert [value[:2] for value in query.values()[0]] == [f"{n:02}" for n in range(12)]
 
 
 # What happens meanwhile
@@ -258,20 +242,19 @@ def values(batch: DataFrame) -> list[str]:
     return sorted(value.decode() for value in batch.toArrow()["value"].to_pylist())
 
 
-def test_messages_that_come_during_a_batch_are_in_the_next_run(log, stream, tmp_path: Path) -> None:
+def test_messages_that_come_during_a_batch_are_in_the_next_run(log, query: Query) -> None:
     """Commit a transaction while the first batch is not yet read: neither that batch nor this run has it."""
     log.create_topic("orders", partitions=2)
     transfer(log, "orders", "a")
-    seen: list[list[str]] = []
 
-    def write_and_read(batch: DataFrame, number: int) -> None:
-        if not seen:
-            transfer(log, "orders", "b")
-        seen.append(values(batch))
+    def write_once() -> None:
+        query.planned = lambda: None
+        transfer(log, "orders", "b")
 
+    query.planned = write_once
     for expected in ([["a", "a"]], [["a", "a"], ["b", "b"]]):
-        run(stream(topic="orders"), tmp_path / "checkpoint", write_and_read)
-        assert seen == expected
+        query.run(topic="orders")
+        assert query.values() == expected
 
 
 def test_failed_batch_is_repeated_before_what_came_later(log, stream, tmp_path: Path) -> None:
@@ -295,63 +278,61 @@ def test_failed_batch_is_repeated_before_what_came_later(log, stream, tmp_path: 
 
 
 @pytest.mark.parametrize("fail", ["true", "false"])
-def test_topic_made_again_during_a_run(log, stream, tmp_path: Path, fail) -> None:
+def test_topic_made_again_during_a_run(log, query: Query, fail) -> None:
     """Delete a topic, and make it again, when the first of several batches has been read: the run says what it lost,
     or goes on without, and shows nothing twice."""
     log.create_topic("orders")
     send(log, "orders", "1", "2", "3")
-    seen: list[str] = []
 
-    def read_and_delete(batch: DataFrame, number: int) -> None:
-        seen.extend(values(batch))
-        if len(seen) == 1:
-            log.delete_topic("orders")
-            log.create_topic("orders")
-            send(log, "orders", "4", "5", "6")
+    def delete_once(number: int, rows: object) -> None:
+        query.each = lambda number, rows: None
+        log.delete_topic("orders")
+        log.create_topic("orders")
+        send(log, "orders", "4", "5", "6")
 
-    def go() -> None:
-        frame = stream(topic="orders", maxMessagesPerTrigger="1", failOnDataLoss=fail)
-        run(frame, tmp_path / "checkpoint", read_and_delete)
-
+    query.each = delete_once
+    options = {"topic": "orders", "maxMessagesPerTrigger": "1", "failOnDataLoss": fail}
     if fail == "true":
-        with pytest.raises(StreamingQueryException, match=r"TXNLOG_DATA_LOSS\] Partition 0 of topic 'orders'"):
-            go()
-        assert seen == ["1"]
+        with pytest.raises(txn_source.DataLossError, match="Partition 0 of topic 'orders'"):
+            query.run(**options)
+        assert query.values() == [["1"]]
     else:
-        go()
-        go()
-        assert seen == ["1", "4", "5", "6"]
+        for _ in range(2):
+            query.run(**options)
+        assert query.values() == [["1"], ["4"], ["5"], ["6"]]
 
 
-def test_deleted_topic_of_a_pattern_lets_the_others_go_on(log, query: Query, stream) -> None:
+def test_deleted_topic_of_a_pattern_lets_the_others_go_on(log, query: Query) -> None:
     """Delete the only topic that matches while a query runs that accepts it, and make another one."""
     log.create_topic("a-1")
-    running = query.start(stream(topicsPattern="a-.*", failOnDataLoss="false"))
+    query.start(topicsPattern="a-.*", failOnDataLoss="false")
     send(log, "a-1", "1")
-    running.processAllAvailable()
+    query.process()
     log.delete_topic("a-1")
-    running.processAllAvailable()
+    query.process()
     log.create_topic("a-2", partitions=2)
     send(log, "a-2", "2", partition=1)
-    running.processAllAvailable()
+    query.process()
     assert query.values() == [["1"], ["2"]]
-    assert list(offsets(running, "endOffset")[-1]["positions"]) == ["a-2"]
+    assert list(query.noted("offsets", query.last("offsets"))["positions"]) == ["a-2"]
 
 
 # What queries do with it
 
 
-def test_streams_of_one_query_are_limited_apart(log, query: Query, stream) -> None:
+@pytest.mark.long
+def test_streams_of_one_query_are_limited_apart(log, spark_query: SparkQuery, stream) -> None:
     """Unite a short topic and a long one, each with a limit: both give their share until the short one has no more."""
     for topic, count in (("short", 2), ("long", 3)):
         log.create_topic(topic)
         send(log, topic, *(f"{topic} {n}" for n in range(count)))
     short, long = (stream(topic=topic, maxMessagesPerTrigger="1") for topic in ("short", "long"))
-    query.run(short.union(long))
-    assert query.values() == [["long 0", "short 0"], ["long 1", "short 1"], ["long 2"]]
+    spark_query.run(short.union(long))
+    assert spark_query.values() == [["long 0", "short 0"], ["long 1", "short 1"], ["long 2"]]
 
 
-def test_self_join_of_a_stream_has_all_pairs(spark, log, query: Query, stream) -> None:
+@pytest.mark.long
+def test_self_join_of_a_stream_has_all_pairs(spark, log, spark_query: SparkQuery, stream) -> None:
     """Join a stream with itself in two runs: pairs of messages of both runs are there, each once."""
     log.create_topic("orders", partitions=2)
     numbers = stream(topic="orders").selectExpr("cast(string(value) AS int) AS number")
@@ -361,10 +342,11 @@ def test_self_join_of_a_stream_has_all_pairs(spark, log, query: Query, stream) -
     )
     for more in (("1", "2"), ("6",)):
         send(log, "orders", *more, partition=len(more) - 1)
-        query.run(pairs)
-    assert query.values() == [["1-1", "2-2"], ["1-6", "6-1", "6-6"]]
+        spark_query.run(pairs)
+    assert spark_query.values() == [["1-1", "2-2"], ["1-6", "6-1", "6-6"]]
 
 
+@pytest.mark.long
 def test_windows_by_publish_time(spark, log, stream, tmp_path: Path) -> None:
     """Count messages by the hour of their publish time, with a watermark: the session's zone changes nothing."""
     log.create_topic("orders")
@@ -377,14 +359,6 @@ def test_windows_by_publish_time(spark, log, stream, tmp_path: Path) -> None:
     assert query.awaitTermination(DEADLINE_S)
     rows = {row["at"]: row["count"] for row in spark.table("counted").collect()}
     assert rows == Counter(round(time * 1_000_000) for time in times)
-
-
-def test_frame_is_read_twice_in_one_query(log, read, values) -> None:
-    """Unite a batch frame with itself."""
-    log.create_topic("orders")
-    send(log, "orders", "1", "2")
-    frame = read(topic="orders")
-    assert values(frame.union(frame)) == ["1", "1", "2", "2"]
 
 
 # The sink
@@ -403,7 +377,7 @@ def test_sink_tells_how_much_it_wrote(log, root: Path, stream, tmp_path: Path) -
     assert [progress["sink"]["numOutputRows"] for progress in query.recentProgress] == [3]
 
 
-@pytest.mark.parametrize("mode", ["error", "ignore"])
+@pytest.mark.parametrize("mode", ["error", pytest.param("ignore", marks=pytest.mark.long)])
 def test_save_modes_other_than_append_write_nothing(spark, log, root: Path, mode) -> None:
     """Save in the modes that Spark refuses for every source like this one."""
     log.create_topic("orders")
@@ -413,6 +387,7 @@ def test_save_modes_other_than_append_write_nothing(spark, log, root: Path, mode
     assert log.transactions(state=None) == []
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("mode", "said"), [("update", "does not support Update mode"), ("complete", "TXNLOG_INVALID_ARGUMENT")]
 )

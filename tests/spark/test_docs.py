@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,11 @@ from tests.doc_blocks import LANGUAGES, PAGES, ROOT, Runner, blocks, parse, with
 README = ROOT / "README.md"
 QUICKSTART = ROOT / "docs" / "quickstart.md"
 TEXTS = {page: page.read_text(encoding="utf-8") for page in PAGES}
+QUICK = (
+    *("quickstart", "spark-batch", "streams", "writing", "kafka", "pulsar", "tiers"),
+    *("backup", "copies", "upgrade", "cluster", "sizing"),
+)
+"""The pages that are run each time; the others are parsed each time, and run in long runs."""
 
 
 @pytest.fixture(scope="module")
@@ -47,7 +53,12 @@ def session(spark: SparkSession) -> Iterator[SparkSession]:
 
 
 @pytest.mark.parametrize(
-    "page", [page for page in PAGES if "```" in TEXTS[page] and page != README], ids=lambda page: page.stem
+    "page",
+    [
+        pytest.param(page, id=page.stem, marks=[] if page.stem in QUICK else pytest.mark.long)
+        for page in PAGES
+        if "```" in TEXTS[page] and page != README
+    ],
 )
 def test_blocks_run_as_written(
     page: Path, session: SparkSession, bank: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -77,6 +88,14 @@ def test_blocks_run_as_written(
         return
     for shown, printed in runner.samples:
         assert without_figures(shown) == without_figures(printed), f"{page.name}: `make samples` writes it anew"
+
+
+def test_blocks_of_all_pages_can_be_parsed(session: SparkSession, tmp_path: Path) -> None:
+    """Compile all Python and JSON, and parse the arguments of all commands."""
+    for page in PAGES:
+        with Runner(page, tmp_path, session, {}) as runner:
+            for block in blocks(TEXTS[page]):
+                runner.run(replace(block, reason="it is parsed only"))
 
 
 def test_what_differs_between_runs_is_left_out() -> None:

@@ -41,9 +41,9 @@ def damage(segment: Path, message: bytes) -> None:
     segment.write_bytes(stored.replace(message, b"?" + message[1:]))
 
 
-def test_unknown_topic_is_named(log, read, refusal) -> None:
+def test_unknown_topic_is_named(log, spark_read, refusal) -> None:
     """Load a topic that isn't there."""
-    told = refusal("TOPIC_NOT_FOUND", lambda: read(topic="orders"))
+    told = refusal("TOPIC_NOT_FOUND", lambda: spark_read(topic="orders"))
     assert told == (
         "[TXNLOG_TOPIC_NOT_FOUND] There is no topic 'orders' in this log. "
         "Check the name against `txnlog topics list`, or create it first."
@@ -67,13 +67,13 @@ def test_wrong_path_is_named_and_nothing_is_made_there(tmp_path: Path, read, ref
     assert sorted(tmp_path.rglob("*")) == before
 
 
-def test_newer_root_is_refused(log, root: Path, read, refusal) -> None:
+def test_newer_root_is_refused(log, root: Path, spark_read, refusal) -> None:
     """Load a root that a release from the future has upgraded, also if Spark's workers had it open before."""
     log.create_topic("orders")
-    assert read(topic="orders").count() == 0
+    assert spark_read(topic="orders").count() == 0
     marker = root / "txnlog.json"
     marker.write_text('{"format_version": 7}')
-    told = refusal("LOG_VERSION", lambda: read(topic="orders"))
+    told = refusal("LOG_VERSION", lambda: spark_read(topic="orders"))
     assert str(root) in told
     assert "version 7" in told
     assert "Upgrade" in told
@@ -89,18 +89,19 @@ def test_service_that_is_down_is_named_by_its_address(read, refusal) -> None:
     assert "txnlog serve" in told
 
 
+@pytest.mark.long
 def test_service_that_stops_after_planning_is_named_by_its_address(segment, root: Path, read, refusal) -> None:
     """Plan over a service, stop it, and read: the task's error is as short as the planner's."""
     with Server(Target.of(root, None).service(), "127.0.0.1", 0) as server:
         frame = read(topic="orders", endpoint=server.address)
-        assert frame.rdd.getNumPartitions() == 1
+        assert len(frame.tasks()) == 1
     assert server.address in refusal("UNAVAILABLE", frame.collect)
 
 
-def test_damaged_entry_is_named_with_both_checksums(segment: Path, read, refusal) -> None:
+def test_damaged_entry_is_named_with_both_checksums(segment: Path, spark_read, refusal) -> None:
     """Flip a byte of the last entry: file, entry, what was found and what was written."""
     damage(segment, b"xxxx2")
-    told = refusal("SEGMENT_UNREADABLE", read(topic="orders").collect)
+    told = refusal("SEGMENT_UNREADABLE", spark_read(topic="orders").collect)
     assert str(segment) in told
     assert "entry 1:4 " in told, "each transaction took an entry and a marker"
     assert len(re.findall(r"\b[0-9a-f]{8}\b", told.replace(str(segment), ""))) == 2, told

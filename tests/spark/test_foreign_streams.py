@@ -8,11 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from tests.foreign.kafka.live_log import LiveLog
+from tests.spark.plain import Query
+from txn_source import DataLossError
 from txn_source.model.isolation import IsolationLevel
 
 
@@ -49,8 +50,6 @@ def test_query_reads_each_row_once_while_the_log_lives(start: Callable[..., Stre
         try:
             for step in range(30):
                 log.step()
-                if step % 15 == 0:
-                    query.processAllAvailable()
                 if step == 20 and restart:
                     for part, next_offset in zip(log.parts, next_offsets(query), strict=False):
                         log.trim(part, next_offset)
@@ -78,23 +77,21 @@ def next_offsets(query: StreamingQuery) -> list[int]:
     return [positions[name] for name in sorted(positions, key=int)]
 
 
-def test_query_tells_what_is_lost(start: Callable[..., StreamingQuery], tmp_path: Path) -> None:
+def test_query_tells_what_is_lost(query: Query, tmp_path: Path) -> None:
     """Trim what a query hasn't read, between two runs of it."""
-    log, sink = LiveLog(tmp_path / "kafka", 3, partitions=1, segment_bytes=400), Sink()
+    log = LiveLog(tmp_path / "kafka", 3, partitions=1, segment_bytes=400)
     for _ in range(20):
         log.send_plain()
     log.finish()
-    assert start(log, sink, available_now=True).awaitTermination(240)
+    query.run(topic="t", path=log.path)
     read = log.parts[0].writer.end
     for _ in range(40):
         log.send_plain()
     log.finish()
     log.trim(log.parts[0], log.parts[0].writer.bases[-1])
     begin = log.parts[0].start
-    query = start(log, sink, available_now=True)
-    with pytest.raises(
-        StreamingQueryException, match=rf"TXNLOG_DATA_LOSS\] t-0 begins at {begin}: \[{read}, {begin}\)"
-    ):
-        query.awaitTermination(240)
-    assert start(log, sink, available_now=True, failOnDataLoss="false").awaitTermination(240)
-    assert sink.offsets(0) == [*range(read), *range(begin, log.parts[0].writer.end)]
+    with pytest.raises(DataLossError, match=rf"t-0 begins at {begin}: \[{read}, {begin}\)"):
+        query.run(topic="t", path=log.path)
+    query.run(topic="t", path=log.path, failOnDataLoss="false")
+    offsets = [row["offset"] for _, rows in sorted(query.batches.items()) for row in rows]
+    assert offsets == [*range(read), *range(begin, log.parts[0].writer.end)]

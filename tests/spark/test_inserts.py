@@ -143,9 +143,9 @@ def to_b(tables: Any, spark: SparkSession) -> Callable[[str], str]:
     return lambda statement: statement.replace("{with}", f"WITH (path = '{path}', topic = 'b')")
 
 
-def some(statements: Iterable[str]) -> list[Any]:
-    """Return all statements, of which two thirds are for long runs: each costs Spark about a second."""
-    return [s if number % 3 == 0 else pytest.param(s, marks=pytest.mark.long) for number, s in enumerate(statements)]
+def some(statements: Iterable[str], each: int = 9) -> list[Any]:
+    """Return all statements, of which most are for long runs: each costs Spark about a second."""
+    return [s if number % each == 0 else pytest.param(s, marks=pytest.mark.long) for number, s in enumerate(statements)]
 
 
 @pytest.mark.parametrize("statement", some(LANDS))
@@ -179,7 +179,7 @@ WRITERS: dict[str, tuple[Callable[[Any], None], list[int] | None]] = {
 """Ways of the DataFrame API to write the payload of *a* to a table, and what is then in *b*; None: refused."""
 
 
-@pytest.mark.parametrize("way", WRITERS)
+@pytest.mark.parametrize("way", some(WRITERS, 3))
 def test_frames_are_appended_to_the_table_that_is_named(spark, tables, way) -> None:
     """Write a frame that was read from *a* to a table of *b*; Spark itself refuses some."""
     write, expected = WRITERS[way]

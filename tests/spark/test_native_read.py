@@ -76,12 +76,12 @@ def session(spark: SparkSession, **settings: str) -> Iterator[None]:
             spark.conf.unset(key)
 
 
-@pytest.mark.parametrize("level", LEVELS)
-def test_rows_are_those_of_the_source(offloaded, native, read, ordered, level) -> None:
+@pytest.mark.parametrize("level", ["read_committed", pytest.param("read_uncommitted", marks=pytest.mark.long)])
+def test_rows_are_those_of_the_source(offloaded, native, spark_read, ordered, level) -> None:
     """Read all columns at both levels, with and without hot copies."""
     options = {"isolationLevel": level, "metadataColumns": "all"}
     for _ in range(2):
-        expected = read(topic="orders", **options)
+        expected = spark_read(topic="orders", **options)
         frame = native(**options)
         assert ordered(frame) == ordered(expected)
         assert frame.dtypes == expected.dtypes
@@ -92,6 +92,7 @@ def test_rows_are_those_of_the_source(offloaded, native, read, ordered, level) -
     assert ordered(native(**options, nativeTieredReads="false")) == ordered(expected)
 
 
+@pytest.mark.long
 def test_read_uncommitted_takes_objects_without_aborted_messages(log, native, read, ordered) -> None:
     """Offload a ledger that nothing was aborted in."""
     log.create_topic("orders")
@@ -106,6 +107,7 @@ def test_read_uncommitted_takes_objects_without_aborted_messages(log, native, re
     assert ordered(frame) == ordered(read(topic="orders", isolationLevel=LEVELS[1], metadataColumns="all"))
 
 
+@pytest.mark.long
 def test_ends_divide_ledgers_among_the_readers(offloaded, native, read, ordered) -> None:
     """Read between positions, from a time, and as of a time: the rows of the source with the same options."""
     first, _, third, _ = offloaded.stats("orders").partitions[0].ledgers
@@ -121,6 +123,7 @@ def test_ends_divide_ledgers_among_the_readers(offloaded, native, read, ordered)
         assert len(files(frame)) == count, options
 
 
+@pytest.mark.long
 def test_cut_is_that_of_the_call(offloaded, native, ordered) -> None:
     """Write, offload and delete hot copies after the call: the frame shows what was there, however often it is used."""
     frame = native()
@@ -135,11 +138,12 @@ def test_cut_is_that_of_the_call(offloaded, native, ordered) -> None:
     assert native().count() == before + 2
 
 
-def test_columns_filters_and_counts(offloaded, native, read) -> None:
+@pytest.mark.long
+def test_columns_filters_and_counts(offloaded, native, spark_read) -> None:
     """Ask for some columns, filter, count, join with itself: Spark prunes and pushes into the objects."""
     frame = native(columns=["value", "__entry_id", "__topic", "__batch_index"])
     assert frame.columns == ["value", "__entry_id", "__topic", "__batch_index"]
-    everything = read(topic="orders", metadataColumns="all")
+    everything = spark_read(topic="orders", metadataColumns="all")
     assert frame.count() == everything.count()
     assert frame.filter("__entry_id > 3").count() == everything.filter("__entry_id > 3").count()
     assert [tuple(r) for r in frame.groupBy("__topic").count().collect()] == [("orders", everything.count())]
@@ -149,6 +153,7 @@ def test_columns_filters_and_counts(offloaded, native, read) -> None:
     assert "PushedFilters: [IsNotNull(value), EqualTo(value," in plan
 
 
+@pytest.mark.long
 def test_several_topics_keep_their_names(offloaded, native, read, ordered) -> None:
     """Read two topics, and one partition: each row has its topic's name."""
     offloaded.create_topic("others")
@@ -170,6 +175,7 @@ NATIVE = {
 }  # fmt: skip
 
 
+@pytest.mark.long
 def test_values_of_all_types_are_those_of_the_source(log, native, read, ordered) -> None:
     """Write values of all types that Spark reads from Parquet, with nulls and extremes, also below a null."""
     assert len(NATIVE) > 20
@@ -189,6 +195,7 @@ def test_values_of_all_types_are_those_of_the_source(log, native, read, ordered)
     assert repr(found) == repr(expected)  # of NaN, too
 
 
+@pytest.mark.long
 def test_types_that_spark_reads_otherwise_are_left(log, native, read, ordered) -> None:
     """Offload a topic with a column of each other type: the source reads it; without those columns, Spark does."""
     others = {name: column for name, column in COLUMNS.items() if name not in NATIVE}
@@ -249,6 +256,7 @@ def test_settings_of_a_session_change_nothing(spark, offloaded, native, read, or
         again.select("value").collect()
 
 
+@pytest.mark.long
 def test_old_dates_are_not_shifted(spark, log, native, read, ordered) -> None:
     """Read times of the Julian calendar in a session that is set to shift them."""
     schema = pa.schema([pa.field("day", pa.date32()), pa.field("at", pa.timestamp("us", "UTC"))])
@@ -267,6 +275,7 @@ def test_old_dates_are_not_shifted(spark, log, native, read, ordered) -> None:
 # Paths
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("folder", "taken"), [("a b%20+#c/.hid=1/_x:y&z", 3), ("{a,b}", 0), ("[a]*?", 0)])
 def test_paths_are_taken_as_they_are(spark, tmp_path, read, ordered, folder, taken) -> None:
     """Put a log, and then its objects too, into folders whose names mean something to Spark or Hadoop."""

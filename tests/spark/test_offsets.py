@@ -125,14 +125,14 @@ def test_offsets_that_mean_nothing_are_refused(positions, plan, option, offsets,
         plan(topic="orders", **{option: offsets})
 
 
-@pytest.mark.parametrize("option", ["startingOffsets", "endingOffsets"])
-def test_refused_offsets_are_shown_by_spark(positions, read, refusal, option) -> None:
+@pytest.mark.parametrize("option", ["endingOffsets"])
+def test_refused_offsets_are_shown_by_spark(positions, spark_read, refusal, option) -> None:
     """Read with offsets that are no JSON, refused at load, and a position too far, refused when Spark plans."""
-    told = refusal("INVALID_ARGUMENT", lambda: read(topic="orders", **{option: '{"orders": '}))
+    told = refusal("INVALID_ARGUMENT", lambda: spark_read(topic="orders", **{option: '{"orders": '}))
     assert option in told
     assert "not JSON" in told
     far = json.dumps({"orders": {"0": "10000:0"}})
-    told = refusal("OUT_OF_RANGE", lambda: read(topic="orders", **{option: far}).collect())
+    told = refusal("OUT_OF_RANGE", lambda: spark_read(topic="orders", **{option: far}).collect())
     assert "10000:0" in told
     assert "orders-partition-0" in told
 

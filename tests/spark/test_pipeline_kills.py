@@ -1,7 +1,7 @@
 """kill -9 of a copying pipeline, and of the service below it, at random points: the copy equals the source.
 
 A child process copies a topic to another one through Spark. It is killed with its Java, and started again from its
-checkpoint, until all is copied. After each kill the copy has whole transactions only, each of them once. ``--long -rP``
+checkpoint, until all is copied. After each kill the copy has whole transactions only, each of them once. ``--all -rP``
 prints what the kills of each seed met.
 """
 

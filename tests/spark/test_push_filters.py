@@ -62,6 +62,7 @@ def pushing_source() -> type[DataSource]:
     return Pushing
 
 
+@pytest.mark.long
 def test_pushed_filter_leaks_into_the_next_query(pushdown: SparkSession) -> None:
     """Count a filtered frame and then the frame itself with a source that takes filters: rows are missing.
 
@@ -81,14 +82,14 @@ def test_source_takes_no_filters() -> None:
     assert BatchReader.pushFilters is DataSourceReader.pushFilters
 
 
-def test_counts_are_right_with_push_down_enabled(log: txn_source.Log, pushdown: SparkSession, read) -> None:
+def test_counts_are_right_with_push_down_enabled(log: txn_source.Log, pushdown: SparkSession, spark_read) -> None:
     """Count a filtered frame, the frame itself, another filter and a union of both, with push-down on."""
     log.create_topic("orders")
     with log.producer("orders") as producer:
         for number in range(6):
             producer.send(str(number))
             producer.flush()
-    frame = read(topic="orders")
+    frame = spark_read(topic="orders")
     filtered = frame.filter("__entry_id > 2")
     assert filtered.count() == 3
     assert frame.count() == 6

@@ -69,21 +69,21 @@ def test_path_may_be_a_file_uri(orders, root: Path, read) -> None:
     assert read(topic="orders", path=f"file:{root}").count() == 6
 
 
-def test_tasks_read_while_the_driver_writes(orders: txn_source.Log, read, values) -> None:
+def test_tasks_read_while_the_driver_writes(orders: txn_source.Log, spark_read, values) -> None:
     """Write from the driver's process before, between and after reads that other processes make of the same root."""
     with orders.producer("orders") as producer, orders.begin_transaction() as transaction:
         producer.send("in transaction", txn=transaction, partition=0)
         producer.flush()
-        assert values(read(topic="orders")) == ["0", "1", "2", "3", "4", "5"]
+        assert values(spark_read(topic="orders")) == ["0", "1", "2", "3", "4", "5"]
         producer.send("behind it", partition=0)
         producer.flush()
-        assert values(read(topic="orders")) == ["0", "1", "2", "3", "4", "5"]
-        assert read(topic="orders", isolationLevel="read_uncommitted").count() == 8
-    assert values(read(topic="orders")) == ["0", "1", "2", "3", "4", "5", "behind it", "in transaction"]
+        assert values(spark_read(topic="orders")) == ["0", "1", "2", "3", "4", "5"]
+        assert spark_read(topic="orders", isolationLevel="read_uncommitted").count() == 8
+    assert values(spark_read(topic="orders")) == ["0", "1", "2", "3", "4", "5", "behind it", "in transaction"]
 
 
 def test_log_made_anew_at_a_path_is_read_anew(root: Path, read, values) -> None:
-    """Delete a root that Spark's workers have open, make another log there, and read: nothing old may appear."""
+    """Delete a root that the process has open, make another log there, and read: nothing old may appear."""
     for message in ("old", "new", "newest"):
         with txn_source.connect(root) as log:
             log.create_topic("orders")

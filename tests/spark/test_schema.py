@@ -9,6 +9,7 @@ import pytest
 from pyspark.sql.types import ArrayType, IntegerType, LongType, MapType, StringType, StructField, StructType
 
 import txn_source
+from tests.spark.plain import schema_of
 
 DEFAULT = [
     ("__partition", "int"),
@@ -101,7 +102,7 @@ def test_metadata_columns_tell_where_a_message_came_from(topics, read, ordered) 
 
 def test_rows_of_several_topics_say_which_is_theirs(topics, read) -> None:
     """Read two topics of one schema with the default columns."""
-    rows = read(topics="typed,same").select("id", "__topic").collect()
+    rows = read(topics="typed,same").collect()
     assert sorted((row.id, row["__topic"]) for row in rows) == [(0, "typed"), (1, "same")]
 
 
@@ -146,15 +147,15 @@ def test_columns_without_nulls_may_be_asked_for_with_them(topics, read) -> None:
     assert [tuple(row) for row in read(schema=schema, topic="typed").collect()] == [(0, 0)]
 
 
-def test_nulls_are_found_beside_a_schema(topics, read, refusal) -> None:
+def test_nulls_are_found_beside_a_schema(topics, spark_read, refusal) -> None:
     """Ask for a column with a null as one without: whatever Spark reads for is refused, where it would find no null.
 
     ``name IS NULL`` alone Spark answers without asking the source anything, so nobody can refuse it.
     """
     with topics.producer("typed") as producer:
         producer.send({"id": 7, "name": None})
-    assert read(schema="name string", topic="typed").filter("name is null").count() == 1
-    strict = read(schema="name string not null", topic="typed")
+    assert spark_read(schema="name string", topic="typed").filter("name is null").count() == 1
+    strict = spark_read(schema="name string not null", topic="typed")
     told = refusal("SCHEMA_MISMATCH", strict.selectExpr("count(*)", "count_if(name is null)").collect)
     assert [text for text in ("'name'", "not null", "wrong rows") if text not in told] == [], told
 
@@ -171,9 +172,9 @@ def test_nulls_are_found_beside_a_schema(topics, read, refusal) -> None:
         ("__batch_index int not null, __topic string not null", None),
     ],
 )
-def test_only_columns_that_never_have_nulls_can_be_asked_for_without(spark, topics, plan, schema, refused) -> None:
+def test_only_columns_that_never_have_nulls_can_be_asked_for_without(topics, plan, schema, refused) -> None:
     """Plan payload and metadata columns as columns without nulls."""
-    wanted = StructType.fromDDL(schema)
+    wanted = schema_of(schema)
     if refused is None:
         plan(schema=wanted, topic="typed")
     else:
@@ -181,7 +182,7 @@ def test_only_columns_that_never_have_nulls_can_be_asked_for_without(spark, topi
             plan(schema=wanted, topic="typed")
 
 
-def test_nulls_inside_of_columns_are_compared(spark, log, plan) -> None:
+def test_nulls_inside_of_columns_are_compared(log, plan) -> None:
     """Ask for structs, lists and maps whose parts have no nulls, where the topic's may."""
     inner = pa.struct([pa.field("a", pa.int32())])
     lists, maps = pa.list_(pa.field("element", inner)), pa.map_(pa.string(), pa.int32())

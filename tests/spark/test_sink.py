@@ -11,27 +11,22 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.datasource import CaseInsensitiveDict
 from pyspark.sql.pandas.types import to_arrow_schema
-from pyspark.sql.types import StringType, StructField, StructType
 
 import txn_source
 from tests.log.meddling import Crash, Meddling
+from tests.spark.plain import logs_closed, schema_of, source_of
 from txn_source import ProducerFencedError, TopicNotFoundError, UnavailableError
 from txn_source.client.target import Target
 from txn_source.client.writing import task_writer
 from txn_source.metadata.service.in_process import InProcessTransport
 from txn_source.metadata.service.server import Server
 from txn_source.spark import sink
-from txn_source.spark.connection import open_log
 from txn_source.spark.sink import BatchWriter
-from txn_source.spark.source import TxnLogDataSource
 
 TYPED = pa.schema([pa.field("id", pa.int64(), nullable=False), pa.field("name", pa.string())])
 LEVELS = ("read_committed", "read_uncommitted")
 VALUE = "value string"
-Write = Callable[..., None]
 PLANS_AND_COMMITS = """
 import sys
 from pyspark.sql.types import StringType, StructType
@@ -44,32 +39,19 @@ sys.exit("pandas was loaded" if "pandas" in sys.modules else 0)
 
 
 @pytest.fixture
-def write(root: Path) -> Write:
-    """A function that writes a frame to the test's log, over its path unless an endpoint is given."""
-
-    def write(frame: DataFrame, mode: str = "append", **options: str) -> None:
-        writer = frame.write.format("txnlog").options(**options).mode(mode)
-        writer.save() if "endpoint" in options else writer.save(str(root))
-
-    return write
-
-
-@pytest.fixture
-def job(spark: SparkSession, root: Path) -> Iterator[Callable[..., BatchWriter]]:
+def job(root: Path) -> Iterator[Callable[..., BatchWriter]]:
     """A function that plans a write as Spark has it done, in this process, and returns what Spark ships to tasks."""
 
     def job(schema: str = VALUE, **options: str) -> BatchWriter:
-        source = TxnLogDataSource(CaseInsensitiveDict({"path": str(root), **options}))
-        return source.writer(StructType.fromDDL(schema), overwrite=False)
+        return source_of({"path": str(root), **options}).writer(schema_of(schema), overwrite=False)
 
-    yield job
-    if root.exists():
-        open_log(Target.of(root, None)).close()
+    with logs_closed():
+        yield job
 
 
 def rows(schema: str = VALUE, **columns: list[Any]) -> Iterator[pa.RecordBatch]:
     """Return what a task is handed."""
-    yield pa.record_batch(columns, to_arrow_schema(StructType.fromDDL(schema), timezone="Asia/Kolkata"))
+    yield pa.record_batch(columns, to_arrow_schema(schema_of(schema), timezone="Asia/Kolkata"))
 
 
 def values(log: txn_source.Log, topic: str = "orders", level: str = "read_committed") -> list[bytes]:
@@ -93,14 +75,12 @@ def test_process_that_plans_or_commits_a_write_loads_no_pandas(root: Path, log: 
 # What arrives
 
 
-@pytest.mark.parametrize("over", ["path", "endpoint"])
-def test_job_is_one_transaction_over_all_partitions(spark, log, server: Server, read, write, over) -> None:
-    """Write a frame of three tasks to three partitions, over the root and over a server: each row once, in one
+def test_job_is_one_transaction_over_all_partitions(spark, log, server: Server, read, spark_write) -> None:
+    """Write a frame of three tasks to three partitions, over a server: each row once, in one
     committed transaction, by one producer whose sequence ids are all different."""
     log.create_topic("orders", partitions=3)
-    options = {} if over == "path" else {"endpoint": server.address}
     frame = spark.range(0, 3000, numPartitions=3).selectExpr("string(id) AS key", "concat('v', id) AS value")
-    write(frame, topic="orders", **options)
+    spark_write(frame, topic="orders", endpoint=server.address)
     found = log.scan("orders", columns=["key", "value", "__partition", "__txn_id", "__txn_status", "__producer_name"])
     table = found.read_all()
     assert Counter(zip(*table.select(["key", "value"]).to_pydict().values(), strict=True)) == Counter(
@@ -117,13 +97,13 @@ def test_job_is_one_transaction_over_all_partitions(spark, log, server: Server, 
     assert read(topic="orders").count() == 3000
 
 
-def test_keys_go_where_a_producer_sends_them(spark, log, write) -> None:
-    """Write keys to a raw and a typed topic from Spark and from Python: one partition for each key."""
+def test_keys_go_where_a_producer_sends_them(log, write) -> None:
+    """Write keys to a raw and a typed topic in both ways: one partition for each key."""
     log.create_topic("raw", partitions=5)
     log.create_topic("typed", partitions=5, schema=TYPED)
-    numbers = spark.range(200)
-    write(numbers.selectExpr("concat('kéy', id) AS key", "'x' AS value"), topic="raw")
-    write(numbers.selectExpr("id", "'x' AS name", "concat('kéy', id) AS __key"), topic="typed")
+    keys, x = [f"kéy{number}" for number in range(200)], ["x"] * 200
+    write(pa.table({"key": keys, "value": x}), topic="raw")
+    write(pa.table({"id": range(200), "name": x, "__key": keys}), topic="typed")
     with log.producer("raw") as raw, log.producer("typed") as typed:
         for number in range(200):
             raw.send("x", key=f"kéy{number}")
@@ -137,20 +117,19 @@ def test_keys_go_where_a_producer_sends_them(spark, log, write) -> None:
         assert {found[0] for found in places.values()} == set(range(5))
 
 
-def test_rows_without_a_key_are_spread(spark, log, write) -> None:
+def test_rows_without_a_key_are_spread(spark, log, spark_write) -> None:
     """Write three tasks of rows without keys to three partitions: each task begins with another one."""
     log.create_topic("orders", partitions=3)
-    write(spark.range(0, 30, numPartitions=3).selectExpr("string(id) AS value"), topic="orders")
+    spark_write(spark.range(0, 30, numPartitions=3).selectExpr("string(id) AS value"), topic="orders")
     assert [p.messages for p in log.stats("orders").partitions] == [10, 10, 10]
 
 
-def test_partition_column_decides_and_key_fills_in(spark, log, write) -> None:
+def test_partition_column_decides_and_key_fills_in(log, write) -> None:
     """Name a partition in some rows: these go there against their key, and the others by it."""
     log.create_topic("orders", partitions=4)
-    frame = spark.range(100).selectExpr(
-        "string(id) AS key", "'x' AS value", "CASE WHEN id < 50 THEN int(id % 4) END AS __partition"
-    )
-    write(frame, topic="orders")
+    partitions = pa.array([n % 4 if n < 50 else None for n in range(100)], pa.int32())
+    keys = [str(n) for n in range(100)]
+    write(pa.table({"key": keys, "value": ["x"] * 100, "__partition": partitions}), topic="orders")
     with log.producer("orders") as producer:
         for number in range(50, 100):
             producer.send("x", key=str(number))
@@ -161,42 +140,40 @@ def test_partition_column_decides_and_key_fills_in(spark, log, write) -> None:
     assert all(len(places[n]) == 1 for n in range(50, 100))
 
 
-def test_topic_column_fans_out_in_one_transaction(spark, log, read, write) -> None:
+def test_topic_column_fans_out_in_one_transaction(log, read, write) -> None:
     """Write to three topics by a column, one of them of another tenant and one named in two ways."""
     audits = "persistent://acme/books/audits"
     for topic in ("orders", "bills", audits):
         log.create_topic(topic, partitions=2)
-    frame = spark.range(0, 40, numPartitions=2).selectExpr(
-        f"""CASE id % 4 WHEN 0 THEN 'orders' WHEN 1 THEN 'bills' WHEN 2 THEN '{audits}'
-            ELSE 'persistent://public/default/orders' END AS __TOPIC""",
-        "string(id) AS value",
-    )
-    write(frame)
+    named = ["orders", "bills", audits, "persistent://public/default/orders"] * 10
+    write(pa.table({"__TOPIC": named, "value": [str(n) for n in range(40)]}), tasks=2)
     for topic, remainders in (("orders", (0, 3)), ("bills", (1,)), (audits, (2,))):
         assert sorted(map(int, values(log, topic))) == [n for n in range(40) if n % 4 in remainders]
     [transaction] = log.transactions(state=None)
     assert {p.topic for p in transaction.partitions} == {"orders", "bills", audits}
     assert len(transaction.producers) == 3
     both = read(topics=f"orders,bills,{audits}", metadataColumns="__txn_id")
-    assert both.select("__txn_id").distinct().count() == 1
+    assert len({row["__txn_id"] for row in both.collect()}) == 1
 
 
-def test_empty_frame_leaves_nothing(spark, log, root: Path, write) -> None:
+def test_empty_frame_leaves_nothing(spark, log, root: Path, spark_write) -> None:
     """Write frames without rows, and without tasks, to one topic and to many."""
     log.create_topic("orders")
     before = log.stats("orders")
-    write(spark.range(0).selectExpr("string(id) AS value"), topic="orders")
-    write(spark.createDataFrame([], VALUE), topic="orders")
-    write(spark.createDataFrame([], "value string, __topic string"))
+    spark_write(spark.range(0).selectExpr("string(id) AS value"), topic="orders")
+    spark_write(spark.createDataFrame([], VALUE), topic="orders")
+    spark_write(spark.createDataFrame([], "value string, __topic string"))
     assert log.stats("orders") == before
     assert log.transactions(state=None) == []
     assert segments(root) == set()
 
 
-def test_many_small_batches_become_few_entries(spark, log, write) -> None:
-    """Write 150,000 rows, which Spark hands over in batches of 10,000: the entries have about 64k rows."""
+def test_many_small_batches_become_few_entries(log, job) -> None:
+    """Write 150,000 rows, handed over in batches of 10,000: the entries have about 64k rows."""
     log.create_topic("orders")
-    write(spark.range(0, 150_000, numPartitions=1).selectExpr("string(id) AS value"), topic="orders")
+    writer = job(topic="orders")
+    tens = (rows(value=[str(n) for n in range(at, at + 10_000)]) for at in range(0, 150_000, 10_000))
+    writer.commit([writer.write(batch for ten in tens for batch in ten)])
     [ledger] = log.stats("orders").ledgers
     assert (ledger.messages, ledger.entries) == (150_000, 3 + 1)
     assert values(log) == [b"%d" % n for n in range(150_000)], "the order within a task is kept"
@@ -299,14 +276,14 @@ def test_failing_task_removes_its_files(log, root: Path, job, monkeypatch) -> No
     assert segments(root) == set()
 
 
-def test_failing_job_writes_nothing(spark, log, root: Path, write) -> None:
+def test_failing_job_writes_nothing(spark, log, root: Path, spark_write) -> None:
     """Let one row of many fail inside Spark: no row is there, of no task."""
     log.create_topic("orders", partitions=2)
     frame = spark.range(0, 1000, numPartitions=2).selectExpr(
         "string(CASE WHEN id = 900 THEN raise_error('on purpose') ELSE id END) AS value"
     )
     with pytest.raises(Exception, match="on purpose"):
-        write(frame, topic="orders")
+        spark_write(frame, topic="orders")
     assert values(log, level="read_uncommitted") == []
     assert log.transactions(state=None) == []
 
@@ -314,14 +291,14 @@ def test_failing_job_writes_nothing(spark, log, root: Path, write) -> None:
 # Transactional ids
 
 
-def test_transactional_id_fences_a_producer(spark, log, write) -> None:
+def test_transactional_id_fences_a_producer(log, write) -> None:
     """Write with the id of a producer with an open transaction: it is aborted, and the producer can do no more."""
     log.create_topic("orders")
     producer = log.producer("orders", transactional_id="tellers")
     transaction = log.begin_transaction()
     producer.send("left", txn=transaction)
     producer.flush()
-    write(spark.sql("SELECT 'a' AS value"), topic="orders", transactionalId="tellers")
+    write(pa.table({"value": ["a"]}), topic="orders", transactionalId="tellers")
     assert values(log) == [b"a"]
     producer.send("late")
     with pytest.raises(ProducerFencedError):
@@ -415,7 +392,7 @@ WRONG_ROWS: dict[str, tuple[str, dict[str, str], dict[str, list[Any]], str, tupl
     "a malformed topic": ("__topic string", {}, {"__topic": ["orders", "a/b"]}, "INVALID_ARGUMENT", ("'a/b'",)),
     "a partition": ("__topic string", {}, {"__topic": ["orders", "orders-partition-0"]}, "TOPIC_NOT_FOUND", ()),
     "no topic in a row": ("__topic string", {}, {"__topic": ["orders", None]}, "SCHEMA_MISMATCH", ("null in 1 rows",)),
-    "no topic at all": ("__topic void", {}, {"__topic": [None] * 2}, "SCHEMA_MISMATCH", ("null in 2 rows",)),
+    "no topic at all": ("__topic string", {}, {"__topic": [None] * 2}, "SCHEMA_MISMATCH", ("null in 2 rows",)),
     "a topic with other columns": (
         "__topic string", {}, {"__topic": ["orders", "typed"]}, "SCHEMA_MISMATCH",
         ("'value'", "'typed'", "id bigint, name string"),
@@ -442,7 +419,7 @@ def test_row_that_does_not_fit_fails_its_task_without_a_trace(log, root: Path, j
     good = {name: ["orders" if name == "__topic" else 1] * 2 for name in wrong}
 
     def both() -> Iterator[pa.RecordBatch]:
-        for _ in range(2 if "void" not in column else 0):
+        for _ in range(2):
             yield from rows(schema, value=["a", "b"], **good)
         yield from rows(schema, value=["a", "b"], **wrong)
 
@@ -453,24 +430,23 @@ def test_row_that_does_not_fit_fails_its_task_without_a_trace(log, root: Path, j
     assert segments(root) == set()
 
 
-def test_refusals_are_shown_by_spark_in_one_line(spark, log, root: Path, refusal, write) -> None:
+def test_refusals_are_shown_by_spark_in_one_line(spark, log, root: Path, refusal, spark_write) -> None:
     """Make mistakes in Spark, found before the tasks and in them: one short error, and nothing is written."""
     log.create_topic("orders", partitions=2)
-    log.create_topic("typed", schema=TYPED)
     one = spark.sql("SELECT 'x' AS value")
     cases: list[tuple[str, Callable[[], None], tuple[str, ...]]] = [
-        ("INVALID_ARGUMENT", lambda: write(one), ("no topic",)),
-        ("INVALID_ARGUMENT", lambda: write(one, topic="orders", transactionlId="x"), ("'transactionalId'",)),
-        ("INVALID_ARGUMENT", lambda: write(one, "overwrite", topic="orders"), ("never overwritten", "append")),
-        ("TOPIC_NOT_FOUND", lambda: write(one, topic="ordres"), ("'ordres'",)),
-        ("SCHEMA_MISMATCH", lambda: write(one, topic="typed"), ("'value'", "id bigint, name string")),
-        ("SCHEMA_MISMATCH", lambda: write(one.selectExpr("*", "string(NULL) AS __topic")), ("null in 1 rows",)),
-        ("INVALID_ARGUMENT", lambda: write(one.selectExpr("*", "2 AS __partition"), topic="orders"), ("asks for 2",)),
+        ("INVALID_ARGUMENT", lambda: spark_write(one), ("no topic",)),
+        ("INVALID_ARGUMENT", lambda: spark_write(one, "overwrite", topic="orders"), ("never overwritten", "append")),
+        (
+            "INVALID_ARGUMENT",
+            lambda: spark_write(one.selectExpr("*", "2 AS __partition"), topic="orders"),
+            ("asks for 2",),
+        ),
     ]
     for code, query, said in cases:
         told = refusal(code, query)
         assert [text for text in said if text not in told] == [], told
-    assert (values(log, level="read_uncommitted"), log.stats("typed").messages) == ([], 0)
+    assert values(log, level="read_uncommitted") == []
     assert log.transactions(state=None) == []
     assert segments(root) == set()
 
@@ -481,7 +457,7 @@ def test_wrong_path_is_named_and_nothing_is_made_there(tmp_path: Path, kind) -> 
     place = tmp_path / "elsewhere"
     if kind == "empty":
         place.mkdir()
-    source = TxnLogDataSource(CaseInsensitiveDict({"path": str(place), "topic": "orders"}))
+    source = source_of({"path": str(place), "topic": "orders"})
     with pytest.raises(txn_source.LogNotFoundError, match="elsewhere"):
-        source.writer(StructType([StructField("value", StringType())]), overwrite=False)
+        source.writer(schema_of(VALUE), overwrite=False)
     assert [path.name for path in tmp_path.rglob("*")] == (["elsewhere"] if kind == "empty" else [])

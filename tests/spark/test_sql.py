@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pyarrow as pa
+import pytest
 from pyspark.sql import SparkSession
 
 import txn_source
@@ -55,6 +56,7 @@ def test_views_over_topics_can_be_joined(log: txn_source.Log, root: Path, spark:
             spark.catalog.dropTempView(view)
 
 
+@pytest.mark.long
 def test_view_is_pinned_by_its_first_query_until_it_is_replaced(
     log: txn_source.Log, root: Path, spark: SparkSession
 ) -> None:

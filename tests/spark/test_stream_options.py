@@ -11,13 +11,13 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql.datasource import CaseInsensitiveDict
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxBytes, ReadMaxRows, ReadMinRows
 from pyspark.sql.types import StructType
 
 import txn_source
+from tests.spark.plain import Query
 from txn_source.client.streaming.batch_limits import StreamLimits
 from txn_source.client.target import Target
 from txn_source.model.batch_shares import DEFAULT_DELAY_S
@@ -189,27 +189,20 @@ def test_checkpoint_of_another_source_is_refused(orders, opened: Open, offset) -
             ask()
 
 
-def test_refusal_arrives_at_the_user(spark: SparkSession, orders, opened: Open, root: Path, tmp_path: Path) -> None:
-    """Load with a wrong limit, and run a query from the checkpoint of one over another topic."""
+def test_refusal_arrives_at_the_user(spark: SparkSession, orders, root: Path, refusal) -> None:
+    """Load with a wrong limit in Spark: it is refused before the query starts."""
+    reader = spark.readStream.format("txnlog").options(topic="orders", maxMessagesPerTrigger="0")
+    told = refusal("INVALID_ARGUMENT", lambda: reader.load(str(root)))
+    assert "Option 'maxMessagesPerTrigger': '0' is not a number above 0." in told
 
-    def run(checkpoint: str, **options: str) -> None:
-        reader = spark.readStream.format("txnlog").options(**options)
-        writer = reader.load(str(root)).writeStream.format("noop")
-        query = writer.option("checkpointLocation", str(tmp_path / checkpoint)).trigger(availableNow=True).start()
-        query.awaitTermination()
 
-    def refusal(checkpoint: str, **options: str) -> str:
-        with pytest.raises(PySparkException) as failed:
-            run(checkpoint, **options)
-        [told] = {line for line in str(failed.value).splitlines() if "[TXNLOG_" in line}
-        return told[told.index("[TXNLOG_") :]
-
-    said = refusal("wrong", topic="orders", maxMessagesPerTrigger="0")
-    assert said.startswith("[TXNLOG_INVALID_ARGUMENT] Option 'maxMessagesPerTrigger': '0' is not a number above 0.")
-    run("orders", topic="orders", startingOffsets="earliest")
-    said = refusal("orders", topic="refunds")
-    assert said.startswith("[TXNLOG_DATA_LOSS] Partition 0 of topic 'orders'")
-    assert "the checkpoint is another query's" in said
+def test_checkpoint_of_another_topic_is_refused(orders, query: Query) -> None:
+    """Run a query from the checkpoint of one over another topic."""
+    query.run(topic="orders")
+    with pytest.raises(
+        txn_source.DataLossError, match=r"Partition 0 of topic 'orders'.*the checkpoint is another query's"
+    ):
+        query.run(topic="refunds")
 
 
 def test_tasks_understand_options_as_the_driver_does(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

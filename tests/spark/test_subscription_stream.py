@@ -1,4 +1,4 @@
-"""Queries that follow a subscription, in real Spark: what the tests of ``TopicStream`` hold arrives through Spark.
+"""Queries that follow a subscription, what the tests of ``TopicStream`` hold arrives through Spark.
 
 The operator's seeks are made with the command, some of them from inside a running micro-batch.
 """
@@ -23,6 +23,7 @@ from typer.testing import CliRunner
 
 import txn_source
 from tests.log.reading import BY_HAND, eventually
+from tests.spark.plain import Query
 from txn_source.cli.app import app
 from txn_source.metadata.service.server import Server
 from txn_source.model.message_ranges import position_of
@@ -41,14 +42,12 @@ class Queries:
     folder: Path
     batches: list[list[str]] = field(default_factory=list)
     running: list[StreamingQuery] = field(default_factory=list)
-    while_it_runs: Callable[[], object] = lambda: None
 
     def start(self, name: str = "query", *, now: bool = False, **options: str) -> StreamingQuery:
         """Start a query that keeps the values of each micro-batch, sorted; ``now``: up to what is there now."""
 
         def keep(batch: DataFrame, number: int) -> None:
             self.batches.append(sorted(row.value.decode() for row in batch.select("value").collect()))
-            self.while_it_runs()
 
         where = {} if "endpoint" in options else {"path": str(self.root)}
         given = {"topic": "orders", "subscription": "booking", **where, **options}
@@ -123,7 +122,6 @@ def test_query_takes_the_subscription_as_it_is(log, server: Server, queries: Que
         query.processAllAvailable()
         assert sorted(value for batch in queries.batches for value in batch) == ["aborted", "open"]
         assert "consumer 'stream-" in queries.refused("SUBSCRIPTION_BUSY", "second")
-        assert "'stream-" in queries.refused("SUBSCRIPTION_BUSY", "third", endpoint=server.address)
     after = first.position.plus(5)  # two messages, and the ends of their transactions
     told = [offset(query.lastProgress["sources"][0][which]) for which in ("endOffset", "latestOffset")]
     assert [o["epoch"] for o in told] == [0, 0]
@@ -132,8 +130,6 @@ def test_query_takes_the_subscription_as_it_is(log, server: Server, queries: Que
     query.processAllAvailable()
     assert mark(log) == after
     query.stop()
-    said = queries.refused("SUBSCRIPTION_ISOLATION_MISMATCH", "fourth", isolationLevel="read_committed")
-    assert "'booking' is read_uncommitted" in said
     send(log, "more")
     queries.start("third", endpoint=server.address, now=True).awaitTermination(DEADLINE_S)
     assert queries.batches[-1] == ["more"]
@@ -141,42 +137,49 @@ def test_query_takes_the_subscription_as_it_is(log, server: Server, queries: Que
     eventually(lambda: not log.subscription("orders", "booking").consumers)  # Spark ended its process
 
 
-def test_running_query_follows_an_operators_seeks(log, queries: Queries, seek: Callable[[str], None]) -> None:
+def test_running_query_follows_an_operators_seeks(log, query: Query, seek: Callable[[str], None]) -> None:
     """Seek while a micro-batch runs, to a message inside an entry and by time: the next one begins there and tells the
     epoch, and the commit of the overtaken one moves nothing. Seek while the query is stopped: likewise."""
     log.create_topic("orders")
-    query = queries.start(startingOffsets="earliest")
-    query.processAllAvailable()
+    options = {"topic": "orders", "subscription": "booking"}
+    query.start(**options).process()
     ids = send(log, "a", "b", "c")
     send(log, "d")
-    query.processAllAvailable()
-    assert [value for batch in queries.batches for value in batch] == ["a", "b", "c", "d"]
+    query.process()
+    assert query.values() == [["a", "b", "c", "d"]]
     for epoch, (to, expected) in enumerate([(str(ids[1]), list("bcdx")), ("2020-01-01T00:00:00Z", list("abcdxx"))], 1):
-        stood = []
+        stood: list[Position] = []
 
-        def seek_once(to: str = to, stood: list[Position] = stood) -> None:
-            queries.while_it_runs = lambda: stood.append(mark(log))
+        def seek_once(number: int, rows: object, to: str = to, stood: list[Position] = stood) -> None:
+            query.each = lambda number, rows: stood.append(mark(log))
             seek(to)
 
-        queries.batches.clear()
-        queries.while_it_runs = seek_once
+        query.batches.clear()
+        query.each = seek_once
         send(log, "x")
-        query.processAllAvailable()
-        assert queries.batches == [["x"], expected]
+        query.process()
+        assert query.values() == [["x"], expected]
         assert stood == [ids[0].position]  # while the sought batch runs, the overtaken one is committed
-        ignored = log.subscription("orders", "booking").ignored_acknowledgements
-        assert ignored == epoch
-        last = query.lastProgress["sources"][0]
-        assert [offset(last[which])["epoch"] for which in ("startOffset", "endOffset")] == [epoch - 1, epoch]
-    query.stop()
-    queries.while_it_runs = lambda: None
-    queries.batches.clear()
+        assert log.subscription("orders", "booking").ignored_acknowledgements == epoch
+        last = query.last("offsets")
+        assert [query.noted("offsets", number)["epoch"] for number in (last - 1, last)] == [epoch - 1, epoch]
+    query.reader.stop()
+    query.each = lambda number, rows: None
+    query.batches.clear()
     seek(str(ids[2]))
-    queries.start(now=True).awaitTermination(DEADLINE_S)
-    assert queries.batches == [list("cdxx")]
-    assert log.subscription("orders", "booking").partitions[0].backlog == 0
+    query.run(**options, startingOffsets=None)
+    assert query.values() == [list("cdxx")]
 
 
+def test_level_that_is_not_the_subscriptions_is_refused(log, query: Query) -> None:
+    """Ask a read_uncommitted subscription for committed messages."""
+    log.create_topic("orders")
+    log.create_subscription("orders", "booking", isolation_level="read_uncommitted")
+    with pytest.raises(txn_source.TxnLogError, match=r"SUBSCRIPTION_ISOLATION_MISMATCH.*'booking' is read_uncommitted"):
+        query.run(topic="orders", subscription="booking", isolationLevel="read_committed")
+
+
+@pytest.mark.long
 def test_killed_driver_frees_its_subscriptions(log, server: Server, queries: Queries, tmp_path: Path) -> None:
     """kill -9 a driver with its Java: other queries take over at once, with the checkpoints that it left."""
     log.create_topic("orders")

@@ -75,7 +75,7 @@ def test_store_that_trickles_is_given_up() -> None:
             connection.sendall(b"x")
 
     with store(trickle) as port:
-        requests = S3Client(place(port, request_timeout=0.1, write_deadline=0.5))
+        requests = S3Client(place(port, request_timeout=0.1, write_deadline=0.2))
         for call in (lambda: requests.get("key", 0, memoryview(bytearray(1000))), lambda: requests.put("key", b"1")):
             with pytest.raises(StoreError, match="it didn't answer in time") as raised:
                 call()
@@ -212,7 +212,7 @@ def test_store_that_takes_a_body_slowly_is_given_up() -> None:
 
     for answer in (take_little, trickle_headers):
         with store(answer) as port, pytest.raises(StoreError, match="didn't answer in time") as raised:
-            S3Client(place(port, request_timeout=0.1, write_deadline=0.5)).put("key", bytes(32 << 20))
+            S3Client(place(port, request_timeout=0.1, write_deadline=0.2)).put("key", bytes(32 << 20))
         assert raised.value.unreachable
     ended.set()
 
@@ -237,11 +237,8 @@ def test_call_that_was_given_up_fills_no_buffer() -> None:
     assert into == bytes(10)
 
 
-@pytest.mark.parametrize(
-    "key", ["plain", "a b", "a+b", "a%20b", "a=b&c?d#e", "é\u4e2d\U0001f600", "x'y\"z", "a//b", "~a*(b)!"]
-)
-def test_any_key_comes_back(s3: S3Server, key: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Put, read, look at, list and delete an object with characters that URLs are made of."""
+def test_any_key_comes_back(s3: S3Server) -> None:
+    """Put, read, look at, list and delete objects whose keys have characters that URLs are made of."""
     bucket = s3.make_bucket()
     port = s3.endpoint.partition(":")[2]
     requests = S3Client(place(int(port), bucket=bucket.name))

@@ -58,7 +58,7 @@ def log(embedded_site: Site) -> Log:
     return embedded_site.connect()
 
 
-@pytest.fixture(params=KINDS)
+@pytest.fixture(params=[kind if kind == "s3" else pytest.param(kind, marks=pytest.mark.long) for kind in KINDS])
 def store(request: pytest.FixtureRequest, embedded_site: Site, tmp_path: Path) -> Store:
     """A store of each kind, set as the target of all offloads by ``log_with_store``."""
     server = request.getfixturevalue("s3") if request.param == "s3" else None

@@ -32,9 +32,10 @@ class Fault:
     """What happens to the answers of some requests; ``times`` of them, None: of all.
 
     ``what`` is ``refuse`` (the connection is closed, and the store never asked), ``lose`` (the store did what it was
-    asked for, but its answer is lost), ``silence`` (there is no answer, and the connection stays open), ``cut`` (the
-    answer ends in the middle of its body), ``corrupt`` (one byte is another: ``at`` in the object, or the middle one)
-    ``busy`` (503, as S3 answers under load), ``missing`` (404), or ``short`` (half of the body, as if that were all).
+    asked for, but its answer is lost), ``silence`` (there is no answer, and the connection stays open until the fault
+    ends), ``cut`` (the answer ends in the middle of its body), ``corrupt`` (one byte is another: ``at`` in the object,
+    or the middle one) ``busy`` (503, as S3 answers under load), ``missing`` (404), or ``short`` (half of the body, as
+    if that were all).
     """
 
     what: str
@@ -57,8 +58,7 @@ class Proxy:
         self._fault: Fault | None = None
         self._left = 0
         self._struck = 0
-        self._lock = threading.Lock()
-        self._released = threading.Event()
+        self._lock = threading.Condition()
         self._server = _Server(self)
         self._thread = threading.Thread(target=self._server.serve_forever, args=(0.01,), daemon=True)
 
@@ -67,7 +67,7 @@ class Proxy:
         return self
 
     def __exit__(self, *exc: object) -> None:
-        self._released.set()
+        self.set_fault(None)
         self._server.shutdown()
         self._server.server_close()
         self._thread.join()
@@ -84,10 +84,11 @@ class Proxy:
         return self._struck
 
     def set_fault(self, fault: Fault | None) -> None:
-        """From now on spoil answers like this; None: none."""
+        """From now on spoil answers like this; None: none. A silence before that ends: its connections are closed."""
         with self._lock:
             self._fault, self._struck = fault, 0
             self._left = -1 if fault is None or fault.times is None else fault.times
+            self._lock.notify_all()
 
     def strike(self, request: Request) -> Fault | None:
         """Note a request, and return what is to happen to its answer."""
@@ -99,9 +100,10 @@ class Proxy:
             self._struck += 1
             return self._fault
 
-    def wait(self) -> None:
-        """Return when the proxy is closed."""
-        self._released.wait()
+    def wait(self, fault: Fault | None) -> None:
+        """Return when a fault has ended."""
+        with self._lock:
+            self._lock.wait_for(lambda: self._fault is not fault)
 
 
 class _Server(ThreadingHTTPServer):
@@ -133,7 +135,7 @@ class _Handler(BaseHTTPRequestHandler):
         if what in ("refuse", "silence"):
             self.close_connection = True
             if what == "silence":
-                self.server.proxy.wait()
+                self.server.proxy.wait(fault)
             return
         status, headers, answer = self._ask(body)
         if what == "lose":

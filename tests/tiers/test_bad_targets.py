@@ -105,7 +105,11 @@ ENDPOINTS = {
 }
 
 
-@pytest.mark.parametrize("endpoint", ENDPOINTS, ids=lambda endpoint: endpoint.__name__)
+@pytest.mark.parametrize(
+    "endpoint",
+    [nobody, another_service, *(pytest.param(each, marks=pytest.mark.long) for each in (full, silent))],
+    ids=lambda endpoint: endpoint.__name__,
+)
 def test_wrong_endpoint(log: Log, bucket: Bucket, before: pa.Table, endpoint: Callable[[], ExitStack]) -> None:
     """Name an endpoint where no store answers; then the right one."""
     with endpoint() as port:
@@ -115,6 +119,7 @@ def test_wrong_endpoint(log: Log, bucket: Bucket, before: pa.Table, endpoint: Ca
     assert len(log.offload("orders").ledger_ids) == 2
 
 
+@pytest.mark.long
 def test_endpoint_without_the_encryption_that_was_asked_for(log: Log, bucket: Bucket, before: pa.Table) -> None:
     """Ask for HTTPS of an endpoint that has none."""
     uri = bucket.uri.replace("http://", "https://") + "&max_attempts=1"
@@ -157,8 +162,8 @@ def guarded(server: S3Server) -> Iterator[None]:
 @pytest.mark.parametrize(
     ("who", "why"),
     [
-        ("nobody", "the store doesn't know the access key"),
-        ("wrong secret", "the secret key is not that of the access key"),
+        pytest.param("nobody", "the store doesn't know the access key", marks=pytest.mark.long),
+        pytest.param("wrong secret", "the secret key is not that of the access key", marks=pytest.mark.long),
         ("reader", "the store denies access"),
     ],
 )
@@ -207,11 +212,10 @@ def as_nobody(server: S3Server, monkeypatch: pytest.MonkeyPatch) -> Iterator[Non
 # Folders and URIs
 
 
-@pytest.mark.parametrize("prefix", ["", "file://"])
-def test_folder_that_cannot_be_made(log: Log, before: pa.Table, tmp_path: Path, prefix: str) -> None:
+def test_folder_that_cannot_be_made(log: Log, before: pa.Table, tmp_path: Path) -> None:
     """Name a folder below a file."""
     (tmp_path / "file").write_bytes(b"")
-    check_refused(log, before, f"{prefix}{tmp_path}/file/folder", "Not a directory")
+    check_refused(log, before, f"{tmp_path}/file/folder", "Not a directory")
 
 
 @pytest.mark.parametrize(

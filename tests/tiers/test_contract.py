@@ -1,4 +1,4 @@
-"""What every store must do: one suite over the log's own root, another folder and a bucket."""
+"""What every store must do: one suite over a bucket, and in long runs over the log's own root and another folder."""
 
 from __future__ import annotations
 

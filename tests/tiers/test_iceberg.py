@@ -88,6 +88,9 @@ def assert_exact(log: Log, catalog: Catalog) -> None:
     assert len(values) == log.scan("orders", end=ends, consistent_cut=False).read_all().num_rows
 
 
+@pytest.mark.parametrize(
+    "store", ["root", *(pytest.param(kind, marks=pytest.mark.long) for kind in ("file", "s3"))], indirect=True
+)
 def test_table_shows_what_read_committed_shows_up_to_its_cut(
     log_with_store: Log, store: Store, properties: dict[str, str]
 ) -> None:
@@ -173,7 +176,7 @@ def test_what_was_trimmed_or_offloaded_anew_is_exchanged(log: Log, catalog: Cata
     assert (report.added, report.removed, shown(catalog)[0]) == (0, 2, [])
 
 
-@pytest.mark.parametrize("deletes", ["trim", "delete_offloaded"])
+@pytest.mark.parametrize("deletes", ["trim", pytest.param("delete_offloaded", marks=pytest.mark.long)])
 def test_object_that_goes_during_an_export_is_left_out(
     log: Log, catalog: Catalog, monkeypatch: pytest.MonkeyPatch, deletes: str
 ) -> None:
@@ -236,7 +239,7 @@ def test_catalog_that_fails_is_told_and_can_be_tried_again(
     assert shown(catalog)[::2] == ([b"a", b"b", b"c", b"d"], 1)
 
 
-@pytest.mark.parametrize("seed", [0, 1, *(pytest.param(seed, marks=pytest.mark.long) for seed in range(2, 40))])
+@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.long) for seed in range(1, 40))])
 def test_random_life_of_a_topic_is_shown_exactly(log: Log, catalog: Catalog, seed: int) -> None:
     """Write, roll, offload, delete copies, trim and add partitions in random order, and export between: exact each
     time, and as far as it says."""
@@ -267,7 +270,7 @@ def test_random_life_of_a_topic_is_shown_exactly(log: Log, catalog: Catalog, see
             assert_exact(log, catalog)
 
 
-@pytest.mark.parametrize("committed", [False, True])
+@pytest.mark.parametrize("committed", [pytest.param(False, marks=pytest.mark.long), True])
 def test_export_that_was_killed_is_made_up_for(
     log: Log, catalog: Catalog, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, committed: bool
 ) -> None:
@@ -311,7 +314,7 @@ def test_table_of_something_else_is_refused(log: Log, catalog: Catalog, tmp_path
         log.export_iceberg("orders", catalog, "bank.own")
 
 
-@pytest.mark.parametrize("wrong", [pa.timestamp("ns"), pa.timestamp("ms", "UTC"), pa.duration("us")], ids=str)
+@pytest.mark.parametrize("wrong", [pa.timestamp("ns"), pa.duration("us")], ids=str)
 def test_column_that_iceberg_can_t_have_is_refused_before_a_table_is_made(
     log: Log, catalog: Catalog, wrong: pa.DataType
 ) -> None:

@@ -59,6 +59,7 @@ def test_batch_of_an_import_is_one_object(
         assert all_rows(log) == expected
 
 
+@pytest.mark.long
 def test_store_that_fails_in_the_middle_of_an_import_doubles_nothing(
     source: str,
     expected: list[Any],

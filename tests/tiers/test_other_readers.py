@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -91,7 +91,12 @@ FOLDER_READERS: dict[str, Callable[[Path], pa.Table]] = {
 }
 
 
-@pytest.mark.parametrize("reader", READERS)
+def of(each_time: str, readers: Iterable[str]) -> list[Any]:
+    """Return readers as parameters; all but one are for long runs."""
+    return [name if name == each_time else pytest.param(name, marks=pytest.mark.long) for name in readers]
+
+
+@pytest.mark.parametrize("reader", of("pyarrow's file reader", READERS))
 def test_other_readers_see_what_read_committed_sees(
     offloaded: Path, expected: dict[str, pa.Table], reader: str
 ) -> None:
@@ -101,7 +106,7 @@ def test_other_readers_see_what_read_committed_sees(
     assert found == expected[COMMITTED].select(list(found[0])).to_pylist()
 
 
-@pytest.mark.parametrize("reader", FOLDER_READERS)
+@pytest.mark.parametrize("reader", of("duckdb", FOLDER_READERS))
 def test_readers_of_folders_see_no_second_files(offloaded: Path, expected: dict[str, pa.Table], reader: str) -> None:
     """Read the folder with all files, as each tool does by itself: there are the rows of the level, and no more."""
     found = FOLDER_READERS[reader](offloaded)

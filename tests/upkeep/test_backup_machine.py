@@ -162,14 +162,14 @@ class BackupMachine(RuleBasedStateMachine):
             assert self.given_out.setdefault(tuple(place), value) == value
 
 
-def test_restored_logs_are_as_the_log_was(request: pytest.FixtureRequest) -> None:
-    """Run random histories; ``--long`` runs many."""
-    long = request.config.getoption("--long")
+@pytest.mark.parametrize(("examples", "steps"), [(2, 15), pytest.param(50, 40, marks=pytest.mark.long)])
+def test_restored_logs_are_as_the_log_was(examples: int, steps: int) -> None:
+    """Run random histories."""
     run_state_machine_as_test(
         BackupMachine,
         settings=settings(
-            max_examples=50 if long else 4,
-            stateful_step_count=40 if long else 20,
+            max_examples=examples,
+            stateful_step_count=steps,
             deadline=None,
             print_blob=True,
             suppress_health_check=list(HealthCheck),
@@ -221,7 +221,7 @@ def test_backups_under_load_are_consistent(tmp_path: Path) -> None:
             thread.start()
         try:
             eventually(lambda: log.count("t", COMMITTED) > 0 or bool(failures))
-            for number in range(3):
+            for number in range(2):
                 base = tmp_path / f"backup-{number - 1}" if number else None
                 txn_source.backup(root, tmp_path / f"backup-{number}", base=base)
         finally:
@@ -230,7 +230,7 @@ def test_backups_under_load_are_consistent(tmp_path: Path) -> None:
                 thread.join()
         assert not failures
         all_rows = set(seen(log)[UNCOMMITTED])
-    for number in range(3):
+    for number in range(2):
         txn_source.restore(tmp_path / f"backup-{number}", tmp_path / f"restored-{number}")
         with txn_source.connect(tmp_path / f"restored-{number}") as restored:
             found = seen(restored)

@@ -65,7 +65,7 @@ def test_random_histories_have_no_finding(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr(sealing, "_SEAL_FROM_ROWS", 2)
     monkeypatch.setattr(tiered, "ROW_GROUP_ROWS", 3)
     monkeypatch.setattr(ManualClock, "__init__", lambda self: setattr(self, "now_us", time.time_ns() // 1000))
-    test_state_machine.run("embedded", 2, 15, DoctoredMachine)
+    test_state_machine.run("embedded", 1, 12, DoctoredMachine)
 
 
 @pytest.mark.long
@@ -174,7 +174,7 @@ def test_log_in_use_has_no_finding(tmp_path: Path) -> None:
         deeds = (_write, _write, _keep_house, _collect, _make_and_delete, _consume)
         with _Storm(root, *map(_tolerant, deeds)) as storm:
             looks = 0
-            while looks < 6 or min(storm.rounds) < 3:
+            while looks < 3 or min(storm.rounds) < 2:
                 report = look(root, checksums=Checksums.ALL)
                 assert report.findings == ()
                 looks += 1
@@ -251,6 +251,6 @@ def test_log_with_copies_has_no_finding_while_roots_come_and_go(log: Log, roots:
 
     with _Storm(roots.main, write, lambda other, _: other.maintain()) as storm:
         looks = 0
-        while looks < 5 or min(storm.rounds) < 2:
+        while looks < 3 or min(storm.rounds) < 2:
             assert look(roots.main).findings == ()
             looks += 1

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from contextlib import closing
 
+import pytest
 from playwright.sync_api import Page, expect
 
 from tests.console.browser import browsing
@@ -11,6 +12,8 @@ from tests.console.browser.browsing import Watch
 from tests.console.browser.conftest import Guarded, Shown
 from tests.console.demo import console_over
 from tests.log.test_kills import lasting_port
+
+pytestmark = pytest.mark.xdist_group("browser")
 
 _POLL_MS = 2100
 _FIGURES_MS = 13_000

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import pytest
 from playwright.sync_api import Page, expect
 
 from tests.console.browser.browsing import PHONE, Watch, overflow
 from tests.console.browser.conftest import Shown
 from tests.console.demo import BOOKINGS, PAYMENTS
+
+pytestmark = pytest.mark.xdist_group("browser")
 
 
 def test_value_in_force_and_those_that_it_masks(page: Page, shown: Shown) -> None:
@@ -47,6 +50,7 @@ def test_unknown_topic_and_namespace_say_so(page: Page, shown: Shown, watch: Wat
     expect(page.get_by_role("alert").filter(has_text="a/b/c")).to_be_visible()
 
 
+@pytest.mark.long
 def test_page_fits_a_phone(page: Page, shown: Shown) -> None:
     page.set_viewport_size(PHONE)
     page.goto(f"#/policies?topic={BOOKINGS}")

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import re
 
+import pytest
 from playwright.sync_api import Page, expect
 
 from tests.console.browser.browsing import PHONE, Watch, overflow, poll
 from tests.console.browser.conftest import Shown
 from tests.console.demo import BOOKINGS, ORDERS
+
+pytestmark = pytest.mark.xdist_group("browser")
 
 _SUMMARY = "Seek: deliver messages again, or skip some"
 
@@ -149,6 +152,7 @@ def test_subscription_that_is_not_there_says_so(page: Page, shown: Shown, watch:
     expect(page.get_by_role("alert").filter(has_text="has no subscription 'nobody'")).to_be_visible()
 
 
+@pytest.mark.long
 def test_pages_fit_a_phone(page: Page, shown: Shown) -> None:
     page.set_viewport_size(PHONE)
     page.goto("#/subscriptions")

@@ -16,6 +16,8 @@ from tests.console.browser.browsing import PHONE, Watch, overflow
 from tests.log.reading import eventually
 from txn_source.http.listener import Listener
 
+pytestmark = pytest.mark.xdist_group("browser")
+
 _PAGES = {
     "good": "<p>Nothing happens here.",
     "error": "<script>console.error('it broke')</script>",
@@ -50,7 +52,13 @@ def faulty() -> Iterator[str]:
         yield f"http://127.0.0.1:{listener.port}"
 
 
-@pytest.mark.parametrize(("path", "fault"), _FAULTS.items())
+@pytest.mark.parametrize(
+    ("path", "fault"),
+    [
+        each if each[0] in ("foreign", "policy/error") else pytest.param(*each, marks=pytest.mark.long)
+        for each in _FAULTS.items()
+    ],
+)
 def test_each_fault_of_a_page_is_seen(browser: Browser, faulty: str, path: str, fault: str) -> None:
     with contextlib.closing(browser.new_context()) as context:
         page = context.new_page()

@@ -81,9 +81,9 @@ def check(seed: int, root: Path) -> str:
 
 
 def test_damaged_logs_give_no_wrong_row(tmp_path: Path) -> None:
-    """Read 60 logs, each with a file that was damaged."""
+    """Read 15 logs, each with a file that was damaged."""
     outcomes = []
-    for seed in range(60):
+    for seed in range(15):
         outcomes.append(check(seed, tmp_path / "log"))
         shutil.rmtree(tmp_path / "log")
     assert {"read", "refused"} <= set(outcomes)
@@ -138,9 +138,9 @@ def fuzz_records(seed: int) -> bool:
 
 
 def test_damaged_records_are_decoded_or_refused() -> None:
-    """Decode 150 damaged batches whose checksum nobody looked at: none may read beyond itself or crash."""
-    refused = [fuzz_records(seed) for seed in range(150)]
-    assert 25 < sum(refused) < 150
+    """Decode 60 damaged batches whose checksum nobody looked at: none may read beyond itself or crash."""
+    refused = [fuzz_records(seed) for seed in range(60)]
+    assert 10 < sum(refused) < 60
 
 
 @pytest.mark.long
@@ -217,12 +217,12 @@ def flip(seed: int, root: Path) -> str:
 
 
 def test_damaged_batches_are_left_out_alone(tmp_path: Path) -> None:
-    """Damage 15 logs in one batch each."""
+    """Damage 6 logs in one batch each."""
     outcomes = []
-    for seed in range(15):
+    for seed in range(6):
         outcomes.append(flip(seed, tmp_path / "log"))
         shutil.rmtree(tmp_path / "log")
-    assert outcomes.count("left out") > 7
+    assert outcomes.count("left out") > 2
 
 
 @pytest.mark.long

@@ -49,7 +49,7 @@ def txn(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("tail", ["truncated-batch", "truncated-header", "bad-crc", "zeros"])
-@pytest.mark.parametrize("checkpoint", [True, False])
+@pytest.mark.parametrize("checkpoint", [pytest.param(True, marks=pytest.mark.long), False])
 def test_torn_tail_is_the_end(tail: str, checkpoint: bool, tmp_path: Path) -> None:
     """Put a tail behind the active segment of a killed broker: bounds and rows stay, with a checkpoint and without."""
     case = unpack("killed", tmp_path)

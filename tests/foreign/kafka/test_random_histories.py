@@ -123,7 +123,7 @@ def check(seed: int, root: Path) -> None:
         assert rows == naive.visible(level, 0, end, mark)
 
 
-@pytest.mark.parametrize("seed", range(15))
+@pytest.mark.parametrize("seed", range(4))
 def test_random_history_reads_as_the_rules_say(seed: int, tmp_path: Path) -> None:
     """Compare rows, statuses and bounds; two in three histories have lost indexes and snapshots."""
     check(seed, tmp_path / "log")

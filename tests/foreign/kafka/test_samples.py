@@ -7,10 +7,12 @@ from typing import Any
 
 import pytest
 
-from tests.foreign.kafka.samples import CASES, COLUMNS, expected, log_of, partitions, rows_of, unpack
+from tests.foreign.kafka.samples import CASES, COLUMNS, expected, log_of, partitions, rows_of, some, unpack
 from txn_source.foreign.foreign_log import ForeignPartition
 from txn_source.model.isolation import IsolationLevel
 from txn_source.model.position import Position, PositionRange
+
+pytestmark = pytest.mark.xdist_group("kafka_samples")
 
 
 @pytest.fixture(scope="module", params=CASES)
@@ -46,6 +48,7 @@ def test_rows_are_the_consumers(case: Path, level: IsolationLevel) -> None:
         assert read_all(log.partition(name), level) == expected(case, name, level.value), name
 
 
+@pytest.mark.parametrize("case", some("txn", "compact"), indirect=True)
 @pytest.mark.parametrize("level", IsolationLevel)
 def test_rows_are_the_consumers_without_transaction_indexes(bare: Path, level: IsolationLevel) -> None:
     """Read every partition at a level after its transaction indexes were deleted."""
@@ -77,6 +80,7 @@ def check_splits(case: Path, level: IsolationLevel, most: int | None) -> None:
             assert rows == whole, (name, split)
 
 
+@pytest.mark.parametrize("case", some("txn", "compact", "tiered"), indirect=True)
 @pytest.mark.parametrize("level", IsolationLevel)
 def test_ranges_split_anywhere(case: Path, level: IsolationLevel) -> None:
     """Split what is read at some offsets; fewer where there is more to read."""
@@ -90,7 +94,7 @@ def test_ranges_split_at_each_offset(case: Path, level: IsolationLevel) -> None:
     check_splits(case, level, None)
 
 
-@pytest.mark.parametrize("trust", [True, False])
+@pytest.mark.parametrize("trust", [True, pytest.param(False, marks=pytest.mark.long)])
 def test_bounds_are_the_brokers(case: Path, trust: bool) -> None:
     """Compare the bounds with those that the broker told before it was stopped."""
     log = log_of(case, trust_indexes=trust)

@@ -193,7 +193,7 @@ def _check_tail(seed: int, folder: Path) -> None:
     assert of.end.key > min(known.last_key, Position(ledgers[-1], len(history.ledgers[ledgers[-1]]) - 1).key), seed
 
 
-@pytest.mark.parametrize("seeds", [range(40)])
+@pytest.mark.parametrize("seeds", [range(12)])
 def test_random_histories_with_snapshots(tmp_path: Path, seeds: range) -> None:
     """Leave the last ledgers out, as they aren't offloaded yet, and give a snapshot."""
     for seed in seeds:
@@ -208,7 +208,7 @@ def test_many_random_histories_with_snapshots(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("small_stretches")
-@pytest.mark.parametrize("seeds", [range(20)])
+@pytest.mark.parametrize("seeds", [range(6)])
 def test_random_histories(tmp_path: Path, seeds: range) -> None:
     """Write random histories, and read them at both levels, whole and cut in two."""
     for seed in seeds:

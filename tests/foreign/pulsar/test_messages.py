@@ -80,7 +80,7 @@ _ENTRY = st.tuples(
 )
 
 
-@settings(suppress_health_check=list(HealthCheck), max_examples=60, deadline=None)
+@settings(suppress_health_check=list(HealthCheck), max_examples=15, deadline=None)
 @given(st.lists(_ENTRY, min_size=1, max_size=6), st.booleans(), st.booleans())
 def test_returns_what_was_sent(
     tmp_path: Path, given_: list[tuple[list[Sent], bool, int]], checksum: bool, broker: bool

@@ -50,7 +50,7 @@ def _upload(bucket: Bucket, folder: Path) -> None:
             bucket.write(path.relative_to(folder).as_posix(), path.read_bytes())
 
 
-@pytest.mark.parametrize("name", ["plain-batch", "fs-txn"])
+@pytest.mark.parametrize("name", ["plain-batch", pytest.param("fs-txn", marks=pytest.mark.long)])
 def test_bucket_gives_what_a_folder_gives(
     name: str, server: S3Server, bucket: Bucket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -17,6 +17,7 @@ from tests.foreign.pulsar.sample_cases import (
     as_pulsar_says,
     partitions,
     rows_of,
+    some,
     unpack,
     whole,
 )
@@ -24,6 +25,8 @@ from txn_source.foreign.pulsar.entries import look_into, txn_bits
 from txn_source.model.position import Position, PositionRange
 from txn_source.model.transaction import TransactionState
 from txn_source.model.visibility import NO_TXN
+
+pytestmark = pytest.mark.xdist_group("pulsar_samples")
 
 _FEW = ("value", "__ledger_id", "__entry_id", "__batch_index", "__first_chunk")
 
@@ -49,7 +52,7 @@ def _without_hot(rows: list[dict[str, Any]], end: Position) -> list[dict[str, An
     return [row for row in rows if Position(row["id"]["ledger"], row["id"]["entry"]) < end]
 
 
-@pytest.mark.parametrize("unit_bytes", [1 << 30, 5000])
+@pytest.mark.parametrize("unit_bytes", [pytest.param(1 << 30, marks=pytest.mark.long), 5000])
 def test_reads_what_pulsars_reader_returned(case: Case, unit_bytes: int) -> None:
     """Read every topic at read_committed, in one piece and in several; all columns, in the same order."""
     expected = _expected(case)
@@ -62,6 +65,7 @@ def test_reads_what_pulsars_reader_returned(case: Case, unit_bytes: int) -> None
     assert not expected
 
 
+@pytest.mark.parametrize("case", some("txn-tail", "fs-txn"), indirect=True)
 def test_objects_alone_are_enough(case: Case) -> None:
     """Read without the managed ledger's list and without snapshots: the same rows, up to what is undecided."""
     for partition in partitions(case.log()):
@@ -69,6 +73,7 @@ def test_objects_alone_are_enough(case: Case) -> None:
         assert rows == _without_hot(_expected(case)[partition.topic], partition.bounds().last_stable)
 
 
+@pytest.mark.parametrize("case", some("chunked", "txn-mix"), indirect=True)
 def test_splits_at_every_entry(case: Case) -> None:
     """Read entry by entry: together it is what one read gives."""
     for partition in partitions(case.log()):
@@ -120,6 +125,7 @@ def test_shows_all_but_markers_uncommitted(case: Case) -> None:
         }
 
 
+@pytest.mark.parametrize("case", some("multi-block", "fs-txn"), indirect=True)
 def test_entries_are_bookkeepers(case: Case) -> None:
     """Compare each entry's bytes with what BookKeeper had before it was offloaded."""
     name = "bk-entries.jsonl.gz" if case.folder.name == "txn-tail" else "bk-entries-sha256.jsonl.gz"
@@ -136,6 +142,7 @@ def test_entries_are_bookkeepers(case: Case) -> None:
     assert compared >= 42
 
 
+@pytest.mark.parametrize("case", some("txn-mix", "txn-tail"), indirect=True)
 def test_transactions_end_as_they_were_ended(case: Case) -> None:
     """Compare the outcome of each transaction with what the program did, and what its rows say at read_uncommitted."""
     told = {tuple(map(int, txn.strip("()").split(","))): how for txn, how in _told(case).items()}
@@ -179,6 +186,7 @@ def test_snapshot_resolves_what_the_objects_cannot(tail: Case) -> None:
     }
 
 
+@pytest.mark.parametrize("case", some("txn-mix", "txn-tail"), indirect=True)
 def test_snapshots_agree_with_markers(case: Case) -> None:
     """Where an object has a transaction's marker, a snapshot that covers it says the same."""
     plain, helped = case.log(), case.log(snapshots=case.snapshots())

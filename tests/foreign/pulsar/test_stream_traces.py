@@ -44,8 +44,10 @@ def write_list(folder: Path, *ledgers: tuple[int, int]) -> dict[str, str]:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    (tmp_path / "objects").mkdir()
-    return tmp_path / "objects"
+    """A folder of a name that no other test has: objects have no names of their own here, and what is known is kept."""
+    made = tmp_path / uuid.uuid4().hex
+    made.mkdir()
+    return made
 
 
 def test_ledger_that_comes_late_is_told(folder: Path, caplog: pytest.LogCaptureFixture) -> None:

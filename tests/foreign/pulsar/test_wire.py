@@ -91,14 +91,14 @@ def _check(messages: list[bytes]) -> None:
                 assert data[starts_[row] : ends_[row]].tobytes() == last
 
 
-@settings(suppress_health_check=list(HealthCheck), deadline=None)
+@settings(suppress_health_check=list(HealthCheck), max_examples=40, deadline=None)
 @given(_MESSAGES)
 def test_decodes_what_was_encoded(messages: list[bytes]) -> None:
     """Encode random fields in random order, repeated and unknown ones among them."""
     _check(messages)
 
 
-@settings(suppress_health_check=list(HealthCheck), deadline=None)
+@settings(suppress_health_check=list(HealthCheck), max_examples=40, deadline=None)
 @given(_MESSAGES, st.data())
 def test_tells_what_is_no_message(messages: list[bytes], data: st.DataObject) -> None:
     """Change and cut random bytes: each message is bad where it can't be decoded, and its neighbours are as before."""

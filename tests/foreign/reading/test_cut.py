@@ -130,7 +130,7 @@ def check(seed: int, root: Path) -> None:
         assert planned_ends(root, Side(LATEST, points)) == history.cut(ends), (seed, ends)
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", range(4))
 def test_reads_end_at_the_largest_cut(seed: int, tmp_path: Path) -> None:
     """Read random histories up to what is stable, and up to offsets anywhere."""
     check(seed, tmp_path / "log")

@@ -28,7 +28,9 @@ assert log.scan(sys.argv[2]).read_all().num_rows > 0
 _UNNEEDED = ("google", "grpc", "pandas", "sqlalchemy", "sqlite3", "txn_source.client.target", "txn_source.metadata")
 
 
-@pytest.mark.parametrize(("of", "other"), [("kafka", "pulsar"), ("pulsar", "kafka")])
+@pytest.mark.parametrize(
+    ("of", "other"), [pytest.param("kafka", "pulsar", marks=pytest.mark.long), ("pulsar", "kafka")]
+)
 def test_reading_loads_one_format_and_no_service(of: str, other: str, tmp_path: Path) -> None:
     """Ask for the schema, plan and read in a new process; then connect and scan in another one."""
     if of == "kafka":

@@ -8,7 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pyspark.errors import PySparkException
 
@@ -154,14 +154,8 @@ def test_each_kind_of_predicate_gives_the_rows_that_it_should(bank: Bank, histor
     _check(bank, history, [f"({a} < {LITERALS[a][0]} OR {b} <=> {LITERALS[b][0]})" for a, b in pairs])
 
 
-@settings(max_examples=1, deadline=None, phases=[Phase.generate], suppress_health_check=list(HealthCheck))
-@given(st.lists(PREDICATES, min_size=PREDICATES_AT_ONCE, max_size=PREDICATES_AT_ONCE))
-def test_random_predicates_give_the_rows_that_they_should(bank: Bank, history: str, predicates: list[str]) -> None:
-    _check(bank, history, predicates)
-
-
 @pytest.mark.long
 @settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
 @given(st.lists(PREDICATES, min_size=PREDICATES_AT_ONCE, max_size=PREDICATES_AT_ONCE))
-def test_many_random_predicates_give_the_rows_that_they_should(bank: Bank, history: str, predicates: list[str]) -> None:
+def test_random_predicates_give_the_rows_that_they_should(bank: Bank, history: str, predicates: list[str]) -> None:
     _check(bank, history, predicates)

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pytest
 
 Bank = Any
 SCHEMA = pa.schema([("id", pa.int64())])
@@ -38,6 +39,7 @@ def test_the_progress_says_what_is_read_how_far_it_is_behind_and_who_holds_it_ba
     assert sources[2].metrics == {"messagesBehind": "0", "secondsBehind": "0.0", **held}
 
 
+@pytest.mark.long
 def test_a_stream_s_plan_tells_no_range(bank: Bank, tmp_path: Path) -> None:
     topic = bank.topic(SCHEMA)
     bank.send(topic, pa.table({"id": [1, 2]}))
@@ -50,6 +52,7 @@ def test_a_stream_s_plan_tells_no_range(bank: Bank, tmp_path: Path) -> None:
     assert f"txnlog {topic}, read_committed; columns: id" in plan
 
 
+@pytest.mark.long
 def test_a_stream_follows_a_subscription_as_the_option_or_the_catalog_says(bank: Bank, tmp_path: Path) -> None:
     """Read a subscription's messages by an option, then those after them by a catalog's default."""
     topic = bank.topic(SCHEMA)

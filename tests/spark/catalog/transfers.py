@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 from collections.abc import Sequence
 from pathlib import Path
@@ -17,11 +18,12 @@ _FIRST = 10
 
 
 class Transfers:
-    """Writes as long as it is entered; each fifth transaction is aborted."""
+    """Writes as long as it is entered, or ``most`` transactions; each fifth one is aborted."""
 
-    def __init__(self, root: str | Path, topics: Sequence[str]) -> None:
+    def __init__(self, root: str | Path, topics: Sequence[str], most: float = math.inf) -> None:
         self._root = root
         self._topics = topics
+        self._most = most
         self._stop = threading.Event()
         self._begun = threading.Event()
         self._thread = threading.Thread(target=self._write)
@@ -40,7 +42,7 @@ class Transfers:
             producers = [log.producer(topic) for topic in self._topics]
             counts = [len(log.stats(topic).partitions) for topic in self._topics]
             number = 0
-            while not self._stop.wait(0.004):  # else the tests would only wait for it
+            while number < self._most and not self._stop.wait(0.004):  # else the tests would only wait for it
                 rows = pa.table({"id": [number] * 2, "n": [0, 1]}, schema=SCHEMA)
                 txn = log.begin_transaction()
                 for producer, count in zip(producers, counts, strict=True):

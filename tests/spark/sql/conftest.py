@@ -28,6 +28,11 @@ def add_catalog(spark: SparkSession, name: str, **options: str) -> str:
     return name
 
 
+def in_long_runs(*cases: tuple[Any, ...]) -> list[Any]:
+    """Return parameters of a test for long runs only: a statement costs Spark a tenth of a second and more."""
+    return [pytest.param(*case, marks=pytest.mark.long) for case in cases]
+
+
 @dataclass(frozen=True)
 class Statements:
     """Runs statements, in which ``{ns}`` is the test's namespace in the catalog."""

@@ -63,7 +63,6 @@ def test_catalog_of_a_service_shows_the_same_tables(orders: Statements, root: Pa
         orders.sql(f"INSERT INTO {table} VALUES (4, 4.5, 'd')")
         joined = f"SELECT l.id FROM {table} r JOIN {{ns}}.orders l ON r.id = l.id WHERE l.id > 2"
         assert orders.rows(joined) == [(3,), (4,)]
-    assert "[TXNLOG_UNAVAILABLE]" in orders.refused(f"SELECT * FROM {table}")
     assert orders.rows("SELECT id FROM {ns}.orders WHERE id > 3") == [(4,)]
 
 
@@ -86,6 +85,7 @@ def test_catalog_shows_a_service_a_token(orders: Statements, root: Path, tmp_pat
         assert "[TXNLOG_PERMISSION_DENIED]" in orders.refused(f"SELECT max(id) FROM {table}")
 
 
+@pytest.mark.long
 def test_catalog_of_several_services_goes_on_with_another(orders: Statements, root: Path) -> None:
     """Name a service that isn't there and two of one log, write and read, stop one, and read and write again."""
     services = [Server(Target.of(root, None).service(), "127.0.0.1", 0).start() for _ in range(2)]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from pyspark.errors import PySparkException
 
-from tests.spark.sql.conftest import Statements, add_catalog
+from tests.spark.sql.conftest import Statements, add_catalog, in_long_runs
 
 NEW = "WHERE id > 3 OR id IS NULL"
 
@@ -52,23 +52,28 @@ def test_rows_are_one_transaction(orders: Statements) -> None:
     ("statement", "why"),
     [
         ("INSERT INTO {ns}.orders VALUES (1, 2)", "[INSERT_COLUMN_ARITY_MISMATCH.NOT_ENOUGH_DATA_COLUMNS]"),
-        ("INSERT INTO {ns}.orders VALUES (1, 2, 'x', 4)", "[INSERT_COLUMN_ARITY_MISMATCH.TOO_MANY_DATA_COLUMNS]"),
-        ("INSERT INTO {ns}.orders VALUES ('x', 2, 'x')", 'Cannot safely cast `id` "STRING" to "BIGINT"'),
-        ("INSERT INTO {ns}.orders (id, nope) VALUES (1, 2)", "`nope` cannot be resolved. Did you mean"),
-        ("INSERT INTO {ns}.orders BY NAME SELECT 1L AS id, 2 AS nope", "Cannot write extra columns `nope`"),
-        ("INSERT INTO {ns}.orders (id, __partition) VALUES (1, 2)", "Cannot write extra columns `__partition`"),
-        ("INSERT INTO {ns}.order VALUES (1, 2, 'x')", "[TABLE_OR_VIEW_NOT_FOUND]"),
         ("INSERT OVERWRITE {ns}.orders VALUES (1, 2, 'x')", "does not support truncate in batch mode"),
-        ("INSERT INTO {ns}.orders REPLACE WHERE id = 1 VALUES (1, 2, 'x')", "does not support overwrite by filter"),
-        ("INSERT INTO {ns}.orders PARTITION (id = 1) VALUES (2, 'x')", "id"),
-        ("INSERT INTO {ns}.orders WITH (isolationLevel = 'read_committed') VALUES (1, 2, 'x')", "is for reading only"),
         (
             "INSERT INTO {ns}.orders WITH (path = '/x') VALUES (1, 2, 'x')",
             "The option 'path' is given, and the catalog",
         ),
-        ("INSERT INTO {ns}.orders WITH (topic = 'x') VALUES (1, 2, 'x')", "The option 'topic' is given"),
-        ("INSERT INTO {ns}.orders WITH (txnAppId = 'a') VALUES (1, 2, 'x')", "one of 'txnAppId' and 'txnVersion'"),
         ("INSERT INTO {ns}.orders WITH (transactionalld = 'a') VALUES (1, 2, 'x')", "Did you mean 'transactionalId'?"),
+        *in_long_runs(
+            ("INSERT INTO {ns}.orders VALUES (1, 2, 'x', 4)", "[INSERT_COLUMN_ARITY_MISMATCH.TOO_MANY_DATA_COLUMNS]"),
+            ("INSERT INTO {ns}.orders VALUES ('x', 2, 'x')", 'Cannot safely cast `id` "STRING" to "BIGINT"'),
+            ("INSERT INTO {ns}.orders (id, nope) VALUES (1, 2)", "`nope` cannot be resolved. Did you mean"),
+            ("INSERT INTO {ns}.orders BY NAME SELECT 1L AS id, 2 AS nope", "Cannot write extra columns `nope`"),
+            ("INSERT INTO {ns}.orders (id, __partition) VALUES (1, 2)", "Cannot write extra columns `__partition`"),
+            ("INSERT INTO {ns}.order VALUES (1, 2, 'x')", "[TABLE_OR_VIEW_NOT_FOUND]"),
+            ("INSERT INTO {ns}.orders REPLACE WHERE id = 1 VALUES (1, 2, 'x')", "does not support overwrite by filter"),
+            ("INSERT INTO {ns}.orders PARTITION (id = 1) VALUES (2, 'x')", "id"),
+            (
+                "INSERT INTO {ns}.orders WITH (isolationLevel = 'read_committed') VALUES (1, 2, 'x')",
+                "is for reading only",
+            ),
+            ("INSERT INTO {ns}.orders WITH (topic = 'x') VALUES (1, 2, 'x')", "The option 'topic' is given"),
+            ("INSERT INTO {ns}.orders WITH (txnAppId = 'a') VALUES (1, 2, 'x')", "one of 'txnAppId' and 'txnVersion'"),
+        ),
     ],
 )
 def test_what_does_not_fit_is_refused(orders: Statements, statement: str, why: str) -> None:
@@ -76,6 +81,7 @@ def test_what_does_not_fit_is_refused(orders: Statements, statement: str, why: s
     assert len(orders.rows("SELECT id FROM {ns}.orders")) == 3
 
 
+@pytest.mark.long
 def test_frames_never_overwrite(orders: Statements) -> None:
     writer = orders.spark.table(f"{orders.ns}.orders").writeTo(f"{orders.ns}.orders")
     for write, why in ((writer.overwritePartitions, "dynamic overwrite"), (writer.createOrReplace, "never replaced")):
@@ -86,10 +92,21 @@ def test_frames_never_overwrite(orders: Statements) -> None:
 
 def test_options_of_a_write_count(orders: Statements) -> None:
     frame = orders.spark.sql("SELECT 4L AS id, 'd' AS who, 4.5D AS amount")
-    for version in ("1", "1", "2"):
+    for version in ("1", "1"):
         frame.writeTo(f"{orders.ns}.orders").option("txnAppId", "app").option("txnVersion", version).append()
     orders.sql("INSERT INTO {ns}.orders WITH (transactionalId = 'job') VALUES (5, 5, 'e')")
-    assert orders.rows(f"SELECT id FROM {{ns}}.orders {NEW}") == [(4,), (4,), (5,)]
+    assert orders.rows(f"SELECT id FROM {{ns}}.orders {NEW}") == [(4,), (5,)]
+
+
+def test_writes_refresh_what_is_cached(orders: Statements) -> None:
+    """Cache a query over a table, and append to the table."""
+    orders.sql("CACHE TABLE cached AS SELECT id FROM {ns}.orders")
+    try:
+        assert orders.rows("SELECT * FROM cached") == [(1,), (2,), (3,)]
+        orders.sql("INSERT INTO {ns}.orders (id) VALUES (4)")
+        assert orders.rows("SELECT * FROM cached") == [(1,), (2,), (3,), (4,)]
+    finally:
+        orders.sql("UNCACHE TABLE IF EXISTS cached")
 
 
 def test_defaults_of_the_catalog_count_where_they_mean_something(orders: Statements) -> None:

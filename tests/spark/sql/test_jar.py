@@ -24,6 +24,10 @@ while [ "$1" != -d ]; do shift; done
 mkdir -p "$2/io/txnlog/spark" && echo compiled > "$2/io/txnlog/spark/A.class"
 """
 """A quick one, where it makes no difference what is compiled."""
+FAILING_COMPILER = """#!/bin/sh
+echo 'A.java:1: error: cannot find symbol' >&2
+exit 1
+"""
 SOURCE = "package io.txnlog.spark; class A { int a() { return %d; } }"
 
 
@@ -121,9 +125,10 @@ def test_missing_compiler_is_told(sources: Path, tmp_path: Path, monkeypatch: py
         jar()
 
 
+@pytest.mark.usefixtures("quick")
 def test_what_cannot_be_compiled_is_told(sources: Path, tmp_path: Path) -> None:
-    """Compile what isn't Java: the compiler's first error stands in ours."""
-    (sources / "A.java").write_text("package io.txnlog.spark; class A { Nothing a; }")
+    """Let the compiler fail: its first error stands in ours."""
+    (tmp_path / "jdk" / "bin" / "javac").write_text(FAILING_COMPILER)
     with pytest.raises(NoJarError, match=rf"can't compile the catalog for Spark {pyspark.__version__}.*cannot find"):
         jar()
     assert cached(tmp_path) == []

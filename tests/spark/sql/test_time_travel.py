@@ -7,7 +7,7 @@ import json
 import pyarrow as pa
 import pytest
 
-from tests.spark.sql.conftest import Statements
+from tests.spark.sql.conftest import Statements, in_long_runs
 
 
 def append(bank: Statements, *ids: int) -> None:
@@ -54,17 +54,22 @@ def test_two_times_of_one_table_are_two_reads(history: tuple[Statements, str, st
             "TIMESTAMP AS OF '2020-01-01'",
             "[TXNLOG_OUT_OF_RANGE] TIMESTAMP AS OF 2019-12-31T18:30:00+00:00 is before topic",
         ),
-        ("TIMESTAMP AS OF timestamp_micros(-9223372036854775808)", "36854775808 \u00b5s after 1970 is before topic"),
-        ("TIMESTAMP AS OF timestamp_micros(9223372036854775807)", "TIMESTAMP AS OF is after the year 9999."),
-        ("TIMESTAMP AS OF 'abc'", "[INVALID_TIME_TRAVEL_TIMESTAMP_EXPR.INPUT]"),
-        ("TIMESTAMP AS OF INTERVAL 1 DAY", "[INVALID_TIME_TRAVEL_TIMESTAMP_EXPR.INPUT]"),
-        ("TIMESTAMP AS OF current_user()", "[INVALID_TIME_TRAVEL_TIMESTAMP_EXPR.UNEVALUABLE]"),
-        ("VERSION AS OF '0:0'", "[TXNLOG_OUT_OF_RANGE] Position 0:0 lies outside"),
         ("VERSION AS OF '999999:0'", "[TXNLOG_OUT_OF_RANGE] Position 999999:0 lies outside"),
         ("VERSION AS OF 'x'", "[TXNLOG_INVALID_ARGUMENT] Option 'endingOffsets': 'x' is not a position."),
-        ("VERSION AS OF 5", "'5' is not a position."),
-        ("""VERSION AS OF '{"t": 1'""", "are not JSON"),
-        ("""VERSION AS OF '{"elsewhere": {"0": "1:0"}}'""", "which this read doesn't take"),
+        *in_long_runs(
+            (
+                "TIMESTAMP AS OF timestamp_micros(-9223372036854775808)",
+                "36854775808 \u00b5s after 1970 is before topic",
+            ),
+            ("TIMESTAMP AS OF timestamp_micros(9223372036854775807)", "TIMESTAMP AS OF is after the year 9999."),
+            ("TIMESTAMP AS OF 'abc'", "[INVALID_TIME_TRAVEL_TIMESTAMP_EXPR.INPUT]"),
+            ("TIMESTAMP AS OF INTERVAL 1 DAY", "[INVALID_TIME_TRAVEL_TIMESTAMP_EXPR.INPUT]"),
+            ("TIMESTAMP AS OF current_user()", "[INVALID_TIME_TRAVEL_TIMESTAMP_EXPR.UNEVALUABLE]"),
+            ("VERSION AS OF '0:0'", "[TXNLOG_OUT_OF_RANGE] Position 0:0 lies outside"),
+            ("VERSION AS OF 5", "'5' is not a position."),
+            ("""VERSION AS OF '{"t": 1'""", "are not JSON"),
+            ("""VERSION AS OF '{"elsewhere": {"0": "1:0"}}'""", "which this read doesn't take"),
+        ),
     ],
 )
 def test_place_that_the_table_never_had_is_told(history: tuple[Statements, str, str], place: str, why: str) -> None:
@@ -99,6 +104,7 @@ def test_one_position_is_no_version_of_several_partitions(bank: Statements) -> N
     assert bank.rows(f"SELECT * FROM {{ns}}.t VERSION AS OF '{ends}'") == []
 
 
+@pytest.mark.long
 def test_missing_table_is_told(history: tuple[Statements, str, str]) -> None:
     bank = history[0]
     for place in ("VERSION AS OF '1:0'", "TIMESTAMP AS OF '2020-01-01'"):
