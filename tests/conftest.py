@@ -194,3 +194,11 @@ def url() -> Iterator[DatabaseUrl]:
     made = server().new_database(with_tables=False)
     yield made
     server().drop_database(made)
+
+
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have clients of this process say within a tenth of a second that no service is there, not after three seconds."""
+    from txn_source.metadata.stub import grpc_transport
+
+    monkeypatch.setattr(grpc_transport, "_ATTEMPTS", 2)

@@ -15,12 +15,8 @@ from tests.access.test_roles import ORDERS
 from txn_source import InvalidArgumentError, UnavailableError, connect
 from txn_source.metadata.access import watched_files
 from txn_source.metadata.access.certificates import server_credentials
-from txn_source.metadata.stub import grpc_transport
 
-
-@pytest.fixture(autouse=True)
-def _few_attempts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(grpc_transport, "_ATTEMPTS", 2)
+pytestmark = pytest.mark.usefixtures("impatient")
 
 
 @pytest.fixture

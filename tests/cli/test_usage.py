@@ -199,6 +199,7 @@ def test_value_that_cannot_be_used_is_wrong_usage(
     assert result.stderr.startswith(error)
 
 
+@pytest.mark.usefixtures("impatient")
 def test_service_that_is_down_is_named(bare: Any) -> None:
     """The error says which address didn't answer: connect to a port where nothing listens."""
     result = bare("--endpoint", "127.0.0.1:1", "topics", "list")

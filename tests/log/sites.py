@@ -86,20 +86,6 @@ class ClockedTarget:
         return stub, stub.get_log().storage_uri
 
 
-@dataclass(frozen=True)
-class ImpatientTarget:
-    """A log behind a service; a call that finds nobody is made ``attempts`` times in all."""
-
-    endpoint: str
-    timeout_s: float
-    attempts: int
-
-    def open(self) -> tuple[MetadataStub, str]:
-        """Do what ``Target.open`` does."""
-        stub = MetadataStub(GrpcTransport(self.endpoint, self.timeout_s, attempts=self.attempts))
-        return stub, stub.get_log().storage_uri
-
-
 class InTurn:
     """A transport that makes each call at another service than the one before."""
 
@@ -236,19 +222,14 @@ class Site:
             self._kept.close()
             self._kept = None
 
-    def connect(self, timeout: float = 30.0, attempts: int | None = None) -> Log:
+    def connect(self, timeout: float = 30.0) -> Log:
         """Open one more connection; it is closed with the site."""
-        return self._stack.enter_context(self.open(timeout, attempts))
+        return self._stack.enter_context(self.open(timeout))
 
-    def open(self, timeout: float = 30.0, attempts: int | None = None) -> Log:
-        """Open one more connection that the caller closes, or doesn't.
-
-        A call that finds nobody fails after so many attempts, 3.3 s unless a number is given.
-        """
+    def open(self, timeout: float = 30.0) -> Log:
+        """Open one more connection that the caller closes, or doesn't."""
         if self.other is not None:
             return Log(InTurnTarget((self.endpoint, self.other.endpoint), timeout))  # type: ignore[arg-type]
-        if self.kind == "remote" and attempts is not None:
-            return Log(ImpatientTarget(self.endpoint, timeout, attempts))  # type: ignore[arg-type]
         if self.kind == "remote":
             return connect(endpoint=self.endpoint, timeout=timeout)
         return connect(self.root, create=False) if self.clock is None else Log(ClockedTarget(self.root, self.clock))

@@ -130,9 +130,10 @@ def test_unreadable_segment_folder_takes_only_what_went_there(log: Log) -> None:
     assert values(log, "orders") == [b"whole"]
 
 
+@pytest.mark.usefixtures("impatient")
 def test_close_is_repeated_until_the_service_is_back(remote_site: Site) -> None:
     """Close in vain, twice; then bring the service back: the producer still takes messages, and closing stores them."""
-    log = remote_site.connect(attempts=1)
+    log = remote_site.connect()
     log.create_topic("orders")
     producer = log.producer("orders", batching=BY_HAND)
     producer.send(b"a")

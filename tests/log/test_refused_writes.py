@@ -114,9 +114,10 @@ def test_failed_close_of_a_producer_keeps_no_other_from_being_flushed(site: Site
     assert values(reader, "a") == values(reader, "c") == [b"x"]
 
 
+@pytest.mark.usefixtures("impatient")
 def test_flush_is_repeated_until_the_service_is_back(remote_site: Site) -> None:
     """Stop the server under a producer, flush in vain, start it again and flush: all is stored once, in order."""
-    log = remote_site.connect(attempts=1)
+    log = remote_site.connect()
     log.create_topic("orders", partitions=2)
     producer = log.producer("orders", batching=BY_HAND)
     transaction = log.begin_transaction()

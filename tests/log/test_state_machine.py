@@ -300,7 +300,7 @@ def run(kind: str, examples: int, steps: int, of: type[RuleBasedStateMachine] = 
 
 def test_embedded_log_behaves_as_the_model() -> None:
     """Run the machine over the embedded log."""
-    run("embedded", 7, 30)
+    run("embedded", 5, 25)
 
 
 def test_log_with_tiny_sealed_pages_behaves_as_the_model(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -308,12 +308,12 @@ def test_log_with_tiny_sealed_pages_behaves_as_the_model(monkeypatch: pytest.Mon
     monkeypatch.setattr(sealing, "_SEAL_FROM_ROWS", 1)
     for module in (pages, views):
         monkeypatch.setattr(module, "PAGE_ROWS", 2)
-    run("embedded", 7, 30)
+    run("embedded", 5, 25)
 
 
 def test_remote_log_behaves_as_the_model() -> None:
     """Run it over a service with PostgreSQL; a crash is one of the server, too."""
-    run("postgres", 4, 20)
+    run("postgres", 3, 20)
 
 
 @pytest.mark.long

@@ -408,12 +408,12 @@ class SubscriptionMachine(RuleBasedStateMachine):
 
 def test_embedded_subscriptions_behave_as_the_model() -> None:
     """Run the machine over the embedded log."""
-    run("embedded", 6, 30, SubscriptionMachine)
+    run("embedded", 4, 25, SubscriptionMachine)
 
 
 def test_remote_subscriptions_behave_as_the_model() -> None:
     """Run it over a service with PostgreSQL."""
-    run("postgres", 3, 30, SubscriptionMachine)
+    run("postgres", 2, 25, SubscriptionMachine)
 
 
 @pytest.mark.long

@@ -393,7 +393,7 @@ def _small_row_groups(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_tiers_behave_as_the_model() -> None:
     """Run the machine over the embedded log."""
-    test_state_machine.run("embedded", 3, 30, TierMachine)
+    test_state_machine.run("embedded", 2, 30, TierMachine)
 
 
 def test_tiers_with_tiny_pages_behave_as_the_model(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -401,7 +401,7 @@ def test_tiers_with_tiny_pages_behave_as_the_model(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(sealing, "_SEAL_FROM_ROWS", 1)
     for module in (pages, views, copies):
         monkeypatch.setattr(module, "PAGE_ROWS", 2)
-    test_state_machine.run("embedded", 2, 25, TierMachine)
+    test_state_machine.run("embedded", 1, 25, TierMachine)
 
 
 @pytest.mark.long

@@ -10,6 +10,7 @@ import pytest
 from tests.log.consuming import mark, numbered, receive, subscribe
 from tests.log.reading import BY_HAND, COMMITTED, values
 from tests.log.test_whole_transactions import Calls, both, calls, producers, transfer
+from tests.selection import mostly_long
 from txn_source import Log, Producer, Transaction, TransactionEndedError, UnavailableError
 from txn_source.model.errors import InternalError, TxnLogError
 
@@ -55,7 +56,10 @@ def test_its_id_is_not_told_and_begins_nothing(calls: Calls, producers: list[Pro
 
 @LOST
 @pytest.mark.parametrize("way", ["before", "after"])
-@pytest.mark.parametrize("method", ["BeginTransaction", "Append", "EndTransaction", "WriteTransaction"])
+@pytest.mark.parametrize(
+    "method",
+    mostly_long(["BeginTransaction", "Append", "EndTransaction", "WriteTransaction"], "Append", "EndTransaction"),
+)
 def test_abort_that_has_no_answer_either_is_repeated(
     calls: Calls, producers: list[Producer], lost: str, method: str, way: str
 ) -> None:

@@ -13,6 +13,8 @@ from txn_source import InternalError, Log, TxnLogError, connect
 from txn_source.metadata.service.server import Server
 from txn_source.model.errors import ERROR_CLASSES
 
+pytestmark = pytest.mark.usefixtures("impatient")
+
 
 class Refusing:
     """A service that answers ``GetLog`` as it should, and every other call with an error."""

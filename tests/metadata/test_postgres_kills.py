@@ -72,10 +72,11 @@ def test_restarted_database_is_taken_up_again(tmp_path: Path, how: str) -> None:
         assert log.scan("orders").read_all()["value"].to_pylist() == [b"0", b"1"]
 
 
+@pytest.mark.usefixtures("impatient")
 def test_database_that_is_away_is_told(tmp_path: Path) -> None:
     """Call while the database is stopped: calls end in UNAVAILABLE; once it is back they work."""
     with Site("postgres", tmp_path / "log") as site:
-        log = site.connect(attempts=1)
+        log = site.connect()
         log.create_topic("orders")
         server().stop()
         try:

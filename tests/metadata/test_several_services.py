@@ -102,6 +102,7 @@ def test_services_of_different_logs_are_refused(
         assert another.connect().topics() == []
 
 
+@pytest.mark.usefixtures("impatient")
 def test_service_of_another_log_at_the_same_address_is_not_taken_for_the_first(tmp_path: Path) -> None:
     """Stop a service, and start another log's on its port: no call of the client reaches that log."""
     one, two = (Site("remote", tmp_path / name) for name in ("log", "another"))

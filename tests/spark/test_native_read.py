@@ -226,6 +226,7 @@ def test_columns_that_differ_in_case_are_left() -> None:
 # What sessions may be set to
 
 
+@pytest.mark.long
 def test_settings_of_a_session_change_nothing(spark, offloaded, native, read, ordered) -> None:
     """Set all that makes Spark read files in another way."""
     expected = ordered(read(topic="orders", metadataColumns="all"))

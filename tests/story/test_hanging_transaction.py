@@ -76,6 +76,7 @@ def addresses(process: subprocess.Popen[bytes]) -> tuple[str, str, str]:
     return found["serving"], found["metrics"], found["console"]
 
 
+@pytest.mark.long
 def test_a_transaction_hangs_and_the_stream_goes_on(
     browser: Browser, spark: SparkSession, spawn: Any, tmp_path: Path
 ) -> None:

@@ -153,6 +153,7 @@ def test_streams_of_the_lost_future_are_told(root: Path, tmp_path: Path) -> None
             log.scan("t", COMMITTED, start=positions_of(lost.positions))
 
 
+@pytest.mark.usefixtures("impatient")
 def test_clients_of_the_lost_log_are_refused(root: Path, tmp_path: Path) -> None:
     """Serve the restored log where the lost one was: a producer that tries again registers nothing in it."""
     with Site("remote", root) as site, txn_source.connect(endpoint=site.endpoint) as log:

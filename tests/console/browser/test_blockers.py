@@ -97,6 +97,7 @@ def test_abort_by_keyboard_alone(page: Page, shown: Shown, hanging: Hanging) -> 
     assert txn.id not in [each.id for each in shown.log.transactions()]
 
 
+@pytest.mark.long
 def test_polls_leave_an_open_question_alone(page: Page, shown: Shown, hanging: Hanging) -> None:
     txn = hanging("asked")
     page.clock.install()
@@ -109,6 +110,7 @@ def test_polls_leave_an_open_question_alone(page: Page, shown: Shown, hanging: H
     expect(page.get_by_role("dialog")).to_be_visible()
 
 
+@pytest.mark.long
 def test_question_ends_with_its_page(page: Page, hanging: Hanging) -> None:
     txn = hanging("left")
     page.goto("#/topics")
@@ -134,6 +136,7 @@ def test_commit_that_was_faster_is_told(page: Page, hanging: Hanging, watch: Wat
     expect(dialog).to_be_hidden()
 
 
+@pytest.mark.long
 def test_two_tabs_abort_the_same(page: Page, hanging: Hanging) -> None:
     txn = hanging("twice")
     with closing(page.context.new_page()) as other:
@@ -156,6 +159,7 @@ def test_who_may_not_abort_is_told_so(page: Page, hanging: Hanging, guarded: Gua
     expect(page.get_by_role("button", name="Abort…")).to_have_count(0)
 
 
+@pytest.mark.long
 def test_right_to_abort_that_has_ended_is_told(page: Page, hanging: Hanging, guarded: Guarded, watch: Watch) -> None:
     watch.expected |= {401, 403}
     txn = hanging("demoted")
@@ -170,6 +174,7 @@ def test_right_to_abort_that_has_ended_is_told(page: Page, hanging: Hanging, gua
     expect(dialog.get_by_role("button", name=f"Abort transaction {txn.id}")).to_be_hidden()
 
 
+@pytest.mark.long
 def test_overview_leads_there(page: Page) -> None:
     page.goto("")
     page.get_by_role("link", name="among who blocks whom").first.click()
@@ -177,6 +182,7 @@ def test_overview_leads_there(page: Page) -> None:
     expect(page.get_by_role("button", name="Hide the strips")).to_have_count(1)
 
 
+@pytest.mark.long
 def test_transaction_that_has_ended_is_told(page: Page) -> None:
     page.goto("#/blockers?txn=(0%2C1)")
     expect(page.get_by_role("status").filter(has_text="Transaction (0,1) is not open any more")).to_be_visible()

@@ -19,6 +19,7 @@ _POLL_MS = 2100
 _FIGURES_MS = 13_000
 
 
+@pytest.mark.long
 def test_links_beside_text_are_underlined(page: Page) -> None:
     """Colour alone doesn't tell them to everybody: look at what waits, and at a hint in a sentence."""
     for address, text in (("#/blockers", "billing"), ("#/messages?topic=orders", "Who blocks them")):
@@ -49,6 +50,7 @@ def test_keys_lead_everywhere(page: Page) -> None:
     expect(page.get_by_role("link", name="Who blocks whom").first).to_have_attribute("aria-current", "page")
 
 
+@pytest.mark.long
 def test_back_and_reload_keep_the_page_and_what_was_chosen(page: Page) -> None:
     page.goto("#/topics")
     page.get_by_role("searchbox", name="Search topics").fill("ord")
@@ -64,6 +66,7 @@ def test_back_and_reload_keep_the_page_and_what_was_chosen(page: Page) -> None:
     expect(page.get_by_role("heading", name="orders")).to_be_visible()
 
 
+@pytest.mark.long
 def test_addresses_that_lead_nowhere_say_so(page: Page, watch: Watch) -> None:
     watch.expected.add(404)
     page.goto("#/nothing/here")
@@ -75,6 +78,7 @@ def test_addresses_that_lead_nowhere_say_so(page: Page, watch: Watch) -> None:
     expect(page.get_by_role("alert")).to_contain_text("TOPIC_NOT_FOUND")
 
 
+@pytest.mark.long
 def test_chosen_theme_is_kept(page: Page) -> None:
     page.emulate_media(color_scheme="light")
     page.goto("")
@@ -87,6 +91,7 @@ def test_chosen_theme_is_kept(page: Page) -> None:
     assert light != dark == page.evaluate(colour)
 
 
+@pytest.mark.long
 def test_pages_fit_narrow_screens(page: Page) -> None:
     for path, title in [
         ("", "Overview"),
@@ -104,6 +109,7 @@ def test_pages_fit_narrow_screens(page: Page) -> None:
             assert browsing.overflow(page) == 0, (path, width)
 
 
+@pytest.mark.long
 def test_what_stays_is_left_alone(page: Page) -> None:
     page.clock.install()
     page.goto("#/topics")
@@ -198,6 +204,7 @@ def test_token_that_ends_leads_to_sign_in_and_back(page: Page, guarded: Guarded,
     expect(page.get_by_role("button", name="Abort…").first).to_be_visible()
 
 
+@pytest.mark.long
 def test_tab_that_is_older_than_the_service_is_told(page: Page) -> None:
     """Let the service tell that it serves another page by now, as after an upgrade, then this one again."""
     page.goto("#/topics")
@@ -219,6 +226,7 @@ def test_tab_that_is_older_than_the_service_is_told(page: Page) -> None:
     expect(note).to_be_hidden()
 
 
+@pytest.mark.long
 def test_answers_that_are_not_the_consoles_are_told(page: Page, watch: Watch) -> None:
     """Let something else answer, as a proxy with a page to sign in at does, also where the page asks for little."""
     banner = page.locator(".banner .no-answer")

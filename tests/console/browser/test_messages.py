@@ -62,6 +62,7 @@ def test_each_level_shows_what_its_readers_see(page: Page, shown: Shown) -> None
     expect(rows(page).filter(has_text="✓ committed").first).to_contain_text("in a transaction")
 
 
+@pytest.mark.long
 def test_message_unfolds_by_keyboard_to_all_that_is_known(page: Page, shown: Shown) -> None:
     page.goto(f"#/messages?topic={BOOKINGS}&level=read_uncommitted")
     button = rows(page).filter(has_text="booked").get_by_role("button")
@@ -94,6 +95,7 @@ def test_strange_messages_are_text_and_nothing_else(page: Page, shown: Shown) ->
     expect(page.locator("main img, main script")).to_have_count(0)
 
 
+@pytest.mark.long
 def test_long_value_is_shortened_and_shown_whole_when_asked(page: Page, shown: Shown) -> None:
     page.set_viewport_size(PHONE)
     page.goto(f"#/messages?topic={STRANGE}")
@@ -125,6 +127,7 @@ def test_search_by_key_finds_texts_and_bytes(page: Page, shown: Shown) -> None:
     expect(page.get_by_text("No message has this key.")).to_be_visible()
 
 
+@pytest.mark.long
 def test_search_shows_how_far_it_is_and_can_be_stopped_and_go_on(page: Page, shown: Shown) -> None:
     held: list[Route] = []
 
@@ -156,6 +159,7 @@ def test_search_shows_how_far_it_is_and_can_be_stopped_and_go_on(page: Page, sho
     expect(page.get_by_role("button", name="Search on")).to_have_count(0)
 
 
+@pytest.mark.long
 def test_pages_go_on_where_they_ended_while_messages_come(page: Page, shown: Shown) -> None:
     log, topic = shown.log, "growing"
     log.create_topic(topic, partitions=2)
@@ -182,6 +186,7 @@ def test_pages_go_on_where_they_ended_while_messages_come(page: Page, shown: Sho
     expect(page.get_by_role("button", name="Older messages")).to_have_count(0)
 
 
+@pytest.mark.long
 def test_topic_that_is_deleted_while_it_is_looked_at_says_so(page: Page, shown: Shown, watch: Watch) -> None:
     log = shown.log
     log.create_topic("doomed")
@@ -198,6 +203,7 @@ def test_topic_that_is_deleted_while_it_is_looked_at_says_so(page: Page, shown: 
     expect(rows(page)).to_have_count(1)  # what was there can still be read
 
 
+@pytest.mark.long
 def test_what_can_not_be_asked_for_is_told_in_words(page: Page, shown: Shown, watch: Watch) -> None:
     watch.expected |= {400, 404}
     alert = page.get_by_role("alert").filter(has_text=re.compile("."))

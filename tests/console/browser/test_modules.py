@@ -98,6 +98,7 @@ def _ledger(first: int, end: int, **more: Any) -> dict[str, Any]:
     return {"from": first, "to": end, **known, **more}
 
 
+@pytest.mark.long
 def test_strips_draw_to_scale(opened: Page) -> None:
     body = """
         const svg = m.strip(given.data, given.options ?? {});

@@ -36,12 +36,14 @@ def test_value_in_force_and_those_that_it_masks(page: Page, shown: Shown) -> Non
     expect(row.get_by_role("cell")).to_have_text(["7 d", "namespace", "7 d", "1 d", "unset"])
 
 
+@pytest.mark.long
 def test_topic_has_them_as_a_part_of_its_page(page: Page, shown: Shown) -> None:
     page.goto(f"#/topics/{BOOKINGS}?tab=policies")
     expect(page.get_by_role("table", name="Policies").get_by_role("row").nth(1)).to_contain_text("data_read_priority")
     expect(page.get_by_role("heading", level=1)).to_have_text(BOOKINGS)
 
 
+@pytest.mark.long
 def test_unknown_topic_and_namespace_say_so(page: Page, shown: Shown, watch: Watch) -> None:
     watch.expected |= {400, 404}
     page.goto("#/policies?topic=nothing")

@@ -30,6 +30,7 @@ def test_list_shows_levels_backlogs_and_what_is_held_back(page: Page, shown: Sho
     assert "level=read_uncommitted" in page.url
 
 
+@pytest.mark.long
 def test_search_and_order_stay_with_a_reload_and_a_way_back(page: Page, shown: Shown) -> None:
     page.goto("#/subscriptions")
     page.get_by_role("button", name="Subscription", exact=True).click()
@@ -46,6 +47,7 @@ def test_search_and_order_stay_with_a_reload_and_a_way_back(page: Page, shown: S
     expect(page.get_by_role("main").get_by_text("2 subscriptions")).to_be_visible()
 
 
+@pytest.mark.long
 def test_subscription_stands_on_the_strips_of_its_partitions(page: Page, shown: Shown) -> None:
     with shown.log.subscribe(BOOKINGS, "mail", "failover", None, consumer_name="postman"):
         page.goto(f"#/subscriptions/{BOOKINGS}/mail")
@@ -110,6 +112,7 @@ def test_seek_is_refused_if_somebody_was_faster(page: Page, shown: Shown, watch:
     expect(page.get_by_role("button", name="Seek:")).to_have_count(0)
 
 
+@pytest.mark.long
 def test_seek_by_time_and_by_position(page: Page, shown: Shown) -> None:
     log = shown.log
     log.create_subscription(ORDERS, "placed", initial_position="earliest")
@@ -135,6 +138,7 @@ def test_seek_by_time_and_by_position(page: Page, shown: Shown) -> None:
     ).to_be_visible()
 
 
+@pytest.mark.long
 def test_position_of_another_partition_is_refused_in_words(page: Page, shown: Shown, watch: Watch) -> None:
     page.goto(f"#/subscriptions/{ORDERS}/billing")
     page.get_by_text(_SUMMARY).click()
@@ -146,6 +150,7 @@ def test_position_of_another_partition_is_refused_in_words(page: Page, shown: Sh
     expect(page.get_by_role("alert").filter(has_text="partition")).to_be_visible()
 
 
+@pytest.mark.long
 def test_subscription_that_is_not_there_says_so(page: Page, shown: Shown, watch: Watch) -> None:
     watch.expected.add(404)
     page.goto(f"#/subscriptions/{ORDERS}/nobody")

@@ -49,6 +49,7 @@ def test_empty_log_says_what_to_do(page: Page, watch: Watch, tmp_path: Path) -> 
         expect(page.get_by_text("No transaction is open.")).to_be_visible()
 
 
+@pytest.mark.long
 def test_list_has_only_the_rows_near_the_screen(page: Page, many: list[str]) -> None:
     page.goto("#/topics")
     table = page.get_by_role("table", name="Topics")
@@ -65,6 +66,7 @@ def test_list_has_only_the_rows_near_the_screen(page: Page, many: list[str]) -> 
     expect(page.get_by_text("No topic matches “many-07nothing”.")).to_be_visible()
 
 
+@pytest.mark.long
 def test_rows_stay_where_they_are_under_the_pointer(page: Page, shown: Shown, many: list[str]) -> None:
     page.clock.install()
     page.goto("#/topics?sort=messages&descending=1&search=many-00")
@@ -86,6 +88,7 @@ def test_rows_stay_where_they_are_under_the_pointer(page: Page, shown: Shown, ma
     expect(page.get_by_text("Order kept")).to_have_count(0)
 
 
+@pytest.mark.long
 def test_strips_tell_in_words_what_they_draw(page: Page) -> None:
     page.goto("#/topics/orders")
     strip = page.get_by_role("img", name=re.compile(r"^Partition 0: \d+ messages in 2 ledgers"))
@@ -111,6 +114,7 @@ def test_partition_names_its_bounds_and_who_holds_it_back(page: Page) -> None:
     expect(page.get_by_role("heading", name="Who blocks whom")).to_be_focused()
 
 
+@pytest.mark.long
 def test_topic_that_is_deleted_meanwhile_is_told(page: Page, shown: Shown, watch: Watch) -> None:
     watch.expected.add(404)
     shown.log.create_topic("short-lived")

@@ -59,6 +59,7 @@ def faulty() -> Iterator[str]:
         for each in _FAULTS.items()
     ],
 )
+@pytest.mark.long
 def test_each_fault_of_a_page_is_seen(browser: Browser, faulty: str, path: str, fault: str) -> None:
     with contextlib.closing(browser.new_context()) as context:
         page = context.new_page()
@@ -69,6 +70,7 @@ def test_each_fault_of_a_page_is_seen(browser: Browser, faulty: str, path: str, 
             watch.check()
 
 
+@pytest.mark.long
 def test_page_without_faults_and_an_expected_error_pass(browser: Browser, faulty: str) -> None:
     with contextlib.closing(browser.new_context()) as context:
         watch = Watch(context, faulty)
@@ -79,6 +81,7 @@ def test_page_without_faults_and_an_expected_error_pass(browser: Browser, faulty
         watch.check()
 
 
+@pytest.mark.long
 def test_page_that_is_too_wide_for_a_phone_is_seen(browser: Browser, faulty: str) -> None:
     with contextlib.closing(browser.new_context(viewport=PHONE)) as context:
         page = context.new_page()

@@ -50,7 +50,7 @@ def _channel_options(attempts: int) -> list[tuple[str, Any]]:
         },
     }
     return [
-        ("grpc.service_config", json.dumps({"methodConfig": [retries] if attempts > 1 else []})),
+        ("grpc.service_config", json.dumps({"methodConfig": [retries]})),
         ("grpc.max_receive_message_length", MAX_MESSAGE_BYTES),
         ("grpc.max_send_message_length", MAX_MESSAGE_BYTES),
         ("grpc.keepalive_time_ms", 30_000),
@@ -123,11 +123,7 @@ class GrpcTransport:
     call may be repeated anywhere. Conversations begin at each of them in turn.
     """
 
-    def __init__(
-        self, endpoint: str, timeout_s: float, credentials: Credentials = PLAIN, attempts: int = _ATTEMPTS
-    ) -> None:
-        """Check the addresses; nothing is connected yet. A call tries a service so often, of several each of them
-        twice at most."""
+    def __init__(self, endpoint: str, timeout_s: float, credentials: Credentials = PLAIN) -> None:
         addresses = list(dict.fromkeys(address.strip() for address in endpoint.split(",")))
         for address in addresses:
             host, _, port = address.rpartition(":")
@@ -142,7 +138,7 @@ class GrpcTransport:
             raise InvalidArgumentError(f"The timeout of {timeout_s:g} s is too short.", "Use more than 0.")
         self.endpoint = ",".join(addresses)
         self.timeout_s = timeout_s
-        attempts = attempts if len(addresses) == 1 else min(attempts, 2)
+        attempts = _ATTEMPTS if len(addresses) == 1 else 2
         self._services = [_Service(address, attempts, credentials) for address in addresses]
         self._token = TokenSource(credentials)
         self._current = random.randrange(len(addresses))
