@@ -1,6 +1,6 @@
 """What the tests of Kafka's and Pulsar's Spark connectors check, as behaviours of this one.
 
-Most queries run in this process (``plain.py``), those that are about Spark in Spark, of which many are for long runs.
+Most queries run in this process (``plain.py``), those that are about Spark in Spark.
 
 The scenarios are those of the public suites KafkaMicroBatchSourceSuite, KafkaRelationSuite, KafkaSinkSuite,
 KafkaDontFailOnDataLossSuite, KafkaOffsetReaderSuite and KafkaSourceOffsetSuite of apache/spark, and of
@@ -31,8 +31,6 @@ failed batch again in AvailableNow (SPARK-53560)       here: failed_batch_is_rep
 read_committed, read_uncommitted, with limits          log/test_stream_limits; here: transactions_of_a_running_query
 messages prefetched for the next batch (SPARK-25495)   here: messages_that_come_during_a_batch
 input row metrics, sink progress                       here: transactions_of_a_running_query, sink_tells
-watermark and windows                                  here: windows_by_publish_time
-union of limited streams (SPARK-22956), self-join      here: streams_of_one_query_are_limited_apart, self_join
 minPartitions of a stream                              here: min_partitions_of_a_stream
 one DataFrame used twice; late binding of its end      test_push_filters; test_snapshots: it is pinned
 null keys and values                                   test_rows: message_of_nulls
@@ -40,18 +38,17 @@ column types                                           test_types, test_sink_col
 sink: topic column, topic option, both, none, null     test_sink
 sink: wrong columns, wrong types, unknown topic        test_sink, test_sink_columns, test_stream_sink
 sink: partition column against key                     test_sink
-sink: save modes, output modes                         test_sink (overwrite); here: modes_other_than_append
+sink: save modes, output modes                         test_sink (overwrite); here: save_modes
 =====================================================  ================================================================
 
-Left out: what belongs to consumers, brokers and their settings, partitions added to a topic (ours have a fixed number),
-continuous processing, custom metrics (Python sources have none), keywords for a whole topic in JSON, and strategies for
-timestamps without a message.
+Left out: what is Spark's alone (windows, joins, unions, output modes), what belongs to consumers, brokers and their
+settings, partitions added to a topic (ours have a fixed number), continuous processing, custom metrics (Python sources
+have none), keywords for a whole topic in JSON, and strategies for timestamps without a message.
 """
 
 from __future__ import annotations
 
 import json
-from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -63,7 +60,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 import txn_source
 from tests.spark.plain import Frame, Query
-from tests.spark.test_stream_source import DEADLINE_S, SparkQuery, spark_query, transfer
+from tests.spark.test_stream_source import DEADLINE_S, spark_query, transfer
 from txn_source.spark.table_options import keep_options
 
 LARGEST = str(2**63 - 1)
@@ -320,47 +317,6 @@ def test_deleted_topic_of_a_pattern_lets_the_others_go_on(log, query: Query) -> 
 # What queries do with it
 
 
-@pytest.mark.long
-def test_streams_of_one_query_are_limited_apart(log, spark_query: SparkQuery, stream) -> None:
-    """Unite a short topic and a long one, each with a limit: both give their share until the short one has no more."""
-    for topic, count in (("short", 2), ("long", 3)):
-        log.create_topic(topic)
-        send(log, topic, *(f"{topic} {n}" for n in range(count)))
-    short, long = (stream(topic=topic, maxMessagesPerTrigger="1") for topic in ("short", "long"))
-    spark_query.run(short.union(long))
-    assert spark_query.values() == [["long 0", "short 0"], ["long 1", "short 1"], ["long 2"]]
-
-
-@pytest.mark.long
-def test_self_join_of_a_stream_has_all_pairs(spark, log, spark_query: SparkQuery, stream) -> None:
-    """Join a stream with itself in two runs: pairs of messages of both runs are there, each once."""
-    log.create_topic("orders", partitions=2)
-    numbers = stream(topic="orders").selectExpr("cast(string(value) AS int) AS number")
-    keyed = numbers.selectExpr("number", "number % 5 AS remainder")
-    pairs = keyed.join(keyed.withColumnRenamed("number", "other"), "remainder").selectExpr(
-        "encode(concat(number, '-', other), 'utf-8') AS value"
-    )
-    for more in (("1", "2"), ("6",)):
-        send(log, "orders", *more, partition=len(more) - 1)
-        spark_query.run(pairs)
-    assert spark_query.values() == [["1-1", "2-2"], ["1-6", "6-1", "6-6"]]
-
-
-@pytest.mark.long
-def test_windows_by_publish_time(spark, log, stream, tmp_path: Path) -> None:
-    """Count messages by the hour of their publish time, with a watermark: the session's zone changes nothing."""
-    log.create_topic("orders")
-    send(log, "orders", "1", "2", "3")
-    times = [row["__publish_time"].timestamp() for row in log.scan("orders").read_all().to_pylist()]
-    frame = stream(topic="orders").withWatermark("__publish_time", "10 seconds")
-    counted = frame.groupBy("__publish_time").count().selectExpr("unix_micros(__publish_time) AS at", "count")
-    writer = counted.writeStream.format("memory").queryName("counted").outputMode("complete")
-    query = writer.option("checkpointLocation", str(tmp_path / "c")).trigger(availableNow=True).start()
-    assert query.awaitTermination(DEADLINE_S)
-    rows = {row["at"]: row["count"] for row in spark.table("counted").collect()}
-    assert rows == Counter(round(time * 1_000_000) for time in times)
-
-
 # The sink
 
 
@@ -384,21 +340,4 @@ def test_save_modes_other_than_append_write_nothing(spark, log, root: Path, mode
     frame = spark.createDataFrame([("1",)], "value string")
     with pytest.raises(AnalysisException):
         frame.write.format("txnlog").option("topic", "orders").mode(mode).save(str(root))
-    assert log.transactions(state=None) == []
-
-
-@pytest.mark.long
-@pytest.mark.parametrize(
-    ("mode", "said"), [("update", "does not support Update mode"), ("complete", "TXNLOG_INVALID_ARGUMENT")]
-)
-def test_output_modes_other_than_append_write_nothing(log, root: Path, stream, tmp_path: Path, mode, said) -> None:
-    """Write counts, which change, as a stream: Spark refuses the one mode, the sink the other."""
-    for topic in ("orders", "counts"):
-        log.create_topic(topic)
-    send(log, "orders", "1")
-    counts = stream(topic="orders").groupBy("key").count().selectExpr("string(count) AS value")
-    writer = counts.writeStream.format("txnlog").option("topic", "counts").option("path", str(root))
-    writer = writer.option("checkpointLocation", str(tmp_path / "c")).outputMode(mode).trigger(availableNow=True)
-    with pytest.raises((AnalysisException, StreamingQueryException), match=said):
-        writer.start().awaitTermination(DEADLINE_S)
     assert log.transactions(state=None) == []

@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 
 import pyarrow as pa
-import pytest
 from pyspark.sql import SparkSession
 
 import txn_source
@@ -54,24 +53,3 @@ def test_views_over_topics_can_be_joined(log: txn_source.Log, root: Path, spark:
         transfers.close()
         for view in ("accounts", "booked", "seen"):
             spark.catalog.dropTempView(view)
-
-
-@pytest.mark.long
-def test_view_is_pinned_by_its_first_query_until_it_is_replaced(
-    log: txn_source.Log, root: Path, spark: SparkSession
-) -> None:
-    """Query a view again after the log has grown: Spark keeps its plan with the view, as it does with a DataFrame."""
-    log.create_topic("orders")
-    create = f"TEMPORARY VIEW orders USING txnlog OPTIONS (path '{root}', topic 'orders')"
-    with log.producer("orders") as producer:
-        producer.send("first")
-        producer.flush()
-        spark.sql(f"CREATE {create}")
-        producer.send("before the first query")
-        producer.flush()
-        assert spark.sql("SELECT * FROM orders").count() == 2
-        producer.send("after it")
-    assert spark.sql("SELECT * FROM orders WHERE __entry_id >= 0").count() == 2
-    spark.sql(f"CREATE OR REPLACE {create}")
-    assert spark.sql("SELECT * FROM orders").count() == 3
-    spark.catalog.dropTempView("orders")

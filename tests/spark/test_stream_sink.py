@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import sqlite3
-from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -141,73 +139,6 @@ def test_batch_that_spark_repeats_is_registered_once(pipeline, log, root: Path) 
     with sqlite3.connect(root / "metadata.db") as database:
         [(runs,)] = database.execute("SELECT runs FROM sinks").fetchall()
     assert len(set(runs.split())) == 3
-
-
-@pytest.mark.long
-def test_checkpoint_that_is_an_older_copy_is_noticed(pipeline, log, root: Path, tmp_path: Path) -> None:
-    """Copy a checkpoint, go on from the original, and then from the copy, over files that the original has not seen:
-    the copy is refused, its rows aren't dropped in silence, and the original goes on. Spark tells the runs apart."""
-    log.create_topic("orders")
-    pipeline.put()
-    pipeline.run(topic="orders")
-    copy = tmp_path / "copy"
-    shutil.copytree(pipeline.checkpoint, copy)
-    for _ in range(2):
-        pipeline.put()
-    pipeline.run(topic="orders")
-    original, pipeline.checkpoint = pipeline.checkpoint, copy
-    told = refused("BATCH_REPEATED", lambda: pipeline.run(topic="orders"))
-    assert [text for text in ("batch 1", "batch 2", "older", "newest checkpoint") if text not in told] == [], told
-    pipeline.checkpoint = original
-    pipeline.put()
-    pipeline.run(topic="orders")
-    assert values(log) == pipeline.expected()
-    with sqlite3.connect(root / "metadata.db") as database:
-        [(runs,)] = database.execute("SELECT runs FROM sinks").fetchall()
-    assert len(set(runs.split())) == 3, "the refused one changed nothing"
-
-
-@pytest.mark.long
-def test_repeated_batch_with_other_rows_is_noticed(pipeline, log) -> None:
-    """Change a file before its batch is repeated, so that it has more rows: the repetition is refused."""
-    log.create_topic("orders")
-    pipeline.put()
-    pipeline.run(topic="orders")
-    pipeline.forget_last_commit()
-    told = refused("BATCH_REPEATED", lambda: pipeline.run("explode(array(value, value)) AS value", topic="orders"))
-    assert "5 rows" in told
-    assert values(log) == pipeline.expected()
-
-
-@pytest.mark.long
-def test_repeated_batch_does_not_care_for_its_topics(pipeline, log) -> None:
-    """Repeat a batch of two topics after one was made anew: it stays as it was, and the next one goes to both."""
-    for topic in ("orders", "bills"):
-        log.create_topic(topic)
-    columns = ("value", "CASE WHEN value LIKE '%/0' THEN 'bills' ELSE 'orders' END AS __topic")
-    pipeline.put()
-    pipeline.run(*columns)
-    assert by_transaction(log, "orders", "bills") == [pipeline.expected(0)]
-    log.delete_topic("bills")
-    log.create_topic("bills")
-    pipeline.forget_last_commit()
-    pipeline.put()
-    pipeline.run(*columns)
-    assert values(log, "bills") == ["1/0"]
-    assert values(log, "orders") == [value for value in pipeline.expected() if not value.endswith("/0")]
-    assert len(by_transaction(log, "orders", "bills")) == 2
-
-
-@pytest.mark.long
-def test_query_with_another_checkpoint_is_another_query(pipeline, log, tmp_path: Path) -> None:
-    """Run the same source again from a new checkpoint: it is not taken for the old query."""
-    log.create_topic("orders")
-    pipeline.put()
-    pipeline.run(topic="orders")
-    pipeline.checkpoint = tmp_path / "other"
-    pipeline.run(topic="orders")
-    assert Counter(values(log)) == Counter(pipeline.expected() * 2)
-    assert len(by_transaction(log, "orders")) == 2
 
 
 def test_stream_refuses_what_it_can_not_write(pipeline, log) -> None:
