@@ -118,3 +118,22 @@ def test_stopped_dispatcher_ends_its_threads_and_begins_no_more(looks: Looks) ->
     dispatcher.stop()
     dispatcher.serve(MAX_THREADS)
     assert [t for t in set(threading.enumerate()) - before if t.name == "txnlog-dispatch"] == []
+
+
+def test_topic_that_always_leaves_something_keeps_no_other_waiting() -> None:
+    """Let one topic be due again after each look, with one thread for all: another topic has its turn."""
+    seen: list[int] = []
+
+    def look(topic_id: int, subscription_ids: frozenset[int]) -> Mapping[int, float | None]:
+        seen.append(topic_id)
+        return dict.fromkeys(subscription_ids, 0.0) if topic_id == 1 else {}
+
+    dispatcher = Dispatcher(look)
+    dispatcher.serve(1)
+    try:
+        dispatcher.wake(1, 5)
+        eventually(lambda: bool(seen))
+        dispatcher.wake(2)
+        eventually(lambda: 2 in seen)
+    finally:
+        dispatcher.stop()
