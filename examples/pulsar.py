@@ -42,7 +42,8 @@ def main() -> int:
     parser.add_argument("--picture", type=Path, default=PICTURE, help="where to draw to (default: %(default)s)")
     options = parser.parse_args()
     with TemporaryDirectory(prefix="txnlog-pulsar-") as folder, tarfile.open(SAMPLE) as archive:
-        archive.extractall(folder, filter="data")
+        archive.extraction_filter = getattr(tarfile, "data_filter", None)  # Python 3.11.3 and older have none
+        archive.extractall(folder)
         objects = Path(folder) / "txn-open" / "objects"
         for packed in objects.glob("*.gz"):
             with gzip.open(packed) as source, packed.with_suffix("").open("wb") as target:

@@ -115,8 +115,9 @@ def test_unit_is_one_that_systemd_takes(tmp_path: Path) -> None:
     analyze = shutil.which("systemd-analyze")
     if analyze is None:
         pytest.skip("systemd-analyze is not here")
-    unit = tmp_path / "txnlog.service"
-    unit.write_text(UNIT.replace("/opt/txnlog/bin", str(BIN)))
+    unit, command = tmp_path / "txnlog.service", tmp_path / "bin"
+    command.symlink_to(BIN)  # whose path may have a space, which ExecStart would take for its end
+    unit.write_text(UNIT.replace("/opt/txnlog/bin", str(command)))
     verified = subprocess.run([analyze, "verify", unit], capture_output=True, text=True)
     assert (verified.returncode, verified.stderr) == (0, "")
     judged = subprocess.run([analyze, "security", "--offline=yes", unit], capture_output=True, text=True)

@@ -34,7 +34,8 @@ def some(*each_time: str) -> list[Any]:
 def unpack(case: str, to: Path) -> Path:
     """Unpack a case, and return its folder."""
     with tarfile.open(ARCHIVES / f"{case}.tar.gz") as archive:
-        archive.extractall(to, filter="data")
+        archive.extraction_filter = getattr(tarfile, "data_filter", None)  # Python 3.11.3 and older have none
+        archive.extractall(to)
     return to / case
 
 

@@ -60,7 +60,8 @@ class Case:
 def unpack(case: str, folder: Path) -> Case:
     """Unpack a sample."""
     with tarfile.open(SAMPLES / f"{case}.tar.gz") as archive:
-        archive.extractall(folder, filter="data")
+        archive.extraction_filter = getattr(tarfile, "data_filter", None)  # Python 3.11.3 and older have none
+        archive.extractall(folder)
     for packed in (folder / case / "objects").glob("*.gz"):
         with gzip.open(packed) as source, packed.with_suffix("").open("wb") as target:
             shutil.copyfileobj(source, target)
