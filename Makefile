@@ -63,15 +63,15 @@ test-all: jar $(EXAMPLES) ## Run all tests, the long ones too, over every kind o
 	@failed=; \
 	$(PYTEST) --all || failed="$$failed test"; \
 	for each in test-connect test-cluster test-spark42 bench-quick; do \
-		$(MAKE) --no-print-directory $$each || failed="$$failed $$each"; \
+		$(MAKE) --no-print-directory ALL=--all $$each || failed="$$failed $$each"; \
 	done; \
 	[ -z "$$failed" ] || { echo "Failed:$$failed" >&2; exit 1; }
 
 test-connect: jar ## Run the tests over Spark Connect and in other Sparks, which need a process of their own
-	$(PY) -m pytest tests/connect
+	$(PY) -m pytest $(ALL) tests/connect
 
 test-cluster: jar ## Run the tests on a cluster of hosts of their own, in namespaces, which root can make
-	$(PY) -m pytest tests/cluster
+	$(PY) -m pytest $(ALL) tests/cluster
 
 jar: check-java $(TESTS)
 	@$(PY) -c 'from txn_source.spark.catalog.jar import jar; jar()'
@@ -124,8 +124,9 @@ proto: $(TESTS) ## Generate the protobuf code again
 proto-baseline: $(TESTS) ## Take the protocol as it is for what released clients know
 	$(PY) -m grpc_tools.protoc -Iproto --descriptor_set_out=proto/baseline.binpb txnlog/v1/metadata_service.proto
 
-docs: $(TESTS) ## Build the documentation, strictly, into build/site
+docs: $(TESTS) ## Build the documentation, strictly, into build/site, and look into its pages
 	NO_MKDOCS_2_WARNING=1 $(PY) -m mkdocs build --strict --quiet
+	@TXNLOG_SITE=build/site $(PY) -m pytest --quiet --all tests/docs/test_site.py
 	@echo 'Open build/site/index.html; for the search:  $(PY) -m http.server -d build/site'
 
 samples: check-java $(TESTS) ## Write again what pages show of what commands print, each from a log that is made for it

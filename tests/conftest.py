@@ -1,4 +1,4 @@
-"""Fixtures that all tests share. ``site`` and ``log`` run a test over the kinds of sites that its marks name."""
+"""Which tests run, in which order and process, and over which kinds of sites."""
 
 from __future__ import annotations
 
@@ -9,22 +9,20 @@ import shutil
 import signal
 import sys
 import tempfile
-from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import HealthCheck, settings
 
-from tests.log.sites import EVERYWHERE, ManualClock, Site
-from txn_source import Log
+from tests.log.sites import EVERYWHERE
 
-if TYPE_CHECKING:
-    from txn_source.metadata.store.database_url import DatabaseUrl
+pytest_plugins = ("tests.fixtures",)
 
 os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:-UsePerfData")  # short-lived
+# Short-lived; and a port of Spark's may have been a service's before, which a client still calls: files can't be.
+_JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:-UsePerfData -Dspark.python.unix.domain.socket.enabled=true"
+os.environ.setdefault("SPARK_SUBMIT_OPTS", _JAVA)
 os.environ["PYTHONPATH"] = str(Path(__file__).with_name("start"))  # see there
 
 _TIMELESS = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow], "print_blob": True}
@@ -120,85 +118,3 @@ def pytest_unconfigure(config: pytest.Config) -> None:
             reporter.write_line(
                 f"{without} tests of the console were skipped without a browser; `make browser` installs one."
             )
-
-
-# Logs
-
-
-@pytest.fixture(scope="session")
-def browser() -> Iterator[Any]:
-    """A browser; tests that need one are skipped where there is none. Playwright allows one in a process."""
-    from playwright.sync_api import expect
-
-    from tests.console.browser import browsing
-
-    executable = browsing.chromium()
-    if executable is None:
-        pytest.skip(browsing.NO_BROWSER)
-    expect.set_options(timeout=60_000)  # machines are busy; nothing waits so long if all is well
-    with browsing.started(executable) as browser:
-        yield browser
-
-
-@pytest.fixture
-def site(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Site]:
-    """A fresh log, embedded unless the test's marks name other kinds, and the connections to it."""
-    with Site(request.param, tmp_path / "log") as site:
-        yield site
-
-
-@pytest.fixture
-def log(site: Site) -> Log:
-    """A connection to the log of ``site``."""
-    return site.connect()
-
-
-@pytest.fixture
-def clock() -> ManualClock:
-    """The clock of ``clocked_site``."""
-    return ManualClock()
-
-
-@pytest.fixture
-def clocked_site(request: pytest.FixtureRequest, tmp_path: Path, clock: ManualClock) -> Iterator[Site]:
-    """Like ``site``, with a service that goes by ``clock``."""
-    with Site(request.param, tmp_path / "log", clock) as site:
-        yield site
-
-
-@pytest.fixture
-def clocked_log(clocked_site: Site) -> Log:
-    """A connection to the log of ``clocked_site``."""
-    return clocked_site.connect()
-
-
-@pytest.fixture
-def embedded_site(tmp_path: Path) -> Iterator[Site]:
-    """A fresh embedded log, where the kind makes no difference or is the point."""
-    with Site("embedded", tmp_path / "log") as site:
-        yield site
-
-
-@pytest.fixture
-def remote_site(tmp_path: Path) -> Iterator[Site]:
-    """A fresh log behind a server, where the network is the point."""
-    with Site("remote", tmp_path / "log") as site:
-        yield site
-
-
-@pytest.fixture
-def url() -> Iterator[DatabaseUrl]:
-    """An empty database on PostgreSQL."""
-    from tests.metadata.postgres import server
-
-    made = server().new_database(with_tables=False)
-    yield made
-    server().drop_database(made)
-
-
-@pytest.fixture
-def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Have clients of this process say within a tenth of a second that no service is there, not after three seconds."""
-    from txn_source.metadata.stub import grpc_transport
-
-    monkeypatch.setattr(grpc_transport, "_ATTEMPTS", 2)

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from tests.console.asked import Asked
+from tests.selection import mostly_long
 from txn_source import Log, TransactionEndedError
 
 
@@ -84,7 +85,7 @@ PLACES: list[Any] = [
 ]
 
 
-@pytest.mark.parametrize("to", PLACES, ids=str)
+@pytest.mark.parametrize("to", mostly_long(PLACES, {"at": "latest"}, 3, 4), ids=str)
 def test_a_preview_says_what_a_seek_does(asked: Asked, to: Any) -> None:
     """Preview a seek, do it, and compare: the backlog grows by what is repeated, and shrinks by what is skipped."""
     ids = consumed(asked.log)

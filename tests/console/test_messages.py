@@ -81,7 +81,7 @@ def filled(shared: Asked) -> Asked:
 
 @pytest.mark.parametrize("level", ["read_committed", "read_uncommitted"])
 @pytest.mark.parametrize("limit", [4, pytest.param(500, marks=pytest.mark.long)])
-@pytest.mark.parametrize("start", ["earliest", "latest"])
+@pytest.mark.parametrize("start", ["latest", pytest.param("earliest", marks=pytest.mark.long)])
 def test_pages_have_each_message_once(filled: Asked, level: str, limit: int, start: str) -> None:
     """Page through a topic from both ends: what a scan reads, each once, by the time of publishing."""
     rows = all_pages(filled, topic="t", level=level, limit=limit, from_=start)

@@ -30,6 +30,8 @@ pytestmark = pytest.mark.xdist_group("docs")
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"
+BUILT = "TXNLOG_SITE"
+"""Names the folder of a site that was just built."""
 TERMS = (
     "topic", "partition", "ledger", "entry", "marker", "position", "message id", "tier", "transaction", "bounds",
     "isolation level", "aborted set", "consistent cut", "subscription", "epoch",
@@ -70,6 +72,8 @@ QUESTIONS = {
 @pytest.fixture(scope="module")
 def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The site, built strictly: every link and anchor is checked, and every warning is an error."""
+    if BUILT in os.environ:
+        return ROOT / os.environ[BUILT]
     folder = tmp_path_factory.mktemp("site")
     command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(folder)]
     run = subprocess.run(
@@ -94,6 +98,7 @@ class _Loaded(HTMLParser):
             self.addresses.append(str(given["href"]))
 
 
+@pytest.mark.long
 def test_pages_load_nothing_from_elsewhere(built: Path) -> None:
     """Look at what each page and style sheet makes a browser load: files of the site, and nothing else."""
     pages = list(built.rglob("*.html"))
@@ -107,6 +112,7 @@ def test_pages_load_nothing_from_elsewhere(built: Path) -> None:
         assert re.findall(r"url\([\"']?(?:https?:)?//", sheet.read_text(encoding="utf-8")) == []
 
 
+@pytest.mark.long
 def test_pages_show_nothing_that_is_for_tests(built: Path) -> None:
     """Comments for tests are left out, and drawings are in the pages, without the colours of a file."""
     for page in built.glob("*.html"):
@@ -141,6 +147,7 @@ def search(built: Path) -> Callable[[str], str]:
     return lambda question: str(index.search(" ".join(f"{word}*" for word in question.split()))[0]["ref"])
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("question", QUESTIONS)
 def test_newcomers_search_finds_the_answer_first(search: Callable[[str], str], question: str) -> None:
     """The page groups what it finds by documents, so the first document counts, or its first section."""

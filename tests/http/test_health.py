@@ -230,10 +230,10 @@ def test_check_that_hangs_is_known_to_a_scrape_without_being_asked_for(monkeypat
     assert readiness.last() == {}
     assert readiness.ask() == {"database": None}
     let_go.clear()
-    readiness._patience_s = -1.0  # any time is too long
+    readiness.patience_s = -1.0  # any time is too long
     assert readiness.last() == {"database": True}
     assert readiness.last() == {"database": False}
     let_go.set()
-    readiness._patience_s = 20.0
+    readiness.patience_s = 20.0
     assert readiness.ask() == {"database": None}
     assert readiness.last() == {"database": True}

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 from prometheus_client.parser import text_string_to_metric_families
 
+from tests.log.reading import eventually
 from txn_source import Log, connect
 from txn_source.client.target import open_service
 from txn_source.http.listener import Certificates
@@ -51,7 +52,7 @@ class Watched:
         self.monitoring = Monitoring(
             self.service, root_at(root), "127.0.0.1", 0, certificates=certificates, door=door, **given
         )
-        self.monitoring.readiness._patience_s = 60.0  # a check that is slow where a machine is busy hasn't failed
+        self.monitoring.readiness.patience_s = 60.0  # a check that is slow where a machine is busy hasn't failed
         credentials = None if tls is None else server_credentials(*tls, client_ca)
         observer = self.monitoring.observer
         self.server = Server(self.service, "127.0.0.1", 0, door=door, tls=credentials, observer=observer)
@@ -59,10 +60,15 @@ class Watched:
     def __enter__(self) -> Watched:
         self._stack.enter_context(self.server)
         self._stack.enter_context(self.monitoring)
+        # The first look runs the checks, too: a test that makes a fault meanwhile would get a result from before it.
+        eventually(lambda: bool(self._rounds().all("txnlog_background_rounds_total", task="figures")))
         return self
 
     def __exit__(self, *_: object) -> None:
         self._stack.close()
+
+    def _rounds(self) -> Figures:
+        return Figures(self.monitoring.observer.text().decode())
 
     def connect(self, **credentials: Any) -> Log:
         return self._stack.enter_context(connect(endpoint=self.server.address, timeout=60, **credentials))

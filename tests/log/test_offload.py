@@ -108,7 +108,7 @@ def purged(tmp_path: Path, clock: ManualClock, small_row_groups: None) -> Iterat
 
 
 @pytest.mark.parametrize("schema", [None, TYPED], ids=["raw", "typed"])
-@pytest.mark.kinds("embedded", "postgres")
+@pytest.mark.also("postgres")
 def test_rows_and_bounds_stay_the_same_through_every_step(
     clocked_site: Site, clock: ManualClock, schema: pa.Schema | None
 ) -> None:

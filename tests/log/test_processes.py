@@ -90,6 +90,7 @@ def test_pickled_log_works_in_a_fresh_interpreter(site: Site) -> None:
     assert values(log, "orders") == [b"from here", b"x"]
 
 
+@pytest.mark.long
 def test_log_works_in_a_spawned_child(site: Site) -> None:
     """Hand methods of a log to a spawned process, as multiprocessing does it."""
     log = site.connect()

@@ -101,7 +101,7 @@ def test_abort_that_is_too_late_loses_no_ids(calls: Calls, producers: list[Produ
 
 @LOST
 @pytest.mark.parametrize("end", ["commit", "abort"])
-@pytest.mark.parametrize("change", ["fenced", "deleted", "both deleted", "stale"])
+@pytest.mark.parametrize("change", mostly_long(["fenced", "deleted", "both deleted", "stale"], "deleted", "stale"))
 def test_what_happens_meanwhile_hides_nothing(calls: Calls, lost: str, end: str, change: str) -> None:
     """Fence, delete a topic or trim before the end is repeated: it says what came of the first try."""
     log = calls.log

@@ -254,6 +254,7 @@ def test_messages_that_come_during_a_batch_are_in_the_next_run(log, query: Query
         assert query.values() == expected
 
 
+@pytest.mark.long
 def test_failed_batch_is_repeated_before_what_came_later(log, stream, tmp_path: Path) -> None:
     """Let the user's code fail in a batch, write, and make a topic that matches: the batch comes again as it was."""
     log.create_topic("a-1")

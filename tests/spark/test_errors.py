@@ -79,6 +79,7 @@ def test_newer_root_is_refused(log, root: Path, spark_read, refusal) -> None:
     assert "Upgrade" in told
 
 
+@pytest.mark.usefixtures("impatient")
 def test_service_that_is_down_is_named_by_its_address(read, refusal) -> None:
     """Load over a loopback port on which nobody listens."""
     with socket.socket() as taken:

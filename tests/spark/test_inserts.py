@@ -148,7 +148,7 @@ def some(statements: Iterable[str], each: int = 9) -> list[Any]:
     return [s if number % each == 0 else pytest.param(s, marks=pytest.mark.long) for number, s in enumerate(statements)]
 
 
-@pytest.mark.parametrize("statement", some(LANDS))
+@pytest.mark.parametrize("statement", some(LANDS, each=len(LANDS)))
 def test_rows_land_in_the_table_that_is_named(spark, tables, to_b, statement) -> None:
     """Insert from all kinds of queries."""
     spark.sql(to_b(statement))

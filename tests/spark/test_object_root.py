@@ -33,6 +33,7 @@ def read(spark: SparkSession, endpoint: str, **options: str) -> DataFrame:
     return spark.read.format("txnlog").options(endpoint=endpoint, topic="orders", **options).load()
 
 
+@pytest.mark.long
 def test_batch_read_and_write(spark: SparkSession, endpoint: str, log: txn_source.Log) -> None:
     """Write by Spark and by a producer; read from hot and from offloaded copies."""
     log.create_topic("orders", partitions=3, schema=pa.schema([("id", pa.int64())]))

@@ -82,6 +82,7 @@ def test_source_takes_no_filters() -> None:
     assert BatchReader.pushFilters is DataSourceReader.pushFilters
 
 
+@pytest.mark.long
 def test_counts_are_right_with_push_down_enabled(log: txn_source.Log, pushdown: SparkSession, spark_read) -> None:
     """Count a filtered frame, the frame itself, another filter and a union of both, with push-down on."""
     log.create_topic("orders")

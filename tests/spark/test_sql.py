@@ -5,11 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 import pyarrow as pa
+import pytest
 from pyspark.sql import SparkSession
 
 import txn_source
 
 
+@pytest.mark.long
 def test_views_over_topics_can_be_joined(log: txn_source.Log, root: Path, spark: SparkSession) -> None:
     """Make temporary views with OPTIONS, two of them over one topic at different levels, and join them."""
     log.create_topic("accounts", schema=pa.schema([("id", pa.int32()), ("owner", pa.string())]))

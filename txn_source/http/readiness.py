@@ -26,11 +26,13 @@ class Readiness:
 
     def __init__(self, checks: Mapping[str, Check], patience_s: float = PATIENCE_S) -> None:
         self._checks = {name: _Asked(name, check) for name, check in checks.items()}
-        self._patience_s = patience_s
+        self.patience_s = patience_s
+        """A check that takes longer has failed."""
+        """What takes longer has failed."""
 
     def ask(self) -> dict[str, TxnLogError | None]:
         """Return what is wrong, by check; one that takes too long is."""
-        until = time.monotonic() + self._patience_s
+        until = time.monotonic() + self.patience_s
         for check in self._checks.values():
             check.begin()
         return {name: check.outcome(until) for name, check in self._checks.items()}
@@ -40,7 +42,7 @@ class Readiness:
 
         One that was asked for long ago is begun again, for whoever asks next: who asks ordinarily may hang.
         """
-        known = {name: check.known(self._patience_s) for name, check in self._checks.items()}
+        known = {name: check.known(self.patience_s) for name, check in self._checks.items()}
         return {name: held for name, held in known.items() if held is not None}
 
 

@@ -72,6 +72,7 @@ def test_name_with_markup_shows_as_text(page: Page) -> None:
     assert page.locator("main b").count() == 0
 
 
+@pytest.mark.long
 def test_abort_by_keyboard_alone(page: Page, shown: Shown, hanging: Hanging) -> None:
     txn = hanging("pressed")
     page.goto("#/blockers")

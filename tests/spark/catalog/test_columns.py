@@ -62,6 +62,7 @@ def test_the_number_of_rows_is_known_without_the_messages(bank: Bank, numbers: s
         bank.rows(f"SELECT count(id) FROM {{{numbers}}}")
 
 
+@pytest.mark.long
 def test_counts_of_something_else_are_counted_by_spark(bank: Bank, numbers: str) -> None:
     assert bank.rows(f"SELECT count(*), max(id) FROM {{{numbers}}}") == [(100, 99)]
     assert bank.rows(f"SELECT name, count(*) FROM {{{numbers}}} WHERE id < 2 GROUP BY name") == [("n0", 1), ("n1", 1)]

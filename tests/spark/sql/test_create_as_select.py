@@ -81,6 +81,7 @@ def test_table_that_is_there_is_left_alone(orders: Statements) -> None:
     assert orders.rows("SELECT id FROM {ns}.orders") == [(1,), (2,), (3,)]
 
 
+@pytest.mark.long
 def test_frames_make_tables(orders: Statements) -> None:
     frame = orders.spark.table(f"{orders.ns}.orders")
     frame.writeTo(f"{orders.ns}.created").tableProperty("partitions", "2").create()

@@ -21,6 +21,7 @@ def test_rows_go_to_columns_by_position_by_list_and_by_name(orders: Statements) 
     ]  # fmt: skip
 
 
+@pytest.mark.long
 def test_rows_come_from_other_tables_and_from_the_same(orders: Statements) -> None:
     orders.sql("CREATE TABLE {ns}.two (id BIGINT, who STRING)")
     orders.sql("INSERT INTO {ns}.two SELECT o.id, p.who FROM {ns}.orders o JOIN {ns}.orders p ON o.id = p.id")
