@@ -34,7 +34,6 @@ from benchmarks import (
     planning,
     producing,
     pulsar_ledgers,
-    rebuild,
     scan,
     services,
     small_transactions,
@@ -66,7 +65,6 @@ BENCHMARKS = {
     "metrics": metrics.run,
     "console": console.run,
     "doctor": doctor.run,
-    "rebuild": rebuild.run,
 }
 RESULTS = Path(__file__).parent / "RESULTS.md"
 

@@ -18,7 +18,7 @@ CAUSES_AND_REMEDIES: dict[str, tuple[str, str]] = {
         ),
         (
             "Check the path. A new log is made by `txn_source.connect(path)` in an empty folder. For a lost"
-            " database see [backup](../backup.md) and [rebuild](../rebuild.md)."
+            " database see [backup](../backup.md)."
         ),
     ),
     "LOG_VERSION": (

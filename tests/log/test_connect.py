@@ -40,14 +40,14 @@ def test_reader_never_makes_a_log(tmp_path: Path) -> None:
 
 
 def test_lost_database_is_told_and_nothing_takes_its_place(tmp_path: Path) -> None:
-    """Take the database of a log away, and connect: an empty one in its place would stop a rebuild."""
+    """Take the database of a log away, and connect: an empty one in its place would be taken for the log."""
     root = tmp_path / "log"
     connect(root).close()
     for file in root.glob("metadata.db*"):
         file.rename(tmp_path / file.name)
     for create in (True, False):
         with pytest.raises(
-            LogNotFoundError, match=r"has lost its metadata: there is no metadata.db\. .*txnlog rebuild"
+            LogNotFoundError, match=r"has lost its metadata: there is no metadata.db\. .*txnlog restore"
         ):
             connect(root, create=create)
     assert list(root.glob("metadata.db*")) == []
@@ -150,7 +150,7 @@ def test_new_log_is_told(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> No
     assert told_by("client.target", caplog) == [f"made a new log at {tmp_path / 'log'}"]
 
 
-LEFT = ["segments", "txnlog.json"]
+LEFT = ["txnlog.json"]
 
 
 def test_log_is_finished_after_a_crash_in_its_creation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

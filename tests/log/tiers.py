@@ -15,7 +15,6 @@ from tests.log.reading import BY_HAND
 from txn_source import Log
 from txn_source.client.reading.columns import METADATA_COLUMNS
 from txn_source.model.copies import Tier
-from txn_source.storage.message_walk import FoundMessage, walk
 
 NOON = datetime(2026, 1, 31, 12, tzinfo=UTC)
 Damage = Callable[[Path], None]
@@ -117,18 +116,7 @@ def cut_in_half(path: Path) -> None:
 
 
 def cut_last_byte(path: Path) -> None:
-    """Cut the last byte that readers need off a file, with what may lie behind it."""
-    _cut(path, entries_end(path) - 1)
-
-
-def entries_end(path: Path) -> int:
-    """Return where a segment's last entry ends, before a note that may lie behind it; of other files their size."""
-    if path.suffix != ".arrow":
-        return path.stat().st_size
-    return max(
-        (found.end for found in walk(path.read_bytes()) if isinstance(found, FoundMessage) and found.rows),
-        default=path.stat().st_size,
-    )
+    _cut(path, path.stat().st_size - 1)
 
 
 def overwrite(path: Path) -> None:
@@ -153,7 +141,7 @@ def flip_in_middle(path: Path) -> None:
 
 
 def flip_near_end(path: Path) -> None:
-    flip(path, entries_end(path) - 20)
+    flip(path, path.stat().st_size - 20)
 
 
 def flip_in_footer(path: Path) -> None:

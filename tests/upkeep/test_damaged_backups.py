@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 import txn_source
+from tests.log.reading import send_each
 from tests.log.sites import log_on_postgres
 from tests.upkeep.filled import files, fill, seen
 from txn_source import DataLossError, InvalidArgumentError, LogNotFoundError, UnavailableError
@@ -42,6 +43,7 @@ def test_folder_with_something_in_it_is_left_alone(root: Path, tmp_path: Path, c
     that is in use."""
     with txn_source.connect(root) as log:
         log.create_topic("t")
+        send_each(log.producer("t"), [b"m"])
     txn_source.backup(root, tmp_path / "backup")
     source = root if call is txn_source.backup else tmp_path / "backup"
     (tmp_path / "full").mkdir()

@@ -24,7 +24,6 @@ from txn_source.cli import (
     migrate,
     namespaces,
     produce,
-    rebuild,
     roots,
     serve,
     spark_jar,
@@ -88,7 +87,6 @@ app.command("maintain")(maintain.maintain)
 app.command("backup")(backups.backup)
 app.command("restore")(backups.restore)
 app.command("after-restore")(backups.after_restore)
-app.command("rebuild")(rebuild.rebuild)
 app.command("migrate")(migrate.migrate)
 app.command("gc")(garbage.collect)
 app.command("doctor")(doctor.doctor)

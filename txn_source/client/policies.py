@@ -7,7 +7,6 @@ from datetime import timedelta
 from typing import Any, TypeAlias, TypedDict, cast
 
 from txn_source.client.access import Access
-from txn_source.client.topic_description import describe_topic
 from txn_source.metadata.stub.metadata_stub import MetadataStub
 from txn_source.model.errors import InvalidArgumentError
 from txn_source.model.ledger_limits import LedgerLimits
@@ -56,8 +55,6 @@ def change_policies(access: Access, scope: Scope, policies: Mapping[str, Any]) -
     """Set the policies of a scope that have values, and remove those that are None; all, or none if one can't be."""
     values = _checked({name: value for name, value in policies.items() if value is not None})
     access.metadata.change_policies(scope, values, [name for name, value in policies.items() if value is None])
-    if scope.topic is not None:
-        describe_topic(access, scope.topic)
 
 
 def topic_policies(policies: Mapping[str, Any]) -> tuple[LedgerLimits, dict[str, str]]:

@@ -207,7 +207,7 @@ def _open_over_objects(
     if not create and (path := metadata.sqlite_path) is not None and not os.path.isfile(path):
         raise LogNotFoundError(
             f"There is no metadata in {path}.",
-            "Check the path of the metadata; if it is lost, restore a backup, or make it again (`txnlog rebuild`).",
+            "Check the path of the metadata; if it is lost, restore a backup.",
         )
     check_folder(root.uri)
     database = open_database(metadata)

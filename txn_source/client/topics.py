@@ -11,9 +11,8 @@ from txn_source.client.access import Access
 from txn_source.client.hot_roots import places_of
 from txn_source.client.policies import topic_policies
 from txn_source.client.tiering.offload import delete_doomed_files
-from txn_source.client.topic_description import describe_topic, forget_description, note_deletion, take_deletion_back
 from txn_source.metadata.stub.metadata_stub import MetadataStub
-from txn_source.model.errors import InvalidArgumentError, TopicNotFoundError, TxnLogError, UnavailableError
+from txn_source.model.errors import InvalidArgumentError, TopicNotFoundError
 from txn_source.model.topic_name import TopicName
 from txn_source.model.units import is_whole
 from txn_source.storage.schema import check_topic_schema, serialize_schema
@@ -32,15 +31,12 @@ def create_topic(
         schema = check_topic_schema(schema)
     limits, given = topic_policies(policies)
     access.metadata.create_topic(name, partitions, serialize_schema(schema), limits, given)
-    describe_topic(access, name)
 
 
 def update_topic(access: Access, name: TopicName, partitions: int) -> int:
     """Add partitions to a topic; ``Log.update_topic`` has the arguments' meaning."""
     _check_count(partitions)
-    added = access.metadata.update_topic(name, partitions)
-    describe_topic(access, name)
-    return added
+    return access.metadata.update_topic(name, partitions)
 
 
 def _check_count(partitions: int) -> None:
@@ -50,16 +46,8 @@ def _check_count(partitions: int) -> None:
 
 def delete_topic(access: Access, name: TopicName) -> None:
     """Delete a topic with all its messages, and its files."""
-    noted = note_deletion(access, name)  # first: whoever is killed now leaves no topic that a rebuild makes again
-    try:
-        topic_id = access.metadata.delete_topic(name)
-    except UnavailableError:
-        raise  # it may be deleted
-    except TxnLogError:
-        take_deletion_back(access, noted)
-        raise
+    topic_id = access.metadata.delete_topic(name)
     delete_doomed_files(access)
-    forget_description(access, topic_id)
     for place in places_of(access):
         place.segments.delete_topic(topic_id)  # what stays is garbage for `txnlog gc`
 

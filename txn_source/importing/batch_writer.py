@@ -8,17 +8,14 @@ from dataclasses import dataclass, field, replace
 import pyarrow as pa
 
 from txn_source.client.access import Access
-from txn_source.client.writing.apart import apart_in
 from txn_source.client.writing.batch_buffer import ENTRY_MAX_BYTES, ENTRY_MAX_ROWS, entry_sized
 from txn_source.client.writing.segment_files import EntryFiles, open_files
-from txn_source.importing.batch_parts import parts_of
 from txn_source.model.entry import NewEntry, OpenedProducer
 from txn_source.model.errors import StaleSegmentError
-from txn_source.model.imported import ImportedBatch, ImportedEntries, ImportedTopic, PlacedImport, TxnRef
+from txn_source.model.imported import ImportedBatch, ImportedEntries, ImportedTopic, TxnRef
 from txn_source.model.topic import TopicView
 from txn_source.model.transaction import TxnId
 from txn_source.model.visibility import NO_TXN
-from txn_source.storage.batch_notes import note_batch
 from txn_source.storage.schema import conform, deserialize_schema
 
 BATCH_ROWS = 400_000
@@ -69,7 +66,6 @@ class BatchWriter:
 
     def __init__(self, access: Access, views: Sequence[TopicView]) -> None:
         self._stub = access.metadata
-        self._apart = apart_in(access)
         self._writers = []
         for view in views:
             opened, newest = access.metadata.open_producer(view.topic.name, None, _PRODUCER)
@@ -77,8 +73,6 @@ class BatchWriter:
             self._writers.append(_Writer(newest, opened, files, deserialize_schema(newest.topic.schema)))
         self._pieces: list[_Piece] = []
         self._last: dict[tuple[int, int], _Piece] = {}
-        self._batches = 0
-        self._noted_behind: dict[str, EntryFiles] = {}
         """Files of the last batch that had entries."""
         self.rows = 0
         """How many messages wait."""
@@ -174,25 +168,12 @@ class BatchWriter:
             for writer, before, now in zip(self._writers, expected, progress, strict=True)
         )
         batch = ImportedBatch(topics, begun, tuple(writes), tuple(ends), tuple(kept))
-        placed = self._stub.import_batch(batch)
-        self._batches += 1
-        self._note(batch, placed)
+        tails = self._stub.import_batch(batch)
         for writer in self._writers:
             writer.files.retain(list)
             for index, partition in enumerate(writer.view.partitions):
-                if partition.partition_id in placed.tails:
-                    writer.files.follow(index, placed.tails[partition.partition_id])
-
-    def _note(self, batch: ImportedBatch, placed: PlacedImport) -> None:
-        """Note what became of a batch behind its entries: for ``txnlog rebuild``."""
-        parts = parts_of(batch, placed, self._batches)
-        files = {path: self._writers[number].files for number, part in enumerate(parts) for path in part.receipts}
-        self._noted_behind = files or self._noted_behind
-
-        def behind(path: str, note: bytes) -> bool:
-            return self._noted_behind[path].note_behind(path, note)
-
-        note_batch(parts, behind, self._apart, [*self._noted_behind])
+                if partition.partition_id in tails:
+                    writer.files.follow(index, tails[partition.partition_id])
 
     def _written(self, piece: _Piece) -> list[NewEntry]:
         writer = self._writers[piece.topic]

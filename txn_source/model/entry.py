@@ -29,13 +29,11 @@ class Appended:
     """What came of an append: the positions of its entries, in their order, and how many partitions the topic has.
 
     ``partitions`` 0: that isn't told. ``needs_copies``: one of the entries has too few copies to be acknowledged.
-    ``publish_time_us`` is that of the entries; 0: they have different ones, or it isn't told.
     """
 
     positions: list[Position]
     partitions: int
     needs_copies: bool = False
-    publish_time_us: int = 0
 
 
 @dataclass(frozen=True, slots=True)

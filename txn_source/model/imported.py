@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from txn_source.model.entry import NewEntry, OpenedProducer
-from txn_source.model.position import Position
 from txn_source.model.topic_name import TopicName
 from txn_source.model.transaction import TxnId
 from txn_source.model.values import dataclass
@@ -47,17 +46,3 @@ class ImportedBatch:
     """True: it is committed."""
     kept: tuple[TxnId, ...]
     """Those that stay open until the import goes on."""
-
-
-@dataclass(frozen=True, slots=True)
-class PlacedImport:
-    """Where a batch came to lie."""
-
-    tails: dict[int, int]
-    """The ledger that each partition with entries has come to."""
-    positions: tuple[Position, ...]
-    """Of all entries, in their order; none of a service of an older release."""
-    publish_times_us: tuple[int, ...]
-    """Of each write; 0: its entries have different ones."""
-    begun: tuple[int, ...]
-    """The numbers of the transactions that were begun."""

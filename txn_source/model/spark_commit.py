@@ -2,13 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import TypeAlias
-
 from txn_source.model.entry import NewEntry, OpenedProducer
-from txn_source.model.position import Position
 from txn_source.model.topic_name import TopicName
-from txn_source.model.transaction import TxnId
 from txn_source.model.values import dataclass
 
 CONTENT_MASK = (1 << 63) - 1
@@ -25,25 +20,6 @@ class TopicBatch:
     owner: OpenedProducer | None = None
     content: int = 0
     """A sum over the rows, below 2^63, that doesn't depend on their order, nor on how they lie in files."""
-
-
-@dataclass(frozen=True, slots=True)
-class PlacedBatch:
-    """Where the entries of a ``TopicBatch`` came to lie, in their order, and whose they are.
-
-    ``publish_time_us`` 0: they have different ones.
-    """
-
-    topic_id: int
-    producer_id: int
-    epoch: int
-    first_sequence: int
-    positions: tuple[Position, ...]
-    publish_time_us: int
-
-
-Told: TypeAlias = "Callable[[TxnId, Sequence[PlacedBatch]], object]"
-"""Is told where a job's entries came to lie, by topic, and the transaction that was committed."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,13 +19,11 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 
 from txn_source.client.access import Access
-from txn_source.client.writing.job_notes import note_committed
 from txn_source.client.writing.task_writer import BulkWriter, join_batches
 from txn_source.model.entry import OpenedProducer
 from txn_source.model.errors import InternalError, InvalidArgumentError, SchemaMismatchError
-from txn_source.model.spark_commit import CONTENT_MASK, PlacedBatch, Sink, TopicBatch
+from txn_source.model.spark_commit import CONTENT_MASK, Sink, TopicBatch
 from txn_source.model.topic_name import TopicName
-from txn_source.model.transaction import TxnId
 from txn_source.spark.connection import open_log, readable
 from txn_source.spark.content import content_of
 from txn_source.spark.options import TOPIC, WriteOptions
@@ -110,11 +108,7 @@ class _Writer:
         if sink.app is not None and self._options.topic is not None and not batches:
             topic = log.metadata.get_view([self._options.topic]).topics[0].topic
             batches = [TopicBatch(topic.name, topic.topic_id, ())]  # no rows are this version's rows, too
-
-        def note(txn: TxnId, placed: Sequence[PlacedBatch]) -> None:
-            note_committed(log, sink, batches, txn, placed)
-
-        log.metadata.commit_batch(sink, batches, key, note)
+        log.metadata.commit_batch(sink, batches, key)
 
     def abort(self, messages: list[WriterCommitMessage | None], *batch: int) -> None:
         """Leave the files to ``txnlog gc``: Spark also aborts after a commit whose answer got lost, when they count."""

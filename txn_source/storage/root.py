@@ -27,7 +27,7 @@ from txn_source.model.errors import (
 )
 from txn_source.model.foreign_path import is_foreign
 from txn_source.model.values import dataclass
-from txn_source.storage.folders import make_folder, sync_file, sync_folder
+from txn_source.storage.folders import make_folder, sync_folder
 
 FORMAT_VERSION = 3
 _MARKER = "txnlog.json"
@@ -175,8 +175,8 @@ class LogRoot:
         if not os.path.isfile(self.database):
             raise LogNotFoundError(
                 f"The log at {self.path} has lost its metadata: there is no {self.database.name}.",
-                "Put the file back, or restore a backup (`txnlog restore`), or make it again of what is stored"
-                f" (`txnlog rebuild`). Until then remove nothing from {self.path}.",
+                "Put the file back, or restore a backup (`txnlog restore`). Until then remove nothing from"
+                f" {self.path}.",
             )
 
     def check_on_postgres(self) -> str:
@@ -268,21 +268,6 @@ class LogRoot:
             with suppress(OSError):
                 temporary.unlink(missing_ok=True)
         self.settle()
-
-    def note_rebuilt(self, at_ms: int) -> None:
-        """Note in the marker that the metadata was made again from the segments, and when."""
-        marker = json.loads((self.path / _MARKER).read_bytes())
-        marker["rebuilt_at_ms"] = [*marker.get("rebuilt_at_ms", ()), at_ms]
-        temporary = self.path / f"{_MARKER}.{uuid.uuid4().hex[:8]}"
-        try:
-            temporary.write_text(json.dumps(marker), encoding="utf-8")
-            sync_file(temporary)
-            os.replace(temporary, self.path / _MARKER)
-            sync_folder(self.path)
-        except OSError as error:
-            raise self._refused(error) from error
-        finally:
-            temporary.unlink(missing_ok=True)
 
     def retire_database(self) -> None:
         """Give the database's file another name, if it is there: the metadata lies in PostgreSQL."""

@@ -83,28 +83,6 @@ def _read(root: ObjectRoot) -> str | None:
     return log_id
 
 
-def require(root: ObjectRoot) -> str:
-    """Return the id of the log that is here; raise LOG_NOT_FOUND if there is none, as ``log_id_at`` does."""
-    found = log_id_at(root)
-    if found is None:
-        raise _missing(root)
-    return found
-
-
-def note_rebuilt(root: ObjectRoot, at_ms: int) -> None:
-    """Note in the marker that the metadata was made again from the segments, and when."""
-    requests = requests_for(root.uri)
-    try:
-        marker = json.loads(requests.read(_MARKER))
-        marker["rebuilt_at_ms"] = [*marker.get("rebuilt_at_ms", ()), at_ms]
-        requests.put(_MARKER, json.dumps(marker).encode())
-    except OSError as error:
-        raise StorageWriteError(
-            f"The {_MARKER} of {root.shown} can't be written: {reason(error)}.",
-            "The database is made; check the permissions.",
-        ) from error
-
-
 def claim(root: ObjectRoot, log_id: str) -> None:
     """Make the prefix that of a log, unless it is already.
 

@@ -32,7 +32,6 @@ from txn_source.model.errors import InternalError, SegmentUnreadableError, Stora
 from txn_source.model.position import Position
 from txn_source.model.values import dataclass
 from txn_source.storage.encoding_turn import encoding_turn
-from txn_source.storage.entry_notes import Data, with_note, without_rows
 from txn_source.storage.folders import make_folder, sync_folder
 from txn_source.storage.forks import belongs_to_process
 
@@ -43,8 +42,10 @@ SHARED_SUFFIX = ".arrows"
 _UNIQUE = "[0-9a-f]{12}"
 _PATH = re.compile(rf"{_FOLDER}/{_NUMBER}/{_NUMBER}/{_NUMBER}-{_NUMBER}-{_UNIQUE}{re.escape(_SUFFIX)}")
 _SHARED_PATH = re.compile(rf"{_FOLDER}/{_NUMBER}/{_NUMBER}-{_UNIQUE}{re.escape(SHARED_SUFFIX)}")
+_OLD_NOTES = re.compile(rf"{_FOLDER}/{_NUMBER}/(topic\.json|{_NUMBER}-{_UNIQUE}\.notes)")
 _MAX_HEADER_BYTES = 16 << 20
 _CHUNK_BYTES = 256 << 10
+Data = memoryview | bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +96,12 @@ class SegmentName:
         return None if shared is None else cls(int(shared[1]), None, None, int(shared[2]))
 
 
+def is_old_note(path: str) -> bool:
+    """True for a file that earlier releases put beside segments, so that metadata could be made anew. Nothing reads it,
+    and it goes with its topic; so does what they wrote into segments, as padding and behind the last entry."""
+    return _OLD_NOTES.fullmatch(path) is not None
+
+
 class SegmentWriter:
     """Appends entries to one segment file.
 
@@ -135,22 +142,16 @@ class SegmentWriter:
         """True once it was closed."""
         return self._fd < 0
 
-    def append(self, batch: pa.RecordBatch, note: bytes | None = None) -> StoredEntry:
-        """Write one entry behind the last one; it is safe only after ``sync``. ``note``: see ``entry_notes.py``."""
+    def append(self, batch: pa.RecordBatch) -> StoredEntry:
+        """Write one entry behind the last one; it is safe only after ``sync``."""
         with encoding_turn(batch.nbytes):
-            message = [memoryview(batch.serialize())] if note is None else with_note(batch, note)
-            length, checksum = 0, self._header_crc32c
-            for part in message:
-                length += len(part)
-                checksum = crc32c(part, checksum)
-        stored = StoredEntry(self._end, length, checksum)
-        self._add(message, length)
+            message = batch.serialize()
+            stored = StoredEntry(self._end, message.size, crc32c(message, self._header_crc32c))
+        self._begin()
+        self._write(message)
+        self._end += stored.length
+        self.broken = False
         return stored
-
-    def append_note(self, note: bytes) -> None:
-        """Write what is left to be said behind the last entry; nothing depends on it."""
-        message = without_rows(self.schema, note)
-        self._add(message, sum(map(len, message)))
 
     def sync(self) -> None:
         """Return when all that was appended would survive a power cut."""
@@ -171,19 +172,12 @@ class SegmentWriter:
         """Take notice that this is a fork of the process that writes the file."""
         self.broken = True
 
-    def _add(self, message: Sequence[Data], length: int) -> None:
-        self._begin()
-        for part in message:
-            self._write(part)
-        self._end += length
-        self.broken = False
-
     def _begin(self) -> None:
         if self.broken and not self.closed:
             raise InternalError(f"Segment {self._file} was written to after it was broken.", "Please report it.")
         self.broken = True
 
-    def _write(self, data: Data | pa.Buffer) -> None:
+    def _write(self, data: pa.Buffer) -> None:
         rest = memoryview(data)
         try:
             while rest:

@@ -20,11 +20,11 @@ from crc32c import crc32c
 from txn_source.model.errors import SegmentUnreadableError, StorageWriteError, TxnLogError
 from txn_source.model.position import Position
 from txn_source.model.values import dataclass
-from txn_source.storage.entry_notes import Data, with_note
 from txn_source.storage.folders import make_folder, sync_folder
 from txn_source.storage.object_root import ObjectRoot, Root
 from txn_source.storage.segment import (
     SHARED_SUFFIX,
+    Data,
     SegmentName,
     SegmentReader,
     shared_path,
@@ -281,9 +281,9 @@ def has_own_schemas(path: str) -> bool:
     return path.endswith(SHARED_SUFFIX)
 
 
-def encoded(batch: pa.RecordBatch, note: bytes) -> tuple[list[Data], int, int]:
-    """Return an entry as objects have it, with a note (``entry_notes.py``): its parts, its bytes, and its CRC-32C."""
-    parts = [memoryview(batch.schema.serialize()), *with_note(batch, note)]
+def encoded(batch: pa.RecordBatch) -> tuple[list[Data], int, int]:
+    """Return an entry as objects have it: its parts, its bytes, and its CRC-32C."""
+    parts: list[Data] = [memoryview(batch.schema.serialize()), memoryview(batch.serialize())]
     checksum = 0
     for part in parts:
         checksum = crc32c(part, checksum)

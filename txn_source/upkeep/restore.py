@@ -3,7 +3,7 @@
 1. All files of the backup are looked at, then copied, and their checksums compared. If one isn't what it was, all that
    are damaged are told, and nothing is left.
 2. The copied database becomes that of another log (``metadata/store/putting_back.py``): it has an id of its own, and
-   what the first log may have given out after the backup is passed over, and what segments have of it is cut off.
+   what the first log may have given out after the backup is passed over.
 3. The new log is read at both isolation levels.
 4. ``txnlog.json`` is written. A folder without it is no log.
 """
@@ -34,7 +34,6 @@ from txn_source.upkeep.file_copies import Progress, copy_file, sync_all
 from txn_source.upkeep.log_of_copy import log_of_copy
 from txn_source.upkeep.manifest import CONFIGURATION, DATABASE, MANIFEST, Manifest
 from txn_source.upkeep.scanning import priorities, scan_all
-from txn_source.upkeep.settled_segments import settle_segments
 
 _UNFINISHED = "metadata.db-restored"
 _AS_IT_WAS = f"{_UNFINISHED}-as-it-was"
@@ -116,7 +115,6 @@ def _restore(backup: Path, manifest: Manifest, log: LogRoot, progress: Progress,
     log_id = log_of_copy(log.path / _AS_IT_WAS, unfinished, manifest.taken_at_us, manifest.objects)
     (log.path / _AS_IT_WAS).unlink()
     needed = read_needed(unfinished)
-    settle_segments(log.path, unfinished, needed)
     notes += _check_outside(log.path, needed, manifest.outside)
     spared = any(segment.path not in manifest.files for segment in needed.segments)
     read_first = priorities(manifest.objects, manifest.outside, spared=spared)

@@ -20,7 +20,6 @@ from txn_source.client.ledgers import ledgers_of
 from txn_source.client.tiering.copy_deletion import Deletion
 from txn_source.client.tiering.hot_repair import RepairReport, reachable_places, repair_topic
 from txn_source.client.tiering.offload import Offloader, OffloadReport, delete_doomed_files
-from txn_source.client.topic_description import describe_topic
 from txn_source.model.copies import Tier
 from txn_source.model.errors import OnlyCopyError, SegmentUnreadableError, TopicNotFoundError, TxnLogError
 from txn_source.model.ledger import OffloadableLedger
@@ -89,7 +88,6 @@ def maintain(
                     )
             if policies.trims:
                 trimmed += sum(t.ledgers for t in stub.trim_topic(topic, {}, None, None, apply_retention=True))
-            describe_topic(access, topic)
         except TopicNotFoundError:
             continue  # deleted since it was listed
         except TxnLogError as error:

@@ -6,7 +6,6 @@
 4. They are deleted. After a crash before that, the next collection finds them condemned, and deletes them.
 
 So ages, and with them clocks, only decide what is tried. A producer whose file was taken writes its data to a new one.
-Notes that lie apart go with the last one of the segments that they tell of (``note_garbage.py``).
 """
 
 from __future__ import annotations
@@ -16,7 +15,6 @@ from collections.abc import Callable, Iterable, Sequence
 
 from txn_source.client.access import Access
 from txn_source.client.hot_roots import Place, delete_everywhere, places_of
-from txn_source.client.tiering.note_garbage import idle_notes
 from txn_source.client.tiering.upload_garbage import abort_uploads
 from txn_source.model.errors import InvalidArgumentError
 from txn_source.model.units import is_number
@@ -63,14 +61,11 @@ def collect_garbage(
     strange = _not_theirs(access, places, oldest)
     unused = sorted(sizes.keys() - set(access.metadata.list_segments()))
     unused = [path for path in unused if SegmentName.parse(path) is not None]  # what isn't ours isn't our garbage
-    notes = sorted(idle_notes(places, sizes))
     if not dry_run:
         unused = _remove(access, unused, told)
-        for path in notes:
-            access.segments.delete(path)
         strange = [(place, path, size) for place, path, size in strange if _deleted(place, path)]
-    paths = [*unused, *notes, *(f"{place.name}:{path}" for place, path, _ in strange)]
-    size = sum(sizes[path] for path in (*unused, *notes)) + sum(size for _, _, size in strange)
+    paths = [*unused, *(f"{place.name}:{path}" for place, path, _ in strange)]
+    size = sum(sizes[path] for path in unused) + sum(size for _, _, size in strange)
     return Garbage(tuple(paths), size, tuple(abort_uploads(access, oldest, dry_run=dry_run)))
 
 

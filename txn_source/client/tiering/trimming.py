@@ -11,7 +11,6 @@ from txn_source.client.reading.ranges import start_positions
 from txn_source.client.reading.request import ReadRequest
 from txn_source.client.reading.source import resolve
 from txn_source.client.tiering.offload import delete_doomed_files
-from txn_source.client.topic_description import describe_topic
 from txn_source.model.isolation import IsolationLevel
 from txn_source.model.policies import given_policies
 from txn_source.model.position import EARLIEST, Position
@@ -36,7 +35,6 @@ def trim(
         positions = {} if before is None else _positions(access, topic, before)
         done = access.metadata.trim_topic(topic, positions, older_than_ms, parsed.get("retention_bytes"))
     delete_doomed_files(access)
-    describe_topic(access, topic)  # else a rebuild would show again what shares a file with what stays
     return done
 
 

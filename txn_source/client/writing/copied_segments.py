@@ -12,14 +12,9 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Sequence
-from contextlib import suppress
-from pathlib import Path
-
-import pyarrow as pa
 
 from txn_source.client.hot_roots import Place
 from txn_source.model.roots import HotCopies
-from txn_source.storage.entry_notes import append_note
 from txn_source.storage.store_errors import StoreError
 
 PATIENCE_S = 2.0
@@ -89,17 +84,6 @@ class _Put:
             self._owner.came_late(self._path, place.bit, len(self._data))
 
 
-def append_to_all(places: Sequence[Place], path: str, note: bytes) -> bool:
-    """Write a note behind a segment in all of some roots that are folders and have it; return False if none does."""
-    taken = False
-    for place in places:
-        if isinstance(place.root, Path) and not place.rests:
-            with suppress(OSError, pa.ArrowException):
-                append_note(place.root, path, note)
-                taken = True
-    return taken
-
-
 class CopiedSegments:
     """Stores segments in all of some roots. Thread-safe."""
 
@@ -144,10 +128,6 @@ class CopiedSegments:
             if not self.copies.lacks(done):
                 self._kept.pop(path, None)
         return done
-
-    def append_note(self, path: str, note: bytes) -> bool:
-        """Write a note behind a segment in all folders that have it; return False if none does."""
-        return append_to_all(self._places, path, note)
 
     def retain(self, paths: set[str]) -> None:
         """Let go of all segments but some: the others need nothing more, or never will be registered."""

@@ -18,7 +18,6 @@ from txn_source.model.errors import InternalError, SchemaMismatchError, StaleSeg
 from txn_source.model.position import Position
 from txn_source.model.transaction import TxnId
 from txn_source.storage.encoding_turn import encoding_turn
-from txn_source.storage.entry_notes import NO_TXN
 
 _UNWRITABLE = (pa.ArrowException, ValueError, TypeError, OverflowError)
 """What Arrow raises of data that it can't write."""
@@ -47,7 +46,6 @@ class GroupStore:
         self._copies = copies
         self._losses = losses
         self._sequence = 0
-        self._closed = False
         self.receipts = Receipts()
         """Of what was registered; whoever takes the ids puts an empty one in its place."""
         self._first: Upload | None = None
@@ -114,21 +112,8 @@ class GroupStore:
             group.entries = self.files.placed(entries)
 
     def close(self) -> None:
-        """Close the segments, and note what no later entry will say."""
+        """Close the segments."""
         self.files.close()
-        self._closed = True
-        self.files.tell_late()
-
-    def ended(self, txn: TxnId, *, committed: bool) -> None:
-        """Take notice of the end of a transaction; the next entry says so, or nobody does if there is none."""
-        self.files.notes.ended(txn.least_sig_bits, committed=committed)
-        if self._closed:
-            self.files.tell_late()
-
-    def discard(self, groups: list[Group]) -> None:
-        """Note that groups never will be registered."""
-        for group in groups:
-            self.files.notes.refused(group.entries or (group.under_way or ((),))[0])
 
     def _cut(self, gathered: Gathered, group: Group) -> None:
         """Give a group's messages their entries and sequences. What Arrow can't take is lost; the rest isn't."""
@@ -172,8 +157,7 @@ class GroupStore:
         written = []
         for group in groups:
             assert group.cut is not None
-            txn = _number(group.txn)
-            written.append([append(partition, sequence, batch, txn) for partition, sequence, batch in group.cut])
+            written.append([append(*entry) for entry in group.cut])
         upload = self.files.start()
         for group, entries in zip(groups, written, strict=True):
             if isinstance(upload, Safe):
@@ -181,18 +165,16 @@ class GroupStore:
             else:
                 group.under_way = entries, upload
 
-    def registered(self, gathered: Gathered, group: Group, positions: list[Position], time_us: int) -> None:
+    def registered(self, gathered: Gathered, group: Group, positions: list[Position]) -> None:
         """Let go of a group that was registered, and keep its ids."""
-        self._note_positions(group, positions, time_us)
+        self._note_positions(group, positions)
         assert group.receipt is not None
         self.receipts.add(group.receipt)
         gathered.queue.remove(group)
 
-    def lacks_copies(
-        self, gathered: Gathered, group: Group, positions: list[Position], time_us: int
-    ) -> UnavailableError:
+    def lacks_copies(self, gathered: Gathered, group: Group, positions: list[Position]) -> UnavailableError:
         """Keep a group that is registered and lacks copies until it has them; return what is to be told."""
-        self._note_positions(group, positions, time_us)
+        self._note_positions(group, positions)
         group.needs_copies = True
         gathered.alarm = True
         return self._copies.lacking(group.messages)
@@ -203,9 +185,8 @@ class GroupStore:
             if group.entries is not None and self.files.lack_copies(group.entries):
                 group.entries = self.files.complete(group.entries)
 
-    def _note_positions(self, group: Group, positions: list[Position], time_us: int) -> None:
+    def _note_positions(self, group: Group, positions: list[Position]) -> None:
         if group.receipt is None:
-            self.files.notes.registered(group.entries or (), positions, time_us, _number(group.txn))
             self._follow(group, positions)
             group.receipt = group.receipt_of(positions)
 
@@ -220,7 +201,6 @@ class GroupStore:
             if group.entries is None:
                 return  # what comes behind it waits, too: a producer's entries are registered in their order
             positions: list[Position] = []
-            time_us = 0
             if group.receipt is None or group.needs_copies:
                 try:
                     if group.needs_copies and group.entries is not None:
@@ -230,9 +210,9 @@ class GroupStore:
                         self._copies.make(self.files, group.entries or [])  # the policy asks for more by now
                         appended = self._register(group, owner)
                     gathered.learn(appended.partitions)
-                    positions, time_us = appended.positions, appended.publish_time_us
+                    positions = appended.positions
                     if appended.needs_copies:
-                        raise self.lacks_copies(gathered, group, positions, time_us)
+                        raise self.lacks_copies(gathered, group, positions)
                     group.needs_copies = False
                 except UnavailableError as error:
                     self._losses.note_unavailable(error)
@@ -241,7 +221,7 @@ class GroupStore:
                 except TxnLogError as error:
                     self._lose(gathered, group, error)
                     continue
-            self.registered(gathered, group, positions, time_us)
+            self.registered(gathered, group, positions)
 
     def _register(self, group: Group, owner: Owner) -> Appended:
         assert group.entries is not None
@@ -282,19 +262,9 @@ class GroupStore:
         """Note what failed groups have lost, and let go of them."""
         for group, error in [(g, g.failed) for g in gathered.queue if g.failed is not None]:
             gathered.alarm = True
-            self.discard([group])
             if not isinstance(owner := group.txn, Forgotten):
                 self._losses.note(owner, error, group.messages)
             gathered.queue.remove(group)
-
-
-def _number(owner: Owner | Forgotten) -> int | None:
-    """Return the number of a transaction, -1 if it has none yet; None: there is no transaction."""
-    if isinstance(owner, Transaction):
-        owner = owner.known_id or Forgotten.TRANSACTION
-    if owner is None:
-        return None
-    return owner.least_sig_bits if isinstance(owner, TxnId) else NO_TXN
 
 
 def _unfit(error: Exception) -> SchemaMismatchError:

@@ -13,17 +13,14 @@ from typing import Protocol
 
 import pyarrow as pa
 
-from txn_source.client.writing.apart import Apart
 from txn_source.client.writing.copied_segments import CopiedSegments
-from txn_source.client.writing.entry_notes import EntryNotes
 from txn_source.client.writing.uploads import Put, Safe, Together, Upload
 from txn_source.metadata.stub.roots import SegmentRoots
 from txn_source.model.entry import NewEntry
 from txn_source.model.roots import ONE_COPY
 from txn_source.model.topic import TopicView
 from txn_source.storage.encoding_turn import encoding_turn
-from txn_source.storage.entry_notes import Data
-from txn_source.storage.segment import shared_path
+from txn_source.storage.segment import Data, shared_path
 from txn_source.storage.segment_store import MAGIC, encoded
 
 OBJECT_BYTES = 8 << 20
@@ -85,17 +82,13 @@ class ObjectFiles(OneCopy):
         note: Callable[[str], object] | None = None,
         then: Callable[[], None] = lambda: None,
         copied: CopiedSegments | None = None,
-        notes: EntryNotes | None = None,
-        apart: Apart | None = None,
     ) -> None:
         """Prepare to write; ``then`` is called, in another thread, whenever a put is done.
 
-        ``copied`` is the store if it puts into several roots. ``apart`` takes the notes that no file does.
+        ``copied`` is the store if it puts into several roots.
         """
-        self.notes = notes or EntryNotes(producer_id, of_job=True)
         self._store = store
         self._copied = copied
-        self._apart = apart
         self._topic_id = view.topic.topic_id
         self._producer_id = producer_id
         self._note = note
@@ -113,7 +106,7 @@ class ObjectFiles(OneCopy):
         only if much is sent."""
         return min(self._put_s, _LONGEST_LINGER_S)
 
-    def append(self, partition: int, base_sequence: int, batch: pa.RecordBatch, txn: int | None = None) -> NewEntry:
+    def append(self, partition: int, base_sequence: int, batch: pa.RecordBatch) -> NewEntry:
         """Add a batch as one entry, which is safe only after ``sync``."""
         held, self._open = self._open, None
         if held is None:
@@ -122,11 +115,9 @@ class ObjectFiles(OneCopy):
                 self._note(held.path)
         at, partition_id = held.end, self._partition_ids[partition]
         with encoding_turn(batch.nbytes):
-            note = self.notes.of_entry(held.path, partition_id, base_sequence, txn, first=len(held.parts) == 1)
-            parts, size, checksum = encoded(batch, note)
+            parts, size, checksum = encoded(batch)
         held.parts += parts
         held.end += size
-        self.notes.told(held.path)
         entry = NewEntry(partition_id, base_sequence, batch.num_rows, held.path, at, size, checksum)
         if held.end >= OBJECT_BYTES:
             self._put(held)
@@ -148,23 +139,6 @@ class ObjectFiles(OneCopy):
 
     def follow(self, partition: int, ledger_id: int) -> None:
         """Objects are of no ledger."""
-
-    def tell_late(self) -> None:
-        """Note what became of entries: behind a folder's file, or apart, since an object never changes."""
-        waiting = self.notes.waiting()
-        if not waiting:
-            return
-        last = waiting[-1]
-        note = None if self._copied is None else self.notes.of_end(last)
-        if note is None or not self.note_behind(last, note):
-            note = self.notes.of_end("")
-            if note is not None and self._apart is not None:
-                self._apart(waiting, note)
-        self.notes.told(last)
-
-    def note_behind(self, path: str, note: bytes) -> bool:
-        """Write a note behind a folder's file; return False if that can't be."""
-        return self._copied is not None and self._copied.append_note(path, note)
 
     def add_partitions(self, view: TopicView) -> None:
         """Take the partitions that were added to the topic; adding them again is harmless."""

@@ -23,7 +23,6 @@ from txn_source.client.access import Access
 from txn_source.client.writing.batch_buffer import Buffer, as_bytes
 from txn_source.client.writing.batching import Batching
 from txn_source.client.writing.copy_keeper import CopyKeeper
-from txn_source.client.writing.entry_notes import EntryNotes
 from txn_source.client.writing.gathered import Gathered
 from txn_source.client.writing.group import Forgotten, Group, Owner
 from txn_source.client.writing.group_store import GroupStore
@@ -101,13 +100,12 @@ class Producer:
 
         def files() -> EntryFiles:
             [newest] = access.metadata.get_view([topic]).topics
-            return open_files(access, newest, opened.producer_id, _MAX_OPEN_SEGMENTS, then=then, notes=notes)
+            return open_files(access, newest, opened.producer_id, _MAX_OPEN_SEGMENTS, then=then)
 
         def then() -> None:
             _look_at(me())
 
-        notes = EntryNotes(opened.producer_id, opened.name, opened.epoch, transactional_id)
-        opened_files = open_files(access, view, opened.producer_id, _MAX_OPEN_SEGMENTS, then=then, notes=notes)
+        opened_files = open_files(access, view, opened.producer_id, _MAX_OPEN_SEGMENTS, then=then)
         copies = CopyKeeper(access, topic, files)
         self._store = GroupStore(access.metadata, opened, opened_files, self._losses, copies)
         self._inherited = False
@@ -308,11 +306,10 @@ class Producer:
             for group in self._waiting(txn):
                 count = len(group.entries or [])
                 mine = positions[at : at + count]
-                at_us = appended.publish_time_us
                 if appended.needs_copies:
-                    self._losses.note_unavailable(self._store.lacks_copies(self._gathered, group, mine, at_us))
+                    self._losses.note_unavailable(self._store.lacks_copies(self._gathered, group, mine))
                 else:
-                    self._store.registered(self._gathered, group, mine, at_us)
+                    self._store.registered(self._gathered, group, mine)
                 at += count
 
     def _has_copies(self, txn: Transaction) -> bool:
@@ -323,14 +320,9 @@ class Producer:
     def _waiting(self, txn: Transaction) -> list[Group]:
         return [group for group in self._gathered.queue if group.txn is txn]
 
-    def _ended(self, txn: TxnId, *, committed: bool) -> None:
-        """Take notice of a transaction's end, which the next entry notes."""
-        self._store.ended(txn, committed=committed)
-
     def _discard(self, txn: Transaction) -> None:
         """Forget what wasn't registered yet of a transaction that is going to be aborted."""
         with self._lock:
-            self._store.discard(self._waiting(txn))
             self._gathered.discard(txn)
             self._losses.forget(txn)
             if not self._gathered.queue:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import Protocol
 
@@ -11,19 +10,14 @@ import pyarrow as pa
 
 from txn_source.client.access import Access
 from txn_source.client.hot_roots import places_in, places_of
-from txn_source.client.writing.apart import apart_in
 from txn_source.client.writing.copied_segments import CopiedSegments
-from txn_source.client.writing.entry_notes import EntryNotes
 from txn_source.client.writing.object_files import ObjectFiles, OneCopy
 from txn_source.client.writing.uploads import Safe, Upload
 from txn_source.metadata.stub.roots import SegmentRoots
 from txn_source.model.entry import NewEntry
-from txn_source.model.errors import TxnLogError
 from txn_source.model.roots import ONE_COPY, ONLY_MAIN, HotCopies, hot_copies
 from txn_source.model.topic import TopicView
 from txn_source.model.topic_name import TopicName
-from txn_source.storage.entry_notes import append_note
-from txn_source.storage.folders import sync_file
 from txn_source.storage.segment import SegmentWriter, segment_path
 from txn_source.storage.segment_store import ObjectSegments
 
@@ -36,9 +30,7 @@ class EntryFiles(Protocol):
     @property
     def linger_s(self) -> float: ...
 
-    notes: EntryNotes
-
-    def append(self, partition: int, base_sequence: int, batch: pa.RecordBatch, txn: int | None = None) -> NewEntry: ...
+    def append(self, partition: int, base_sequence: int, batch: pa.RecordBatch) -> NewEntry: ...
     def start(self) -> Upload: ...
     def sync(self) -> None: ...
     def follow(self, partition: int, ledger_id: int) -> None: ...
@@ -48,8 +40,6 @@ class EntryFiles(Protocol):
     def lack_copies(self, entries: Sequence[NewEntry]) -> bool: ...
     def retain(self, waiting: Callable[[], Iterable[NewEntry]]) -> None: ...
     def take_late(self) -> list[SegmentRoots]: ...
-    def tell_late(self) -> None: ...
-    def note_behind(self, path: str, note: bytes) -> bool: ...
     def close(self) -> None: ...
 
 
@@ -69,20 +59,19 @@ def open_files(
     max_open: int,
     note: Callable[[str], object] | None = None,
     then: Callable[[], None] = lambda: None,
-    notes: EntryNotes | None = None,
 ) -> EntryFiles:
     """Return where entries of a topic go in a log; ``note`` is given each path before anything lies there, and ``then``
-    is called whenever something is safe that was waited for in the background. ``notes`` go with the entries."""
+    is called whenever something is safe that was waited for in the background."""
     copies = wanted_copies(access, view.topic.name)
     if copies.roots != ONLY_MAIN:
         there = places_in(access, copies.roots, places_of(access))
         copied = CopiedSegments(there, copies)
-        return ObjectFiles(copied, view, producer_id, note, then, copied, notes, apart_in(access))
+        return ObjectFiles(copied, view, producer_id, note, then, copied)
     segments = access.segments
     if isinstance(segments, ObjectSegments):
-        return ObjectFiles(segments, view, producer_id, note, then, notes=notes, apart=apart_in(access))
+        return ObjectFiles(segments, view, producer_id, note, then)
     assert isinstance(access.root, Path)
-    return SegmentFiles(access.root, view, producer_id, max_open, note, notes)
+    return SegmentFiles(access.root, view, producer_id, max_open, note)
 
 
 class SegmentFiles(OneCopy):
@@ -102,7 +91,6 @@ class SegmentFiles(OneCopy):
         producer_id: int,
         max_open: int,
         note: Callable[[str], object] | None = None,
-        notes: EntryNotes | None = None,
     ) -> None:
         """Prepare to write; no file is made yet.
 
@@ -112,9 +100,7 @@ class SegmentFiles(OneCopy):
             producer_id: whose segments they are; 0: of a job that has no producer yet.
             max_open: how many files are open at most; the one that was opened first makes room.
             note: is given the path of each file, relative to the root, before it is made.
-            notes: what entries say of themselves; None: they are a job's.
         """
-        self.notes = notes or EntryNotes(producer_id, of_job=True)
         self._root = root
         self._topic_id = view.topic.topic_id
         self._producer_id = producer_id
@@ -126,17 +112,16 @@ class SegmentFiles(OneCopy):
         """With each segment the ledger that it was opened for."""
         self._unsynced: dict[SegmentWriter, None] = {}
 
-    def append(self, partition: int, base_sequence: int, batch: pa.RecordBatch, txn: int | None = None) -> NewEntry:
+    def append(self, partition: int, base_sequence: int, batch: pa.RecordBatch) -> NewEntry:
         """Write a batch as one entry, which is safe only after ``sync``.
 
         Raises:
             StorageWriteError: the file can't be made or written.
         """
-        segment, is_new = self._segment(partition, batch.schema)
+        segment = self._segment(partition, batch.schema)
         self._unsynced[segment] = None
-        partition_id, notes = self._partition_ids[partition], self.notes
-        at = segment.append(batch, notes.of_entry(segment.path, partition_id, base_sequence, txn, first=is_new))
-        notes.told(segment.path)
+        partition_id = self._partition_ids[partition]
+        at = segment.append(batch)
         return NewEntry(partition_id, base_sequence, batch.num_rows, segment.path, at.offset, at.length, at.crc32c)
 
     linger_s = 0.0
@@ -169,20 +154,20 @@ class SegmentFiles(OneCopy):
     def close(self) -> None:
         """Close all of them; the next entries go to new ones."""
         for _, segment in self._open.values():
-            self._close(segment)
+            segment.close()
         self._open = {}
         self._unsynced = {}
 
-    def _segment(self, partition: int, schema: pa.Schema) -> tuple[SegmentWriter, bool]:
-        """Return the segment for a partition's next entry, and whether it is a new one."""
+    def _segment(self, partition: int, schema: pa.Schema) -> SegmentWriter:
+        """Return the segment for a partition's next entry."""
         key = (partition, tuple(schema.names))
         ledger_id = self._ledgers[partition]
         found = self._open.get(key)
         if found is not None:
             opened_for, segment = found
             if opened_for == ledger_id and not segment.broken and not segment.closed:
-                return segment, False
-            self._close(segment)
+                return segment
+            segment.close()
         elif len(self._open) >= self._max_open:
             self._make_room()
         path = segment_path(self._topic_id, partition, ledger_id, self._producer_id)
@@ -190,8 +175,7 @@ class SegmentFiles(OneCopy):
             self._note(path)
         segment = SegmentWriter(self._root, path, schema)
         self._open[key] = (ledger_id, segment)
-        self.notes.opened(path)
-        return segment, True
+        return segment
 
     def _make_room(self) -> None:
         _, oldest = self._open.pop(next(iter(self._open)))
@@ -199,37 +183,4 @@ class SegmentFiles(OneCopy):
             if not oldest.broken and not oldest.closed:
                 oldest.sync()  # it may have been written to just now
         finally:
-            self._close(oldest)
-
-    def tell_late(self) -> None:
-        """Note what became of entries in files that are closed, as far as that is possible."""
-        for path in self.notes.waiting():
-            if (note := self.notes.of_end(path)) is not None:
-                with suppress(OSError, pa.ArrowException):
-                    append_note(self._root, path, note)
-            self.notes.told(path)
-
-    def note_behind(self, path: str, note: bytes) -> bool:
-        """Write a note behind what a file has; return False if that can't be. ``sync`` makes it safe, too."""
-        opened = next((segment for _, segment in self._open.values() if segment.path == path), None)
-        try:
-            if opened is None or opened.broken or opened.closed:
-                append_note(self._root, path, note)
-                sync_file(self._root / path)
-            else:
-                self._unsynced[opened] = None
-                opened.append_note(note)
-        except (OSError, TxnLogError, pa.ArrowException):
-            return False
-        return True
-
-    def _close(self, segment: SegmentWriter) -> None:
-        """Close a segment, and note behind its last entry what no other one will say."""
-        try:
-            if not segment.broken and not segment.closed and (note := self.notes.of_end(segment.path)) is not None:
-                with suppress(TxnLogError, pa.ArrowException):
-                    segment.append_note(note)
-                self.notes.told(segment.path)
-        finally:
-            self.notes.closed(segment.path)
-            segment.close()
+            oldest.close()

@@ -54,9 +54,6 @@ class Sender(Protocol):
     def _has_copies(self, txn: Transaction) -> bool:
         """True if what waits has enough copies to be acknowledged."""
 
-    def _ended(self, txn: TxnId, *, committed: bool) -> None:
-        """Take notice of a transaction's end."""
-
     def _discard(self, txn: Transaction) -> None:
         """Forget what wasn't registered yet of a transaction that is going to be aborted."""
 
@@ -115,11 +112,6 @@ class Transaction:
                     self._check_has_no_end()
                     self._begun(self._stub.begin_transaction(_ms(self.timeout), self._age_ms()))
         assert self._id is not None
-        return self._id
-
-    @property
-    def known_id(self) -> TxnId | None:
-        """Its id, if the service has begun it."""
         return self._id
 
     @property
@@ -449,9 +441,6 @@ class Transaction:
             raise inherited_error(self._name)
 
     def _ended(self, how: str) -> None:
-        if self._id is not None:
-            for producer in list(self._producers):
-                producer._ended(self._id, committed=how == "committed")
         self._end = how
         self._producers.clear()
         self._consumed.clear()

@@ -15,7 +15,7 @@ from txn_source.model.ledger import OffloadableLedger
 from txn_source.model.ledger_limits import LedgerLimits
 from txn_source.model.position import Position
 from txn_source.model.roots import ONLY_MAIN, HotRoot
-from txn_source.model.spark_commit import PlacedBatch, TopicBatch
+from txn_source.model.spark_commit import TopicBatch
 from txn_source.model.topic import PartitionView, Topic
 from txn_source.model.topic_name import TopicName
 from txn_source.model.transaction import TxnId
@@ -225,10 +225,3 @@ def table_from_wire(data: bytes) -> pa.Table:
             f"The metadata service answered with {len(data)} bytes that are no table: {error}.",
             "Check that client and service are of the same release.",
         ) from None
-
-
-def placed_from_wire(message: pb.CommitBatchResponse.Placed) -> PlacedBatch:
-    """Return where a job's entries of a topic came to lie."""
-    positions = tuple(Position.from_key(key) for key in message.positions)
-    of = (message.topic_id, message.producer_id, message.epoch, message.first_sequence)
-    return PlacedBatch(*of, positions, message.publish_time_us)

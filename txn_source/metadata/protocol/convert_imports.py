@@ -6,8 +6,7 @@ from txn_source._generated.txnlog.v1 import metadata_service_pb2 as pb
 from txn_source.metadata.protocol.convert import entry_from_wire, entry_to_wire, txn_from_wire, txn_to_wire
 from txn_source.model.entry import OpenedProducer
 from txn_source.model.errors import InvalidArgumentError
-from txn_source.model.imported import ImportedBatch, ImportedEntries, ImportedTopic, PlacedImport, TxnRef
-from txn_source.model.position import Position
+from txn_source.model.imported import ImportedBatch, ImportedEntries, ImportedTopic, TxnRef
 from txn_source.model.topic_name import TopicName
 from txn_source.model.transaction import TxnId
 
@@ -90,13 +89,3 @@ def _ref_from_wire(message: pb.ImportBatchRequest.Transaction, begun: int) -> Tx
             f"Transaction {message.begun} of {begun} that are begun is named.", "Count those from 0."
         )
     return message.begun
-
-
-def placed_from_wire(message: pb.ImportBatchResponse) -> PlacedImport:
-    """Return where a batch of an import came to lie."""
-    return PlacedImport(
-        {tail.partition_id: tail.ledger_id for tail in message.tails},
-        tuple(Position.from_key(key) for key in message.positions),
-        tuple(message.publish_times_us),
-        tuple(message.begun),
-    )

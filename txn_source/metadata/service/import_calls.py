@@ -20,17 +20,12 @@ class ImportCalls:
         batch = import_from_wire(request)
 
         def register(connection: Connection) -> pb.ImportBatchResponse:
-            placed = imports.import_batch(connection, batch, self._work.now_us(), self._work.configuration)
+            tails = imports.import_batch(connection, batch, self._work.now_us(), self._work.configuration)
             of_each = [
                 pb.ImportBatchResponse.Tail(partition_id=partition_id, ledger_id=ledger_id)
-                for partition_id, ledger_id in sorted(placed.tails.items())
+                for partition_id, ledger_id in sorted(tails.items())
             ]
-            return pb.ImportBatchResponse(
-                tails=of_each,
-                positions=[position.key for position in placed.positions],
-                publish_times_us=placed.publish_times_us,
-                begun=placed.begun,
-            )
+            return pb.ImportBatchResponse(tails=of_each)
 
         return self._work.once(request, pb.ImportBatchResponse, register)
 

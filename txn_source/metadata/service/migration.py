@@ -14,7 +14,6 @@ of the same log is replaced.
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 
 from txn_source.metadata.service.comparison import Scanned, compare
 from txn_source.metadata.service.service import MetadataService
@@ -78,23 +77,6 @@ def migrate(root: LogRoot, url: DatabaseUrl, report: Report, clock: Clock = syst
         finally:
             target.close()
     return Migrated(log_id, rows, scanned)
-
-
-def fill(url: DatabaseUrl, file: Path, root: str, report: Report, clock: Clock = system_clock) -> None:
-    """Copy a SQLite file that has the metadata of a log on PostgreSQL into an empty database; it counts then.
-
-    Raises:
-        InvalidArgumentError: the database isn't empty.
-        UnavailableError: it can't be reached.
-        DataLossError: the copy isn't the same.
-    """
-    with held(file) as source:
-        target = open_database(url)
-        try:
-            target.write(lambda connection: _copy(source, connection, root, clock(), report))
-            check_log(target, read_info(source).log_id)
-        finally:
-            target.close()
 
 
 def _bring_up_to_date(root: LogRoot, clock: Clock) -> int:

@@ -62,15 +62,6 @@ class ProducerCalls:
             answer = pb.CommitBatchResponse(repeated_batch=done.repeated, warnings=done.warnings)
             if done.txn is not None:
                 answer.txn.CopyFrom(convert.txn_to_wire(id_of(done.txn)))
-            for each in done.placed:
-                answer.placed.add(
-                    topic_id=each.topic_id,
-                    producer_id=each.producer_id,
-                    epoch=each.epoch,
-                    first_sequence=each.first_sequence,
-                    positions=[at.key for at in each.positions],
-                    publish_time_us=each.publish_time_us,
-                )
             return answer
 
         return self._work.once(request, pb.CommitBatchResponse, commit)

@@ -102,7 +102,6 @@ def _appended(written: Written) -> pb.AppendResponse:
         positions=[at.key for at in appended.positions],
         partitions=appended.partitions,
         needs_copies=appended.needs_copies,
-        publish_time_us=appended.publish_time_us,
     )
 
 
@@ -115,7 +114,6 @@ def _committed(written: Written) -> pb.WriteTransactionResponse:
                 positions=[at.key for at in each.positions],
                 partitions=each.partitions,
                 needs_copies=each.needs_copies,
-                publish_time_us=each.publish_time_us,
             )
             for each in written.appended
         ],

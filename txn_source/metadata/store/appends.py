@@ -256,10 +256,8 @@ class _Together:
                 Position.from_key(stored[entry.base_sequence].position) for entry in append.entries
             ]
         short = self._short_of([row for stored in found if stored is not None for row in stored.values()])
-        times = {row.publish_time_us for stored in found if stored is not None for row in stored.values()}
-        at_us = times.pop() if len(times) == 1 else 0
         of_all = [
-            Appended(at := positions.get(writer.producer_id, []), writer.partitions, not short.isdisjoint(at), at_us)
+            Appended(at := positions.get(writer.producer_id, []), writer.partitions, not short.isdisjoint(at))
             for writer in writers
         ]
         return Written(of_all, None if one.timeout_ms is None else txn, repeated=True)
@@ -316,11 +314,8 @@ class _Together:
                 self._joined.add((txn, writer.producer_id))
                 self._joining.append((txn, writer.producer_id))
         self._changed |= touched
-        times = {self._tails[partition_id].now_us for partition_id in touched}
-        at_us = times.pop() if len(times) == 1 else 0
         of_all = [
-            Appended(positions.get(of := writer.producer_id, []), writer.partitions, of in short, at_us)
-            for writer in writers
+            Appended(positions.get(of := writer.producer_id, []), writer.partitions, of in short) for writer in writers
         ]
         if txn is None or one.timeout_ms is None:
             return Written(of_all)

@@ -16,7 +16,7 @@ from txn_source.metadata.store import topics, transactions
 from txn_source.metadata.store.appends import Append, Write, check_copies, write_all
 from txn_source.metadata.store.tables import policies
 from txn_source.model.errors import InvalidArgumentError, ProducerFencedError, TopicNotFoundError, TxnLogError
-from txn_source.model.imported import KEPT_OPEN_MS, ImportedBatch, ImportedTopic, PlacedImport, TxnRef
+from txn_source.model.imported import KEPT_OPEN_MS, ImportedBatch, ImportedTopic, TxnRef
 from txn_source.model.transaction import TxnId
 
 _NAME = "import"
@@ -31,8 +31,8 @@ def progress_of(connection: Connection, topic_id: int) -> str:
 
 def import_batch(
     connection: Connection, batch: ImportedBatch, now_us: int, configured: Mapping[str, Any]
-) -> PlacedImport:
-    """Register a batch, or nothing of it; return where its entries came to lie.
+) -> dict[int, int]:
+    """Register a batch, or nothing of it; return the ledger that each partition with entries has come to.
 
     ``configured`` are the broker's policies.
 
@@ -56,7 +56,6 @@ def import_batch(
         append = Append(producer.producer_id, producer.epoch, one.entries)
         writes.append(Write([append], None if one.txn is None else number(one.txn)))
     tails = {}
-    positions, times = [], []
     for one, done in zip(batch.writes, write_all(connection, writes, now_us, configured), strict=True):
         if isinstance(done, TxnLogError):
             raise done
@@ -65,14 +64,12 @@ def import_batch(
             raise InvalidArgumentError(
                 "Entries of the import are stored already.", "Open a new producer for each import."
             )
-        positions += done.appended[0].positions
-        times.append(done.appended[0].publish_time_us)
         for entry, position in zip(one.entries, done.appended[0].positions, strict=True):
             tails[entry.partition_id] = position.ledger_id
     transactions.end_all(connection, [(number(txn), commit) for txn, commit in batch.ends], now_us)
     kept = [number(txn) for txn in batch.kept]
     transactions.keep_open(connection, kept, KEPT_OPEN_MS, now_us // 1000)
-    return PlacedImport(tails, tuple(positions), tuple(times), tuple(begun))
+    return tails
 
 
 def _check_open(connection: Connection, txns: Iterable[int]) -> None:

@@ -20,7 +20,7 @@ from txn_source.metadata.store.tables import producers as producer_rows
 from txn_source.model.caller import Caller
 from txn_source.model.entry import OpenedProducer
 from txn_source.model.errors import BatchRepeatedError, InvalidArgumentError, TopicNotFoundError, shown
-from txn_source.model.spark_commit import CONTENT_MASK, AppVersion, PlacedBatch, Sink, TopicBatch
+from txn_source.model.spark_commit import CONTENT_MASK, AppVersion, Sink, TopicBatch
 from txn_source.model.transaction import EndReason
 from txn_source.model.values import dataclass
 
@@ -41,8 +41,6 @@ class CommittedBatch:
     """It had been committed before."""
     warnings: list[str]
     """What the writer's log should say."""
-    placed: tuple[PlacedBatch, ...] = ()
-    """Where entries came to lie, by topic."""
 
 
 def commit_batch(
@@ -84,19 +82,14 @@ def commit_batch(
     if not any(batch.entries for batch in batches):
         return CommittedBatch(None, False, warnings)
     txn = transactions.begin(connection, _TIMEOUT_MS, now_us // 1000)
-    placed = []
     for batch in batches:
         producer, sequence = _producer(connection, sink, batch, now_us, caller)
-        first, numbered = sequence, []
+        numbered = []
         for entry in batch.entries:
             numbered.append(replace(entry, base_sequence=sequence))
             sequence += entry.messages
         append = Append(producer.producer_id, producer.epoch, numbered)
-        done = write(connection, Write([append], txn, of_job=True), now_us, configured)
-        check_copies(done)
-        [appended] = done.appended
-        of = (batch.topic_id, producer.producer_id, producer.epoch, first)
-        placed.append(PlacedBatch(*of, tuple(appended.positions), appended.publish_time_us))
+        check_copies(write(connection, Write([append], txn, of_job=True), now_us, configured))
         if sink.query_id is not None:
             connection.execute(
                 update(sink_producers)
@@ -104,7 +97,7 @@ def commit_batch(
                 .values(next_sequence=sequence)
             )
     transactions.end(connection, txn, commit=True, reason=EndReason.CLIENT, now_us=now_us)
-    return CommittedBatch(txn, False, warnings, tuple(placed))
+    return CommittedBatch(txn, False, warnings)
 
 
 def _repetition(connection: Connection, query_id: str, sink: Sink, batches: Sequence[TopicBatch]) -> list[str] | None:

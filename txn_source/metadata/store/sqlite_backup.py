@@ -104,14 +104,6 @@ def read_needed(database: Path) -> Needed:
         )
 
 
-def read_entries(database: Path, path: str) -> tuple[list[list[int]], dict[int, int]]:
-    """Return what a log's database says of a segment: its entries as receipts (``storage/entry_notes.py``), by offset,
-    and the states of their transactions."""
-    with _opened(database) as raw:
-        rows = raw.execute(_ENTRIES, (path,)).fetchall()
-    return [list(row[:-1]) for row in rows], {row[-2]: row[-1] for row in rows if row[-1] is not None}
-
-
 @contextmanager
 def _opened(database: Path) -> Iterator[sqlite3.Connection]:
     try:
@@ -131,8 +123,3 @@ _SEGMENTS = """
     WHERE s.deleted = 0 ORDER BY s.path"""
 _OBJECTS = "SELECT copy_id, uri, size, footer_bytes, footer_crc32c FROM copies WHERE complete = 1 ORDER BY copy_id"
 _ROOTS = "SELECT root_id, name, uri FROM roots ORDER BY root_id"
-_ENTRIES = """
-    SELECT e.partition_id, e.offset, e.length, e.crc32c, e.base_sequence, e.messages, e.position, e.publish_time_us,
-        COALESCE(e.txn, -1), t.state
-    FROM entries e JOIN segments s ON s.segment_id = e.segment_id LEFT JOIN transactions t ON t.txn = e.txn
-    WHERE s.path = ? ORDER BY e.offset"""

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from txn_source._generated.txnlog.v1 import metadata_service_pb2 as pb
 from txn_source.metadata.protocol import convert
-from txn_source.metadata.protocol.convert_imports import import_to_wire, placed_from_wire
+from txn_source.metadata.protocol.convert_imports import import_to_wire
 from txn_source.metadata.protocol.convert_subscriptions import acknowledgement_to_wire
 from txn_source.metadata.protocol.enums import END_REASON, TRANSACTION_STATE
 from txn_source.metadata.stub.ranges import RangeStub, incomplete
@@ -22,10 +22,10 @@ from txn_source.metadata.stub.transport import Transport
 from txn_source.model.acknowledgement import Acknowledgement
 from txn_source.model.entry import Appended, NewEntry, OpenedProducer
 from txn_source.model.errors import LogVersionError
-from txn_source.model.imported import ImportedBatch, PlacedImport
+from txn_source.model.imported import ImportedBatch
 from txn_source.model.ledger_limits import LedgerLimits
 from txn_source.model.position import Position, PositionRange
-from txn_source.model.spark_commit import Sink, Told, TopicBatch
+from txn_source.model.spark_commit import Sink, TopicBatch
 from txn_source.model.topic import Topic, TopicView, View
 from txn_source.model.topic_name import TopicName
 from txn_source.model.transaction import TransactionState, TxnId
@@ -228,9 +228,7 @@ class MetadataStub(RangeStub, TierStub, RootStub, SubscriptionStub):
             raise incomplete(f"{len(answer.positions)} positions for {len(entries)} entries")
         return _appended(answer)
 
-    def commit_batch(
-        self, sink: Sink, batches: Sequence[TopicBatch], key: str, told: Told = lambda *_: None
-    ) -> tuple[TxnId | None, bool]:
+    def commit_batch(self, sink: Sink, batches: Sequence[TopicBatch], key: str) -> tuple[TxnId | None, bool]:
         """Register all that a job wrote and commit it; return the transaction, and if the batch is an old one.
 
         What the service noticed, such as other rows in a repeated batch, is logged.
@@ -238,7 +236,6 @@ class MetadataStub(RangeStub, TierStub, RootStub, SubscriptionStub):
         Args:
             sink, batches: who writes, and what was written to each topic; the bytes are safe.
             key: names the job's commit, so that repeating it is harmless.
-            told: is told where entries came to lie, if they did just now.
 
         Raises:
             BatchRepeatedError: the batch was committed before, and can't come again, or has another number of rows.
@@ -257,21 +254,18 @@ class MetadataStub(RangeStub, TierStub, RootStub, SubscriptionStub):
         answer = self._transport.call("CommitBatch", request)
         for warning in answer.warnings:
             _log.warning("%s", warning)
-        if not answer.HasField("txn"):
-            return None, answer.repeated_batch
-        txn = convert.txn_from_wire(answer.txn)
-        told(txn, [convert.placed_from_wire(of) for of in answer.placed])
-        return txn, answer.repeated_batch
+        return convert.txn_from_wire(answer.txn) if answer.HasField("txn") else None, answer.repeated_batch
 
-    def import_batch(self, batch: ImportedBatch) -> PlacedImport:
-        """Register a part of another log's history; return where it came to lie.
+    def import_batch(self, batch: ImportedBatch) -> dict[int, int]:
+        """Register a part of another log's history; return the ledger that each partition with entries has come to.
 
         Raises:
             ProducerFencedError: another import of a topic has gone on meanwhile.
             TransactionEndedError: a transaction of the import was aborted by somebody else.
             TopicNotFoundError: a topic was deleted.
         """
-        return placed_from_wire(self._transport.call("ImportBatch", import_to_wire(batch, request_id())))
+        answer = self._transport.call("ImportBatch", import_to_wire(batch, request_id()))
+        return {tail.partition_id: tail.ledger_id for tail in answer.tails}
 
     def get_import(self, topic: TopicName) -> str:
         """Return how far the import of a topic has come, as its last batch noted it; empty: none has begun."""
@@ -459,7 +453,7 @@ class MetadataStub(RangeStub, TierStub, RootStub, SubscriptionStub):
 
 def _appended(message: Any) -> Appended:
     positions = [Position.from_key(key) for key in message.positions]
-    return Appended(positions, message.partitions, message.needs_copies, message.publish_time_us)
+    return Appended(positions, message.partitions, message.needs_copies)
 
 
 def _topic_view(message: pb.TopicView | pb.OpenProducerResponse) -> TopicView:

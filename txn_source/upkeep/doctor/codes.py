@@ -65,7 +65,7 @@ CODES: dict[str, Code] = {
              f"Write it anew: where metadata.db lies in the root it is `{{\"format_version\": {FORMAT_VERSION}}}`, else"
              " any copy of the root has it. Without it no release opens the folder."),
         Code("database-missing", _E, "metadata.db was deleted or moved, or the root is not mounted whole.",
-             "Put the file back, or restore a backup, or make it again of what is stored: `txnlog rebuild`."),
+             "Put the file back, or restore a backup."),
         Code("log-version", _E, "A newer release has upgraded the log.", "Use that release, or restore a backup."),
         Code("schema-old", _W, "The log was last opened by an older release.",
              "Let this release open it: any command that writes upgrades the tables, and so does"

@@ -12,11 +12,9 @@ from txn_source.metadata.stub.roots import HotSegment
 from txn_source.model.roots import ONLY_MAIN
 from txn_source.model.topic_name import TopicName
 from txn_source.model.units import format_count
-from txn_source.storage.apart_notes import topic_of_note
 from txn_source.storage.object_root import located
 from txn_source.storage.object_store import is_refused
-from txn_source.storage.segment import SegmentName
-from txn_source.storage.topic_file import NAME as TOPIC_FILE
+from txn_source.storage.segment import SegmentName, is_old_note
 from txn_source.upkeep.doctor.checks.policies import policies_fit
 from txn_source.upkeep.doctor.codes import Severity
 from txn_source.upkeep.doctor.extent import Extent, Ledgers, extent
@@ -167,8 +165,7 @@ def check_unreferenced(subject: Subject) -> Iterator[Finding]:
     """Look for old files that the log doesn't know, as garbage collection does; those to be deleted are known."""
     garbage = collect_garbage(subject.access, DAY_S, dry_run=True, clock=lambda: subject.now_s)
     doomed = subject.look(checkup.doomed) if garbage.paths else set()
-    known = doomed | {path for path in garbage.paths if topic_of_note(path) is not None}  # which go with time
-    paths = [path for path in garbage.paths if path.rpartition(":")[2] not in known and _is_there(subject, path)]
+    paths = [path for path in garbage.paths if path.rpartition(":")[2] not in doomed and _is_there(subject, path)]
     if paths:
         size = f", {garbage.bytes:,} bytes," if len(paths) == len(garbage.paths) else ""
         fact = f"{format_count(len(paths), 'file')}{size} that the log doesn't know: older than a day."
@@ -191,7 +188,7 @@ def check_among_segments(subject: Subject) -> Iterator[Finding]:
         for found in subject.stored(place):
             name = SegmentName.parse(found.path)
             if name is None:
-                if TOPIC_FILE not in found.path and topic_of_note(found.path) is None:
+                if not is_old_note(found.path):
                     strange.append(found.path)
                 continue
             names.append((found.path, name))
