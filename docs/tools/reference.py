@@ -171,10 +171,9 @@ def _findings() -> Iterator[str]:
         " do. Words in capitals stand for what the finding names.\n\n"
     )
     for code in sorted(CODES.values(), key=lambda code: code.name):
-        mended = f"\n\n**`--repair`** {code.mended}." if code.mended else ""
         yield (
             f"## {code.name}\n\n{code.severity.value.capitalize()}.\n\n**Usual cause.** {code.cause}\n\n"
-            f"**What to do.** {code.remedy_for({})}{mended}\n\n"
+            f"**What to do.** {code.remedy_for({})}\n\n"
         )
 
 

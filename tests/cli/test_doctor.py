@@ -60,7 +60,9 @@ def test_findings_are_told_with_a_remedy_each(txnlog: Any, filled: Path, log: tx
     assert warning.startswith(f"WARNING object-damaged: The object {path.relative_to(filled)} of ledger ")
     assert "where" in warning
     assert warning.endswith("the hot copy is there.")
-    assert remedy.startswith("    Restore the object; where the hot copy is there, `txnlog doctor --repair` deletes")
+    assert remedy.startswith(
+        "    Restore the object. Where the hot copy is there, `txnlog topics delete-offloaded orders"
+    )
     assert "\n".join(rest) == f"{note}22 checks: 1 warning, 1 note."
 
 
@@ -91,7 +93,7 @@ def test_wrong_usage_is_refused(txnlog: Any, bare: Any, filled: Path, tmp_path: 
         ["--checksums", "some"],
         ["--rate", "fast"],
         ["--rate", "0"],
-        ["--yes"],
+        ["--repair"],
         ["--topic", ""],
     ):
         told = txnlog("doctor", *wrong)
@@ -115,7 +117,15 @@ def test_rate_is_kept(txnlog: Any, filled: Path, monkeypatch: pytest.MonkeyPatch
 @pytest.mark.parametrize("code", CODES)
 def test_commands_in_remedies_can_be_given(code: str) -> None:
     """Parse each command that a remedy names, with values in place of what the finding would name."""
-    values = {"txn": "(0,7)", "topic": "orders", "subscription": "s", "root": "b", "uri": "/b", "path": "/p"}
+    values = {
+        "txn": "(0,7)",
+        "topic": "orders",
+        "subscription": "s",
+        "ledger": "7",
+        "root": "b",
+        "uri": "/b",
+        "path": "/p",
+    }
     for text in re.findall(r"`(txnlog [^`]*)`", CODES[code].remedy_for(values)):
         command: Any = command_of(app)
         words = text.split()[1:]

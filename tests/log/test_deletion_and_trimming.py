@@ -122,7 +122,7 @@ def test_service_itself_deletes_no_last_copy(log: Log) -> None:
     assert tiers_of(log, "orders") == [COLD] * 2 + [HOT] * (len(ids) - 2)
 
 
-@pytest.mark.parametrize("damage", [tiers.remove, tiers.cut_last_byte, tiers.overwrite])
+@pytest.mark.parametrize("damage", [tiers.remove, tiers.cut_last_byte, tiers.overwrite, tiers.flip_in_middle])
 @pytest.mark.files
 def test_hot_copy_stays_if_the_object_cannot_be_read(
     clocked_log: Log, clock: ManualClock, damage: tiers.Damage
@@ -140,6 +140,25 @@ def test_hot_copy_stays_if_the_object_cannot_be_read(
     assert [topic for topic, _ in report.failures] == ["orders"]
     assert tiers_of(clocked_log, "orders") == [COLD, BOTH, COLD, COLD]
     assert values(clocked_log, "orders") == [b"%d" % i for i in range(8)]
+
+
+@pytest.mark.files
+def test_object_stays_if_a_byte_of_the_hot_copy_has_changed(log: Log) -> None:
+    """Flip a byte of one ledger's segment: its object stays, those of others that are named go, and the damaged copy
+    can be given up by its ledger's id."""
+    ids = fill(log)
+    log.offload("orders")
+    tiers.flip_near_end(tiers.copy_of(log.root, ids[1], Tier.BOOKKEEPER))
+    for named in (None, [ids[1]]):
+        with pytest.raises(OnlyCopyError, match=f"ledger {ids[1]}"):
+            log.delete_offloaded("orders", named)
+    assert tiers_of(log, "orders") == [BOTH] * 4
+    assert log.delete_offloaded("orders", [ids[0]]) == 1
+    with pytest.raises(InvalidArgumentError, match=f"Ledger {ids[0]} isn't an offloaded ledger"):
+        log.delete_offloaded("orders", ids[:2])
+    assert log.delete_hot("orders", ledgers=[ids[1]]) == 1
+    assert tiers_of(log, "orders") == [HOT, COLD, BOTH, BOTH]
+    assert values(log, "orders") == [b"%d" % i for i in range(8)]
 
 
 # Trimming

@@ -27,7 +27,7 @@ COLUMNS = ["__partition", "__entry_id", "key", "value", "__properties", "__txn_s
 def rows(tmp_path: Path) -> dict[str, Any]:
     """What the log in ``tmp_path / "log"`` has, by isolation level."""
     with tarfile.open(VECTOR) as archive:
-        archive.extractall(tmp_path)  # noqa: S202 (our own file)
+        archive.extractall(tmp_path)
     found: dict[str, Any] = json.loads((tmp_path / "rows.json").read_text())
     return found
 

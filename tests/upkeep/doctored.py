@@ -14,7 +14,6 @@ from tests.log import tiers
 from txn_source.upkeep.doctor.examination import examine
 from txn_source.upkeep.doctor.findings import Report
 from txn_source.upkeep.doctor.opening import Where, opened
-from txn_source.upkeep.doctor.repair import repair
 from txn_source.upkeep.doctor.subject import DAY_S, Checksums, Surroundings
 
 TWO_DAYS_S = 2 * DAY_S
@@ -50,13 +49,6 @@ def look(where: Path | Where, checksums: Checksums = Checksums.ALL, **options: A
     options.setdefault("surroundings", Surroundings(disk=lambda _: (1 << 40, 1 << 39)))  # whatever there is here
     with opened(at, checksums=checksums, **options) as log:
         return examine(log)
-
-
-def mend(where: Path | Where, report: Report, checksums: Checksums = Checksums.ALL, **options: Any) -> Report:
-    """Repair a log."""
-    at = where if isinstance(where, Where) else Where(str(where))
-    options.setdefault("surroundings", Surroundings(disk=lambda _: (1 << 40, 1 << 39)))
-    return repair(at, report, {"checksums": checksums, **options})
 
 
 def codes(report: Report) -> list[str]:

@@ -126,7 +126,7 @@ def test_permissions_are_looked_at(root: Path, lacks: int, code: str) -> None:
 
 def test_commands_of_remedies_can_be_pasted() -> None:
     """Put odd operands into each remedy: its commands are ones that there are, and a shell passes them on whole."""
-    odd = {"txn": "(0,7)", "subscription": "a b; $(c)", "topic": "orders"}
+    odd = {"txn": "(0,7)", "subscription": "a b; $(c)", "topic": "orders", "ledger": "7"}
     for code in CODES.values():
         written, shown = (text.split("`")[1::2] for text in (code.remedy, code.remedy_for(odd)))
         for template, command in zip(written, shown, strict=True):

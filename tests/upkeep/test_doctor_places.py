@@ -15,7 +15,7 @@ from tests.log import tiers
 from tests.log.reading import BY_HAND, send_each, values
 from tests.log.roots import Roots, log, roots, spoil
 from tests.log.sites import Site
-from tests.upkeep.doctored import age, codes, fill, look, mend
+from tests.upkeep.doctored import age, codes, fill, look
 from txn_source import Log
 from txn_source.model.errors import InvalidArgumentError, LogNotFoundError, UnavailableError
 from txn_source.model.topic_name import TopicName
@@ -62,9 +62,8 @@ def test_copies_are_found_and_made_anew(written: Log, roots: Roots, name: str, d
     report = look(roots.main)
     assert codes(report) == [code], report.findings
     assert [one.operands["root"] for one in report.findings] == [name]
-    after = mend(roots.main, report)
-    assert after.is_clean
-    assert all(one.mended for one in after.findings)
+    written.maintain(verify=True)
+    assert look(roots.main).findings == ()
     assert path.read_bytes() == before
     assert len(values(written, "t")) == 6
 

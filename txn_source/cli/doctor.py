@@ -21,7 +21,7 @@ from txn_source.cli.connection import (
     address_of,
     database_of,
 )
-from txn_source.cli.output import Json, console, note, reports_errors
+from txn_source.cli.output import Json, console, reports_errors
 from txn_source.cli.progress import Progress
 from txn_source.model.errors import InvalidArgumentError
 from txn_source.model.foreign_path import is_foreign
@@ -78,10 +78,6 @@ def doctor(
         str | None,
         typer.Option(metavar="SIZE", help="Read so much in a second at most, such as 50MB/s.", show_default=False),
     ] = None,
-    repair: Annotated[
-        bool, typer.Option("--repair", help="Mend what is safe to mend, and say what was done and what is left.")
-    ] = False,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Don't ask before mending.")] = False,
     metadata: Annotated[
         str | None,
         typer.Option(
@@ -101,7 +97,7 @@ def doctor(
 ) -> None:
     """Look at a log from outside, say what is wrong with it, and what to do about each finding.
 
-    Nothing is changed without `--repair`. The log may be in use. Where it can be, name its root: over an endpoint the
+    Nothing is changed. The log may be in use. Where it can be, name its root: over an endpoint the
     database itself can't be looked at, and the report says what was not checked.
 
     Exit status: 0 if nothing has to be done (notes may be shown), 1 if there are warnings or errors, or the log can't
@@ -112,8 +108,6 @@ def doctor(
 
     shown = {"tls_ca": tls_ca, "tls_cert": tls_cert, "tls_key": tls_key, "token_file": token_file}
     where = _where(address_of(context).override(root, endpoint).showing(**shown).resolve(), metadata)
-    if not repair and yes:
-        raise typer.BadParameter("It is for --repair.", param_hint="'--yes'")
     bars = _Bars(wanted=not as_json or sys.stderr.isatty())
     options = _options(topic or [], checksums, rate, bars)
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")
@@ -122,11 +116,6 @@ def doctor(
             report = examine(log)
     finally:
         bars.end()
-    if repair:
-        try:
-            report = _repaired(where, report, options, yes=yes, as_json=as_json)
-        finally:
-            bars.end()
     if as_json:
         print(json.dumps(report.document(), indent=2, ensure_ascii=False))
     else:
@@ -164,21 +153,6 @@ def _options(topics: list[str], checksums: str, rate: str | None, watch: Watch) 
     }
 
 
-def _repaired(where: Where, report: Report, options: Options, *, yes: bool, as_json: bool) -> Report:
-    from txn_source.upkeep.doctor.repair import repair, steps_for
-
-    steps = steps_for(report)
-    if not steps:
-        return report
-    if not yes:
-        for step in steps:
-            note(f"{step.code}: {step.what}")
-        if as_json or not sys.stdin.isatty():
-            raise InvalidArgumentError("A repair asks first, and nobody can answer here.", "Give --yes, too.")
-        typer.confirm("Do this?", abort=True, err=True)
-    return repair(where, report, options)
-
-
 def _print(report: Report) -> None:
     from rich.text import Text
 
@@ -187,7 +161,7 @@ def _print(report: Report) -> None:
     for one in report.findings:
         head = Text.assemble((one.severity.value.upper(), colours[one.severity.value]), f" {one.code}: {one.fact}")
         out.print(head, soft_wrap=True)
-        out.print(f"    Mended: {one.mended}." if one.mended else f"    {one.remedy}", soft_wrap=True)
+        out.print(f"    {one.remedy}", soft_wrap=True)
     for why in dict.fromkeys(left_out.why for left_out in report.not_checked):
         checks = ", ".join(left_out.check for left_out in report.not_checked if left_out.why == why)
         out.print(f"Not checked: {checks} ({why}).", soft_wrap=True)

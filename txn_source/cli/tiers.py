@@ -24,6 +24,10 @@ if TYPE_CHECKING:
     from txn_source.model.retention import Trimmed
 
 _LISTED = 10
+Ledgers = Annotated[
+    list[int] | None,
+    typer.Option("--ledger", metavar="ID", help="Only that of this ledger; can be repeated.", show_default=False),
+]
 
 
 @on_log()
@@ -61,13 +65,13 @@ def offload(log: Log, name: Name, as_json: Json = False) -> None:
 
 
 @on_log()
-def delete_offloaded(log: Log, name: Name, yes: Yes = False, as_json: Json = False) -> None:
-    """Delete the tiered copies of a topic's ledgers; asks first, and is refused if one is the only copy."""
+def delete_offloaded(log: Log, name: Name, ledger: Ledgers = None, yes: Yes = False, as_json: Json = False) -> None:
+    """Delete the tiered copies of a topic's ledgers; asks first, and is refused if one is the only sound copy."""
     found = log.stats(name)
-    copies = [ledger for ledger in found.ledgers if Tier.TIERED in ledger.tiers]
+    copies = [one for one in found.ledgers if Tier.TIERED in one.tiers and (not ledger or one.ledger_id in ledger)]
     confirm(f"Delete the tiered copies of {_count(copies)} of topic {found.topic!r}?", yes=yes)
     with repeatable():
-        deleted = log.delete_offloaded(name)
+        deleted = log.delete_offloaded(name, ledger or None)
     _print_deleted("tiered", deleted, found.topic, as_json=as_json)
 
 
@@ -78,10 +82,13 @@ def delete_hot(
     after_lag: Annotated[
         bool, typer.Option("--after-lag", help="Only those whose offload_deletion_lag has passed.")
     ] = False,
+    ledger: Ledgers = None,
     yes: Yes = False,
     as_json: Json = False,
 ) -> None:
     """Delete the hot copies of ledgers that are offloaded; asks first. Readers go on with the tiered copies."""
+    if after_lag and ledger:
+        raise typer.BadParameter("It doesn't go with --after-lag.", param_hint="'--ledger'")
     found = log.stats(name)
     lag = found.policies["offload_deletion_lag"].value
     if after_lag and lag is None:
@@ -90,11 +97,11 @@ def delete_hot(
             f" {found.topic} --offload-deletion-lag AGE`, or delete without this option.",
             param_hint="'--after-lag'",
         )
-    both = [ledger for ledger in found.ledgers if len(ledger.tiers) > 1]
+    both = [one for one in found.ledgers if len(one.tiers) > 1 and (not ledger or one.ledger_id in ledger)]
     only = f", if they were offloaded more than {format_duration(lag)} ago" if after_lag else ""
     confirm(f"Delete the hot copies of {_count(both)} of topic {found.topic!r}{only}?", yes=yes)
     with repeatable():
-        deleted = log.delete_hot(name, after_lag)
+        deleted = log.delete_hot(name, after_lag, ledger or None)
     _print_deleted("hot", deleted, found.topic, as_json=as_json)
 
 

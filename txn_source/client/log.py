@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from datetime import timedelta
 from functools import partial
 from typing import Any, Unpack
@@ -154,22 +154,31 @@ class Log(Rooted):
         """
         return export_iceberg(self._access, TopicName.parse(topic), catalog, table)
 
-    def delete_offloaded(self, topic: str) -> int:
-        """Delete the tiered copies of a topic and return how many; its ledgers can be offloaded again.
+    def delete_offloaded(self, topic: str, ledgers: Collection[int] | None = None) -> int:
+        """Delete the tiered copies of a topic, or of some of its ledgers, and return how many; they can be offloaded
+        again. Every byte of their hot copies is read first.
 
         Raises:
-            OnlyCopyError: the hot copy of one of them is gone or can't be read. None is deleted then.
+            OnlyCopyError: the hot copy of one of them is gone or damaged. None is deleted then.
+            InvalidArgumentError: one of ``ledgers`` isn't offloaded.
         """
-        return delete_tiered_copies(self._access, TopicName.parse(topic))
+        return delete_tiered_copies(self._access, TopicName.parse(topic), ledgers)
 
-    def delete_hot(self, topic: str, after_lag: bool = False) -> int:
+    def delete_hot(self, topic: str, after_lag: bool = False, ledgers: Collection[int] | None = None) -> int:
         """Delete the hot copies of offloaded ledgers now, or those whose deletion lag has passed; return how many.
 
+        Every byte of their objects is read first.
+
+        Args:
+            topic: whose.
+            after_lag: only those whose deletion lag has passed.
+            ledgers: only these, by their ids; of no use with ``after_lag``.
+
         Raises:
-            OnlyCopyError: the object of one of them can't be read. None is deleted then; ``after_lag`` keeps just
-                those.
+            OnlyCopyError: the object of one of them is damaged. None is deleted then; ``after_lag`` keeps just those.
+            InvalidArgumentError: one of ``ledgers`` has no such copy, or isn't offloaded.
         """
-        return delete_hot_copies(self._access, TopicName.parse(topic), after_lag=after_lag)
+        return delete_hot_copies(self._access, TopicName.parse(topic), ledgers, after_lag=after_lag)
 
     def trim(
         self,

@@ -291,7 +291,7 @@ class TieredReader:
                     raise ValueError(f"row group {number} has {table.num_rows} rows instead of {rows}")
                 columns = {f.name: _typed(table.column(f.name), f.type) for f in stored}
             except (OSError, ValueError, KeyError, pa.ArrowException) as error:
-                raise _unreadable(self._copy, reason(error)) from error
+                raise unreadable(self._copy, reason(error)) from error
         return pa.table([columns.get(f.name) or pa.nulls(rows, f.type) for f in fields], schema=pa.schema(fields))
 
     def _open(self) -> pq.ParquetFile:
@@ -316,7 +316,7 @@ def read_footer(root: Root, copy: TieredCopy) -> Footer:
             found = _FOOTERS.put((root, copy), _read_footer(root, copy))
         return found
     except (OSError, ValueError, KeyError, TypeError, pa.ArrowException) as error:
-        raise _unreadable(copy, reason(error)) from error
+        raise unreadable(copy, reason(error)) from error
 
 
 def checked_footer(root: Root, copy: TieredCopy) -> Footer:
@@ -329,7 +329,7 @@ def checked_footer(root: Root, copy: TieredCopy) -> Footer:
         data = _footer_bytes(root, copy)
         return _FOOTERS.get((root, copy)) or _FOOTERS.put((root, copy), _parse_footer(data, copy.uri))
     except (OSError, ValueError, KeyError, TypeError, pa.ArrowException) as error:
-        raise _unreadable(copy, reason(error)) from error
+        raise unreadable(copy, reason(error)) from error
 
 
 def check_object(root: Root, copy: TieredCopy) -> None:
@@ -344,7 +344,7 @@ def check_object(root: Root, copy: TieredCopy) -> None:
             copy = second
             _read_footer(root, copy)
     except (OSError, ValueError, KeyError, TypeError, pa.ArrowException) as error:
-        raise _unreadable(copy, reason(error)) from error
+        raise unreadable(copy, reason(error)) from error
 
 
 class _FooterCache:
@@ -488,7 +488,8 @@ def _not_as_written(uri: str, why: str) -> StorageWriteError:
     )
 
 
-def _unreadable(copy: TieredCopy, why: str) -> SegmentUnreadableError:
+def unreadable(copy: TieredCopy, why: str) -> SegmentUnreadableError:
+    """Return the error of an object that can't be read."""
     return SegmentUnreadableError(
         f"Object {copy.uri.partition('?')[0]} is unreadable: {why}.",
         "Restore the object, or offload the ledger again while its hot copy is there.",

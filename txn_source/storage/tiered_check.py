@@ -13,8 +13,8 @@ from txn_source.model.copies import TieredCopy
 from txn_source.model.values import dataclass
 from txn_source.storage.checked_file import Runs
 from txn_source.storage.object_root import Root
-from txn_source.storage.object_store import ObjectStore
-from txn_source.storage.tiered import LEDGER_KEY
+from txn_source.storage.object_store import ObjectStore, reason
+from txn_source.storage.tiered import LEDGER_KEY, checked_footer, unreadable
 
 _WINDOW_BYTES = 4 << 20
 _TAIL_BYTES = 8
@@ -47,6 +47,24 @@ def owner_of(root: Root, uri: str) -> Told | None:
         return Told(str(found["log_id"]), int(found["ledger_id"]))
     except (OSError, ValueError, KeyError, TypeError, pa.ArrowException):
         return None
+
+
+def check_every_byte(root: Root, copy: TieredCopy) -> None:
+    """Read all files of a copy to their ends.
+
+    Raises:
+        SegmentUnreadableError: a byte isn't what was written, or can't be read.
+    """
+    part: TieredCopy | None = copy
+    while part is not None:
+        footer = checked_footer(root, part)
+        try:
+            why = first_damage(root, part, footer.runs, lambda _: None, lambda _: True)
+        except OSError as error:
+            raise unreadable(part, reason(error)) from error
+        if why is not None:
+            raise unreadable(part, why)
+        part = footer.aborted  # of a copy; the second file has none
 
 
 def first_damage(

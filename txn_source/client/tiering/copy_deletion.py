@@ -1,27 +1,29 @@
 """Deleting copies: never the last one that can be read.
 
-Before the copy of a tier goes, the other one is looked at: an object's size and footer, a segment's length. That an
-offload was complete once is not enough; objects get lost.
+Before the copy of a tier goes, every byte of the other one is read and checked. That an offload was complete once is
+not enough, nor that a file is there: disks and stores change bytes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 import numpy as np
 
 from txn_source.client.access import Access
 from txn_source.client.hot_roots import places_in, places_of
 from txn_source.client.ledgers import ledgers_of
+from txn_source.client.segment_copying import read_sound
+from txn_source.metadata.stub.roots import HotSegment
 from txn_source.model.copies import LedgerCopies, Tier
-from txn_source.model.errors import OnlyCopyError, SegmentUnreadableError
+from txn_source.model.errors import InvalidArgumentError, OnlyCopyError, SegmentUnreadableError
 from txn_source.model.message_ranges import position_of
 from txn_source.model.position import MAX_ENTRY_ID, Position, PositionRange
 from txn_source.model.retention import CopyPolicies
 from txn_source.model.roots import ONLY_MAIN
 from txn_source.model.topic_name import TopicName
 from txn_source.storage.arrays import numbers_in
-from txn_source.storage.tiered import check_object
+from txn_source.storage.tiered_check import check_every_byte
 
 
 class Deletion:
@@ -33,14 +35,24 @@ class Deletion:
         self._access = access
         self._topic = topic
         self._tier = tier
+        self._sound: set[str] = set()
+        """Segments of which each byte was read and found right."""
 
-    def delete_all(self) -> int:
-        """Delete them all and return how many.
+    def delete_all(self, only: Collection[int] | None = None) -> int:
+        """Delete them all, or those of some ledgers, and return how many.
 
         Raises:
             OnlyCopyError: one of them is the only copy that can be read. None is deleted then.
+            InvalidArgumentError: a ledger that is named has no such copy, or isn't offloaded.
         """
-        ids, refused = self._checked(after_lag=False)
+        ids, refused = self._checked(after_lag=False, only=only)
+        missing = set(only or ()) - {*ids, *(ledger_id for ledger_id, _ in refused)}
+        if missing:
+            raise InvalidArgumentError(
+                f"Ledger {min(missing)} isn't an offloaded ledger of topic {self._topic.short!r} that has a"
+                f" {self._tier} copy.",
+                f"`txnlog topics stats {self._topic.short} --json` shows which there are.",
+            )
         if refused:
             ledger_id, why = refused[0]
             raise OnlyCopyError(
@@ -57,16 +69,20 @@ class Deletion:
         # Also without any: rows of entries that were kept for retried appends may be due.
         return self._stub.delete_copies(self._topic, self._tier, ids), refused
 
-    def _checked(self, *, after_lag: bool) -> tuple[list[int], list[tuple[int, str]]]:
+    def _checked(
+        self, *, after_lag: bool, only: Collection[int] | None = None
+    ) -> tuple[list[int], list[tuple[int, str]]]:
         good: list[int] = []
         refused: list[tuple[int, str]] = []
         for partition_id, copies in self._offloaded(after_lag=after_lag):
-            if self._tier is Tier.BOOKKEEPER and not copies.hot:
+            if (self._tier is Tier.BOOKKEEPER and not copies.hot) or (
+                only is not None and copies.ledger_id not in only
+            ):
                 continue
             try:
                 if self._tier is Tier.BOOKKEEPER:
                     assert copies.tiered is not None
-                    check_object(self._root, copies.tiered)
+                    check_every_byte(self._root, copies.tiered)
                 else:
                     self._check_hot(partition_id, copies)
             except SegmentUnreadableError as error:
@@ -111,28 +127,17 @@ class Deletion:
                 found[partition.partition_id] = min(ledger_id, found.get(partition.partition_id, ledger_id))
         return found
 
-    def _largest(self, path: str, roots: int) -> int:
-        """Return the length of the longest copy of a segment in a set of roots; -1 if there is none."""
-        found = -1
-        for place in places_in(self._access, roots, places_of(self._access)):
-            try:
-                size = place.segments.size(path)
-            except OSError as error:
-                place.failed(error)
-                continue
-            found = max(found, -1 if size is None else size)
-        return found
-
     def _check_hot(self, partition_id: int, copies: LedgerCopies) -> None:
         if not copies.hot:
             raise SegmentUnreadableError("the hot copy was deleted.", "Keep the object.")
         of = PositionRange(Position(copies.ledger_id, 0), Position(copies.ledger_id, MAX_ENTRY_ID))
         for page in self._stub.list_entries(partition_id, of):
             ids = numbers_in(page.entries["segment_id"])
-            ends = numbers_in(page.entries["offset"]) + numbers_in(page.entries["length"])
             for segment_id in np.unique(ids).tolist():
-                path = page.segments[segment_id]
-                size = self._largest(path, page.roots.get(segment_id, ONLY_MAIN))
-                if size < ends[ids == segment_id].max():
-                    why = "missing" if size < 0 else "truncated"
-                    raise SegmentUnreadableError(f"segment {path} is {why}.", "Keep the object.")
+                self._check_segment(page.segments[segment_id], page.roots.get(segment_id, ONLY_MAIN))
+
+    def _check_segment(self, path: str, roots: int) -> None:
+        if path not in self._sound:
+            places = places_in(self._access, roots, places_of(self._access))
+            read_sound(self._stub, self._topic, HotSegment(path, roots, roots, 0, 0), places)
+            self._sound.add(path)

@@ -4,7 +4,8 @@
 2. A segment that a root should have and that is missing there, or too short, is lost there; with ``verify`` also one
    whose entries' checksums differ.
 3. Lost and missing copies are written anew, of checked bytes, and the service is told.
-4. Copies in roots that the policy no longer names are given up once all others are there; `txnlog gc` removes them.
+4. Copies in roots that the policy no longer names are given up once every byte of all others was found right;
+   `txnlog gc` removes them.
 
 Two repairs at once write the same bytes; each file is put in one step. Offloaded ledgers whose hot copies were deleted
 have no segments any more, and need none.
@@ -91,7 +92,9 @@ def _repair(
     near = sum(place.bit for place in places)
     there = sum(bit for bit, sizes in listed.items() if sizes.get(segment.path, -1) >= segment.end)
     lost = segment.roots & near & ~there
-    if verify:
+    surplus = segment.roots & ~segment.wanted
+    gives_up = bool(surplus) and not segment.wanted & ~(segment.roots & near)
+    if verify or gives_up:
         lost |= _damaged(access, topic, segment, [p for p in places if p.bit & segment.roots & there])
     sound = segment.roots & ~lost
     missing = segment.wanted & near & ~sound
@@ -110,8 +113,7 @@ def _repair(
         return SegmentRoots(segment.path, change.added, removed, change.end), RepairReport(
             change.added.bit_count() if change.added else 0
         )
-    surplus = segment.roots & ~segment.wanted
-    if surplus and segment.wanted & ~segment.roots == 0:
+    if gives_up:
         return SegmentRoots(segment.path, 0, surplus, segment.end), RepairReport(given_up=surplus.bit_count())
     return None, RepairReport()
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 from txn_source.client.access import Access
 from txn_source.client.tiering.copy_deletion import Deletion
@@ -22,16 +22,16 @@ def offload_topic(
     return report
 
 
-def delete_tiered_copies(access: Access, topic: TopicName) -> int:
+def delete_tiered_copies(access: Access, topic: TopicName, ledgers: Collection[int] | None) -> int:
     """Delete the tiered copies of a topic, and return how many; see ``Log.delete_offloaded``."""
-    count = Deletion(access, topic, Tier.TIERED).delete_all()
+    count = Deletion(access, topic, Tier.TIERED).delete_all(ledgers)
     delete_doomed_files(access)
     return count
 
 
-def delete_hot_copies(access: Access, topic: TopicName, *, after_lag: bool) -> int:
+def delete_hot_copies(access: Access, topic: TopicName, ledgers: Collection[int] | None, *, after_lag: bool) -> int:
     """Delete the hot copies of offloaded ledgers, and return how many; see ``Log.delete_hot``."""
     deletion = Deletion(access, topic, Tier.BOOKKEEPER)
-    count = deletion.delete_due()[0] if after_lag else deletion.delete_all()
+    count = deletion.delete_due()[0] if after_lag else deletion.delete_all(ledgers)
     delete_doomed_files(access)
     return count

@@ -27,13 +27,12 @@ class Severity(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Code:
-    """A kind of finding; ``mended`` says what ``--repair`` does about it, empty: nothing."""
+    """A kind of finding."""
 
     name: str
     severity: Severity
     cause: str
     remedy: str
-    mended: str = ""
 
     def remedy_for(self, operands: Mapping[str, object]) -> str:
         """Return what to do about a finding with these operands; one that isn't there stays as its name.
@@ -53,9 +52,12 @@ class Code:
 
 _E, _W, _N = Severity
 _RESTORE = "Restore the file from a backup"
-_GC = "Run `txnlog gc`, or `txnlog doctor --repair`."
-_DROPPED = "drops the hot copies of ledgers whose objects are sound in every byte"
 _MAINTAIN = "Run `txnlog maintain`"
+_AGAIN = (
+    "Where the hot copy is there, `txnlog topics delete-offloaded {topic} --ledger {ledger}` gives the object up, and"
+    " `txnlog topics offload {topic}` makes it anew."
+)
+_DROP = "Where an object has the ledger, too, `txnlog topics delete-hot {topic} --ledger {ledger}` drops the hot copy."
 
 CODES: dict[str, Code] = {
     code.name: code
@@ -68,8 +70,7 @@ CODES: dict[str, Code] = {
              "Put the file back, or restore a backup."),
         Code("log-version", _E, "A newer release has upgraded the log.", "Use that release, or restore a backup."),
         Code("schema-old", _W, "The log was last opened by an older release.",
-             "Let this release open it: any command that writes upgrades the tables, and so does"
-             " `txnlog doctor --repair`.", "upgrades the tables"),
+             "Let this release open it: any command that writes upgrades the tables, as `txnlog maintain`."),
         Code("configuration-damaged", _E, "broker.conf has a setting or a value that can't be.",
              "Mend the line that is named; until then no process opens the log."),
         Code("root-unreachable", _E, "A disk or a share is not mounted, a store is down, or credentials are missing.",
@@ -106,51 +107,45 @@ CODES: dict[str, Code] = {
              "Put the newer metadata.db back before anything is written; what it doesn't know is no garbage."),
         # Hot segments
         Code("segment-missing", _E, "The file was deleted, or the disk that had it is lost.",
-             f"{_RESTORE}; the other messages of {{topic}} can be read by position.", _DROPPED),
+             f"{_RESTORE}; the other messages of {{topic}} can be read by position. {_DROP}"),
         Code("segment-short", _E, "The disk lost the end of the file, as after a power cut with a disk that lies.",
-             f"{_RESTORE}; the other messages of {{topic}} can be read by position.", _DROPPED),
+             f"{_RESTORE}; the other messages of {{topic}} can be read by position. {_DROP}"),
         Code("segment-damaged", _E, "The disk, or something that wrote to the file, has changed bytes.",
-             f"{_RESTORE}; where an object has the ledger too, `txnlog doctor --repair` drops the damaged copy.",
-             _DROPPED),
-        Code("copy-missing", _W, "A root for copies lost the file.", f"{_MAINTAIN}, which copies it again.",
-             "copies it again from a root where it is sound"),
+             f"{_RESTORE}. {_DROP}"),
+        Code("copy-missing", _W, "A root for copies lost the file.", f"{_MAINTAIN}, which copies it again."),
         Code("copy-damaged", _W, "The disk of a root has changed bytes.",
-             "Run `txnlog maintain --verify`, which writes the copy anew.", "writes the copy anew from a sound one"),
+             "Run `txnlog maintain --verify`, which writes the copy anew from a sound one."),
         Code("copies-few", _W, "A root was away when it was written, or the policy hot_copies names more roots now.",
-             f"{_MAINTAIN}, which copies what roots lack.", "copies what roots lack"),
+             f"{_MAINTAIN}, which copies what roots lack."),
         Code("entries-short", _W, "Roots were away while a producer wrote: nobody reads these entries yet.",
-             f"Bring the roots back; then {_MAINTAIN[0].lower()}{_MAINTAIN[1:]}.", "copies what roots lack"),
+             f"Bring the roots back; then {_MAINTAIN[0].lower()}{_MAINTAIN[1:]}."),
         Code("segment-unreferenced", _W, "A producer or a job was killed before it registered what it had written.",
-             _GC, "removes them as `txnlog gc` does"),
+             "Run `txnlog gc`."),
         Code("file-strange", _N, "Something else than txnlog has put a file among the segments.",
              "Move it away; txnlog never touches it."),
         # Tiered objects
         Code("object-missing", _E, "The object was deleted, or lifecycle rules of the store removed it.",
-             "Restore the object; where the hot copy is there, `txnlog doctor --repair` forgets the object, and the"
-             " ledger is offloaded again.", "forgets the object of a ledger whose hot copy is sound in every byte"),
+             f"Restore the object. {_AGAIN}"),
         Code("object-damaged", _E, "The store, or something that wrote to the object, has changed it.",
-             "Restore the object; where the hot copy is there, `txnlog doctor --repair` deletes the object, and the"
-             " ledger is offloaded again.", "deletes the object of a ledger whose hot copy is sound in every byte"),
+             f"Restore the object. {_AGAIN}"),
         Code("object-differs", _E, "The database or the object is of another time, as after half a restore.",
              "Restore the database and the objects of one moment."),
         Code("object-unreferenced", _W, "An offload was killed, or the log was restored from an older backup.",
-             "Delete it, if no copy of this log, such as a restored backup, needs it; `txnlog doctor --repair` does"
-             " where it lies in the log's own folder.", "deletes those in the log's own folder that say they are its"),
+             "Delete it, if no copy of this log, such as a restored backup, needs it."),
         Code("doomed-old", _W, "Nobody maintains the log, or its files can't be deleted where that is tried.",
-             f"{_MAINTAIN}, and see what it says; `txnlog serve` does so every minute.", "deletes the files"),
+             f"{_MAINTAIN}, and see what it says; `txnlog serve` does so every minute."),
         Code("offload-stuck", _W, "Whoever offloaded was killed; nothing was lost.",
-             f"{_MAINTAIN}: the object is given up and deleted, and the ledger is offloaded anew.",
-             "gives the object up and deletes it"),
+             f"{_MAINTAIN}: the object is given up and deleted, and the ledger is offloaded anew."),
         Code("offload-target-unreachable", _E, "The policy offload_uri names a place that is away, or refuses.",
              "Check the place, the credentials, and the policy: `txnlog topics get-policies {topic}`."),
         # Transactions
         Code("transaction-overdue", _W, "Nobody has looked at the log since the transaction's timeout.",
-             "None is needed: whoever looks next aborts it, as `txnlog topics stats` does.", "aborts it"),
+             "None is needed: whoever looks next aborts it, as `txnlog topics stats` does."),
         Code("transaction-hangs", _W, "Its producer hangs, is slow, or was killed.",
              "Look at it with `txnlog transactions show {txn}`, and end it with `txnlog transactions abort {txn}`;"
              " at its timeout it is aborted."),
         Code("transaction-fenced", _W, "The database was changed by hand: a takeover aborts what is open.",
-             "End it: `txnlog transactions abort {txn}`.", "aborts it"),
+             "End it: `txnlog transactions abort {txn}`."),
         # Subscriptions
         Code("subscription-keeps-data", _W, "No consumer is connected, and retention waits for the subscription.",
              "Let somebody read it; or seek it, `txnlog subscriptions seek {topic} {subscription} --to latest`; or"

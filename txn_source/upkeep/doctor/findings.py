@@ -21,8 +21,7 @@ MOST_SHOWN = 20
 class Finding:
     """Something that is wrong, or good to know: its code, what it is about, and the fact with its operands.
 
-    ``operands`` are the values that the fact names, for programs. ``mended`` is what a repair did about it; empty:
-    nothing.
+    ``operands`` are the values that the fact names, for programs.
     """
 
     severity: Severity
@@ -31,23 +30,11 @@ class Finding:
     fact: str
     remedy: str
     operands: Mapping[str, Any] = field(default_factory=dict)
-    mended: str = ""
-
-    @property
-    def key(self) -> tuple[str, ...]:
-        """What tells it from other findings of a log, and stays while time passes."""
-        names = ("path", "uri", "txn", "root", "subscription", "consumer", "partition")
-        return (self.code, self.subject, *(str(self.operands.get(name)) for name in names))
-
-    def is_like(self, other: Finding) -> bool:
-        """True if another one is about the same, as far as that can be told of one that stands for several."""
-        several = "more" in self.operands or "more" in other.operands
-        return (self.code, self.subject) == (other.code, other.subject) if several else self.key == other.key
 
     @property
     def is_open(self) -> bool:
         """True if somebody has to do something."""
-        return self.severity is not Severity.NOTE and not self.mended
+        return self.severity is not Severity.NOTE
 
 
 def finding(code: str, subject: str, fact: str, severity: Severity | None = None, **operands: Any) -> Finding:
@@ -104,7 +91,7 @@ class Report:
                     "fact": one.fact,
                     "remedy": one.remedy,
                     "operands": dict(one.operands),
-                    "mended": one.mended or None,
+                    "mended": None,  # an older release's doctor repaired
                 }
                 for one in self.findings
             ],

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import field, replace
+from dataclasses import field
 from itertools import pairwise
 
 import numpy as np
-import pyarrow.compute as pc
 from crc32c import crc32c
 
 from txn_source.client.hot_roots import Place
@@ -46,11 +45,6 @@ def check_bytes(subject: Subject) -> Iterator[Finding]:
     for name in names:
         with suppress(TopicNotFoundError):  # deleted since it was listed
             yield from _Topic(subject, name).check()
-
-
-def is_hot_sound(subject: Subject, topic: TopicName, partition_id: int, ledger_id: int) -> bool:
-    """True if each segment of a ledger's hot copy has a root in which every byte is what was written."""
-    return _Topic(replace(subject, checksums=Checksums.ALL), topic).is_sound(partition_id, ledger_id)
 
 
 @dataclass
@@ -121,23 +115,6 @@ class _Topic:
         self._subject.watch.begin(f"bytes of {self._topic.short}", "bytes", total)
         self._read(page for view, ledger in ranges for page in self._pages(view, ledger))
         yield from self._findings()
-
-    def is_sound(self, partition_id: int, ledger_id: int) -> bool:
-        """See ``is_hot_sound``."""
-        for view in self._partitions():
-            for ledger in ledgers_of(self._stub, view) if view.partition_id == partition_id else ():
-                if ledger.ledger_id != ledger_id or not ledger.hot:
-                    continue
-                pages = list(self._pages(view, ledger))
-                if sum(pc.sum(page.entries["messages"]).as_py() or 0 for page in pages) != ledger.messages:
-                    return False
-                self._read(pages)
-                damaged: dict[str, int] = defaultdict(int)
-                for path, bit in self._damage:
-                    damaged[path] |= bit
-                near = sum(self._places)
-                return all(roots & near & ~damaged[path] for path, roots in self._roots.items())
-        return False
 
     def _partitions(self) -> Sequence[PartitionView]:
         [view] = self._stub.get_view([self._topic]).topics
@@ -292,4 +269,5 @@ class _Topic:
             path=path,
             entries=lost.entries,
             ledgers=lost.ledgers,
+            ledger=lost.ledgers[0],
         )

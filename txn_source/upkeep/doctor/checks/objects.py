@@ -109,17 +109,17 @@ def _of_ledger(
         uri=shown,
         partition_id=partition.partition_id,
         ledgers=(ledger.ledger_id,),
+        ledger=ledger.ledger_id,
         hot=now.hot,
     )
 
 
-def damage_of(subject: Subject, copy: TieredCopy, checksums: Checksums | None = None) -> tuple[bool, str] | None:
+def damage_of(subject: Subject, copy: TieredCopy) -> tuple[bool, str] | None:
     """Return what is wrong with an object, with its second file: if one is missing, and why; None if nothing is.
 
     Raises:
         OSError: the store can't be asked now, or refuses who asks.
     """
-    checksums = checksums or subject.checksums
     for part in (copy, None):
         try:
             if part is None:
@@ -128,7 +128,7 @@ def damage_of(subject: Subject, copy: TieredCopy, checksums: Checksums | None = 
                     return None
                 part = second
             footer = checked_footer(subject.access.root, part)
-            why = _bytes(subject, part, footer, checksums)
+            why = _bytes(subject, part, footer)
         except (SegmentUnreadableError, OSError, pa.ArrowException) as error:
             cause = error.__cause__ if isinstance(error, SegmentUnreadableError) else error
             if isinstance(cause, OSError) and (is_passing(cause) or is_refused(cause)):
@@ -139,12 +139,12 @@ def damage_of(subject: Subject, copy: TieredCopy, checksums: Checksums | None = 
     return None
 
 
-def _bytes(subject: Subject, copy: TieredCopy, footer: Footer, checksums: Checksums) -> str | None:
-    if checksums is Checksums.NONE:
+def _bytes(subject: Subject, copy: TieredCopy, footer: Footer) -> str | None:
+    if subject.checksums is Checksums.NONE:
         return None
 
     def chosen(number: int) -> bool:
-        return checksums is Checksums.ALL or number == 0 or subject.chance.randrange(_SAMPLED) == 0
+        return subject.checksums is Checksums.ALL or number == 0 or subject.chance.randrange(_SAMPLED) == 0
 
     return first_damage(subject.access.root, copy, footer.runs, subject.pace.take, chosen)
 
@@ -186,17 +186,7 @@ def check_unreferenced_objects(subject: Subject) -> Iterator[Finding]:
         if own:
             size = sum(one.size for one in own)
             fact = f"{_objects(own)}, {size:,} bytes, in {target.shown} are nothing that the log knows."
-            operands = some_files(_names(own))
-            yield finding("object-unreferenced", target.shown, fact, own=target.uri is None, **operands)
-
-
-def unreferenced_own(subject: Subject) -> Iterator[str]:
-    """Yield the objects in the log's own folder that a repair may delete: old, unknown, and the log's as they say, or
-    torn."""
-    for target in targets(subject):
-        for one in _old(subject, target) if target.uri is None else ():
-            if one.uri not in _known(subject) and _owner(subject, one) in (_Owner.OWN, _Owner.UNKNOWN):
-                yield one.uri
+            yield finding("object-unreferenced", target.shown, fact, **some_files(_names(own)))
 
 
 def _old(subject: Subject, target: Target) -> list[Stored]:

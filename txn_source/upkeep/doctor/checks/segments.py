@@ -129,6 +129,7 @@ def _lost(
         path=segment.path,
         entries=lost.entries,
         ledgers=lost.ledgers,
+        ledger=lost.ledgers[0],
     )
 
 
