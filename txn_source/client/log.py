@@ -24,7 +24,6 @@ from txn_source.client.subscriptions import Unset, given_options
 from txn_source.client.tiering.iceberg import IcebergReport, export_iceberg
 from txn_source.client.tiering.maintenance import MaintenanceReport, maintain
 from txn_source.client.tiering.offload import OffloadReport
-from txn_source.client.tiering.segment_garbage import DEFAULT_AGE_S, Garbage, collect_garbage
 from txn_source.client.tiering.topic_copies import delete_hot_copies, delete_tiered_copies, offload_topic
 from txn_source.client.tiering.trimming import trim
 from txn_source.client.topic_stats import TopicStats, topic_stats
@@ -45,7 +44,6 @@ from txn_source.model.retention import Trimmed
 from txn_source.model.subscription import GivenType, SubscriptionType
 from txn_source.model.topic_name import TopicName
 from txn_source.model.transaction import GivenState, TxnId
-from txn_source.model.units import given_duration
 from txn_source.storage.schema import commented_schema
 
 
@@ -113,21 +111,13 @@ class Log(Rooted):
         """Close the open ledger of each partition, or of one, now; return the ids of those that weren't empty."""
         return roll_ledger(self._stub, topic, partition)
 
-    def collect_garbage(self, older_than: float | timedelta | str = DEFAULT_AGE_S, dry_run: bool = False) -> Garbage:
-        """Remove segment files that nothing refers to and that were last written so many seconds ago, and uploads of
-        offloaded ledgers to S3 that were begun as long ago and never ended."""
-        return collect_garbage(self._access, given_duration(older_than), dry_run=dry_run)
-
     # Tiers
 
     def offload(self, topic: str, progress: Callable[[OffloadableLedger], object] | None = None) -> OffloadReport:
         """Offload all closed ledgers that are wholly decided and have no tiered copy yet, oldest first.
 
-        Ledgers with messages of an open transaction wait for its end. ``roll_ledger`` closes the open one.
-
-        Args:
-            topic: whose.
-            progress: is told of each ledger when it is done.
+        Ledgers with messages of an open transaction wait for its end. ``roll_ledger`` closes the open one. ``progress``
+        is told of each ledger when it is done.
 
         Raises:
             StorageWriteError: the target can't be written. What was offloaded before stays.
@@ -170,7 +160,6 @@ class Log(Rooted):
         Every byte of their objects is read first.
 
         Args:
-            topic: whose.
             after_lag: only those whose deletion lag has passed.
             ledgers: only these, by their ids; of no use with ``after_lag``.
 

@@ -1,15 +1,18 @@
-"""The hot roots of a log, as people look after them."""
+"""The hot roots of a log, and what lies in them, as people look after them."""
 
 from __future__ import annotations
 
 import os
+from datetime import timedelta
 
 from txn_source.client.access import Access
 from txn_source.client.connected import Connected
 from txn_source.client.hot_roots import Place, places_of
+from txn_source.client.tiering.segment_garbage import DEFAULT_AGE_S, Garbage, collect_garbage
 from txn_source.model.door import guarded
 from txn_source.model.errors import InvalidArgumentError
 from txn_source.model.roots import MAIN, parse_root_name
+from txn_source.model.units import given_duration
 from txn_source.model.values import dataclass
 from txn_source.storage import root_health
 from txn_source.storage.copies_marker import claim, forget
@@ -35,6 +38,11 @@ class RootInfo:
 @guarded
 class Rooted(Connected):
     """A connection to a log with hot roots."""
+
+    def collect_garbage(self, older_than: float | timedelta | str = DEFAULT_AGE_S, dry_run: bool = False) -> Garbage:
+        """Remove segment files that nothing refers to and that were last written so many seconds ago, and uploads of
+        offloaded ledgers to S3 that were begun as long ago and never ended."""
+        return collect_garbage(self._access, given_duration(older_than), dry_run=dry_run)
 
     def add_root(self, name: str, uri: str | os.PathLike[str]) -> None:
         """Add a root for copies of hot entries; the policy ``hot_copies`` names the roots that have them.
