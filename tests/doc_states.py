@@ -15,6 +15,7 @@ from tests.doc_surroundings import keys
 from tests.log.reading import eventually
 from tests.log.sites import give_up_after
 from tests.upkeep.doctored import change
+from txn_source.client.tiering.snapshot_making import make_snapshot
 from txn_source.storage.root_health import roots
 
 
@@ -52,6 +53,17 @@ def _age(page: Runner, by_s: float) -> None:
         "UPDATE transactions SET created_at_ms = created_at_ms - ?, deadline_ms = deadline_ms - ? WHERE state = 0"
     )
     change(page.folder / "bank", statement, (by_s * 1000, by_s * 1000))
+
+
+def lost(page: Runner) -> None:
+    """Make another log that has stored something since the newest snapshot of its metadata."""
+    with txn_source.connect(page.folder / "lost") as log:
+        log.create_topic("orders")
+        for number in range(2):
+            with log.producer("orders") as producer:
+                producer.send(b"%d" % number)
+            if not number:
+                make_snapshot(log.access, 0.0)
 
 
 def decided(page: Runner) -> None:

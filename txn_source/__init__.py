@@ -57,10 +57,11 @@ if TYPE_CHECKING:
     from txn_source.client.places import Cut, Sought
     from txn_source.client.reading.copy_fallback import CopiesRead
     from txn_source.client.rooted import RootInfo
+    from txn_source.client.tiering.garbage import Garbage
     from txn_source.client.tiering.iceberg import IcebergReport
+    from txn_source.client.tiering.inventory import UnknownFile
     from txn_source.client.tiering.maintenance import MaintenanceReport
     from txn_source.client.tiering.offload import OffloadReport
-    from txn_source.client.tiering.segment_garbage import Garbage
     from txn_source.client.topic_stats import TopicStats
     from txn_source.client.writing.batching import Batching
     from txn_source.client.writing.producer import Producer
@@ -72,6 +73,7 @@ if TYPE_CHECKING:
     from txn_source.model.retention import Trimmed
     from txn_source.model.subscription import SubscriptionType
     from txn_source.upkeep.backup import BackupReport, backup
+    from txn_source.upkeep.recovery import RecoveryReport, recover
     from txn_source.upkeep.restore import RestoreReport, restore
 
 __version__ = "0.1.0"
@@ -84,7 +86,7 @@ _LAZY = {
     "CopiesRead": "txn_source.client.reading.copy_fallback",
     "Cut": "txn_source.client.places",
     "EffectivePolicy": "txn_source.model.policies",
-    "Garbage": "txn_source.client.tiering.segment_garbage",
+    "Garbage": "txn_source.client.tiering.garbage",
     "IcebergReport": "txn_source.client.tiering.iceberg",
     "Log": "txn_source.client.log",
     "MaintenanceReport": "txn_source.client.tiering.maintenance",
@@ -94,6 +96,7 @@ _LAZY = {
     "OffloadReport": "txn_source.client.tiering.offload",
     "Producer": "txn_source.client.writing.producer",
     "Reader": "txn_source.client.consuming.reader",
+    "RecoveryReport": "txn_source.upkeep.recovery",
     "RestoreReport": "txn_source.upkeep.restore",
     "RootInfo": "txn_source.client.rooted",
     "Sought": "txn_source.client.places",
@@ -103,8 +106,10 @@ _LAZY = {
     "Transaction": "txn_source.client.writing.transaction",
     "TransactionInfo": "txn_source.metadata.stub.metadata_stub",
     "Trimmed": "txn_source.model.retention",
+    "UnknownFile": "txn_source.client.tiering.inventory",
     "backup": "txn_source.upkeep.backup",
     "connect": "txn_source.client.connecting",
+    "recover": "txn_source.upkeep.recovery",
     "restore": "txn_source.upkeep.restore",
 }
 """Loaded when first used: Spark imports this package in processes that only need an error or a name."""
@@ -147,6 +152,7 @@ __all__ = [
     "RateLimitedError",
     "ReadPriority",
     "Reader",
+    "RecoveryReport",
     "RestoreReport",
     "RootInfo",
     "SchemaMismatchError",
@@ -174,8 +180,10 @@ __all__ = [
     "TxnLogError",
     "UnauthenticatedError",
     "UnavailableError",
+    "UnknownFile",
     "backup",
     "connect",
+    "recover",
     "restore",
 ]
 

@@ -18,7 +18,7 @@ CAUSES_AND_REMEDIES: dict[str, tuple[str, str]] = {
         ),
         (
             "Check the path. A new log is made by `txn_source.connect(path)` in an empty folder. For a lost"
-            " database see [backup](../backup.md)."
+            " database see [backup](../recovery.md)."
         ),
     ),
     "LOG_VERSION": (
@@ -94,7 +94,7 @@ CAUSES_AND_REMEDIES: dict[str, tuple[str, str]] = {
     ),
     "SEGMENT_UNREADABLE": (
         "All copies of a range are missing, cut short or damaged; the error lists each with its reason.",
-        "Bring one of them back (a mount, a bucket's permissions, a backup). See [backup](../backup.md).",
+        "Bring one of them back (a mount, a bucket's permissions, a backup). See [backup](../recovery.md).",
     ),
     "STORAGE_WRITE_FAILED": (
         "The disk is full, read-only, or the bucket refuses.",

@@ -214,7 +214,7 @@ def test_large_request_is_refused(limited: Make) -> None:
     guarded = limited(request_bytes=1_000)
     log = guarded.connect("alice", **ALL)
     with pytest.raises(LimitExceededError, match="1,000 is the most"):
-        log.metadata.condemn_segments(["x" * 100 for _ in range(20)])
+        log.metadata.judge_files(["x" * 100 for _ in range(20)])
     assert log.topics()
     assert guarded.door.refusals.by_reason() == {"limit": 1}
 

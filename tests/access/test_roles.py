@@ -111,6 +111,7 @@ CASES: list[tuple[str, frozenset[str], Make]] = [
     ("ListDecisions", CONSUME, lambda p: pb.ListDecisionsRequest(partition_id=p.partition, end=1 << 40)),
     ("ListSegments", NOBODY, lambda p: pb.ListSegmentsRequest()),
     ("CondemnSegments", NOBODY, lambda p: pb.CondemnSegmentsRequest()),
+    ("JudgeFiles", NOBODY, lambda p: pb.JudgeFilesRequest()),
     ("AddRoot", NOBODY, lambda p: pb.AddRootRequest(request_id=p.id(), name="b", uri="/no/such/root")),
     ("RemoveRoot", NOBODY, lambda p: pb.RemoveRootRequest(request_id=p.id(), name="no-such")),
     ("ListHotSegments", PRODUCE | ADMIN, lambda p: pb.ListHotSegmentsRequest(topic=ORDERS)),
@@ -146,6 +147,7 @@ CASES: list[tuple[str, frozenset[str], Make]] = [
     ("ListTransactions", ANYBODY, lambda p: pb.ListTransactionsRequest(topic=ORDERS)),
     ("ListTransactions", EVERYBODY, lambda p: pb.ListTransactionsRequest()),
     # What is alice's: of others only an administrator of all it touched, here of the whole log, may abort it.
+    ("CloseProducer", NOBODY, lambda p: pb.CloseProducerRequest(producer_id=p.producer)),
     ("Append", NOBODY, lambda p: pb.AppendRequest(producer_id=p.producer, entries=[p.entry(p.topic_id)])),
     ("WriteTransaction", NOBODY, lambda p: pb.WriteTransactionRequest(
         timeout_ms=1000, appends=[pb.WriteTransactionRequest.Append(
@@ -218,8 +220,9 @@ def test_call_without_a_row_is_refused(places: Places, monkeypatch: pytest.Monke
 def test_whole_log_is_for_administrators_of_all(places: Places) -> None:
     """Make the calls about the whole log with ``*`` of each role, and with all tenants one by one."""
     calls = [(name, make) for name, allowed, make in CASES if allowed == NOBODY and name in (
-        "ListSegments", "CondemnSegments", "ForgetDoomedFiles", "ChangePolicies", "AddRoot", "RemoveRoot")]  # fmt: skip
-    assert len(calls) == 7
+        "ListSegments", "CondemnSegments", "JudgeFiles", "ForgetDoomedFiles", "ChangePolicies", "AddRoot",
+        "RemoveRoot")]  # fmt: skip
+    assert len(calls) == 8
     for name, make in calls:
         assert not is_denied(places.transport("root", admin=["*"]), name, make(places))
         for roles in ({"consume": ["*"], "produce": ["*"]}, {"admin": ["bank/public/orders", "shop/*", "public/*"]}):

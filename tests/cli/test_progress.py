@@ -19,8 +19,8 @@ from txn_source.cli.offset_text import offsets_of
 from txn_source.cli.progress import Progress
 from txn_source.cli.tail import Tail
 from txn_source.client.places import Offsets
+from txn_source.client.tiering.garbage import collect_garbage
 from txn_source.client.tiering.maintenance import maintain
-from txn_source.client.tiering.segment_garbage import collect_garbage
 from txn_source.model.isolation import IsolationLevel
 
 
@@ -95,11 +95,11 @@ def test_totals_are_what_is_done_in_the_end(tmp_path: Path) -> None:
         assert told == [(0, 2), (1, 2)]
         told.clear()
         for number in range(3):
-            stray = tmp_path / "log" / "segments" / "1" / "0" / f"1-9-{number:012x}.arrow"
+            stray = tmp_path / "log" / "segments" / "2" / "0" / f"1-1-{number:012x}.arrow"  # of the closed producer
             stray.parent.mkdir(parents=True, exist_ok=True)
             stray.write_bytes(b"stray")
         collect_garbage(log.access, 0.0, dry_run=False, told=lambda *of: told.append(of))
-        assert told == [(1, 3), (2, 3), (3, 3)]
+        assert told == [(0, 3), (3, 3)]
 
 
 def test_what_is_quick_shows_nothing(monkeypatch: pytest.MonkeyPatch) -> None:

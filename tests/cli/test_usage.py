@@ -99,7 +99,7 @@ def test_address_given_as_a_root_is_wrong_usage(bare: Any, tmp_path: Path, monke
     ("command", "call"),
     [
         (("maintain",), "txn_source.client.tiering.maintenance.maintain"),
-        (("gc",), "txn_source.client.tiering.segment_garbage.collect_garbage"),
+        (("gc",), "txn_source.client.tiering.garbage.collect_garbage"),
         (("topics", "trim", "orders", "--keep-bytes", "0", "--yes"), "txn_source.Log.trim"),
         (("topics", "delete-hot", "orders", "--yes"), "txn_source.Log.delete_hot"),
         (("topics", "delete-offloaded", "orders", "--yes"), "txn_source.Log.delete_offloaded"),

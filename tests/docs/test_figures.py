@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import txn_source
-from txn_source.client.tiering import segment_garbage
+from txn_source.client.tiering import garbage
 from txn_source.client.writing import batch_buffer
 from txn_source.client.writing.batching import Batching
 from txn_source.console import browsing, query, values
@@ -39,7 +39,7 @@ _ENTRY = f"{batch_buffer.ENTRY_MAX_ROWS:,} rows or {batch_buffer.ENTRY_MAX_BYTES
 _FIRST = f"timeout={MAX_TIMEOUT_MS // 1000})  # seconds, {TIMEOUT_S:.0f} by default"
 SENTENCES = [
     ("README.md", _FIRST),
-    ("README.md", "after a day" if segment_garbage.DEFAULT_AGE_S == 86_400 else "?"),
+    ("README.md", "after a day" if garbage.DEFAULT_AGE_S == 86_400 else "?"),
     ("docs/quickstart.md", _FIRST),
     ("docs/writing.md", _LIFE),
     ("docs/writing.md", _GATHERED),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
+import uuid
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -73,7 +74,7 @@ def test_a_dead_postgresql_is_told_and_comes_back(tmp_path: Path) -> None:
 )
 def test_a_dead_object_store_is_told_and_comes_back(tmp_path: Path, store: Proxy, fault: str) -> None:
     """Cut the way to the store, have it answer 503 or 404: not ready, with what the store is, until it is back."""
-    root = f"s3://{shared_bucket().name}/{tmp_path.name}?endpoint_override=http://{store.endpoint}"
+    root = f"s3://{shared_bucket().name}/{uuid.uuid4().hex}?endpoint_override=http://{store.endpoint}"
     with Watched(root, metadata=DatabaseUrl(f"sqlite:///{tmp_path / 'metadata.db'}")) as watched:
         assert failed(watched) == {}
         store.set_fault(Fault(fault, lambda request: True))
@@ -86,7 +87,7 @@ def test_a_dead_object_store_is_told_and_comes_back(tmp_path: Path, store: Proxy
 
 def test_a_silent_object_store_is_told_in_time(tmp_path: Path, store: Proxy) -> None:
     """Have the store take requests and answer none: each check gives up by itself, and one that hangs is enough."""
-    root = f"s3://{shared_bucket().name}/{tmp_path.name}?endpoint_override=http://{store.endpoint}"
+    root = f"s3://{shared_bucket().name}/{uuid.uuid4().hex}?endpoint_override=http://{store.endpoint}"
     with Watched(root, metadata=DatabaseUrl(f"sqlite:///{tmp_path / 'metadata.db'}")) as watched:
         watched.monitoring.readiness.patience_s = 0.2
         store.set_fault(Fault("silence", lambda request: True))

@@ -85,7 +85,7 @@ def service_of(site: Site, log: Log) -> MetadataService:
     if site.server is not None:
         return site.server._service
     assert isinstance(log.metadata.transport, InProcessTransport)
-    return log.metadata.transport._service
+    return log.metadata.transport.service
 
 
 def holder_of(site: Site, log: Log, consumer: Consumer) -> MetadataService:

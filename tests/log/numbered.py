@@ -57,7 +57,7 @@ def check(log: Log, acknowledged: list[list[Any]]) -> None:
     It holds for one producer at a time that writes one transaction after the other: behind an undecided one there is
     nothing else then.
     """
-    everything, committed = by_partition(log, TOPIC, UNCOMMITTED), by_partition(log, TOPIC, COMMITTED)
+    committed, everything = by_partition(log, TOPIC, COMMITTED), by_partition(log, TOPIC, UNCOMMITTED)  # in this order
     stored = [value for values in everything.values() for value in values]
     seen = [value for values in committed.values() for value in values]
     assert len(set(stored)) == len(stored)

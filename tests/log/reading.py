@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import sqlite3
 import threading
 import time
 from collections import defaultdict
 from collections.abc import Callable, Sequence
+from contextlib import closing
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from txn_source import Batching, Log, MessageId
@@ -24,6 +27,13 @@ def rows(
 ) -> list[dict[str, Any]]:
     """Scan into dicts."""
     return log.scan(topic, level, columns, **options).read_all().to_pylist()
+
+
+def a_week_later(log: Log, root: Path) -> None:
+    """Let so much measured time pass that writers who wrote nothing are idle, and have the service look at them."""
+    with closing(sqlite3.connect(root / "metadata.db")) as raw, raw:
+        raw.execute("UPDATE log_info SET measured_ms = measured_ms + 604900000, looked_at_ms = looked_at_ms - 20000")
+    log.abort_transaction(log.begin_transaction().id)
 
 
 def values(log: Log, topic: str | Sequence[str], level: str = COMMITTED, **options: Any) -> list[bytes]:
@@ -74,3 +84,9 @@ def eventually(holds: Callable[[], bool], within_s: float = 30.0) -> None:
     while not holds():
         assert time.monotonic() < deadline, f"it didn't come true within {within_s:g} s"
         threading.Event().wait(0.005)
+
+
+def registered(log: Log) -> list[str]:
+    """Return the paths of all segments that entries were registered from and that aren't deleted."""
+    stub = log.metadata
+    return sorted(segment.path for topic in stub.list_topics() for segment in stub.list_hot_segments(topic))

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import itertools
 import socket
+import sqlite3
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
 from google.protobuf.message import Message
-from sqlalchemy import text
+from sqlalchemy import Connection, text
 
 from tests.log.objects import new_prefix, s3_surroundings
 from tests.metadata.postgres import server
@@ -234,13 +235,24 @@ class Site:
             return connect(endpoint=self.endpoint, timeout=timeout)
         return connect(self.root, create=False) if self.clock is None else Log(ClockedTarget(self.root, self.clock))
 
-    def execute(self, statement: str, **values: object) -> None:
-        """Change the log's database behind the service's back."""
+    def execute(self, statement: str, **values: object) -> list[tuple[Any, ...]]:
+        """Ask the log's database, or change it behind the service's back; return the rows of the answer."""
+
+        def rows(connection: Connection) -> list[tuple[Any, ...]]:
+            came = connection.execute(text(statement), values)
+            return [tuple(row) for row in came] if came.returns_rows else []
+
         database = open_database(self.url or LogRoot.at(self.root).database_url)
         try:
-            database.write(lambda connection: connection.execute(text(statement), values))
+            return database.write(rows)
         finally:
             database.close()
+
+    @staticmethod
+    def rows_of(root: Path, question: str) -> list[tuple[Any, ...]]:
+        """Ask the SQLite database of a log."""
+        with closing(sqlite3.connect(root / "metadata.db")) as raw:
+            return raw.execute(question).fetchall()
 
     def at_end(self, call: Callable[[], object]) -> None:
         """Have something done before what was opened so far is closed."""

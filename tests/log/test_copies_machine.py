@@ -227,6 +227,7 @@ def test_random_courses() -> None:
 
 
 @pytest.mark.long
+@pytest.mark.timeout(3000)
 def test_many_random_courses() -> None:
     """Many, long ones."""
     run(**LONG)

@@ -444,11 +444,13 @@ def test_garbage_collection_leaves_what_tiers_need(log: Log) -> None:
     log.trim("orders", before=Position(ids[1], 0))
     producer = log.producer("orders", batching=BY_HAND)
     send_each(producer, [b"8", b"9", b"open"])
-    unknown = log.root / "segments" / "1" / "0" / "99-99-0123456789ab.arrow"
-    unknown.write_bytes(b"x")
+    closed, _ = log.metadata.open_producer(TopicName.parse("orders"), None, None)
+    log.metadata.close_producer(closed)
+    left = log.root / "segments" / "1" / "0" / f"1-{closed.producer_id}-0123456789ab.arrow"
+    left.write_bytes(b"x")
     for path in [*segments(log.root), *objects(log.root)]:
         os.utime(path, (0, 0))
-    assert log.collect_garbage().paths == (unknown.relative_to(log.root).as_posix(),)
+    assert log.collect_garbage().paths == (left.relative_to(log.root).as_posix(),)
     expected = [b"%d" % i for i in range(2, 10)] + [b"open"]
     assert values(log, "orders") == expected
     send_each(producer, [b"later"])

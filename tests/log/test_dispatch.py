@@ -56,7 +56,7 @@ def test_redeliveries_are_handed_out_in_bounded_steps(site: Site, monkeypatch: p
 
 def session_behind(site: Site, way: HoldingWay, consumer: Consumer) -> ConsumerSession:
     """Return the service's side of a consumer that is connected over a held way."""
-    service = site.server._service if site.server is not None else way.inner._service  # type: ignore[attr-defined]
+    service = site.server._service if site.server is not None else way.inner.service  # type: ignore[attr-defined]
     found: ConsumerSession = service.hub.connected()[consumer._state.origin.consumer_id]
     return found
 

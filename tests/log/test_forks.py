@@ -48,11 +48,11 @@ print(os.read(reader, 1 << 16).decode())
 """
 
 
-def test_inherited_writers_are_refused_and_the_log_can_be_opened_anew(site: Site) -> None:
+def test_inherited_writers_are_refused_and_the_log_can_be_opened_anew(embedded_site: Site) -> None:
     """Fork amid a transaction: the child can't touch what it inherits, writes by itself, and the parent commits."""
-    log = site.connect()
+    log = embedded_site.connect()
     log.create_topic("orders")
-    command = [sys.executable, "-W", "ignore::DeprecationWarning", "-c", FORKING, str(site.root)]
+    command = [sys.executable, "-W", "ignore::DeprecationWarning", "-c", FORKING, str(embedded_site.root)]
     found = subprocess.run(command, env=os.environ, capture_output=True, text=True, timeout=200, check=True)
     answers = json.loads(found.stdout)
     assert sorted(answers) == ["abort", "commit", "flush", "send"]

@@ -14,8 +14,8 @@ from tests.log.roots import Roots, bounds_of, log, roots, spoil
 from txn_source import Log
 from txn_source.client import segment_copying
 from txn_source.client.hot_roots import places_of
+from txn_source.client.tiering.garbage import collect_garbage
 from txn_source.client.tiering.hot_repair import RepairReport, repair_topic
-from txn_source.client.tiering.segment_garbage import collect_garbage
 from txn_source.model.errors import SegmentUnreadableError, UnavailableError
 from txn_source.model.topic_name import TopicName
 from txn_source.storage.segment_store import LocalSegments
@@ -333,8 +333,10 @@ def test_trimming_and_offloading_know_all_roots(log: Log, roots: Roots) -> None:
 
 
 def test_garbage_is_collected_in_all_roots(log: Log, roots: Roots, written: dict[str, bytes]) -> None:
-    """Leave a file of no producer's in each root: it is condemned once and deleted in all."""
-    path = "segments/1/0-aaaaaaaaaaaa.arrows"
+    """Leave a file of a closed producer in each root: it is doomed once and deleted in all."""
+    opened, _ = log.metadata.open_producer(TopicName.parse("t"), None, None)
+    log.metadata.close_producer(opened)
+    path = f"segments/1/{opened.producer_id}-aaaaaaaaaaaa.arrows"
     for name in ("main", "b", "c"):
         (roots[name] / path).write_bytes(b"x" * 10)
     found = collect_garbage(log.access, 0, dry_run=False, clock=lambda: _LATER_S)

@@ -9,13 +9,13 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from tests.log.reading import UNCOMMITTED, send_each, values
+from tests.log.reading import UNCOMMITTED, registered, send_each, values
 from tests.log.sites import ManualClock, Site
 from tests.metadata.test_retried_append import Writer
 from txn_source import InvalidArgumentError, Log
 from txn_source._generated.txnlog.v1 import metadata_service_pb2 as pb
 from txn_source.client.access import Access
-from txn_source.client.tiering.offload import delete_doomed_files
+from txn_source.client.tiering.deletion import delete_doomed_files
 from txn_source.client.writing.task_writer import BulkWriter
 from txn_source.metadata.stub.metadata_stub import MetadataStub
 from txn_source.metadata.stub.tiers import DoomedFile
@@ -92,7 +92,7 @@ def test_only_a_producers_own_files_can_be_registered(log: Log, writer: Writer, 
 
 def test_another_topics_file_can_not_be_registered(log: Log, writer: Writer) -> None:
     """Register bytes of a file that is another topic's, or another partition's, and known as such."""
-    [foreign] = [p for p in log.metadata.list_segments() if f"segments/{writer.view.topic.topic_id}/" not in p]
+    [foreign] = [p for p in registered(log) if f"segments/{writer.view.topic.topic_id}/" not in p]
     one = writer.write(0, b"x")
     writer.append([one])
     for bent in (
@@ -148,6 +148,7 @@ def test_client_deletes_nothing_that_is_not_ours_whatever_the_service_says(tmp_p
 
     class Lying(MetadataStub):
         forgotten: tuple[int, ...] = ()
+        log_id = "a log"
 
         def list_doomed_files(self) -> list[DoomedFile]:
             uris = [*names, str(tmp_path / "victim.txt"), "../victim.txt", f"../a/b/c/0/ledger-1-{_HEX}.parquet"]

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.log.reading import COMMITTED, UNCOMMITTED, rows, send_each, values
+from tests.log.reading import COMMITTED, UNCOMMITTED, registered, rows, send_each, values
 from txn_source import Log
 from txn_source.metadata.store import pages, sealing, views
 from txn_source.model.position import PositionRange
@@ -50,7 +50,7 @@ def test_answers_in_small_pages_are_the_same(log: Log, monkeypatch: pytest.Monke
 
     def everything() -> tuple[Any, ...]:
         found = [rows(log, "orders", level, _COLUMNS) for level in (COMMITTED, UNCOMMITTED)]
-        return found, log.stats("orders").ledgers, sorted(log.metadata.list_segments())
+        return found, log.stats("orders").ledgers, registered(log)
 
     whole = everything()
     assert values(log, "orders") == committed

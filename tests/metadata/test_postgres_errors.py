@@ -280,9 +280,9 @@ def test_lock_that_is_not_to_be_had_is_told(
 def test_service_that_hangs_with_the_lock_loses_it(url: DatabaseUrl, monkeypatch: pytest.MonkeyPatch) -> None:
     """Stop a writer in the middle of its transaction: another one gets the lock, and the first one's change is made
     anew when it goes on."""
-    monkeypatch.setitem(postgres_connections.SETTINGS, "idle_in_transaction_session_timeout", "50ms")
-    with closing(open_database(url)) as hanging, closing(open_database(url)) as other:
-        create_log(hanging)
+    with closing(open_database(url)) as other, closing(open_database(url)) as hanging:
+        create_log(other)
+        monkeypatch.setitem(postgres_connections.SETTINGS, "idle_in_transaction_session_timeout", "500ms")
         tries: list[int] = []
 
         def hang(connection: object) -> None:
@@ -299,18 +299,19 @@ def test_service_that_hangs_with_the_lock_loses_it(url: DatabaseUrl, monkeypatch
 
 def test_only_what_cannot_be_cut_may_take_long(url: DatabaseUrl, monkeypatch: pytest.MonkeyPatch) -> None:
     """Let statements take longer than they may: they are ended, but for the deletion of a topic, and an upgrade."""
-    monkeypatch.setitem(postgres_connections.SETTINGS, "statement_timeout", "50ms")
+    with closing(open_database(url)) as first:
+        create_log(first)
+    monkeypatch.setitem(postgres_connections.SETTINGS, "statement_timeout", "500ms")
     limits: list[str] = []
 
     def look(connection: Connection) -> None:
         limits.append(connection.execute(text("SHOW statement_timeout")).scalar_one())
 
     def delete(connection: Connection) -> None:
-        topic_changes.remove(connection, 1)
+        topic_changes.remove(connection, 1, 0)
         look(connection)
 
     with closing(open_database(url)) as database:
-        create_log(database)
         with pytest.raises(UnavailableError, match="took too long"):
             database.write(lambda c: c.execute(text("SELECT pg_sleep(60)")))
         database.write(delete)
@@ -318,7 +319,7 @@ def test_only_what_cannot_be_cut_may_take_long(url: DatabaseUrl, monkeypatch: py
         database.write(lambda c: c.execute(text("UPDATE schema_versions SET version = 1")))
         schema_versions.upgrade(database)
         database.write(look)
-    assert limits == ["0", "0", "50ms"]
+    assert limits == ["0", "0", "500ms"]
 
 
 def test_readers_are_bounded(url: DatabaseUrl, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -29,6 +29,7 @@ from txn_source.model.position import EARLIEST, Position
 from txn_source.model.spark_commit import AppVersion, Sink, TopicBatch
 from txn_source.model.subscription import Place, SubscriptionType
 from txn_source.model.topic_name import TopicName
+from txn_source.model.verdict import Doom
 from txn_source.storage.object_names import new_object_uri
 
 LEVEL = IsolationLevel.READ_COMMITTED
@@ -65,7 +66,7 @@ CHANGES: dict[str, Callable[[MetadataStub, Any], object]] = {
     "begin an offload": lambda b, made: b.begin_offload(*made.ledger, made.uri),
     "delete copies": lambda b, made: b.delete_copies(ORDERS, Tier.TIERED, [made.ledger[1]]),
     "trim": lambda b, made: b.trim_topic(ORDERS, {0: Position(made.ledger[1] + 1, 0)}, None, None),
-    "condemn a segment": lambda b, made: b.condemn_segments([made.entry.segment]),
+    "doom leftovers": lambda b, made: b.judge_files([made.entry.segment], Doom.LEFTOVER),
 }
 
 

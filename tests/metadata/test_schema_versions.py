@@ -120,7 +120,7 @@ def test_each_version_becomes_as_a_new_one(version: int, database: Path, root: P
             pass
     before = schema_of(database)
     made = ("schema_versions", "owners", "segment_parts", "short_entries")
-    assert [name in before for name in made] == [True, version > 2, version > 3, False]
+    assert [name in before for name in made] == [True, version > 2, version > 3, version > 4]
     txn_source.connect(tmp_path / "new").close()
     with txn_source.connect(root, create=False) as log:
         assert sorted(values(log)) == sorted(COMMITTED)
@@ -347,7 +347,7 @@ def test_upgrade_on_postgres(on_postgres: Any) -> None:
     for _ in range(2):
         upgrade(database)
     raw.execute("DROP TABLE roots, segment_copies, short_entries")
-    raw.execute("DELETE FROM schema_versions WHERE version = %s", (SCHEMA_VERSION,))
+    raw.execute("DELETE FROM schema_versions WHERE version >= 5")
     upgrade(database)
     asked = "SELECT indexname, indexdef FROM pg_indexes WHERE schemaname = 'public' ORDER BY 1"
     with server().connect("txnlog_template") as new:

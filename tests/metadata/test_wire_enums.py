@@ -17,6 +17,7 @@ from txn_source.model.position import EARLIEST, LATEST
 from txn_source.model.read_priority import ReadPriority
 from txn_source.model.subscription import SubscriptionType
 from txn_source.model.transaction import EndReason, TransactionState
+from txn_source.model.verdict import Doom, Verdict
 
 VALUES: dict[str, tuple[Any, list[Any]]] = {
     "TransactionState": (enums.TRANSACTION_STATE, list(TransactionState)),
@@ -26,6 +27,8 @@ VALUES: dict[str, tuple[Any, list[Any]]] = {
     "Tier": (enums.TIER, list(Tier)),
     "TopicEnd": (enums.TOPIC_END, [EARLIEST, LATEST]),
     "ReadPriority": (enums.READ_PRIORITY, list(ReadPriority)),
+    "FileVerdict": (enums.FILE_VERDICT, list(Verdict)),
+    "FileDoom": (enums.FILE_DOOM, list(Doom)),
     "PolicySource": (enums.POLICY_SOURCE, [*SOURCES, DEFAULT]),
 }
 

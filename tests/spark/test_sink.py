@@ -15,6 +15,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 
 import txn_source
 from tests.log.meddling import Crash, Meddling
+from tests.log.reading import a_week_later
 from tests.spark.plain import logs_closed, schema_of, source_of
 from txn_source import ProducerFencedError, TopicNotFoundError, UnavailableError
 from txn_source.client.target import Target
@@ -209,6 +210,7 @@ def test_only_what_the_commit_lists_counts(log, root: Path, job) -> None:
     assert len(segments(root)) == 3
     writer.commit([second, None, other])
     assert values(log) == [b"a", b"b", b"c"]
+    a_week_later(log, root)
     unused = log.collect_garbage(older_than=0)
     assert unused.paths == tuple(entry.segment for entry in first.batches[0].entries)
     assert values(log) == [b"a", b"b", b"c"]

@@ -30,6 +30,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.datasource import CaseInsensitiveDict, WriterCommitMessage
 from pyspark.sql.types import StringType, StructField, StructType
 
+from tests.log.reading import a_week_later
 from txn_source import Log, connect
 from txn_source.spark.sink import StreamWriter, TaskWrote
 from txn_source.spark.source import TxnLogDataSource
@@ -301,6 +302,7 @@ def kill_imitations(folder: Path, kills: int, seed: int) -> Counter[str]:
             met["batches"] = check(log)
             met += cut_off(log, folder)
         there = check(log)
+        a_week_later(log, log.root)
         assert len(log.collect_garbage(older_than=0).paths) > there, "of each task's two tries one is garbage"
         assert check(log) == there
         assert log.collect_garbage(older_than=0).paths == ()

@@ -13,7 +13,7 @@ from tests.log.reading import BY_HAND, UNCOMMITTED, send_each, values
 from tests.tiers.proxy import Fault, Proxy
 from tests.tiers.stores import Bucket
 from txn_source import InvalidArgumentError, Log, SegmentUnreadableError
-from txn_source.client.tiering.segment_garbage import collect_garbage
+from txn_source.client.tiering.garbage import collect_garbage
 from txn_source.storage import object_requests
 from txn_source.storage.object_requests import ArrowRequests
 

@@ -17,15 +17,13 @@ import pyarrow as pa
 import pytest
 
 import txn_source
-from tests.log.reading import BY_HAND, UNCOMMITTED, send_each, values
+from tests.log.reading import BY_HAND, UNCOMMITTED, registered, send_each, values
 from tests.tiers.object_logs import asked, batch, objects
 from tests.tiers.proxy import Fault, Proxy
 from tests.tiers.stores import Bucket, S3Server
 from txn_source import Batching, Log
-from txn_source.client.tiering.segment_garbage import collect_garbage
-from txn_source.client.writing.task_writer import BulkWriter
-from txn_source.model.errors import SegmentUnreadableError, StaleSegmentError
-from txn_source.model.spark_commit import Sink
+from txn_source.client.tiering.garbage import collect_garbage
+from txn_source.model.errors import SegmentUnreadableError
 from txn_source.model.topic_name import TopicName
 from txn_source.storage import root_marker
 from txn_source.storage.object_requests import S3Requests, requests_for
@@ -138,23 +136,20 @@ def test_offloaded_object_goes_and_its_producer_goes_on(log: Log, bucket: Bucket
     assert sorted(values(log, "orders")) == [b"1", b"2", b"3"]
 
 
-def test_garbage_is_what_nothing_was_registered_from(log: Log, bucket: Bucket) -> None:
-    """Leave an object of a producer behind, and one of a job: only they go, and can't be registered any more."""
+def test_garbage_is_what_ended_writers_left(log: Log, bucket: Bucket) -> None:
+    """Leave an object of a closed producer behind, one of an open one and one of nobody's: the first one goes."""
     log.create_topic("orders")
     send_each(log.producer("orders"), [b"1"])
-    kept = objects(bucket)
-    writer = BulkWriter(log.access, TopicName.parse("orders"))
-    writer.write(pa.record_batch({"value": pa.array([b"late"], pa.binary())}))
-    late = writer.finish()
-    left = set(objects(bucket)) - set(kept)
-    assert len(left) == 1
-    found = collect_garbage(log.access, 0.0, dry_run=True, clock=lambda: _LATER_S)
-    assert set(found.paths) == left
-    found = collect_garbage(log.access, 0.0, dry_run=False, clock=lambda: _LATER_S)
-    assert set(found.paths) == left
-    assert objects(bucket) == kept
-    with pytest.raises(StaleSegmentError):
-        log.metadata.commit_batch(Sink("query", 0, "spark", None), [late], "job")
+    kept = set(objects(bucket))
+    (opened, _), (closed, _) = (log.metadata.open_producer(TopicName.parse("orders"), None, None) for _ in range(2))
+    log.metadata.close_producer(closed)
+    of = {id_: f"segments/1/{id_}-0123456789ab.arrows" for id_ in (opened.producer_id, closed.producer_id, 0)}
+    for path in of.values():
+        log.access.segments.put(path, b"x")
+    for dry_run in (True, False):
+        found = collect_garbage(log.access, 0.0, dry_run=dry_run, clock=lambda: _LATER_S)
+        assert (found.paths, found.unknown) == ((of[closed.producer_id],), (of[0],))
+    assert set(objects(bucket)) == kept | {of[opened.producer_id], of[0]}
     assert values(log, "orders") == [b"1"]
 
 
@@ -212,25 +207,21 @@ def test_nothing_is_put_or_missed_in_another_logs_bucket(
     assert objects(bucket) == []
 
 
-def test_garbage_under_a_slow_writer_makes_it_write_anew(
-    log: Log, bucket: Bucket, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Collect between the put and the registration: the producer is refused, and writes another object by itself."""
+def test_object_of_a_slow_writer_is_left_alone(log: Log, bucket: Bucket, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Collect between the put and the registration."""
     log.create_topic("orders")
     producer = log.producer("orders", batching=BY_HAND)
-    send_each(producer, [b"1"])
     append, taken = log.metadata.append, []
 
     def late(*args: object) -> object:
-        if not taken:
-            taken.append(collect_garbage(log.access, 0.0, dry_run=False, clock=lambda: _LATER_S))
+        taken.append(collect_garbage(log.access, 0.0, dry_run=False, clock=lambda: _LATER_S).paths)
         return append(*args)  # type: ignore[arg-type]
 
     monkeypatch.setattr(log.metadata, "append", late)
-    producer.send(b"2")
+    producer.send(b"1")
     producer.flush()
-    assert len(taken[0].paths) == 1
-    assert values(log, "orders") == [b"1", b"2"]
+    assert taken == [()]
+    assert values(log, "orders") == [b"1"]
 
 
 def test_deleted_topic_takes_its_objects_along(log: Log, bucket: Bucket) -> None:
@@ -328,7 +319,7 @@ def test_killed_writer_loses_nothing_that_was_acknowledged(
         assert run == list(range(len(run)))
         assert len(run) >= acknowledged
     left = collect_garbage(log.access, 0.0, dry_run=False, clock=lambda: _LATER_S)
-    assert set(left.paths).isdisjoint(log.metadata.list_segments())
+    assert set(left.paths).isdisjoint(registered(log))
     assert [int(value) for value in values(log, "orders", UNCOMMITTED)] == found
 
 
@@ -366,7 +357,7 @@ def test_objects_are_there_as_long_as_they_are_needed(log: Log, bucket: Bucket, 
                 log.trim("orders", keep_bytes=0)
                 closed = set()
         assert set(values(log, "orders")) == closed | opened
-        assert set(objects(bucket)) == set(log.metadata.list_segments())
+        assert set(objects(bucket)) == set(registered(log))
     log.roll_ledger("orders")
     log.trim("orders", keep_bytes=0)
     assert objects(bucket) == []

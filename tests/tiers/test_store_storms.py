@@ -14,7 +14,7 @@ from tests.log.reading import BY_HAND, send_each, values
 from tests.tiers.proxy import Fault, Proxy, Request
 from tests.tiers.stores import Bucket, S3Server
 from txn_source import Log, SegmentUnreadableError, StorageWriteError, TxnLogError, UnavailableError
-from txn_source.client.tiering.segment_garbage import collect_garbage
+from txn_source.client.tiering.garbage import collect_garbage
 from txn_source.storage.object_requests import requests_for
 
 _LATER_S = 10.0**10

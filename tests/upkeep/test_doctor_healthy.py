@@ -21,7 +21,7 @@ from tests.log.sites import ManualClock
 from tests.log.test_tier_state_machine import TierMachine
 from tests.upkeep.doctored import age, look
 from txn_source import Log, TxnLogError
-from txn_source.client.tiering.segment_garbage import collect_garbage
+from txn_source.client.tiering.garbage import collect_garbage
 from txn_source.metadata.store import sealing
 from txn_source.storage import tiered
 from txn_source.upkeep.doctor.checks import bytes as bytes_of
@@ -211,8 +211,8 @@ def test_objects_that_go_while_they_are_listed_are_no_finding(tmp_path: Path, mo
         log.offload("orders")
         walk = os.walk
 
-        def deleting(folder: Path, *of: Any) -> Any:
-            for found in walk(folder, *of):
+        def deleting(folder: Path, *of: Any, **options: Any) -> Any:
+            for found in walk(folder, *of, **options):
                 if Path(folder).name == "tiered" and found[2]:
                     log.delete_topic("orders")
                     shutil.rmtree(folder)

@@ -24,6 +24,7 @@ from txn_source.cli import (
     migrate,
     namespaces,
     produce,
+    quarantine,
     roots,
     serve,
     spark_jar,
@@ -77,6 +78,7 @@ app.add_typer(topics.app, name="topics")
 app.add_typer(namespaces.app, name="namespaces")
 app.add_typer(brokers.app, name="brokers")
 app.add_typer(roots.app, name="roots")
+app.add_typer(quarantine.app, name="quarantine")
 app.add_typer(transactions.app, name="transactions")
 app.add_typer(subscriptions.app, name="subscriptions")
 app.command("produce")(produce.produce)
@@ -87,6 +89,7 @@ app.command("maintain")(maintain.maintain)
 app.command("backup")(backups.backup)
 app.command("restore")(backups.restore)
 app.command("after-restore")(backups.after_restore)
+app.command("recover")(backups.recover)
 app.command("migrate")(migrate.migrate)
 app.command("gc")(garbage.collect)
 app.command("doctor")(doctor.doctor)

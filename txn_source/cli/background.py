@@ -12,6 +12,7 @@ from google.protobuf.message import Message
 from txn_source.cli.maintain import describe
 from txn_source.client.access import Access
 from txn_source.client.tiering.maintenance import maintain
+from txn_source.client.tiering.snapshot_making import INTERVAL_S
 from txn_source.metadata.service.in_process import InProcessTransport
 from txn_source.metadata.service.observer import observed
 from txn_source.metadata.stub.metadata_stub import MetadataStub
@@ -35,14 +36,20 @@ class BackgroundMaintenance:
     """
 
     def __init__(
-        self, service: MetadataService, root: Root, interval_s: float, observer: Observer | None = None
+        self,
+        service: MetadataService,
+        root: Root,
+        interval_s: float,
+        observer: Observer | None = None,
+        snapshot_interval_s: float | None = INTERVAL_S,
     ) -> None:
-        """``observer`` is told of the rounds, and of their calls."""
+        """``observer`` is told of the rounds, and of their calls; ``snapshot_interval_s`` None: none are kept."""
         self._stopping = threading.Event()
         self._observer = observer
         stub = MetadataStub(_Stoppable(InProcessTransport(service), self._stopping, observer))
         self._access = Access(stub, root)
         self._interval_s = interval_s
+        self._snapshot_interval_s = snapshot_interval_s
         self._rounds = RepeatedWork(_log, "maintenance")
         self._thread = threading.Thread(target=self._run, name="txnlog-tiers", daemon=True)
 
@@ -66,7 +73,7 @@ class BackgroundMaintenance:
     def _once(self) -> None:
         failure: Exception | None = None
         try:
-            done = describe(maintain(self._access))
+            done = describe(maintain(self._access, snapshot_interval_s=self._snapshot_interval_s))
         except _Stopped:
             return
         except Exception as error:  # whatever it is, no reason to stop serving
@@ -94,6 +101,7 @@ class _Stoppable:
         self._stopping = stopping
         self._observer = observer
         self.timeout_s = transport.timeout_s
+        self.service = transport.service
 
     def converse(self, method: str, requests: Iterator[Any]) -> Iterator[Any]:
         raise NotImplementedError("maintenance consumes nothing")

@@ -23,23 +23,24 @@ def collect(
         str,
         typer.Option(
             metavar="AGE",
-            help="Only files last written so long ago, such as 24h or 90m. A younger one may be a producer's, which"
-            " would have to write it again, or a job's, which would fail; nothing is lost.",
+            help="Only files last written so long ago, such as 24h or 90m.",
         ),
     ] = "24h",
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only list what would be removed.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Remove segment files that the log doesn't know: of crashed producers, failed jobs and deleted topics.
+    """Remove segment files from which nothing can be registered any more: what ended producers and failed jobs left.
 
-    Each is marked as deleted in the log first, so that nobody can register it any more.
+    A producer has ended when it was closed, when a newer one took its transactional id, and when it hasn't written for
+    a week. A file of which the log doesn't know whether somebody needs it stays: see `txnlog quarantine list`. If the
+    log's database is older than its files, nothing is removed.
 
     Uploads of offloaded ledgers to S3 that were begun as long ago and never ended go, too.
 
     Files of deleted copies and of trimmed ledgers are not garbage: the log has a list of them, and the command that
     deleted them, or `txnlog maintain`, removes them.
     """
-    from txn_source.client.tiering.segment_garbage import collect_garbage
+    from txn_source.client.tiering.garbage import collect_garbage
 
     with repeatable(), Progress("files", later=True) as shown:
         age = parse_duration(older_than)
@@ -53,3 +54,5 @@ def collect(
         print(f"{uri} (unfinished upload)")
     verb = "would be removed" if dry_run else "removed"
     print(f"{format_count(len(garbage.paths), 'file')}, {format_size(garbage.bytes)} {verb}.")
+    if garbage.unknown:
+        print(f"{format_count(len(garbage.unknown), 'file')} that nobody knows: `txnlog quarantine list`.")

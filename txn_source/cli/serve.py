@@ -31,6 +31,7 @@ from txn_source.cli.access_options import (
     library,
 )
 from txn_source.cli.connection import METADATA_VARIABLE, ROOT_VARIABLE, Root, address_of, database_of
+from txn_source.cli.maintain import DEFAULT_SNAPSHOTS, SnapshotInterval
 from txn_source.cli.output import reports_errors
 from txn_source.model.errors import InvalidArgumentError
 from txn_source.model.units import parse_duration
@@ -53,6 +54,14 @@ _WATCHED = "Who watches it"
 _GRACE_S = 3.0
 STOP_SIGNALS = {signal.SIGINT, signal.SIGTERM}
 _log = logging.getLogger("txnlog")
+
+
+@dataclass(frozen=True, slots=True)
+class Rounds:
+    """How often a log is maintained, and its metadata snapshotted, in seconds; 0 and None: never."""
+
+    interval_s: float
+    snapshot_interval_s: float | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +114,7 @@ def serve(
             help="How often topics' policies are carried out (offload, deletion, retention): 60s, 10m. 0 is never.",
         ),
     ] = DEFAULT_INTERVAL,
+    snapshot_interval: SnapshotInterval = DEFAULT_SNAPSHOTS,
     metrics_port: Annotated[
         int | None,
         typer.Option(
@@ -193,7 +203,7 @@ def serve(
         max_transactions,
     )
     access.check(host)
-    interval_s = parse_duration(maintenance_interval)
+    rounds = Rounds(parse_duration(maintenance_interval), parse_duration(snapshot_interval) or None)
     configuration = None
     if config is not None:
         from txn_source.client.target import read_configuration
@@ -210,7 +220,7 @@ def serve(
         ending = _traced() if traces else nullcontext()
         shown = Shown(metrics_port, metrics_topics, console_port, tuple(console_name or ()))
         with ending:
-            _serve(path, metadata, address_for(host), port, configuration, interval_s, access, shown)
+            _serve(path, metadata, address_for(host), port, configuration, rounds, access, shown)
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
@@ -221,7 +231,7 @@ def _serve(
     host: str,
     port: int,
     configuration: dict[str, Any] | None,
-    interval_s: float,
+    rounds: Rounds,
     access: AccessOptions,
     shown: Shown,
 ) -> None:
@@ -249,7 +259,7 @@ def _serve(
         monitoring = _monitoring(service, at, host, shown, access, door)
         console = _console(service, at, host, shown, access, door)
         observer = None if monitoring is None else monitoring.observer
-        maintenance = BackgroundMaintenance(service, at, interval_s, observer)
+        maintenance = BackgroundMaintenance(service, at, rounds.interval_s, observer, rounds.snapshot_interval_s)
         server = held.enter_context(Server(service, host, port, tls=tls, door=door, observer=observer))
         _log.info("serving on %s, root %s, log %s", server.address, log.storage_uri, log.log_id)
         if monitoring is not None:
@@ -259,11 +269,11 @@ def _serve(
             held.enter_context(console)
             _log.info("console on %s", console.address)
         held.enter_context(settled())
-        if interval_s:
+        if rounds.interval_s:
             maintenance.start()
         received = signal.Signals(signal.sigwait(STOP_SIGNALS))
         signal.pthread_sigmask(signal.SIG_UNBLOCK, STOP_SIGNALS)  # a second one ends it at once
-        if interval_s:
+        if rounds.interval_s:
             stopped = maintenance.stop(_GRACE_S)
     _log.info("stopped serving on %s (%s)", server.address, received.name)
     if not stopped:

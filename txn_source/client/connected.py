@@ -59,8 +59,17 @@ class Connected:
         """Close the producers and consumers that are still open, which flushes them, and the connection."""
         try:
             self._open.close()
+            self._leave_a_snapshot()
         finally:
             self._access.close()
+
+    def _leave_a_snapshot(self) -> None:
+        """Make a snapshot of the metadata, if this process has it and one is due."""
+        service = self._stub.service
+        if service is not None and service.has_written:
+            from txn_source.client.tiering.snapshot_making import make_snapshot
+
+            make_snapshot(self._access, quick=True)
 
     @property
     def target(self) -> Target:

@@ -8,7 +8,15 @@ from datetime import timedelta
 from txn_source.client.access import Access
 from txn_source.client.connected import Connected
 from txn_source.client.hot_roots import Place, places_of
-from txn_source.client.tiering.segment_garbage import DEFAULT_AGE_S, Garbage, collect_garbage
+from txn_source.client.tiering.garbage import (
+    DEFAULT_AGE_S,
+    DEFAULT_UNKNOWN_AGE_S,
+    Garbage,
+    collect_garbage,
+    delete_unknown,
+    unknown_files,
+)
+from txn_source.client.tiering.inventory import UnknownFile
 from txn_source.model.door import guarded
 from txn_source.model.errors import InvalidArgumentError
 from txn_source.model.roots import MAIN, parse_root_name
@@ -40,9 +48,39 @@ class Rooted(Connected):
     """A connection to a log with hot roots."""
 
     def collect_garbage(self, older_than: float | timedelta | str = DEFAULT_AGE_S, dry_run: bool = False) -> Garbage:
-        """Remove segment files that nothing refers to and that were last written so many seconds ago, and uploads of
-        offloaded ledgers to S3 that were begun as long ago and never ended."""
+        """Remove segment files that ended producers and jobs left unregistered and that were last written so many
+        seconds ago, and uploads of offloaded ledgers to S3 that were begun as long ago and never ended.
+
+        Raises:
+            UnavailableError: the log's database is older than its files. Nothing is removed then.
+        """
         return collect_garbage(self._access, given_duration(older_than), dry_run=dry_run)
+
+    def unknown_files(self) -> list[UnknownFile]:
+        """Return the files in the log's places of which it doesn't know whether somebody needs them, oldest first.
+
+        Nothing deletes them but ``delete_unknown``; one that becomes known again isn't among them any more.
+
+        Raises:
+            UnavailableError: the log's database is older than its files.
+        """
+        return unknown_files(self._access)
+
+    def delete_unknown(
+        self, older_than: float | timedelta | str = DEFAULT_UNKNOWN_AGE_S, *, recovered: bool = False
+    ) -> Garbage:
+        """Delete the unknown files that were last written so many seconds ago.
+
+        Args:
+            older_than: seconds, a ``timedelta``, or a text such as ``7d``.
+            recovered: the log was put back to an earlier moment, and what lies there of the time that it lost was
+                looked at: it is to go, too.
+
+        Raises:
+            InvalidArgumentError: the log was put back, and ``recovered`` isn't given. Nothing is deleted then.
+            UnavailableError: the log's database is older than its files. Nothing is deleted then.
+        """
+        return delete_unknown(self._access, given_duration(older_than), settled=recovered)
 
     def add_root(self, name: str, uri: str | os.PathLike[str]) -> None:
         """Add a root for copies of hot entries; the policy ``hot_copies`` names the roots that have them.

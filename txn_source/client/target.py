@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from txn_source.metadata.stub.credentials import PLAIN, Credentials
 from txn_source.metadata.stub.metadata_stub import MetadataStub
-from txn_source.model.errors import InvalidArgumentError, LogNotFoundError, StorageWriteError
+from txn_source.model.errors import InvalidArgumentError, LogNotFoundError, StorageWriteError, UnavailableError
 from txn_source.model.policies import parse_configuration
 from txn_source.model.values import dataclass
 from txn_source.storage.object_root import ObjectRoot, Root, root_at
@@ -103,6 +103,23 @@ class Target:
         return open_service(self.path, self.metadata, create=self.create, configuration=configuration)
 
 
+def check_not_behind(root: Root, service: MetadataService) -> None:
+    """Raise UNAVAILABLE if a snapshot of a log's metadata has come further than its database: that is an older one."""
+    from txn_source.metadata.store.sqlite_backup import read_moment
+    from txn_source.storage.snapshots import FOLDER, snapshots_in
+
+    if service.database_file is None or (isinstance(root, Path) and not (root / FOLDER).is_dir()):
+        return
+    there = snapshots_in(root, service.log_id)
+    if there and there[-1].progress > read_moment(service.database_file).progress:
+        raise UnavailableError(
+            f"The database {service.database_file} is older than a snapshot of it that was made at {there[-1].shown}"
+            f" ({there[-1].path}).",
+            "Put the newer database back. If it is lost, move this one away and run `txnlog recover`; if an older one"
+            " was put back on purpose, run `txnlog after-restore`.",
+        )
+
+
 def check_needless(credentials: Mapping[str, Any]) -> None:
     """Raise INVALID_ARGUMENT for what would be shown to a service, of a log that has none."""
     needless = sorted(name for name, value in credentials.items() if value is not None)
@@ -114,7 +131,12 @@ def check_needless(credentials: Mapping[str, Any]) -> None:
 
 
 def open_service(
-    path: str, metadata: DatabaseUrl | None, *, create: bool = False, configuration: Mapping[str, Any] | None = None
+    path: str,
+    metadata: DatabaseUrl | None,
+    *,
+    create: bool = False,
+    configuration: Mapping[str, Any] | None = None,
+    may_be_behind: bool = False,
 ) -> MetadataService:
     """Return the service over a root.
 
@@ -124,19 +146,22 @@ def open_service(
             is SQLite under the root.
         create: make a new log if there is none.
         configuration: the broker's policies; None takes those in ``broker.conf`` in the root, if it is there.
+        may_be_behind: open a database that is older than a snapshot of it, too.
 
     Raises:
         InvalidArgumentError: the metadata lies elsewhere, or the database is another log's.
         LogNotFoundError: there is no log.
         LogVersionError: it is of another release.
-        UnavailableError: the database can't be reached.
+        UnavailableError: the database can't be reached, or is older than a snapshot of it.
     """
     from txn_source.metadata.service.service import MetadataService
     from txn_source.metadata.store.opening import open_database
     from txn_source.metadata.store.schema_versions import upgrade
 
     if is_object_uri(path):
-        return _open_over_objects(ObjectRoot.at(path), metadata, create=create, configuration=configuration or {})
+        prefix = ObjectRoot.at(path)
+        service = _open_over_objects(prefix, metadata, create=create, configuration=configuration or {})
+        return service if may_be_behind else _not_behind(prefix, service)
     root = LogRoot.at(path)
     if metadata is not None and not metadata.is_postgres:
         raise InvalidArgumentError(
@@ -177,7 +202,17 @@ def open_service(
         root.settle()
     if configuration is None:
         configuration = read_configuration(root.configuration) if root.configuration.exists() else {}
-    return MetadataService(database, str(root.path), clock=database.clock, configuration=configuration)
+    service = MetadataService(database, str(root.path), clock=database.clock, configuration=configuration)
+    return service if may_be_behind else _not_behind(root.path, service)
+
+
+def _not_behind(root: Root, service: MetadataService) -> MetadataService:
+    try:
+        check_not_behind(root, service)
+    except BaseException:
+        service.close()
+        raise
+    return service
 
 
 def _open_over_objects(
@@ -207,7 +242,7 @@ def _open_over_objects(
     if not create and (path := metadata.sqlite_path) is not None and not os.path.isfile(path):
         raise LogNotFoundError(
             f"There is no metadata in {path}.",
-            "Check the path of the metadata; if it is lost, restore a backup.",
+            "Check the path of the metadata; if it is lost: `txnlog recover`.",
         )
     check_folder(root.uri)
     database = open_database(metadata)

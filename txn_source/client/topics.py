@@ -10,7 +10,7 @@ import pyarrow as pa
 from txn_source.client.access import Access
 from txn_source.client.hot_roots import places_of
 from txn_source.client.policies import topic_policies
-from txn_source.client.tiering.offload import delete_doomed_files
+from txn_source.client.tiering.deletion import delete_doomed_files
 from txn_source.metadata.stub.metadata_stub import MetadataStub
 from txn_source.model.errors import InvalidArgumentError, TopicNotFoundError
 from txn_source.model.topic_name import TopicName

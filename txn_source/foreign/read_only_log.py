@@ -23,11 +23,12 @@ from txn_source.model.values import dataclass
 
 WRITES = (
     "abort_transaction", "add_root", "begin_transaction", "collect_garbage", "copies_read", "create_subscription",
-    "create_topic", "delete_hot", "delete_offloaded", "delete_subscription", "delete_topic", "export_iceberg",
+    "create_topic", "delete_hot", "delete_offloaded", "delete_subscription", "delete_topic", "delete_unknown",
+    "export_iceberg",
     "get_data_read_priority", "maintain", "metadata_table", "offload", "policies", "producer",
     "remove_data_read_priority", "remove_root", "roll_ledger", "roots", "seek", "set_data_read_priority",
     "set_policies", "set_subscription_isolation_level", "subscribe", "subscription", "subscriptions", "transaction",
-    "trim", "update_topic",
+    "trim", "unknown_files", "update_topic",
 )  # fmt: skip
 """What a log of txnlog's own does besides; here it is refused."""
 _UNIT_BYTES = 128 << 20

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
@@ -11,7 +12,7 @@ from txn_source.client.access import Access
 from txn_source.client.writing.batch_buffer import ENTRY_MAX_BYTES, ENTRY_MAX_ROWS, entry_sized
 from txn_source.client.writing.segment_files import EntryFiles, open_files
 from txn_source.model.entry import NewEntry, OpenedProducer
-from txn_source.model.errors import StaleSegmentError
+from txn_source.model.errors import StaleSegmentError, TxnLogError
 from txn_source.model.imported import ImportedBatch, ImportedEntries, ImportedTopic, TxnRef
 from txn_source.model.topic import TopicView
 from txn_source.model.transaction import TxnId
@@ -143,9 +144,11 @@ class BatchWriter:
         self.rows = self.bytes = 0
 
     def close(self) -> None:
-        """Close the files."""
+        """Close the files, and the producers."""
         for writer in self._writers:
             writer.files.close()
+            with suppress(TxnLogError):
+                self._stub.close_producer(writer.producer)
 
     def _register(
         self,

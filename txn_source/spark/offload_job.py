@@ -10,7 +10,8 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from txn_source.client.target import Target
-from txn_source.client.tiering.offload import Offloader, OffloadReport, delete_doomed_files
+from txn_source.client.tiering.deletion import delete_doomed_files
+from txn_source.client.tiering.offload import Offloader, OffloadReport
 from txn_source.model.errors import ERROR_CLASSES, TxnLogError
 from txn_source.model.ledger import OffloadableLedger
 from txn_source.model.topic_name import TopicName

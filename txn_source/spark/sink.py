@@ -19,7 +19,7 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 
 from txn_source.client.access import Access
-from txn_source.client.writing.task_writer import BulkWriter, join_batches
+from txn_source.client.writing.task_writer import BulkWriter, give_up, join_batches
 from txn_source.model.entry import OpenedProducer
 from txn_source.model.errors import InternalError, InvalidArgumentError, SchemaMismatchError
 from txn_source.model.spark_commit import CONTENT_MASK, Sink, TopicBatch
@@ -112,6 +112,8 @@ class _Writer:
 
     def abort(self, messages: list[WriterCommitMessage | None], *batch: int) -> None:
         """Leave the files to ``txnlog gc``: Spark also aborts after a commit whose answer got lost, when they count."""
+        log = open_log(self._options.target)
+        give_up(log, (batch for message in _wrote(messages) for batch in message.batches))
 
 
 class BatchWriter(_Writer, DataSourceArrowWriter):

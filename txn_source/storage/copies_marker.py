@@ -96,7 +96,7 @@ def _write(root: Root, text: str) -> None:
         return
     make_folder(root)
     strange = next((each.name for each in root.iterdir() if not each.name.startswith((".", "lost+found"))), None)
-    if strange is not None and strange != "segments":
+    if strange not in (None, "segments", "snapshots"):
         raise InvalidArgumentError(f"The folder {root} has {strange!r} in it.", "Name an empty or a new folder.")
     unfinished = root / f".{_MARKER}.{os.getpid()}"
     unfinished.write_text(text, encoding="utf-8")

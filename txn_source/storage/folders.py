@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import errno
 import os
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
@@ -42,6 +43,26 @@ def make_folder(folder: Path, below: Path | None = None) -> None:
             if made:
                 raise
         _SAFE[str(each)] = _identity(each)
+
+
+def files_below(folder: Path) -> Iterator[tuple[Path, os.stat_result]]:
+    """Yield all files below a folder with their state, links to folders followed, each folder once; what goes meanwhile
+    is left out."""
+    seen: set[tuple[int, int]] = set()
+    for at, folders, names in os.walk(folder, followlinks=True):
+        with suppress(FileNotFoundError):
+            seen.add(_identity(Path(at)))
+        folders[:] = [each for each in folders if _identity_or_none(Path(at) / each) not in (None, *seen)]
+        for name in names:
+            with suppress(FileNotFoundError):
+                yield Path(at) / name, os.stat(Path(at) / name)
+
+
+def _identity_or_none(folder: Path) -> tuple[int, int] | None:
+    try:
+        return _identity(folder)
+    except OSError:
+        return None
 
 
 def sync_folder(folder: Path) -> None:

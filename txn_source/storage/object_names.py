@@ -10,7 +10,7 @@ from txn_source.storage.object_uri import object_uri
 
 _OWN_FOLDER = "tiered"
 _WORD = r"(?!\.{1,2}/)[A-Za-z0-9_.=:-]+"
-_NAME = re.compile(r"(?:.*/)?(ledger-[0-9]+-[0-9a-f]{12})\.parquet", re.DOTALL)
+_NAME = re.compile(r"(?:.*/)?(ledger-([0-9]+)-[0-9a-f]{12})\.parquet", re.DOTALL)
 _PATH = re.compile(rf"(?:.*/)?{_WORD}/{_WORD}/{_WORD}/[0-9]+/ledger-[0-9]+-[0-9a-f]{{12}}\.parquet", re.DOTALL)
 _SECOND_PATH = re.compile(rf"(?:.*/)?{_WORD}/{_WORD}/{_WORD}/[0-9]+/_ledger-[0-9]+-[0-9a-f]{{12}}\.aborted", re.DOTALL)
 
@@ -33,6 +33,12 @@ def may_be_object(uri: str) -> bool:
     return inside and _PATH.fullmatch(path) is not None
 
 
+def ledger_of_object(uri: str) -> int | None:
+    """Return the id of the ledger that an object is named after; None if it has no such name."""
+    found = _NAME.fullmatch(_split(uri)[0])
+    return None if found is None else int(found[2])
+
+
 def may_be_second_file(path: str) -> bool:
     """True if a path has the form of that of a file with aborted messages."""
     return _SECOND_PATH.fullmatch(path) is not None
@@ -48,6 +54,13 @@ def aborted_uri(uri: str) -> str:
     if found is None:
         raise ValueError(f"{uri!r} is not the name of an object")
     return f"{path[: found.start(1)]}_{found[1]}.aborted{rest}"
+
+
+def object_of_second_file(uri: str) -> str:
+    """Return the URI of the object beside which a file with aborted messages lies."""
+    path, rest = _split(uri)
+    folder, _, name = path.rpartition("/")
+    return f"{folder}/{name.removeprefix('_').removesuffix('.aborted')}.parquet{rest}"
 
 
 def _split(uri: str) -> tuple[str, str]:

@@ -67,7 +67,7 @@ class ObjectStore:
                 root, folder = self._root, Path(path).parent
                 known = root if isinstance(root, Path) and folder.is_relative_to(root) else None
                 make_folder(folder, known)
-            sink = system.open_output_stream(path)
+            sink = system.open_output_stream(path, compression=None)  # whatever its name says
             yield sink
             sink.close()
             if local:

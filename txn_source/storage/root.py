@@ -175,8 +175,8 @@ class LogRoot:
         if not os.path.isfile(self.database):
             raise LogNotFoundError(
                 f"The log at {self.path} has lost its metadata: there is no {self.database.name}.",
-                "Put the file back, or restore a backup (`txnlog restore`). Until then remove nothing from"
-                f" {self.path}.",
+                "Put the file back, or make it of the newest snapshot (`txnlog recover`), or restore a backup (`txnlog"
+                f" restore`). Until then remove nothing from {self.path}.",
             )
 
     def check_on_postgres(self) -> str:

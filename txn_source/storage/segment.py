@@ -32,7 +32,7 @@ from txn_source.model.errors import InternalError, SegmentUnreadableError, Stora
 from txn_source.model.position import Position
 from txn_source.model.values import dataclass
 from txn_source.storage.encoding_turn import encoding_turn
-from txn_source.storage.folders import make_folder, sync_folder
+from txn_source.storage.folders import files_below, make_folder, sync_folder
 from txn_source.storage.forks import belongs_to_process
 
 _FOLDER = "segments"
@@ -42,6 +42,7 @@ SHARED_SUFFIX = ".arrows"
 _UNIQUE = "[0-9a-f]{12}"
 _PATH = re.compile(rf"{_FOLDER}/{_NUMBER}/{_NUMBER}/{_NUMBER}-{_NUMBER}-{_UNIQUE}{re.escape(_SUFFIX)}")
 _SHARED_PATH = re.compile(rf"{_FOLDER}/{_NUMBER}/{_NUMBER}-{_UNIQUE}{re.escape(SHARED_SUFFIX)}")
+_PREFIX = re.compile(rf"{_FOLDER}/{_NUMBER}")
 _OLD_NOTES = re.compile(rf"{_FOLDER}/{_NUMBER}/(topic\.json|{_NUMBER}-{_UNIQUE}\.notes)")
 _MAX_HEADER_BYTES = 16 << 20
 _CHUNK_BYTES = 256 << 10
@@ -71,6 +72,12 @@ def shared_path(topic_id: int, producer_id: int) -> str:
 def topic_prefix(topic_id: int) -> str:
     """Return where all segments of a topic lie, relative to the root; topic ids are never used again."""
     return f"{_FOLDER}/{topic_id}"
+
+
+def topic_of_prefix(path: str) -> int | None:
+    """Return the topic of which a path is ``topic_prefix``; None if it is none."""
+    found = _PREFIX.fullmatch(path)
+    return None if found is None else int(found[1])
 
 
 @dataclass(frozen=True, slots=True)
@@ -303,14 +310,8 @@ class SegmentReader:
 
 def stored_segments(root: Path) -> Iterator[tuple[str, os.stat_result]]:
     """Return the path, relative to the root, and the state of every segment file there is."""
-    for folder, _, files in os.walk(root / _FOLDER):
-        for name in files:
-            file = Path(folder) / name
-            try:
-                state = file.stat()
-            except FileNotFoundError:
-                continue
-            yield file.relative_to(root).as_posix(), state
+    for file, state in files_below(root / _FOLDER):
+        yield file.relative_to(root).as_posix(), state
 
 
 def _named(position: int | None) -> str:

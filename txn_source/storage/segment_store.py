@@ -10,7 +10,6 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import Protocol, TypeAlias
 
@@ -95,7 +94,7 @@ class SegmentStore(Protocol):
         """Yield all segments that are there, and whatever else lies among them."""
 
     def delete_topic(self, topic_id: int) -> None:
-        """Delete all segments of a topic that is gone; what stays is garbage."""
+        """Delete all segments of a topic that is gone, with what lies among them. OSError says why some stay."""
 
 
 class LocalSegments:
@@ -163,7 +162,10 @@ class LocalSegments:
             yield StoredSegment(path, state.st_size, state.st_mtime)
 
     def delete_topic(self, topic_id: int) -> None:
-        shutil.rmtree(self._root / topic_prefix(topic_id), ignore_errors=True)
+        folder = self._root / topic_prefix(topic_id)
+        if folder.exists():
+            shutil.rmtree(folder.resolve())  # which may lie on another disk
+        folder.unlink(missing_ok=True) if folder.is_symlink() else None
 
 
 class ObjectSegments:
@@ -259,9 +261,8 @@ class ObjectSegments:
         return self._below("segments")
 
     def delete_topic(self, topic_id: int) -> None:
-        with suppress(OSError):
-            for segment in list(self._below(topic_prefix(topic_id))):
-                self.delete(segment.path)
+        for segment in list(self._below(topic_prefix(topic_id))):
+            self.delete(segment.path)
 
     def _below(self, prefix: str) -> Iterator[StoredSegment]:
         from txn_source.storage.object_requests import requests_for

@@ -37,7 +37,7 @@ def after_restore(root: str | os.PathLike[str], metadata: str | None = None) -> 
             "Say where it is (--metadata, or TXNLOG_METADATA).",
         )
     url = None if metadata is None else metadata_url(metadata)
-    service = open_service(path, url)
+    service = open_service(path, url, may_be_behind=True)
     log_id = service.log_id
     service.close()
     database = open_database(url or f"sqlite:///{path}/metadata.db")

@@ -88,6 +88,7 @@ def test_ranges_split_anywhere(case: Path, level: IsolationLevel) -> None:
 
 
 @pytest.mark.long
+@pytest.mark.timeout(3000)
 @pytest.mark.parametrize("level", IsolationLevel)
 def test_ranges_split_at_each_offset(case: Path, level: IsolationLevel) -> None:
     """Split what is read at each offset."""

@@ -4,7 +4,8 @@
 1. Offload ledgers that are old enough, or of which a partition has too many bytes.
 2. Delete hot copies whose deletion lag has passed.
 3. Trim what retention no longer keeps.
-4. Delete the files that nothing refers to any more.
+4. Make a snapshot of the metadata, if one is due.
+5. Delete the files that nothing refers to any more.
 
 Each step takes what it finds; running it twice, or in two processes, does no harm.
 """
@@ -18,8 +19,10 @@ from dataclasses import field
 from txn_source.client.access import Access
 from txn_source.client.ledgers import ledgers_of
 from txn_source.client.tiering.copy_deletion import Deletion
+from txn_source.client.tiering.deletion import delete_doomed_files
 from txn_source.client.tiering.hot_repair import RepairReport, reachable_places, repair_topic
-from txn_source.client.tiering.offload import Offloader, OffloadReport, delete_doomed_files
+from txn_source.client.tiering.offload import Offloader, OffloadReport
+from txn_source.client.tiering.snapshot_making import INTERVAL_S, keep_none, make_snapshot
 from txn_source.model.copies import Tier
 from txn_source.model.errors import OnlyCopyError, SegmentUnreadableError, TopicNotFoundError, TxnLogError
 from txn_source.model.ledger import OffloadableLedger
@@ -41,19 +44,26 @@ class MaintenanceReport:
     failures: tuple[tuple[str, str], ...] = ()
     copies: RepairReport = field(default_factory=RepairReport)
     """Of hot segments: see ``hot_repair.py``."""
+    snapshot: str = ""
+    """Of the metadata, if one was made: its path below the root."""
 
     @property
     def idle(self) -> bool:
-        """True if there was nothing to do."""
-        return self == MaintenanceReport()
+        """True if there was nothing to do, but for a snapshot."""
+        return self == MaintenanceReport(snapshot=self.snapshot)
 
 
 def maintain(
-    access: Access, *, verify: bool = False, told: Callable[[int, int], object] = lambda *_: None
+    access: Access,
+    *,
+    verify: bool = False,
+    snapshot_interval_s: float | None = INTERVAL_S,
+    told: Callable[[int, int], object] = lambda *_: None,
 ) -> MaintenanceReport:
     """Do what the policies of all topics say now. A topic that fails keeps no other from its turn.
 
-    ``verify``: read all copies of hot segments, and check them. ``told`` is given how many topics are done, of how
+    ``verify``: read all copies of hot segments, and check them. ``snapshot_interval_s``: so old is the newest snapshot
+    of the metadata before the next one is made; None: none are kept. ``told`` is given how many topics are done, of how
     many.
     """
     stub = access.metadata
@@ -97,7 +107,14 @@ def maintain(
             what = f"{type(error).__name__}: {error}"
             _log.warning("maintenance of topic %s failed and is tried again: %s", topic.short, what, exc_info=True)
             failures.append((topic.short, what))
-    return MaintenanceReport(offloaded, deleted, trimmed, delete_doomed_files(access), tuple(failures), copies)
+    made = None
+    if snapshot_interval_s is None:
+        keep_none(access)
+    else:
+        made = make_snapshot(access, snapshot_interval_s)
+    files = delete_doomed_files(access)
+    at = "" if made is None else made.path
+    return MaintenanceReport(offloaded, deleted, trimmed, files, tuple(failures), copies, at)
 
 
 def _due(access: Access, topic: TopicName, policies: CopyPolicies) -> list[OffloadableLedger]:

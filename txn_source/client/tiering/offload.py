@@ -20,9 +20,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from txn_source.client.access import Access
-from txn_source.client.hot_roots import delete_everywhere
 from txn_source.client.reading.filters import Seen
 from txn_source.client.reading.slice_reader import Decided, SliceReader
+from txn_source.client.tiering.deletion import delete_object
 from txn_source.client.tiering.object_columns import object_schema, offloaded_schema
 from txn_source.model.copies import TieredCopy
 from txn_source.model.errors import (
@@ -44,11 +44,9 @@ from txn_source.model.topic_name import TopicName
 from txn_source.model.values import dataclass
 from txn_source.model.visibility import hidden
 from txn_source.storage.arrays import array_of, numbers_in
-from txn_source.storage.object_names import aborted_uri, may_be_object, new_object_uri
-from txn_source.storage.object_store import ObjectStore, is_unreachable, reason
-from txn_source.storage.object_uri import store_of
+from txn_source.storage.object_names import aborted_uri, new_object_uri
+from txn_source.storage.object_store import ObjectStore
 from txn_source.storage.schema import deserialize_schema
-from txn_source.storage.segment import SegmentName
 from txn_source.storage.tiered import INDEX_SCHEMA, LedgerSummary, row_group_edges, write_tiered
 
 _log = logging.getLogger(__name__)
@@ -258,51 +256,6 @@ class _AbortedReader(SliceReader):
     def _seen(self, piece: Slice, decided: Decided) -> Seen:
         seen = super()._seen(piece, decided)
         return lambda columns, *known: seen(columns, *known) & hidden(columns["txn"], decided.aborted)
-
-
-def delete_object(store: ObjectStore, uri: str) -> None:
-    """Delete an object, and the second file that may lie beside it; raise OSError if one is there and stays."""
-    store.delete(aborted_uri(uri))
-    store.delete(uri)
-
-
-def delete_doomed_files(access: Access) -> int:
-    """Delete the files that nothing refers to any more; return how many. One that can't be deleted is kept in mind."""
-    store = ObjectStore(access.root)
-    gone = []
-    unreachable: set[str] = set()
-    for file in access.metadata.list_doomed_files():
-        if SegmentName.parse(file.uri) is None and not may_be_object(file.uri):
-            _log.warning("%.200r is to be deleted and is no file of this log's: it is left alone", file.uri)
-            continue  # whatever the service says, nothing else is touched
-        if store_of(file.uri) in unreachable:
-            continue  # each of its files would take seconds to fail
-        try:
-            if may_be_object(file.uri):
-                delete_object(store, file.uri)
-            elif (failed := _delete_copies(access, store, file.uri)) is not None:
-                raise failed
-        except (OSError, TxnLogError, pa.ArrowException) as error:
-            _log.warning("%s can't be deleted and is tried again later: %s", file.uri.partition("?")[0], reason(error))
-            if is_unreachable(error):
-                unreachable.add(store_of(file.uri))
-        else:
-            gone.append(file.doomed_id)
-    try:
-        store.sync_deleted()
-    except OSError as error:  # after a power cut one of them may be there again, and nobody else would know of it
-        _log.warning("what was deleted isn't safe yet and is deleted again later: %s", reason(error))
-        return 0
-    access.metadata.forget_doomed_files(gone)
-    return len(gone)
-
-
-def _delete_copies(access: Access, store: ObjectStore, path: str) -> OSError | None:
-    """Delete a segment in all roots; return why it stays in one."""
-    store.delete(path)
-    if not access.metadata.roots:
-        return None
-    return next(iter(delete_everywhere(access, path)), None)
 
 
 def _range(ledger: OffloadableLedger) -> PositionRange:

@@ -6,7 +6,8 @@ from collections.abc import Callable, Collection
 
 from txn_source.client.access import Access
 from txn_source.client.tiering.copy_deletion import Deletion
-from txn_source.client.tiering.offload import Offloader, OffloadReport, delete_doomed_files
+from txn_source.client.tiering.deletion import delete_doomed_files
+from txn_source.client.tiering.offload import Offloader, OffloadReport
 from txn_source.model.copies import Tier
 from txn_source.model.ledger import OffloadableLedger
 from txn_source.model.topic_name import TopicName

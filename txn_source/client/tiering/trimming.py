@@ -10,7 +10,7 @@ from txn_source.client.places import Offsets
 from txn_source.client.reading.ranges import start_positions
 from txn_source.client.reading.request import ReadRequest
 from txn_source.client.reading.source import resolve
-from txn_source.client.tiering.offload import delete_doomed_files
+from txn_source.client.tiering.deletion import delete_doomed_files
 from txn_source.model.isolation import IsolationLevel
 from txn_source.model.policies import given_policies
 from txn_source.model.position import EARLIEST, Position

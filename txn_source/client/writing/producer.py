@@ -253,8 +253,9 @@ class Producer:
         if self._inherited:
             return
         with self._lock:
+            was_open = not self._closed
             try:
-                if not self._closed:
+                if was_open:
                     self._drain()
                     self._losses.raise_next()
                     self._check_answered()
@@ -265,6 +266,9 @@ class Producer:
         if self._closed:
             self._linger.stop()
             self._linger.join()
+            if was_open:
+                with suppress(TxnLogError):  # else it is idle some day, and its leftovers are garbage then
+                    self._stub.close_producer(self._store.producer)
 
     def inherited(self) -> None:
         """Take notice that this is a fork of the process that opened it."""

@@ -7,6 +7,7 @@ partition for each entry, and the next one goes to the next.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -19,19 +20,20 @@ from txn_source.client.writing.batch_buffer import ENTRY_MAX_BYTES, ENTRY_MAX_RO
 from txn_source.client.writing.key_routing import group, route
 from txn_source.client.writing.segment_files import open_files
 from txn_source.model.entry import NewEntry, OpenedProducer
-from txn_source.model.errors import InvalidArgumentError, StorageWriteError
+from txn_source.model.errors import InvalidArgumentError, StorageWriteError, TxnLogError
 from txn_source.model.spark_commit import CONTENT_MASK, TopicBatch
 from txn_source.model.topic_name import TopicName
 from txn_source.storage.arrays import numbers_or, truths_in
 from txn_source.storage.forks import belongs_to_process, inherited_error
 from txn_source.storage.schema import KEY, RAW_SCHEMA, conform, deserialize_schema
+from txn_source.storage.segment import SegmentName
 
 PARTITION = pa.field("__partition", pa.int32())
 """Picks a row's partition itself, if it isn't null."""
 _MAX_OPEN_SEGMENTS = 64
 _MAX_WAITING_BYTES = 256 << 20
 """Of rows that wait for their entry to be full, over all partitions: a task's memory must not grow with these."""
-_NO_PRODUCER = 0
+_NAME = "task"
 
 
 @dataclass(slots=True)
@@ -58,14 +60,14 @@ class BulkWriter:
             topic: its name.
             turn: where rows without a key begin, so that not all tasks begin with the same partition.
         """
-        [self._view] = access.metadata.get_view([topic]).topics
+        self._writer, self._view = access.metadata.open_producer(topic, None, _NAME)
         self._access = access
         self._payload = deserialize_schema(self._view.topic.schema)
         self._turn = turn
         self._waiting: dict[tuple[int, tuple[str, ...]], _Waiting] = {}
         self._waiting_bytes = 0
         self._paths: list[str] = []
-        self._files = open_files(access, self._view, _NO_PRODUCER, _MAX_OPEN_SEGMENTS, self._paths.append)
+        self._files = open_files(access, self._view, self._writer.producer_id, _MAX_OPEN_SEGMENTS, self._paths.append)
         self._entries: list[NewEntry] = []
         self._whole = True
         """All that was taken waits, or has its entry. False from the beginning of each change to its end."""
@@ -135,6 +137,8 @@ class BulkWriter:
         self._files.close()
         for path in self._paths:
             delete_everywhere(self._access, path)
+        with suppress(TxnLogError):
+            self._access.metadata.close_producer(self._writer)
 
     def inherited(self) -> None:
         """Take notice that this is a fork of the process that made it."""
@@ -196,6 +200,14 @@ class BulkWriter:
         batch = waiting.batches[0] if len(waiting.batches) == 1 else pa.concat_batches(waiting.batches)
         self._entries.append(self._files.append(key[0], 0, batch))
         self._turn += 1
+
+
+def give_up(access: Access, batches: Iterable[TopicBatch]) -> None:
+    """End the writers of batches that nobody will register: their files are garbage, unless that was done before."""
+    names = (SegmentName.parse(path) for batch in batches for path in {entry.segment for entry in batch.entries})
+    for writer in {name.producer_id for name in names if name is not None}:
+        with suppress(TxnLogError):
+            access.metadata.close_producer(OpenedProducer(writer, 0, _NAME))
 
 
 def join_batches(batches: Iterable[TopicBatch]) -> list[TopicBatch]:

@@ -194,6 +194,8 @@ FIELDS: Mapping[str, Mapping[str, Rule | _Part | _Pairs]] = {
     "ListDecisionsRequest": {**_RANGE, "aborted_only": _ANY, "decisions": _COUNT},
     "ListSegmentsRequest": {"after_segment_id": _numbers(0, MAX_INT)},
     "CondemnSegmentsRequest": {"paths": _text(200, items=10_000)},
+    "JudgeFilesRequest": {"uris": _text(2000, items=10_000), "doom": _numbers(0, 2), "settled": _ANY},
+    "CloseProducerRequest": {"producer_id": _ID, "epoch": _EPOCH},
     "TieredCopy": {
         "uri": _URI,
         "size": _numbers(1, MAX_TOTAL),

@@ -14,6 +14,7 @@ from txn_source.model.position import EARLIEST, LATEST
 from txn_source.model.read_priority import ReadPriority
 from txn_source.model.subscription import SubscriptionType
 from txn_source.model.transaction import EndReason, TransactionState
+from txn_source.model.verdict import Doom, Verdict
 
 M = TypeVar("M")
 W = TypeVar("W", bound=int)
@@ -107,4 +108,21 @@ POLICY_SOURCE = WireEnum(
         "broker": pb.POLICY_SOURCE_BROKER,
         DEFAULT: pb.POLICY_SOURCE_DEFAULT,
     },
+)
+FILE_VERDICT = WireEnum(
+    "verdict of a file",
+    pb.FILE_VERDICT_UNSPECIFIED,
+    {
+        Verdict.KNOWN: pb.FILE_VERDICT_KNOWN,
+        Verdict.WRITING: pb.FILE_VERDICT_WRITING,
+        Verdict.RELEASED: pb.FILE_VERDICT_RELEASED,
+        Verdict.LEFTOVER: pb.FILE_VERDICT_LEFTOVER,
+        Verdict.UNKNOWN: pb.FILE_VERDICT_UNKNOWN,
+        Verdict.AHEAD: pb.FILE_VERDICT_AHEAD,
+    },
+)
+FILE_DOOM = WireEnum(
+    "choice of files",
+    pb.FILE_DOOM_UNSPECIFIED,
+    {Doom.LEFTOVER: pb.FILE_DOOM_LEFTOVER, Doom.UNKNOWN: pb.FILE_DOOM_UNKNOWN},
 )

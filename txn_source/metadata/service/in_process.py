@@ -34,7 +34,7 @@ class InProcessTransport:
     timeout_s = _PATIENCE_S
 
     def __init__(self, service: MetadataService) -> None:
-        self._service = service
+        self.service = service
         self._database = service.database_file
         self._usable = self._database is None or not was_inherited(self._database)
         close_before_forks(self)
@@ -42,11 +42,11 @@ class InProcessTransport:
 
     def before_fork(self) -> None:
         """Close the database."""
-        self._service.close_database()
+        self.service.close_database()
 
     def inherited(self) -> None:
         """Take notice that this is a fork."""
-        keep_for_ever(self._service)
+        keep_for_ever(self.service)
         if self._database is not None:
             note_inherited(self._database)
             self._usable = not was_inherited(self._database)
@@ -55,7 +55,7 @@ class InProcessTransport:
         try:
             with no_fork(), calling(method):
                 self._check_usable()
-                return self._service.call(method, request)
+                return self.service.call(method, request)
         except Exception as error:
             if passes(error):
                 raise
@@ -64,7 +64,7 @@ class InProcessTransport:
     def _check_usable(self) -> None:
         if not self._usable:
             raise InvalidArgumentError(
-                f"The log at {self._service.storage_uri} was in use when this process was forked, by a consumer, a"
+                f"The log at {self.service.storage_uri} was in use when this process was forked, by a consumer, a"
                 " reader or a stream, and SQLite can't be used on both sides of a fork.",
                 "Close those before forking, start the process without a fork (spawn), or use `txnlog serve`.",
             )
@@ -72,11 +72,11 @@ class InProcessTransport:
     def converse(self, method: str, requests: Iterator[Any]) -> Iterator[Any]:
         self._check_usable()
         try:
-            yield from self._service.converse(method, requests)
+            yield from self.service.converse(method, requests)
         except Exception as error:
             if passes(error):
                 raise
             raise translated(error, method) from error
 
     def close(self) -> None:
-        self._service.close()
+        self.service.close()

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from txn_source._generated.txnlog.v1 import metadata_service_pb2 as pb
 from txn_source.metadata.protocol import convert
+from txn_source.metadata.protocol.enums import FILE_DOOM, FILE_VERDICT
 from txn_source.metadata.service.callers import caller
 from txn_source.metadata.service.unit_of_work import UnitOfWork
-from txn_source.metadata.store import pages, producers, segments, spark_commits, topics, views
+from txn_source.metadata.store import pages, producers, spark_commits, topics, verdicts, views
 from txn_source.metadata.store.connection import Connection
 from txn_source.model.spark_commit import AppVersion, Sink
 from txn_source.model.topic_name import TopicName
 from txn_source.model.transaction import id_of
+from txn_source.model.verdict import Verdict
 
 
 class ProducerCalls:
@@ -77,5 +79,23 @@ class ProducerCalls:
         )
 
     def CondemnSegments(self, request: pb.CondemnSegmentsRequest) -> pb.CondemnSegmentsResponse:
-        condemned = self._work.write(lambda connection: segments.condemn(connection, request.paths))
-        return pb.CondemnSegmentsResponse(paths=condemned)
+        return pb.CondemnSegmentsResponse()
+
+    def JudgeFiles(self, request: pb.JudgeFilesRequest) -> pb.JudgeFilesResponse:
+        uris, which = list(request.uris), FILE_DOOM.from_wire(request.doom)
+
+        def judge(connection: Connection) -> list[Verdict]:
+            if request.settled:
+                verdicts.settle(connection)
+            return verdicts.doom(connection, uris, which, self._work.now_ms())
+
+        if which is None and not request.settled:
+            with self._work.read_history() as connection:
+                found = verdicts.judge(connection, uris)
+        else:
+            found = self._work.write(judge)
+        return pb.JudgeFilesResponse(verdicts=[FILE_VERDICT.to_wire(each) for each in found])
+
+    def CloseProducer(self, request: pb.CloseProducerRequest) -> pb.CloseProducerResponse:
+        self._work.write(lambda connection: producers.close(connection, request.producer_id, request.epoch))
+        return pb.CloseProducerResponse()

@@ -112,6 +112,8 @@ REQUIREMENTS: Mapping[str, Rule] = {
     "ListDecisions": _read(),
     "ListSegments": Rule(whole_log=ADMIN),
     "CondemnSegments": Rule(whole_log=ADMIN, audited=True),
+    "JudgeFiles": Rule(whole_log=ADMIN, audited=True),
+    "CloseProducer": Rule((Need(Of.PRODUCER, "producer_id", PRODUCE),)),
     "ListCopies": _read(),
     "ListOffloadable": _topic(ADMIN),
     "BeginOffload": Rule((Need(Of.PARTITION, "partition_id", ADMIN),)),

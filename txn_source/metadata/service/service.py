@@ -46,6 +46,8 @@ CALLS: Mapping[str, str] = {
     "GetImport": "imports",
     "ListSegments": "producers",
     "CondemnSegments": "producers",
+    "JudgeFiles": "producers",
+    "CloseProducer": "producers",
     "BeginTransaction": "transactions",
     "WriteTransaction": "writes",
     "WriteAll": "writes",
@@ -196,6 +198,31 @@ class MetadataService:
     def database_file(self) -> Path | None:
         """The file that the metadata is in; None if it is in a database server."""
         return self._database.file
+
+    @property
+    def has_written(self) -> bool:
+        """True if this service has changed something."""
+        return self._work.has_written
+
+    def begin_snapshot(self) -> None:
+        """Let what was copied of the database before be behind a snapshot that is made from now on."""
+        from txn_source.metadata.store import copy_changes
+
+        self._work.write(copy_changes.tick)
+
+    def note_snapshot(self, doomed_id: int | None, activity: int, wait_ms: int) -> None:
+        """Note how far the log had come at a snapshot, and that it has the files that were doomed up to an id; later
+        ones wait for the next one, for so long at most in measured time. None: no snapshots are kept, and none waits.
+        """
+        from txn_source.metadata.store import copy_changes
+
+        self._work.write(lambda connection: copy_changes.note_snapshot(connection, doomed_id, activity, wait_ms))
+
+    def files_wait(self) -> bool:
+        """True if files that are to be deleted wait for the next snapshot."""
+        from txn_source.metadata.store import copy_changes
+
+        return self.look(copy_changes.files_wait)
 
     @property
     def storage_uri(self) -> str:

@@ -50,7 +50,7 @@ class TopicCalls:
             topic_id = topics.find(connection, name).topic_id
             copy_changes.doom_tiered_of_topic(connection, topic_id, self._work.now_ms())
             policy_changes.remove_topic(connection, topic_id)
-            topic_changes.remove(connection, topic_id)
+            topic_changes.remove(connection, topic_id, self._work.now_ms())
             note_change(connection, topic_id)
             return pb.DeleteTopicResponse(topic_id=topic_id)
 

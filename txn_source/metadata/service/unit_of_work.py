@@ -56,6 +56,8 @@ class UnitOfWork:
         self._clock = clock
         self.timed: Timed | None = None
         """Is told how long each transaction of the database took, with its waiting; None: nobody is."""
+        self.has_written = False
+        """True once something was changed."""
         self.timed_out: TimedOut | None = None
         """Is told of transactions that were aborted at their timeout, once that is committed."""
         database.before_write = self._do_what_is_due
@@ -107,6 +109,7 @@ class UnitOfWork:
     def write(self, action: Callable[[Connection], T]) -> T:
         """Change something, see ``Database.write``. Transactions past their deadline are aborted first, and stay so
         even if the change is refused."""
+        self.has_written = True
         if self.timed is None:
             return self._database.write(action)
         began = time.perf_counter()

@@ -20,9 +20,15 @@ from txn_source.metadata.store import roots, sequences, transactions
 from txn_source.metadata.store.inserts import NewRows
 from txn_source.metadata.store.partition_tail import Tail
 from txn_source.metadata.store.prepared import Lookup, Prepared
-from txn_source.metadata.store.segments import JOB, Segment, Segments
+from txn_source.metadata.store.segments import Segment, Segments
 from txn_source.metadata.store.sequences import Writer
-from txn_source.metadata.store.tables import short_entries, transaction_partitions, transaction_producers
+from txn_source.metadata.store.tables import (
+    IDLE,
+    WRITING,
+    short_entries,
+    transaction_partitions,
+    transaction_producers,
+)
 from txn_source.metadata.store.transactions import Counts, Whole
 from txn_source.model.entry import Appended, NewEntry
 from txn_source.model.errors import InvalidArgumentError, StaleSegmentError, TxnLogError, UnavailableError
@@ -34,6 +40,8 @@ from txn_source.model.transaction import check_timeout
 from txn_source.model.units import MAX_TOTAL
 from txn_source.model.values import dataclass
 
+SEEN_EVERY_MS = 3600 * 1000
+"""That a producer appends is noted so often, in measured time."""
 STORED_AT_ONCE = 20_000
 """So many entries are placed before they are stored: a database gives up a session that is silent for long."""
 
@@ -166,6 +174,7 @@ class _Together:
         self._new_traces: dict[tuple[int, int], _Trace] = {}
         self._longer_traces: dict[tuple[int, int], _Trace] = {}
         self._joining: list[tuple[int, int]] = []
+        self._seen: list[int] = []
 
     def add(self, one: Write) -> Written:
         """Check a write, and place it unless it was stored before."""
@@ -177,7 +186,7 @@ class _Together:
         if repeated is not None:  # also of a producer that is fenced by now: what it did before that counts
             return repeated
         for writer in writers:
-            sequences.check_newest(writer)
+            sequences.check_newest(writer, of_job=one.of_job)
         if not pairs:
             return Written([Appended([], writer.partitions) for writer in writers])
         if one.txn is not None and one.txn not in self._open:
@@ -185,7 +194,7 @@ class _Together:
         if one.timeout_ms is not None:
             check_timeout(one.timeout_ms)
         for writer, append in pairs:
-            owner = JOB if one.of_job else writer.producer_id
+            owner = None if one.of_job else writer.producer_id
             self._segments.check(self._connection, writer.topic_id, owner, append.entries, self._tails, self.store)
             if not all(entry.roots & self._known_roots for entry in append.entries):
                 raise StaleSegmentError(
@@ -218,11 +227,12 @@ class _Together:
             ],
         )  # fmt: skip
         _JOINING.add(connection, [{"txn": txn, "producer_id": producer} for txn, producer in self._joining])
+        _SEEN.run_many(connection, [{"id": id_, "now": self._counts.measured_ms} for id_ in self._seen])
         for tail in changed:
             tail.seal(connection)
         for waiting in (
             *(self._changed, self._in_files, self._short, self._whole),
-            *(self._new_traces, self._longer_traces, self._joining),
+            *(self._new_traces, self._longer_traces, self._joining, self._seen),
         ):
             waiting.clear()
 
@@ -310,6 +320,9 @@ class _Together:
             touched |= by_partition.keys()
             positions[writer.producer_id] = [placed[index] for index in range(len(placed))]
             writer.went_to(sequences.in_order(append.entries))
+            if self._counts.measured_ms - writer.seen_ms > SEEN_EVERY_MS:
+                writer.seen_ms = self._counts.measured_ms
+                self._seen.append(writer.producer_id)
             if txn is not None and (txn, writer.producer_id) not in self._joined:
                 self._joined.add((txn, writer.producer_id))
                 self._joining.append((txn, writer.producer_id))
@@ -409,3 +422,7 @@ _SHORT_OF = Lookup(
     )
 )
 _JOINING = NewRows(transaction_producers)
+_SEEN = Prepared(
+    f"""UPDATE producers SET seen_ms = :now, ended = CASE ended WHEN {IDLE} THEN {WRITING} ELSE ended END
+    WHERE producer_id = :id"""
+)

@@ -83,11 +83,6 @@ def given(connection: Connection) -> Given:
     return Given(*(int(rows.get(table, 0)) for table in _COUNTED))
 
 
-def known_objects(connection: Connection) -> set[str]:
-    """Return the URIs of all objects that the log knows: complete, under way, and those that are to be deleted."""
-    return {uri for (uri,) in _OBJECTS.rows(connection, {})}
-
-
 def doomed(connection: Connection) -> set[str]:
     """Return the URIs of all files that are to be deleted."""
     return {uri for (uri,) in _ALL_DOOMED.rows(connection, {})}
@@ -137,7 +132,6 @@ _COUNTED = {"topics": "topic", "ledgers": "ledger", "producers": "producer"}
 """The tables that number what files are named after, and what they number."""
 _SQLITE_COUNTERS = Prepared("SELECT name, seq FROM sqlite_sequence")
 _POSTGRES_COUNTERS = Prepared("SELECT sequencename, last_value FROM pg_sequences WHERE schemaname = current_schema()")
-_OBJECTS = Prepared("SELECT uri FROM copies UNION SELECT uri FROM doomed_files")
 _ALL_DOOMED = Prepared("SELECT uri FROM doomed_files")
 _DOOMED = Prepared(
     "SELECT uri, forget_after_ms FROM doomed_files WHERE forget_after_ms < :before ORDER BY forget_after_ms, doomed_id"

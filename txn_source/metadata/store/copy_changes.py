@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, and_, delete, func, insert, select, update
+from sqlalchemy import ColumnElement, Connection, and_, delete, exists, func, insert, select, update
 
 from txn_source.metadata.store.conflicts import expect
 from txn_source.metadata.store.pages import PAGE_ROWS
@@ -27,6 +27,7 @@ from txn_source.metadata.store.tables import (
     entry_pages,
     is_in,
     ledgers,
+    log_info,
     partitions,
     producers,
     segment_parts,
@@ -289,9 +290,34 @@ def _doom_rows(connection: Connection, rows: Sequence[Any], now_ms: int) -> None
 
 
 def doomed(connection: Connection) -> list[tuple[int, str]]:
-    """Return files that are to be deleted (doomed_id, uri), at most a page of them."""
-    rows = connection.execute(select(doomed_files).order_by(doomed_files.c.doomed_id).limit(PAGE_ROWS))
-    return [(row.doomed_id, row.uri) for row in rows]
+    """Return files that are to be deleted now (doomed_id, uri), at most a page of them: those whose doom is in a
+    snapshot of the metadata, if there are snapshots."""
+    query = select(doomed_files).where(~_waits()).order_by(doomed_files.c.doomed_id).limit(PAGE_ROWS)
+    return [(row.doomed_id, row.uri) for row in connection.execute(query)]
+
+
+def files_wait(connection: Connection) -> bool:
+    """True if files wait for the next snapshot to be deleted."""
+    return connection.execute(select(doomed_files.c.doomed_id).where(_waits()).limit(1)).first() is not None
+
+
+def _waits() -> ColumnElement[bool]:
+    in_no_snapshot = doomed_files.c.doomed_id > func.coalesce(log_info.c.snapshot_doomed_id, MAX_ENTRY_ID << 31)
+    patient = log_info.c.measured_ms <= func.coalesce(log_info.c.snapshot_wait_until_ms, -1)
+    return exists().where(in_no_snapshot, patient)
+
+
+def note_snapshot(connection: Connection, doomed_id: int | None, activity: int, wait_ms: int) -> None:
+    """Note how far the log had come at a snapshot, which doomed files it has, and for how long, in measured time, later
+    ones wait for the next one."""
+    until = None if doomed_id is None else log_info.c.measured_ms + wait_ms
+    noted = {"snapshot_doomed_id": doomed_id, "snapshot_activity": activity, "snapshot_wait_until_ms": until}
+    connection.execute(update(log_info).values(noted))
+
+
+def tick(connection: Connection) -> None:
+    """Let measured time pass, so that a copy of the database that was made before is behind a snapshot made after."""
+    connection.execute(update(log_info).values(measured_ms=log_info.c.measured_ms + 1))
 
 
 def forget(connection: Connection, doomed_ids: Sequence[int], now_ms: int) -> None:

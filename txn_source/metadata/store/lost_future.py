@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from sqlalchemy import Connection, Identity, Table, delete, func, select, text, update
 
-from txn_source.metadata.store import consumers, transactions
+from txn_source.metadata.store import consumers, producers, transactions
 from txn_source.metadata.store.partition_tail import Tail
 from txn_source.metadata.store.tables import consumers as consumer_table
-from txn_source.metadata.store.tables import log_info, metadata, partitions, requests, roots, subscriptions
+from txn_source.metadata.store.tables import copies, log_info, metadata, partitions, requests, roots, subscriptions
 from txn_source.metadata.store.tables import transactions as transaction_table
 from txn_source.model.errors import LimitExceededError
 from txn_source.model.kinds import OPEN
@@ -45,6 +45,7 @@ def pass_over(connection: Connection, now_us: int, gap: int = GAP) -> None:
       are no positions.
     - Open transactions are aborted: what they wrote later is lost, so a commit would show a part. An import's stay,
       since it goes on from what the log knows of it.
+    - Open producers have ended, and what they wrote and didn't register is unknown.
     - Consumers are out, and the epoch of each subscription is another one, so that what comes from before changes
       nothing, and streams begin where the subscription stands.
     - Answers that were kept for those who ask again are forgotten.
@@ -70,6 +71,7 @@ def pass_over(connection: Connection, now_us: int, gap: int = GAP) -> None:
     of_clients = select(t.txn).where(t.state == OPEN, t.timeout_ms <= MAX_TIMEOUT_MS).order_by(t.txn)
     for txn in connection.execute(of_clients).scalars().all():
         transactions.end(connection, txn, commit=False, reason=EndReason.FORCED, now_us=now_us)
+    producers.lose_all(connection)
     for consumer_id in connection.execute(select(consumer_table.c.consumer_id)).scalars().all():
         consumers.remove(connection, consumer_id)
     connection.execute(update(subscriptions).values(epoch=subscriptions.c.epoch + gap))
@@ -77,9 +79,20 @@ def pass_over(connection: Connection, now_us: int, gap: int = GAP) -> None:
 
 
 def pass_over_since_last_look(connection: Connection, now_us: int) -> None:
-    """Let a log go on behind a gap that is as wide as is needed since somebody last looked at it; see ``pass_over``."""
+    """Let a log go on behind a gap that is as wide as is needed since somebody last looked at it; see ``recovered``."""
     looked_at_ms = connection.execute(select(log_info.c.looked_at_ms)).scalar_one()
-    pass_over(connection, now_us, gap_after(now_us - looked_at_ms * 1000 if looked_at_ms else 0))
+    recovered(connection, now_us, looked_at_ms * 1000 or now_us)
+
+
+def recovered(connection: Connection, now_us: int, since_us: int) -> None:
+    """Let a log whose database was put back to an earlier moment go on behind a gap; see ``pass_over``.
+
+    What it lost since lies in its roots, until the operator settles that. Its offloads under way may have been
+    completed then: their objects are neither given up nor deleted.
+    """
+    connection.execute(delete(copies).where(copies.c.complete == 0))
+    connection.execute(update(log_info).values(recovered_at_ms=now_us // 1000))
+    pass_over(connection, now_us, gap_after(now_us - since_us))
 
 
 def _raise_ids(connection: Connection, gap: int) -> int:

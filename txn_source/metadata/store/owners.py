@@ -85,6 +85,12 @@ def forget_transactions(connection: Connection, txns: Iterable[int]) -> None:
     connection.execute(delete(owners).where(owners.c.kind == TRANSACTION, owners.c.key.in_(keys)))
 
 
+def forget_producers(connection: Connection, producer_ids: Iterable[int]) -> None:
+    """Forget whose some producers were, which are gone."""
+    keys = [str(producer_id) for producer_id in producer_ids]
+    connection.execute(delete(owners).where(owners.c.kind == PRODUCER, owners.c.key.in_(keys)))
+
+
 def not_yours(what: str, owner: str | None, name: str) -> PermissionDeniedError:
     """Return the error of who uses what belongs to another identity, or to nobody."""
     whose = "nobody that is known" if owner is None else shown(owner)

@@ -3,16 +3,42 @@
 from __future__ import annotations
 
 import uuid
+from collections.abc import Collection
 from typing import Any
 
-from sqlalchemy import Connection, Row, insert, select
+from sqlalchemy import Connection, Row, and_, delete, insert, literal_column, or_, select, update
 
 from txn_source.metadata.store import owners, transactions
-from txn_source.metadata.store.tables import producers
+from txn_source.metadata.store.prepared import Lookup
+from txn_source.metadata.store.segments import JOB
+from txn_source.metadata.store.tables import (
+    CLOSED,
+    IDLE,
+    LOST,
+    WRITING,
+    entries,
+    is_in,
+    log_info,
+    producers,
+    segments,
+    sink_producers,
+    transaction_producers,
+)
+from txn_source.metadata.store.tables import transactions as transaction_rows
 from txn_source.model.caller import Caller
 from txn_source.model.entry import OpenedProducer
-from txn_source.model.errors import InvalidArgumentError, shown
+from txn_source.model.errors import InvalidArgumentError, StaleSegmentError, shown
+from txn_source.model.kinds import OPEN
 from txn_source.model.transaction import EndReason
+from txn_source.storage.segment import SegmentName
+
+_IDLE_MS = 7 * 24 * 3600 * 1000
+"""A producer that hasn't appended for so long, in measured time, is idle: its unregistered files are garbage."""
+_FORGET_MS = _IDLE_MS
+"""Of one that has ended the row stays for so long, and until nothing names it."""
+_PORTION = 500
+_REGISTERED = Lookup("SELECT path, segment_id FROM segments WHERE path IN (:values)")
+_MEASURED = select(log_info.c.measured_ms).scalar_subquery()
 
 
 def open_producer(
@@ -44,11 +70,121 @@ def open_producer(
             for txn in transactions.open_of_producer(connection, older.producer_id):
                 transactions.end(connection, txn, commit=False, reason=EndReason.FENCED, now_us=now_us)
             epoch = older.epoch + 1
+            end(connection, [older.producer_id])
     values = {"topic_id": topic_id, "name": name, "transactional_id": transactional_id, "epoch": epoch}
-    key = connection.execute(insert(producers).values(values)).inserted_primary_key
+    key = connection.execute(insert(producers).values({**values, "seen_ms": _MEASURED})).inserted_primary_key
     assert key is not None
     owners.note(connection, owners.PRODUCER, key[0], caller, topic_id)
     return OpenedProducer(int(key[0]), epoch, name)
+
+
+def end(connection: Connection, producer_ids: Collection[int], how: int = CLOSED) -> None:
+    """Let producers append no more; those that have ended stay as they are. Ending again is harmless."""
+    of = (producers.c.producer_id.in_(producer_ids), producers.c.ended.in_((WRITING, IDLE)))
+    connection.execute(update(producers).where(*of).values(ended=how, seen_ms=_MEASURED))
+
+
+def close(connection: Connection, producer_id: int, epoch: int) -> None:
+    """End a producer at its own wish; one that isn't there, or is another, is left alone."""
+    of = (producers.c.producer_id == producer_id, producers.c.epoch == epoch)
+    if connection.execute(select(producers.c.producer_id).where(*of)).first() is not None:
+        end(connection, [producer_id])
+
+
+def lose_all(connection: Connection) -> None:
+    """End all producers of a log that is put back to an earlier moment."""
+    is_sink = select(sink_producers.c.producer_id)
+    open_ones = (producers.c.ended.in_((WRITING, IDLE)), producers.c.producer_id.not_in(is_sink))
+    connection.execute(update(producers).where(*open_ones).values(ended=LOST, seen_ms=_MEASURED))
+
+
+def look_after(connection: Connection, measured_ms: int) -> None:
+    """Note which producers are idle, and forget those that ended long ago and that nothing names any more, with the
+    rows of deleted segments that nobody can register from.
+
+    Of a transactional id the newest producer stays: the next one's epoch goes by it.
+    """
+    idle = (is_in(producers.c.ended, WRITING), producers.c.seen_ms < measured_ms - _IDLE_MS)
+    connection.execute(update(producers).where(*idle).values(ended=IDLE))
+    newer = producers.alias("newer")
+    has_newer = select(newer.c.producer_id).where(
+        newer.c.topic_id == producers.c.topic_id,
+        newer.c.transactional_id == producers.c.transactional_id,
+        newer.c.epoch > producers.c.epoch,
+    )
+    named_by = (
+        select(entries.c.position).where(entries.c.producer_id == producers.c.producer_id),
+        select(sink_producers.c.query_id).where(sink_producers.c.producer_id == producers.c.producer_id),
+        select(transaction_producers.c.txn)
+        .join(transaction_rows, transaction_rows.c.txn == transaction_producers.c.txn)
+        .where(transaction_producers.c.producer_id == producers.c.producer_id, transaction_rows.c.state == OPEN),
+    )
+    old = select(producers.c.producer_id).where(
+        producers.c.ended.in_((CLOSED, LOST)),
+        producers.c.seen_ms < measured_ms - _FORGET_MS,
+        or_(producers.c.transactional_id.is_(None), has_newer.exists()),
+        and_(*(~of.exists() for of in named_by)),
+    )
+    gone = list(connection.execute(old).scalars())
+    _forget_segments(connection)
+    for start in range(0, len(gone), _PORTION):
+        some = gone[start : start + _PORTION]
+        owners.forget_producers(connection, some)
+        connection.execute(delete(producers).where(producers.c.producer_id.in_(some)))
+
+
+def _forget_segments(connection: Connection) -> None:
+    """Forget deleted segments of writers that have ended, or are gone: what they have is garbage by its name."""
+    deleted = connection.execute(
+        select(segments.c.segment_id, segments.c.path).where(segments.c.deleted > literal_column("0"))
+    ).all()
+    writer_of = {row.segment_id: name.producer_id for row in deleted if (name := SegmentName.parse(row.path))}
+    writing = {JOB, *_in_state(connection, set(writer_of.values()), (WRITING, IDLE))}
+    gone = [segment_id for segment_id, writer in writer_of.items() if writer not in writing]
+    for start in range(0, len(gone), _PORTION):
+        connection.execute(delete(segments).where(segments.c.segment_id.in_(gone[start : start + _PORTION])))
+
+
+def _in_state(connection: Connection, ids: Collection[int], states: Collection[int]) -> set[int]:
+    found: set[int] = set()
+    listed = sorted(ids)
+    for start in range(0, len(listed), _PORTION):
+        some = producers.c.producer_id.in_(listed[start : start + _PORTION])
+        found.update(
+            connection.execute(select(producers.c.producer_id).where(some, producers.c.ended.in_(states))).scalars()
+        )
+    return found
+
+
+def check_tasks(connection: Connection, topic_id: int, paths: Collection[str], caller: Caller | None) -> set[int]:
+    """Look at who wrote the files of a job's tasks; return these writers, who are to be ended with the job's commit.
+
+    Raises:
+        StaleSegmentError: one has ended, so its files may be gone.
+        InvalidArgumentError: a file is of no writer of the topic.
+        PermissionDeniedError: a writer is another identity's.
+    """
+    names = {path: name for path in paths if (name := SegmentName.parse(path))}
+    registered = {path for path, _ in _REGISTERED.rows(connection, names)}
+    ids = {name.producer_id for name in names.values()} - {JOB}
+    known: dict[int, Row[Any]] = {}
+    listed = sorted(ids)
+    for start in range(0, len(listed), _PORTION):
+        some = producers.c.producer_id.in_(listed[start : start + _PORTION])
+        known |= {row.producer_id: row for row in connection.execute(select(producers).where(some))}
+    for id_ in listed:
+        row = known.get(id_)
+        if row is None or row.topic_id != topic_id:
+            raise InvalidArgumentError(
+                f"Files of the job name the writer {id_}, and the topic has none such.", "Run the job again."
+            )
+        owners.check(connection, owners.PRODUCER, id_, caller, f"The writer {id_} of the job's files")
+        if row.ended and not registered.issuperset(path for path, name in names.items() if name.producer_id == id_):
+            raise StaleSegmentError(
+                f"The writer {id_} of the job's files has ended, so they may be gone.",
+                "Run the job again: nothing of it was registered.",
+            )
+    return ids
 
 
 def _newest(connection: Connection, topic_id: int, transactional_id: str) -> Row[Any] | None:

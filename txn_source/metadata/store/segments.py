@@ -1,8 +1,7 @@
-"""Segment files in the database: whose may be registered from, and which may be deleted.
+"""Segment files in the database: whose may be registered from.
 
-What was written to a file counts once it is registered, and a file may only be deleted once that is impossible. So a
-file that nothing was registered from is condemned before it is deleted, in a write transaction: whoever comes later to
-register from it is refused and writes its data again. No clock has a say in that.
+What was written to a file counts once it is registered, and a file may only be deleted once that is impossible
+(``verdicts.py``): its writer has ended, or its ledgers are gone. No clock has a say in that.
 
 An object of an object store has entries of several partitions. What it has of each is a row in ``segment_parts``: its
 references. It may go when the last of them has gone (``copies.doom_segments``).
@@ -14,7 +13,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
-from sqlalchemy import Connection, bindparam, delete, func, insert, literal_column, or_, select, update
+from sqlalchemy import Connection, bindparam, delete, func, literal_column, select, update
 
 from txn_source.metadata.store.inserts import Insert, NewRows
 from txn_source.metadata.store.partition_tail import Tail
@@ -23,8 +22,6 @@ from txn_source.metadata.store.tables import (
     CONDEMNED,
     SEVERAL_PARTITIONS,
     entries,
-    partitions,
-    producers,
     segment_copies,
     segment_parts,
     segments,
@@ -36,8 +33,7 @@ from txn_source.model.roots import ONLY_MAIN
 from txn_source.storage.segment import SegmentName
 
 JOB = 0
-"""In the place of a producer's id: files of jobs, each of which is registered once and whole."""
-_PORTION = 1000
+"""In the place of a producer's id in the names of files that clients of earlier releases write for jobs."""
 
 
 @dataclass(slots=True)
@@ -160,7 +156,7 @@ class Segments:
         self,
         connection: Connection,
         topic_id: int,
-        owner: int,
+        owner: int | None,
         new: Sequence[NewEntry],
         tails: Mapping[int, Tail],
         store: Callable[[], None],
@@ -170,7 +166,7 @@ class Segments:
         Args:
             connection: a write transaction.
             topic_id: whose entries they are.
-            owner: the producer whose files they must be, or ``JOB``.
+            owner: the producer whose files they must be; None: a job's tasks wrote them, who were looked at.
             new: the entries.
             tails: of the partitions that are there.
             store: stores what was placed and isn't stored yet, before the database is asked for it.
@@ -187,7 +183,7 @@ class Segments:
             if known is not None:
                 if known.deleted or not known.roots & _roots_of(of_path):
                     raise _stale(known, owner)
-                if owner == JOB:
+                if owner is None:
                     raise InvalidArgumentError(
                         f"The job's file {path} has been registered before.",
                         "Commit what a job wrote once; write it anew.",
@@ -206,7 +202,7 @@ class Segments:
                 )
         for path, of_path in by_path.items():
             name, known = SegmentName.parse(path), self._known.get(path)
-            if name is None or name.producer_id != owner or name.topic_id != topic_id:
+            if name is None or owner not in (None, name.producer_id) or name.topic_id != topic_id:
                 raise _not_its_own(path)
             if (
                 known is None
@@ -223,35 +219,6 @@ def _roots_of(of_path: Iterable[NewEntry]) -> int:
     for entry in of_path:
         found &= entry.roots
     return found
-
-
-def condemn(connection: Connection, paths: Iterable[str]) -> list[str]:
-    """Make files unregistrable that nothing was registered from; return those that may be deleted now.
-
-    What has no form of ours is left alone. Of a topic that is gone, and of producers that can't register any more,
-    nothing need be kept in mind; of others a row is, as long as the topic lives.
-    """
-    names = {path: name for path in paths if (name := SegmentName.parse(path)) is not None}
-    free = []
-    todo = sorted(names)
-    for start in range(0, len(todo), _PORTION):
-        some = todo[start : start + _PORTION]
-        known = dict(_DELETED.rows(connection, some))
-        places = _places(connection, [names[path].topic_id for path in some])
-        writing = _writing(connection, [names[path].producer_id for path in some])
-        rows = []
-        for path in some:
-            name = names[path]
-            partition_id = _place(places, name)
-            if path in known and not known[path]:
-                continue  # it has been registered from
-            free.append(path)
-            if path not in known and partition_id is not None and name.producer_id in writing:
-                of = {"topic_id": name.topic_id, "path": path, "partition_id": partition_id, "deleted": CONDEMNED}
-                rows.append(of | {"first_ledger_id": 0, "last_ledger_id": 0})  # in no ledger
-        if rows:
-            connection.execute(insert(segments), rows)
-    return free
 
 
 def _check_bytes(
@@ -276,35 +243,7 @@ def _is_stored(connection: Connection, segment_id: int | None, offset: int, leng
     return before is not None and before.offset + before.length > offset
 
 
-def _place(places: dict[tuple[int, int], int], name: SegmentName) -> int | None:
-    """Return the partition of a file, None if it, or its topic, is gone."""
-    if name.partition is not None:
-        return places.get((name.topic_id, name.partition))
-    return SEVERAL_PARTITIONS if (name.topic_id, 0) in places else None
-
-
-def _places(connection: Connection, topic_ids: Iterable[int]) -> dict[tuple[int, int], int]:
-    query = select(partitions.c.topic_id, partitions.c.partition_index, partitions.c.partition_id)
-    rows = connection.execute(query.where(partitions.c.topic_id.in_(set(topic_ids))))
-    return {(row.topic_id, row.partition_index): row.partition_id for row in rows}
-
-
-def _writing(connection: Connection, producer_ids: Iterable[int]) -> set[int]:
-    """Return those of some producers that may still register: they exist, and were not fenced. Jobs always may."""
-    newer = producers.alias("newer")
-    fenced = select(newer.c.producer_id).where(
-        newer.c.topic_id == producers.c.topic_id,
-        newer.c.transactional_id == producers.c.transactional_id,
-        newer.c.epoch > producers.c.epoch,
-    )
-    query = select(producers.c.producer_id).where(
-        producers.c.producer_id.in_(set(producer_ids)),
-        or_(producers.c.transactional_id.is_(None), ~fenced.exists()),
-    )
-    return {JOB, *connection.execute(query).scalars()}
-
-
-def _stale(segment: Segment, owner: int) -> TxnLogError:
+def _stale(segment: Segment, owner: int | None) -> TxnLogError:
     if segment.deleted == CONDEMNED:
         fact = (
             f"The file {segment.path} was taken for garbage, since nothing had been registered from it, and is deleted."
@@ -313,8 +252,8 @@ def _stale(segment: Segment, owner: int) -> TxnLogError:
         fact = f"Segment {segment.path} has no copy left in the roots that it was written to."
     else:
         fact = f"Segment {segment.path} was deleted after its ledgers had been offloaded or trimmed."
-    if owner == JOB:
-        remedy = "Run the job again: nothing of it was registered. Let `txnlog gc` wait longer than jobs take."
+    if owner is None:
+        remedy = "Run the job again: nothing of it was registered."
     else:
         remedy = "Write the messages to a new segment; none of them was registered."
     return StaleSegmentError(fact, remedy)
@@ -353,11 +292,6 @@ _SEGMENTS = Lookup(
         _END,
         _OF_ROOTS,
     ).where(segments.c.path.in_([bindparam(name) for name in names]))
-)
-_DELETED = Lookup(
-    lambda names: select(segments.c.path, segments.c.deleted).where(
-        segments.c.path.in_([bindparam(name) for name in names])
-    )
 )
 _INSERTED = ("topic_id", "path", "partition_id", "first_ledger_id", "last_ledger_id", "deleted")
 _INSERT = Insert(segments, _INSERTED, ("path", "segment_id"))

@@ -10,7 +10,7 @@ from typing import Any
 from sqlalchemy import Connection, Row, bindparam, func, select
 
 from txn_source.metadata.store.prepared import Lookup
-from txn_source.metadata.store.tables import entries, partitions, producers, segments
+from txn_source.metadata.store.tables import CLOSED, IDLE, LOST, WRITING, entries, partitions, producers, segments
 from txn_source.model.entry import NewEntry
 from txn_source.model.errors import InvalidArgumentError, ProducerFencedError, TopicNotFoundError
 
@@ -31,6 +31,8 @@ class Writer:
     last_sequence: int | None
     last_messages: int | None
     partitions: int
+    ended: int
+    seen_ms: int
 
     @property
     def end(self) -> int | None:
@@ -62,14 +64,24 @@ def checked(found: Mapping[int, Writer], producer_id: int, epoch: int) -> Writer
     return writer
 
 
-def check_newest(writer: Writer) -> None:
-    """Raise PRODUCER_FENCED if a newer producer has taken over from one."""
+def check_newest(writer: Writer, *, of_job: bool = False) -> None:
+    """Raise PRODUCER_FENCED if a newer producer has taken over from one, or it has ended.
+
+    ``of_job``: its entries lie in files of other writers, so that its own end matters to none of them.
+    """
     if writer.newest_epoch is not None and writer.epoch < writer.newest_epoch:
         raise ProducerFencedError(
             f"A newer producer with transactional id {writer.transactional_id!r} has taken over"
             f" (its epoch is {writer.newest_epoch}, this one's {writer.epoch}).",
             "Close this producer; only the newest one with that id may write.",
         )
+    if of_job or writer.ended in (WRITING, IDLE):
+        return
+    said = {
+        CLOSED: "was closed",
+        LOST: "is of a time that the log has lost: it was put back to an earlier moment",
+    }
+    raise ProducerFencedError(f"Producer {writer.producer_id} {said[writer.ended]}.", "Open another one.")
 
 
 def in_order(new: Sequence[NewEntry]) -> Sequence[NewEntry]:
@@ -170,6 +182,8 @@ def _select_writers(names: Sequence[str]) -> Any:
         last_sequence.order_by(last.c.base_sequence.desc()).limit(1).scalar_subquery(),
         last_messages.order_by(size.c.base_sequence.desc()).limit(1).scalar_subquery(),
         partitions_there.scalar_subquery(),
+        producers.c.ended,
+        producers.c.seen_ms,
     ).where(of.in_([bindparam(name) for name in names]))
 
 

@@ -8,6 +8,7 @@ job may number its writes itself, as ``AppVersion``: then each topic takes a ver
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -19,7 +20,13 @@ from txn_source.metadata.store.tables import app_versions, sink_producers, sinks
 from txn_source.metadata.store.tables import producers as producer_rows
 from txn_source.model.caller import Caller
 from txn_source.model.entry import OpenedProducer
-from txn_source.model.errors import BatchRepeatedError, InvalidArgumentError, TopicNotFoundError, shown
+from txn_source.model.errors import (
+    BatchRepeatedError,
+    InvalidArgumentError,
+    StaleSegmentError,
+    TopicNotFoundError,
+    shown,
+)
 from txn_source.model.spark_commit import CONTENT_MASK, AppVersion, Sink, TopicBatch
 from txn_source.model.transaction import EndReason
 from txn_source.model.values import dataclass
@@ -66,6 +73,7 @@ def commit_batch(
         owners.take(connection, owners.QUERY, sink.query_id, of_query, f"The query {shown(sink.query_id)}")
         said = _repetition(connection, sink.query_id, sink, batches)
         if said is not None:
+            _end_tasks(connection, batches, caller)
             return CommittedBatch(None, True, said)
     for batch in batches:
         if topics.find(connection, batch.topic).topic_id != batch.topic_id:
@@ -76,18 +84,21 @@ def commit_batch(
     warnings: list[str] = []
     if sink.app is not None:
         new, warnings = _not_taken(connection, sink.app, batches, caller)
+        _end_tasks(connection, [batch for batch in batches if batch not in new], caller)
         if len(new) < len(batches) and not new:
             return CommittedBatch(None, True, warnings)
         batches = new
     if not any(batch.entries for batch in batches):
         return CommittedBatch(None, False, warnings)
     txn = transactions.begin(connection, _TIMEOUT_MS, now_us // 1000)
+    tasks: set[int] = set()
     for batch in batches:
         producer, sequence = _producer(connection, sink, batch, now_us, caller)
         numbered = []
         for entry in batch.entries:
             numbered.append(replace(entry, base_sequence=sequence))
             sequence += entry.messages
+        tasks |= _tasks(connection, batch, caller)
         append = Append(producer.producer_id, producer.epoch, numbered)
         check_copies(write(connection, Write([append], txn, of_job=True), now_us, configured))
         if sink.query_id is not None:
@@ -96,8 +107,22 @@ def commit_batch(
                 .where(sink_producers.c.query_id == sink.query_id, sink_producers.c.topic_id == batch.topic_id)
                 .values(next_sequence=sequence)
             )
+        else:
+            tasks.add(producer.producer_id)
+    producers.end(connection, tasks)
     transactions.end(connection, txn, commit=True, reason=EndReason.CLIENT, now_us=now_us)
     return CommittedBatch(txn, False, warnings)
+
+
+def _tasks(connection: Connection, batch: TopicBatch, caller: Caller | None) -> set[int]:
+    """Return the writers of a batch's files."""
+    return producers.check_tasks(connection, batch.topic_id, {entry.segment for entry in batch.entries}, caller)
+
+
+def _end_tasks(connection: Connection, left_out: Sequence[TopicBatch], caller: Caller | None) -> None:
+    """End the writers of batches that are not registered: what they wrote is garbage."""
+    with suppress(StaleSegmentError, InvalidArgumentError):  # which they have already, or their topic is another one
+        producers.end(connection, {task for batch in left_out for task in _tasks(connection, batch, caller)})
 
 
 def _repetition(connection: Connection, query_id: str, sink: Sink, batches: Sequence[TopicBatch]) -> list[str] | None:

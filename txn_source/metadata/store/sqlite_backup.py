@@ -86,6 +86,13 @@ def copy_moment(source: Path, target: Path, progress: Callable[[int, int], objec
     sync_file(target)
 
 
+def as_one_file(database: Path) -> None:
+    """Bring all of a database that nobody uses into its one file, and sync it."""
+    with closing(sqlite3.connect(database)) as raw:
+        raw.execute("PRAGMA journal_mode = DELETE").fetchall()
+    sync_file(database)
+
+
 def read_needed(database: Path) -> Needed:
     """Return what a copy of a log's database says that the log needs; it may be of an older release."""
     with _opened(database) as raw:
@@ -102,6 +109,44 @@ def read_needed(database: Path) -> Needed:
             tuple(NeededObject(copy_id, TieredCopy(*of)) for copy_id, *of in raw.execute(_OBJECTS)),
             tuple((1 << root_id, name, uri) for root_id, name, uri in raw.execute(_ROOTS)),
         )
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """How far a log had come. ``progress`` only grows in the log's life. ``activity`` changes with whatever is stored,
+    and was ``snapshot_activity`` at the last snapshot. Files up to ``doomed_id`` were doomed. ``begun_at_s`` is when
+    its oldest topic was made, None: it has none.
+    """
+
+    log_id: str
+    progress: int
+    activity: int
+    snapshot_activity: int | None
+    doomed_id: int
+    begun_at_s: float | None
+
+
+def read_moment(database: Path) -> Moment:
+    """Return how far a log has come, as its database says.
+
+    Raises:
+        LogNotFoundError: it has no log in it.
+    """
+    with _opened(database) as raw:
+        raw.row_factory = sqlite3.Row
+        row = raw.execute(_MOMENT).fetchone()
+    if row is None:
+        raise LogNotFoundError(f"There is no log in {database}.", "Check the path.")
+    begun_at_s = None if row["begun_at_ms"] is None else row["begun_at_ms"] / 1000
+    of, counted = dict(row), row["counted"]
+    return Moment(
+        of["log_id"],
+        counted + of["measured_ms"],
+        counted + of["moved"],
+        of.get("snapshot_activity"),  # tables of older releases have none
+        of["doomed_id"],
+        begun_at_s,
+    )
 
 
 @contextmanager
@@ -122,4 +167,11 @@ _SEGMENTS = """
     FROM segments s LEFT JOIN segment_copies c ON c.segment_id = s.segment_id
     WHERE s.deleted = 0 ORDER BY s.path"""
 _OBJECTS = "SELECT copy_id, uri, size, footer_bytes, footer_crc32c FROM copies WHERE complete = 1 ORDER BY copy_id"
+_MOMENT = """
+    SELECT *, transactions + decisions + (SELECT COALESCE(SUM(seq), 0) FROM sqlite_sequence) AS counted,
+        (SELECT COALESCE(SUM(messages_before + messages), 0) FROM ledgers WHERE closed_at_ms IS NULL)
+            + (SELECT COALESCE(SUM(mark_position & 1048575), 0) FROM cursors) AS moved,
+        (SELECT COALESCE(MAX(seq), 0) FROM sqlite_sequence WHERE name = 'doomed_files') AS doomed_id,
+        (SELECT MIN(created_at_ms) FROM topics) AS begun_at_ms
+    FROM log_info"""
 _ROOTS = "SELECT root_id, name, uri FROM roots ORDER BY root_id"

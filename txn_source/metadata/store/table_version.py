@@ -11,7 +11,7 @@ from txn_source.model.errors import LogNotFoundError, LogVersionError
 if TYPE_CHECKING:
     from txn_source.metadata.store.connection import Connection
 
-SCHEMA_VERSION = 5
+SCHEMA_VERSION = 6
 """The version of this release's tables (``tables.py``). A change of them adds one, and an upgrade to it
 (``upgrades.py``)."""
 

@@ -45,6 +45,9 @@ SEVERAL_PARTITIONS = 0
 """In the place of a segment's partition."""
 DELETED, CONDEMNED = 1, 2
 """Why nothing may be registered from a segment any more: its ledgers are gone, or it was taken for garbage."""
+WRITING, CLOSED, LOST, IDLE = 0, 1, 2, 3
+"""Whether a producer may append: it may; it was closed, or a newer one took over; the log was put back to a moment
+before its end; it may, and hasn't for so long that what it left unregistered is garbage."""
 
 log_info = Table(
     "log_info",
@@ -56,6 +59,10 @@ log_info = Table(
     Column("last_ended_at_ms", BigInteger, nullable=False, default=0),  # of a transaction; see timekeeping.py
     Column("looked_at_ms", BigInteger, nullable=False, default=0),  # what the clock showed then
     Column("measured_ms", BigInteger, nullable=False, default=0),  # time that has passed, whatever the clock shows
+    Column("snapshot_doomed_id", BigInteger),  # files doomed up to it are in a snapshot; unset: none is kept
+    Column("snapshot_wait_until_ms", BigInteger),  # in measured time: files aren't kept for a snapshot for longer
+    Column("snapshot_activity", BigInteger),  # of the log, when the last snapshot was made
+    Column("recovered_at_ms", BigInteger),  # set: what the log lost then lies in its roots, and nobody has settled that
     Index("one_log", text("(1)"), unique=True),
 )
 
@@ -134,6 +141,7 @@ segments = Table(
     Column("last_ledger_id", BigInteger, nullable=False),  # closed, so a segment may reach into the next one
     Column("deleted", SmallInteger, nullable=False, default=0),  # DELETED, CONDEMNED, or neither
     Index("segments_by_partition", "partition_id", "last_ledger_id"),
+    Index("deleted_segments", "path", sqlite_where=text("deleted > 0"), info={"where": "deleted > 0"}),
     sqlite_autoincrement=True,
 )
 
@@ -226,6 +234,10 @@ producers = Table(
     Column("transactional_id", _Text),
     Column("epoch", BigInteger, nullable=False),  # the highest one of a transactional id holds it
     Column("purged_sequence", BigInteger, nullable=False, default=-1),  # up to it, entries may have lost their rows
+    Column("ended", SmallInteger, nullable=False, server_default=text("0")),  # WRITING, CLOSED, LOST or IDLE
+    Column(
+        "seen_ms", BigInteger, nullable=False, server_default=text("0")
+    ),  # in measured time: it appended, or ended, about then
     UniqueConstraint("topic_id", "transactional_id", "epoch"),
     sqlite_autoincrement=True,
 )

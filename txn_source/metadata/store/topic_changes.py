@@ -11,14 +11,16 @@ from txn_source.metadata.store.dialects import may_take_long
 from txn_source.metadata.store.inserts import Insert
 from txn_source.metadata.store.partition_tail import NewLedger, Tail, open_ledgers
 from txn_source.metadata.store.prepared import Prepared
-from txn_source.metadata.store.tables import partitions, topics
+from txn_source.metadata.store.tables import doomed_files, partitions, topics
 from txn_source.model.errors import InvalidArgumentError, TopicExistsError, TopicNotFoundError
 from txn_source.model.ledger_limits import LedgerLimits
 from txn_source.model.position import Position
 from txn_source.model.topic import Topic
 from txn_source.model.topic_name import TopicName
+from txn_source.storage.segment import topic_prefix
 
 MAX_PARTITIONS = 10_000
+_STILL_WRITTEN_MS = 24 * 3600 * 1000
 
 
 def create(
@@ -53,9 +55,15 @@ def check_count(count: int) -> None:
         raise InvalidArgumentError(f"A topic can't have {count} partitions.", f"Use 1 to {MAX_PARTITIONS}.")
 
 
-def remove(connection: Connection, topic_id: int) -> None:
-    """Delete a topic with all that belongs to it, in one statement: so nobody sees half of it."""
+def remove(connection: Connection, topic_id: int, now_ms: int) -> None:
+    """Delete a topic with all that belongs to it, in one statement: so nobody sees half of it.
+
+    Its segments are doomed as a whole, for a day: who writes to it hears of its end with the next registration.
+    """
     may_take_long(connection)
+    connection.execute(
+        insert(doomed_files).values(uri=topic_prefix(topic_id), forget_after_ms=now_ms + _STILL_WRITTEN_MS)
+    )
     connection.execute(delete(topics).where(topics.c.topic_id == topic_id))
 
 

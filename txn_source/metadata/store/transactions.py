@@ -146,7 +146,10 @@ class Counts:
         self.last_ended_at_ms: int
         self.has_roots: int
         """Hot roots beside the log's own one."""
-        [(self.begun, self.decided, self.last_ended_at_ms, self.has_roots)] = _COUNTS.rows(connection, {})
+        self.measured_ms: int
+        [(self.begun, self.decided, self.last_ended_at_ms, self.has_roots, self.measured_ms)] = _COUNTS.rows(
+            connection, {}
+        )
         self._now_ms = now_ms
         self._changed = False
 
@@ -308,6 +311,7 @@ _COUNTS = Prepared(
         log_info.c.decisions,
         log_info.c.last_ended_at_ms,
         select(func.count()).select_from(roots).scalar_subquery(),
+        log_info.c.measured_ms,
     )
 )
 _STORE_COUNTS = Prepared(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from sqlalchemy import Connection, func, insert, select
+from sqlalchemy import Connection, func, insert, select, text
 from sqlalchemy.schema import CreateIndex, CreateTable
 
 from txn_source.metadata.store import table_making as table_making  # with what compiles partial indexes
@@ -74,6 +74,23 @@ def _to_5(connection: Connection) -> None:
             connection.execute(CreateIndex(index, if_not_exists=True))
 
 
+def _to_6(connection: Connection) -> None:
+    """Note when producers end, what snapshots have, and that a log was recovered."""
+    for table, column in (
+        ("log_info", "snapshot_doomed_id BIGINT"),
+        ("log_info", "snapshot_wait_until_ms BIGINT"),
+        ("log_info", "snapshot_activity BIGINT"),
+        ("log_info", "recovered_at_ms BIGINT"),
+        ("producers", "ended SMALLINT NOT NULL DEFAULT 0"),
+        ("producers", "seen_ms BIGINT NOT NULL DEFAULT 0"),
+    ):
+        there = list(connection.execute(text(f"SELECT * FROM {table} WHERE 1 = 0")).keys())
+        if column.split()[0] not in there:
+            connection.exec_driver_sql(f"ALTER TABLE {table} ADD COLUMN {column}")
+    connection.exec_driver_sql("UPDATE producers SET seen_ms = (SELECT measured_ms FROM log_info)")
+    connection.exec_driver_sql("CREATE INDEX IF NOT EXISTS deleted_segments ON segments (path) WHERE deleted > 0")
+
+
 def _refuse_doubled_copies(connection: Connection) -> None:
     ledger = copies.c.ledger_id
     doubled = connection.execute(
@@ -86,6 +103,6 @@ def _refuse_doubled_copies(connection: Connection) -> None:
         )
 
 
-UPGRADES: dict[int, Upgrade] = {1: _to_2, 2: _to_3, 3: _to_4, 4: _to_5}
+UPGRADES: dict[int, Upgrade] = {1: _to_2, 2: _to_3, 3: _to_4, 4: _to_5, 5: _to_6}
 """By the version that each begins with. An upgrade stays as it is; where a later one changes what it makes, it gets
 statements of its own instead of ``tables.py``'s."""

@@ -31,6 +31,8 @@ _ATTEMPTS = 5
 _ROUNDS_S = (0.1, 0.3, 0.9, 2.0)
 """So long is waited until several services, none of which could be reached, are tried again: as long as for one."""
 
+_TRIED_ONCE = ("CloseProducer",)
+"""Calls for which nobody waits: what they say is found out without them, later."""
 _LIMIT_WAIT_S, _LONGEST_LIMIT_WAIT_S = 0.05, 2.0
 """So long is waited, the first time and at most, when the service says that there were too many calls."""
 
@@ -49,8 +51,9 @@ def _channel_options(attempts: int) -> list[tuple[str, Any]]:
             "retryableStatusCodes": ["UNAVAILABLE"],
         },
     }
+    once = {"name": [{"service": SERVICE_NAME, "method": method} for method in _TRIED_ONCE]}
     return [
-        ("grpc.service_config", json.dumps({"methodConfig": [retries]})),
+        ("grpc.service_config", json.dumps({"methodConfig": [retries, once]})),
         ("grpc.max_receive_message_length", MAX_MESSAGE_BYTES),
         ("grpc.max_send_message_length", MAX_MESSAGE_BYTES),
         ("grpc.keepalive_time_ms", 30_000),
@@ -186,7 +189,7 @@ class GrpcTransport:
                 wait_s = min(2 * wait_s, _LONGEST_LIMIT_WAIT_S)
 
     def _call_any(self, method: str, request: Message) -> Any:
-        if len(self._services) == 1:  # gRPC itself tries it again
+        if len(self._services) == 1 or method in _TRIED_ONCE:  # of one, gRPC itself tries it again
             return self._call_one(method, request)
         until = time.monotonic() + self.timeout_s
         for wait_s in _ROUNDS_S:

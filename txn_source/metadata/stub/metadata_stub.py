@@ -35,6 +35,7 @@ from txn_source.observing.read_counts import OF_PROCESS, ReadCounts
 from txn_source.storage.root import FORMAT_VERSION
 
 _log = logging.getLogger(__name__)
+
 _TRANSACTIONS_AT_ONCE = 1000
 
 
@@ -126,6 +127,11 @@ class MetadataStub(RangeStub, TierStub, RootStub, SubscriptionStub):
     def transport(self) -> Transport:
         """What carries the calls."""
         return self._transport
+
+    @property
+    def service(self) -> Any:
+        """The service, if it is in this process, and open to all that is done with it; else None."""
+        return getattr(self._transport, "service", None)
 
     @property
     def reads(self) -> tuple[ReadCounts, ...]:
@@ -438,17 +444,10 @@ class MetadataStub(RangeStub, TierStub, RootStub, SubscriptionStub):
         )
         return pa.concat_tables([convert.table_from_wire(answer.transactions) for answer in answers])
 
-    def list_segments(self) -> Iterator[str]:
-        """Return the paths of all registered segments."""
-        after, more = 0, True
-        while more:
-            answer = self._transport.call("ListSegments", pb.ListSegmentsRequest(after_segment_id=after))
-            yield from answer.paths
-            after, more = answer.last_segment_id, answer.has_more
-
-    def condemn_segments(self, paths: Sequence[str]) -> list[str]:
-        """Make files unregistrable that nothing was registered from; return those that may be deleted now."""
-        return list(self._transport.call("CondemnSegments", pb.CondemnSegmentsRequest(paths=paths)).paths)
+    def close_producer(self, producer: OpenedProducer) -> None:
+        """Say that a producer registers nothing more; saying it again is harmless."""
+        request = pb.CloseProducerRequest(producer_id=producer.producer_id, epoch=producer.epoch)
+        self._transport.call("CloseProducer", request)
 
 
 def _appended(message: Any) -> Appended:

@@ -1,4 +1,4 @@
-"""The client's rim of the service's calls about hot roots."""
+"""The client's rim of the service's calls about hot roots, and about what lies in them."""
 
 from __future__ import annotations
 
@@ -8,13 +8,17 @@ import pyarrow as pa
 
 from txn_source._generated.txnlog.v1 import metadata_service_pb2 as pb
 from txn_source.metadata.protocol import convert
+from txn_source.metadata.protocol.enums import FILE_DOOM, FILE_VERDICT
+from txn_source.metadata.stub.ranges import incomplete
 from txn_source.metadata.stub.request_ids import request_id
 from txn_source.metadata.stub.transport import Transport
 from txn_source.model.roots import HotRoot
 from txn_source.model.topic_name import TopicName
 from txn_source.model.values import dataclass
+from txn_source.model.verdict import Doom, Verdict
 
 _CHANGES_AT_ONCE = 1000
+_JUDGED_AT_ONCE = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +73,21 @@ class RootStub:
     def remove_root(self, name: str) -> None:
         """Remove a root that no policy names and that has nothing alone."""
         self._transport.call("RemoveRoot", pb.RemoveRootRequest(request_id=request_id(), name=name))
+
+    def judge_files(self, uris: Sequence[str], doom: Doom | None = None, *, settled: bool = False) -> list[Verdict]:
+        """Return what the log knows of files, by their names, and doom those of them that are to go.
+
+        ``settled``: what the log lost when it was put back was looked at.
+        """
+        found: list[Verdict] = []
+        for start in range(0, max(1, len(uris)), _JUDGED_AT_ONCE):
+            some = uris[start : start + _JUDGED_AT_ONCE]
+            which = FILE_DOOM.to_wire(doom)
+            request = pb.JudgeFilesRequest(uris=some, doom=which, settled=settled)
+            found += map(FILE_VERDICT.given, self._transport.call("JudgeFiles", request).verdicts)
+        if len(found) != len(uris):
+            raise incomplete(f"{len(found)} verdicts of {len(uris)} files")
+        return found
 
     def list_hot_segments(self, topic: TopicName) -> Iterator[HotSegment]:
         """Yield the segments of a topic that have entries."""

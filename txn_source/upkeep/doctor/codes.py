@@ -67,7 +67,7 @@ CODES: dict[str, Code] = {
              f"Write it anew: where metadata.db lies in the root it is `{{\"format_version\": {FORMAT_VERSION}}}`, else"
              " any copy of the root has it. Without it no release opens the folder."),
         Code("database-missing", _E, "metadata.db was deleted or moved, or the root is not mounted whole.",
-             "Put the file back, or restore a backup."),
+             "Put the file back, or make it of the newest snapshot: `txnlog recover`."),
         Code("log-version", _E, "A newer release has upgraded the log.", "Use that release, or restore a backup."),
         Code("schema-old", _W, "The log was last opened by an older release.",
              "Let this release open it: any command that writes upgrades the tables, as `txnlog maintain`."),
@@ -121,6 +121,8 @@ CODES: dict[str, Code] = {
              f"Bring the roots back; then {_MAINTAIN[0].lower()}{_MAINTAIN[1:]}."),
         Code("segment-unreferenced", _W, "A producer or a job was killed before it registered what it had written.",
              "Run `txnlog gc`."),
+        Code("file-unknown", _W, "The log was put back to an earlier moment, or an earlier release's job was killed.",
+             "Look at them with `txnlog quarantine list`; `txnlog quarantine empty` deletes them. Nothing else does."),
         Code("file-strange", _N, "Something else than txnlog has put a file among the segments.",
              "Move it away; txnlog never touches it."),
         # Tiered objects
@@ -130,8 +132,6 @@ CODES: dict[str, Code] = {
              f"Restore the object. {_AGAIN}"),
         Code("object-differs", _E, "The database or the object is of another time, as after half a restore.",
              "Restore the database and the objects of one moment."),
-        Code("object-unreferenced", _W, "An offload was killed, or the log was restored from an older backup.",
-             "Delete it, if no copy of this log, such as a restored backup, needs it."),
         Code("doomed-old", _W, "Nobody maintains the log, or its files can't be deleted where that is tried.",
              f"{_MAINTAIN}, and see what it says; `txnlog serve` does so every minute."),
         Code("offload-stuck", _W, "Whoever offloaded was killed; nothing was lost.",

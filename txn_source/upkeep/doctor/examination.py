@@ -15,7 +15,7 @@ from txn_source.upkeep.doctor.checks.database import (
     check_transactions_table,
     check_waiting_files,
 )
-from txn_source.upkeep.doctor.checks.objects import check_objects, check_unreferenced_objects
+from txn_source.upkeep.doctor.checks.objects import check_objects
 from txn_source.upkeep.doctor.checks.places import (
     check_disks,
     check_permissions,
@@ -65,10 +65,9 @@ CHECKS = (
     Check("totals and pages", check_totals, database=True, whole=True),
     Check("entries with too few copies", check_short_entries),
     Check("hot segments", check_segments, files=True),
-    Check("unreferenced segments", check_unreferenced, database=True, files=True, whole=True),
-    Check("files among the segments", check_among_segments, database=True, files=True, whole=True),
+    Check("files that nothing refers to", check_unreferenced, database=True, files=True, whole=True),
+    Check("files among the segments", check_among_segments, files=True, whole=True),
     Check("tiered objects", check_objects),
-    Check("unreferenced objects", check_unreferenced_objects, database=True, files=True, whole=True),
     Check("checksums", check_bytes, files=True),
 )
 """All checks, the quick ones first."""

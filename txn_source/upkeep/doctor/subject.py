@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Protocol, TypedDict, TypeVar
 
 from txn_source.client.access import Access
 from txn_source.client.hot_roots import Place, places_of
+from txn_source.client.tiering.targets import Target, targets
 from txn_source.model.errors import TopicNotFoundError
 from txn_source.model.topic_name import TopicName
 from txn_source.storage import root_health
@@ -170,6 +171,11 @@ class Subject:
             except OSError as error:
                 found[place.bit] = (place, reason(error))
         return found
+
+    @property
+    def targets(self) -> list[Target]:
+        """The places that the topics are offloaded to."""
+        return targets(self.access, self.topics, own=self.has_storage)
 
     @cached_property
     def _all_places(self) -> Sequence[Place]:

@@ -60,6 +60,22 @@ class TopicEnd(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     TOPIC_END_UNSPECIFIED: _ClassVar[TopicEnd]
     TOPIC_END_EARLIEST: _ClassVar[TopicEnd]
     TOPIC_END_LATEST: _ClassVar[TopicEnd]
+
+class FileVerdict(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    FILE_VERDICT_UNSPECIFIED: _ClassVar[FileVerdict]
+    FILE_VERDICT_KNOWN: _ClassVar[FileVerdict]
+    FILE_VERDICT_WRITING: _ClassVar[FileVerdict]
+    FILE_VERDICT_RELEASED: _ClassVar[FileVerdict]
+    FILE_VERDICT_LEFTOVER: _ClassVar[FileVerdict]
+    FILE_VERDICT_UNKNOWN: _ClassVar[FileVerdict]
+    FILE_VERDICT_AHEAD: _ClassVar[FileVerdict]
+
+class FileDoom(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    FILE_DOOM_UNSPECIFIED: _ClassVar[FileDoom]
+    FILE_DOOM_LEFTOVER: _ClassVar[FileDoom]
+    FILE_DOOM_UNKNOWN: _ClassVar[FileDoom]
 TRANSACTION_STATE_UNSPECIFIED: TransactionState
 TRANSACTION_STATE_OPEN: TransactionState
 TRANSACTION_STATE_COMMITTED: TransactionState
@@ -90,6 +106,16 @@ TIER_TIERED: Tier
 TOPIC_END_UNSPECIFIED: TopicEnd
 TOPIC_END_EARLIEST: TopicEnd
 TOPIC_END_LATEST: TopicEnd
+FILE_VERDICT_UNSPECIFIED: FileVerdict
+FILE_VERDICT_KNOWN: FileVerdict
+FILE_VERDICT_WRITING: FileVerdict
+FILE_VERDICT_RELEASED: FileVerdict
+FILE_VERDICT_LEFTOVER: FileVerdict
+FILE_VERDICT_UNKNOWN: FileVerdict
+FILE_VERDICT_AHEAD: FileVerdict
+FILE_DOOM_UNSPECIFIED: FileDoom
+FILE_DOOM_LEFTOVER: FileDoom
+FILE_DOOM_UNKNOWN: FileDoom
 
 class Error(_message.Message):
     __slots__ = ("code", "fact", "remedy")
@@ -1062,6 +1088,34 @@ class CondemnSegmentsResponse(_message.Message):
     PATHS_FIELD_NUMBER: _ClassVar[int]
     paths: _containers.RepeatedScalarFieldContainer[str]
     def __init__(self, paths: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class JudgeFilesRequest(_message.Message):
+    __slots__ = ("uris", "doom", "settled")
+    URIS_FIELD_NUMBER: _ClassVar[int]
+    DOOM_FIELD_NUMBER: _ClassVar[int]
+    SETTLED_FIELD_NUMBER: _ClassVar[int]
+    uris: _containers.RepeatedScalarFieldContainer[str]
+    doom: FileDoom
+    settled: bool
+    def __init__(self, uris: _Optional[_Iterable[str]] = ..., doom: _Optional[_Union[FileDoom, str]] = ..., settled: bool = ...) -> None: ...
+
+class JudgeFilesResponse(_message.Message):
+    __slots__ = ("verdicts",)
+    VERDICTS_FIELD_NUMBER: _ClassVar[int]
+    verdicts: _containers.RepeatedScalarFieldContainer[FileVerdict]
+    def __init__(self, verdicts: _Optional[_Iterable[_Union[FileVerdict, str]]] = ...) -> None: ...
+
+class CloseProducerRequest(_message.Message):
+    __slots__ = ("producer_id", "epoch")
+    PRODUCER_ID_FIELD_NUMBER: _ClassVar[int]
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
+    producer_id: int
+    epoch: int
+    def __init__(self, producer_id: _Optional[int] = ..., epoch: _Optional[int] = ...) -> None: ...
+
+class CloseProducerResponse(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
 
 class TieredCopy(_message.Message):
     __slots__ = ("uri", "size", "footer_bytes", "footer_crc32c")

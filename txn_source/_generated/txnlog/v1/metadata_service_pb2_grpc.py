@@ -70,6 +70,11 @@ class MetadataServiceStub(object):
                 request_serializer=txn__source_dot___generated_dot_txnlog_dot_v1_dot_metadata__service__pb2.OpenProducerRequest.SerializeToString,
                 response_deserializer=txn__source_dot___generated_dot_txnlog_dot_v1_dot_metadata__service__pb2.OpenProducerResponse.FromString,
                 _registered_method=True)
+        self.CloseProducer = channel.unary_unary(
+                '/txnlog.v1.MetadataService/CloseProducer',
+                request_serializer=txn__source_dot___generated_dot_txnlog_dot_v1_dot_metadata__service__pb2.CloseProducerRequest.SerializeToString,
+                response_deserializer=txn__source_dot___generated_dot_txnlog_dot_v1_dot_metadata__service__pb2.CloseProducerResponse.FromString,
+                _registered_method=True)
         self.Append = channel.unary_unary(
                 '/txnlog.v1.MetadataService/Append',
                 request_serializer=txn__source_dot___generated_dot_txnlog_dot_v1_dot_metadata__service__pb2.AppendRequest.SerializeToString,
@@ -179,6 +184,11 @@ class MetadataServiceStub(object):
                 '/txnlog.v1.MetadataService/CondemnSegments',
                 request_serializer=txn__source_dot___generated_dot_txnlog_dot_v1_dot_metadata__service__pb2.CondemnSegmentsRequest.SerializeToString,
                 response_deserializer=txn__source_dot___generated_dot_txnlog_dot_v1_dot_metadata__service__pb2.CondemnSegmentsResponse.FromString,
+                _registered_method=True)
+        self.JudgeFiles = channel.unary_unary(
+                '/txnlog.v1.MetadataService/JudgeFiles',
+                request_serializer=txn__source_dot___generated_dot_txnlog_dot_v1_dot_metadata__service__pb2.JudgeFilesRequest.SerializeToString,
+                response_deserializer=txn__source_dot___generated_dot_txnlog_dot_v1_dot_metadata__service__pb2.JudgeFilesResponse.FromString,
                 _registered_method=True)
         self.ListCopies = channel.unary_unary(
                 '/txnlog.v1.MetadataService/ListCopies',
@@ -350,6 +360,13 @@ class MetadataServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def CloseProducer(self, request, context):
+        """Says that a producer, or the writer of a job's task, registers nothing more.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def Append(self, request, context):
         """Registers entries whose bytes are written and synced.
         """
@@ -498,7 +515,14 @@ class MetadataServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def CondemnSegments(self, request, context):
-        """Makes files that nothing was registered from unregistrable, before they are deleted.
+        """Earlier releases' clients ask it for files that they may delete; it names none.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def JudgeFiles(self, request, context):
+        """Says what the log knows of files, by their names, and dooms those of them that are to go.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -703,6 +727,11 @@ def add_MetadataServiceServicer_to_server(servicer, server):
                     request_deserializer=txn__source_dot___generated_dot_txnlog_dot_v1_dot_metadata__service__pb2.OpenProducerRequest.FromString,
                     response_serializer=txn__source_dot___generated_dot_txnlog_dot_v1_dot_metadata__service__pb2.OpenProducerResponse.SerializeToString,
             ),
+            'CloseProducer': grpc.unary_unary_rpc_method_handler(
+                    servicer.CloseProducer,
+                    request_deserializer=txn__source_dot___generated_dot_txnlog_dot_v1_dot_metadata__service__pb2.CloseProducerRequest.FromString,
+                    response_serializer=txn__source_dot___generated_dot_txnlog_dot_v1_dot_metadata__service__pb2.CloseProducerResponse.SerializeToString,
+            ),
             'Append': grpc.unary_unary_rpc_method_handler(
                     servicer.Append,
                     request_deserializer=txn__source_dot___generated_dot_txnlog_dot_v1_dot_metadata__service__pb2.AppendRequest.FromString,
@@ -812,6 +841,11 @@ def add_MetadataServiceServicer_to_server(servicer, server):
                     servicer.CondemnSegments,
                     request_deserializer=txn__source_dot___generated_dot_txnlog_dot_v1_dot_metadata__service__pb2.CondemnSegmentsRequest.FromString,
                     response_serializer=txn__source_dot___generated_dot_txnlog_dot_v1_dot_metadata__service__pb2.CondemnSegmentsResponse.SerializeToString,
+            ),
+            'JudgeFiles': grpc.unary_unary_rpc_method_handler(
+                    servicer.JudgeFiles,
+                    request_deserializer=txn__source_dot___generated_dot_txnlog_dot_v1_dot_metadata__service__pb2.JudgeFilesRequest.FromString,
+                    response_serializer=txn__source_dot___generated_dot_txnlog_dot_v1_dot_metadata__service__pb2.JudgeFilesResponse.SerializeToString,
             ),
             'ListCopies': grpc.unary_unary_rpc_method_handler(
                     servicer.ListCopies,
@@ -1119,6 +1153,33 @@ class MetadataService(object):
             '/txnlog.v1.MetadataService/OpenProducer',
             txn__source_dot___generated_dot_txnlog_dot_v1_dot_metadata__service__pb2.OpenProducerRequest.SerializeToString,
             txn__source_dot___generated_dot_txnlog_dot_v1_dot_metadata__service__pb2.OpenProducerResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def CloseProducer(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/txnlog.v1.MetadataService/CloseProducer',
+            txn__source_dot___generated_dot_txnlog_dot_v1_dot_metadata__service__pb2.CloseProducerRequest.SerializeToString,
+            txn__source_dot___generated_dot_txnlog_dot_v1_dot_metadata__service__pb2.CloseProducerResponse.FromString,
             options,
             channel_credentials,
             insecure,
@@ -1713,6 +1774,33 @@ class MetadataService(object):
             '/txnlog.v1.MetadataService/CondemnSegments',
             txn__source_dot___generated_dot_txnlog_dot_v1_dot_metadata__service__pb2.CondemnSegmentsRequest.SerializeToString,
             txn__source_dot___generated_dot_txnlog_dot_v1_dot_metadata__service__pb2.CondemnSegmentsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def JudgeFiles(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/txnlog.v1.MetadataService/JudgeFiles',
+            txn__source_dot___generated_dot_txnlog_dot_v1_dot_metadata__service__pb2.JudgeFilesRequest.SerializeToString,
+            txn__source_dot___generated_dot_txnlog_dot_v1_dot_metadata__service__pb2.JudgeFilesResponse.FromString,
             options,
             channel_credentials,
             insecure,

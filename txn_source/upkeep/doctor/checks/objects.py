@@ -2,31 +2,26 @@
 
 from __future__ import annotations
 
-import enum
 from collections.abc import Iterator
 
 import pyarrow as pa
 
 from txn_source.client.ledgers import ledgers_of
-from txn_source.metadata.store import checkup
 from txn_source.model.copies import LedgerCopies, TieredCopy
 from txn_source.model.errors import SegmentUnreadableError
 from txn_source.model.ledger import Ledger
 from txn_source.model.position import Position, PositionRange
 from txn_source.model.topic import PartitionView
 from txn_source.model.topic_name import TopicName
-from txn_source.model.units import format_count
-from txn_source.storage.object_names import aborted_uri, may_be_object, may_be_second_file
 from txn_source.storage.object_root import located
 from txn_source.storage.object_store import file_system_of, is_passing, is_refused, reason
 from txn_source.storage.object_uri import is_object_uri, parts_of
 from txn_source.storage.tiered import Footer, checked_footer
-from txn_source.storage.tiered_check import first_damage, owner_of
+from txn_source.storage.tiered_check import first_damage
 from txn_source.upkeep.doctor.codes import Severity
 from txn_source.upkeep.doctor.extent import copies_now
-from txn_source.upkeep.doctor.findings import Finding, finding, some_files
-from txn_source.upkeep.doctor.listing import Stored, Target, targets
-from txn_source.upkeep.doctor.subject import DAY_S, Checksums, Subject
+from txn_source.upkeep.doctor.findings import Finding, finding
+from txn_source.upkeep.doctor.subject import Checksums, Subject
 from txn_source.upkeep.reading_ahead import read_ahead
 
 _SAMPLED = 8
@@ -164,74 +159,3 @@ def _differs(topic: TopicName, ledger: Ledger, copy: TieredCopy, footer: Footer)
         shown = copy.uri.partition("?")[0]
         fact = f"The footer of {shown} has {', '.join(wrong)}."
         yield finding("object-differs", f"topic {topic.short}", fact, topic=topic.short, uri=shown)
-
-
-def check_unreferenced_objects(subject: Subject) -> Iterator[Finding]:
-    """Look for old objects that the database doesn't know, and say whose they are."""
-    for target in targets(subject):
-        if target.why_unreachable():
-            continue  # is told by another check
-        found = _old(subject, target)
-        known = _known(subject)  # after the files: what came meanwhile is too young
-        own, twice = [], []
-        for one in (one for one in found if one.uri not in known):
-            owner = _owner(subject, one)
-            if owner is _Owner.FUTURE:
-                twice.append(one)
-            elif owner is _Owner.OWN or (owner is _Owner.UNKNOWN and target.uri is None):
-                own.append(one)
-        if twice:
-            fact = f"{_objects(twice)} in {target.shown} name this log, and ledgers that it has not made."
-            yield finding("log-twice", target.shown, fact, **some_files(_names(twice)))
-        if own:
-            size = sum(one.size for one in own)
-            fact = f"{_objects(own)}, {size:,} bytes, in {target.shown} are nothing that the log knows."
-            yield finding("object-unreferenced", target.shown, fact, **some_files(_names(own)))
-
-
-def _old(subject: Subject, target: Target) -> list[Stored]:
-    """Return what lies in a place with the name of an object, or of a second file, and is nobody's work any more."""
-    oldest = subject.now_s - DAY_S
-    return [one for one in target.stored() if one.modified_at_s <= oldest and _is_of_us(one.uri)]
-
-
-def _is_of_us(uri: str) -> bool:
-    path = uri.partition("?")[0] if parts_of(uri)[0] else uri
-    return may_be_object(uri) or may_be_second_file(path)
-
-
-def _known(subject: Subject) -> set[str]:
-    """Return the objects that the database knows now, and their second files."""
-    known = subject.look(checkup.known_objects)
-    return known | {aborted_uri(uri) for uri in known if may_be_object(uri)}
-
-
-class _Owner(enum.Enum):
-    """Whose an object is, as its footer says."""
-
-    OWN = enum.auto()
-    FUTURE = enum.auto()
-    """The log's, of a ledger that was never made."""
-    OTHER = enum.auto()
-    UNKNOWN = enum.auto()
-    GONE = enum.auto()
-
-
-def _owner(subject: Subject, stored: Stored) -> _Owner:
-    try:
-        told = owner_of(subject.access.root, stored.uri)
-    except FileNotFoundError:
-        return _Owner.GONE
-    if told is None:
-        return _Owner.UNKNOWN
-    if told.log_id != subject.log_id:
-        return _Owner.OTHER
-    return _Owner.FUTURE if told.ledger_id > subject.look(checkup.given).ledger_id else _Owner.OWN
-
-
-def _objects(found: list[Stored]) -> str:
-    return format_count(len(found), "object")
-
-
-def _names(found: list[Stored]) -> list[str]:
-    return [one.uri.partition("?")[0] for one in found]

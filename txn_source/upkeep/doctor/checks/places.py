@@ -9,7 +9,6 @@ from pathlib import Path
 from txn_source.model.topic_name import TopicName
 from txn_source.upkeep.doctor.codes import Severity
 from txn_source.upkeep.doctor.findings import Finding, finding
-from txn_source.upkeep.doctor.listing import targets
 from txn_source.upkeep.doctor.subject import Subject
 
 _LOW_SHARE, _LOW_BYTES = 0.05, 4 << 30
@@ -28,7 +27,7 @@ def check_roots(subject: Subject) -> Iterator[Finding]:
 
 def check_targets(subject: Subject) -> Iterator[Finding]:
     """Look if the places that topics are offloaded to can be listed."""
-    for target in targets(subject):
+    for target in subject.targets:
         why = target.why_unreachable()
         if why:
             shown = target.shown
@@ -87,7 +86,7 @@ def _folders(subject: Subject) -> dict[Path, list[str]]:
         for place in subject.places:
             if isinstance(place.root, Path):
                 found.setdefault(place.root, []).append(f"root {place.name}")
-    for target in targets(subject):
+    for target in subject.targets:
         folder = target.folder
         if folder is None or not folder.is_dir() or any(folder.is_relative_to(root) for root in found):
             continue

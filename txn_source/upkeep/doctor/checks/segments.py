@@ -6,12 +6,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from txn_source.client.hot_roots import Place
-from txn_source.client.tiering.segment_garbage import collect_garbage
-from txn_source.metadata.store import checkup
+from txn_source.client.tiering.inventory import Inventory
+from txn_source.client.tiering.upload_garbage import abort_uploads
 from txn_source.metadata.stub.roots import HotSegment
 from txn_source.model.roots import ONLY_MAIN
 from txn_source.model.topic_name import TopicName
 from txn_source.model.units import format_count
+from txn_source.model.verdict import Verdict
+from txn_source.storage.object_names import may_be_object
 from txn_source.storage.object_root import located
 from txn_source.storage.object_store import is_refused
 from txn_source.storage.segment import SegmentName, is_old_note
@@ -163,46 +165,42 @@ def _short(subject: Subject, topic: TopicName) -> list[tuple[int, str, str] | No
 
 
 def check_unreferenced(subject: Subject) -> Iterator[Finding]:
-    """Look for old files that the log doesn't know, as garbage collection does; those to be deleted are known."""
-    garbage = collect_garbage(subject.access, DAY_S, dry_run=True, clock=lambda: subject.now_s)
-    doomed = subject.look(checkup.doomed) if garbage.paths else set()
-    paths = [path for path in garbage.paths if path.rpartition(":")[2] not in doomed and _is_there(subject, path)]
-    if paths:
-        size = f", {garbage.bytes:,} bytes," if len(paths) == len(garbage.paths) else ""
-        fact = f"{format_count(len(paths), 'file')}{size} that the log doesn't know: older than a day."
-        yield finding("segment-unreferenced", "segments", fact, None, **some_files(paths))
-    if garbage.uploads:
-        fact = f"{len(garbage.uploads)} uploads of objects were begun more than a day ago and never ended."
-        yield finding("segment-unreferenced", "uploads", fact, None, **some_files(garbage.uploads))
-
-
-def _is_there(subject: Subject, path: str) -> bool:
-    """True if a file, with the name of its root in front if that is told, is still in a root."""
-    name, _, rest = path.rpartition(":")
-    return any(_size(subject, place, rest) >= 0 for place in subject.places if name in ("", place.name))
+    """Look for old files that the log doesn't refer to: what is garbage, what nobody knows, and what has numbers that
+    this database has not given yet."""
+    oldest = subject.now_s - DAY_S
+    found = Inventory(subject.access, subject.places)
+    for verdict, code, what in (
+        (Verdict.LEFTOVER, "segment-unreferenced", "from which nothing can be registered any more"),
+        (Verdict.UNKNOWN, "file-unknown", "of which the log doesn't know whether somebody needs them"),
+    ):
+        files = found.of(verdict, oldest)
+        if files:
+            size = sum(file.size for copies in files.values() for file in copies)
+            fact = f"{format_count(len(files), 'file')}, {size:,} bytes, {what}: older than a day."
+            yield finding(code, "files", fact, **some_files(list(files)))
+    ahead = found.of(Verdict.AHEAD)
+    beside = {uri for uri in ahead if may_be_object(uri) and located(subject.access.root, uri) == uri}
+    if ahead.keys() - beside:
+        fact = f"{format_count(len(ahead), 'file')} have numbers that this database has not given yet."
+        yield finding("database-behind", "files", fact, **some_files(list(ahead)))
+    elif beside:
+        fact = f"{format_count(len(beside), 'object')} name this log, and ledgers that it has not made."
+        yield finding("log-twice", "files", fact, **some_files(sorted(beside)))
+    uploads = abort_uploads(subject.access, oldest, dry_run=True)
+    if uploads:
+        fact = f"{len(uploads)} uploads of objects were begun more than a day ago and never ended."
+        yield finding("segment-unreferenced", "uploads", fact, **some_files(uploads))
 
 
 def check_among_segments(subject: Subject) -> Iterator[Finding]:
-    """Look at all files among the segments: those of ids that were never given, deleted ones, and strange ones."""
+    """Look for files among the segments that are none of ours."""
     for place in subject.places:
-        strange, names = [], []
-        for found in subject.stored(place):
-            name = SegmentName.parse(found.path)
-            if name is None:
-                if not is_old_note(found.path):
-                    strange.append(found.path)
-                continue
-            names.append((found.path, name))
-        given = subject.look(checkup.given)  # after the files: what was given meanwhile is no future
-        future = [
-            path for path, name in names
-            if name.topic_id > given.topic_id or name.producer_id > given.producer_id
-            or (name.ledger_id or 0) > given.ledger_id
-        ]  # fmt: skip
-        where = "" if place.bit == ONLY_MAIN else f" in the root {place.name}"
-        if future:
-            fact = f"{format_count(len(future), 'file')}{where} have numbers that this database has not given yet."
-            yield finding("database-behind", f"root {place.name}", fact, root=place.name, **some_files(future))
+        strange = [
+            found.path
+            for found in subject.stored(place)
+            if SegmentName.parse(found.path) is None and not is_old_note(found.path)
+        ]
         if strange:
+            where = "" if place.bit == ONLY_MAIN else f" in the root {place.name}"
             fact = f"{format_count(len(strange), 'file')}{where} among the segments are none of txnlog's."
             yield finding("file-strange", f"root {place.name}", fact, root=place.name, **some_files(strange))

@@ -1,10 +1,10 @@
-"""What lies in the places of a log, whoever put it there."""
+"""The places that ledgers are offloaded to, and what lies in them, whoever put it there."""
 
 from __future__ import annotations
 
 import dataclasses
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
@@ -12,14 +12,15 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.fs as fs
 
+from txn_source.client.access import Access
 from txn_source.model.errors import TopicNotFoundError, TxnLogError
 from txn_source.model.topic_name import TopicName
 from txn_source.model.values import dataclass
 from txn_source.storage import root_health
+from txn_source.storage.folders import files_below
 from txn_source.storage.object_root import Root, located
 from txn_source.storage.object_store import file_system_of, reason
 from txn_source.storage.object_uri import object_uri, parts_of
-from txn_source.upkeep.doctor.subject import Subject
 
 OWN = "tiered"
 """Where objects lie in the log's own root."""
@@ -75,7 +76,8 @@ class Target:
         """Yield all files below it; OSError if it can't be listed."""
         base = OWN if self.uri is None else self.uri
         if self.folder is not None:
-            yield from _files_in(self.folder, base)
+            for file, state in files_below(self.folder):
+                yield Stored(object_uri(base, file.relative_to(self.folder).as_posix()), state.st_size, state.st_mtime)
             return
         system, path = file_system_of(self._place)
         selector = fs.FileSelector(path, recursive=True, allow_not_found=True)
@@ -85,29 +87,16 @@ class Target:
                 yield Stored(object_uri(base, name), found.size, (found.mtime_ns or 0) / 1e9)
 
 
-def _files_in(folder: Path, base: str) -> Iterator[Stored]:
-    """Yield all files below a folder; what goes meanwhile is left out, which PyArrow's listing takes for an error."""
-    for at, _, names in os.walk(folder):
-        for name in names:
-            file = Path(at) / name
-            with suppress(FileNotFoundError):
-                state = file.stat()
-                uri = object_uri(base, file.relative_to(folder).as_posix())
-                yield Stored(uri, state.st_size, state.st_mtime)
+def targets(access: Access, topics: Sequence[TopicName] = (), *, own: bool = True) -> list[Target]:
+    """Return the places that topics are offloaded to (none named: all topics), the log's own one first.
 
-
-def targets(subject: Subject) -> list[Target]:
-    """Return the places that topics are offloaded to, the log's own one first."""
+    ``own``: with the log's own place; it can't be reached from everywhere.
+    """
     found: dict[str | None, list[TopicName]] = {None: []}
-    names = subject.topics or subject.access.metadata.list_topics()
-    for name in names:
+    for name in topics or access.metadata.list_topics():
         try:
-            uri = subject.access.metadata.policies_in_force(name)["offload_uri"].value
+            uri = access.metadata.policies_in_force(name)["offload_uri"].value
         except TopicNotFoundError:
             continue  # deleted since it was listed
         found.setdefault(uri, []).append(name)
-    return [
-        Target(subject.access.root, uri, tuple(topics))
-        for uri, topics in found.items()
-        if (subject.has_storage if uri is None else topics)
-    ]
+    return [Target(access.root, uri, tuple(names)) for uri, names in found.items() if (own if uri is None else names)]

@@ -1,0 +1,183 @@
+"""Snapshots of a log's metadata in a root: their names, which are there, and putting, reading and removing one whole.
+
+<root>/snapshots/<log id>/metadata-<time>-<progress>-<CRC-32C>.db.zst
+
+The name says all that there is to know of one: when it was taken, how far the log had come (``progress`` only grows in
+a log's life), and the checksum of the file. Unpacked (``zstd -d``) it is the SQLite file of one moment.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import uuid
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pyarrow as pa
+from crc32c import crc32c
+
+from txn_source.model.errors import SegmentUnreadableError
+from txn_source.model.values import dataclass
+from txn_source.storage.folders import make_folder, sync_file, sync_folder
+from txn_source.storage.object_root import Root
+
+FOLDER = "snapshots"
+_NAME = re.compile(r"metadata-([0-9]{8}T[0-9]{6}Z)-([0-9]{1,19})-([0-9a-f]{8})\.db\.zst")
+_TIME = "%Y%m%dT%H%M%SZ"
+_CHUNK_BYTES = 4 << 20
+_KEPT = 3
+_KEPT_DAYS = 7
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """One snapshot: of which log, when it was taken (seconds since the epoch), how far the log had come, and the
+    CRC-32C of its file."""
+
+    log_id: str
+    taken_at_s: int
+    progress: int
+    crc32c: int
+
+    @property
+    def path(self) -> str:
+        """Where it lies, relative to the root."""
+        at = datetime.fromtimestamp(self.taken_at_s, UTC).strftime(_TIME)
+        return f"{FOLDER}/{self.log_id}/metadata-{at}-{self.progress}-{self.crc32c:08x}.db.zst"
+
+    @property
+    def shown(self) -> str:
+        """When it was taken, for people."""
+        return datetime.fromtimestamp(self.taken_at_s, UTC).strftime("%Y-%m-%d %H:%M:%SZ")
+
+
+def snapshots_in(root: Root, log_id: str | None = None) -> list[Snapshot]:
+    """Return the snapshots that lie in a root, of one log or of all, the log's furthest last.
+
+    Raises:
+        OSError: it can't be listed.
+    """
+    found = []
+    for path in _paths(root, FOLDER if log_id is None else f"{FOLDER}/{log_id}"):
+        parts = path.split("/")
+        name = _NAME.fullmatch(parts[-1])
+        if name is not None and len(parts) == 3 and parts[0] == FOLDER:
+            at = datetime.strptime(name[1], _TIME).replace(tzinfo=UTC)
+            found.append(Snapshot(parts[1], int(at.timestamp()), int(name[2]), int(name[3], 16)))
+    return sorted(found, key=lambda each: (each.progress, each.taken_at_s))
+
+
+def pack(database: Path, packed: Path) -> int:
+    """Compress a database file to another file, which is synced; return its CRC-32C."""
+    with (
+        database.open("rb") as source,
+        pa.OSFile(str(packed), "wb") as sink,
+        pa.CompressedOutputStream(sink, "zstd") as stream,
+    ):
+        while chunk := source.read(_CHUNK_BYTES):
+            stream.write(chunk)
+    sync_file(packed)
+    return _checksum_of(packed)
+
+
+def unpack(root: Root, snapshot: Snapshot, target: Path) -> None:
+    """Write the database of a snapshot to a new file, which is synced.
+
+    Raises:
+        SegmentUnreadableError: its bytes aren't what was written.
+        OSError: it can't be read, or the file can't be written.
+    """
+    packed = target.with_name(f"{target.name}.zst")
+    try:
+        _fetch(root, snapshot.path, packed)
+        found = _checksum_of(packed)
+        if found != snapshot.crc32c:
+            raise SegmentUnreadableError(
+                f"The snapshot {snapshot.path} has checksum {found:08x} where its name has {snapshot.crc32c:08x}.",
+                "Use an earlier one.",
+            )
+        with (
+            pa.OSFile(str(packed), "rb") as source,
+            pa.CompressedInputStream(source, "zstd") as stream,
+            target.open("wb") as sink,
+        ):
+            while chunk := stream.read(_CHUNK_BYTES):
+                sink.write(chunk)
+        sync_file(target)
+    finally:
+        packed.unlink(missing_ok=True)
+
+
+def put(root: Root, snapshot: Snapshot, packed: Path) -> None:
+    """Put a packed file into a root, whole; it is safe when this returns. OSError says why it isn't."""
+    if not isinstance(root, Path):
+        from txn_source.storage.object_store import ObjectStore
+
+        with ObjectStore(root).write(snapshot.path) as stream, packed.open("rb") as source:
+            while chunk := source.read(_CHUNK_BYTES):
+                stream.write(chunk)
+        return
+    file = root / snapshot.path
+    make_folder(file.parent, root)
+    unfinished = file.with_name(f".{uuid.uuid4().hex[:12]}")
+    try:
+        with packed.open("rb") as source, unfinished.open("xb") as sink:
+            while chunk := source.read(_CHUNK_BYTES):
+                sink.write(chunk)
+        sync_file(unfinished)
+        os.replace(unfinished, file)
+        sync_folder(file.parent)
+    finally:
+        unfinished.unlink(missing_ok=True)
+
+
+def prune(root: Root, log_id: str) -> None:
+    """Remove the snapshots of a log that needn't be kept: all but the furthest three, and the newest one of each of the
+    last seven days. OSError says why one stays."""
+    there = snapshots_in(root, log_id)
+    kept = set(there[-_KEPT:])
+    newest = there[-1].taken_at_s if there else 0
+    by_day = {each.taken_at_s // 86_400: each for each in sorted(there, key=lambda each: each.taken_at_s)}
+    kept.update(each for day, each in by_day.items() if day > newest // 86_400 - _KEPT_DAYS)
+    for each in there:
+        if each not in kept:
+            _remove(root, each.path)
+
+
+def _paths(root: Root, below: str) -> Iterator[str]:
+    if isinstance(root, Path):
+        for folder, _, names in os.walk(root / below):
+            for name in names:
+                yield (Path(folder) / name).relative_to(root).as_posix()
+        return
+    from txn_source.storage.object_requests import requests_for
+
+    for found in requests_for(root.uri).listed(below):
+        yield found.path
+
+
+def _fetch(root: Root, path: str, target: Path) -> None:
+    from txn_source.storage.object_store import ObjectStore
+
+    with ObjectStore(root).open(path) as source, target.open("wb") as sink:
+        while chunk := source.read(_CHUNK_BYTES):
+            sink.write(chunk)
+
+
+def _remove(root: Root, path: str) -> None:
+    if isinstance(root, Path):
+        (root / path).unlink(missing_ok=True)
+        return
+    from txn_source.storage.object_requests import requests_for
+
+    requests_for(root.uri).delete(path)
+
+
+def _checksum_of(file: Path) -> int:
+    found = 0
+    with file.open("rb") as source:
+        while chunk := source.read(_CHUNK_BYTES):
+            found = crc32c(chunk, found)
+    return int(found)

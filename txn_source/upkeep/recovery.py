@@ -1,0 +1,219 @@
+"""``txnlog recover``: a log whose database is lost or damaged, made of its newest sound snapshot.
+
+1. The newest snapshot of the log whose bytes are what was written is unpacked beside where the database was.
+2. It becomes the log's database: same log, behind a gap, so that nothing that the lost one gave out is given out again
+   (``metadata/store/lost_future.py``).
+3. What lies in the log's places is compared with it: files that it refers to and that are missing, and files that it
+   doesn't know. Neither is touched.
+4. It is put in place, never over another one.
+
+It may be killed at each step, and run again.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from dataclasses import replace
+from pathlib import Path
+
+from txn_source.client.access import Access
+from txn_source.client.tiering.inventory import Inventory, UnknownFile
+from txn_source.client.tiering.snapshot_making import make_snapshot
+from txn_source.metadata.service.in_process import InProcessTransport
+from txn_source.metadata.service.service import MetadataService
+from txn_source.metadata.store.lost_future import recovered
+from txn_source.metadata.store.opening import open_database
+from txn_source.metadata.store.schema_versions import upgrade
+from txn_source.metadata.store.sqlite_backup import as_one_file, read_needed
+from txn_source.metadata.store.sqlite_check import look_at
+from txn_source.metadata.stub.metadata_stub import MetadataStub
+from txn_source.model.door import guard
+from txn_source.model.errors import InvalidArgumentError, LogNotFoundError, TxnLogError, UnavailableError
+from txn_source.model.values import dataclass
+from txn_source.model.verdict import Verdict
+from txn_source.storage.folders import sync_folder
+from txn_source.storage.object_root import ObjectRoot, Root, root_at
+from txn_source.storage.root import LogRoot
+from txn_source.storage.snapshots import Snapshot, snapshots_in, unpack
+from txn_source.storage.tiered import check_object
+
+_UNFINISHED = "-recovered"
+_BESIDE = ("", "-wal", "-shm", "-journal")
+
+
+@dataclass(frozen=True, slots=True)
+class RecoveryReport:
+    """A log that was recovered: its id, the moment of the snapshot (seconds since the epoch), and where that lay.
+
+    ``unsound`` are newer snapshots that couldn't be used, and why. ``missing`` are files that the log refers to and
+    that aren't there. ``unknown`` are files that it doesn't know, and ``tails`` are of files that it knows, with the
+    bytes behind what it knows of them: what it lost lies there.
+    """
+
+    log_id: str
+    taken_at_s: int
+    snapshot: str
+    unsound: tuple[str, ...] = ()
+    missing: tuple[str, ...] = ()
+    unknown: tuple[UnknownFile, ...] = ()
+    tails: tuple[UnknownFile, ...] = ()
+
+
+@guard
+def recover(
+    root: str | os.PathLike[str],
+    metadata: str | os.PathLike[str] | None = None,
+    *,
+    snapshots: str | os.PathLike[str] | None = None,
+) -> RecoveryReport:
+    """Make a log's database of its newest sound snapshot; nobody else may use the log meanwhile.
+
+    It is the same log, with the same id. What it stored after the snapshot is lost: the files with these messages stay
+    where they are, and are told. Nothing that the lost database may have given out is given out again: positions,
+    producers and epochs of then are refused, and transactions that were open are aborted.
+
+    Args:
+        root: the log's, a folder or the URI of a prefix.
+        metadata: the file that the database is to be, of a log on an object store.
+        snapshots: a root for copies that has the snapshots, if the log's own one has none.
+
+    Raises:
+        InvalidArgumentError: there is a database, or the metadata lies in PostgreSQL.
+        LogNotFoundError: there is no log, or no snapshot of it that is sound.
+        UnavailableError: somebody makes a database there.
+    """
+    place = root_at(root)
+    file = _database_of(place, metadata)
+    source = place if snapshots is None else root_at(snapshots)
+    unfinished = file.with_name(f"{file.name}{_UNFINISHED}")
+    _clear(unfinished)
+    try:
+        snapshot, unsound = _unpacked(source, unfinished)
+        database = open_database(f"sqlite:///{unfinished}")
+        try:
+            upgrade(database)
+            now_us = database.clock()
+            database.write(lambda connection: recovered(connection, now_us, snapshot.taken_at_s * 1_000_000))
+            compared = _compared(place, unfinished, MetadataService(database, _uri(place), clock=database.clock))
+        finally:
+            database.close()
+        as_one_file(unfinished)
+        try:
+            os.link(unfinished, file)  # never in place of a database that somebody has made here meanwhile
+        except FileExistsError:
+            raise UnavailableError(f"Somebody has made {file}.", "See whose it is; nothing was changed.") from None
+        sync_folder(file.parent)
+    finally:
+        _clear(unfinished)
+    _snapshot_now(place, file)
+    return RecoveryReport(snapshot.log_id, snapshot.taken_at_s, snapshot.path, unsound, *compared)
+
+
+def _database_of(place: Root, metadata: str | os.PathLike[str] | None) -> Path:
+    """Return where the database is to be; raise unless there is a log without one."""
+    if isinstance(place, ObjectRoot):
+        if metadata is None:
+            raise InvalidArgumentError(
+                f"The metadata of the log at {place.shown} doesn't lie in its root.", "Say where it is (--metadata)."
+            )
+        file = Path(os.fspath(metadata)).expanduser().absolute()
+    else:
+        log = LogRoot.at(place)
+        log.check()
+        if log.id_on_postgres is not None:
+            raise InvalidArgumentError(
+                f"The log at {log.path} keeps its metadata in PostgreSQL, which has backups of its own.",
+                "Restore the database by its own means; then run `txnlog after-restore`.",
+            )
+        if metadata is not None:
+            raise InvalidArgumentError(
+                f"The metadata of the log at {log.path} lies in its root.", "Leave --metadata out."
+            )
+        file = log.database
+    there = [each for end in _BESIDE if (each := file.with_name(f"{file.name}{end}")).exists()]
+    if there:
+        raise InvalidArgumentError(
+            f"There is {there[0]}.",
+            "If it is damaged, or older than the snapshots, move it away with all that begins with its name, and keep"
+            " it. Otherwise open the log as it is.",
+        )
+    if not file.parent.is_dir():
+        raise LogNotFoundError(f"There is no folder {file.parent}.", "Check the path, or make it first.")
+    return file
+
+
+def _unpacked(source: Root, target: Path) -> tuple[Snapshot, tuple[str, ...]]:
+    """Unpack the newest sound snapshot of the log that was snapshotted last; return it, and what was wrong with newer
+    ones."""
+    there = snapshots_in(source)
+    if not there:
+        raise LogNotFoundError(
+            f"There are no snapshots in {_uri(source).partition('?')[0]}.",
+            "Name a root for copies that has some (--from), or restore a backup (`txnlog restore`).",
+        )
+    log_id = max(there, key=lambda each: each.taken_at_s).log_id
+    unsound: list[str] = []
+    for snapshot in reversed([each for each in there if each.log_id == log_id]):
+        try:
+            unpack(source, snapshot, target)
+            faults = look_at(str(target)).faults
+        except (OSError, TxnLogError) as error:
+            faults = (error.fact if isinstance(error, TxnLogError) else str(error),)
+        if not faults:
+            return snapshot, tuple(unsound)
+        unsound.append(f"{snapshot.path}: {faults[0]}")
+        _clear(target)
+    raise LogNotFoundError(
+        f"None of the {len(unsound)} snapshots in {_uri(source).partition('?')[0]} is sound; {unsound[0]}",
+        "Name another root that has some (--from), or restore a backup (`txnlog restore`).",
+    )
+
+
+def _compared(
+    place: Root, database: Path, service: MetadataService
+) -> tuple[tuple[str, ...], tuple[UnknownFile, ...], tuple[UnknownFile, ...]]:
+    """Return the files that a database refers to and that aren't there, those that it doesn't know, and tails."""
+    stub = MetadataStub(InProcessTransport(service))
+    stub.get_log()
+    found = Inventory(Access(stub, place))
+    needed = read_needed(database)
+    missing = [segment.path for segment in needed.segments if segment.path not in found.files]
+    for each in needed.objects:
+        try:
+            check_object(place, each.copy)
+        except TxnLogError:
+            missing.append(each.copy.uri.partition("?")[0])
+    unknown = [file for files in found.of(Verdict.UNKNOWN).values() for file in files]
+    ends = {segment.path: segment.end for segment in needed.segments}
+    tails = [
+        replace(file, size=file.size - ends[path])
+        for path, files in found.files.items()
+        for file in files
+        if file.size > ends.get(path, file.size)
+    ]
+    return tuple(missing), _in_order(unknown), _in_order(tails)
+
+
+def _in_order(files: Iterable[UnknownFile]) -> tuple[UnknownFile, ...]:
+    return tuple(sorted(files, key=lambda file: (file.uri, file.place)))
+
+
+def _snapshot_now(place: Root, file: Path) -> None:
+    """Make a snapshot of the recovered log, of which the next one would be behind this one."""
+    database = open_database(f"sqlite:///{file}")
+    stub = MetadataStub(InProcessTransport(MetadataService(database, _uri(place), clock=database.clock)))
+    try:
+        stub.get_log()
+        make_snapshot(Access(stub, place), 0.0)
+    finally:
+        stub.close()
+
+
+def _uri(place: Root) -> str:
+    return place.uri if isinstance(place, ObjectRoot) else str(place)
+
+
+def _clear(unfinished: Path) -> None:
+    for end in (*_BESIDE, "-turn", ".zst"):
+        unfinished.with_name(f"{unfinished.name}{end}").unlink(missing_ok=True)
