@@ -75,6 +75,7 @@ if TYPE_CHECKING:
     from txn_source.upkeep.backup import BackupReport, backup
     from txn_source.upkeep.recovery import RecoveryReport, recover
     from txn_source.upkeep.restore import RestoreReport, restore
+    from txn_source.upkeep.salvage import SalvagedFile, salvage
 
 __version__ = "0.1.0"
 
@@ -99,6 +100,7 @@ _LAZY = {
     "RecoveryReport": "txn_source.upkeep.recovery",
     "RestoreReport": "txn_source.upkeep.restore",
     "RootInfo": "txn_source.client.rooted",
+    "SalvagedFile": "txn_source.upkeep.salvage",
     "Sought": "txn_source.client.places",
     "SubscriptionInfo": "txn_source.metadata.stub.subscriptions",
     "SubscriptionType": "txn_source.model.subscription",
@@ -111,6 +113,7 @@ _LAZY = {
     "connect": "txn_source.client.connecting",
     "recover": "txn_source.upkeep.recovery",
     "restore": "txn_source.upkeep.restore",
+    "salvage": "txn_source.upkeep.salvage",
 }
 """Loaded when first used: Spark imports this package in processes that only need an error or a name."""
 
@@ -155,6 +158,7 @@ __all__ = [
     "RecoveryReport",
     "RestoreReport",
     "RootInfo",
+    "SalvagedFile",
     "SchemaMismatchError",
     "SegmentUnreadableError",
     "Sought",
@@ -185,6 +189,7 @@ __all__ = [
     "connect",
     "recover",
     "restore",
+    "salvage",
 ]
 
 

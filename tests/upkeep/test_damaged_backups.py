@@ -97,18 +97,55 @@ def test_file_that_is_missing_for_good_is_named(root: Path, tmp_path: Path) -> N
     assert not (tmp_path / "other").exists()
 
 
+def flip(path: Path) -> bytes:
+    """Change a byte in the middle of a file; return what it was."""
+    whole = path.read_bytes()
+    path.write_bytes(whole[: len(whole) // 2] + bytes([whole[len(whole) // 2] ^ 1]) + whole[len(whole) // 2 + 1 :])
+    return whole
+
+
 def test_damage_in_the_log_is_found_by_the_scan(root: Path, tmp_path: Path) -> None:
-    """Flip a byte of a segment, and of an object: a backup that is checked is refused, and names the topic."""
+    """Flip a byte of a segment that lies nowhere else: a backup that is checked is refused, and names the topic. Of an
+    object whose ledger has its hot copy: that is told, and what is restored has all messages."""
     with txn_source.connect(root) as log:
         fill(log)
-    for number, pattern in enumerate(("segments/**/*.arrow", "tiered/**/ledger*.parquet", "tiered/**/*.aborted")):
+        before = seen(log)
+    path = sorted(root.glob("segments/**/*.arrow"))[-1]
+    whole = flip(path)
+    with pytest.raises(DataLossError, match="Topic 't' at read_"):
+        txn_source.backup(root, tmp_path / "refused")
+    path.write_bytes(whole)
+    for number, pattern in enumerate(("tiered/**/ledger*.parquet", "tiered/**/*.aborted")):
         path = sorted(root.glob(pattern))[-1]
-        whole = path.read_bytes()
-        path.write_bytes(whole[: len(whole) // 2] + bytes([whole[len(whole) // 2] ^ 1]) + whole[len(whole) // 2 + 1 :])
-        with pytest.raises((DataLossError, SegmentUnreadableError)):
-            txn_source.backup(root, tmp_path / f"backup-{number}")
+        whole = flip(path)
+        told = txn_source.backup(root, tmp_path / f"backup-{number}")
+        assert "damaged" in "".join(told.notes)
+        txn_source.restore(tmp_path / f"backup-{number}", tmp_path / f"log-{number}")
+        with txn_source.connect(tmp_path / f"log-{number}") as again:
+            assert seen(again) == before
         path.write_bytes(whole)
-    txn_source.backup(root, tmp_path / "backup")
+    assert txn_source.backup(root, tmp_path / "backup").notes == ()
+
+
+@pytest.mark.parametrize("lies", ["segment", "object"])
+def test_backup_takes_each_message_from_a_sound_copy(root: Path, tmp_path: Path, lies: str) -> None:
+    """Flip a byte in the own root of what lies in another one, too, or of what an object has: the backup has it all."""
+    with txn_source.connect(root) as log:
+        if lies == "segment":
+            log.add_root("b", tmp_path / "b")
+            log.set_policies(hot_copies="main,b")
+        log.create_topic("t")
+        send_each(log.producer("t"), [b"1", b"2"])
+        log.roll_ledger("t")
+        if lies == "object":
+            log.offload("t")
+        before = seen(log)
+    flip(next(iter(root.glob("segments/**/*.arrow*"))))
+    told = txn_source.backup(root, tmp_path / "backup")
+    assert "damaged in the log" in told.notes[0]
+    txn_source.restore(tmp_path / "backup", tmp_path / "again")
+    with txn_source.connect(tmp_path / "again") as again:
+        assert seen(again) == before
 
 
 def test_damaged_backup_is_told_and_nothing_made(root: Path, tmp_path: Path) -> None:

@@ -25,6 +25,7 @@ from txn_source.cli import (
     namespaces,
     produce,
     quarantine,
+    recovery,
     roots,
     serve,
     spark_jar,
@@ -89,7 +90,8 @@ app.command("maintain")(maintain.maintain)
 app.command("backup")(backups.backup)
 app.command("restore")(backups.restore)
 app.command("after-restore")(backups.after_restore)
-app.command("recover")(backups.recover)
+app.command("recover")(recovery.recover)
+app.command("salvage")(recovery.salvage)
 app.command("migrate")(migrate.migrate)
 app.command("gc")(garbage.collect)
 app.command("doctor")(doctor.doctor)

@@ -117,57 +117,6 @@ def after_restore(
     print(f"The log {pass_over(path, database_of(metadata))} goes on behind a gap.")
 
 
-@reports_errors
-def recover(
-    context: typer.Context,
-    root: Root = None,
-    metadata: Annotated[
-        str | None,
-        typer.Option(
-            metavar="PATH",
-            help=f"The file that the database is to be, of a log on an object store (or set {METADATA_VARIABLE}).",
-            show_default=False,
-        ),
-    ] = None,
-    source: Annotated[
-        str | None,
-        typer.Option("--from", metavar="ROOT", help="A root for copies that has the snapshots.", show_default=False),
-    ] = None,
-    as_json: Json = False,
-) -> None:
-    """Make the database of a log of its newest sound snapshot, after the database was lost or moved away.
-
-    It stays the same log. What it stored after the snapshot is lost; the files with these messages stay where they lie,
-    and are listed. What the lost database may have given out is given out to nobody else, and open transactions are
-    aborted. Nobody may use the log meanwhile. It can be interrupted, and run again.
-
-    Exit status: 0 if nothing is missing and nothing unknown, 3 if something is, 1 if there is no sound snapshot.
-    """
-    path = root_of(context, root)
-    from txn_source.upkeep.recovery import recover as make
-
-    done = make(path, database_of(metadata), snapshots=source)
-    if as_json:
-        print_json(done)
-    else:
-        for text in done.unsound:
-            note(f"not sound: {text}")
-        for path in done.missing:
-            print(f"missing: {path}")
-        for file in done.unknown:
-            print(f"unknown: {file.uri.partition('?')[0]} ({format_size(file.size)}, in {file.place})")
-        for file in done.tails:
-            print(f"unknown: the last {format_size(file.size)} of {file.uri} (in {file.place})")
-        print(
-            f"Recovered the log {done.log_id} as of {shown_time(done.taken_at_s * 1_000_000)}:"
-            f" {format_count(len(done.missing), 'file')} missing, {format_count(len(done.unknown), 'file')} unknown."
-        )
-        if done.unknown:
-            print("Look at the unknown files with `txnlog quarantine list`.")
-    if done.missing or done.unknown or done.tails:
-        raise typer.Exit(3)
-
-
 class _Copying(AbstractContextManager["_Copying"]):
     """A line that tells how much is copied; its total is known when copying has begun."""
 

@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from txn_source.cli.connection import on_log
-from txn_source.cli.output import Json, console, print_json, table
+from txn_source.cli.connection import METADATA_VARIABLE, database_of, on_log
+from txn_source.cli.output import Json, console, note, print_json, reports_errors, table
+from txn_source.cli.recovery import print_recovered
 from txn_source.cli.units import format_size
 
 if TYPE_CHECKING:
@@ -55,3 +56,38 @@ def remove(log: Log, name: RootName) -> None:
     """Remove a root that no policy names; its files stay where they are."""
     log.remove_root(name)
     print(f"Root {name} is removed.")
+
+
+@app.command("promote")
+@reports_errors
+def promote(
+    place: Annotated[str, typer.Argument(metavar="PATH|URI", help="The root for copies.", show_default=False)],
+    metadata: Annotated[
+        str | None,
+        typer.Option(
+            metavar="URL|PATH",
+            help="The database, if it is PostgreSQL; of a root on an object store also the path of a SQLite file, which"
+            f" is made of a snapshot if it isn't there (or set {METADATA_VARIABLE}).",
+            show_default=False,
+        ),
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Make a root for copies the own root of its log, after that one was lost.
+
+    It is another log then, so that the old root can do no harm should it come back. Where the metadata was lost, too,
+    the newest snapshot in the place is taken, as `txnlog recover` does. What lay in the lost root alone is told as
+    missing. Nobody may use the log meanwhile. It can be interrupted, and run again.
+
+    Exit status: 0 if nothing is missing and nothing unknown, 3 if something is.
+    """
+    from txn_source.upkeep.promotion import promote as make
+
+    done = make(place, database_of(metadata))
+    for name, why in done.left:
+        note(f"root {name} couldn't be told of it, so add it again: {why}")
+    if as_json:
+        print_json(done)
+    else:
+        print(f"{place} is the log's own root now; it was {done.name}.")
+    print_recovered(done.log, as_json=as_json)

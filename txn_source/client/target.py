@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Mapping
-from contextlib import nullcontext, suppress
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +20,7 @@ from txn_source.storage.root import LogRoot
 
 if TYPE_CHECKING:
     from txn_source.metadata.service.service import MetadataService
+    from txn_source.metadata.store.database import Database
     from txn_source.metadata.store.database_url import DatabaseUrl
     from txn_source.metadata.stub.transport import Transport
 
@@ -181,10 +182,12 @@ def open_service(
             log_id = None if metadata is None else root.claim()
             from txn_source.metadata.store.log import create_log
 
-            create_log(database, log_id)
+            with _naming_other_roots(database):
+                create_log(database, log_id)
             root.finish(log_id)
             _log.info("made a new log at %s", root.path)
-        root.check()
+        with _naming_other_roots(database):
+            root.check()
         if metadata is not None:
             from txn_source.metadata.store.log import check_log
 
@@ -213,6 +216,27 @@ def _not_behind(root: Root, service: MetadataService) -> MetadataService:
         service.close()
         raise
     return service
+
+
+@contextmanager
+def _naming_other_roots(database: Database) -> Iterator[None]:
+    """Say of a root that isn't there which others of its log may take its place."""
+    try:
+        yield
+    except (LogNotFoundError, InvalidArgumentError) as error:
+        from txn_source.metadata.store.roots import all_roots
+
+        try:
+            with database.read() as connection:
+                others = [root.uri.partition("?")[0] for root in all_roots(connection)]
+        except Exception:  # a database without a log
+            others = []
+        if not others:
+            raise
+        more = f" If the log's own root is lost, and not just away: `txnlog roots promote {others[0]}` with the same"
+        raise type(error)(
+            error.fact, f"{error.remedy}{more} --metadata. The log's roots for copies are {', '.join(others)}."
+        ) from None
 
 
 def _open_over_objects(
@@ -255,7 +279,8 @@ def _open_over_objects(
             is_used = bool(names(connection, None))
         if create and found is None and not is_used and is_made_for(root, log_id):
             claim(root, log_id)
-        check_marker(root, log_id)
+        with _naming_other_roots(database):
+            check_marker(root, log_id)
         upgrade(database)
     except BaseException:
         database.close()

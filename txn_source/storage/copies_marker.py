@@ -14,7 +14,7 @@ import os
 from pathlib import Path
 
 from txn_source.model.errors import InvalidArgumentError, StorageWriteError
-from txn_source.storage.folders import make_folder, sync_file
+from txn_source.storage.folders import make_folder, sync_file, sync_folder
 from txn_source.storage.object_root import Root
 
 _MARKER = "txnlog-copies.json"
@@ -49,6 +49,43 @@ def claim(root: Root, log_id: str, name: str) -> None:
         raise InvalidArgumentError(
             f"{_shown(root)} holds copies of the log {_log_id(found)}.", "Name a folder, or a prefix, of its own."
         )
+
+
+def owner_of(root: Root) -> tuple[str, str] | None:
+    """Return the log that a root for copies is of, and its name there; None if it is none. OSError says why it can't be
+    told."""
+    marker = _read(root, _MARKER)
+    if marker is None:
+        return None
+    try:
+        found = json.loads(marker)
+        return str(found["log_id"]), str(found["name"])
+    except (ValueError, KeyError, TypeError):
+        return None
+
+
+def hand_over(root: Root, log_id: str, new_id: str, name: str) -> None:
+    """Make a root for copies of a log one of another log, which it has become. It may be that one's already.
+
+    Raises:
+        OSError: it is neither's, or can't be written.
+    """
+    found = _log_id(_read(root, _MARKER))
+    if found not in (log_id, new_id):
+        raise OSError(f"its {_MARKER} is {'missing' if found is None else 'that of another log'}")
+    if found != new_id:
+        _put(root, json.dumps({"log_id": new_id, "name": name}))
+
+
+def retire(root: Root) -> None:
+    """Make a place no root for copies any more; OSError says why it stays one."""
+    if isinstance(root, Path):
+        (root / _MARKER).unlink(missing_ok=True)
+        sync_folder(root)
+        return
+    from txn_source.storage.object_requests import requests_for
+
+    requests_for(root.uri).delete(_MARKER)
 
 
 def check(root: Root, log_id: str) -> None:
@@ -98,6 +135,15 @@ def _write(root: Root, text: str) -> None:
     strange = next((each.name for each in root.iterdir() if not each.name.startswith((".", "lost+found"))), None)
     if strange not in (None, "segments", "snapshots"):
         raise InvalidArgumentError(f"The folder {root} has {strange!r} in it.", "Name an empty or a new folder.")
+    _put(root, text)
+
+
+def _put(root: Root, text: str) -> None:
+    if not isinstance(root, Path):
+        from txn_source.storage.object_requests import requests_for
+
+        requests_for(root.uri).put(_MARKER, text.encode())
+        return
     unfinished = root / f".{_MARKER}.{os.getpid()}"
     unfinished.write_text(text, encoding="utf-8")
     sync_file(unfinished)

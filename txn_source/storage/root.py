@@ -31,6 +31,7 @@ from txn_source.storage.folders import make_folder, sync_folder
 
 FORMAT_VERSION = 3
 _MARKER = "txnlog.json"
+_COPIES_MARKER = "txnlog-copies.json"
 _CLAIM = f"{_MARKER}.claim"
 _DATABASE = "metadata.db"
 _CONFIGURATION = "broker.conf"
@@ -120,6 +121,7 @@ class LogRoot:
         try:
             text = (self.path / _MARKER).read_bytes()
         except (FileNotFoundError, NotADirectoryError):
+            self._check_own()
             what = "is not a txnlog root" if os.path.exists(self.path) else "does not exist"
             raise LogNotFoundError(
                 f"There is no log at {self.path}: it {what}.",
@@ -147,6 +149,13 @@ class LogRoot:
                 f" reads {FORMAT_VERSION}.",
                 "Make the log again, or read it with the version of txn-source that wrote it.",
             )
+
+    def _check_own(self) -> None:
+        if os.path.exists(self.path / _COPIES_MARKER):
+            raise LogNotFoundError(
+                f"{self.path} holds copies of a log, and isn't its own root.",
+                f"Connect to the log's own root. If that is lost: `txnlog roots promote {self.path}`.",
+            ) from None
 
     @property
     def id_on_postgres(self) -> str | None:
@@ -213,6 +222,7 @@ class LogRoot:
     def check_creatable(self) -> None:
         """Raise LOG_NOT_FOUND unless a log may be made here: in an empty folder (what is left of a creation that failed
         is ours), or in a new one of a folder that is there. A path with a slip in it mostly names none."""
+        self._check_own()
         try:
             foreign = self._foreign()
             missing = not foreign and not self.path.parent.is_dir()

@@ -14,10 +14,11 @@ from __future__ import annotations
 import dataclasses
 import os
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
 
+from txn_source.client.hot_roots import Place
 from txn_source.metadata.store.sqlite_backup import Needed, NeededSegment, copy_moment, read_needed
 from txn_source.model.copies import TieredCopy
 from txn_source.model.door import guard
@@ -42,7 +43,7 @@ from txn_source.upkeep.building import building
 from txn_source.upkeep.file_copies import Progress, checksum_of, copy_file, sync_all, write_file
 from txn_source.upkeep.log_of_copy import log_of_copy
 from txn_source.upkeep.manifest import CONFIGURATION, DATABASE, MANIFEST, BackedUp, Manifest
-from txn_source.upkeep.scanning import priorities, scan_all
+from txn_source.upkeep.scanning import mend, priorities, scan_all
 
 _LOOKS = 5
 _SCRATCH = ".scanned.db"
@@ -163,7 +164,7 @@ class _Backup:
         sync_all(self._folder, self._files)
         for path in sorted(self._spared):
             self._note(f"{path} is missing in the log; its messages are in tiered objects.")
-        messages = self._scan(objects, outside) if check else {}
+        messages = self._scan(needed, objects, outside) if check else {}
         if needed.roots:
             names = ", ".join(name for _, name, _ in needed.roots)
             self._note(f"The log has copies in {names}; a log that is restored has its segments in its own root alone.")
@@ -300,15 +301,36 @@ class _Backup:
             (self._folder / path).unlink()
             del self._files[path]
 
-    def _scan(self, objects: dict[int, str], outside: dict[str, int]) -> dict[str, int]:
+    def _scan(self, needed: Needed, objects: dict[int, str], outside: dict[str, int]) -> dict[str, int]:
+        """Read all of the backup; what is damaged in it and sound in another root is replaced first."""
         scratch = self._folder / _SCRATCH
         log_of_copy(self._folder / DATABASE, scratch, time.time_ns() // 1000, objects)
+        read_first = priorities(objects, outside, spared=bool(self._spared))
+        others = [Place(bit, name, root_at(uri), needed.log_id) for bit, name, uri in needed.roots]
         try:
-            read_first = priorities(objects, outside, spared=bool(self._spared))
-            return scan_all(self._folder, scratch, read_first)
+            try:
+                messages, damaged = scan_all(self._folder, scratch, read_first)
+            except DataLossError:
+                if not others or not self._mend(scratch, others):
+                    raise
+                messages, damaged = scan_all(self._folder, scratch, read_first)
+            if damaged and others and self._mend(scratch, others):
+                messages, damaged = scan_all(self._folder, scratch, read_first)
         finally:
             for left in self._folder.glob(f"{_SCRATCH}*"):
                 left.unlink()
+        for why in damaged:
+            self._note(f"A copy is damaged in the log, too; another one has its messages: {why}")
+        return messages
+
+    def _mend(self, scratch: Path, others: Sequence[Place]) -> bool:
+        changed = mend(self._folder, scratch, others)
+        for path in changed:
+            self._files[path] = checksum_of(self._folder / path)
+            self._reused.discard(path)
+            self._note(f"{path} is damaged in the log's own root; a sound copy was taken.")
+        sync_all(self._folder, changed)
+        return bool(changed)
 
     def _note(self, text: str) -> None:
         self._notes[text] = None

@@ -18,6 +18,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from txn_source.client.access import Access
+from txn_source.client.ledgers import copies_of
 from txn_source.client.tiering.inventory import Inventory, UnknownFile
 from txn_source.client.tiering.snapshot_making import make_snapshot
 from txn_source.metadata.service.in_process import InProcessTransport
@@ -25,7 +26,7 @@ from txn_source.metadata.service.service import MetadataService
 from txn_source.metadata.store.lost_future import recovered
 from txn_source.metadata.store.opening import open_database
 from txn_source.metadata.store.schema_versions import upgrade
-from txn_source.metadata.store.sqlite_backup import as_one_file, read_needed
+from txn_source.metadata.store.sqlite_backup import as_one_file
 from txn_source.metadata.store.sqlite_check import look_at
 from txn_source.metadata.stub.metadata_stub import MetadataStub
 from txn_source.model.door import guard
@@ -38,7 +39,7 @@ from txn_source.storage.root import LogRoot
 from txn_source.storage.snapshots import Snapshot, snapshots_in, unpack
 from txn_source.storage.tiered import check_object
 
-_UNFINISHED = "-recovered"
+UNFINISHED = "-recovered"
 _BESIDE = ("", "-wal", "-shm", "-journal")
 
 
@@ -86,28 +87,33 @@ def recover(
     place = root_at(root)
     file = _database_of(place, metadata)
     source = place if snapshots is None else root_at(snapshots)
-    unfinished = file.with_name(f"{file.name}{_UNFINISHED}")
-    _clear(unfinished)
+    unfinished = file.with_name(f"{file.name}{UNFINISHED}")
+    clear(unfinished)
     try:
-        snapshot, unsound = _unpacked(source, unfinished)
+        snapshot, unsound = unpacked(source, unfinished)
         database = open_database(f"sqlite:///{unfinished}")
         try:
             upgrade(database)
             now_us = database.clock()
             database.write(lambda connection: recovered(connection, now_us, snapshot.taken_at_s * 1_000_000))
-            compared = _compared(place, unfinished, MetadataService(database, _uri(place), clock=database.clock))
+            told = compared(place, MetadataService(database, str(place), clock=database.clock))
         finally:
             database.close()
         as_one_file(unfinished)
-        try:
-            os.link(unfinished, file)  # never in place of a database that somebody has made here meanwhile
-        except FileExistsError:
-            raise UnavailableError(f"Somebody has made {file}.", "See whose it is; nothing was changed.") from None
-        sync_folder(file.parent)
+        put_in_place(unfinished, file)
     finally:
-        _clear(unfinished)
-    _snapshot_now(place, file)
-    return RecoveryReport(snapshot.log_id, snapshot.taken_at_s, snapshot.path, unsound, *compared)
+        clear(unfinished)
+    snapshot_now(place, file)
+    return RecoveryReport(snapshot.log_id, snapshot.taken_at_s, snapshot.path, unsound, *told)
+
+
+def put_in_place(made: Path, file: Path) -> None:
+    """Give a database its name, unless there is one of that name; UNAVAILABLE says so."""
+    try:
+        os.link(made, file)
+    except FileExistsError:
+        raise UnavailableError(f"Somebody has made {file}.", "See whose it is; nothing was changed.") from None
+    sync_folder(file.parent)
 
 
 def _database_of(place: Root, metadata: str | os.PathLike[str] | None) -> Path:
@@ -143,16 +149,16 @@ def _database_of(place: Root, metadata: str | os.PathLike[str] | None) -> Path:
     return file
 
 
-def _unpacked(source: Root, target: Path) -> tuple[Snapshot, tuple[str, ...]]:
-    """Unpack the newest sound snapshot of the log that was snapshotted last; return it, and what was wrong with newer
-    ones."""
-    there = snapshots_in(source)
+def unpacked(source: Root, target: Path, log_id: str | None = None) -> tuple[Snapshot, tuple[str, ...]]:
+    """Unpack the newest sound snapshot of a log, None: of that which was snapshotted last; return it, and what was
+    wrong with newer ones."""
+    there = snapshots_in(source, log_id)
     if not there:
         raise LogNotFoundError(
-            f"There are no snapshots in {_uri(source).partition('?')[0]}.",
+            f"There are no snapshots in {str(source).partition('?')[0]}.",
             "Name a root for copies that has some (--from), or restore a backup (`txnlog restore`).",
         )
-    log_id = max(there, key=lambda each: each.taken_at_s).log_id
+    log_id = log_id or max(there, key=lambda each: each.taken_at_s).log_id
     unsound: list[str] = []
     for snapshot in reversed([each for each in there if each.log_id == log_id]):
         try:
@@ -163,46 +169,43 @@ def _unpacked(source: Root, target: Path) -> tuple[Snapshot, tuple[str, ...]]:
         if not faults:
             return snapshot, tuple(unsound)
         unsound.append(f"{snapshot.path}: {faults[0]}")
-        _clear(target)
+        clear(target)
     raise LogNotFoundError(
-        f"None of the {len(unsound)} snapshots in {_uri(source).partition('?')[0]} is sound; {unsound[0]}",
+        f"None of the {len(unsound)} snapshots in {str(source).partition('?')[0]} is sound; {unsound[0]}",
         "Name another root that has some (--from), or restore a backup (`txnlog restore`).",
     )
 
 
-def _compared(
-    place: Root, database: Path, service: MetadataService
+def compared(
+    place: Root, service: MetadataService
 ) -> tuple[tuple[str, ...], tuple[UnknownFile, ...], tuple[UnknownFile, ...]]:
-    """Return the files that a database refers to and that aren't there, those that it doesn't know, and tails."""
+    """Return the files that a log refers to and that aren't there, those that it doesn't know, and the ends of known
+    ones that it doesn't."""
     stub = MetadataStub(InProcessTransport(service))
     stub.get_log()
     found = Inventory(Access(stub, place))
-    needed = read_needed(database)
-    missing = [segment.path for segment in needed.segments if segment.path not in found.files]
-    for each in needed.objects:
-        try:
-            check_object(place, each.copy)
-        except TxnLogError:
-            missing.append(each.copy.uri.partition("?")[0])
+    missing = []
+    for topic in stub.list_topics():
+        missing += [segment.path for segment in stub.list_hot_segments(topic) if segment.path not in found.files]
+        for partition in stub.get_view([topic]).topics[0].partitions:
+            for copy in (copies.tiered for copies in copies_of(stub, partition) if copies.tiered is not None):
+                try:
+                    check_object(place, copy)
+                except TxnLogError:
+                    missing.append(copy.uri.partition("?")[0])
     unknown = [file for files in found.of(Verdict.UNKNOWN).values() for file in files]
-    ends = {segment.path: segment.end for segment in needed.segments}
-    tails = [
-        replace(file, size=file.size - ends[path])
-        for path, files in found.files.items()
-        for file in files
-        if file.size > ends.get(path, file.size)
-    ]
-    return tuple(missing), _in_order(unknown), _in_order(tails)
+    tails = [replace(file, size=file.size - end) for file, end in found.tails()]
+    return tuple(sorted(missing)), _in_order(unknown), _in_order(tails)
 
 
 def _in_order(files: Iterable[UnknownFile]) -> tuple[UnknownFile, ...]:
     return tuple(sorted(files, key=lambda file: (file.uri, file.place)))
 
 
-def _snapshot_now(place: Root, file: Path) -> None:
+def snapshot_now(place: Root, file: Path) -> None:
     """Make a snapshot of the recovered log, of which the next one would be behind this one."""
     database = open_database(f"sqlite:///{file}")
-    stub = MetadataStub(InProcessTransport(MetadataService(database, _uri(place), clock=database.clock)))
+    stub = MetadataStub(InProcessTransport(MetadataService(database, str(place), clock=database.clock)))
     try:
         stub.get_log()
         make_snapshot(Access(stub, place), 0.0)
@@ -210,10 +213,7 @@ def _snapshot_now(place: Root, file: Path) -> None:
         stub.close()
 
 
-def _uri(place: Root) -> str:
-    return place.uri if isinstance(place, ObjectRoot) else str(place)
-
-
-def _clear(unfinished: Path) -> None:
+def clear(unfinished: Path) -> None:
+    """Remove what was left of a database that was being made."""
     for end in (*_BESIDE, "-turn", ".zst"):
         unfinished.with_name(f"{unfinished.name}{end}").unlink(missing_ok=True)

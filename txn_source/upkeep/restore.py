@@ -118,7 +118,8 @@ def _restore(backup: Path, manifest: Manifest, log: LogRoot, progress: Progress,
     notes += _check_outside(log.path, needed, manifest.outside)
     spared = any(segment.path not in manifest.files for segment in needed.segments)
     read_first = priorities(manifest.objects, manifest.outside, spared=spared)
-    messages = scan_all(log.path, unfinished, read_first) if check else {}
+    messages, damaged = scan_all(log.path, unfinished, read_first) if check else ({}, ())
+    notes += [f"A copy is damaged, as it was in the log; another one has its messages: {why}" for why in damaged]
     sync_all(log.path, [path for path in manifest.files if path != DATABASE])
     try:
         os.link(unfinished, log.database)  # never in place of a database that somebody has made here meanwhile

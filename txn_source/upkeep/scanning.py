@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from txn_source.client.access import Access
+from txn_source.client.hot_roots import Place, places_of
 from txn_source.client.scan import copies_read, count_messages, scan
+from txn_source.client.segment_copying import read_sound
 from txn_source.metadata.service.in_process import InProcessTransport
 from txn_source.metadata.service.service import MetadataService
 from txn_source.metadata.store.opening import open_database
 from txn_source.metadata.stub.metadata_stub import MetadataStub
-from txn_source.model.errors import DataLossError
+from txn_source.model.errors import DataLossError, SegmentUnreadableError
 from txn_source.model.isolation import IsolationLevel
 from txn_source.model.position import EARLIEST, LATEST
 from txn_source.model.read_priority import ReadPriority
@@ -29,10 +32,12 @@ def priorities(objects: Mapping[int, str], outside: Mapping[str, int], *, spared
     return (ReadPriority.BOOKKEEPER_FIRST, *tiered)
 
 
-def scan_all(root: Root, database: Path, read_first: tuple[ReadPriority, ...]) -> dict[str, int]:
+def scan_all(
+    root: Root, database: Path, read_first: tuple[ReadPriority, ...]
+) -> tuple[dict[str, int], tuple[str, ...]]:
     """Read all topics of a log that nobody else uses; every checksum is compared.
 
-    Return the messages that each level sees, by its name.
+    Return the messages that each level sees, by its name, and what is wrong with copies whose messages another one has.
 
     Args:
         root: where the files are.
@@ -40,28 +45,54 @@ def scan_all(root: Root, database: Path, read_first: tuple[ReadPriority, ...]) -
         read_first: which copies are read first, one reading for each.
 
     Raises:
-        DataLossError: a scan reads other than what the database says, or a copy can't be read.
+        DataLossError: a scan reads other than what the database says, or a message can't be read from any copy.
     """
-    opened = open_database(f"sqlite:///{database}")
-    stub = MetadataStub(InProcessTransport(MetadataService(opened, str(root), clock=opened.clock)))
-    try:
-        access = Access(stub, root)
+    damaged: dict[str, None] = {}
+    with _access_to(root, database) as access:
         found = {level.value: 0 for level in IsolationLevel}
-        for topic in (name.short for name in stub.list_topics()):
+        for topic in (name.short for name in access.metadata.list_topics()):
             for level in IsolationLevel:
                 expected = count_messages(access, topic, level, EARLIEST, LATEST, consistent_cut=False, as_of=None)
                 found[level.value] += expected
                 for priority in read_first:
                     reader = scan(access, topic, level, None, EARLIEST, LATEST, priority, False, None)
-                    rows = sum(batch.num_rows for batch in reader)
-                    failed = copies_read(reader).failures
-                    if failed or rows != expected:
-                        why = failed[0].reason if failed else f"it has {expected} messages, and {rows} are read"
+                    try:
+                        rows = sum(batch.num_rows for batch in reader)
+                        why = "" if rows == expected else f"it has {expected} messages, and {rows} are read"
+                    except (DataLossError, SegmentUnreadableError) as error:
+                        why = error.fact.rstrip(".")
+                    if why:
                         raise DataLossError(
                             f"Topic {topic!r} at {level.value} isn't as the database says: {why}.",
                             "Look at the log that it comes from with `txnlog doctor`.",
                         )
-        return found
+                    damaged |= dict.fromkeys(failure.reason for failure in copies_read(reader).failures)
+    return found, tuple(damaged)
+
+
+def mend(root: Path, database: Path, others: Sequence[Place]) -> list[str]:
+    """Replace segments of a log that nobody else uses, if a byte isn't what was written and others have it; return
+    which. One that is sound nowhere stays as it is."""
+    changed = []
+    with _access_to(root, database) as access:
+        [mine] = places_of(access)
+        for topic in access.metadata.list_topics():
+            for segment in access.metadata.list_hot_segments(topic):
+                with suppress(SegmentUnreadableError):
+                    sound = read_sound(access.metadata, topic, segment, [mine, *others])
+                    if not sound.whole & mine.bit:
+                        mine.segments.put_all(segment.path, sound.end, sound.windows())
+                        changed.append(segment.path)
+    return changed
+
+
+@contextmanager
+def _access_to(root: Root, database: Path) -> Iterator[Access]:
+    opened = open_database(f"sqlite:///{database}")
+    stub = MetadataStub(InProcessTransport(MetadataService(opened, str(root), clock=opened.clock)))
+    try:
+        stub.get_log()
+        yield Access(stub, root)
     finally:
         stub.close()
         opened.close()

@@ -12,7 +12,7 @@ import numpy as np
 
 from txn_source.client.access import Access
 from txn_source.client.hot_roots import places_in, places_of
-from txn_source.client.ledgers import ledgers_of
+from txn_source.client.ledgers import copies_of, ledgers_of
 from txn_source.client.segment_copying import read_sound
 from txn_source.metadata.stub.roots import HotSegment
 from txn_source.model.copies import LedgerCopies, Tier
@@ -108,15 +108,9 @@ class Deletion:
                 if ledger.tiered
                 if policies is None or policies.hot_copy_is_due(ledger, view.now_ms, needed)
             }
-            at, end = partition.bounds.log_start, partition.bounds.log_end
-            while ids and at < end:
-                listed = self._stub.list_copies(partition.partition_id, PositionRange(at, end)).ledgers
-                if not listed:
-                    break
-                for copies in listed:
-                    if copies.ledger_id in ids and copies.tiered is not None:
-                        yield partition.partition_id, copies
-                at = Position(listed[-1].ledger_id + 1, 0)
+            for copies in copies_of(self._stub, partition) if ids else ():
+                if copies.ledger_id in ids and copies.tiered is not None:
+                    yield partition.partition_id, copies
 
     def _ledgers_of_subscriptions(self) -> dict[int, int]:
         """Return, by partition, the first ledger that a durable subscription still reads."""

@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from txn_source.client.access import Access
-from txn_source.client.ledgers import ledgers_of
+from txn_source.client.ledgers import copies_of, ledgers_of
 from txn_source.client.places import Cut, Offsets
 from txn_source.client.reading.columns import select_columns
 from txn_source.client.reading.plan import plan
@@ -31,7 +31,7 @@ from txn_source.model.copies import TieredCopy
 from txn_source.model.errors import DataLossError, InvalidArgumentError, SegmentUnreadableError, UnavailableError
 from txn_source.model.isolation import IsolationLevel
 from txn_source.model.position import EARLIEST, LATEST, Position, PositionRange
-from txn_source.model.topic import PartitionView, Topic
+from txn_source.model.topic import Topic
 from txn_source.model.topic_name import TopicName
 from txn_source.model.values import dataclass
 from txn_source.storage.schema import deserialize_schema
@@ -144,7 +144,14 @@ class _Export:
             raise InvalidArgumentError(
                 f"Topic {self._name.short!r} was deleted and made anew while it was exported.", "Export it again."
             )
-        copies = {partition.index: self._copies(partition) for partition in view.partitions}
+        copies = {
+            partition.index: {
+                ledger.ledger_id: ledger.tiered
+                for ledger in copies_of(self._access.metadata, partition)
+                if ledger.tiered is not None
+            }
+            for partition in view.partitions
+        }
         ledgers = {partition.index: ledgers_of(stub, partition) for partition in view.partitions}
         ends = {}
         for partition in view.partitions:
@@ -167,17 +174,6 @@ class _Export:
                 waiting += bool(ledger.messages) and reach.end < end
         at = {(self._topic.name, p.index): cut[p.partition_id] for p in view.partitions}
         return Cut(at, IsolationLevel.READ_COMMITTED), parts, waiting
-
-    def _copies(self, partition: PartitionView) -> dict[int, TieredCopy]:
-        found: dict[int, TieredCopy] = {}
-        at, end = partition.bounds.log_start, partition.bounds.log_end
-        while at < end:
-            page = self._access.metadata.list_copies(partition.partition_id, PositionRange(at, end)).ledgers
-            if not page:
-                break
-            found |= {ledger.ledger_id: ledger.tiered for ledger in page if ledger.tiered is not None}
-            at = Position(page[-1].ledger_id + 1, 0)
-        return found
 
     def _there(self, part: _Part, files: Mapping[str, DataFile]) -> str | None:
         """Return where the table already has a part."""

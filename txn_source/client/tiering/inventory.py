@@ -32,6 +32,7 @@ class Inventory:
 
     def __init__(self, access: Access, places: Sequence[Place] | None = None) -> None:
         """``places`` are the roots to be listed; None: all."""
+        self._access = access
         self.places = places_of(access) if places is None else list(places)
         self.files: dict[str, list[UnknownFile]] = {}
         for file in (*_segments(self.places), *_objects(targets(access))):
@@ -49,6 +50,21 @@ class Inventory:
             for uri, files in self.files.items()
             if self._verdicts.get(uri) is verdict and all(file.modified_at_s <= oldest for file in files)
         }
+
+    def tails(self) -> list[tuple[UnknownFile, int]]:
+        """Return the segments with bytes behind what the log knows of them, of the time that it has lost, and where
+        those begin; of several copies the longest. None if it was never put back, or if that is settled."""
+        recovered_at_s = self._access.metadata.recovered_at_s()
+        if recovered_at_s is None:
+            return []
+        found = []
+        for topic in self._access.metadata.list_topics():
+            for segment in self._access.metadata.list_hot_segments(topic):
+                lost = [file for file in self.files.get(segment.path, ()) if file.modified_at_s <= recovered_at_s]
+                longest = max(lost, key=lambda file: file.size, default=None)
+                if longest is not None and longest.size > segment.end:
+                    found.append((longest, segment.end))
+        return found
 
 
 def _segments(places: Sequence[Place]) -> Iterator[UnknownFile]:

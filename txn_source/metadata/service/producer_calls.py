@@ -84,17 +84,19 @@ class ProducerCalls:
     def JudgeFiles(self, request: pb.JudgeFilesRequest) -> pb.JudgeFilesResponse:
         uris, which = list(request.uris), FILE_DOOM.from_wire(request.doom)
 
-        def judge(connection: Connection) -> list[Verdict]:
+        def judge(connection: Connection) -> tuple[list[Verdict], int | None]:
             if request.settled:
                 verdicts.settle(connection)
-            return verdicts.doom(connection, uris, which, self._work.now_ms())
+            found = verdicts.doom(connection, uris, which, self._work.now_ms())
+            return found, verdicts.recovered_at_ms(connection)
 
         if which is None and not request.settled:
             with self._work.read_history() as connection:
-                found = verdicts.judge(connection, uris)
+                found, recovered_at_ms = verdicts.judge(connection, uris), verdicts.recovered_at_ms(connection)
         else:
-            found = self._work.write(judge)
-        return pb.JudgeFilesResponse(verdicts=[FILE_VERDICT.to_wire(each) for each in found])
+            found, recovered_at_ms = self._work.write(judge)
+        told = [FILE_VERDICT.to_wire(each) for each in found]
+        return pb.JudgeFilesResponse(verdicts=told, recovered_at_ms=recovered_at_ms)
 
     def CloseProducer(self, request: pb.CloseProducerRequest) -> pb.CloseProducerResponse:
         self._work.write(lambda connection: producers.close(connection, request.producer_id, request.epoch))

@@ -80,8 +80,13 @@ def pass_over(connection: Connection, now_us: int, gap: int = GAP) -> None:
 
 def pass_over_since_last_look(connection: Connection, now_us: int) -> None:
     """Let a log go on behind a gap that is as wide as is needed since somebody last looked at it; see ``recovered``."""
-    looked_at_ms = connection.execute(select(log_info.c.looked_at_ms)).scalar_one()
-    recovered(connection, now_us, looked_at_ms * 1000 or now_us)
+    recovered(connection, now_us, last_look_us(connection) or now_us)
+
+
+def last_look_us(connection: Connection) -> int:
+    """Return when somebody last looked at a log, since the epoch; 0: nobody has."""
+    looked_at_ms: int = connection.execute(select(log_info.c.looked_at_ms)).scalar_one()
+    return looked_at_ms * 1000
 
 
 def recovered(connection: Connection, now_us: int, since_us: int) -> None:

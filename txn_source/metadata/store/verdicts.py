@@ -79,10 +79,10 @@ def doom(connection: Connection, uris: Sequence[str], which: Doom | None, now_ms
         InvalidArgumentError: unknown ones are to go, and nobody has settled what the log lost.
     """
     found = judge(connection, uris)
-    if which is Doom.UNKNOWN and _is_recovered(connection):
+    if which is Doom.UNKNOWN and recovered_at_ms(connection) is not None:
         raise InvalidArgumentError(
             "The log was put back to an earlier moment, and what it lost may lie among its unknown files.",
-            "Look at them (`txnlog quarantine list`); then add --recovered.",
+            "Look at them (`txnlog salvage`); then add --recovered.",
         )
     going = {Doom.LEFTOVER: (Verdict.LEFTOVER,), Doom.UNKNOWN: (Verdict.LEFTOVER, Verdict.UNKNOWN), None: ()}[which]
     new = [{"uri": uri, "forget_after_ms": now_ms} for uri, of in zip(uris, found, strict=True) if of in going]
@@ -113,8 +113,10 @@ def settle(connection: Connection) -> None:
     connection.execute(update(log_info).values(recovered_at_ms=None))
 
 
-def _is_recovered(connection: Connection) -> bool:
-    return connection.execute(select(log_info.c.recovered_at_ms)).scalar() is not None
+def recovered_at_ms(connection: Connection) -> int | None:
+    """Return when the log was put back, since the epoch; None: it wasn't, or that is settled."""
+    found: int | None = connection.execute(select(log_info.c.recovered_at_ms)).scalar()
+    return found
 
 
 def _of_writer(name: SegmentName, writer: Row[Any] | None) -> Verdict:

@@ -89,6 +89,11 @@ class RootStub:
             raise incomplete(f"{len(found)} verdicts of {len(uris)} files")
         return found
 
+    def recovered_at_s(self) -> float | None:
+        """Return when the log was put back to an earlier moment (since the epoch), if that isn't settled; else None."""
+        answer = self._transport.call("JudgeFiles", pb.JudgeFilesRequest())
+        return answer.recovered_at_ms / 1000 if answer.HasField("recovered_at_ms") else None
+
     def list_hot_segments(self, topic: TopicName) -> Iterator[HotSegment]:
         """Yield the segments of a topic that have entries."""
         after, more = 0, True

@@ -1100,10 +1100,12 @@ class JudgeFilesRequest(_message.Message):
     def __init__(self, uris: _Optional[_Iterable[str]] = ..., doom: _Optional[_Union[FileDoom, str]] = ..., settled: bool = ...) -> None: ...
 
 class JudgeFilesResponse(_message.Message):
-    __slots__ = ("verdicts",)
+    __slots__ = ("verdicts", "recovered_at_ms")
     VERDICTS_FIELD_NUMBER: _ClassVar[int]
+    RECOVERED_AT_MS_FIELD_NUMBER: _ClassVar[int]
     verdicts: _containers.RepeatedScalarFieldContainer[FileVerdict]
-    def __init__(self, verdicts: _Optional[_Iterable[_Union[FileVerdict, str]]] = ...) -> None: ...
+    recovered_at_ms: int
+    def __init__(self, verdicts: _Optional[_Iterable[_Union[FileVerdict, str]]] = ..., recovered_at_ms: _Optional[int] = ...) -> None: ...
 
 class CloseProducerRequest(_message.Message):
     __slots__ = ("producer_id", "epoch")

@@ -6,11 +6,10 @@ from collections.abc import Iterator
 
 import pyarrow as pa
 
-from txn_source.client.ledgers import ledgers_of
-from txn_source.model.copies import LedgerCopies, TieredCopy
+from txn_source.client.ledgers import copies_of, ledgers_of
+from txn_source.model.copies import TieredCopy
 from txn_source.model.errors import SegmentUnreadableError
 from txn_source.model.ledger import Ledger
-from txn_source.model.position import Position, PositionRange
 from txn_source.model.topic import PartitionView
 from txn_source.model.topic_name import TopicName
 from txn_source.storage.object_root import located
@@ -42,7 +41,7 @@ def _of_topic(subject: Subject, topic: TopicName) -> Iterator[Finding]:
             continue
         found = [
             (ledgers[copies.ledger_id], copies.tiered)
-            for copies in _copies(subject, partition)
+            for copies in copies_of(subject.access.metadata, partition)
             if copies.tiered is not None and copies.ledger_id in ledgers and _is_near(subject, copies.tiered)
         ]
         is_remote = any(is_object_uri(located(subject.access.root, copy.uri)) for _, copy in found)
@@ -52,16 +51,6 @@ def _of_topic(subject: Subject, topic: TopicName) -> Iterator[Finding]:
 
 def _is_near(subject: Subject, copy: TieredCopy) -> bool:
     return subject.has_storage or parts_of(copy.uri)[0] != "" or copy.uri.startswith("/")
-
-
-def _copies(subject: Subject, partition: PartitionView) -> Iterator[LedgerCopies]:
-    at, end = partition.bounds.log_start, partition.bounds.log_end
-    while at < end:
-        listed = subject.access.metadata.list_copies(partition.partition_id, PositionRange(at, end)).ledgers
-        if not listed:
-            return
-        yield from listed
-        at = Position(listed[-1].ledger_id + 1, 0)
 
 
 def _looked_at(subject: Subject, copy: TieredCopy) -> tuple[bool, str] | OSError | None:
