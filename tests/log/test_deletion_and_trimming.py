@@ -218,13 +218,39 @@ def test_old_ledgers_are_trimmed(clocked_log: Log, clock: ManualClock) -> None:
 
 
 def test_oldest_ledgers_are_trimmed_down_to_a_size(log: Log) -> None:
-    """Keep all bytes, all but one, and about half of them."""
+    """Keep what more than three of four ledgers have, then what two have: so much or more is left, never less."""
     fill(log)
     sizes = [ledger.bytes for ledger in log.stats("orders").ledgers]
-    assert log.trim("orders", keep_bytes=sum(sizes))[0].ledgers == 0
-    assert log.trim("orders", keep_bytes=sum(sizes) - 1)[0].ledgers == 1
-    assert log.trim("orders", keep_bytes=sum(sizes[2:]) - 1)[0].ledgers == 2
+    assert log.trim("orders", keep_bytes=sum(sizes[1:]) + 1)[0].ledgers == 0
+    assert log.trim("orders", keep_bytes=sum(sizes[2:]))[0].ledgers == 2
+    log.set_policies("orders", retention_bytes=sizes[3] + 1)
+    assert log.maintain().ledgers_trimmed == 0
+    log.set_policies("orders", retention_bytes=sizes[3])
+    assert log.maintain().ledgers_trimmed == 1
     assert values(log, "orders") == [b"6", b"7"]
+
+
+@pytest.mark.parametrize("reason", ["retention", "older_than", "offload"])
+def test_topic_that_nobody_writes_to_any_more_is_looked_after(
+    clocked_log: Log, clock: ManualClock, reason: str
+) -> None:
+    """Send a few messages and be silent: they are trimmed, or offloaded, when they are old enough, and not before."""
+    policies = {"retention": {"retention_age": 60}, "offload": {"offload_after_age": 60}}.get(reason, {})
+    clocked_log.create_topic("orders", ledger_max_age=3600 if reason != "offload" else 30, **policies)
+    send_each(clocked_log.producer("orders"), [b"0", b"1"])
+
+    def look() -> int:
+        if reason == "older_than":
+            return clocked_log.trim("orders", older_than=60)[0].ledgers
+        done = clocked_log.maintain()
+        return done.ledgers_trimmed + len(done.offloaded.ledger_ids)
+
+    clock.advance(60)
+    assert look() == 0
+    clock.advance(0.001)
+    assert look() == 1
+    assert clocked_log.stats("orders").messages == (2 if reason == "offload" else 0)
+    assert look() == 0
 
 
 def test_nothing_is_trimmed_under_an_open_transaction(log: Log) -> None:

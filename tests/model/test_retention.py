@@ -75,8 +75,9 @@ def test_last_copy_never_goes() -> None:
         (TrimLimits(closed_before_ms=2_000), [1]),
         (TrimLimits(closed_before_ms=2_001), [1, 2]),
         (TrimLimits(keep_bytes=300), [1]),
-        (TrimLimits(keep_bytes=299), [1, 2]),
-        (TrimLimits(closed_before_ms=1_500, keep_bytes=250), [1, 2]),
+        (TrimLimits(keep_bytes=299), [1]),
+        (TrimLimits(keep_bytes=200), [1, 2]),
+        (TrimLimits(closed_before_ms=1_500, keep_bytes=200), [1, 2]),
         (TrimLimits(keep_bytes=0), [1, 2, 3]),
     ],
 )

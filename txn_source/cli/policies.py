@@ -62,10 +62,10 @@ POLICY_TEXTS = {
         "AGE", "Delete the hot copy so long after the offload: 4h.", "never", parse_duration, format_duration
     ),
     "retention_age": PolicyText(
-        "AGE", "Trim ledgers that were closed longer ago: 7d.", "not by age", parse_duration, format_duration
+        "AGE", "Trim ledgers whose last message is older: 7d.", "not by age", parse_duration, format_duration
     ),
     "retention_bytes": PolicyText(
-        "SIZE", "Trim the oldest ledgers of a partition that has more bytes: 100g.", "not by size",
+        "SIZE", "Trim the oldest ledgers of a partition while the rest has so many bytes: 100g.", "not by size",
         parse_size, format_size,
     ),
     "hot_copies": PolicyText(

@@ -182,11 +182,11 @@ def open_service(
             log_id = None if metadata is None else root.claim()
             from txn_source.metadata.store.log import create_log
 
-            with _naming_other_roots(database):
+            with nullcontext() if metadata is None else _naming_other_roots(database):
                 create_log(database, log_id)
             root.finish(log_id)
             _log.info("made a new log at %s", root.path)
-        with _naming_other_roots(database):
+        with nullcontext() if metadata is None else _naming_other_roots(database):
             root.check()
         if metadata is not None:
             from txn_source.metadata.store.log import check_log

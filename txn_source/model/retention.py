@@ -35,8 +35,8 @@ def may_lose_a_copy(ledger: Ledger) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class TrimLimits:
-    """What is to go: ledgers wholly below ``before``, those closed before ``closed_before_ms``, and the oldest ones of
-    what is more than ``keep_bytes``. None: not for that reason."""
+    """What is to go: ledgers wholly below ``before``, those closed before ``closed_before_ms``, and the oldest ones
+    without which ``keep_bytes`` or more are left. None: not for that reason."""
 
     before: Position | None = None
     closed_before_ms: int | None = None
@@ -51,7 +51,7 @@ class TrimLimits:
                 and ledger.closed_at_ms is not None
                 and ledger.closed_at_ms < self.closed_before_ms
             )
-            or (self.keep_bytes is not None and kept_bytes > self.keep_bytes)
+            or (self.keep_bytes is not None and kept_bytes - ledger.bytes >= self.keep_bytes)
         )
 
 

@@ -10,7 +10,7 @@ from txn_source._generated.txnlog.v1 import metadata_service_pb2 as pb
 from txn_source.metadata.protocol import convert
 from txn_source.metadata.protocol.enums import TIER
 from txn_source.metadata.service.unit_of_work import UnitOfWork
-from txn_source.metadata.store import copy_changes, policies, topics, views
+from txn_source.metadata.store import copy_changes, policies, topic_changes, topics, views
 from txn_source.metadata.store.connection import Connection
 from txn_source.metadata.store.trimming import trim
 from txn_source.model.copies import Tier
@@ -29,7 +29,13 @@ class TierCalls:
         self._configuration = configuration
 
     def ListOffloadable(self, request: pb.ListOffloadableRequest) -> pb.ListOffloadableResponse:
-        response = pb.ListOffloadableResponse(now_ms=self._work.now_ms())
+        now_us = self._work.now_us()
+        response = pb.ListOffloadableResponse(now_ms=now_us // 1000)
+        with self._work.read() as connection:
+            topic_id = topics.find(connection, TopicName.parse(request.topic)).topic_id
+            is_idle = bool(topic_changes.idle(connection, topic_id, now_us // 1000))
+        if is_idle:
+            self._work.write(lambda connection: topic_changes.close_idle(connection, topic_id, now_us))
         with self._work.read() as connection:
             for view in _partitions(connection, request.topic):
                 for ledger in copy_changes.offloadable(connection, view, view.bounds.last_stable):
@@ -88,14 +94,15 @@ class TierCalls:
     def TrimTopic(self, request: pb.TrimTopicRequest) -> pb.TrimTopicResponse:
         def trim_topic(connection: Connection) -> pb.TrimTopicResponse:
             now_ms = self._work.now_ms()
+            topic = topics.find(connection, TopicName.parse(request.topic))
             if request.apply_retention:
-                topic = topics.find(connection, TopicName.parse(request.topic))
                 in_force = policies.in_force(connection, topic.name, topic.topic_id, self._configuration)
                 limits = CopyPolicies.of(in_force).trim_limits(now_ms)
             else:
                 closed_before_ms = now_ms - request.older_than_ms if request.HasField("older_than_ms") else None
                 keep_bytes = request.keep_bytes if request.HasField("keep_bytes") else None
                 limits = TrimLimits(None, closed_before_ms, keep_bytes)
+            topic_changes.close_idle(connection, topic.topic_id, self._work.now_us(), limits.closed_before_ms)
             response = pb.TrimTopicResponse()
             for view in _partitions(connection, request.topic):
                 before = Position.from_key(request.before[view.index]) if view.index in request.before else None

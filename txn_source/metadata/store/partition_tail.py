@@ -147,16 +147,19 @@ class Tail:
         seal(connection, self.partition_id, self.closed)
         self.closed = {}
 
-    def roll(self, connection: Connection, *, even_if_empty: bool = False) -> int | None:
+    def roll(self, connection: Connection, *, even_if_empty: bool = False, late: bool = False) -> int | None:
         """Close the open ledger and open the next one; return the closed one's id.
 
-        One that is empty is kept open, unless ``even_if_empty`` says otherwise; None is returned then.
+        One that is empty is kept open, unless ``even_if_empty`` says otherwise; None is returned then. ``late``: it was
+        closed with its last message, and nobody has noticed; its age counts from then.
         """
         if self.entries == 0 and not even_if_empty:
             return None
         closed = self.ledger_id
         self.closed[closed] = self.entries
-        expect(_STORE_LEDGER.run(connection, self._ledger(closed_at_ms=self.now_ms)))
+        last_ms = self.now_ms if self.last_data_time_us is None or not late else self.last_data_time_us // 1000
+        closed_at_ms = min(self.now_ms, max(self.created_at_ms, last_ms))
+        expect(_STORE_LEDGER.run(connection, self._ledger(closed_at_ms=closed_at_ms)))
         self.messages_before += self.messages
         self.bytes_before += self.bytes
         following = NewLedger(self.partition_id, self.messages_before, self.bytes_before)
@@ -168,7 +171,7 @@ class Tail:
 
     def _roll_if_full(self, connection: Connection) -> None:
         if self.limits.full(self.entries, self.bytes, self.now_ms - self.created_at_ms):
-            self.roll(connection)
+            self.roll(connection, late=True)
 
     def _ledger(self, closed_at_ms: int | None) -> dict[str, int | None]:
         return {

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from sqlalchemy import Connection, bindparam, delete, insert, select, update
+from sqlalchemy import Connection, bindparam, delete, insert, or_, select, update
 
 from txn_source.metadata.store import topics as known
 from txn_source.metadata.store.dialects import may_take_long
 from txn_source.metadata.store.inserts import Insert
 from txn_source.metadata.store.partition_tail import NewLedger, Tail, open_ledgers
 from txn_source.metadata.store.prepared import Prepared
-from txn_source.metadata.store.tables import doomed_files, partitions, topics
+from txn_source.metadata.store.tables import doomed_files, ledgers, partitions, topics
 from txn_source.model.errors import InvalidArgumentError, TopicExistsError, TopicNotFoundError
 from txn_source.model.ledger_limits import LedgerLimits
 from txn_source.model.position import Position
@@ -90,6 +90,34 @@ def roll(connection: Connection, name: TopicName, index: int | None, now_us: int
     for tail in tails.values():
         tail.seal(connection)
     return closed
+
+
+def idle(connection: Connection, topic_id: int, now_ms: int, closed_before_ms: int | None = None) -> list[int]:
+    """Return the partitions whose open ledger is too old, or has its last message from before a time: nobody has
+    written since, or it would have been closed."""
+    age = topics.c.ledger_max_age_ms
+    is_old = ledgers.c.created_at_ms <= now_ms - age
+    if closed_before_ms is not None:
+        is_old = or_(is_old, ledgers.c.last_publish_time_us < closed_before_ms * 1000)
+    query = (
+        select(partitions.c.partition_id)
+        .join(ledgers, ledgers.c.ledger_id == partitions.c.open_ledger_id)
+        .join(topics, topics.c.topic_id == partitions.c.topic_id)
+        .where(partitions.c.topic_id == topic_id, ledgers.c.entries > 0, is_old)
+        .order_by(partitions.c.partition_id)
+    )
+    return list(connection.execute(query).scalars())
+
+
+def close_idle(connection: Connection, topic_id: int, now_us: int, closed_before_ms: int | None = None) -> None:
+    """Close what ``idle`` finds; ages count from the last messages."""
+    tails = Tail.load_all(connection, idle(connection, topic_id, now_us // 1000, closed_before_ms), now_us)
+    for tail in tails.values():
+        if tail.entries:  # else it was too old, and has just been closed
+            tail.roll(connection, late=True)
+    Tail.store_all(connection, list(tails.values()))
+    for tail in tails.values():
+        tail.seal(connection)
 
 
 def create_partitions(connection: Connection, topic_id: int, indexes: Iterable[int], now_ms: int) -> None:
