@@ -105,11 +105,21 @@ class Target:
 
 
 def check_not_behind(root: Root, service: MetadataService) -> None:
-    """Raise UNAVAILABLE if a snapshot of a log's metadata has come further than its database: that is an older one."""
+    """Raise UNAVAILABLE if a snapshot of a log's metadata, or a mark, has come further than its database: that is an
+    older one."""
     from txn_source.metadata.store.sqlite_backup import read_moment
-    from txn_source.storage.snapshots import FOLDER, snapshots_in
+    from txn_source.storage.snapshots import FOLDER, marked, snapshots_in
 
-    if service.database_file is None or (isinstance(root, Path) and not (root / FOLDER).is_dir()):
+    if isinstance(root, Path) and not (root / FOLDER).is_dir():
+        return
+    if service.database_file is None:
+        noted = marked(root, service.log_id)
+        if noted is not None and noted[0] > service.progress:
+            raise UnavailableError(
+                f"The metadata database is older than what was noted of it in the log's root ({noted[1]}).",
+                "Put the newer database back, or connect to the server that has it. If it is lost: run `txnlog"
+                " after-restore`.",
+            )
         return
     there = snapshots_in(root, service.log_id)
     if there and there[-1].progress > read_moment(service.database_file).progress:

@@ -25,6 +25,7 @@ from txn_source.storage.object_root import Root
 
 FOLDER = "snapshots"
 _NAME = re.compile(r"metadata-([0-9]{8}T[0-9]{6}Z)-([0-9]{1,19})-([0-9a-f]{8})\.db\.zst")
+_MARK = re.compile(r"mark-[0-9]{8}T[0-9]{6}Z-([0-9]{1,19})")
 _TIME = "%Y%m%dT%H%M%SZ"
 _CHUNK_BYTES = 4 << 20
 _KEPT = 3
@@ -67,6 +68,34 @@ def snapshots_in(root: Root, log_id: str | None = None) -> list[Snapshot]:
             at = datetime.strptime(name[1], _TIME).replace(tzinfo=UTC)
             found.append(Snapshot(parts[1], int(at.timestamp()), int(name[2]), int(name[3], 16)))
     return sorted(found, key=lambda each: (each.progress, each.taken_at_s))
+
+
+def mark(root: Root, log_id: str, taken_at_s: int, progress: int) -> None:
+    """Note how far a log had come whose metadata has its own backups, in place of a snapshot; older marks go."""
+    older = list(_marks(root, log_id))
+    path = f"{FOLDER}/{log_id}/mark-{datetime.fromtimestamp(taken_at_s, UTC).strftime(_TIME)}-{progress}"
+    if isinstance(root, Path):
+        make_folder((root / path).parent, root)
+        (root / path).touch()
+        sync_folder((root / path).parent)
+    else:
+        from txn_source.storage.object_requests import requests_for
+
+        requests_for(root.uri).put(path, b"")
+    for _, left in older:
+        if left != path:
+            _remove(root, left)
+
+
+def marked(root: Root, log_id: str) -> tuple[int, str] | None:
+    """Return the highest progress that is noted of a log, and where; None if there is none."""
+    return max(_marks(root, log_id), default=None)
+
+
+def _marks(root: Root, log_id: str) -> Iterator[tuple[int, str]]:
+    for path in _paths(root, f"{FOLDER}/{log_id}"):
+        if (name := _MARK.fullmatch(path.rpartition("/")[2])) is not None:
+            yield int(name[1]), path
 
 
 def pack(database: Path, packed: Path) -> int:

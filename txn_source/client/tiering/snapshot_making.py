@@ -45,6 +45,10 @@ class Source(Protocol):
     def database_file(self) -> Path | None:
         """The SQLite file with the metadata; None if it lies elsewhere."""
 
+    @property
+    def progress(self) -> int:
+        """How far the log has come, if its metadata lies elsewhere."""
+
     def begin_snapshot(self) -> None:
         """Let what was copied of the database before be behind a snapshot that is made from now on."""
 
@@ -68,7 +72,10 @@ def make_snapshot(
     """
     source: Source | None = access.metadata.service
     file = None if source is None else source.database_file
-    if source is None or file is None:
+    if source is None:
+        return None
+    if file is None:
+        _mark(access, source, interval_s, clock())
         return None
     try:
         if quick and file.stat().st_size > _QUICK_BYTES:
@@ -78,6 +85,23 @@ def make_snapshot(
     except (OSError, TxnLogError) as error:
         _log.warning("no snapshot of the metadata could be made, which is tried again: %s", reason(error))
         return None
+
+
+def _mark(access: Access, source: Source, interval_s: float, now_s: float) -> None:
+    """Note how far a log has come whose metadata has its own backups, so that an older one is noticed."""
+    key, progress = access.metadata.log_id, source.progress
+    noted, at_s = _MARKED.get(key, (-1, 0.0))
+    if progress == noted or (noted >= 0 and 0 <= now_s - at_s < interval_s):
+        return
+    try:
+        snapshots.mark(access.root, key, int(now_s), progress)
+        _MARKED[key] = progress, now_s
+    except OSError as error:
+        _log.warning("how far the log has come couldn't be noted, which is tried again: %s", reason(error))
+
+
+_MARKED: dict[str, tuple[int, float]] = {}
+"""What this process has noted of a log, and when."""
 
 
 def keep_none(access: Access) -> None:

@@ -204,6 +204,13 @@ class MetadataService:
         """True if this service has changed something."""
         return self._work.has_written
 
+    @property
+    def progress(self) -> int:
+        """How far the log has come, which only grows; of metadata that has its own backups."""
+        from txn_source.metadata.store import copy_changes
+
+        return self.look(copy_changes.progress)
+
     def begin_snapshot(self) -> None:
         """Let what was copied of the database before be behind a snapshot that is made from now on."""
         from txn_source.metadata.store import copy_changes

@@ -14,7 +14,7 @@ from google.protobuf.message import Message
 
 from txn_source.metadata.service.callers import caller
 from txn_source.metadata.store.database import Database, once_committed
-from txn_source.metadata.store.due import read_due, read_due_of_any_version, was_ahead
+from txn_source.metadata.store.due import Due, read_due, read_due_of_any_version, was_ahead
 from txn_source.metadata.store.group_commit import Joined
 from txn_source.model.caller import Caller
 from txn_source.model.errors import InvalidArgumentError, TxnLogError, shown
@@ -60,6 +60,8 @@ class UnitOfWork:
         """True once something was changed."""
         self.timed_out: TimedOut | None = None
         """Is told of transactions that were aborted at their timeout, once that is committed."""
+        self._seen: Due | None = None
+        """What the last read has shown, which nothing later is behind."""
         database.before_write = self._do_what_is_due
         database.is_due = lambda connection: bool(read_due_of_any_version(connection, self.now_ms()).overdue)
 
@@ -84,9 +86,14 @@ class UnitOfWork:
 
     @contextmanager
     def read(self) -> Iterator[Connection]:
-        """A read of one moment that shows no open transaction past its deadline."""
+        """A read of one moment that shows no open transaction past its deadline.
+
+        Raises:
+            UnavailableError: the database shows an earlier state than before.
+        """
+        seen = self._seen
         with self.read_history() as connection:
-            if self._database.read_only or not self._is_due(connection):
+            if self._database.read_only or not self._is_due(connection, seen):
                 yield connection
                 return
         self.write(lambda _: None)
@@ -161,17 +168,21 @@ class UnitOfWork:
         came = iter(write_all(connection, together, self._clock(), self.configuration))
         return [list(islice(came, len(writes))) for writes in of_each]
 
-    def _is_due(self, connection: Connection) -> bool:
-        """True if something is to be done before anything is read."""
+    def _is_due(self, connection: Connection, seen: Due | None) -> bool:
+        """True if something is to be done before anything is read; ``seen`` is from before the read began."""
         now_ms = self.now_ms()
         due = read_due(connection, now_ms)
+        due.check_not_back(seen)
+        self._seen = due
         return bool(due.overdue) or was_ahead(due, now_ms)
 
     def _do_what_is_due(self, connection: Connection) -> bool:
         """Do what time asks for, before anything else is written; return True if that changed anything."""
         now_us = self._clock()
         read = read_due_of_any_version if self._database.read_only else read_due
+        seen = self._seen
         due = read(connection, now_us // 1000)
+        due.check_not_back(seen)
         looked = self._timekeeping.look(connection, due, now_us // 1000)
         for txn in due.overdue:
             from txn_source.metadata.store import transactions

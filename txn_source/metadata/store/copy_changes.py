@@ -315,6 +315,12 @@ def note_snapshot(connection: Connection, doomed_id: int | None, activity: int, 
     connection.execute(update(log_info).values(noted))
 
 
+def progress(connection: Connection) -> int:
+    """Return how far the log has come: transactions begun and ended, and measured time."""
+    query = select(log_info.c.transactions + log_info.c.decisions + log_info.c.measured_ms)
+    return int(connection.execute(query).scalar_one())
+
+
 def tick(connection: Connection) -> None:
     """Let measured time pass, so that a copy of the database that was made before is behind a snapshot made after."""
     connection.execute(update(log_info).values(measured_ms=log_info.c.measured_ms + 1))

@@ -32,6 +32,18 @@ class Due:
     """Measured time as of then (``timekeeping.py``)."""
     overdue: list[int]
     """The open transactions past their deadline, in the order of the deadlines."""
+    counts: tuple[int, ...] = ()
+    """What never goes back: transactions begun and ended, and measured time."""
+
+    def check_not_back(self, seen: Due | None) -> None:
+        """Raise UNAVAILABLE if the log was further before."""
+        if seen is not None and any(now < then for now, then in zip(self.counts, seen.counts, strict=False)):
+            raise UnavailableError(
+                f"The metadata database has gone back: it has {self.counts[1]} transactions ended (and measured time"
+                f" {self.counts[2]}), and had {seen.counts[1]} ({seen.counts[2]}) before.",
+                "See whether an older copy of it was put back, or a standby was promoted that lacked some. If it is to"
+                " stay so: stop all services, run `txnlog after-restore`, and start them again.",
+            )
 
 
 def read_due(connection: Connection, now_ms: int) -> Due:
@@ -52,14 +64,15 @@ def _read(connection: Connection, now_ms: int, statement: Prepared) -> Due:
     rows = statement.rows(connection, {"now_ms": now_ms})
     if not rows:
         return Due(0, 0, [])
-    looked_at_ms, measured_ms, version, _ = rows[0]
+    looked_at_ms, measured_ms, version, begun, ended, _ = rows[0]
     if version > SCHEMA_VERSION:
         raise UnavailableError(
             f"A newer release has upgraded the metadata database to schema version {version}, while this one had it"
             f" open, which knows up to {SCHEMA_VERSION}.",
             "Stop what runs with this release (txnlog serve, programs), and start it with the newer one.",
         )
-    return Due(looked_at_ms, measured_ms, [row[3] for row in rows if row[3] is not None])
+    overdue = [row[5] for row in rows if row[5] is not None]
+    return Due(looked_at_ms, measured_ms, overdue, (begun, ended, measured_ms))
 
 
 def was_ahead(due: Due, now_ms: int) -> bool:
@@ -70,7 +83,8 @@ def was_ahead(due: Due, now_ms: int) -> bool:
 def _statement(version: str) -> Prepared:
     return Prepared(
         f"""
-        SELECT log_info.looked_at_ms, log_info.measured_ms, {version}, transactions.txn
+        SELECT log_info.looked_at_ms, log_info.measured_ms, {version}, log_info.transactions, log_info.decisions,
+            transactions.txn
         FROM log_info LEFT JOIN transactions ON transactions.state = {OPEN} AND transactions.deadline_ms <= :now_ms
         ORDER BY transactions.deadline_ms, transactions.txn"""
     )

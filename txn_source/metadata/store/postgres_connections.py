@@ -52,6 +52,8 @@ _CONNECT = {
     "tcp_user_timeout": "10000",
 }
 """Unless the URL says otherwise."""
+_PRIMARY = {"target_session_attrs": "primary" if pq.version() >= 140000 else "read-write"}
+"""A standby shows what the primary had a while ago."""
 _LOG_SCHEMA = (
     "coalesce((SELECT nspname FROM pg_class JOIN pg_namespace ON pg_namespace.oid = relnamespace"
     " WHERE pg_class.oid = to_regclass('log_info')), current_schema())"
@@ -79,13 +81,16 @@ def without_idle_limit(connection: Connection) -> None:
 class Session:
     """A connection of the driver, with SQLAlchemy's around it."""
 
-    __slots__ = ("connection", "key", "raw")
+    __slots__ = ("connection", "key", "raw", "warned")
 
     def __init__(self, connection: Connection, key: int) -> None:
         self.connection = connection
+        self.warned = ""
+        """What the server has warned of last."""
         raw = connection.connection.dbapi_connection
         assert isinstance(raw, psycopg.Connection)
         self.raw: psycopg.Connection[Any] = raw
+        raw.add_notice_handler(self._noticed)
         self.key: int = key
         """Tells the log's schema from others of the database."""
 
@@ -95,6 +100,10 @@ class Session:
         while cursor.nextset():
             pass
         return list(cursor.fetchone() or ()) if cursor.description else [cursor.statusmessage]
+
+    def _noticed(self, notice: psycopg.errors.Diagnostic) -> None:
+        if notice.severity_nonlocalized == "WARNING":
+            self.warned = str(notice.message_primary)
 
     @property
     def usable(self) -> bool:
@@ -201,7 +210,7 @@ class SessionPool:
         """Return a new connection of the driver, and the key of the log's schema."""
         url = self._url
         given = {name: value for name, value in conninfo_to_dict(url.revealed).items() if value is not None}
-        parameters: dict[str, Any] = {**_CONNECT, **given, "client_encoding": "utf8"}
+        parameters: dict[str, Any] = {**_CONNECT, **given, **_PRIMARY, "client_encoding": "utf8"}
         try:
             raw = psycopg.connect(**parameters, autocommit=True)
         except psycopg.Error as error:

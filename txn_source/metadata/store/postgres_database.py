@@ -52,6 +52,12 @@ _END_HUNG_HOLDER = """
 PostgreSQL's time-outs does so then."""
 _BEGIN_WRITE = "BEGIN ISOLATION LEVEL READ COMMITTED"  # a database that is set to be read only stays so
 _BEGIN_READ = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
+_WAIT_FOR_STANDBY = (
+    "SELECT pg_logical_emit_message(true, 'txnlog', '') WHERE txid_current_if_assigned() IS NULL"
+    " AND current_setting('synchronous_standby_names') <> ''; "
+)
+"""A call that is repeated may find what it did on this server alone, and write nothing: its answer must wait for the
+standby like the first one."""
 _ATTEMPTS = 6
 _PATIENCE_S = 30.0
 _CLOSE_WAIT_S = 10.0
@@ -195,8 +201,11 @@ class _Connections:
 
     def _commit(self, session: Session, outcome: Outcome) -> None:
         notice = self.notices.telling(noted_changes(session.connection), session.key)
+        session.warned = ""
         try:
-            said = session.run(f"{notice}COMMIT")
+            said = session.run(f"{notice}{_WAIT_FOR_STANDBY}COMMIT")
+        except psycopg.errors.InFailedSqlTransaction:
+            said = ["ROLLBACK"]
         except psycopg.Error as error:
             ours = translated(error, self._url)
             if ours is None or (isinstance(ours, LostConnectionError) and error.sqlstate not in ENDED_BEFORE):
@@ -207,6 +216,8 @@ class _Connections:
             raise
         if said != ["COMMIT"]:  # the transaction had failed before, and somebody hid that
             raise ConflictError(f"The metadata database {self._url} rolled a change back.", "Try again.")
+        if session.warned:  # as of a wait for the standby that was cancelled: it is committed here alone
+            raise unsure(self._url, session.warned)
         outcome.committed = True
 
     def _end_hung_holder(self) -> None:

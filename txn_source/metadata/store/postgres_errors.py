@@ -52,6 +52,10 @@ _CONNECTING: Mapping[str, tuple[str, str]] = {
     "authentication": ("refuses the account or its password", "Check user and password of the URL, and pg_hba.conf."),
     "no password supplied": ("wants a password", "Give one in TXNLOG_METADATA, or in a password file (~/.pgpass)."),
     "pg_hba.conf": ("takes no such connections from here", "Allow this host and account in pg_hba.conf."),
+    "hot standby": (
+        "is a standby, which has what the primary had a while ago",
+        "Name the primary, or all of its hosts with commas between them.",
+    ),
     "too many": ("has no connection left", "Raise max_connections, or run fewer services over it."),
     "starting up": ("is starting", "Try again in a moment."),
     "shutting down": ("is stopping", "Try again when it is back."),
@@ -124,10 +128,15 @@ def read_only(url: DatabaseUrl) -> StorageWriteError:
     )
 
 
-def unsure(url: DatabaseUrl) -> UnavailableError:
-    """Return the error of a commit that nobody has confirmed."""
+def unsure(url: DatabaseUrl, warned: str = "") -> UnavailableError:
+    """Return the error of a commit that nobody has confirmed, or that the server has ``warned`` of."""
+    what = (
+        f"The metadata database {url} gave up a commit ({warned})"
+        if warned
+        else (f"The connection to the metadata database {url} was lost during a commit")
+    )
     return UnavailableError(
-        f"The connection to the metadata database {url} was lost during a commit: the change may have happened.",
+        f"{what}: the change may have happened.",
         "Repeat the call as it was: it counts once.",
     )
 

@@ -18,7 +18,7 @@ from txn_source.metadata.stub.request_ids import request_id
 from txn_source.metadata.stub.roots import KnownLog, RootStub
 from txn_source.metadata.stub.subscriptions import SubscriptionStub
 from txn_source.metadata.stub.tiers import TierStub
-from txn_source.metadata.stub.transport import Transport
+from txn_source.metadata.stub.transport import Transport, went_back
 from txn_source.model.acknowledgement import Acknowledgement
 from txn_source.model.entry import Appended, NewEntry, OpenedProducer
 from txn_source.model.errors import LogVersionError
@@ -122,6 +122,7 @@ class MetadataStub(RangeStub, TierStub, RootStub, SubscriptionStub):
     def __init__(self, transport: Transport) -> None:
         self._transport = transport
         self._known = KnownLog()
+        self._decisions = 0
 
     @property
     def transport(self) -> Transport:
@@ -376,10 +377,18 @@ class MetadataStub(RangeStub, TierStub, RootStub, SubscriptionStub):
     # Reading
 
     def get_view(self, topics: Sequence[TopicName]) -> View:
-        """Read the bounds of all partitions of the topics in one moment."""
+        """Read the bounds of all partitions of the topics in one moment.
+
+        Raises:
+            UnavailableError: the log has gone back to a moment before what this client has seen.
+        """
+        seen = self._decisions
         answer = self._transport.call("GetView", pb.GetViewRequest(topics=[str(t) for t in topics]))
         if len(answer.topics) != len(topics):
             raise incomplete(f"{len(answer.topics)} topics where {len(topics)} were asked for")
+        if answer.decisions < seen:
+            raise went_back(answer.decisions, seen)
+        self._decisions = answer.decisions
         return View(tuple(_topic_view(t) for t in answer.topics), answer.decisions, answer.now_ms)
 
     def find_cut(

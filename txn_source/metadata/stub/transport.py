@@ -33,6 +33,15 @@ def other_log() -> UnavailableError:
     )
 
 
+def went_back(decisions: int, before: int) -> UnavailableError:
+    """Return the error of a service whose log is at an earlier moment than the client has seen it."""
+    return UnavailableError(
+        f"The log has gone back: the service shows {decisions} transactions ended, and had shown {before} before.",
+        "Its database was put back to an earlier moment. If it is to stay so: stop all services, run `txnlog"
+        " after-restore`, and start services and clients again.",
+    )
+
+
 class Transport(Protocol):
     """Carries one call to the service and its answer back, raising what the service raised."""
 
