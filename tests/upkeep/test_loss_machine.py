@@ -1,4 +1,5 @@
-"""Random histories of a log, backups at any moment of them, and logs that are made of these: as they were then."""
+"""Random histories of a log, snapshots and backups at any moment, and losses: what is made of one is as the log was,
+all else is told and can be read, and no file goes that anybody may need."""
 
 from __future__ import annotations
 
@@ -12,16 +13,26 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
 
 import txn_source
 from tests.log.reading import BY_HAND, COMMITTED, UNCOMMITTED, eventually, rows
-from txn_source import Log, Transaction
+from txn_source import Log, Transaction, recover, salvage
+from txn_source.client.tiering.snapshot_making import make_snapshot
 from txn_source.metadata.store import sqlite_backup
 from txn_source.metadata.store.sqlite_database import SqliteDatabase
+from txn_source.storage.snapshots import snapshots_in
 from txn_source.upkeep import backup as making
 
 LEVELS = (COMMITTED, UNCOMMITTED)
@@ -34,8 +45,16 @@ def seen(log: Log) -> Seen:
     return {level: sorted(tuple(row.values()) for row in rows(log, "t", level, PLACES)) for level in LEVELS}
 
 
-class BackupMachine(RuleBasedStateMachine):
-    """One topic of two partitions. Between a backup's copies of the database and of files anything may come."""
+def settled(log: Log) -> Seen:
+    """Return what is seen once all transactions that are open now are aborted."""
+    of_all = [tuple(row.values()) for row in rows(log, "t", UNCOMMITTED, [*PLACES, "__txn_status"])]
+    counting = (row[:-1] for row in of_all if row[-1] not in ("aborted", "open"))
+    return {COMMITTED: sorted(counting), UNCOMMITTED: sorted(row[:-1] for row in of_all)}
+
+
+class LossMachine(RuleBasedStateMachine):
+    """One topic of two partitions, half of the time with copies in another root. Between a backup's copies of the
+    database and of files anything may come."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -46,8 +65,21 @@ class BackupMachine(RuleBasedStateMachine):
         self.sent = 0
         self.backups: list[tuple[Path, Seen]] = []
         self.given_out: dict[tuple[Any, ...], bytes] = {}
+        self.newest = ""
+        """The newest snapshot, and what the log was then."""
+        self.then: Seen = {}
+        self.older: Path | None = None
+        """The database from before that."""
+        self.lost: set[bytes] = set()
+        """What was acknowledged, and is in no snapshot."""
         self._open()
         self.log.create_topic("t", partitions=2, ledger_max_entries=6)
+
+    @initialize(copies=st.booleans())
+    def begin_with(self, copies: bool) -> None:
+        if copies:
+            self.log.add_root("b", self.folder / "b")
+            self.log.set_policies("t", hot_copies="main,b", acknowledge_copies=1)
 
     def _open(self) -> None:
         self.log: Log = txn_source.connect(self.root)
@@ -102,6 +134,55 @@ class BackupMachine(RuleBasedStateMachine):
                     self.log.create_subscription("t", "s", initial_position="earliest")
                 self.log.seek("t", "s", "earliest")
 
+    # Snapshots
+
+    @rule()
+    def snapshot(self) -> None:
+        before, older = self.folder / "before.db", self.folder / "older.db"
+        sqlite_backup.copy_moment(self.root / "metadata.db", before)
+        if make_snapshot(self.log.access, 0.0) is not None:
+            self.older = before.rename(older)
+
+    @precondition(lambda self: self.newest)
+    @rule(how=st.sampled_from(["database", "snapshots", "older"]), salvaging=st.booleans())
+    def lose(self, how: str, salvaging: bool) -> None:
+        """Lose the database, or the snapshots of the own root with it, or find an older database: what the newest
+        snapshot knew is there, exactly, and all else that was acknowledged is salvaged; no file has gone."""
+        before, now, roots = self._files(), seen(self.log), self.log.roots()
+        self.log.close()
+        if how == "older" and self.older is not None:
+            self._lose_database()
+            shutil.copy(self.older, self.root / "metadata.db")
+            with pytest.raises(txn_source.UnavailableError, match="is older than a snapshot"):
+                txn_source.connect(self.root)
+        self._lose_database()
+        source = None
+        if how == "snapshots" and len(roots) > 1:
+            shutil.rmtree(self.root / "snapshots")
+            source = self.folder / "b"
+        report = recover(self.root, snapshots=source)
+        assert report.missing == ()
+        self._open()
+        assert seen(self.log) == self.then
+        values = {row[-1] for row in self.then[UNCOMMITTED]}
+        self.lost = (self.lost | {row[-1] for row in now[UNCOMMITTED]}) - values
+        self.log.collect_garbage(older_than=0)
+        assert self._files() >= before
+        target = self.folder / f"salvaged-{self.sent}-{len(list(self.folder.iterdir()))}"
+        salvage(self.log, to=target)
+        there = {value for file in target.iterdir() for value in pq.read_table(file)["value"].to_pylist()}
+        assert there >= self.lost
+        if salvaging:
+            self.log.delete_unknown(0, recovered=True)
+            self.lost = set()
+
+    def _lose_database(self) -> None:
+        for file in self.root.glob("metadata.db*"):
+            file.unlink()
+
+    def _files(self) -> set[Path]:
+        return {path for path in self.folder.rglob("*.*") if path.suffix in (".arrow", ".arrows", ".parquet")}
+
     # Backups
 
     @rule(data=st.data(), based=st.booleans())
@@ -110,7 +191,7 @@ class BackupMachine(RuleBasedStateMachine):
         meanwhile = data.draw(st.lists(st.sampled_from(["roll", "offload", "delete_hot", "trim"]), max_size=4))
 
         def copy(source: Path, target: Path, progress: Any) -> None:
-            moments.append(seen(self.log))
+            moments.append(settled(self.log))
             sqlite_backup.copy_moment(source, target, progress)
             while meanwhile:
                 self.tend(meanwhile.pop(0))
@@ -146,7 +227,7 @@ class BackupMachine(RuleBasedStateMachine):
         if in_place:
             self.log.close()
             shutil.rmtree(self.root)
-            self.root = root
+            self.root, self.newest, self.older, self.lost = root, "", None, set()
             self._open()
 
     @invariant()
@@ -155,6 +236,9 @@ class BackupMachine(RuleBasedStateMachine):
         for level in LEVELS:
             assert self.log.count("t", level) == len(found[level])
         self._note(found)
+        newest = snapshots_in(self.root, self.log.metadata.log_id)
+        if newest and newest[-1].path != self.newest:
+            self.newest, self.then = newest[-1].path, settled(self.log)
 
     def _note(self, found: Seen) -> None:
         """No place means another message in any of the logs that were made of backups."""
@@ -162,13 +246,15 @@ class BackupMachine(RuleBasedStateMachine):
             assert self.given_out.setdefault(tuple(place), value) == value
 
 
-@pytest.mark.parametrize(("examples", "steps"), [(2, 15), pytest.param(50, 40, marks=pytest.mark.long)])
-def test_restored_logs_are_as_the_log_was(examples: int, steps: int) -> None:
+@pytest.mark.timeout(3000)
+@pytest.mark.parametrize(("examples", "steps"), [(15, 20), pytest.param(1000, 30, marks=pytest.mark.long)])
+def test_what_is_made_of_a_snapshot_or_a_backup_is_as_the_log_was(examples: int, steps: int) -> None:
     """Run random histories."""
     run_state_machine_as_test(
-        BackupMachine,
+        LossMachine,
         settings=settings(
             max_examples=examples,
+            derandomize=examples < 100,  # the same histories at every change; others in the long run
             stateful_step_count=steps,
             deadline=None,
             print_blob=True,
