@@ -16,7 +16,7 @@ from txn_source.client import segment_copying
 from txn_source.client.hot_roots import places_of
 from txn_source.client.tiering.garbage import collect_garbage
 from txn_source.client.tiering.hot_repair import RepairReport, repair_topic
-from txn_source.model.errors import SegmentUnreadableError, UnavailableError
+from txn_source.model.errors import SegmentUnreadableError, TransactionEndedError, UnavailableError
 from txn_source.model.topic_name import TopicName
 from txn_source.storage.segment_store import LocalSegments
 
@@ -89,6 +89,23 @@ def test_segment_is_put_together_of_what_is_sound(log: Log, roots: Roots) -> Non
     assert log.maintain(verify=True).copies == RepairReport(copied=3)
     assert [(roots[root] / name).read_bytes() for root in ("main", "b", "c")] == [whole] * 3
     assert sorted(values(log, "t")) == [b"0", b"1", b"2"]
+
+
+def test_file_that_begins_with_a_refused_entry_is_copied(log: Log, roots: Roots) -> None:
+    """Write one copy of an entry of a transaction that has ended, then one that counts, and ask for more copies."""
+    log.set_policies("t", hot_copies="main")
+    producer = log.producer("t", batching=BY_HAND)
+    txn = log.begin_transaction()
+    producer.send(b"late", txn=txn)
+    log.metadata.end_transaction(txn.id, commit=False)
+    with pytest.raises(TransactionEndedError):
+        producer.flush()
+    send_each(producer, [b"1"])
+    log.set_policies("t", hot_copies="main,b", acknowledge_copies=1)
+    assert log.maintain().copies == RepairReport(copied=1)
+    for path in roots.segments("main"):
+        path.unlink()
+    assert values(log, "t") == [b"1"]
 
 
 @pytest.mark.parametrize("window", [1, 300, 1000])

@@ -191,13 +191,13 @@ def test_topic_that_is_deleted_while_it_is_read_has_no_finding(tmp_path: Path, m
                 producer.send(b"x")
         for path in (root / "segments").rglob("*.arrow"):
             tiers.flip_near_end(path)
-        findings = bytes_of._Topic._findings
+        extent = bytes_of.extent
 
-        def deleting(self: Any) -> Any:
-            log.delete_topic(self._topic.short)
-            return findings(self)
+        def deleting(stub: Any, topic: Any, path: str) -> Any:
+            log.delete_topic(topic.short)
+            return extent(stub, topic, path)
 
-        monkeypatch.setattr(bytes_of._Topic, "_findings", deleting)
+        monkeypatch.setattr(bytes_of, "extent", deleting)
         report = look(root)
         assert (report.findings, report.not_checked) == ((), ())
 

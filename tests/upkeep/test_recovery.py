@@ -28,6 +28,7 @@ from txn_source.storage import snapshots
 from txn_source.storage.snapshots import snapshots_in
 from txn_source.upkeep.after_restore import after_restore
 from txn_source.upkeep.recovery import recover
+from txn_source.upkeep.salvage import salvage
 
 
 def snapshot(log: Log) -> str:
@@ -181,6 +182,36 @@ def test_recovery_is_refused_where_it_cannot_be(root: Path, tmp_path: Path) -> N
     assert sorted(path.name for path in root.iterdir()) == before
     with Site("postgres", tmp_path / "served"), pytest.raises(InvalidArgumentError, match="in PostgreSQL"):
         recover(tmp_path / "served")
+
+
+@pytest.mark.parametrize("way", ["trim", "delete_hot"])
+def test_what_is_lost_stays_until_that_is_settled(root: Path, way: str) -> None:
+    """Lose a message behind what the log knows of a segment, and have the log's own part of it deleted: the file stays,
+    and the message can be salvaged, until the operator says that it may go."""
+    with txn_source.connect(root) as log:
+        log.create_topic("t")
+        producer = log.producer("t", batching=BY_HAND)
+        for value in (b"known", b"lost"):
+            producer.send(value)
+            producer.flush()
+            if value == b"known":
+                snapshot(log)
+    lose_database(root)
+    recover(root)
+    [path] = (root / "segments").rglob("*.arrow")
+    with txn_source.connect(root) as log:
+        if way == "trim":
+            log.trim("t", keep_bytes=0)
+        else:
+            log.offload("t")
+            log.delete_hot("t")
+        for _ in range(2):
+            log.maintain()
+            log.collect_garbage(older_than=0)
+        [found] = [file for file in salvage(log) if file.uri == path.relative_to(root).as_posix()]
+        assert (found.rows, path.exists()) == (2, True)
+        log.delete_unknown(0, recovered=True)
+        assert not path.exists()
 
 
 def test_log_on_an_object_store_is_recovered(tmp_path: Path) -> None:

@@ -31,6 +31,10 @@ COPY_S = 300.0
 """How long reading or writing a whole segment may take."""
 _WINDOW_BYTES = 16 << 20
 """So much of a segment is in memory at once, or one entry if that is longer."""
+_LENGTH_START, _LENGTH_END = 4, 8
+"""Where a message of Arrow says how long its metadata is, which follow."""
+_GAP_BYTES = 64 << 10
+"""What lies between two entries is read with them if it isn't longer."""
 _BoolArray = np.ndarray[tuple[int], np.dtype[np.bool_]]
 
 
@@ -83,6 +87,38 @@ def read_sound(stub: MetadataStub, topic: TopicName, segment: HotSegment, source
     return Sound(checks.end, 0, damaged, partial(checks.windows_of, copies, header))
 
 
+def unsound(
+    stub: MetadataStub,
+    topic: TopicName,
+    segment: HotSegment,
+    place: Place,
+    chosen: Callable[[int], Sequence[int]] | None = None,
+    read: Callable[[int], object] = lambda _: None,
+) -> list[int]:
+    """Return the positions (``Position.key``) of those of a segment's entries that aren't in a root as they were
+    written.
+
+    Args:
+        stub: the service.
+        topic: the segment's.
+        segment: which.
+        place: the root.
+        chosen: picks the entries that are read, by their numbers from 0 in the order of their bytes, the first one
+            among them; it is told how many there are. None: all.
+        read: is told of each read, before it, how many bytes it is.
+
+    Raises:
+        OSError: it can't be read.
+    """
+    entries = stub.list_segment_entries(topic, segment.path)
+    if chosen is not None and entries.num_rows:
+        entries = entries.take(pa.array(chosen(entries.num_rows)))
+    checks = _Checks(entries, segment)
+    copy = _Copy(place, segment.path, checks, read)
+    copy.look()
+    return list(checks.positions[~copy.sound].tolist())
+
+
 def copy_segment(stub: MetadataStub, topic: TopicName, segment: HotSegment, places: Sequence[Place]) -> SegmentRoots:
     """Write a segment into those of the wanted roots that lack it, and return what changed.
 
@@ -113,23 +149,25 @@ class _Checks:
 
     def __init__(self, entries: pa.Table, segment: HotSegment) -> None:
         self.path = segment.path
-        self._positions = numbers_in(entries["position"])
+        self.positions = numbers_in(entries["position"])
         self.starts = numbers_in(entries["offset"])
         self.ends = self.starts + numbers_in(entries["length"])
         self._checksums = numbers_in(entries["crc32c"])
         self.end = int(self.ends.max()) if len(self.ends) else 0
         self._own_schemas = has_own_schemas(segment.path)
-        self.header_bytes = int(self.starts.min()) if len(self.starts) else 0
-        """The length of what a file begins with; unless each entry has its own, the schema message of all."""
+        self.first_byte = int(self.starts.min()) if len(self.starts) else 0
+        """Where the entries begin that are still in the database: behind the schema message of a whole file."""
         self.first_lost: Position | None = None
 
     @property
     def windows(self) -> Iterator[tuple[int, int, int, int]]:
         """The segment in windows: the first and the last byte (exclusive), the first and the last entry (exclusive)."""
         first, at, count = 0, 0, len(self.starts)
+        gaps = [*(np.flatnonzero(self.starts[1:] - self.ends[:-1] > _GAP_BYTES) + 1).tolist(), count]
         while first < count:
             fit = int(np.searchsorted(self.ends, at + _WINDOW_BYTES, "right"))
-            last = min(max(fit, first + 1), count)
+            gap = next(at for at in gaps if at > first)
+            last = min(max(fit, first + 1), gap)
             until = int(self.starts[last]) if last < count else self.end
             yield at, until, first, last
             first, at = last, until
@@ -153,7 +191,7 @@ class _Checks:
             missing = ~np.logical_or.reduce([copy.sound for copy in copies])
             if not missing.any():
                 return header
-            self.first_lost = Position.from_key(int(self._positions[np.argmax(missing)]))
+            self.first_lost = Position.from_key(int(self.positions[np.argmax(missing)]))
         return None
 
     def windows_of(self, copies: Sequence[_Copy], header: bytes) -> Iterator[bytes]:
@@ -179,8 +217,10 @@ class _Checks:
 class _Copy:
     """The segment in one root: the header that it has there, and which entries are sound with it."""
 
-    def __init__(self, place: Place, path: str, checks: _Checks) -> None:
-        self._place, self._path, self._checks = place, path, checks
+    def __init__(
+        self, place: Place, path: str, checks: _Checks, told: Callable[[int], object] = lambda _: None
+    ) -> None:
+        self._place, self._path, self._checks, self._told = place, path, checks, told
         self.header = self._looked_with = b""
         self.sound: _BoolArray = np.zeros(0, np.bool_)
 
@@ -190,8 +230,9 @@ class _Copy:
 
     def look(self) -> None:
         """Find out which entries are sound with its own header. Raises OSError."""
-        if self._checks.header_bytes:
-            self.header = self.read(0, self._checks.header_bytes)
+        if (first := self._checks.first_byte) >= _LENGTH_END:
+            length = int.from_bytes(self.read(_LENGTH_START, _LENGTH_END), "little") + _LENGTH_END
+            self.header = self.read(0, min(length, first))
         self._look(self.header)
 
     def look_with(self, header: bytes) -> None:
@@ -204,8 +245,10 @@ class _Copy:
 
     def _look(self, header: bytes) -> None:
         seed, parts = self._checks.seed(header), [np.zeros(0, np.bool_)]
-        for at, until, first, last in self._checks.windows:
-            parts.append(self._checks.sound(self.read(at, until), at, first, last, seed))
+        for _, _, first, last in self._checks.windows:
+            start, end = int(self._checks.starts[first]), int(self._checks.ends[last - 1])
+            self._told(end - start)
+            parts.append(self._checks.sound(self.read(start, end), start, first, last, seed))
         self.sound, self._looked_with = np.concatenate(parts), header
 
 

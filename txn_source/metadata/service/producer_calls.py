@@ -7,7 +7,7 @@ from txn_source.metadata.protocol import convert
 from txn_source.metadata.protocol.enums import FILE_DOOM, FILE_VERDICT
 from txn_source.metadata.service.callers import caller
 from txn_source.metadata.service.unit_of_work import UnitOfWork
-from txn_source.metadata.store import pages, producers, spark_commits, topics, verdicts, views
+from txn_source.metadata.store import pages, producers, segments, spark_commits, topics, verdicts, views
 from txn_source.metadata.store.connection import Connection
 from txn_source.model.spark_commit import AppVersion, Sink
 from txn_source.model.topic_name import TopicName
@@ -88,11 +88,11 @@ class ProducerCalls:
             if request.settled:
                 verdicts.settle(connection)
             found = verdicts.doom(connection, uris, which, self._work.now_ms())
-            return found, verdicts.recovered_at_ms(connection)
+            return found, segments.recovered_at_ms(connection)
 
         if which is None and not request.settled:
             with self._work.read_history() as connection:
-                found, recovered_at_ms = verdicts.judge(connection, uris), verdicts.recovered_at_ms(connection)
+                found, recovered_at_ms = verdicts.judge(connection, uris), segments.recovered_at_ms(connection)
         else:
             found, recovered_at_ms = self._work.write(judge)
         told = [FILE_VERDICT.to_wire(each) for each in found]

@@ -19,6 +19,7 @@ from sqlalchemy import ColumnElement, Connection, and_, delete, exists, func, in
 
 from txn_source.metadata.store.conflicts import expect
 from txn_source.metadata.store.pages import PAGE_ROWS
+from txn_source.metadata.store.segments import of_lost_time
 from txn_source.metadata.store.tables import (
     DELETED,
     copies,
@@ -283,10 +284,12 @@ def _doom_parts(
 
 
 def _doom_rows(connection: Connection, rows: Sequence[Any], now_ms: int) -> None:
-    """Doom segments (id, path), and have nothing registered from them any more."""
+    """Doom segments (id, path), and have nothing registered from them any more. What the log has lost may lie in one:
+    then it isn't doomed, and is unknown until somebody has settled that."""
     for some in _portions([row.segment_id for row in rows]):
         connection.execute(update(segments).where(segments.c.segment_id.in_(some)).values(deleted=DELETED))
-    _insert_doomed(connection, [row.path for row in rows], now_ms)
+    kept = of_lost_time(connection, [row.path for row in rows])
+    _insert_doomed(connection, [row.path for row in rows if row.path not in kept], now_ms)
 
 
 def doomed(connection: Connection) -> list[tuple[int, str]]:

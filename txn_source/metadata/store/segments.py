@@ -20,8 +20,10 @@ from txn_source.metadata.store.partition_tail import Tail
 from txn_source.metadata.store.prepared import Lookup, Prepared
 from txn_source.metadata.store.tables import (
     CONDEMNED,
+    LOST,
     SEVERAL_PARTITIONS,
     entries,
+    log_info,
     segment_copies,
     segment_parts,
     segments,
@@ -322,3 +324,23 @@ _LENGTHEN_PART = Prepared(
     .where(segment_parts.c.segment_id == bindparam("id"), segment_parts.c.partition_id == bindparam("of_partition"))
     .values(first_ledger_id=bindparam("first"), last_ledger_id=bindparam("last"))
 )
+
+
+def recovered_at_ms(connection: Connection) -> int | None:
+    """Return when the log was put back, since the epoch; None: it wasn't, or that is settled."""
+    found: int | None = connection.execute(select(log_info.c.recovered_at_ms)).scalar()
+    return found
+
+
+def of_lost_time(connection: Connection, paths: Iterable[str]) -> set[str]:
+    """Return the segments that may have something behind what the log knows of them: it was put back to an earlier
+    moment, which isn't settled, and was still being written to by their writers then."""
+    if recovered_at_ms(connection) is None:
+        return set()
+    names = {path: name for path in paths if (name := SegmentName.parse(path)) is not None}
+    ids = {name.producer_id for name in names.values()}
+    others = {id_ for id_, state in _STATES.rows(connection, ids) if state != LOST}
+    return {path for path, name in names.items() if name.producer_id not in others}
+
+
+_STATES = Lookup("SELECT producer_id, ended FROM producers WHERE producer_id IN (:values)")

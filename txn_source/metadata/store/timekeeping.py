@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from sqlalchemy import Connection, delete, select, update
 
-from txn_source.metadata.store import producers
+from txn_source.metadata.store import producers, trimming
 from txn_source.metadata.store.consumers import LEASE_MS
 from txn_source.metadata.store.copy_changes import LEASE_MS as OFFLOAD_LEASE_MS
 from txn_source.metadata.store.due import LOOK_EVERY_MS, Due, was_ahead
@@ -28,7 +28,7 @@ from txn_source.model.kinds import OPEN
 REQUEST_LIFETIME_MS = 3600 * 1000
 """Answers of calls are kept so long, in measured time."""
 _LOOK_AFTER_MS = 3600 * 1000
-"""Each service looks after producers so often, and with its first write."""
+"""Each service looks after what has ended so often, and with its first write."""
 _MAX_STEP_MS = 600 * 1000
 _ORDER_KEPT_MS = 3600 * 1000
 
@@ -40,6 +40,7 @@ class Timekeeping:
         self.measured_ms = 0
         """Measured time, as of the last write that has begun."""
         self._looked_after_ms = 0
+        self._forgotten_to_ms = 0
 
     def look(self, connection: Connection, due: Due, now_ms: int) -> bool:
         """Look at the clock, if it is time to, and mend what it shows to be wrong; return True if it was."""
@@ -53,6 +54,7 @@ class Timekeeping:
         if self.measured_ms - self._looked_after_ms >= _LOOK_AFTER_MS:
             self._looked_after_ms = self.measured_ms
             producers.look_after(connection, self.measured_ms)
+            self._forgotten_to_ms = trimming.forget_ended(connection, self._forgotten_to_ms, now_ms)
         if was_ahead(due, now_ms):
             _mend_moments(connection, now_ms)
             _mend_orders(connection, now_ms)

@@ -22,7 +22,9 @@ from txn_source.model.retention import TrimLimits, Trimmed, trimmed_by
 from txn_source.model.topic import PartitionView
 
 _KEEP_ENDS_MS = 24 * 3600 * 1000
-"""How long the end of a transaction is known after its last trace was trimmed."""
+"""How long the end of a transaction is known, and for longer while it has a trace."""
+_LOOKED_AT = 20_000
+_PORTION = 1000
 
 
 def trim(connection: Connection, view: PartitionView, limits: TrimLimits, now_ms: int) -> Trimmed:
@@ -79,23 +81,31 @@ def _remove(connection: Connection, partition_id: int, first_ledger_id: int, log
     )
     txns = list(connection.execute(select(transaction_partitions.c.txn).where(*traces)).scalars())
     connection.execute(delete(transaction_partitions).where(*traces))
-    for start in range(0, len(txns), 1000):
-        _forget_transactions(connection, txns[start : start + 1000], now_ms)
+    _forget_transactions(connection, txns, now_ms)
     connection.execute(
         delete(ledgers).where(ledgers.c.partition_id == partition_id, ledgers.c.ledger_id < log_start.ledger_id)
     )
     doom_segments(connection, partition_id, first_ledger_id, log_start.ledger_id - 1, now_ms)
 
 
+def forget_ended(connection: Connection, from_ms: int, now_ms: int) -> int:
+    """Forget transactions that ended from a time on, and a day ago, and have no trace: they wrote nothing, or it was
+    trimmed within the day, or its topics are gone. At most so many are looked at; return the time to go on from."""
+    ended = transactions.c.ended_at_ms
+    query = select(transactions.c.txn, ended).where(ended >= from_ms, ended < now_ms - _KEEP_ENDS_MS)
+    some = connection.execute(query.order_by(ended).limit(_LOOKED_AT)).all()
+    _forget_transactions(connection, [row.txn for row in some], now_ms)
+    return int(some[-1].ended_at_ms) if len(some) == _LOOKED_AT else 0
+
+
 def _forget_transactions(connection: Connection, txns: list[int], now_ms: int) -> None:
-    traced = select(transaction_partitions.c.txn).where(transaction_partitions.c.txn.in_(txns))
-    old = select(transactions.c.txn).where(
-        transactions.c.txn.in_(txns),
-        transactions.c.state != OPEN,
-        transactions.c.ended_at_ms < now_ms - _KEEP_ENDS_MS,
-        transactions.c.txn.not_in(traced),
-    )
-    gone = list(connection.execute(old).scalars())
-    connection.execute(delete(transaction_producers).where(transaction_producers.c.txn.in_(gone)))
-    owners.forget_transactions(connection, gone)
-    connection.execute(delete(transactions).where(transactions.c.txn.in_(gone)))
+    """Forget those of some transactions that have ended a day ago and have no trace."""
+    for start in range(0, len(txns), _PORTION):
+        some = transactions.c.txn.in_(txns[start : start + _PORTION])
+        traced = select(transaction_partitions.c.txn).where(transaction_partitions.c.txn == transactions.c.txn)
+        is_old = (transactions.c.state != OPEN, transactions.c.ended_at_ms < now_ms - _KEEP_ENDS_MS)
+        gone = list(connection.execute(select(transactions.c.txn).where(some, *is_old, ~traced.exists())).scalars())
+        if gone:
+            connection.execute(delete(transaction_producers).where(transaction_producers.c.txn.in_(gone)))
+            owners.forget_transactions(connection, gone)
+            connection.execute(delete(transactions).where(transactions.c.txn.in_(gone)))

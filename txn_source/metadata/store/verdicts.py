@@ -14,7 +14,7 @@ from typing import Any
 from sqlalchemy import Connection, Row, insert, select, update
 
 from txn_source.metadata.store import checkup
-from txn_source.metadata.store.segments import JOB
+from txn_source.metadata.store.segments import JOB, of_lost_time, recovered_at_ms
 from txn_source.metadata.store.tables import (
     CONDEMNED,
     IDLE,
@@ -45,6 +45,7 @@ def judge(connection: Connection, uris: Sequence[str]) -> list[Verdict]:
         row.producer_id: row
         for row in _rows(connection, producers, producers.c.producer_id, {n.producer_id for n in names.values()})
     }
+    lost = of_lost_time(connection, names)
     there = _those(connection, topics.c.topic_id, {n.topic_id for n in names.values()})
     complete = _those(connection, copies.c.uri, set(uris) - names.keys())
 
@@ -63,7 +64,7 @@ def judge(connection: Connection, uris: Sequence[str]) -> list[Verdict]:
             or (name.ledger_id or 0) > given.ledger_id
         ):
             return Verdict.AHEAD
-        if uri in of_segments:
+        if uri in of_segments and uri not in lost:
             return Verdict.LEFTOVER  # it was deleted, and is there again, as after a power cut
         if name.topic_id not in there:
             return Verdict.LEFTOVER if topic_prefix(name.topic_id) in doomed else Verdict.UNKNOWN
@@ -111,12 +112,6 @@ def _condemn(connection: Connection, uris: Sequence[Any]) -> None:
 def settle(connection: Connection) -> None:
     """Note that what the log has lost was looked at."""
     connection.execute(update(log_info).values(recovered_at_ms=None))
-
-
-def recovered_at_ms(connection: Connection) -> int | None:
-    """Return when the log was put back, since the epoch; None: it wasn't, or that is settled."""
-    found: int | None = connection.execute(select(log_info.c.recovered_at_ms)).scalar()
-    return found
 
 
 def _of_writer(name: SegmentName, writer: Row[Any] | None) -> Verdict:
