@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 from tests.log.reading import BY_HAND, COMMITTED, UNCOMMITTED, rows
 from txn_source import Log
@@ -49,3 +52,23 @@ def files(folder: Path) -> list[str]:
 
 def positions_of(positions: Any) -> dict[str, dict[int, Any]]:
     return {"t": {index: position for (_, index), position in positions.items()}}
+
+
+def end_at(patch: pytest.MonkeyPatch, at: int, *steps: tuple[Any, str]) -> None:
+    """Let the call number ``at`` (from 0) of some functions together, and each later one, raise KeyboardInterrupt.
+
+    Each is named by what has it (a module) and its name.
+    """
+    left = [at]
+
+    def ending(of: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*given: Any, **options: Any) -> Any:
+            left[0] -= 1
+            if left[0] < 0:
+                raise KeyboardInterrupt
+            return of(*given, **options)
+
+        return call
+
+    for owner, name in steps:
+        patch.setattr(owner, name, ending(getattr(owner, name)))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +16,7 @@ from tests.log.roots import Roots
 from tests.log.roots import log as log  # with the roots main, b and c
 from tests.log.roots import roots as roots
 from tests.log.sites import Site
+from tests.upkeep.filled import end_at
 from txn_source import InvalidArgumentError, Log, LogNotFoundError, TxnLogError
 from txn_source.cli.app import app
 from txn_source.client.target import open_service
@@ -28,7 +28,8 @@ from txn_source.upkeep.promotion import promote
 
 
 def fill(log: Log) -> None:
-    """Store messages in the roots main, b and c, and some in main alone; offload a ledger of each."""
+    """Store messages in the roots main, b and c, and some in main alone; offload a ledger of each. Make a snapshot
+    before the last message."""
     log.create_topic("alone", hot_copies="main", acknowledge_copies=1)
     log.set_policies("t", hot_copies="main,b,c", acknowledge_copies=3)
     for topic in ("t", "alone"):
@@ -37,6 +38,7 @@ def fill(log: Log) -> None:
         log.offload(topic)
         send_each(log.producer(topic), [b"2"])
     make_snapshot(log.access, 0.0)
+    send_each(log.producer("t"), [b"later"])
     log.close()
 
 
@@ -64,6 +66,7 @@ def test_log_goes_on_in_another_root(log: Log, roots: Roots, tmp_path: Path) -> 
     assert "is the log's own root now; it was b." in done.output
     missing = [line for line in done.output.splitlines() if line.startswith("missing: ")]
     assert len(missing) == 4, "two segments of the topic that lay in main alone, and the objects"
+    assert done.output.count("unknown: segments/") == 2, "that of the last message, in b and in c"
     checked(roots.b)
     with txn_source.connect(roots.b) as log:
         with pytest.raises(TxnLogError):
@@ -86,20 +89,9 @@ def test_promotion_may_be_interrupted_anywhere(
 ) -> None:
     fill(log)
     shutil.rmtree(roots.main)
-    left = [at]
-
-    def ending(of: Callable[..., Any]) -> Callable[..., Any]:
-        def call(*given: Any, **options: Any) -> Any:
-            left[0] -= 1
-            if left[0] < 0:
-                raise KeyboardInterrupt
-            return of(*given, **options)
-
-        return call
-
+    steps = ("unpacked", "hand_over", "promoted", "put_in_place", "retire", "snapshot_now")
     with monkeypatch.context() as patch:
-        for name in ("unpacked", "hand_over", "promoted", "put_in_place", "retire", "snapshot_now"):
-            patch.setattr(promotion, name, ending(getattr(promotion, name)))
+        end_at(patch, at, *((promotion, name) for name in steps))
         with pytest.raises(KeyboardInterrupt):
             promote(roots.b)
     if copies_marker.owner_of(roots.b) is not None:
@@ -122,7 +114,7 @@ def test_promotion_is_refused_where_it_cannot_be(log: Log, roots: Roots, tmp_pat
     with pytest.raises(LogNotFoundError, match="There are no snapshots in"):
         promote(roots.b)
     checked_before = values(txn_source.connect(roots.main), "t")
-    assert checked_before == [b"1", b"2"]
+    assert checked_before == [b"1", b"2", b"later"]
 
 
 def test_log_on_postgresql_goes_on_in_another_root(tmp_path: Path) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +18,7 @@ from tests.log.roots import log as log  # with the roots main, b and c
 from tests.log.roots import roots as roots
 from tests.log.sites import Site
 from tests.upkeep.doctored import look
-from tests.upkeep.filled import fill, seen
+from tests.upkeep.filled import end_at, fill, seen
 from txn_source import InvalidArgumentError, Log, LogNotFoundError, ProducerFencedError, UnavailableError
 from txn_source.cli.app import app
 from txn_source.client.tiering import snapshot_making
@@ -108,23 +107,9 @@ def test_recovery_may_be_interrupted_anywhere(
     root: Path, lost: dict[str, Any], monkeypatch: pytest.MonkeyPatch, at: int
 ) -> None:
     """End it at each step that leaves something on the disk, and run it again."""
-    left = [at]
-
-    def ending(of: Callable[..., Any]) -> Callable[..., Any]:
-        def call(*given: Any, **options: Any) -> Any:
-            left[0] -= 1
-            if left[0] < 0:
-                raise KeyboardInterrupt
-            return of(*given, **options)
-
-        return call
-
+    steps = [*((os, name) for name in ("link", "replace")), *((snapshots, name) for name in ("unpack", "pack", "put"))]
     with monkeypatch.context() as patch:
-        for module, name in (
-            *((os, name) for name in ("link", "replace")),
-            *((snapshots, name) for name in ("unpack", "pack", "put")),
-        ):
-            patch.setattr(module, name, ending(getattr(module, name)))
+        end_at(patch, at, *steps)
         patch.setattr("txn_source.upkeep.recovery.unpack", snapshots.unpack)
         with pytest.raises(KeyboardInterrupt):
             recover(root)
@@ -232,14 +217,21 @@ def test_log_on_an_object_store_is_recovered(tmp_path: Path) -> None:
 
 
 def test_snapshots_lie_in_roots_for_copies_too(log: Log, roots: Roots) -> None:
-    """Lose the snapshots of the main root with its database: those of another root will do."""
+    """Lose the snapshots of the main root with its database: those of another root will do. What may lie in a root that
+    is away is told as that, and as nothing else."""
     send_each(log.producer("t", batching=BY_HAND), [b"1"])
     made = snapshot(log)
     assert all((roots[name] / made).is_file() for name in ("main", "b", "c"))
     log.close()
     lose_database(roots.main)
     shutil.rmtree(roots.main / "snapshots")
-    assert recover(roots.main, snapshots=roots.b).unknown == ()
+    for name in ("main", "b"):
+        roots.segments(name)[0].unlink()
+    roots.lose("c")
+    report = recover(roots.main, snapshots=roots.b)
+    assert (report.missing, report.unknown, report.is_whole) == ((), (), False)
+    assert report.away == ("c: its txnlog-copies.json is missing",)
+    roots.bring_back("c")
     with txn_source.connect(roots.main) as again:
         assert values(again, "t") == [b"1"]
 

@@ -43,7 +43,8 @@ def recover(
     and are listed. What the lost database may have given out is given out to nobody else, and open transactions are
     aborted. Nobody may use the log meanwhile. It can be interrupted, and run again.
 
-    Exit status: 0 if nothing is missing and nothing unknown, 3 if something is, 1 if there is no sound snapshot.
+    Exit status: 0 if nothing is missing and nothing unknown, 3 if something is, or a root couldn't be looked at, 1 if
+    there is no sound snapshot.
     """
     path = root_of(context, root)
     from txn_source.upkeep.recovery import recover as make
@@ -55,10 +56,12 @@ def recover(
 
 
 def print_recovered(done: RecoveryReport, *, as_json: bool) -> None:
-    """Print what became of a log, unless that was done; end with status 3 if something is missing or unknown."""
+    """Print what became of a log, unless that was done; end with status 3 unless all of it is there, and no more."""
     if not as_json:
         for text in done.unsound:
             note(f"not sound: {text}")
+        for text in done.away:
+            note(f"not looked at: {text}")
         for path in done.missing:
             print(f"missing: {path}")
         for file in done.unknown:
@@ -71,7 +74,7 @@ def print_recovered(done: RecoveryReport, *, as_json: bool) -> None:
         )
         if done.unknown or done.tails:
             print("Look at what is unknown with `txnlog salvage`.")
-    if done.missing or done.unknown or done.tails:
+    if not done.is_whole:
         raise typer.Exit(3)
 
 

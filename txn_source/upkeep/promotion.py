@@ -111,7 +111,6 @@ def promote(root: str | os.PathLike[str], metadata: str | os.PathLike[str] | Non
             if log_id == owner:
                 now_us = database.clock()
                 database.write(lambda connection: promoted(connection, now_us, taken_at_s * 1_000_000, new_id, name))
-            told = compared(place, MetadataService(database, str(place), clock=database.clock))
         finally:
             database.close()
         if lost and made is not None and file is not None:
@@ -124,10 +123,16 @@ def promote(root: str | os.PathLike[str], metadata: str | os.PathLike[str] | Non
         root_marker.claim(place, new_id)
     else:
         LogRoot(place).finish(new_id if file is None else None)
+    database = open_database(f"sqlite:///{file}" if url is None else url)
+    try:
+        report = RecoveryReport(new_id, taken_at_s, snapshot, unsound)
+        report = compared(report, place, MetadataService(database, str(place), clock=database.clock))
+    finally:
+        database.close()
     retire(place)
     if file is not None:
         snapshot_now(place, file)
-    return Promotion(name, RecoveryReport(new_id, taken_at_s, snapshot, unsound, *told), tuple(left))
+    return Promotion(name, report, tuple(left))
 
 
 def _new_id(place: Path | ObjectRoot, owner: str) -> str:

@@ -35,6 +35,7 @@ from txn_source.model.values import dataclass
 from txn_source.model.verdict import Verdict
 from txn_source.storage.folders import sync_folder
 from txn_source.storage.object_root import ObjectRoot, Root, root_at
+from txn_source.storage.object_store import is_passing, is_refused
 from txn_source.storage.root import LogRoot
 from txn_source.storage.snapshots import Snapshot, snapshots_in, unpack
 from txn_source.storage.tiered import check_object
@@ -49,7 +50,8 @@ class RecoveryReport:
 
     ``unsound`` are newer snapshots that couldn't be used, and why. ``missing`` are files that the log refers to and
     that aren't there. ``unknown`` are files that it doesn't know, and ``tails`` are of files that it knows, with the
-    bytes behind what it knows of them: what it lost lies there.
+    bytes behind what it knows of them: what it lost lies there. ``away`` are roots and targets that can't be looked at
+    now, each with the reason: of the files that may lie there nothing is told.
     """
 
     log_id: str
@@ -59,6 +61,12 @@ class RecoveryReport:
     missing: tuple[str, ...] = ()
     unknown: tuple[UnknownFile, ...] = ()
     tails: tuple[UnknownFile, ...] = ()
+    away: tuple[str, ...] = ()
+
+    @property
+    def is_whole(self) -> bool:
+        """True if all files are there that the log refers to, and no others."""
+        return not (self.missing or self.unknown or self.tails or self.away)
 
 
 @guard
@@ -96,7 +104,8 @@ def recover(
             upgrade(database)
             now_us = database.clock()
             database.write(lambda connection: recovered(connection, now_us, snapshot.taken_at_s * 1_000_000))
-            told = compared(place, MetadataService(database, str(place), clock=database.clock))
+            report = RecoveryReport(snapshot.log_id, snapshot.taken_at_s, snapshot.path, unsound)
+            report = compared(report, place, MetadataService(database, str(place), clock=database.clock))
         finally:
             database.close()
         as_one_file(unfinished)
@@ -104,7 +113,7 @@ def recover(
     finally:
         clear(unfinished)
     snapshot_now(place, file)
-    return RecoveryReport(snapshot.log_id, snapshot.taken_at_s, snapshot.path, unsound, *told)
+    return report
 
 
 def put_in_place(made: Path, file: Path) -> None:
@@ -176,26 +185,33 @@ def unpacked(source: Root, target: Path, log_id: str | None = None) -> tuple[Sna
     )
 
 
-def compared(
-    place: Root, service: MetadataService
-) -> tuple[tuple[str, ...], tuple[UnknownFile, ...], tuple[UnknownFile, ...]]:
-    """Return the files that a log refers to and that aren't there, those that it doesn't know, and the ends of known
-    ones that it doesn't."""
+def compared(report: RecoveryReport, place: Root, service: MetadataService) -> RecoveryReport:
+    """Return what became of a log, with what lies in its places and what doesn't."""
     stub = MetadataStub(InProcessTransport(service))
     stub.get_log()
     found = Inventory(Access(stub, place))
+    away = sum(each.bit for each in found.places if each.name in found.away)
     missing = []
     for topic in stub.list_topics():
-        missing += [segment.path for segment in stub.list_hot_segments(topic) if segment.path not in found.files]
+        segments = stub.list_hot_segments(topic)
+        missing += [one.path for one in segments if one.path not in found.files and not one.roots & away]
         for partition in stub.get_view([topic]).topics[0].partitions:
             for copy in (copies.tiered for copies in copies_of(stub, partition) if copies.tiered is not None):
                 try:
                     check_object(place, copy)
-                except TxnLogError:
-                    missing.append(copy.uri.partition("?")[0])
-    unknown = [file for files in found.of(Verdict.UNKNOWN).values() for file in files]
-    tails = [replace(file, size=file.size - end) for file, end in found.tails()]
-    return tuple(sorted(missing)), _in_order(unknown), _in_order(tails)
+                except TxnLogError as error:
+                    uri = copy.uri.partition("?")[0]
+                    if is_passing(error.__cause__) or is_refused(error.__cause__):
+                        found.away.setdefault(uri, error.fact)
+                    else:
+                        missing.append(uri)
+    return replace(
+        report,
+        missing=tuple(sorted(missing)),
+        unknown=_in_order(file for files in found.of(Verdict.UNKNOWN).values() for file in files),
+        tails=_in_order(replace(file, size=file.size - end) for file, end in found.tails()),
+        away=tuple(f"{where}: {why}" for where, why in found.away.items()),
+    )
 
 
 def _in_order(files: Iterable[UnknownFile]) -> tuple[UnknownFile, ...]:

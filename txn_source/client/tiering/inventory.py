@@ -6,10 +6,11 @@ from collections.abc import Iterator, Sequence
 
 from txn_source.client.access import Access
 from txn_source.client.hot_roots import Place, places_of
-from txn_source.client.tiering.targets import Target, targets
+from txn_source.client.tiering.targets import targets
 from txn_source.model.values import dataclass
 from txn_source.model.verdict import Verdict
 from txn_source.storage.object_names import may_be_object, may_be_second_file, object_of_second_file
+from txn_source.storage.object_store import reason
 from txn_source.storage.segment import SegmentName
 from txn_source.storage.tiered_check import owner_of
 
@@ -35,7 +36,9 @@ class Inventory:
         self._access = access
         self.places = places_of(access) if places is None else list(places)
         self.files: dict[str, list[UnknownFile]] = {}
-        for file in (*_segments(self.places), *_objects(targets(access))):
+        self.away: dict[str, str] = {}
+        """Why some of the roots and targets can't be listed now, by the root's name or where the target is."""
+        for file in (*self._segments(), *self._objects()):
             self.files.setdefault(file.uri, []).append(file)
         uris = sorted(self.files)
         self._verdicts = dict(zip(uris, access.metadata.judge_files(uris), strict=True))
@@ -66,32 +69,32 @@ class Inventory:
                     found.append((longest, segment.end))
         return found
 
+    def _segments(self) -> Iterator[UnknownFile]:
+        """Yield the segments in all roots that can be listed."""
+        for place in self.places:
+            try:
+                place.check()
+                for found in place.segments.stored():
+                    if SegmentName.parse(found.path) is not None:  # what isn't ours isn't our garbage
+                        yield UnknownFile(place.name, found.path, found.size, found.modified_at_s)
+            except OSError as error:
+                if len(self.places) == 1:
+                    raise
+                self.away[place.name] = reason(error)
+                place.failed(error)
 
-def _segments(places: Sequence[Place]) -> Iterator[UnknownFile]:
-    """Yield the segments in all roots that can be listed."""
-    for place in places:
-        try:
-            place.check()
-            for found in place.segments.stored():
-                if SegmentName.parse(found.path) is not None:  # what isn't ours isn't our garbage
-                    yield UnknownFile(place.name, found.path, found.size, found.modified_at_s)
-        except OSError as error:
-            if len(places) == 1:
-                raise
-            place.failed(error)
-
-
-def _objects(of: Sequence[Target]) -> Iterator[UnknownFile]:
-    """Yield the objects in the places that ledgers are offloaded to, of two files with the first one's name."""
-    for target in of:
-        if target.why_unreachable():
-            continue
-        for found in target.stored():
-            if may_be_object(found.uri):
-                yield UnknownFile(target.shown, found.uri, found.size, found.modified_at_s)
-            elif may_be_second_file(found.uri.partition("?")[0]):
-                its_object = object_of_second_file(found.uri)
-                yield UnknownFile(target.shown, its_object, found.size, found.modified_at_s)
+    def _objects(self) -> Iterator[UnknownFile]:
+        """Yield the objects in the places that ledgers are offloaded to, of two files with the first one's name."""
+        for target in targets(self._access):
+            if why := target.why_unreachable():
+                self.away[target.shown] = why
+                continue
+            for found in target.stored():
+                if may_be_object(found.uri):
+                    yield UnknownFile(target.shown, found.uri, found.size, found.modified_at_s)
+                elif may_be_second_file(found.uri.partition("?")[0]):
+                    its_object = object_of_second_file(found.uri)
+                    yield UnknownFile(target.shown, its_object, found.size, found.modified_at_s)
 
 
 def _is_ours(access: Access, uri: str) -> bool:
