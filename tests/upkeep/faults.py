@@ -189,10 +189,6 @@ def let_a_transaction_hang(root: Path) -> None:
     begin(root, 900, 400)
 
 
-def forget_a_transaction(root: Path) -> None:
-    begin(root, 60, 400)
-
-
 def fence_without_aborting(root: Path) -> None:
     begin(root, 900, 0)
     change(
@@ -246,10 +242,6 @@ def policies(**values: object) -> Fault:
     return set_them
 
 
-def lag_of_what_is_read(root: Path) -> None:
-    policies(offload_deletion_lag="1h", offload_after_age="1d", data_read_priority="bookkeeper-first")(root)
-
-
 def acknowledge_more_than_there_are(root: Path) -> None:
     change(root, "INSERT INTO policies (scope, name, value) VALUES ('broker', 'acknowledge_copies', '2')")
 
@@ -268,11 +260,6 @@ def misspell_a_setting(root: Path) -> None:
 
 def publish_in_the_future(root: Path) -> None:
     change(root, "UPDATE partitions SET last_publish_time_us = ?", ((now_ms() + HOUR_MS) * 1000,))
-
-
-def write_in_the_future(root: Path) -> None:
-    path = segment(root, tiered=False)
-    os.utime(path, (time.time() + 3600,) * 2)
 
 
 # The database and the root
@@ -396,22 +383,16 @@ FAULTS: list[tuple[Fault, str, Severity]] = [
     (leave_files_to_delete, "doomed-old", W),
     (kill_an_offload, "offload-stuck", W),
     (let_a_transaction_hang, "transaction-hangs", W),
-    (forget_a_transaction, "transaction-overdue", W),
     (fence_without_aborting, "transaction-fenced", W),
     (keep_what_retention_would_trim, "subscription-keeps-data", W),
     (stand_behind_the_end, "subscription-beyond-end", E),
-    (leave_a_consumer, "consumer-without-lease", N),
     (hand_out_to_nobody, "deliveries-orphaned", E),
     (policies(retention_age="1h", offload_after_age="1d"), "policy-trims-first", W),
     (policies(retention_bytes="1m", offload_after_bytes="2m"), "policy-trims-first", W),
-    (policies(offload_deletion_lag="1h"), "policy-lag-without-offload", N),
-    (policies(offload_uri="elsewhere"), "policy-target-without-offload", N),
-    (lag_of_what_is_read, "policy-lag-kept", N),
     (acknowledge_more_than_there_are, "policy-copies", E),
     (offload_into_a_file, "offload-target-unreachable", E),
     (misspell_a_setting, "configuration-damaged", E),
     (publish_in_the_future, "clock-ahead", W),
-    (write_in_the_future, "file-time-ahead", W),
     (spoil_a_total, "database-totals", E),
     (spoil_a_ledger, "database-totals", E),
     (lose_an_entry, "database-totals", E),

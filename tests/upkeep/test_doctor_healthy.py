@@ -24,7 +24,7 @@ from txn_source import Log, TxnLogError
 from txn_source.client.tiering.garbage import collect_garbage
 from txn_source.metadata.store import sealing
 from txn_source.storage import tiered
-from txn_source.upkeep.doctor.checks import bytes as bytes_of
+from txn_source.upkeep.doctor.checks import segments as segments_of
 from txn_source.upkeep.doctor.subject import Checksums, Surroundings
 
 __all__ = ["log", "roots"]
@@ -191,13 +191,14 @@ def test_topic_that_is_deleted_while_it_is_read_has_no_finding(tmp_path: Path, m
                 producer.send(b"x")
         for path in (root / "segments").rglob("*.arrow"):
             tiers.flip_near_end(path)
-        extent = bytes_of.extent
+        unsound = segments_of.unsound
 
-        def deleting(stub: Any, topic: Any, path: str) -> Any:
+        def deleting(stub: Any, topic: Any, *of: Any) -> Any:
+            found = unsound(stub, topic, *of)
             log.delete_topic(topic.short)
-            return extent(stub, topic, path)
+            return found
 
-        monkeypatch.setattr(bytes_of, "extent", deleting)
+        monkeypatch.setattr(segments_of, "unsound", deleting)
         report = look(root)
         assert (report.findings, report.not_checked) == ((), ())
 

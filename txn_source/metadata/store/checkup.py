@@ -34,16 +34,6 @@ class Waiting:
 
 
 @dataclass(frozen=True, slots=True)
-class LapsedConsumer:
-    """A consumer whose lease is over."""
-
-    topic: str
-    subscription: str
-    name: str
-    lease_until_ms: int
-
-
-@dataclass(frozen=True, slots=True)
 class Ahead:
     """A partition whose last message is published in the future, in microseconds since the epoch."""
 
@@ -98,11 +88,6 @@ def offloads_before(connection: Connection, before_ms: int) -> list[Waiting]:
     return [Waiting(*row) for row in _OFFLOADS.rows(connection, {"before": before_ms})]
 
 
-def lapsed_before(connection: Connection, before_ms: int) -> list[LapsedConsumer]:
-    """Return the consumers whose lease ended before a time."""
-    return [LapsedConsumer(*row) for row in _LAPSED.rows(connection, {"before": before_ms})]
-
-
 def orphaned_deliveries(connection: Connection) -> list[tuple[str, str, int]]:
     """Return topic, subscription, and how many deliveries it has that are a consumer's who isn't there."""
     return [(topic, name, count) for topic, name, count in _ORPHANED.rows(connection, {})]
@@ -138,14 +123,6 @@ _DOOMED = Prepared(
 )
 _OFFLOADS = Prepared(
     "SELECT uri, begun_at_ms FROM copies WHERE complete = 0 AND begun_at_ms < :before ORDER BY begun_at_ms, copy_id"
-)
-_LAPSED = Prepared(
-    """
-    SELECT t.name, s.name, c.name, c.lease_until_ms
-    FROM consumers AS c
-    JOIN subscriptions AS s ON s.subscription_id = c.subscription_id
-    JOIN topics AS t ON t.topic_id = s.topic_id
-    WHERE c.lease_until_ms < :before ORDER BY t.name, s.name, c.consumer_id"""
 )
 _ORPHANED = Prepared(
     """

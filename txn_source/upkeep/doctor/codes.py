@@ -139,8 +139,6 @@ CODES: dict[str, Code] = {
         Code("offload-target-unreachable", _E, "The policy offload_uri names a place that is away, or refuses.",
              "Check the place, the credentials, and the policy: `txnlog topics get-policies {topic}`."),
         # Transactions
-        Code("transaction-overdue", _W, "Nobody has looked at the log since the transaction's timeout.",
-             "None is needed: whoever looks next aborts it, as `txnlog topics stats` does."),
         Code("transaction-hangs", _W, "Its producer hangs, is slow, or was killed.",
              "Look at it with `txnlog transactions show {txn}`, and end it with `txnlog transactions abort {txn}`;"
              " at its timeout it is aborted."),
@@ -152,20 +150,12 @@ CODES: dict[str, Code] = {
              " `txnlog subscriptions delete {topic} {subscription}`."),
         Code("subscription-beyond-end", _E, "The log was restored from an older backup than the subscription's reader.",
              "Seek it: `txnlog subscriptions seek {topic} {subscription} --to latest`."),
-        Code("consumer-without-lease", _N, "A consumer, or its service, was killed, and nobody has looked since.",
-             "None is needed: the next consumer that connects removes it, and gets what it held."),
         Code("deliveries-orphaned", _E, "The database was changed by hand: messages wait for a consumer that is gone.",
              "Seek the subscription to where it stands, which hands all out again:"
              " `txnlog subscriptions seek {topic} {subscription} --to {at}`."),
         # Policies
         Code("policy-trims-first", _W, "retention_age or retention_bytes is below the threshold of the offload.",
              "Offload earlier, or retain more: `txnlog topics set-policies {topic}`."),
-        Code("policy-lag-without-offload", _N, "offload_deletion_lag is set, and no threshold of the offload.",
-             "Set offload_after_age or offload_after_bytes, or offload by hand: `txnlog topics offload {topic}`."),
-        Code("policy-target-without-offload", _N, "offload_uri is set, and no threshold of the offload.",
-             "Set offload_after_age or offload_after_bytes, or offload by hand: `txnlog topics offload {topic}`."),
-        Code("policy-lag-kept", _N, "bookkeeper-first is read, so hot copies that a subscription needs stay.",
-             "Read tiered-first, or let the subscriptions read on: `txnlog subscriptions list {topic}`."),
         Code("policy-copies", _E, "hot_copies and acknowledge_copies were set at different levels, or a root is gone.",
              "Set both for the topic, such as `txnlog topics set-policies {topic} --hot-copies main"
              " --acknowledge-copies 1`; producers are refused until then."),
@@ -174,8 +164,6 @@ CODES: dict[str, Code] = {
              "Set the clocks by NTP; publish times begin anew by themselves once the clock is seen to have been"
              " more than an hour ahead."),
         Code("clock-differs", _W, "This machine's clock and the service's differ.", "Set both by NTP."),
-        Code("file-time-ahead", _W, "The clock of the file system or of the store is ahead of this machine's.",
-             "Set both by NTP; `txnlog gc` goes by these times, and leaves such files for longer."),
         # The examination
         Code("check-failed", _E, "The log can't be read where the check looks, or it has a fault nobody foresaw.",
              "Mend what the text says, and run `txnlog doctor` again."),

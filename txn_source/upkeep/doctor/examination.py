@@ -7,8 +7,7 @@ from collections.abc import Callable, Iterator
 from txn_source.model.errors import TxnLogError
 from txn_source.model.values import dataclass
 from txn_source.storage.object_store import reason
-from txn_source.upkeep.doctor.checks.bytes import check_bytes
-from txn_source.upkeep.doctor.checks.clocks import check_file_times, check_publish_times, check_service_clock
+from txn_source.upkeep.doctor.checks.clocks import check_publish_times, check_service_clock
 from txn_source.upkeep.doctor.checks.database import (
     check_consumers,
     check_totals,
@@ -60,7 +59,6 @@ CHECKS = (
     Check("waiting files and offloads", check_waiting_files, database=True, whole=True),
     Check("publish times", check_publish_times, database=True, whole=True),
     Check("the service's clock", check_service_clock, whole=True),
-    Check("times of files", check_file_times, files=True, whole=True),
     Check("states of transactions", check_transactions_table, database=True, whole=True),
     Check("totals and pages", check_totals, database=True, whole=True),
     Check("entries with too few copies", check_short_entries),
@@ -68,7 +66,6 @@ CHECKS = (
     Check("files that nothing refers to", check_unreferenced, database=True, files=True, whole=True),
     Check("files among the segments", check_among_segments, files=True, whole=True),
     Check("tiered objects", check_objects),
-    Check("checksums", check_bytes, files=True),
 )
 """All checks, the quick ones first."""
 
@@ -95,6 +92,8 @@ def examine(opened: Opened) -> Report:
         except Exception as error:  # what a damaged database gives can be anything
             findings.append(_failed(check, error))
             not_checked.append(Unchecked(check.name, "it failed"))
+    if subject is not None and subject.checksums is Checksums.NONE:
+        not_checked.append(Unchecked("checksums", "--checksums none"))
     findings += unreadable_files(subject) if subject is not None else ()
     shown, log_id = ("", "") if subject is None else (subject.shown, subject.log_id)
     return Report(shown, log_id, in_order(capped(findings)), tuple(checked), tuple(not_checked))
@@ -107,8 +106,6 @@ def _why_not(check: Check, subject: Subject) -> str:
         return "the root can't be reached from here"
     if check.whole and subject.topics:
         return "it is about the whole log, and topics were named"
-    if check.look is check_bytes and subject.checksums is Checksums.NONE:
-        return "--checksums none"
     return ""
 
 

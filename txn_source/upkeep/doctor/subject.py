@@ -6,7 +6,7 @@ import os
 import random
 import shutil
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -26,7 +26,6 @@ from txn_source.upkeep.doctor.pace import Pace
 if TYPE_CHECKING:
     from txn_source.metadata.service.service import MetadataService
     from txn_source.metadata.store.connection import Connection
-    from txn_source.storage.segment_store import StoredSegment
 
 T = TypeVar("T")
 DAY_S = 24 * 3600.0
@@ -142,19 +141,6 @@ class Subject:
         for name in self.topic_names():
             with suppress(TopicNotFoundError):
                 yield from look(name)
-
-    def stored(self, place: Place) -> Iterable[StoredSegment]:
-        """Return what lies among the segments of a root: now, or, of one that is remote, when it was first asked for,
-        since each listing takes long and costs money."""
-        if not place.segments.is_remote:
-            return place.segments.stored()
-        if place.bit not in self._listings:
-            self._listings[place.bit] = list(place.segments.stored())
-        return self._listings[place.bit]
-
-    @cached_property
-    def _listings(self) -> dict[int, list[StoredSegment]]:
-        return {}
 
     @cached_property
     def places(self) -> Sequence[Place]:

@@ -1,4 +1,4 @@
-"""Clocks: publish times in the future, this machine's clock against the service's, and that of the files."""
+"""Clocks: publish times in the future, and this machine's clock against the service's."""
 
 from __future__ import annotations
 
@@ -35,13 +35,3 @@ def check_service_clock(subject: Subject) -> Iterator[Finding]:
         which = "ahead of" if there > after else "behind"
         fact = f"The service's clock is {apart:,.0f} s {which} this machine's."
         yield finding("clock-differs", "service", fact, apart_s=round(apart))
-
-
-def check_file_times(subject: Subject) -> Iterator[Finding]:
-    """Look for files that were written in the future."""
-    for place in subject.places:
-        newest = max(((found.modified_at_s, found.path) for found in subject.stored(place)), default=(0.0, ""))
-        ahead = newest[0] - subject.now_s
-        if ahead > _AHEAD_S:
-            fact = f"{newest[1]} in the root {place.name} was written {ahead:,.0f} s ahead of this machine's clock."
-            yield finding("file-time-ahead", f"root {place.name}", fact, root=place.name, ahead_s=round(ahead))

@@ -15,9 +15,6 @@ from txn_source.model.transaction import COORDINATOR, TxnId
 from txn_source.upkeep.doctor.findings import MOST_SHOWN, Finding, finding
 from txn_source.upkeep.doctor.subject import DAY_S, Subject
 
-_LAPSED_MS = 60_000
-"""A lease that ended so long ago is nobody's any more; a service that is busy is late by seconds."""
-
 
 def check_totals(subject: Subject) -> Iterator[Finding]:
     """Count anew what ledgers and entries have as totals, and compare pages with rows."""
@@ -75,20 +72,7 @@ def check_waiting_files(subject: Subject) -> Iterator[Finding]:
 
 
 def check_consumers(subject: Subject) -> Iterator[Finding]:
-    """Look for consumers that are gone and what they hold."""
-    now_ms = subject.now_ms
-    for one in subject.look(lambda c: checkup.lapsed_before(c, now_ms - _LAPSED_MS)):
-        topic = TopicName.parse(one.topic).short
-        age = (now_ms - one.lease_until_ms) // 1000
-        fact = f"The lease of consumer {one.name!r} of {one.subscription!r} ended {age:,} s ago."
-        yield finding(
-            "consumer-without-lease",
-            f"topic {topic}",
-            fact,
-            topic=topic,
-            subscription=one.subscription,
-            consumer=one.name,
-        )
+    """Look for what waits for consumers that are gone, and for subscriptions that stand where nothing is."""
     for name, subscription, count in subject.look(checkup.orphaned_deliveries):
         at = _where_it_stands(subject, TopicName.parse(name), subscription)
         if at is None:

@@ -1,4 +1,4 @@
-"""Policies that contradict each other, or that can do nothing."""
+"""Policies that contradict each other."""
 
 from __future__ import annotations
 
@@ -22,19 +22,6 @@ def _of_topic(subject: Subject, topic: TopicName) -> Iterator[Finding]:
     set_ = subject.access.metadata.policies_in_force(topic)
     policies = CopyPolicies.of(set_)
     yield from _trims_first(topic, policies, set_)
-    if policies.deletion_lag_s is not None and not policies.offloads:
-        fact = f"{_said('offload_deletion_lag', set_)}, and nothing is offloaded by itself."
-        yield _finding("policy-lag-without-offload", topic, fact)
-    if set_["offload_uri"].value is not None and not policies.offloads:
-        shown = str(set_["offload_uri"].value).partition("?")[0]
-        fact = f"offload_uri is {shown} ({set_['offload_uri'].source}), and nothing is offloaded by itself."
-        yield _finding("policy-target-without-offload", topic, fact)
-    if policies.deletion_lag_s is not None and policies.keeps_what_is_read and _has_durable(subject, topic):
-        fact = (
-            f"{_said('offload_deletion_lag', set_)} and {_said('data_read_priority', set_)}: hot copies that a"
-            " subscription still reads are kept past the lag."
-        )
-        yield _finding("policy-lag-kept", topic, fact)
     if (why := _no_copies(subject, set_)) is not None:
         yield _finding("policy-copies", topic, why)
 
@@ -72,10 +59,6 @@ def _trims_first(topic: TopicName, policies: CopyPolicies, set_: dict[str, Effec
 def _said(name: str, set_: dict[str, EffectivePolicy]) -> str:
     value = set_[name].value
     return f"{name} is {getattr(value, 'value', value)} ({set_[name].source})"
-
-
-def _has_durable(subject: Subject, topic: TopicName) -> bool:
-    return any(one.durable for one in subject.access.metadata.list_subscriptions(topic, brief=True))
 
 
 def _finding(code: str, topic: TopicName, fact: str) -> Finding:

@@ -1,142 +1,146 @@
-"""Hot segments: is each where the database says, long enough, in as many roots as it is to be in; and what else is
-there."""
+"""Hot segments: is each where the database says, whole, in as many roots as it is to be in; and what else is there."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
 from txn_source.client.hot_roots import Place
+from txn_source.client.segment_copying import unsound
 from txn_source.client.tiering.inventory import Inventory
 from txn_source.client.tiering.upload_garbage import abort_uploads
 from txn_source.metadata.stub.roots import HotSegment
 from txn_source.model.roots import ONLY_MAIN
 from txn_source.model.topic_name import TopicName
 from txn_source.model.units import format_count
+from txn_source.model.values import dataclass
 from txn_source.model.verdict import Verdict
 from txn_source.storage.object_names import may_be_object
 from txn_source.storage.object_root import located
-from txn_source.storage.object_store import is_refused
+from txn_source.storage.object_store import is_passing, is_refused, reason
 from txn_source.storage.segment import SegmentName, is_old_note
 from txn_source.upkeep.doctor.checks.policies import policies_fit
 from txn_source.upkeep.doctor.codes import Severity
-from txn_source.upkeep.doctor.extent import Extent, Ledgers, extent
+from txn_source.upkeep.doctor.extent import Extent, Ledgers, extent, extent_of
 from txn_source.upkeep.doctor.findings import Finding, finding, some_files
-from txn_source.upkeep.doctor.subject import DAY_S, Subject
-
-_UNKNOWN = 1 << 62
+from txn_source.upkeep.doctor.subject import DAY_S, Checksums, Subject
+from txn_source.upkeep.reading_ahead import read_ahead
 
 
 def check_segments(subject: Subject) -> Iterator[Finding]:
-    """Compare the files with what is registered: there, and as long as their last entry ends."""
-    listed = _listed(subject)
-    yield from subject.of_each_topic(lambda topic: _of_topic(subject, topic, listed))
+    """Compare the files with what is registered: there, as long as their last entry ends, and as many of their entries
+    as was asked for with the checksums that they had when they were written."""
+    yield from subject.of_each_topic(lambda topic: _of_topic(subject, topic))
 
 
-def _listed(subject: Subject) -> dict[int, dict[str, int]]:
-    """Return the sizes of all files of roots in which each look at one takes long."""
-    return {
-        place.bit: {found.path: found.size for found in subject.stored(place)}
-        for place in subject.places
-        if place.segments.is_remote
-    }
+@dataclass(frozen=True, slots=True)
+class _Damage:
+    """What is wrong with a copy of a segment: how the finding's code ends, and the fact with the entries that are lost
+    with the copy."""
+
+    kind: str
+    fact: str
+    lost: Extent
 
 
-def _of_topic(subject: Subject, topic: TopicName, listed: dict[int, dict[str, int]]) -> Iterator[Finding]:
+def _of_topic(subject: Subject, topic: TopicName) -> Iterator[Finding]:
     if not policies_fit(subject, topic):
         return  # which another check tells; where its segments are to be can't be said
-    ledgers: Ledgers | None = None
-    near = sum(place.bit for place in subject.places)
-    for segment in subject.access.metadata.list_hot_segments(topic):
-        sizes = {
-            p.bit: _size(subject, p, segment.path, listed.get(p.bit)) for p in subject.places if p.bit & segment.roots
-        }
-        bad = [p for p in subject.places if p.bit & segment.roots and sizes[p.bit] < segment.end]
-        few = segment.wanted & ~segment.roots
-        if not bad and not few:
-            continue
-        sizes = {place.bit: _size(subject, place, segment.path) for place in bad}  # now, not when they were listed
-        bad = [place for place in bad if sizes[place.bit] < segment.end]
-        if few and not bad:
-            few = _still_few(subject, topic, segment)
-            if few:
-                yield _few(subject, topic, segment, few)
-            continue
-        if not bad:
-            continue
-        lost = extent(subject.access.metadata, topic, segment.path)
-        if not lost.entries:
-            continue  # deleted meanwhile
-        if segment.roots & ~sum(place.bit for place in bad):
-            for place in bad:
-                yield _copy_missing(topic, segment, place, sizes[place.bit])
-            continue
-        ledgers = ledgers or Ledgers(subject.access.metadata, topic)
-        if segment.roots & near == segment.roots:
-            yield _lost(topic, segment, bad, sizes, lost, ledgers)
+    stub = subject.access.metadata
+    segments = list(stub.list_hot_segments(topic))
+    copies = [(each, place) for each in segments for place in subject.places if place.bit & each.roots]
+    of_all = subject.checksums is Checksums.ALL
+    total = sum(segment.end for segment, _ in copies) if of_all else None
+    subject.watch.begin(f"bytes of {topic.short}", "bytes", total)
+    looked_at = read_ahead(
+        copies,
+        lambda of: _damage(subject, topic, *of),
+        is_remote=any(place.segments.is_remote for place in subject.places),
+        size=lambda of: of[0].end,
+    )
+    damaged: dict[str, dict[int, _Damage]] = {}
+    for (segment, place), found in looked_at:
+        subject.watch.advance(segment.end)
+        if isinstance(found, OSError):
+            subject.may_not_read("segments", located(place.root, segment.path), found)
+        elif found is not None and found.lost.entries:  # else it was deleted meanwhile
+            damaged.setdefault(segment.path, {})[place.bit] = found
+    if damaged or any(segment.wanted & ~segment.roots for segment in segments):
+        ledgers = Ledgers(stub, topic)
+        known = {segment.path for segment in segments}
+        for segment in stub.list_hot_segments(topic):  # as it is now
+            if segment.path in known:
+                yield from _of_segment(subject, topic, segment, damaged.get(segment.path, {}), ledgers)
 
 
-def _size(subject: Subject, place: Place, path: str, listed: dict[str, int] | None = None) -> int:
-    """Return a file's length, that of any file if this user may not look at it; -1 if it isn't there, or broken."""
-    if listed is not None:
-        return listed.get(path, -1)
+def _of_segment(
+    subject: Subject, topic: TopicName, segment: HotSegment, damaged: dict[int, _Damage], ledgers: Ledgers
+) -> Iterator[Finding]:
+    about, path = f"topic {topic.short}", segment.path
+    bad = {place: damaged[place.bit] for place in subject.places if place.bit & segment.roots & sum(damaged)}
+    others = segment.roots & ~sum(place.bit for place in bad)
+    if bad and not others:
+        found = next(iter(bad.values()))
+        where = "" if [place.bit for place in bad] == [ONLY_MAIN] else f" in {', '.join(place.name for place in bad)}"
+        with_object = ledgers.with_object(found.lost)
+        elsewhere = "; an object has them, too" if with_object else ""
+        yield finding(
+            f"segment-{found.kind}",
+            about,
+            f"Segment {path}{where} {found.fact}{elsewhere}.",
+            Severity.WARNING if with_object else None,
+            topic=topic.short,
+            path=path,
+            entries=found.lost.entries,
+            ledgers=found.lost.ledgers,
+            ledger=found.lost.ledgers[0],
+        )
+    for place, found in bad.items() if others else ():
+        code = "copy-damaged" if found.kind == "damaged" else "copy-missing"
+        fact = f"The copy of {path} in the root {place.name} {found.fact}; others are there."
+        yield finding(code, about, fact, topic=topic.short, path=path, root=place.name)
+    few = segment.wanted & ~segment.roots
+    if few and not bad:
+        names = [root.name for root in subject.access.metadata.roots if root.bit & few]
+        names = ["main", *names] if few & ONLY_MAIN else names
+        fact = f"Segment {path} with {segment.entries:,} entries has no copy in {', '.join(names)}."
+        yield finding("copies-few", about, fact, topic=topic.short, path=path, roots=names)
+
+
+def _damage(subject: Subject, topic: TopicName, segment: HotSegment, place: Place) -> _Damage | OSError | None:
+    """Return what is damaged in a root, or why this user may not read it.
+
+    Raises:
+        OSError: the store can't be asked now.
+    """
+    stub = subject.access.metadata
+
+    def of_all(kind: str, fact: str) -> _Damage:
+        lost = extent(stub, topic, segment.path)
+        return _Damage(kind, f"{fact}, which has {lost}", lost)
+
+    def some(count: int) -> Sequence[int]:
+        return sorted({0, count - 1, subject.chance.randrange(count)})
+
     try:
-        found = place.segments.size(path)
+        size = place.segments.size(segment.path)
+        if size is None or size < segment.end:
+            return (
+                of_all("missing", "is missing")
+                if size is None
+                else of_all("short", f"has {size:,} bytes of {segment.end:,}")
+            )
+        if subject.checksums is Checksums.NONE:
+            return None
+        chosen = some if subject.checksums is Checksums.SAMPLE else None
+        lost = extent_of(unsound(stub, topic, segment, place, chosen, subject.pace.take))
+        fact = f"has other bytes than were written (CRC-32C) in {lost} of those that were read"
+        return _Damage("damaged", fact, lost) if lost.entries else None
     except OSError as error:
         if is_refused(error):
-            subject.may_not_read("segments", located(place.root, path), error)
-            return _UNKNOWN
-        return -1
-    return -1 if found is None else found
-
-
-def _still_few(subject: Subject, topic: TopicName, segment: HotSegment) -> int:
-    """Return the set of roots that a segment still lacks, by a second look at the database."""
-    for now in subject.access.metadata.list_hot_segments(topic):
-        if now.path == segment.path:
-            return now.wanted & ~now.roots
-    return 0
-
-
-def _few(subject: Subject, topic: TopicName, segment: HotSegment, few: int) -> Finding:
-    names = [root.name for root in subject.access.metadata.roots if root.bit & few]
-    names = ["main", *names] if few & ONLY_MAIN else names
-    fact = f"Segment {segment.path} with {segment.entries:,} entries has no copy in {', '.join(names)}."
-    return finding("copies-few", f"topic {topic.short}", fact, topic=topic.short, path=segment.path, roots=names)
-
-
-def _copy_missing(topic: TopicName, segment: HotSegment, place: Place, size: int) -> Finding:
-    fact = f"The copy of {segment.path} in the root {place.name} {_what(size, segment.end)}; others are there."
-    return finding("copy-missing", f"topic {topic.short}", fact, topic=topic.short, path=segment.path, root=place.name)
-
-
-def _lost(
-    topic: TopicName,
-    segment: HotSegment,
-    bad: Sequence[Place],
-    sizes: dict[int, int],
-    lost: Extent,
-    ledgers: Ledgers,
-) -> Finding:
-    size = max(sizes[place.bit] for place in bad)
-    where = "" if len(bad) == 1 and bad[0].bit == ONLY_MAIN else f" in {', '.join(place.name for place in bad)}"
-    with_object = ledgers.with_object(lost)
-    elsewhere = "; an object has them, too" if with_object else ""
-    fact = f"Segment {segment.path}{where} {_what(size, segment.end)}, which has {lost}{elsewhere}."
-    return finding(
-        "segment-missing" if size < 0 else "segment-short",
-        f"topic {topic.short}",
-        fact,
-        Severity.WARNING if with_object else None,
-        topic=topic.short,
-        path=segment.path,
-        entries=lost.entries,
-        ledgers=lost.ledgers,
-        ledger=lost.ledgers[0],
-    )
-
-
-def _what(size: int, end: int) -> str:
-    return "is missing" if size < 0 else f"has {size:,} bytes of {end:,}"
+            return error
+        if is_passing(error):
+            raise
+        return of_all("damaged", f"can't be read ({reason(error)})")
 
 
 def check_short_entries(subject: Subject) -> Iterator[Finding]:
@@ -197,10 +201,10 @@ def check_among_segments(subject: Subject) -> Iterator[Finding]:
     for place in subject.places:
         strange = [
             found.path
-            for found in subject.stored(place)
+            for found in place.segments.stored()
             if SegmentName.parse(found.path) is None and not is_old_note(found.path)
         ]
         if strange:
             where = "" if place.bit == ONLY_MAIN else f" in the root {place.name}"
-            fact = f"{format_count(len(strange), 'file')}{where} among the segments are none of txnlog's."
+            fact = f"{format_count(len(strange), 'file')} among the segments{where}, not txnlog's."
             yield finding("file-strange", f"root {place.name}", fact, root=place.name, **some_files(strange))

@@ -1,4 +1,4 @@
-"""Open transactions: past their deadline, or open for so long that somebody should look."""
+"""Transactions that are open for so long that somebody should look."""
 
 from __future__ import annotations
 
@@ -11,8 +11,6 @@ from txn_source.model.units import format_count
 from txn_source.upkeep.doctor.findings import Finding, finding
 from txn_source.upkeep.doctor.subject import Subject
 
-_OVERDUE_S = 60.0
-"""So long past its deadline nobody has looked at the log."""
 _LONG_S = 300.0
 """As the alert TxnlogHangingTransaction."""
 
@@ -23,24 +21,22 @@ def check_transactions(subject: Subject) -> Iterator[Finding]:
     for one in stub.list_transactions(TransactionState.OPEN):
         if subject.topics and not {p.topic for p in one.partitions} & {name.short for name in subject.topics}:
             continue
-        code = _code(one)
-        if code is None:
+        if not _hangs(one):
             continue
         try:
             now = stub.get_transaction(one.id)  # it may have ended since it was listed
         except TransactionNotFoundError:
             continue
-        if now.state is TransactionState.OPEN and (code := _code(now)) is not None:
-            yield _finding(code, now)
+        if now.state is TransactionState.OPEN and _hangs(now):
+            yield _finding(now)
 
 
-def _code(one: TransactionInfo) -> str | None:
-    if one.age > one.timeout + _OVERDUE_S:
-        return "transaction-overdue"
-    return "transaction-hangs" if one.age > _LONG_S else None
+def _hangs(one: TransactionInfo) -> bool:
+    """True if it is open for long; past its timeout, whoever looks next aborts it."""
+    return _LONG_S < one.age <= one.timeout
 
 
-def _finding(code: str, one: TransactionInfo) -> Finding:
+def _finding(one: TransactionInfo) -> Finding:
     producers = f" of {', '.join(one.producers)}" if one.producers else ""
     holds = (
         f"; it holds back {format_count(one.held_back_messages, 'message')} on"
@@ -50,7 +46,7 @@ def _finding(code: str, one: TransactionInfo) -> Finding:
     )
     fact = f"Transaction {one.id}{producers} is open for {one.age:,.0f} s, its timeout is {one.timeout:,.0f} s{holds}."
     return finding(
-        code,
+        "transaction-hangs",
         f"transaction {one.id}",
         fact,
         txn=str(one.id),
