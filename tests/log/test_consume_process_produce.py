@@ -73,8 +73,6 @@ def test_aborted_transaction_delivers_its_messages_again(log: Log, kind: str) ->
     producer.flush()
     transaction.abort()
     assert (backlog(log), values(log, "out")) == (10, [])
-    if kind != "shared":
-        eventually(lambda: consumer.epoch == 1)
     again, messages = process(log, consumer, producer, 10)
     again.commit()
     assert sorted(message.value for message in messages) == VALUES
@@ -90,8 +88,49 @@ def test_block_that_raises_delivers_its_messages_again(log: Log) -> None:
     with pytest.raises(ZeroDivisionError), log.begin_transaction() as transaction:  # noqa: PT012
         transaction.acknowledge(receive(consumer))
         _ = 1 / 0
-    eventually(lambda: consumer.epoch == 1)
     assert take(consumer, 10) == VALUES
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("ended", ["time", "operator"])
+def test_messages_of_a_transaction_that_ends_by_itself_come_again(site: Site, kind: str, ended: str) -> None:
+    """Let the time of a transaction pass, or have an operator abort it and try to commit: nobody calls ``abort``."""
+    log = site.connect()
+    numbered(log, 3)
+    consumer = subscribe(log, type=kind)
+    transaction = log.begin_transaction(0.3 if ended == "time" else 600.0)
+    for _ in range(3):
+        transaction.acknowledge(receive(consumer))
+    if ended == "operator":
+        site.connect().abort_transaction(transaction.id)
+        with pytest.raises(TransactionEndedError):
+            transaction.commit()
+    again = [receive(consumer) for _ in range(3)]
+    assert sorted(message.value for message in again) == VALUES[:3]
+    with log.begin_transaction() as other:
+        for message in again:
+            other.acknowledge(message)
+    assert backlog(log) == 0
+
+
+def test_message_delivered_twice_is_consumed_once(log: Log) -> None:
+    """Acknowledge two deliveries of a message in one transaction, which is refused; one of them twice is harmless."""
+    numbered(log, 2)
+    consumer = subscribe(log, type="shared", negative_acknowledge_delay=0.0)
+    first, second = receive(consumer), receive(consumer)
+    consumer.negative_acknowledge(first)
+    again = receive(consumer)
+    transaction = log.begin_transaction()
+    for message in (first, second, again):
+        transaction.acknowledge(message)
+    with pytest.raises(AcknowledgedElsewhereError):
+        transaction.commit()
+    transaction.abort()
+    found = [receive(consumer), receive(consumer)]
+    with log.begin_transaction() as other:
+        for message in (*found, *found):
+            other.acknowledge(message)
+    assert backlog(log) == 0
 
 
 def test_commit_may_be_repeated(site: Site) -> None:
@@ -244,13 +283,15 @@ def test_message_that_another_consumer_has_acknowledged_stops_the_commit(log: Lo
     """Refuse a message of a shared subscription, let another consumer process it, and commit it all the same."""
     numbered(log)
     first = subscribe(log, type="shared", negative_acknowledge_delay=0.0)
-    transaction, taken = process(log, first, out(log), 10)
+    transaction, taken = log.begin_transaction(), [receive(first) for _ in range(10)]
     second = subscribe(log, type="shared")
     first.negative_acknowledge(taken[3])
     message = receive_of_any(first, second)
     message._batch.consumer.acknowledge(message)
     first.flush()
     second.flush()
+    for each in taken:
+        transaction.acknowledge(each)
     with pytest.raises(AcknowledgedElsewhereError, match="of subscription 's', which it consumed"):
         transaction.commit()
     transaction.abort()
@@ -302,8 +343,6 @@ def test_transaction_that_times_out_acknowledges_nothing(
         producer.flush()
         clock.advance(5)
     assert values(log, "out") == []
-    if kind != "shared":
-        eventually(lambda: consumer.epoch == 1)
     again, messages = process(log, consumer, producer, 10)
     again.commit()
     assert sorted(message.value for message in messages) == sorted(values(log, "out")) == VALUES

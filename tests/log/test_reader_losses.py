@@ -55,6 +55,35 @@ def test_reader_says_what_was_trimmed(site: Site, queue_size: int) -> None:
     assert read(reader, 1) == [b"newer"]
 
 
+def test_reader_that_asks_first_hears_of_what_was_trimmed(log: Log) -> None:
+    """Trim all that a reader hasn't read, in several ledgers: there is something to hear, one error tells all of it in
+    words for who consumes, and then there is nothing more."""
+    producer, ids = numbered(log)
+    reader = log.reader("t", queue_size=1)
+    assert read(reader, 3) == VALUES[:3]
+    for number in range(20):
+        log.roll_ledger("t")
+        send_each(producer, [b"%d" % number])
+    log.roll_ledger("t")
+    [trimmed] = log.trim("t", keep_bytes=0)
+    found: list[bytes] = []
+    lost: list[DataLossError] = []
+    while reader.has_message_available():
+        try:
+            found += read(reader, 1)
+        except DataLossError as error:
+            lost.append(error)
+    assert found == VALUES[3 : 3 + len(found)]
+    [error] = lost
+    assert ids[3 + len(found)].position in error.lost
+    assert error.lost.end == trimmed.log_start
+    assert "load()" not in str(error)
+    assert "the next call gives what lies behind them" in str(error)
+    send_each(producer, [b"new"])
+    assert reader.has_message_available()
+    assert read(reader, 1) == [b"new"]
+
+
 def test_reader_says_what_was_trimmed_while_it_was_not_connected(remote_site: Site) -> None:
     """Trim while the service can't be reached, over a restart."""
     log = remote_site.connect()

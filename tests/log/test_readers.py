@@ -160,6 +160,20 @@ def test_reader_goes_on_over_a_restart(remote_site: Site) -> None:
     assert read(reader, 1) == [END]
 
 
+def test_reader_goes_on_after_its_service_was_paused(clocked_site: Site, clock: ManualClock) -> None:
+    """Let a reader's lease end unrenewed, which takes its subscription along: it comes back where it was."""
+    log = clocked_site.connect()
+    producer, _ = numbered(log)
+    reader = log.reader("t", queue_size=2)
+    found = read(reader, 4)
+    clock.advance(16)
+    log.subscribe("t", "other").close()  # whoever connects removes what has ended
+    found += read(reader, 6)
+    assert found == VALUES
+    send_each(producer, [END])
+    assert read(reader, 1) == [END]
+
+
 def _of_purged_ledgers(site: Site, clock: ManualClock, level: str) -> tuple[Log, Producer, Reader, list[bytes]]:
     """Write a ledger with aborted messages and large entries, and let its entries leave the database."""
     log = site.connect()

@@ -405,9 +405,10 @@ def test_redelivery_drops_what_is_on_the_wire_as_a_seek_does(site: Site) -> None
     way.held("delivery")
     consumer.acknowledge(first)
     consumer.negative_acknowledge(second)
-    eventually(lambda: consumer.epoch == 1)
-    way.let_go("delivery")
-    assert take(consumer, 9) == VALUES[1:]
+    with meanwhile(lambda: take(consumer, 9)) as taken:
+        eventually(lambda: consumer.epoch == 1)
+        way.let_go("delivery")
+    assert taken.result() == VALUES[1:]
     assert consumer.receive(0.0) is None
 
 

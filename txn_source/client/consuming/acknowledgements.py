@@ -27,6 +27,7 @@ class _Gathered:
         """Return all of it, the oldest epoch first; rows that are neighbours in one range."""
         ranges = {key: list(items) for key, items in self.ranges.items()}
         for batch, taken in self.rows.items():
+            batch.acknowledged = {*batch.acknowledged, *taken}
             ranges.setdefault((batch.epoch, batch.delivery.partition_id), []).extend(batch.ranges(taken))
         found: dict[int, list[Acknowledged]] = {}
         for epoch, partition_id in sorted(ranges.keys() | self.up_to.keys()):
@@ -63,6 +64,10 @@ class PendingAcknowledgements:
         else:
             rows.append(row)
         self.count += 1
+
+    def has_row(self, batch: MessageBatch, row: int) -> bool:
+        """True if a message was taken and is still to be sent."""
+        return row in self._gathered.rows.get(batch, ())
 
     def add_range(self, epoch: int, partition_id: int, item: MessageRange) -> None:
         """Take a range."""

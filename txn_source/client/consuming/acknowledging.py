@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from txn_source.client.consuming.acknowledgements import AcknowledgementSender, consumed
 from txn_source.client.consuming.consumer_state import ConsumerState
@@ -44,11 +44,12 @@ class Acknowledging:
                 if not self._state.plain:
                     self._state.redeliveries.acknowledged(batch, row)
             return
-        batch, _ = rows_of(message)
+        batch, rows = rows_of(message)
         self._check_mine(batch)
         with self._lock:
             for item in batch.ranges():
                 self.add_range(batch.delivery, item)
+            self._settled(batch, rows)
 
     def acknowledge_cumulative(self, message: Message | MessageBatch) -> None:
         """Gather a message and all before it in its partition; see ``Consumer.acknowledge_cumulative``."""
@@ -71,17 +72,45 @@ class Acknowledging:
                     self.add_range(batch.delivery, MessageRange(min(gap.end, up_to), up_to))
                     up_to = gap.start
             self._pending.add_up_to(batch.epoch, partition_id, up_to)
-            state.redeliveries.acknowledged_up_to(partition_id, up_to)
+            state.redeliveries.acknowledged_up_to(batch.epoch, partition_id, up_to)
 
     def negative_acknowledge(self, message: Message | MessageBatch) -> None:
         """Have a message, or a batch, delivered again after a delay; see ``Consumer.negative_acknowledge``."""
         batch, rows = rows_of(message)
         self._check_mine(batch)
         with self._lock:
-            due = time.monotonic() + self._options.negative_acknowledge_delay
-            self._thread.due(due)
+            self._refuse(batch, rows, self._options.negative_acknowledge_delay)
+
+    def _refuse(self, batch: MessageBatch, rows: Sequence[int], after_s: float) -> None:
+        """Have rows delivered again, unless they were acknowledged, or come again anyway. The lock is held."""
+        state, due = self._state, time.monotonic() + after_s
+        if (batch.epoch, batch.origin.consumer_id) != (state.epoch, state.origin.consumer_id):
+            return  # it was moved, or connected anew, since
+        state.plain = False  # an acknowledgement takes it back
+        self._thread.due(due)
+        for row in rows:
+            if not self._pending.has_row(batch, row):
+                state.redeliveries.refuse(batch, row, due)
+        if after_s <= 0 and state.request.type.in_order:
+            state.have_again()
+
+    def takes_due(self) -> bool:
+        """Take what is due for a redelivery in order, and count it; return False if nothing is any more."""
+        state = self._state
+        with self._lock:
+            state.again_due = False
+            again = state.redeliveries.take_due(time.monotonic(), state.epoch)
+            state.redeliveries.count(again)
+            if (due := state.redeliveries.next_due) is not None:
+                self._thread.due(due)
+        return bool(again)
+
+    def _settled(self, batch: MessageBatch, rows: Sequence[int]) -> None:
+        """Note that rows were acknowledged otherwise than one by one. The lock is held."""
+        batch.acknowledged = {*batch.acknowledged, *rows} if batch.acknowledged else rows
+        if not self._state.plain:
             for row in rows:
-                self._state.redeliveries.refuse(batch, row, due)
+                self._state.redeliveries.acknowledged(batch, row)
 
     def add_range(self, delivery: Delivery, item: MessageRange) -> None:
         """Gather a range of a delivery. The lock is held."""
@@ -99,6 +128,15 @@ class Acknowledging:
         """Return what a transaction acknowledges, for the service."""
         return consumed(self._state.origin.subscription_id, batches)
 
+    def expect(self, batch: MessageBatch, rows: Sequence[int], until: float) -> None:
+        """Take rows that a transaction acknowledges; unless it is ``committed`` by a time they are delivered again."""
+        with self._lock:
+            self._settled(batch, rows)
+            self._state.plain = False
+            self._thread.due(until)
+            for row in rows:
+                self._state.redeliveries.hand_out(batch, row, until)
+
     def committed(self, batches: Mapping[MessageBatch, list[int]]) -> None:
         """Take notice that a transaction has acknowledged messages: they need not be delivered again."""
         with self._lock:
@@ -112,9 +150,8 @@ class Acknowledging:
             if self._state.refusal is not None:
                 return
             for batch, rows in batches.items():
-                for row in rows:
-                    self._state.redeliveries.refuse(batch, row, 0.0)
-            self._thread.due(0.0)
+                batch.acknowledged = set(batch.acknowledged) - set(rows)
+                self._refuse(batch, rows, 0.0)
 
     def _check_mine(self, batch: MessageBatch) -> None:
         state = self._state

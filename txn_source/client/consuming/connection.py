@@ -209,21 +209,19 @@ class ConsumerConnection:
         self._link.keep(self)
 
     def do_other_work(self) -> None:
-        """Send acknowledgements, and have messages redelivered."""
+        """Send acknowledgements, and have messages redelivered; in order the next call that receives does that."""
         state = self._state
         self._sender.send()
         with state.lock:
-            again = state.redeliveries.take_due(time.monotonic(), state.epoch)
+            now, due = time.monotonic(), state.redeliveries.next_due
+            if state.request.type.in_order and due is not None and due <= now:
+                state.have_again()
+                return
+            again = state.redeliveries.take_due(now, state.epoch)
             if (due := state.redeliveries.next_due) is not None:
                 self._thread.due(due)
             link, epoch = self._link.current, state.epoch
         if not again:
-            return
-        if state.request.type.in_order:
-            with state.lock:
-                state.redeliveries.count(again)
-                state.plain = False
-            self._epochs.redeliver_due()
             return
         try:
             if link is None:

@@ -21,7 +21,7 @@ from __future__ import annotations
 import threading
 import time
 import weakref
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from types import TracebackType
 
 from txn_source.client.access import Access
@@ -41,6 +41,7 @@ from txn_source.client.consuming.messages import (
     batches_of,
 )
 from txn_source.client.consuming.options import ConsumerOptions
+from txn_source.client.consuming.receive_queue import Loss
 from txn_source.client.consuming.reconnecting_link import ReconnectingLink
 from txn_source.client.places import GivenPlace, Sought
 from txn_source.client.reading.slice_reader import SliceReader
@@ -48,7 +49,13 @@ from txn_source.metadata.stub.consumer_stream import AnsweredStub, Delivery, Sub
 from txn_source.metadata.stub.metadata_stub import MetadataStub
 from txn_source.model.acknowledgement import Acknowledgement
 from txn_source.model.door import guarded
-from txn_source.model.errors import InternalError, InvalidArgumentError, MessageUnreadableError, TxnLogError
+from txn_source.model.errors import (
+    DataLossError,
+    InternalError,
+    InvalidArgumentError,
+    MessageUnreadableError,
+    TxnLogError,
+)
 from txn_source.model.isolation import IsolationLevel
 from txn_source.model.message_ranges import MessageRange
 from txn_source.model.packing import Slice
@@ -175,7 +182,8 @@ class Consumer:
                             return message
                         queue.row = row + 1
                         continue
-                    batch = self._filled()
+                    due = state.again_due
+                    batch = None if due else self._filled()
                     if batch is not None:
                         row = queue.row
                         queue.values = batch.shown(row)
@@ -183,8 +191,10 @@ class Consumer:
                             queue.row = taken = row + 1
                             raise self._unreadable(batch, row)
                         continue
-                    ticket = state.news.expect()
-                if not state.wait(ticket, deadline):
+                    ticket = None if due else state.news.expect()
+                if ticket is None:
+                    self._epochs.redeliver_due()
+                elif not state.wait(ticket, deadline):
                     return None
         except MessageUnreadableError:
             raise
@@ -215,7 +225,8 @@ class Consumer:
         try:
             while True:
                 with self._lock:
-                    batch = self._filled()
+                    due = state.again_due
+                    batch = None if due else self._filled()
                     if batch is not None:
                         row = queue.row
                         end = batch.sound(row)
@@ -225,8 +236,10 @@ class Consumer:
                         found = batch if (row, end) == (0, len(batch)) else batch.part(row, end)
                         queue.row = taken = end
                         return found
-                    ticket = state.news.expect()
-                if not state.wait(ticket, deadline):
+                    ticket = None if due else state.news.expect()
+                if ticket is None:
+                    self._epochs.redeliver_due()
+                elif not state.wait(ticket, deadline):
                     return None
         except MessageUnreadableError:
             raise
@@ -261,8 +274,21 @@ class Consumer:
                 return queue.batch
             if found is False:
                 return None
+            if isinstance(found, Loss):
+                raise self._lost(found)
             self._acknowledging.add_range(*found)
             queue.passed()
+
+    def _lost(self, loss: Loss) -> DataLossError:
+        partition = self._state.topic.partitions.get(loss.partition_id, "that is gone")
+        error = DataLossError(
+            f"Messages in {loss.range} of topic {self.topic!r}, partition {partition}, were trimmed before they were"
+            " received.",
+            "Go on: the next call gives what lies behind them. A longer retention keeps more; a durable subscription"
+            " keeps what it hasn't acknowledged, unless the retention ends it.",
+        )
+        error.lost = loss.range
+        return error
 
     def _read(self, delivery: Delivery) -> Iterator[MessageBatch | MessageRange]:
         state = self._state
@@ -294,14 +320,20 @@ class Consumer:
             self._thread.due(due)
             self._state.redeliveries.hand_out(batch, row, due)
 
-    def messages_left(self) -> int:
-        """Return how many messages the level shows behind the last one that the caller got."""
-        state = self._state
+    def has_more(self) -> bool:
+        """True if the level shows a message behind the last one that the caller got, or one was trimmed before."""
+        state, stub = self._state, self._access.metadata
         state.check_open()
         with self._lock:
             state.settle()
             cursors = self._queue.cursors()
-        return self._access.metadata.count_messages(state.level, cursors)
+        if stub.count_messages(state.level, cursors):
+            return True
+        [topic] = stub.get_view([state.topic_name]).topics
+        starts = [
+            (cursors[view.partition_id].position, view) for view in topic.partitions if view.partition_id in cursors
+        ]
+        return any(at < view.bounds.log_start and not view.lost_nothing(at) for at, view in starts)
 
     # Acknowledging
 
@@ -334,7 +366,8 @@ class Consumer:
         """Have a message, or a batch, delivered again after ``negative_acknowledge_delay`` seconds.
 
         Of an exclusive or failover subscription all that isn't acknowledged then comes again, in order and in a new
-        epoch.
+        epoch; that begins with the next call that receives. An acknowledgement takes it back, and what was acknowledged
+        isn't delivered again.
 
         Raises:
             InvalidArgumentError: as with ``acknowledge``.
@@ -352,6 +385,9 @@ class Consumer:
     @property
     def _metadata(self) -> MetadataStub:
         return self._access.metadata
+
+    def _expect(self, batch: MessageBatch, rows: Sequence[int], until: float) -> None:
+        self._acknowledging.expect(batch, rows, until)
 
     def _consumed(self, batches: Mapping[MessageBatch, list[int]]) -> list[Acknowledgement]:
         return self._acknowledging.consumed(batches)

@@ -61,7 +61,9 @@ class ConsumerState:
         self.topic = SubscribedTopic(-1, pa.schema([]), {})
         """What these are is known from the first connection on."""
         self.plain = False
-        """True if a message that is handed out needs no entry in ``redeliveries``."""
+        """True if ``redeliveries`` needn't hear of a message that is handed out, nor of one that is acknowledged."""
+        self.again_due = False
+        """True if the next call that receives has to have messages delivered again first, in order."""
         self.refusal = refusal
         """What every call raises, once the consumer is closed or can't go on."""
 
@@ -93,6 +95,11 @@ class ConsumerState:
     def settle(self) -> None:
         """Put what interrupted calls had taken where it comes next. The lock is held."""
         self.queue.settle(self.epoch if self.request.durable else None, self.origin)
+
+    def have_again(self) -> None:
+        """Have the next call that receives begin with what is to be delivered again. The lock is held."""
+        self.again_due, self.queue.values = True, ()
+        self.news.tell()
 
     def follow_epoch(self, epoch: int) -> None:
         """Go to an epoch unless it is in a newer one; what was handed out before needs no redelivery. Locked."""

@@ -74,8 +74,14 @@ class EpochChanges:
                 link.close()
 
     def redeliver_due(self) -> None:
-        """Do so in order, from the thread that also connects again, and so can't wait for that."""
-        self.begin(_redeliver, may_wait=False)
+        """Do so in order for what is due, after the acknowledgements made so far. Without a connection the next one
+        brings all of it."""
+        with self.seeking:
+            with suppress(UnavailableError):
+                self._acknowledging.flush()
+            if self._acknowledging.takes_due():
+                with suppress(UnavailableError, StaleEpochError):
+                    self.begin(_redeliver, may_wait=False)
 
     def begin(self, ask: Callable[[ConsumerLink, int], SeekAnswer], *, may_wait: bool = True) -> SeekAnswer:
         """Raise the epoch here, drop what is queued, then raise it at the service.

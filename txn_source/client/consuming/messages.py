@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any, Protocol
 
@@ -47,6 +47,9 @@ class Receiver(Protocol):
     def _metadata(self) -> MetadataStub:
         """Its log."""
 
+    def _expect(self, batch: MessageBatch, rows: Sequence[int], until: float) -> None:
+        """Take rows that a transaction acknowledges, which ends at a time (monotonic seconds): they come again then."""
+
     def _consumed(self, batches: Mapping[MessageBatch, list[int]]) -> list[Acknowledgement]:
         """Return what a commit has to tell the service of rows of batches that a transaction has acknowledged."""
 
@@ -79,7 +82,18 @@ class MessageBatch:
     __properties, __txn_id``. It is acknowledged as a message is.
     """
 
-    __slots__ = ("_damaged", "_hidden", "_ranges", "_unsound", "_values", "data", "delivery", "origin", "partition")
+    __slots__ = (
+        "_damaged",
+        "_hidden",
+        "_ranges",
+        "_unsound",
+        "_values",
+        "acknowledged",
+        "data",
+        "delivery",
+        "origin",
+        "partition",
+    )
 
     def __init__(
         self, origin: Origin, delivery: Delivery, partition: int, data: pa.RecordBatch, ranges: BatchRanges
@@ -89,6 +103,8 @@ class MessageBatch:
         self.partition = partition
         self.data = data
         self._ranges = ranges
+        self.acknowledged: Collection[int] = ()
+        """Rows whose acknowledgements were sent, or are on their way, or go with a transaction."""
         self._values: list[Any] | None = None
         self._damaged: dict[int, str] | None = None
         self._unsound: dict[int, str] | None = None

@@ -52,8 +52,9 @@ class Reader:
         return self._consumer.receive_batch(timeout)
 
     def has_message_available(self) -> bool:
-        """True if there is a message to read now, as the level sees it: not markers, and not what was aborted."""
-        return self._consumer.messages_left() > 0
+        """True if there is a message to read now, as the level sees it: not markers, and not what was aborted; also if
+        the next call tells of messages that were trimmed."""
+        return self._consumer.has_more()
 
     def seek(self, to: GivenPlace) -> Sought:
         """Go elsewhere: see ``Consumer.seek``. Partitions that it doesn't name stay where they are."""

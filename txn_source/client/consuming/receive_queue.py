@@ -14,13 +14,22 @@ from typing import Any
 
 from txn_source.client.consuming.messages import MessageBatch, Origin
 from txn_source.metadata.stub.consumer_stream import Delivery
-from txn_source.model.errors import DataLossError
+from txn_source.model.errors import DataLossError, TxnLogError
 from txn_source.model.message_ranges import MessageRange, key_of, message_id_of, message_key
-from txn_source.model.position import MessageId
+from txn_source.model.position import MessageId, PositionRange
+from txn_source.model.values import dataclass
 
 Read = Callable[[Delivery], Iterator[MessageBatch | MessageRange]]
 Piece = tuple[MessageBatch, int, int]
 """Rows ``[first, last)`` of a batch."""
+
+
+@dataclass(frozen=True, slots=True)
+class Loss:
+    """Positions of a partition that were trimmed before their messages were received."""
+
+    partition_id: int
+    range: PositionRange
 
 
 class ReceiveQueue:
@@ -37,6 +46,7 @@ class ReceiveQueue:
         self._last: dict[int, MessageBatch] = {}
         self._again: list[Delivery] = []
         self._settled: Piece | None = None
+        self._lost: Loss | None = None  # what is to be told; more may follow
         self.batch: MessageBatch | None = None
         """The current one, of which the rows before ``row`` were taken."""
         self.row = 0
@@ -56,21 +66,21 @@ class ReceiveQueue:
         found = self._places() | _keys(messages or {})
         (
             self.values, self.batch, self._points, self._last, self._queue, self._again, self.returned,
-            self._delivery, self._reading, self._done, self.row, self.taken, self._failed,
-        ) = (), None, found, {}, deque(), [], deque(), None, None, None, 0, 0, False  # fmt: skip
+            self._delivery, self._reading, self._done, self.row, self.taken, self._failed, self._lost,
+        ) = (), None, found, {}, deque(), [], deque(), None, None, None, 0, 0, False, None  # fmt: skip
 
     def begin_at(self, messages: Mapping[int, MessageId]) -> None:
         """Note the subscription's next messages, by partition id, until something is taken."""
         self._points.update(_keys(messages))
 
-    def advance(self, read: Read) -> tuple[Delivery, MessageRange] | bool:
+    def advance(self, read: Read) -> tuple[Delivery, MessageRange] | Loss | bool:
         """Make the next batch the current one and return True; return False if nothing is left.
 
         Of a wanted range in which nothing is visible the delivery and the range are returned instead: nobody will
-        acknowledge its messages. The owner does, and calls ``passed``.
+        acknowledge its messages. The owner does, and calls ``passed``. What was trimmed before it was read is returned,
+        too, all that lies side by side together; the next call goes on behind it.
 
         Raises:
-            DataLossError: messages were trimmed before they were read; the next call goes on behind them.
             TxnLogError: what comes next can't be read now; the next call tries again.
         """
         while True:
@@ -78,17 +88,40 @@ class ReceiveQueue:
                 self._queue.popleft()
                 continue
             if self._delivery is None:
-                if not self._queue:
-                    return False
+                if not self._queue or (self._lost and self._queue[0].partition_id != self._lost.partition_id):
+                    return self._told() or False
                 self._delivery, self._reading, self._reached, self._failed = self._queue[0], None, 0, False
             delivery = self._delivery
-            found = self._next(delivery, read)
+            try:
+                found = self._next(delivery, read)
+            except DataLossError as error:
+                if error.lost is None:
+                    raise
+                start = error.lost.start if self._lost is None else min(self._lost.range.start, error.lost.start)
+                self._reached = max(self._reached, message_key(error.lost.end))
+                self._lost = Loss(delivery.partition_id, PositionRange(start, error.lost.end))
+                continue
+            except TxnLogError:
+                if (lost := self._told()) is not None:
+                    return lost
+                raise
+            if found is not None and (lost := self._told()) is not None:
+                return lost  # first; what was found is read once more
             if isinstance(found, MessageBatch):
                 self._install(delivery, found)
                 return True
             if found is not None:
                 return delivery, found
             self._finish(delivery)
+
+    def _told(self) -> Loss | None:
+        """Return the loss that is to be told, and go on behind it."""
+        lost = self._lost
+        if lost is not None:
+            self._points[lost.partition_id] = message_key(lost.range.end)
+            self._last.pop(lost.partition_id, None)
+            self._lost = None
+        return lost
 
     def passed(self) -> None:
         """Take notice that a range in which nothing is visible was acknowledged."""
@@ -143,12 +176,7 @@ class ReceiveQueue:
                 return None
             reading = self._reading = read(left)
         self._failed = True
-        try:
-            return next(reading, None)
-        except DataLossError as error:
-            if error.lost is not None:
-                self._reached = max(self._reached, message_key(error.lost.end))
-            raise
+        return next(reading, None)
 
     def _install(self, delivery: Delivery, batch: MessageBatch) -> None:
         again = any(d is delivery for d in self._again)  # of which it is known already what comes behind it

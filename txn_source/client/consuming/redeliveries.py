@@ -8,37 +8,45 @@ from txn_source.client.consuming.messages import MessageBatch
 from txn_source.model.acknowledgement import Acknowledged
 
 _Row = tuple[MessageBatch, int]
+_Place = tuple[int, int]
+"""Partition id, and a message's place in it."""
 
 
 class Redeliveries:
     """What becomes due for a redelivery, and when (monotonic seconds). Its owner locks."""
 
     def __init__(self) -> None:
-        self._refused: list[tuple[float, MessageBatch, int]] = []
+        self._refused: dict[_Place, tuple[float, MessageBatch, int]] = {}
         self._handed_out: dict[_Row, float] = {}
-        self._counts: dict[tuple[int, int], int] = {}
+        self._counts: dict[_Place, int] = {}
+        self._up_to: dict[_Place, int] = {}  # by epoch and partition id: all that ends at or below was acknowledged
 
     @property
     def next_due(self) -> float | None:
         """When the next one is due; None if none is."""
-        return min([due for due, _, _ in self._refused] + list(self._handed_out.values())[:1], default=None)
+        refused = [due for due, _, _ in self._refused.values()]
+        return min([*refused, *list(self._handed_out.values())[:1]], default=None)
 
     def refuse(self, batch: MessageBatch, row: int, due: float) -> None:
-        """Take a message that is to be delivered again."""
-        self._handed_out.pop((batch, row), None)
-        self._refused.append((due, batch, row))
+        """Take a message that is to be delivered again, unless it was acknowledged."""
+        partition_id = batch.delivery.partition_id
+        if row not in batch.acknowledged and batch.end(row) > self._up_to.get((batch.epoch, partition_id), 0):
+            self._handed_out.pop((batch, row), None)
+            self._refused[partition_id, batch.place(row)] = due, batch, row
 
     def hand_out(self, batch: MessageBatch, row: int, due: float) -> None:
         """Take a message that has to be acknowledged in time."""
         self._handed_out[batch, row] = due
 
     def acknowledged(self, batch: MessageBatch, row: int) -> None:
-        """Forget a message that was acknowledged."""
+        """Forget a message that was acknowledged, also if it was refused before."""
         self._handed_out.pop((batch, row), None)
+        if self._refused:
+            self._refused.pop((batch.delivery.partition_id, batch.place(row)), None)
         if self._counts:
             self.forget_count(batch, row)
 
-    def acknowledged_up_to(self, partition_id: int, end: int) -> None:
+    def acknowledged_up_to(self, epoch: int, partition_id: int, end: int) -> None:
         """Forget the messages of a partition that end at or below a place."""
         for batch, row in list(self._handed_out):
             if batch.delivery.partition_id == partition_id and batch.end(row) <= end:
@@ -46,11 +54,17 @@ class Redeliveries:
         for of_partition, place in list(self._counts):
             if of_partition == partition_id and place < end:
                 del self._counts[of_partition, place]
+        for (of_partition, place), (_, batch, row) in list(self._refused.items()):
+            if of_partition == partition_id and batch.end(row) <= end:
+                del self._refused[of_partition, place]
+        self._up_to[epoch, partition_id] = max(end, self._up_to.get((epoch, partition_id), 0))
 
     def take_due(self, now: float, epoch: int) -> list[_Row]:
         """Return those that are due, and forget them; of older epochs all are forgotten."""
-        found = [(batch, row) for due, batch, row in self._refused if due <= now and batch.epoch == epoch]
-        self._refused = [item for item in self._refused if item[0] > now and item[1].epoch == epoch]
+        found = [(batch, row) for due, batch, row in self._refused.values() if due <= now and batch.epoch == epoch]
+        self._refused = {
+            place: item for place, item in self._refused.items() if item[0] > now and item[1].epoch == epoch
+        }
         late = [key for key, due in self._handed_out.items() if due <= now]
         for key in late:
             del self._handed_out[key]
@@ -58,7 +72,8 @@ class Redeliveries:
 
     def forget_before(self, epoch: int) -> None:
         """Forget what was delivered in older epochs: it comes again anyway."""
-        self._refused = [item for item in self._refused if item[1].epoch >= epoch]
+        self._refused = {place: item for place, item in self._refused.items() if item[1].epoch >= epoch}
+        self._up_to = {key: end for key, end in self._up_to.items() if key[0] >= epoch}
         self._handed_out = {key: due for key, due in self._handed_out.items() if key[0].epoch >= epoch}
 
     def count(self, rows: Iterable[_Row]) -> None:

@@ -150,8 +150,8 @@ class Transaction:
     def acknowledge(self, message: Message | MessageBatch) -> None:
         """Acknowledge a message, or a batch, with this transaction: it takes effect with the commit, or not at all.
 
-        So consuming, processing and producing in one transaction is exactly once. After an abort the messages are
-        delivered again.
+        So consuming, processing and producing in one transaction is exactly once. After an abort, whoever did it, and
+        when its time is up, the messages are delivered again.
 
         Raises:
             TransactionEndedError: the transaction has ended, or its end was begun.
@@ -164,6 +164,8 @@ class Transaction:
         with self._lock:
             self._check_takes("acknowledge more messages")
             self._consumed.setdefault(consumer, {}).setdefault(batch, []).extend(rows)
+            left = self.timeout - (self._clock() - self._since)
+            consumer._expect(batch, rows, time.monotonic() + left)
 
     def commit(self) -> None:
         """Write what producers still hold, then commit; readers see all of it at once, or none.
@@ -191,6 +193,8 @@ class Transaction:
             self._committing.discard(thread)
             if not (self._asked and isinstance(error, _NO_ANSWER)) and not self.is_unanswered:
                 self._reopen("committed")  # it was not committed
+            if isinstance(error, TransactionEndedError):
+                self._give_back()
             raise
         finally:
             self._committing.discard(thread)

@@ -67,8 +67,9 @@ class TopicDispatch:
             for subscription_id, group in groups.items():
                 subscription = found.get(subscription_id)
                 if subscription is None:
-                    for session in group:
-                        session.fail(subscription_gone())
+                    for session in group:  # one that isn't durable goes with its lease, if that isn't renewed in time
+                        gone = session.subscription.durable or not moment.snapshot.partitions
+                        session.fail(subscription_gone() if gone else _lease_over())
                     continue
                 present = _follow(moment, subscription, group, leases[subscription_id])
                 waits[subscription_id] = moment.wait_s(subscription, present, leases[subscription_id])
@@ -122,6 +123,10 @@ class TopicDispatch:
             session.send(response)
         # Permits that came meanwhile found others there, and woke nobody.
         return done.full or (done.left and any(session.state.ready(subscription.epoch) for session in group))
+
+
+def _lease_over() -> UnavailableError:
+    return UnavailableError("The consumer has lost its lease.", "It connects again by itself.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,7 +192,7 @@ def _follow(
     present, cursors = [], None
     for session in group:
         if session.consumer_id not in ids:
-            session.fail(UnavailableError("The consumer has lost its lease.", "It connects again by itself."))
+            session.fail(_lease_over())
             continue
         present.append(session)
         active = shared or first is None or first.consumer_id == session.consumer_id

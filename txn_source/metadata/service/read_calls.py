@@ -73,6 +73,7 @@ class ReadCalls:
     def FindPosition(self, request: pb.FindPositionRequest) -> pb.FindPositionResponse:
         response = pb.FindPositionResponse()
         with self._work.read() as connection:
+            views.check_there(connection, request.partition_ids)
             response.decisions = views.decisions_at(connection, request.publish_time_us // 1000)
             for partition_id in request.partition_ids:
                 found = views.find_position(connection, partition_id, request.publish_time_us)

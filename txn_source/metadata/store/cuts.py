@@ -17,9 +17,10 @@ from typing import TYPE_CHECKING, Any
 
 from txn_source.metadata.store.dialects import dialect_of
 from txn_source.metadata.store.prepared import Prepared
+from txn_source.metadata.store.views import gone
 from txn_source.model import cut
 from txn_source.model.cut import Ranges
-from txn_source.model.errors import DataLossError, TopicNotFoundError
+from txn_source.model.errors import DataLossError
 from txn_source.model.kinds import COMMITTED
 from txn_source.model.position import Position, PositionRange, lost_nothing
 from txn_source.model.topic_name import TopicName
@@ -100,11 +101,7 @@ def _check_there(found: Sequence[tuple[Any, ...]], bounds: Mapping[int, int]) ->
     without it.
     """
     if len(found) < len(bounds):
-        gone = min(bounds.keys() - {row[0] for row in found})
-        raise TopicNotFoundError(
-            f"Partition {gone} (its id) is gone: its topic was deleted while the read was planned.",
-            "Plan the read again with a new load() or scan().",
-        )
+        raise gone(f"Partition {min(bounds.keys() - {row[0] for row in found})} (its id)")
     for partition_id, log_start, trimmed_end, index, name in found:
         if bounds[partition_id] >= log_start:
             continue

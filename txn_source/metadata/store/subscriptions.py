@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from itertools import pairwise
 
 from sqlalchemy import Connection, bindparam, delete, insert, select, update
 
@@ -292,7 +293,7 @@ def acknowledge(connection: Connection, ack: Acknowledgement, *, strict: bool = 
                 "Acknowledge messages that were delivered.",
             )
         cursor = cursor_rows.cursor_in(found[part.partition_id])
-        twice = next((r for r in part.ranges if cursor.has(r)), None) if strict else None
+        twice = _twice(cursor, part.ranges) if strict else None
         if twice is not None:
             raise AcknowledgedElsewhereError(
                 f"Messages {twice} of subscription {subscription.name!r}, which it consumed, are acknowledged already.",
@@ -306,6 +307,12 @@ def acknowledge(connection: Connection, ack: Acknowledgement, *, strict: bool = 
             cursor.acknowledge_up_to(part.up_to)
         cursor_rows.store(connection, subscription.subscription_id, part.partition_id, cursor, found[part.partition_id])
     return new
+
+
+def _twice(cursor: Cursor, ranges: Sequence[MessageRange]) -> MessageRange | None:
+    """Return a range that is acknowledged already, or that overlaps another one; None if there is none."""
+    known = next((r for r in ranges if cursor.has(r)), None)
+    return known or next((b for a, b in pairwise(sorted(ranges)) if b.start < a.end), None)
 
 
 def _count_ignored(connection: Connection, subscription: Subscription, ack: Acknowledgement) -> None:

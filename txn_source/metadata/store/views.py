@@ -11,6 +11,7 @@ import pyarrow as pa
 from txn_source.metadata.store.pages import PAGE_ROWS, Page, to_table
 from txn_source.metadata.store.prepared import Lookup, Prepared
 from txn_source.model.bounds import Bounds
+from txn_source.model.errors import TopicNotFoundError
 from txn_source.model.kinds import DATA, OPEN
 from txn_source.model.position import MAX_ENTRY_ID, Position, PositionRange
 from txn_source.model.topic import PartitionView
@@ -90,6 +91,20 @@ def decisions_at(connection: Connection, time_ms: int) -> int:
     """Return how many transactions had ended at a time."""
     [(count,)] = _DECISIONS_AT.rows(connection, {"time_ms": time_ms})
     return int(count or 0)
+
+
+def check_there(connection: Connection, partition_ids: Sequence[int]) -> None:
+    """Raise TOPIC_NOT_FOUND unless all partitions are there, which a plan has seen."""
+    if len(list(_TOPICS.rows(connection, partition_ids))) < len(set(partition_ids)):
+        raise gone("A partition")
+
+
+def gone(what: str) -> TopicNotFoundError:
+    """Return the error of a read whose topic was deleted while it was planned."""
+    return TopicNotFoundError(
+        f"{what} is gone: its topic was deleted while the read was planned.",
+        "Plan the read again with a new load() or scan().",
+    )
 
 
 def find_position(connection: Connection, partition_id: int, publish_time_us: int) -> tuple[Position, bool] | None:
