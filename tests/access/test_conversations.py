@@ -69,6 +69,21 @@ def test_subscribing_needs_the_role(roles: dict[str, list[str]], allowed: bool, 
     talk.close()
 
 
+def test_dead_letters_go_to_a_topic_that_is_there_without_the_right_to_make_one(guarded: Guarded) -> None:
+    """Consume one topic, with the right to produce to the topic of dead letters, and none to look at it."""
+    alice = guarded.connect("alice", admin=["bank/*"], produce=["bank/*"], consume=["bank/*"])
+    alice.create_topic("bank/public/dead")
+    with alice.producer(ORDERS) as producer:
+        producer.send(b"1")
+    worker = guarded.connect("bob", consume=["bank/public/orders"], produce=["bank/public/dead"])
+    options = {"max_redeliveries": 0, "dead_letter_topic": "bank/public/dead", "negative_acknowledge_delay": 0.0}
+    with worker.subscribe(ORDERS, "s", initial_position="earliest", **options) as consumer:
+        message = consumer.receive(30.0)
+        assert message is not None
+        consumer.negative_acknowledge(message)
+        eventually(lambda: consumer.receive(0.0) is None and alice.stats("bank/public/dead").messages == 1)
+
+
 def test_conversation_stays_with_its_topics(guarded: Guarded) -> None:
     """Subscribe to what is allowed, then acknowledge for, and seek, a subscription of another topic."""
     alice = transport(guarded, "alice", consume=["bank/*"])

@@ -150,17 +150,21 @@ def test_transactional_id_takes_over_from_the_older_producer(txnlog: Any, log: t
     assert values(log) == [b"new"]
 
 
-def test_interrupt_aborts_the_transaction_at_hand(spawn: Any, log: txn_source.Log, root: Path) -> None:
-    """Ctrl-C leaves whole transactions only: send a third line of a transaction of two, wait for it, interrupt."""
+@pytest.mark.parametrize("by", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_interrupt_aborts_the_transaction_at_hand(
+    spawn: Any, log: txn_source.Log, root: Path, by: signal.Signals
+) -> None:
+    """Ctrl-C, and being told to end, leave whole transactions only: send a third line of a transaction of two, wait for
+    it, interrupt."""
     log.create_topic("orders")
     process = spawn("produce", "orders", "--root", root, "--txn-size", "2")
     process.stdin.write(b"a\nb\nc\n")
     process.stdin.flush()
     while values(log, "read_uncommitted") != [b"a", b"b", b"c"]:
         assert process.poll() is None
-    process.send_signal(signal.SIGINT)
+    process.send_signal(by)
     _, errors = process.communicate()
-    assert process.returncode == 130
+    assert process.returncode == 128 + by
     assert errors == b"Stored before this: 2 messages in 1 transaction.\n"
     assert values(log) == [b"a", b"b"]
     assert log.transactions("open") == []

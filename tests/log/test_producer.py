@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import shutil
 import threading
 from datetime import UTC, datetime, timedelta, timezone
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -13,6 +15,7 @@ from tests.log.reading import BY_HAND, UNCOMMITTED, by_id, by_partition, eventua
 from tests.log.sites import Site
 from txn_source import Batching, InvalidArgumentError, Log, Position, SchemaMismatchError, TopicNotFoundError
 from txn_source.model.routing import partition_of
+from txn_source.storage import segment
 
 pytestmark = pytest.mark.also("objects", "copies")
 
@@ -353,3 +356,24 @@ def test_one_flush_reaches_more_partitions_than_segments_stay_open(log: Log) -> 
         producer.send(b"%d" % partition, partition=partition)
     assert len(producer.flush()) == 130
     assert values(log, "wide") == [b"%d" % partition for partition in range(130)]
+
+
+def test_topic_that_is_deleted_while_its_file_is_made_is_not_found(
+    embedded_site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Delete the topic, and with it the folder, between making the folder and the file in it: that is what is told."""
+    log = embedded_site.connect()
+    log.create_topic("t")
+    producer = log.producer("t")
+    producer.send(b"1")
+    make = segment.make_folder
+
+    def making(folder: Path, below: Path) -> None:
+        make(folder, below)
+        if "t" in log.topics():
+            log.delete_topic("t")
+            shutil.rmtree(folder)
+
+    monkeypatch.setattr(segment, "make_folder", making)
+    with pytest.raises(TopicNotFoundError, match="was deleted"):
+        producer.flush()

@@ -10,14 +10,12 @@ import pyarrow as pa
 import pytest
 
 from tests.log.consuming import (
-    WAIT_S,
     numbered,
     receive,
     session_of,
     subscribe,
     take,
 )
-from tests.log.reading import UNCOMMITTED, eventually
 from tests.log.sites import Site
 from txn_source import (
     Consumer,
@@ -149,38 +147,6 @@ def test_message_that_is_not_acknowledged_in_time_comes_again(log: Log, kind: st
     consumer.acknowledge(again)
     consumer.close()
     assert log.subscription("t", "s").partitions[0].backlog == 0
-
-
-@pytest.mark.parametrize("kind", ["exclusive", "shared"])
-def test_message_that_is_refused_too_often_goes_to_the_dead_letter_topic(log: Log, kind: str) -> None:
-    """Refuse one each time: after two redeliveries it lies in the other topic, with where it came from, once."""
-    _, ids = numbered(log)
-    consumer = subscribe(log, type=kind, negative_acknowledge_delay=0.0, max_redeliveries=2)
-    seen: Counter[bytes] = Counter()
-    while len(seen) < 10 or seen[b"3"] < 3:
-        message = receive(consumer)
-        seen[message.value] += 1
-        (consumer.negative_acknowledge if message.value == b"3" else consumer.acknowledge)(message)
-
-    def nothing_is_left() -> bool:
-        if (message := consumer.receive(0.01)) is not None:
-            consumer.acknowledge(message)
-        return message is None and "t-s-DLQ" in log.topics()
-
-    eventually(nothing_is_left)
-    with log.reader("t-s-DLQ", isolation_level=UNCOMMITTED) as reader:
-        dead = reader.read_next(WAIT_S)
-        assert dead is not None
-        assert dead.value == b"3"
-        assert dead.properties == {
-            "txnlog_original_topic": "t",
-            "txnlog_original_message_id": str(ids[3]),
-            "txnlog_redeliveries": "2",
-        }
-        assert not reader.has_message_available()
-    consumer.close()
-    assert log.subscription("t", "s").partitions[0].backlog == 0
-    assert seen[b"3"] == 3
 
 
 def test_redeliver_brings_all_that_is_not_acknowledged(log: Log) -> None:

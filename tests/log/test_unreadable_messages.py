@@ -6,15 +6,18 @@ The service and producers refuse to store such messages, so they are made on the
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pytest
 
-from tests.log.consuming import WAIT_S, receive, subscribe
+from tests.log.consuming import WAIT_S, numbered, receive, subscribe
 from tests.log.reading import BY_HAND
-from txn_source import Log, MessageId, MessageUnreadableError
+from tests.log.sites import Site
+from txn_source import Log, MessageId, MessageUnreadableError, SegmentUnreadableError
+from txn_source.model.topic_name import TopicName
 from txn_source.storage.segment import SegmentReader
 
 TEXTS = pa.schema([("text", pa.string()), ("number", pa.int64())])
@@ -210,3 +213,30 @@ def test_message_that_can_not_be_buried_is_received(log: Log, monkeypatch: pytes
     while (message := receive(consumer)).epoch == 0 or message.value != b"m0":
         pass
     assert message.redelivery_count >= 1
+
+
+@pytest.mark.parametrize("how", ["exclusive", "failover", "shared", "reader", "scan"])
+def test_what_lies_before_damage_is_handed_out(site: Site, how: str) -> None:
+    """Damage entry 7 of twenty: the seven before it come first, then the error names it, with queues as they are."""
+    log = site.connect()
+    numbered(log, 20)
+    [segment] = log.metadata.list_hot_segments(TopicName.parse("t"))
+    entry = log.metadata.list_segment_entries(TopicName.parse("t"), segment.path).to_pylist()[7]
+    path = Path(site.root) / segment.path
+    data = bytearray(path.read_bytes())
+    data[entry["offset"] + entry["length"] - 10] ^= 0xFF
+    path.write_bytes(data)
+    found: list[Any] = []
+    with pytest.raises(SegmentUnreadableError, match="entry 1:7 has checksum"):  # noqa: PT012
+        if how == "scan":
+            for batch in log.scan("t"):
+                found += batch.column("value").to_pylist()
+        elif how == "reader":
+            reader = log.reader("t")
+            while (message := reader.read_next(WAIT_S)) is not None:
+                found.append(message.value)
+        else:
+            consumer = subscribe(log, type=how)
+            while (message := consumer.receive(WAIT_S)) is not None:
+                found.append(message.value)
+    assert found == [b"%d" % number for number in range(7)]

@@ -7,6 +7,7 @@ typing errors answer at once.
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from typing import Annotated
 
@@ -100,9 +101,27 @@ app.command("spark-jar")(spark_jar.spark_jar)
 
 
 def main() -> None:
-    """Run the command line and exit with its status."""
+    """Run the command line and exit with its status.
+
+    Being told to end (SIGTERM, SIGHUP) is as Ctrl-C: what a command holds, as a transaction, is given up in order. A
+    second signal ends it at once.
+    """
     _open_standard_streams()
-    app(prog_name="txnlog")
+    told: list[int] = []
+
+    def end(number: int, _: object) -> None:
+        told.append(number)
+        for each in ends:
+            signal.signal(each, signal.SIG_DFL)
+        raise KeyboardInterrupt
+
+    ends = [each for each in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(each) is signal.SIG_DFL]
+    for each in ends:
+        signal.signal(each, end)
+    try:
+        app(prog_name="txnlog")
+    except SystemExit as error:
+        raise SystemExit(128 + told[0] if told else error.code) from None
 
 
 def _open_standard_streams() -> None:

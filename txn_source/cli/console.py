@@ -10,7 +10,7 @@ import typer
 from txn_source.cli.access_options import Insecure, library
 from txn_source.cli.connection import METADATA_VARIABLE, Endpoint, Root, address_of
 from txn_source.cli.output import reports_errors
-from txn_source.cli.serve import DEFAULT_HOST, STOP_SIGNALS, address_for, root_of, settled, url_of
+from txn_source.cli.serve import DEFAULT_HOST, STOP_SIGNALS, address_for, root_of, settled, url_of, wait_for_stop
 from txn_source.metadata.stub.credentials import is_loopback
 from txn_source.model.errors import InvalidArgumentError
 
@@ -81,7 +81,6 @@ def _show(path: str, metadata: str | None, host: str, port: int, names: list[str
     try:
         with Console(service, at, host, port, names=names) as shown, settled():
             print(f"The console of {path} is at {shown.address}", flush=True)
-            signal.sigwait(STOP_SIGNALS)
-            signal.pthread_sigmask(signal.SIG_UNBLOCK, STOP_SIGNALS)  # a second one ends it at once
+            wait_for_stop()
     finally:
         service.close()

@@ -271,8 +271,7 @@ def _serve(
         held.enter_context(settled())
         if rounds.interval_s:
             maintenance.start()
-        received = signal.Signals(signal.sigwait(STOP_SIGNALS))
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, STOP_SIGNALS)  # a second one ends it at once
+        received = wait_for_stop()
         if rounds.interval_s:
             stopped = maintenance.stop(_GRACE_S)
     _log.info("stopped serving on %s (%s)", server.address, received.name)
@@ -280,6 +279,16 @@ def _serve(
         # Python would wait at its exit for libraries that the thread is inside of, for as long as an upload takes.
         logging.shutdown()
         os._exit(0)
+
+
+def wait_for_stop() -> signal.Signals:
+    """Wait until the process is told to stop, and return by what; a second signal ends it at once."""
+    for each in (signal.SIGTERM, signal.SIGHUP):
+        if callable(signal.getsignal(each)):  # the handler of the other commands
+            signal.signal(each, signal.SIG_DFL)
+    received = signal.Signals(signal.sigwait(STOP_SIGNALS))
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, STOP_SIGNALS)
+    return received
 
 
 @contextmanager

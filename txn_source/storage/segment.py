@@ -125,15 +125,14 @@ class SegmentWriter:
         self._file = root / path
         header = schema.serialize()
         try:
-            make_folder(self._file.parent, root)
-            self._fd = os.open(self._file, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o644)
+            self._make(root)
         except OSError as error:
+            self.close()
             raise _write_failed(self._file, error) from error
         self._end = 0
         self._header_crc32c = crc32c(header)
         try:
             self._write(header)
-            self._sync_folder()
         except BaseException:
             self.close()
             raise
@@ -192,11 +191,20 @@ class SegmentWriter:
         except OSError as error:
             raise _write_failed(self._file, error) from error
 
-    def _sync_folder(self) -> None:
-        try:
-            sync_folder(self._file.parent)
-        except OSError as error:
-            raise _write_failed(self._file, error) from error
+    def _make(self, root: Path) -> None:
+        """Make the file, safely. Its folder may go with its topic meanwhile; then it is made again, and what is written
+        is refused when it is registered."""
+        for last in (False, False, True):
+            try:
+                make_folder(self._file.parent, root)
+                self._fd = os.open(self._file, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o644)
+                sync_folder(self._file.parent)
+            except FileNotFoundError:
+                self.close()
+                if last:
+                    raise
+            else:
+                return
 
 
 class SegmentReader:

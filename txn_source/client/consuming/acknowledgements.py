@@ -27,7 +27,7 @@ class _Gathered:
         """Return all of it, the oldest epoch first; rows that are neighbours in one range."""
         ranges = {key: list(items) for key, items in self.ranges.items()}
         for batch, taken in self.rows.items():
-            batch.acknowledged = {*batch.acknowledged, *taken}
+            batch.settle(set(taken))
             ranges.setdefault((batch.epoch, batch.delivery.partition_id), []).extend(batch.ranges(taken))
         found: dict[int, list[Acknowledged]] = {}
         for epoch, partition_id in sorted(ranges.keys() | self.up_to.keys()):

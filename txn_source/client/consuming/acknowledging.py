@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from txn_source.client.consuming.acknowledgements import AcknowledgementSender, consumed
 from txn_source.client.consuming.consumer_state import ConsumerState
@@ -49,7 +49,10 @@ class Acknowledging:
         with self._lock:
             for item in batch.ranges():
                 self.add_range(batch.delivery, item)
-            self._settled(batch, rows)
+            batch.settle(rows)
+            if not self._state.plain:
+                for row in rows:
+                    self._state.redeliveries.acknowledged(batch, row)
 
     def acknowledge_cumulative(self, message: Message | MessageBatch) -> None:
         """Gather a message and all before it in its partition; see ``Consumer.acknowledge_cumulative``."""
@@ -67,12 +70,20 @@ class Acknowledging:
             partition_id, end = batch.delivery.partition_id, batch.end(rows[-1])
             self._thread.due(time.monotonic() + self._options.acknowledge_interval)
             up_to = end
-            for gap in reversed(state.queue.held_back(partition_id, batch.epoch)):
-                if gap.start < end:  # an interrupted call gave it back: nobody has received it
+            # What interrupted calls gave back nobody has received, and a dead letter is acknowledged when it is sent.
+            held_back = [*state.queue.held_back(partition_id, batch.epoch), *self._letters(partition_id, batch.epoch)]
+            for gap in sorted(held_back, reverse=True):
+                if gap.start < end:
                     self.add_range(batch.delivery, MessageRange(min(gap.end, up_to), up_to))
                     up_to = gap.start
             self._pending.add_up_to(batch.epoch, partition_id, up_to)
             state.redeliveries.acknowledged_up_to(batch.epoch, partition_id, up_to)
+
+    def _letters(self, partition_id: int, epoch: int) -> Iterator[MessageRange]:
+        """Yield the ranges of a partition's dead letters that are still to be sent."""
+        for message in self._state.letters.values():
+            if (message._batch.delivery.partition_id, message.epoch) == (partition_id, epoch):
+                yield from message._batch.ranges([message._row])
 
     def negative_acknowledge(self, message: Message | MessageBatch) -> None:
         """Have a message, or a batch, delivered again after a delay; see ``Consumer.negative_acknowledge``."""
@@ -89,7 +100,8 @@ class Acknowledging:
         state.plain = False  # an acknowledgement takes it back
         self._thread.due(due)
         for row in rows:
-            if not self._pending.has_row(batch, row):
+            is_letter = state.letters and (batch.delivery.partition_id, batch.place(row)) in state.letters
+            if not is_letter and not self._pending.has_row(batch, row):
                 state.redeliveries.refuse(batch, row, due)
         if after_s <= 0 and state.request.type.in_order:
             state.have_again()
@@ -104,13 +116,6 @@ class Acknowledging:
             if (due := state.redeliveries.next_due) is not None:
                 self._thread.due(due)
         return bool(again)
-
-    def _settled(self, batch: MessageBatch, rows: Sequence[int]) -> None:
-        """Note that rows were acknowledged otherwise than one by one. The lock is held."""
-        batch.acknowledged = {*batch.acknowledged, *rows} if batch.acknowledged else rows
-        if not self._state.plain:
-            for row in rows:
-                self._state.redeliveries.acknowledged(batch, row)
 
     def add_range(self, delivery: Delivery, item: MessageRange) -> None:
         """Gather a range of a delivery. The lock is held."""
@@ -131,10 +136,11 @@ class Acknowledging:
     def expect(self, batch: MessageBatch, rows: Sequence[int], until: float) -> None:
         """Take rows that a transaction acknowledges; unless it is ``committed`` by a time they are delivered again."""
         with self._lock:
-            self._settled(batch, rows)
+            batch.settle(rows)
             self._state.plain = False
             self._thread.due(until)
             for row in rows:
+                self._state.redeliveries.take_back(batch, row)
                 self._state.redeliveries.hand_out(batch, row, until)
 
     def committed(self, batches: Mapping[MessageBatch, list[int]]) -> None:

@@ -25,6 +25,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from txn_source.model.errors import TxnLogError
 from txn_source.model.message_ranges import MessageRange, index_of, message_key, packed, position_of
 from txn_source.model.position import Position, key_of
 from txn_source.model.values import dataclass
@@ -101,9 +102,21 @@ def wanted_messages(
 
 
 def _with_next(read: Iterable[pa.RecordBatch]) -> Iterator[tuple[pa.RecordBatch, int | None]]:
-    """Yield each batch that has rows with the place of the first message behind it, ``message_key``; None: none is."""
+    """Yield each batch that has rows with the place of the first message behind it, ``message_key``; None: none is.
+
+    If what lies behind one can't be read, that begins right behind its last message.
+    """
     last: pa.RecordBatch | None = None
-    for batch in read:
+    batches = iter(read)
+    while True:
+        try:
+            batch = next(batches, None)
+        except TxnLogError:
+            if last is not None:
+                yield last, place_of(last, last.num_rows - 1) + 1
+            raise
+        if batch is None:
+            break
         if not batch.num_rows:
             continue
         if last is not None:

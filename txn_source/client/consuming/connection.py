@@ -11,8 +11,8 @@ from dataclasses import replace
 from txn_source.client.access import Access
 from txn_source.client.consuming.acknowledgements import AcknowledgementSender
 from txn_source.client.consuming.consumer_state import ConsumerState, SubscribedTopic
+from txn_source.client.consuming.dead_letters import DeadLetters
 from txn_source.client.consuming.due_thread import DueThread
-from txn_source.client.consuming.epoch_changes import EpochChanges
 from txn_source.client.consuming.messages import Origin, Receiver, message_schema
 from txn_source.client.consuming.reconnecting_link import ReconnectingLink, not_connected
 from txn_source.client.consuming.redeliveries import parts_of
@@ -49,7 +49,7 @@ class ConsumerConnection:
         thread: DueThread,
         link: ReconnectingLink,
         sender: AcknowledgementSender,
-        epochs: EpochChanges,
+        dead_letters: DeadLetters,
         receiver: weakref.ref[Receiver],
     ) -> None:
         self._access = access
@@ -57,7 +57,7 @@ class ConsumerConnection:
         self._thread = thread
         self._link = link
         self._sender = sender
-        self._epochs = epochs
+        self._dead_letters = dead_letters
         self._receiver = receiver
 
     # What comes over it
@@ -212,6 +212,8 @@ class ConsumerConnection:
         """Send acknowledgements, and have messages redelivered; in order the next call that receives does that."""
         state = self._state
         self._sender.send()
+        if state.letters:
+            self._dead_letters.send_kept()
         with state.lock:
             now, due = time.monotonic(), state.redeliveries.next_due
             if state.request.type.in_order and due is not None and due <= now:

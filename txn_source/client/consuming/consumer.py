@@ -29,7 +29,7 @@ from txn_source.client.consuming.acknowledgements import AcknowledgementSender
 from txn_source.client.consuming.acknowledging import Acknowledging
 from txn_source.client.consuming.connection import ConsumerConnection
 from txn_source.client.consuming.consumer_state import ConsumerState
-from txn_source.client.consuming.dead_letters import DeadLetters, SendDeadLetter
+from txn_source.client.consuming.dead_letters import DeadLetters, SendDeadLetter, check_dead_letters
 from txn_source.client.consuming.due_thread import DueThread
 from txn_source.client.consuming.epoch_changes import EpochChanges
 from txn_source.client.consuming.messages import (
@@ -100,6 +100,8 @@ class Consumer:
         self._inherited = False
         """True in a child that was forked."""
         self._assemble(None)
+        if options.max_redeliveries is not None and send_dead_letter is not None:
+            check_dead_letters(access.metadata, self._state)
         self._thread.begin(self._connection, self._sender.finish)
         belongs_to_process(self)
         try:
@@ -123,10 +125,10 @@ class Consumer:
         self._sender = AcknowledgementSender(self._link, self._lock)
         self._acknowledging = Acknowledging(state, self._thread, self._sender)
         self._epochs = EpochChanges(access, state, self._link, self._acknowledging)
+        self._dead_letters = DeadLetters(state, self._thread, self._send_dead_letter)
         self._connection = ConsumerConnection(
-            access, state, self._thread, self._link, self._sender, self._epochs, itself
+            access, state, self._thread, self._link, self._sender, self._dead_letters, itself
         )
-        self._dead_letters = DeadLetters(state, self._send_dead_letter)
 
     def __enter__(self) -> Consumer:
         return self
@@ -453,6 +455,8 @@ class Consumer:
         """
         if self._inherited:
             return
+        if self._state.letters and self._state.refusal is None:
+            self._dead_letters.send_kept(now=True)
         with self._lock:
             self._state.refuse(_closed())
             self._queue.drop()

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 import pyarrow as pa
 
-from txn_source.client.consuming.messages import Origin
+from txn_source.client.consuming.messages import Message, Origin
 from txn_source.client.consuming.options import ConsumerOptions
 from txn_source.client.consuming.receive_queue import ReceiveQueue
 from txn_source.client.consuming.redeliveries import Redeliveries
@@ -55,6 +55,8 @@ class ConsumerState:
         """Tells of deliveries, of a new connection, and of the end."""
         self.queue = ReceiveQueue()
         self.redeliveries = Redeliveries()
+        self.letters: dict[tuple[int, int], Message] = {}
+        """Messages on their way to the dead-letter topic, by partition id and place."""
         self.epoch = -1
         self.level = IsolationLevel.READ_COMMITTED
         self.origin = origin

@@ -189,6 +189,10 @@ class MessageBatch:
         """Return what rows (None: all) acknowledge, neighbours in one, ascending."""
         return self._ranges.joined(rows)
 
+    def settle(self, rows: Collection[int]) -> None:
+        """Note rows as ``acknowledged``."""
+        self.acknowledged = {*self.acknowledged, *rows} if self.acknowledged else rows
+
     def head(self, messages: int) -> MessageBatch:
         """Return so many messages from the start, all if there are fewer."""
         return self.part(0, messages)

@@ -39,12 +39,16 @@ class Redeliveries:
         self._handed_out[batch, row] = due
 
     def acknowledged(self, batch: MessageBatch, row: int) -> None:
-        """Forget a message that was acknowledged, also if it was refused before."""
+        """Forget a message that was acknowledged."""
+        self.take_back(batch, row)
+        if self._counts:
+            self.forget_count(batch, row)
+
+    def take_back(self, batch: MessageBatch, row: int) -> None:
+        """Have a message not delivered again, also if it was refused before."""
         self._handed_out.pop((batch, row), None)
         if self._refused:
             self._refused.pop((batch.delivery.partition_id, batch.place(row)), None)
-        if self._counts:
-            self.forget_count(batch, row)
 
     def acknowledged_up_to(self, epoch: int, partition_id: int, end: int) -> None:
         """Forget the messages of a partition that end at or below a place."""

@@ -141,14 +141,16 @@ class HotCopies:
             return
         try:
             stored = _rows(len(columns["position"]), group.windows)
-        except SegmentUnreadableError:
+        except SegmentUnreadableError as error:
             positions = columns["position"]
-            edges = np.flatnonzero(np.diff(ledger_of(positions))) + 1
-            if not len(edges):
+            edges = (np.flatnonzero(np.diff(ledger_of(positions))) + 1).tolist()
+            if not edges and len(positions) > 1 and not isinstance(error.__cause__, OSError):
+                edges = [len(positions) // 2]  # it is there, and an entry in it is damaged
+            if not edges:
                 empty = {name: column[:0] for name, column in columns.items()}
                 yield empty, page.producers, (), Position.from_key(int(positions[0]))  # all below it was read
                 raise
-            for a, b in pairwise([0, *edges.tolist(), len(positions)]):  # only the ledger with the damage fails
+            for a, b in pairwise([0, *edges, len(positions)]):  # only the ledger, and the entry, with the damage fails
                 part = self._group(columns, page, a, b)
                 yield from self._parts(part if b < len(positions) else replace(part, end=group.end))
             return

@@ -79,11 +79,15 @@ class SliceReader:
     def _read(self, slices: Iterable[Slice]) -> Generator[pa.RecordBatch]:
         assembly = Assembly(self.schema)
         at_once = self.access.segments.is_remote and self.limit is None and len(assembly.stored) > 0
-        with self._copies(assembly.stored) as copies:
-            for pieces in stripes(slices) if at_once else ([piece] for piece in slices):
-                for piece, part, decided in self._parts_of(copies, pieces):
-                    if part.entries:
-                        yield from self._add(piece, part, decided, assembly)
+        try:
+            with self._copies(assembly.stored) as copies:
+                for pieces in stripes(slices) if at_once else ([piece] for piece in slices):
+                    for piece, part, decided in self._parts_of(copies, pieces):
+                        if part.entries:
+                            yield from self._add(piece, part, decided, assembly)
+        except TxnLogError:
+            yield from assembly.finish()  # first, what lies before
+            raise
         yield from assembly.finish()
 
     def _parts_of(self, copies: CopyReader, pieces: Sequence[Slice]) -> Iterator[tuple[Slice, Part, Decided]]:
