@@ -106,11 +106,17 @@ def write(root: Path, version: int, *texts: str) -> None:
 
 
 def test_version_is_skipped_when_it_comes_again(log, root: Path) -> None:
-    """Write versions 0, 0, 2, 1 and 3."""
+    """Write versions 0, 0, 2 and 3; other rows of as many, of the same lengths, are no repetition, and are refused, as
+    a query would write whose checkpoint was deleted; so is a version below the last one."""
     log.create_topic("orders")
-    for version in (0, 0, 2, 1, 3):
-        write(root, version, f"{version}")
-    assert values(log, "orders") == ["0", "2", "3"]
+    for version in (0, 0, 2):
+        write(root, version, f"a{version}", f"b{version}")
+    for version, texts in ((2, ("a9", "b9")), (0, ("a9", "b9")), (1, ("a1", "b1"))):
+        with pytest.raises(txn_source.BatchRepeatedError, match="txnAppId"):
+            write(root, version, *texts)
+    write(root, 2, "b2", "a2")  # the same in another order
+    write(root, 3, "a3")
+    assert values(log, "orders") == ["a0", "a2", "a3", "b0", "b2"]
 
 
 def test_version_without_rows_is_one(log, root: Path) -> None:

@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from txn_source.model.entry import NewEntry, OpenedProducer
 from txn_source.model.topic_name import TopicName
 from txn_source.model.values import dataclass
 
 CONTENT_MASK = (1 << 63) - 1
-"""Sums over rows are kept below 2^63."""
+"""Hashes of rows are kept below 2^63."""
+
+
+def joined_content(contents: Iterable[int]) -> int:
+    """Return the content of all rows together, of parts of which each has one."""
+    parts = list(contents)
+    if any(content >= 0 for content in parts):
+        return sum(parts) & CONTENT_MASK
+    return ~(sum(~content for content in parts) & CONTENT_MASK)
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,7 +29,8 @@ class TopicBatch:
     entries: tuple[NewEntry, ...]
     owner: OpenedProducer | None = None
     content: int = 0
-    """A sum over the rows, below 2^63, that doesn't depend on their order, nor on how they lie in files."""
+    """Of a hash of the rows, below 2^63, the complement, ``~hash``: it depends neither on their order nor on how they
+    lie in files. From 0 on: nothing is known, or a sum that earlier releases made, which tells little."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,6 @@ answer was: it may have counted.
 from __future__ import annotations
 
 import uuid
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
@@ -22,7 +21,7 @@ from txn_source.client.access import Access
 from txn_source.client.writing.task_writer import BulkWriter, give_up, join_batches
 from txn_source.model.entry import OpenedProducer
 from txn_source.model.errors import InternalError, InvalidArgumentError, SchemaMismatchError
-from txn_source.model.spark_commit import CONTENT_MASK, Sink, TopicBatch
+from txn_source.model.spark_commit import Sink, TopicBatch, joined_content
 from txn_source.model.topic_name import TopicName
 from txn_source.spark.connection import open_log, readable
 from txn_source.spark.content import content_of
@@ -61,19 +60,21 @@ class _Writer:
         turn = context.partitionId() if context else 0
         log = open_log(self._options.target)
         writers: dict[TopicName, BulkWriter] = {}
-        content: Counter[TopicName] = Counter()
+        contents: dict[TopicName, list[int]] = {}
         try:
             for batch in iterator:
                 for topic, rows in self._by_topic(batch):
                     writer = writers.get(topic)
                     if writer is None:
-                        writer = writers[topic] = BulkWriter(log, topic, turn)
+                        writer, contents[topic] = BulkWriter(log, topic, turn), []
+                        writers[topic] = writer
                     fitted = self._columns.fit(rows, writer.payload, topic.short)
-                    content[topic] += content_of(fitted)
+                    if self._may_be_repeated:
+                        contents[topic].append(~content_of(fitted))
                     writer.write(fitted)
             return TaskWrote(
                 tuple(
-                    replace(writers[topic].finish(self._owner()), content=content[topic] & CONTENT_MASK)
+                    replace(writers[topic].finish(self._owner()), content=joined_content(contents[topic]))
                     for topic in sorted(writers)
                 ),
                 context.getLocalProperty(_QUERY_ID) if context else None,
@@ -83,6 +84,11 @@ class _Writer:
             for writer in writers.values():
                 writer.discard()
             raise
+
+    @property
+    def _may_be_repeated(self) -> bool:
+        """True if the same rows may come again, and have to be known then."""
+        return True
 
     def _owner(self) -> OpenedProducer | None:
         return None
@@ -127,6 +133,10 @@ class BatchWriter(_Writer, DataSourceArrowWriter):
         if options.transactional_id is not None and options.topic is not None and columns.mark is None:
             stub = open_log(options.target).metadata
             self._producer, _ = stub.open_producer(options.topic, options.transactional_id, None)
+
+    @property
+    def _may_be_repeated(self) -> bool:
+        return self._options.app is not None
 
     def _owner(self) -> OpenedProducer | None:
         return self._producer

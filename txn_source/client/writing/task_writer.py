@@ -21,7 +21,7 @@ from txn_source.client.writing.key_routing import group, route
 from txn_source.client.writing.segment_files import open_files
 from txn_source.model.entry import NewEntry, OpenedProducer
 from txn_source.model.errors import InvalidArgumentError, StorageWriteError, TxnLogError
-from txn_source.model.spark_commit import CONTENT_MASK, TopicBatch
+from txn_source.model.spark_commit import TopicBatch, joined_content
 from txn_source.model.topic_name import TopicName
 from txn_source.storage.arrays import numbers_or, truths_in
 from txn_source.storage.forks import belongs_to_process, inherited_error
@@ -221,7 +221,7 @@ def join_batches(batches: Iterable[TopicBatch]) -> list[TopicBatch]:
             topic_id,
             tuple(e for part in parts for e in part.entries),
             parts[0].owner,
-            sum(part.content for part in parts) & CONTENT_MASK,
+            joined_content(part.content for part in parts),
         )
         for (name, topic_id), parts in sorted(found.items())
     ]

@@ -27,7 +27,7 @@ from txn_source.model.errors import (
     TopicNotFoundError,
     shown,
 )
-from txn_source.model.spark_commit import CONTENT_MASK, AppVersion, Sink, TopicBatch
+from txn_source.model.spark_commit import AppVersion, Sink, TopicBatch, joined_content
 from txn_source.model.transaction import EndReason
 from txn_source.model.values import dataclass
 
@@ -187,18 +187,18 @@ def _not_taken(
             warnings += now.differences(_Content(known.messages, known.content), what)
             continue
         else:
-            warnings.append(
-                f"Topic {batch.topic.short!r} has taken version {known.version} of application {app.app_id!r}:"
-                f" {now.messages} rows of version {app.version} were left out."
+            raise BatchRepeatedError(
+                f"Topic {batch.topic.short!r} has taken version {known.version} of application {app.app_id!r}, and"
+                f" version {app.version} comes, whose rows needn't be those that are there.",
+                "Go on with the newest checkpoint, or number on from there; for other rows give another txnAppId.",
             )
-            continue
         new.append(batch)
     return new, warnings
 
 
 @dataclass(frozen=True, slots=True)
 class _Content:
-    """What a batch has: its number of rows, and the sum over them."""
+    """What a batch has: its number of rows, and their content as ``TopicBatch`` has it."""
 
     messages: int
     content: int
@@ -207,7 +207,7 @@ class _Content:
     def of(cls, batches: Sequence[TopicBatch]) -> _Content:
         return cls(
             sum(entry.messages for batch in batches for entry in batch.entries),
-            sum(batch.content for batch in batches) & CONTENT_MASK,
+            joined_content(batch.content for batch in batches if batch.entries),
         )
 
     @property
@@ -215,7 +215,7 @@ class _Content:
         return {"messages": self.messages, "content": self.content}
 
     def differences(self, committed: _Content, what: str) -> list[str]:
-        """Return what is to be said of a repetition, or raise BATCH_REPEATED for one that has other rows for sure."""
+        """Return what is to be said of a repetition, or raise BATCH_REPEATED for one that has other rows."""
         if self.messages != committed.messages:
             raise BatchRepeatedError(
                 f"{what} was committed with {committed.messages} rows, and comes again with {self.messages}.",
@@ -223,11 +223,14 @@ class _Content:
             )
         if self.content == committed.content:
             return []
-        said = (
-            f"{what} was committed before, and comes again with other values in as many rows: what was committed first"
-            " stays. So it is with a query that isn't deterministic, and with a checkpoint that is an older copy."
-        )
-        return [said]
+        said = f"{what} was committed before, and comes again with other values in as many rows"
+        if self.content < 0 and committed.content < 0:
+            raise BatchRepeatedError(
+                f"{said}.",
+                "What was committed stays. For other rows give another txnAppId or txnVersion; a query has to give the"
+                " same rows for a batch each time, without uuid() or rand(). " + _NEWEST_CHECKPOINT,
+            )
+        return [f"{said}, as far as an earlier release can tell: what was committed first stays."]
 
 
 def _producer(
