@@ -7,7 +7,8 @@ from unittest.mock import patch
 
 import pytest
 
-from tests.log.consuming import numbered, subscribe, take
+from tests.log.consuming import WAIT_S, numbered, receive, subscribe, take
+from tests.log.holding import holding
 from tests.log.reading import eventually
 from tests.log.sites import Site
 from txn_source import Consumer
@@ -65,3 +66,45 @@ def test_reader_that_reads_while_it_connects_again_gets_nothing_twice(site: Site
     found += take(reader._consumer, 10 - len(found))
     assert found == VALUES
     assert reader.read_next(0.0) is None
+
+
+@pytest.mark.parametrize("kind", ["exclusive", "shared"])
+@pytest.mark.parametrize("as_batches", [False, True])
+def test_what_was_acknowledged_here_is_not_handed_out_again(site: Site, kind: str, as_batches: bool) -> None:
+    """Acknowledge some of ten before the connection breaks and some after, none of it stored before the next one
+    delivers all again: what was acknowledged isn't received, in messages or batches, and the rest is, once."""
+    log, way = holding(site)
+    numbered(log)
+    consumer = subscribe(log, type=kind)
+    messages = [receive(consumer) for _ in range(10)]
+    for number in (0, 3):
+        consumer.acknowledge(messages[number])
+    way.talks[-1].cut()
+    eventually(lambda: len(way.talks) == 2 and consumer._link.current is not None)
+    consumer.acknowledge(messages[5])
+    found: list[bytes] = []
+    while len(found) < 7:
+        if as_batches:
+            batch = consumer.receive_batch(WAIT_S)
+            assert batch is not None
+            found += batch.values
+        else:
+            found.append(receive(consumer).value)
+    assert sorted(found) == [VALUES[n] for n in (1, 2, 4, 6, 7, 8, 9)]
+    assert consumer.receive(0.0) is None
+
+
+def test_what_was_acknowledged_before_a_seek_is_handed_out_after_it(site: Site) -> None:
+    """Acknowledge some of ten, seek to the start as an operator before that is stored, and break the connection: all
+    ten come."""
+    log, way = holding(site)
+    operator = site.connect()
+    numbered(log)
+    consumer = subscribe(log)
+    for message in [receive(consumer) for _ in range(10)][:5]:
+        consumer.acknowledge(message)
+    operator.seek("t", "s", "earliest")
+    eventually(lambda: consumer.epoch == 1)
+    way.talks[-1].cut()
+    eventually(lambda: len(way.talks) == 2 and consumer._link.current is not None)
+    assert take(consumer, 10) == VALUES

@@ -313,7 +313,7 @@ def test_log_with_tiny_sealed_pages_behaves_as_the_model(monkeypatch: pytest.Mon
 
 def test_remote_log_behaves_as_the_model() -> None:
     """Run it over a service with PostgreSQL; a crash is one of the server, too."""
-    run("postgres", 3, 20)
+    run("postgres", 1, 20)
 
 
 @pytest.mark.long

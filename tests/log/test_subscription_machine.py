@@ -416,7 +416,7 @@ def test_embedded_subscriptions_behave_as_the_model() -> None:
 
 def test_remote_subscriptions_behave_as_the_model() -> None:
     """Run it over a service with PostgreSQL."""
-    run("postgres", 2, 25, SubscriptionMachine)
+    run("postgres", 1, 25, SubscriptionMachine)
 
 
 @pytest.mark.long

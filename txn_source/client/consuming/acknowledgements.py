@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 from txn_source.client.consuming.messages import MessageBatch
+from txn_source.client.consuming.receive_queue import ReceiveQueue
 from txn_source.client.consuming.reconnecting_link import ReconnectingLink, not_connected
 from txn_source.model.acknowledgement import Acknowledged, Acknowledgement
-from txn_source.model.message_ranges import MessageRange
+from txn_source.model.errors import TxnLogError
+from txn_source.model.message_ranges import MessageRange, MessageRanges
 
 _Key = tuple[int, int]
 """Epoch and partition id."""
@@ -27,7 +30,7 @@ class _Gathered:
         """Return all of it, the oldest epoch first; rows that are neighbours in one range."""
         ranges = {key: list(items) for key, items in self.ranges.items()}
         for batch, taken in self.rows.items():
-            batch.settle(set(taken))
+            batch.settle(taken)
             ranges.setdefault((batch.epoch, batch.delivery.partition_id), []).extend(batch.ranges(taken))
         found: dict[int, list[Acknowledged]] = {}
         for epoch, partition_id in sorted(ranges.keys() | self.up_to.keys()):
@@ -78,6 +81,15 @@ class PendingAcknowledgements:
         up_to, key = self._gathered.up_to, (epoch, partition_id)
         up_to[key] = max(end, up_to.get(key, 0))
 
+    def ranges(self, epoch: int) -> dict[int, MessageRanges]:
+        """Return all of an epoch that isn't stored yet, by partition id."""
+        found: dict[int, MessageRanges] = {}
+        for part in (part for unsent in self.unsent() if unsent.epoch == epoch for part in unsent.parts):
+            of = found.setdefault(part.partition_id, MessageRanges())
+            for item in (*part.ranges, *([MessageRange(0, part.up_to)] if part.up_to is not None else [])):
+                of.add(item)
+        return found
+
     def unsent(self) -> tuple[Unsent, ...]:
         """Return all that is to be sent, in order; it stays until ``sent``."""
         found = self._gathered.by_epoch()
@@ -93,8 +105,8 @@ class PendingAcknowledgements:
 class AcknowledgementSender:
     """Sends what a consumer has acknowledged. It outlives the consumer until its thread has ended."""
 
-    def __init__(self, link: ReconnectingLink, lock: threading.RLock) -> None:
-        """Take the connection, and the lock that guards it and what is pending."""
+    def __init__(self, link: ReconnectingLink, queue: ReceiveQueue, lock: threading.RLock) -> None:
+        """Take the connection, what was received over it, and the lock that guards both and what is pending."""
         self.pending = PendingAcknowledgements()
         self.subscription_id = self.consumer_id = -1
         self.hopeless = False
@@ -102,6 +114,7 @@ class AcknowledgementSender:
         self.sending = threading.Lock()
         """Keeps two threads from sending at once."""
         self._link = link
+        self._queue = queue
         self._lock = lock
 
     def send(self) -> None:
@@ -120,13 +133,33 @@ class AcknowledgementSender:
                 with self._lock:
                     self.pending.sent(item)
 
+    def received(self, epoch: int) -> list[Acknowledged]:
+        """Return what was received over the connection, in an epoch, and isn't acknowledged. The lock is held."""
+        found: dict[int, list[MessageRange]] = {}
+        for batch, rows in self._queue.in_hand.items():
+            if (batch.epoch, batch.origin.consumer_id) == (epoch, self.consumer_id):
+                left = [row for row in range(rows) if row not in batch.acknowledged]
+                found.setdefault(batch.delivery.partition_id, []).extend(batch.ranges(left) if left else ())
+        return [Acknowledged(partition_id, tuple(ranges)) for partition_id, ranges in found.items() if ranges]
+
     def finish(self) -> None:
-        """Send what is left, if that can be, and disconnect."""
+        """Send what is left, if that can be, and disconnect; of a shared subscription, say what was received."""
         try:
             if not self.hopeless:
                 self.send()
+                self._leave()
         finally:
             self._link.close()
+
+    def _leave(self) -> None:
+        with self._lock:
+            self._queue.note_received()
+            link, epochs = self._link.current, {batch.epoch for batch in self._queue.in_hand}
+            parts = self.received(max(epochs, default=-1))
+        if link is None or not self._queue.is_shared:
+            return
+        with suppress(TxnLogError):  # an older service doesn't know it; else all that was handed out counts
+            link.leave(max(epochs, default=0), parts)
 
 
 def consumed(subscription_id: int, batches: Mapping[MessageBatch, Sequence[int]]) -> list[Acknowledgement]:

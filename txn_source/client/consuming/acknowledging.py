@@ -10,7 +10,7 @@ from txn_source.client.consuming.consumer_state import ConsumerState
 from txn_source.client.consuming.due_thread import DueThread
 from txn_source.client.consuming.messages import Message, MessageBatch, rows_of
 from txn_source.metadata.stub.consumer_stream import Delivery
-from txn_source.model.acknowledgement import Acknowledgement
+from txn_source.model.acknowledgement import Acknowledged, Acknowledgement
 from txn_source.model.errors import InvalidArgumentError
 from txn_source.model.message_ranges import MessageRange
 
@@ -41,6 +41,8 @@ class Acknowledging:
                 elif count == _PENDING_MAX:
                     self._thread.due(0.0)
                 self._pending.add_row(batch, row)
+                if batch.origin is not self._state.origin:
+                    self._state.note_late(batch, [row])
                 if not self._state.plain:
                     self._state.redeliveries.acknowledged(batch, row)
             return
@@ -50,6 +52,7 @@ class Acknowledging:
             for item in batch.ranges():
                 self.add_range(batch.delivery, item)
             batch.settle(rows)
+            self._state.note_late(batch, rows)
             if not self._state.plain:
                 for row in rows:
                     self._state.redeliveries.acknowledged(batch, row)
@@ -101,7 +104,7 @@ class Acknowledging:
         self._thread.due(due)
         for row in rows:
             is_letter = state.letters and (batch.delivery.partition_id, batch.place(row)) in state.letters
-            if not is_letter and not self._pending.has_row(batch, row):
+            if not is_letter and row not in batch.promised and not self._pending.has_row(batch, row):
                 state.redeliveries.refuse(batch, row, due)
         if after_s <= 0 and state.request.type.in_order:
             state.have_again()
@@ -122,6 +125,10 @@ class Acknowledging:
         self._thread.due(time.monotonic() + self._options.acknowledge_interval)
         self._pending.add_range(delivery.epoch, delivery.partition_id, item)
 
+    def received(self) -> list[Acknowledged]:
+        """Return what was received of a shared subscription over this connection and isn't acknowledged. Locked."""
+        return self._sender.received(self._state.epoch)
+
     def flush(self) -> None:
         """Send what was gathered; when it returns it is stored."""
         self._state.check_open()
@@ -136,7 +143,7 @@ class Acknowledging:
     def expect(self, batch: MessageBatch, rows: Sequence[int], until: float) -> None:
         """Take rows that a transaction acknowledges; unless it is ``committed`` by a time they are delivered again."""
         with self._lock:
-            batch.settle(rows)
+            batch.promised.update(rows)
             self._state.plain = False
             self._thread.due(until)
             for row in rows:
@@ -147,6 +154,8 @@ class Acknowledging:
         """Take notice that a transaction has acknowledged messages: they need not be delivered again."""
         with self._lock:
             for batch, rows in batches.items():
+                batch.settle(rows)
+                batch.promised.difference_update(rows)
                 for row in rows:
                     self._state.redeliveries.acknowledged(batch, row)
 
@@ -156,7 +165,7 @@ class Acknowledging:
             if self._state.refusal is not None:
                 return
             for batch, rows in batches.items():
-                batch.acknowledged = set(batch.acknowledged) - set(rows)
+                batch.promised.difference_update(rows)
                 self._refuse(batch, rows, 0.0)
 
     def _check_mine(self, batch: MessageBatch) -> None:

@@ -114,7 +114,11 @@ class ConsumerConnection:
                 state.queue.drop()  # what were taken from now on would come again
                 request = replace(request, place=self._own_place(request.place))
         elif again:
-            request = replace(request, isolation_level=None)  # one that was deleted isn't made again
+            with state.lock:
+                state.queue.note_received()
+                received = self._sender.received(state.epoch) if state.queue.is_shared else None
+                epoch = state.epoch
+            request = replace(request, isolation_level=None, received=received, epoch=epoch)  # it isn't made again
         try:
             subscribed = link.open(request)
         except InvalidArgumentError:
@@ -138,10 +142,14 @@ class ConsumerConnection:
         )
         state.level = subscribed.isolation_level
         self._sender.subscription_id, self._sender.consumer_id = subscribed.subscription_id, subscribed.consumer_id
-        state.plain = state.options.acknowledge_timeout is None and state.options.max_redeliveries is None
+        state.late = self._sender.pending.ranges(subscribed.epoch)
+        options = state.options
+        state.plain = options.acknowledge_timeout is None and options.max_redeliveries is None and not state.late
         state.epoch = subscribed.epoch
         state.redeliveries.forget_before(state.epoch + 1)  # all that isn't acknowledged comes again
         state.queue.drop(subscribed.messages)
+        state.queue.in_hand.clear()
+        state.queue.is_shared = not state.request.type.in_order
         if not request.durable:
             self._note_losses(subscribed, request.place.messages, again=again)
         link.flow(state.epoch, state.queue_size)
@@ -229,6 +237,9 @@ class ConsumerConnection:
             if link is None:
                 raise not_connected()
             link.redeliver(epoch, parts_of(again))
+            with state.lock:
+                for batch, row in again:
+                    batch.settle([row])  # who gets it next has another delivery of it
         except BaseException:
             with state.lock:
                 for batch, row in again:

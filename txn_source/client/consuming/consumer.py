@@ -122,7 +122,7 @@ class Consumer:
         transport = access.metadata.transport
         self._thread = DueThread(f"consumer {request.consumer_name}", self._lock)
         self._link = ReconnectingLink(transport, self._thread, self._lock)
-        self._sender = AcknowledgementSender(self._link, self._lock)
+        self._sender = AcknowledgementSender(self._link, self._queue, self._lock)
         self._acknowledging = Acknowledging(state, self._thread, self._sender)
         self._epochs = EpochChanges(access, state, self._link, self._acknowledging)
         self._dead_letters = DeadLetters(state, self._thread, self._send_dead_letter)
@@ -230,8 +230,10 @@ class Consumer:
                     due = state.again_due
                     batch = None if due else self._filled()
                     if batch is not None:
-                        row = queue.row
-                        end = batch.sound(row)
+                        row, end = self._wanted(batch, queue.row)
+                        if row == len(batch):
+                            queue.row = row
+                            continue
                         if end == row:
                             queue.row = taken = row + 1
                             raise self._unreadable(batch, row)
@@ -250,6 +252,16 @@ class Consumer:
                 queue.values = ()
                 queue.returned.append((batch, row, taken))
             raise
+
+    def _wanted(self, batch: MessageBatch, row: int) -> tuple[int, int]:
+        """Return the next rows that Arrow can have, up to, exclusive, one that was acknowledged. The lock is held."""
+        state = self._state
+        if not state.late:
+            return row, batch.sound(row)
+        while row < len(batch) and state.is_late(batch, row):
+            row += 1
+        until = batch.sound(row)
+        return row, next((other for other in range(row, until) if state.is_late(batch, other)), until)
 
     def _filled(self) -> MessageBatch | None:
         """Return the current batch, or make the next one that; None if nothing has come. The lock is held."""
@@ -301,8 +313,11 @@ class Consumer:
         return batches_of(state.origin, delivery, partition, reader.read([piece]))
 
     def _hand_out(self, message: Message) -> bool:
-        """Note that a message goes to the caller; return False for one that goes to the dead-letter topic."""
+        """Note that a message goes to the caller; return False for one that goes to the dead-letter topic, or that was
+        acknowledged before it came again."""
         batch, row = message._batch, message._row
+        if self._state.late and self._state.is_late(batch, row):
+            return False
         if self.type.in_order:
             message.redelivery_count = self._state.redeliveries.count_of(batch, row)
         if self._dead_letters.take(message):
@@ -459,7 +474,7 @@ class Consumer:
             self._dead_letters.send_kept(now=True)
         with self._lock:
             self._state.refuse(_closed())
-            self._queue.drop()
+            self._queue.drop()  # and note what was received
         self._thread.end()
 
     def inherited(self) -> None:

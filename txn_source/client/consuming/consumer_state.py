@@ -5,12 +5,12 @@ from __future__ import annotations
 import copy
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import pyarrow as pa
 
-from txn_source.client.consuming.messages import Message, Origin
+from txn_source.client.consuming.messages import Message, MessageBatch, Origin
 from txn_source.client.consuming.options import ConsumerOptions
 from txn_source.client.consuming.receive_queue import ReceiveQueue
 from txn_source.client.consuming.redeliveries import Redeliveries
@@ -18,6 +18,7 @@ from txn_source.client.waiting import News
 from txn_source.metadata.stub.consumer_stream import SubscribeRequest
 from txn_source.model.errors import TxnLogError
 from txn_source.model.isolation import IsolationLevel
+from txn_source.model.message_ranges import MessageRanges
 from txn_source.model.position import MessageId
 from txn_source.model.topic_name import TopicName
 from txn_source.model.values import dataclass
@@ -55,6 +56,8 @@ class ConsumerState:
         """Tells of deliveries, of a new connection, and of the end."""
         self.queue = ReceiveQueue()
         self.redeliveries = Redeliveries()
+        self.late: dict[int, MessageRanges] = {}
+        """What was acknowledged of an older connection's deliveries, by partition id: it isn't wanted again."""
         self.letters: dict[tuple[int, int], Message] = {}
         """Messages on their way to the dead-letter topic, by partition id and place."""
         self.epoch = -1
@@ -94,6 +97,19 @@ class ConsumerState:
         if self.refusal is not None:
             raise copy.copy(self.refusal)  # each thread its own: a traceback belongs to one
 
+    def note_late(self, batch: MessageBatch, rows: Sequence[int]) -> None:
+        """Note what is acknowledged, if it came over an older connection. The lock is held."""
+        if batch.origin.consumer_id != self.origin.consumer_id and batch.epoch == self.epoch:
+            self.plain = False
+            of = self.late.setdefault(batch.delivery.partition_id, MessageRanges())
+            for item in batch.ranges(rows):
+                of.add(item)
+
+    def is_late(self, batch: MessageBatch, row: int) -> bool:
+        """True if a message was acknowledged before it came again. The lock is held."""
+        of = self.late.get(batch.delivery.partition_id)
+        return of is not None and of.covers(next(batch.ranges([row])))
+
     def settle(self) -> None:
         """Put what interrupted calls had taken where it comes next. The lock is held."""
         self.queue.settle(self.epoch if self.request.durable else None, self.origin)
@@ -105,6 +121,7 @@ class ConsumerState:
 
     def follow_epoch(self, epoch: int) -> None:
         """Go to an epoch unless it is in a newer one; what was handed out before needs no redelivery. Locked."""
+        self.late = self.late if epoch <= self.epoch else {}
         self.epoch = max(self.epoch, epoch)
         self.redeliveries.forget_before(self.epoch)
 

@@ -17,7 +17,7 @@ from txn_source.client.consuming.subscription_places import resolve_place
 from txn_source.client.places import GivenPlace, Sought
 from txn_source.metadata.stub.consumer_stream import ConsumerLink
 from txn_source.metadata.stub.subscriptions import SeekAnswer
-from txn_source.model.errors import StaleEpochError, UnavailableError
+from txn_source.model.errors import StaleEpochError, TxnLogError, UnavailableError
 from txn_source.model.position import MessageId
 
 _log = logging.getLogger(__name__)
@@ -70,7 +70,10 @@ class EpochChanges:
             with state.lock:
                 link = self._link.take_away()
                 state.queue.drop()
+                received = self._acknowledging.received()
             if link is not None:
+                with suppress(TxnLogError):  # then all that was handed out counts
+                    link.leave(state.epoch, received)
                 link.close()
 
     def redeliver_due(self) -> None:
@@ -101,7 +104,7 @@ class EpochChanges:
                 with state.lock:
                     state.check_open()
                     state.settle()
-                    state.epoch += 1
+                    state.epoch, state.late = state.epoch + 1, {}
                     epoch, link, origin = state.epoch, links.current, state.origin
                     state.queue.drop()
                 try:

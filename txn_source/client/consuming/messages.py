@@ -88,11 +88,13 @@ class MessageBatch:
         "_ranges",
         "_unsound",
         "_values",
+        "_whole",
         "acknowledged",
         "data",
         "delivery",
         "origin",
         "partition",
+        "promised",
     )
 
     def __init__(
@@ -104,7 +106,10 @@ class MessageBatch:
         self.data = data
         self._ranges = ranges
         self.acknowledged: Collection[int] = ()
-        """Rows whose acknowledgements were sent, or are on their way, or go with a transaction."""
+        """Rows whose acknowledgements were sent, or are on their way."""
+        self.promised: set[int] = set()
+        """Rows that a transaction acknowledges which hasn't ended."""
+        self._whole: tuple[MessageBatch, int] | None = None
         self._values: list[Any] | None = None
         self._damaged: dict[int, str] | None = None
         self._unsound: dict[int, str] | None = None
@@ -189,9 +194,17 @@ class MessageBatch:
         """Return what rows (None: all) acknowledge, neighbours in one, ascending."""
         return self._ranges.joined(rows)
 
-    def settle(self, rows: Collection[int]) -> None:
+    def settle(self, rows: Sequence[int]) -> None:
         """Note rows as ``acknowledged``."""
-        self.acknowledged = {*self.acknowledged, *rows} if self.acknowledged else rows
+        if isinstance(self.acknowledged, set):
+            self.acknowledged.update(rows)
+        elif self.acknowledged or not isinstance(rows, range):
+            self.acknowledged = {*self.acknowledged, *rows}
+        else:
+            self.acknowledged = rows
+        if self._whole is not None:
+            whole, first = self._whole
+            whole.settle([first + row for row in rows])
 
     def head(self, messages: int) -> MessageBatch:
         """Return so many messages from the start, all if there are fewer."""
@@ -200,7 +213,9 @@ class MessageBatch:
     def part(self, first: int, last: int) -> MessageBatch:
         """Return the messages of rows ``[first, last)``."""
         data = self.data.slice(first, last - first)
-        return MessageBatch(self.origin, self.delivery, self.partition, data, self._ranges.part(first, last))
+        part = MessageBatch(self.origin, self.delivery, self.partition, data, self._ranges.part(first, last))
+        part._whole = self, first
+        return part
 
     def place(self, row: int) -> int:
         """Return a message's own place, ``message_key``."""

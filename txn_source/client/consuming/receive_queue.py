@@ -47,6 +47,11 @@ class ReceiveQueue:
         self._again: list[Delivery] = []
         self._settled: Piece | None = None
         self._lost: Loss | None = None  # what is to be told; more may follow
+        self.in_hand: dict[MessageBatch, int] = {}
+        """Of a shared subscription, the batches of this connection of which something isn't acknowledged, and how many
+        of the first rows of each were received; of the current one see ``note_received``."""
+        self.is_shared = False
+        self._most_in_hand = 16
         self.batch: MessageBatch | None = None
         """The current one, of which the rows before ``row`` were taken."""
         self.row = 0
@@ -63,11 +68,17 @@ class ReceiveQueue:
 
     def drop(self, messages: Mapping[int, MessageId] | None = None) -> None:
         """Forget what was delivered; the caller goes on at messages, by partition id, or where it is."""
+        self.note_received()
         found = self._places() | _keys(messages or {})
         (
             self.values, self.batch, self._points, self._last, self._queue, self._again, self.returned,
             self._delivery, self._reading, self._done, self.row, self.taken, self._failed, self._lost,
         ) = (), None, found, {}, deque(), [], deque(), None, None, None, 0, 0, False, None  # fmt: skip
+
+    def note_received(self) -> None:
+        """Note how much of the current batch was received."""
+        if self.batch is not None and self.batch in self.in_hand:
+            self.in_hand[self.batch] = self.row
 
     def begin_at(self, messages: Mapping[int, MessageId]) -> None:
         """Note the subscription's next messages, by partition id, until something is taken."""
@@ -179,12 +190,21 @@ class ReceiveQueue:
         return next(reading, None)
 
     def _install(self, delivery: Delivery, batch: MessageBatch) -> None:
+        if self.is_shared:
+            self._take_in_hand(batch)
         again = any(d is delivery for d in self._again)  # of which it is known already what comes behind it
         last = {} if again else self._last
         end = batch.end(len(batch) - 1)
         self.batch, self.row, self.values, self._reached, self._failed, last[delivery.partition_id] = (
             batch, 0, (), end, False, batch
         )  # fmt: skip
+
+    def _take_in_hand(self, batch: MessageBatch) -> None:
+        if len(self.in_hand) >= self._most_in_hand:
+            left = [b for b in self.in_hand if len(b.acknowledged) < len(b) and b.epoch == batch.epoch]
+            self.in_hand = {each: self.in_hand[each] for each in left}
+            self._most_in_hand = 2 * len(left) + 16
+        self.in_hand[batch] = len(batch)
 
     def _finish(self, delivery: Delivery) -> None:
         again = [d for d in self._again if d is not delivery] if self._again else self._again

@@ -19,7 +19,7 @@ from txn_source._generated.txnlog.v1 import metadata_service_pb2 as pb
 from txn_source.metadata.delivery.consumer_hub import ConsumerHub
 from txn_source.metadata.delivery.consumer_session import ConsumerSession, Outbox
 from txn_source.metadata.delivery.session_state import MAX_PERMITS, SessionState
-from txn_source.metadata.delivery.subscribing import connect, subscription_gone
+from txn_source.metadata.delivery.subscribing import connect, received_in, subscription_gone
 from txn_source.metadata.delivery.work import Work
 from txn_source.metadata.protocol import convert_subscriptions as sub_wire
 from txn_source.metadata.protocol.checks import check
@@ -126,6 +126,8 @@ class ConsumerConversation:
                 self._hub.acknowledged_by(session, count)
         elif what == "seek":
             receipt.sought.CopyFrom(self._seek(request.seek))
+        elif what == "leave":
+            self._leave(session, request.leave)
         elif what != "redeliver":
             raise InvalidArgumentError(f"{what!r} is not a request.", "Use those of this release.")
         elif session.subscription.type is SubscriptionType.SHARED:
@@ -149,6 +151,19 @@ class ConsumerConversation:
 
         if self._work.write(redeliver):
             self._hub.acknowledged_by(session, sum(r.messages for _, ranges in parts for r in ranges))
+
+    def _leave(self, session: ConsumerSession, told: pb.ConsumeRequest.Redeliver) -> None:
+        """Disconnect a consumer that says what it has received."""
+        self._hub.remove(session)
+
+        def leave(connection: Connection) -> None:
+            subscription = _current(connection, session)
+            if subscription.type is SubscriptionType.SHARED:
+                received = received_in(told, subscription)
+                deliveries.redeliver(connection, subscription, session.consumer_id, received)
+            consumers.remove(connection, session.consumer_id, counted=False)
+
+        self._work.write(leave)
 
     def _close(self) -> None:
         session = self._session

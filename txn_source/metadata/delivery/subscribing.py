@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from txn_source._generated.txnlog.v1 import metadata_service_pb2 as pb
 from txn_source.metadata.protocol import convert
@@ -12,6 +12,7 @@ from txn_source.metadata.store import consumers, subscriptions, topics, views
 from txn_source.metadata.store.connection import Connection
 from txn_source.metadata.store.subscription_rows import Subscription
 from txn_source.model.errors import SubscriptionNotFoundError
+from txn_source.model.message_ranges import MessageRange
 from txn_source.model.subscription import Cursor
 from txn_source.model.topic import PartitionView, Topic
 from txn_source.model.topic_name import TopicName
@@ -65,7 +66,9 @@ def connect(connection: Connection, request: pb.ConsumeRequest.Subscribe, now_ms
     topic = topics.find(connection, TopicName.parse(request.topic))
     partitions = views.partition_views(connection, [topic.topic_id])[topic.topic_id]
     subscription, created = _subscription(connection, request, topic, partitions, now_ms)
-    consumer_id, waits = consumers.register(connection, subscription, request.token, request.consumer_name, now_ms)
+    received = received_in(request.received, subscription) if request.HasField("received") else None
+    who = request.token, request.consumer_name
+    consumer_id, waits = consumers.register(connection, subscription, *who, now_ms, received)
     cursors = subscriptions.cursors_of(connection, subscription.subscription_id)
     return Connected(topic, subscription, created, consumer_id, not waits, partitions, cursors)
 
@@ -108,6 +111,15 @@ def _subscription(
         durable=request.durable,
     )
     return made, True
+
+
+def received_in(
+    told: pb.ConsumeRequest.Redeliver, subscription: Subscription
+) -> list[tuple[int, Sequence[MessageRange]]]:
+    """Return what a consumer says that it has received, by partition id; nothing if that was of an older epoch."""
+    if told.epoch != subscription.epoch:
+        return []
+    return [(part.partition_id, sub_wire.ranges_from_wire(part.ranges)) for part in told.ranges]
 
 
 def subscription_gone() -> SubscriptionNotFoundError:

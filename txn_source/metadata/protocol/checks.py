@@ -259,6 +259,7 @@ FIELDS: Mapping[str, Mapping[str, Rule | _Part | _Pairs]] = {
         "flow": _Part(),
         "acknowledge": _Part(),
         "redeliver": _Part(),
+        "leave": _Part(),
         "seek": _Part(),
     },
     "ConsumeRequest.Subscribe": {
@@ -270,6 +271,7 @@ FIELDS: Mapping[str, Mapping[str, Rule | _Part | _Pairs]] = {
         "place": _Part(),
         "consumer_name": _NAME,
         "token": _NAME,
+        "received": _Part(),
     },
     "ConsumeRequest.Flow": {"epoch": _EPOCH, "messages": _ANY},
     "ConsumeRequest.Redeliver": {"epoch": _EPOCH, "ranges": _Part(items=10_000)},

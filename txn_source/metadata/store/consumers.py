@@ -5,18 +5,20 @@ from __future__ import annotations
 import os
 import socket
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import TypeVar
 
 from sqlalchemy import Connection, and_, bindparam, delete, insert, or_, select, update
 
+from txn_source.metadata.store import deliveries as handed_out
 from txn_source.metadata.store.database import note_change
 from txn_source.metadata.store.prepared import Lookup, Prepared
 from txn_source.metadata.store.subscription_rows import ConnectedConsumer, Lease, Subscription
-from txn_source.metadata.store.tables import consumers, deliveries, subscriptions
+from txn_source.metadata.store.tables import consumers, subscriptions
 from txn_source.model.errors import SubscriptionBusyError
+from txn_source.model.message_ranges import MessageRange
 from txn_source.model.subscription import SubscriptionType
 
 LEASE_MS = 15_000
@@ -92,9 +94,17 @@ def alive(found: Iterable[C], now_ms: int) -> list[C]:
 
 
 def register(
-    connection: Connection, subscription: Subscription, token: str, name: str, now_ms: int
+    connection: Connection,
+    subscription: Subscription,
+    token: str,
+    name: str,
+    now_ms: int,
+    received: Sequence[tuple[int, Sequence[MessageRange]]] | None = None,
 ) -> tuple[int, bool]:
     """Connect a consumer; return its id, and True if it gets messages only when others have gone.
+
+    ``received``: of a shared subscription, the ranges by partition id that it received over the connection before,
+    which alone count as delivered; None: all that it was handed does.
 
     Raises:
         SubscriptionBusyError: an exclusive subscription has a consumer.
@@ -121,7 +131,9 @@ def register(
     kept = {row.consumer_id for row in others}
     for row in found:  # only now: an undurable subscription goes with its last consumer
         if row.consumer_id not in kept:
-            remove(connection, row.consumer_id)
+            if shared and received is not None:
+                handed_out.redeliver(connection, subscription, row.consumer_id, received)
+            remove(connection, row.consumer_id, counted=received is None)
     remove_lapsed(connection, now_ms)  # of other subscriptions, too: nobody else may ever look at these
     assert key is not None
     return int(key[0]), bool(others)
@@ -140,8 +152,12 @@ def renew(connection: Connection, unacknowledged: Mapping[int, int], now_ms: int
             connection.execute(_NOTE, changed)
 
 
-def remove(connection: Connection, consumer_id: int) -> None:
-    """Disconnect a consumer: what was handed out to it is handed out again; an undurable subscription goes with it."""
+def remove(connection: Connection, consumer_id: int, *, counted: bool = True) -> None:
+    """Disconnect a consumer: what was handed out to it is handed out again; an undurable subscription goes with it.
+
+    ``counted``: what it has counts as delivered once more. A consumer that has said what it received has that counted
+    before, and the rest isn't.
+    """
     row = connection.execute(
         select(consumers.c.subscription_id, subscriptions.c.topic_id, subscriptions.c.durable)
         .join(subscriptions, subscriptions.c.subscription_id == consumers.c.subscription_id)
@@ -150,11 +166,7 @@ def remove(connection: Connection, consumer_id: int) -> None:
     if row is None:
         return
     connection.execute(delete(consumers).where(consumers.c.consumer_id == consumer_id))
-    connection.execute(
-        update(deliveries)
-        .where(deliveries.c.subscription_id == row.subscription_id, deliveries.c.consumer_id == consumer_id)
-        .values(consumer_id=None, redeliveries=deliveries.c.redeliveries + 1)
-    )
+    handed_out.give_back(connection, row.subscription_id, consumer_id, counted=counted)
     note_change(connection, row.topic_id, row.subscription_id)
     if not row.durable and not connected(connection, row.subscription_id):
         connection.execute(delete(subscriptions).where(subscriptions.c.subscription_id == row.subscription_id))

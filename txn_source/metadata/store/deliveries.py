@@ -117,6 +117,16 @@ def redeliver(
     note_change(connection, subscription.topic_id, subscription.subscription_id)
 
 
+def give_back(connection: Connection, subscription_id: int, consumer_id: int, *, counted: bool) -> None:
+    """Let all that a consumer has be handed out again: as what was delivered once more, or as if it never had been."""
+    d = deliveries.c
+    connection.execute(
+        update(deliveries)
+        .where(d.subscription_id == subscription_id, d.consumer_id == consumer_id)
+        .values(consumer_id=None, redeliveries=d.redeliveries + int(counted))
+    )
+
+
 def _delivered(
     connection: Connection, subscription_id: int, partition_id: int, consumer_id: int | None = None
 ) -> Sequence[Row[Any]]:

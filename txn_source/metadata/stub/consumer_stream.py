@@ -36,7 +36,8 @@ class SubscribeRequest:
     """What a consumer asks for.
 
     ``isolation_level`` None is the subscription's, which must be there then. ``place`` is where a new
-    subscription begins.
+    subscription begins. ``received`` is what was received of a shared one over the connection before, in ``epoch``;
+    None: that isn't said.
     """
 
     topic: str
@@ -47,6 +48,8 @@ class SubscribeRequest:
     place: Place
     consumer_name: str
     token: str
+    received: Sequence[Acknowledged] | None = None
+    epoch: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,6 +168,7 @@ class ConsumerLink:
             place=sub_wire.place_to_wire(request.place),
             consumer_name=request.consumer_name,
             token=request.token,
+            received=None if request.received is None else _redeliver(request.epoch, request.received),
         )
         self._requests.put(pb.ConsumeRequest(subscribe=message))
         self._thread.start()
@@ -203,9 +207,11 @@ class ConsumerLink:
 
     def redeliver(self, epoch: int, parts: Sequence[Acknowledged] = ()) -> int:
         """Have what is not acknowledged delivered again: ranges, or all of it in a new epoch; return the epoch."""
-        ranges = [sub_wire.acknowledged_to_wire(part) for part in parts]
-        receipt = self._ask(pb.ConsumeRequest(redeliver=pb.ConsumeRequest.Redeliver(epoch=epoch, ranges=ranges)))
-        return receipt.sought.epoch or epoch
+        return self._ask(pb.ConsumeRequest(redeliver=_redeliver(epoch, parts))).sought.epoch or epoch
+
+    def leave(self, epoch: int, received: Sequence[Acknowledged]) -> None:
+        """Disconnect from a shared subscription; only what was received, in an epoch, counts as delivered."""
+        self._ask(pb.ConsumeRequest(leave=_redeliver(epoch, received)))
 
     def seek(self, topic: str, name: str, place: Place, epoch: int) -> SeekAnswer:
         """Move the subscription; the epoch must be larger than its current one."""
@@ -283,6 +289,11 @@ class ConsumerLink:
             case "subscribed":
                 self._is_open = True
                 self._opened.put(response.subscribed)
+
+
+def _redeliver(epoch: int, parts: Sequence[Acknowledged]) -> pb.ConsumeRequest.Redeliver:
+    ranges = [sub_wire.acknowledged_to_wire(part) for part in parts]
+    return pb.ConsumeRequest.Redeliver(epoch=epoch, ranges=ranges)
 
 
 def _added(message: pb.ConsumeResponse.PartitionsAdded) -> AddedPartitions:

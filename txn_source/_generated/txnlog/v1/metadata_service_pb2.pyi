@@ -1600,9 +1600,9 @@ class CountMessagesResponse(_message.Message):
     def __init__(self, messages: _Optional[int] = ...) -> None: ...
 
 class ConsumeRequest(_message.Message):
-    __slots__ = ("sequence", "subscribe", "flow", "acknowledge", "redeliver", "seek")
+    __slots__ = ("sequence", "subscribe", "flow", "acknowledge", "redeliver", "seek", "leave")
     class Subscribe(_message.Message):
-        __slots__ = ("topic", "name", "type", "isolation_level", "durable", "place", "consumer_name", "token")
+        __slots__ = ("topic", "name", "type", "isolation_level", "durable", "place", "consumer_name", "token", "received")
         TOPIC_FIELD_NUMBER: _ClassVar[int]
         NAME_FIELD_NUMBER: _ClassVar[int]
         TYPE_FIELD_NUMBER: _ClassVar[int]
@@ -1611,6 +1611,7 @@ class ConsumeRequest(_message.Message):
         PLACE_FIELD_NUMBER: _ClassVar[int]
         CONSUMER_NAME_FIELD_NUMBER: _ClassVar[int]
         TOKEN_FIELD_NUMBER: _ClassVar[int]
+        RECEIVED_FIELD_NUMBER: _ClassVar[int]
         topic: str
         name: str
         type: SubscriptionType
@@ -1619,7 +1620,8 @@ class ConsumeRequest(_message.Message):
         place: SubscriptionPlace
         consumer_name: str
         token: str
-        def __init__(self, topic: _Optional[str] = ..., name: _Optional[str] = ..., type: _Optional[_Union[SubscriptionType, str]] = ..., isolation_level: _Optional[_Union[IsolationLevel, str]] = ..., durable: bool = ..., place: _Optional[_Union[SubscriptionPlace, _Mapping]] = ..., consumer_name: _Optional[str] = ..., token: _Optional[str] = ...) -> None: ...
+        received: ConsumeRequest.Redeliver
+        def __init__(self, topic: _Optional[str] = ..., name: _Optional[str] = ..., type: _Optional[_Union[SubscriptionType, str]] = ..., isolation_level: _Optional[_Union[IsolationLevel, str]] = ..., durable: bool = ..., place: _Optional[_Union[SubscriptionPlace, _Mapping]] = ..., consumer_name: _Optional[str] = ..., token: _Optional[str] = ..., received: _Optional[_Union[ConsumeRequest.Redeliver, _Mapping]] = ...) -> None: ...
     class Flow(_message.Message):
         __slots__ = ("epoch", "messages")
         EPOCH_FIELD_NUMBER: _ClassVar[int]
@@ -1640,13 +1642,15 @@ class ConsumeRequest(_message.Message):
     ACKNOWLEDGE_FIELD_NUMBER: _ClassVar[int]
     REDELIVER_FIELD_NUMBER: _ClassVar[int]
     SEEK_FIELD_NUMBER: _ClassVar[int]
+    LEAVE_FIELD_NUMBER: _ClassVar[int]
     sequence: int
     subscribe: ConsumeRequest.Subscribe
     flow: ConsumeRequest.Flow
     acknowledge: SubscriptionAcknowledgements
     redeliver: ConsumeRequest.Redeliver
     seek: SeekSubscriptionRequest
-    def __init__(self, sequence: _Optional[int] = ..., subscribe: _Optional[_Union[ConsumeRequest.Subscribe, _Mapping]] = ..., flow: _Optional[_Union[ConsumeRequest.Flow, _Mapping]] = ..., acknowledge: _Optional[_Union[SubscriptionAcknowledgements, _Mapping]] = ..., redeliver: _Optional[_Union[ConsumeRequest.Redeliver, _Mapping]] = ..., seek: _Optional[_Union[SeekSubscriptionRequest, _Mapping]] = ...) -> None: ...
+    leave: ConsumeRequest.Redeliver
+    def __init__(self, sequence: _Optional[int] = ..., subscribe: _Optional[_Union[ConsumeRequest.Subscribe, _Mapping]] = ..., flow: _Optional[_Union[ConsumeRequest.Flow, _Mapping]] = ..., acknowledge: _Optional[_Union[SubscriptionAcknowledgements, _Mapping]] = ..., redeliver: _Optional[_Union[ConsumeRequest.Redeliver, _Mapping]] = ..., seek: _Optional[_Union[SeekSubscriptionRequest, _Mapping]] = ..., leave: _Optional[_Union[ConsumeRequest.Redeliver, _Mapping]] = ...) -> None: ...
 
 class ConsumeResponse(_message.Message):
     __slots__ = ("subscribed", "delivery", "receipt", "epoch_change", "partitions_added")
