@@ -321,6 +321,7 @@ def test_killed_driver_writes_each_batch_once(tmp_path: Path) -> None:
     kill_drivers(tmp_path, 0, FILES, SEED)
 
 
+@pytest.mark.long
 def test_batches_are_whole_wherever_their_driver_dies(tmp_path: Path) -> None:
     """Kill imitated drivers."""
     kill_imitations(tmp_path, IMITATED_KILLS, SEED)

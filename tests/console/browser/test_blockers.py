@@ -123,6 +123,7 @@ def test_question_ends_with_its_page(page: Page, hanging: Hanging) -> None:
     expect(page.get_by_role("dialog")).to_have_count(0)
 
 
+@pytest.mark.long
 def test_commit_that_was_faster_is_told(page: Page, hanging: Hanging, watch: Watch) -> None:
     watch.expected.add(409)
     txn = hanging("faster")

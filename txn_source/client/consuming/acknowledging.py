@@ -147,8 +147,7 @@ class Acknowledging:
             self._state.plain = False
             self._thread.due(until)
             for row in rows:
-                self._state.redeliveries.take_back(batch, row)
-                self._state.redeliveries.hand_out(batch, row, until)
+                self._state.redeliveries.promise(batch, row, until)
 
     def committed(self, batches: Mapping[MessageBatch, list[int]]) -> None:
         """Take notice that a transaction has acknowledged messages: they need not be delivered again."""

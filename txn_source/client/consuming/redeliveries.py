@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from itertools import islice
 
 from txn_source.client.consuming.messages import MessageBatch
 from txn_source.model.acknowledgement import Acknowledged
@@ -17,15 +18,16 @@ class Redeliveries:
 
     def __init__(self) -> None:
         self._refused: dict[_Place, tuple[float, MessageBatch, int]] = {}
-        self._handed_out: dict[_Row, float] = {}
+        self._handed_out: dict[_Row, float] = {}  # the first one is due first
+        self._promised: dict[_Row, float] = {}
         self._counts: dict[_Place, int] = {}
         self._up_to: dict[_Place, int] = {}  # by epoch and partition id: all that ends at or below was acknowledged
 
     @property
     def next_due(self) -> float | None:
         """When the next one is due; None if none is."""
-        refused = [due for due, _, _ in self._refused.values()]
-        return min([*refused, *list(self._handed_out.values())[:1]], default=None)
+        refused = (due for due, _, _ in self._refused.values())
+        return min((*refused, *islice(self._handed_out.values(), 1), *self._promised.values()), default=None)
 
     def refuse(self, batch: MessageBatch, row: int, due: float) -> None:
         """Take a message that is to be delivered again, unless it was acknowledged."""
@@ -38,6 +40,11 @@ class Redeliveries:
         """Take a message that has to be acknowledged in time."""
         self._handed_out[batch, row] = due
 
+    def promise(self, batch: MessageBatch, row: int, due: float) -> None:
+        """Take a message that a transaction acknowledges, if it is committed in time."""
+        self.take_back(batch, row)
+        self._promised[batch, row] = due
+
     def acknowledged(self, batch: MessageBatch, row: int) -> None:
         """Forget a message that was acknowledged."""
         self.take_back(batch, row)
@@ -47,6 +54,7 @@ class Redeliveries:
     def take_back(self, batch: MessageBatch, row: int) -> None:
         """Have a message not delivered again, also if it was refused before."""
         self._handed_out.pop((batch, row), None)
+        self._promised.pop((batch, row), None)
         if self._refused:
             self._refused.pop((batch.delivery.partition_id, batch.place(row)), None)
 
@@ -69,9 +77,10 @@ class Redeliveries:
         self._refused = {
             place: item for place, item in self._refused.items() if item[0] > now and item[1].epoch == epoch
         }
-        late = [key for key, due in self._handed_out.items() if due <= now]
+        late = [key for waiting in (self._handed_out, self._promised) for key, due in waiting.items() if due <= now]
         for key in late:
-            del self._handed_out[key]
+            self._handed_out.pop(key, None)
+            self._promised.pop(key, None)
         return found + [key for key in late if key[0].epoch == epoch]
 
     def forget_before(self, epoch: int) -> None:
@@ -79,6 +88,7 @@ class Redeliveries:
         self._refused = {place: item for place, item in self._refused.items() if item[1].epoch >= epoch}
         self._up_to = {key: end for key, end in self._up_to.items() if key[0] >= epoch}
         self._handed_out = {key: due for key, due in self._handed_out.items() if key[0].epoch >= epoch}
+        self._promised = {key: due for key, due in self._promised.items() if key[0].epoch >= epoch}
 
     def count(self, rows: Iterable[_Row]) -> None:
         """Count one more redelivery of each; the service counts for shared subscriptions only."""
