@@ -56,15 +56,22 @@ def test_every_field_of_a_request_has_a_rule() -> None:
 
 
 def ask(subject: Subject, method: str, request: Any) -> str:
-    """Make a call; return "answered", or the code of an error that changed nothing."""
-    before, refusal = subject.version(), None
-    try:
-        subject.service.call(method, request)
-    except TxnLogError as error:
-        refusal = error
-    if refusal is None:
-        return "answered"
-    check_refusal(refusal.code, before == subject.version(), method, request)
+    """Make a call; return "answered", or the code of an error that changed nothing.
+
+    A write also does what is due, as to abort a transaction whose time is up; so what was refused and changed something
+    is asked once more.
+    """
+    for _ in range(2):
+        before, refusal = subject.version(), None
+        try:
+            subject.service.call(method, request)
+        except TxnLogError as error:
+            refusal = error
+        if refusal is None:
+            return "answered"
+        if unchanged := before == subject.version():
+            break
+    check_refusal(refusal.code, unchanged, method, request)
     return refusal.code
 
 
