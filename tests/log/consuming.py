@@ -19,6 +19,8 @@ from txn_source.metadata.service.service import MetadataService
 from txn_source.model.message_ranges import index_of, position_of
 
 WAIT_S = 30.0
+VALUES = [b"%d" % number for number in range(10)]
+"""Of the messages that ``numbered`` sends."""
 END = b"end"
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.log.consuming import WAIT_S, mark, numbered, receive, subscribe, take
+from tests.log.consuming import VALUES, WAIT_S, mark, numbered, receive, subscribe, take
 from tests.log.holding import holding
 from tests.log.meddling import Meddling
 from tests.log.reading import BY_HAND, UNCOMMITTED, eventually, values
@@ -26,7 +26,6 @@ from txn_source import (
     UnavailableError,
 )
 
-VALUES = [b"%d" % number for number in range(10)]
 KINDS = ["exclusive", "failover", "shared"]
 
 
@@ -94,11 +93,11 @@ def test_block_that_raises_delivers_its_messages_again(log: Log) -> None:
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("ended", ["time", "operator"])
 def test_messages_of_a_transaction_that_ends_by_itself_come_again(site: Site, kind: str, ended: str) -> None:
-    """Let the time of a transaction pass, or have an operator abort it and try to commit: nobody calls ``abort``."""
+    """Let a transaction time out, or abort it as an operator: its messages are redelivered without ``abort``."""
     log = site.connect()
     numbered(log, 3)
     consumer = subscribe(log, type=kind)
-    other = log.begin_transaction(600.0)  # another one that takes longer delays nothing
+    other = log.begin_transaction(600.0)  # an older, longer transaction must not delay the redelivery
     other.acknowledge(receive(consumer))
     transaction = log.begin_transaction(0.3 if ended == "time" else 600.0)
     for _ in range(2):
@@ -112,7 +111,7 @@ def test_messages_of_a_transaction_that_ends_by_itself_come_again(site: Site, ki
     if kind == "shared":
         other.commit()
     else:
-        other.abort()  # its message was delivered again, too: in order all is
+        other.abort()  # a redelivery in order includes its message
     with log.begin_transaction() as last:
         for message in again:
             last.acknowledge(message)

@@ -4,16 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.log.consuming import (
-    WAIT_S,
-    mark,
-    meanwhile,
-    numbered,
-    receive,
-    session_of,
-    subscribe,
-    take,
-)
+from tests.log.consuming import VALUES, WAIT_S, mark, meanwhile, numbered, receive, session_of, subscribe, take
 from tests.log.holding import holding, settle
 from tests.log.meddling import meddling
 from tests.log.reading import eventually, send_each
@@ -30,8 +21,6 @@ from txn_source import (
 from txn_source.metadata.delivery import consumer_hub, session_state
 
 pytestmark = pytest.mark.also("objects", "copies")
-
-VALUES = [b"%d" % number for number in range(10)]
 
 
 def share(*consumers: Consumer, of: int) -> list[list[bytes]]:

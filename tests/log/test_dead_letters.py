@@ -1,4 +1,4 @@
-"""Messages that were delivered too often: where they go, and what happens if they can't."""
+"""Dead letters: the topic they go to, and letters that can't be sent."""
 
 from __future__ import annotations
 
@@ -9,13 +9,11 @@ from unittest.mock import patch
 import pyarrow as pa
 import pytest
 
-from tests.log.consuming import WAIT_S, mark, numbered, receive, subscribe
+from tests.log.consuming import VALUES, WAIT_S, mark, numbered, receive, subscribe
 from tests.log.reading import UNCOMMITTED, eventually, values
 from tests.log.sites import Site
-from txn_source import InvalidArgumentError, Log
+from txn_source import InvalidArgumentError, Log, Message, StorageWriteError
 from txn_source.client.consuming import dead_letters
-
-VALUES = [b"%d" % number for number in range(10)]
 
 
 @pytest.mark.parametrize("kind", ["exclusive", "shared"])
@@ -53,17 +51,17 @@ def test_message_that_is_refused_too_often_goes_to_the_dead_letter_topic(log: Lo
 @pytest.mark.parametrize(
     ("name", "options", "why"),
     [
-        ("team/x", {}, r"a topic that is named after it.*is not a topic name.*dead_letter_topic=\.\.\."),
-        ("a b", {}, "a topic that is named after it"),
-        ("ö", {}, "a topic that is named after it"),
+        ("team/x", {}, r"has no valid name: .*is not a topic name.*dead_letter_topic=\.\.\."),
+        ("a b", {}, "has no valid name"),
+        ("ö", {}, "has no valid name"),
         ("s", {"dead_letter_topic": "a b"}, "'a b' is not a topic name"),
-        ("s", {"dead_letter_topic": "t"}, "would go to that topic again"),
-        ("s", {"dead_letter_topic": "public/default/t"}, "would go to that topic again"),
+        ("s", {"dead_letter_topic": "t"}, "is the topic itself"),
+        ("s", {"dead_letter_topic": "public/default/t"}, "is the topic itself"),
         ("s", {"dead_letter_topic": "typed"}, "has other columns than 't'"),
     ],
 )
 def test_topic_that_cannot_have_them_is_refused(log: Log, name: str, options: dict[str, str], why: str) -> None:
-    """Subscribe with a limit: what can be known is told before anything is made; without a limit nothing is asked."""
+    """Subscribe with a limit and an impossible dead-letter topic: it is refused, and no subscription is made."""
     log.create_topic("t")
     log.create_topic("typed", schema=pa.schema([("n", pa.int64())]))
     with pytest.raises(InvalidArgumentError, match=why):
@@ -73,7 +71,7 @@ def test_topic_that_cannot_have_them_is_refused(log: Log, name: str, options: di
 
 
 def test_names_of_subscriptions_that_are_paths_need_a_topic(log: Log) -> None:
-    """Name one: the letters go there."""
+    """Name a dead-letter topic for a subscription whose name has a slash: the letters go there."""
     numbered(log, 1)
     consumer = subscribe(log, "team/x", max_redeliveries=0, dead_letter_topic="dead", negative_acknowledge_delay=0.0)
     consumer.negative_acknowledge(receive(consumer))
@@ -91,8 +89,8 @@ def no_pause(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_letter_that_cannot_be_sent_waits(
     log: Log, kind: str, at_last: str, no_pause: None, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Have a topic of other columns made in the meantime: the letter waits and is reported, all else goes on, also past
-    a cumulative acknowledgement, and it is sent when that can be."""
+    """Create the dead-letter topic with other columns after the subscribe: the letter waits and is logged, a cumulative
+    acknowledgement passes it over, and it is sent once the topic is deleted."""
     _, ids = numbered(log)
     consumer = subscribe(
         log, type=kind, max_redeliveries=0, dead_letter_topic="dead", negative_acknowledge_delay=0.0, queue_size=1
@@ -115,6 +113,33 @@ def test_letter_that_cannot_be_sent_waits(
         consumer.close()
     eventually(lambda: log.subscription("t", "s").partitions[0].backlog == 0)
     assert values(log, "dead") == [b"3"]
+
+
+@pytest.mark.parametrize("kind", ["exclusive", "shared"])
+def test_letter_that_can_never_be_sent_holds_no_other_back(log: Log, kind: str, no_pause: None) -> None:
+    """Refuse ten messages of which one can never be sent: the other nine reach the dead-letter topic."""
+    numbered(log)
+    consumer = subscribe(log, type=kind, max_redeliveries=0, negative_acknowledge_delay=0.0)
+    inner = consumer._dead_letters.send
+    assert inner is not None
+
+    def send(message: Message, topic: str) -> None:
+        if message.value == b"0":
+            raise StorageWriteError("It can't be written.", "")
+        inner(message, topic)
+
+    with patch.object(consumer._dead_letters, "send", send):
+        for message in [receive(consumer) for _ in range(10)]:
+            consumer.negative_acknowledge(message)
+        eventually(
+            lambda: (
+                consumer.receive(0.0) is None
+                and "t-s-DLQ" in log.topics()
+                and sorted(values(log, "t-s-DLQ")) == VALUES[1:]
+            )
+        )
+    consumer.close()
+    assert sorted(values(log, "t-s-DLQ")) == VALUES, "it is tried once more"
 
 
 @pytest.mark.parametrize("kind", ["exclusive", "shared"])

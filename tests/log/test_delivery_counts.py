@@ -1,21 +1,19 @@
-"""How often a message was delivered: of shared subscriptions, what was received counts, and not what lay in a queue."""
+"""Delivery counts of shared subscriptions: a received message counts, a queued one doesn't."""
 
 from __future__ import annotations
 
 import pytest
 
-from tests.log.consuming import WAIT_S, numbered, receive, subscribe
+from tests.log.consuming import VALUES, WAIT_S, numbered, receive, subscribe
 from tests.log.holding import holding
-from tests.log.reading import values
+from tests.log.reading import eventually, values
 from tests.log.sites import Site
 from txn_source import Log
 
-VALUES = [b"%d" % number for number in range(10)]
-
 
 def test_consumers_that_take_one_each_and_close_make_no_dead_letters(log: Log) -> None:
-    """Let six consumers, one after another, receive a message, acknowledge it and close: what lay in their queues
-    counts as delivered to nobody."""
+    """Six consumers, one after another, receive a message, acknowledge it and close: the messages in their queues keep
+    a count of 0."""
     numbered(log)
     for number in range(6):
         with subscribe(log, type="shared", max_redeliveries=0) as consumer:
@@ -29,8 +27,8 @@ def test_consumers_that_take_one_each_and_close_make_no_dead_letters(log: Log) -
 
 
 def test_what_was_received_and_not_acknowledged_counts(log: Log) -> None:
-    """Receive four of ten and close, twice: they come with a count of one more each time, until they are dead letters;
-    the others come with none."""
+    """Receive four of ten and close, twice: their count grows by one each time, until they are dead letters; the other
+    six keep 0."""
     numbered(log)
     for times in range(2):
         with subscribe(log, type="shared", max_redeliveries=1) as consumer:
@@ -46,7 +44,7 @@ def test_what_was_received_and_not_acknowledged_counts(log: Log) -> None:
 
 
 def test_part_of_a_batch_counts(log: Log) -> None:
-    """Take a message of an entry of many, and the rest as a batch of which nothing is acknowledged: all count one."""
+    """Acknowledge three of ten messages of one entry, received as a message and a batch: the other seven count one."""
     log.create_topic("t")
     with log.producer("t") as producer:
         for value in VALUES:
@@ -63,7 +61,7 @@ def test_part_of_a_batch_counts(log: Log) -> None:
 
 
 def test_a_refused_message_and_one_of_an_aborted_transaction_count_once(log: Log) -> None:
-    """Refuse one, have a transaction of another aborted, and close: both count one, by what brought them back."""
+    """Refuse one message, abort the transaction of a second one, and close: each of three messages counts one."""
     numbered(log, 3)
     consumer = subscribe(log, type="shared", negative_acknowledge_delay=0.0)
     first, second, _ = (receive(consumer) for _ in range(3))
@@ -79,7 +77,7 @@ def test_a_refused_message_and_one_of_an_aborted_transaction_count_once(log: Log
 
 @pytest.mark.parametrize("way", ["redeliver", "lost"])
 def test_who_comes_back_says_what_it_had_received(site: Site, way: str) -> None:
-    """Receive two of ten, acknowledge one, and connect anew, asked for or after the connection broke: one counts."""
+    """Receive two of ten, acknowledge one, and reconnect, by ``redeliver`` or a cut: only the other one counts."""
     log, how = holding(site)
     numbered(log)
     consumer = subscribe(log, type="shared")
@@ -90,5 +88,6 @@ def test_who_comes_back_says_what_it_had_received(site: Site, way: str) -> None:
         consumer.redeliver()
     else:
         how.talks[-1].cut()
+        eventually(lambda: len(how.talks) == 2 and consumer._link.current is not None)
     found = [receive(consumer) for _ in range(9)]
     assert sorted((m.value, m.redelivery_count) for m in found) == [(b"1", 1), *((value, 0) for value in VALUES[2:])]

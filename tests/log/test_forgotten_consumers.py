@@ -9,14 +9,13 @@ import threading
 
 import pytest
 
-from tests.log.consuming import WAIT_S, numbered, receive, subscribe, take
+from tests.log.consuming import VALUES, WAIT_S, numbered, receive, subscribe, take
 from tests.log.reading import eventually
 from tests.log.sites import ManualClock, Site
 from txn_source import InternalError, InvalidArgumentError
 from txn_source._generated.txnlog.v1 import metadata_service_pb2 as pb
 from txn_source.metadata.protocol.convert import error_from_wire
 
-VALUES = [b"%d" % number for number in range(10)]
 _READ_AND_EXIT = """
 import os, sys, txn_source
 reader = txn_source.connect(sys.argv[1]).reader("t")

@@ -6,15 +6,13 @@ from unittest.mock import patch
 
 import pytest
 
-from tests.log.consuming import due_in_s, numbered, receive, subscribe, take
+from tests.log.consuming import VALUES, due_in_s, numbered, receive, subscribe, take
 from tests.log.holding import settle
 from tests.log.reading import eventually
 from tests.log.sites import ManualClock, Site
 from txn_source import UnavailableError
 from txn_source.metadata.delivery.consumer_hub import ConsumerHub
 from txn_source.metadata.store import consumers
-
-VALUES = [b"%d" % number for number in range(10)]
 
 
 @pytest.mark.parametrize("kind", ["failover", "shared"])

@@ -239,7 +239,7 @@ class Case:
         if rows == self.promise or rows == self.after:
             return
         if self.kind == "scan by time" and self.after is not None:
-            # The start is found after the end is known: of what is there now all that was there before.
+            # The plan finds the start after the end: it reads the messages that existed then and still exist.
             assert rows == {place: value for place, value in self.after.items() if place in self.everything}
             return
         if self.kind in ("stream", "limited stream") and not self.lossy:
@@ -315,7 +315,7 @@ def test_read_gives_what_it_promised_or_says_that_it_is_lost(
 
 
 def test_topic_that_is_deleted_while_times_are_looked_up_is_not_empty(tmp_path: Path, small_pages: None) -> None:
-    """Delete it before each call of a read_uncommitted read by times, which asks for no cut: that is told."""
+    """Delete the topic before each call of a read_uncommitted read by times: the read raises, and is never empty."""
     make(tmp_path / "log", held=False)
     attack(Case(tmp_path / "log", tmp_path, UNCOMMITTED, "scan by time", lossy=False), ["delete"])
 

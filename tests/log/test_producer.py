@@ -361,7 +361,7 @@ def test_one_flush_reaches_more_partitions_than_segments_stay_open(log: Log) -> 
 def test_topic_that_is_deleted_while_its_file_is_made_is_not_found(
     embedded_site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Delete the topic, and with it the folder, between making the folder and the file in it: that is what is told."""
+    """Delete the topic with its folder between creating the folder and the file: the flush raises TOPIC_NOT_FOUND."""
     log = embedded_site.connect()
     log.create_topic("t")
     producer = log.producer("t")

@@ -7,15 +7,13 @@ from itertools import pairwise
 
 import pytest
 
-from tests.log.consuming import WAIT_S, numbered, read, session_of, subscribe, take
+from tests.log.consuming import VALUES, WAIT_S, numbered, read, session_of, subscribe, take
 from tests.log.reading import eventually, send_each, trim_closed
 from tests.log.sites import Site
 from txn_source import DataLossError, Log, MessageId, SubscriptionNotFoundError, UnavailableError
 from txn_source.metadata.delivery import topic_dispatch
 from txn_source.metadata.delivery.next_entries import EntryBatch
 from txn_source.metadata.delivery.shared_dispatch import SharedDispatch
-
-VALUES = [b"%d" % number for number in range(10)]
 
 
 def trim_all(log: Log) -> MessageId:
@@ -56,8 +54,8 @@ def test_reader_says_what_was_trimmed(site: Site, queue_size: int) -> None:
 
 
 def test_reader_that_asks_first_hears_of_what_was_trimmed(log: Log) -> None:
-    """Trim all that a reader hasn't read, in several ledgers: there is something to hear, one error tells all of it in
-    words for who consumes, and then there is nothing more."""
+    """Trim all unread messages, in several ledgers: ``has_message_available`` is true until one DATA_LOSS with a remedy
+    for consumers has named the whole range."""
     producer, ids = numbered(log)
     reader = log.reader("t", queue_size=1)
     assert read(reader, 3) == VALUES[:3]

@@ -6,13 +6,11 @@ import gc
 
 import pytest
 
-from tests.log.consuming import END, WAIT_S, numbered, read
+from tests.log.consuming import END, VALUES, WAIT_S, numbered, read
 from tests.log.reading import BY_HAND, COMMITTED, UNCOMMITTED, eventually, send_each
 from tests.log.sites import ManualClock, Site
 from txn_source import InvalidArgumentError, Log, MessageId, Position, Producer, Reader, TopicNotFoundError
 from txn_source.model.position import MAX_LEDGER_ID, PositionRange
-
-VALUES = [b"%d" % number for number in range(10)]
 
 
 def test_reader_reads_from_the_start_and_waits(log: Log) -> None:
@@ -161,13 +159,13 @@ def test_reader_goes_on_over_a_restart(remote_site: Site) -> None:
 
 
 def test_reader_goes_on_after_its_service_was_paused(clocked_site: Site, clock: ManualClock) -> None:
-    """Let a reader's lease end unrenewed, which takes its subscription along: it comes back where it was."""
+    """Let a reader's lease end, which deletes its subscription: the reader reconnects and continues at its place."""
     log = clocked_site.connect()
     producer, _ = numbered(log)
     reader = log.reader("t", queue_size=2)
     found = read(reader, 4)
     clock.advance(16)
-    log.subscribe("t", "other").close()  # whoever connects removes what has ended
+    log.subscribe("t", "other").close()  # a connect removes ended leases
     found += read(reader, 6)
     assert found == VALUES
     send_each(producer, [END])

@@ -7,14 +7,12 @@ from unittest.mock import patch
 
 import pytest
 
-from tests.log.consuming import WAIT_S, numbered, receive, subscribe, take
+from tests.log.consuming import VALUES, WAIT_S, numbered, receive, subscribe, take
 from tests.log.holding import holding
 from tests.log.reading import eventually
 from tests.log.sites import Site
 from txn_source import Consumer
 from txn_source.metadata.stub.consumer_stream import ConsumerLink, SubscribeRequest
-
-VALUES = [b"%d" % i for i in range(10)]
 
 
 def reconnect(consumer: Consumer) -> None:
@@ -71,8 +69,8 @@ def test_reader_that_reads_while_it_connects_again_gets_nothing_twice(site: Site
 @pytest.mark.parametrize("kind", ["exclusive", "shared"])
 @pytest.mark.parametrize("as_batches", [False, True])
 def test_what_was_acknowledged_here_is_not_handed_out_again(site: Site, kind: str, as_batches: bool) -> None:
-    """Acknowledge some of ten before the connection breaks and some after, none of it stored before the next one
-    delivers all again: what was acknowledged isn't received, in messages or batches, and the rest is, once."""
+    """Acknowledge three of ten around a lost connection, before the service stores any of it: after the redelivery the
+    caller gets the other seven, once each, as messages or batches."""
     log, way = holding(site)
     numbered(log)
     consumer = subscribe(log, type=kind)
@@ -95,8 +93,8 @@ def test_what_was_acknowledged_here_is_not_handed_out_again(site: Site, kind: st
 
 
 def test_what_was_acknowledged_before_a_seek_is_handed_out_after_it(site: Site) -> None:
-    """Acknowledge some of ten, seek to the start as an operator before that is stored, and break the connection: all
-    ten come."""
+    """Acknowledge five of ten, seek to the start as an operator before that is stored, and cut the connection: the
+    caller gets all ten."""
     log, way = holding(site)
     operator = site.connect()
     numbered(log)

@@ -1,4 +1,4 @@
-"""Messages that come again: refused, not acknowledged in time, or in a transaction that ended otherwise."""
+"""Redeliveries: of refused messages, and of messages that weren't acknowledged in time."""
 
 from __future__ import annotations
 
@@ -9,13 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from tests.log.consuming import (
-    numbered,
-    receive,
-    session_of,
-    subscribe,
-    take,
-)
+from tests.log.consuming import VALUES, numbered, receive, session_of, subscribe, take
 from tests.log.sites import Site
 from txn_source import (
     Consumer,
@@ -26,11 +20,9 @@ from txn_source.metadata.delivery import session_state
 
 pytestmark = pytest.mark.also("objects", "copies")
 
-VALUES = [b"%d" % number for number in range(10)]
-
 
 def test_refused_message_comes_again(log: Log) -> None:
-    """Refuse one of a shared subscription: only it comes again, after the others, to whoever is there."""
+    """Refuse one message of a shared subscription: only this one is redelivered."""
     numbered(log)
     consumer = subscribe(log, type="shared", negative_acknowledge_delay=0.0)
     messages = [receive(consumer) for _ in range(10)]
@@ -74,7 +66,7 @@ def _in_a_transaction(log: Log, consumer: Consumer, messages: list[Message]) -> 
 @pytest.mark.parametrize("refused_first", [True, False])
 @pytest.mark.parametrize("kind", ["exclusive", "shared"])
 def test_what_is_acknowledged_is_not_delivered_again(log: Log, kind: str, refused_first: bool, how: Any) -> None:
-    """Refuse one of ten and acknowledge the first five, in both orders: nothing comes again, and nothing is left."""
+    """Refuse one of ten and acknowledge the first five, in both orders: no message is redelivered."""
     if kind == "shared" and how is _cumulatively:
         return
     numbered(log)
@@ -94,7 +86,7 @@ def test_what_is_acknowledged_is_not_delivered_again(log: Log, kind: str, refuse
 
 
 def test_a_loop_that_refuses_handles_no_message_twice(log: Log) -> None:
-    """Refuse each third message once, in order, and settle each before the next: what was acknowledged stays so."""
+    """Refuse each third message once, and acknowledge the others: no acknowledged message is delivered again."""
     numbered(log, 40)
     consumer = subscribe(log, negative_acknowledge_delay=0.0, acknowledge_interval=0.0)
     handled: Counter[bytes] = Counter()

@@ -13,13 +13,11 @@ from typing import Any
 
 import pytest
 
-from tests.log.consuming import WAIT_S, mark, meanwhile, take
+from tests.log.consuming import VALUES, WAIT_S, mark, meanwhile, take
 from tests.log.holding import HoldingWay, holding, settle
 from tests.log.reading import BY_HAND, eventually, send_each
 from tests.log.sites import Site
 from txn_source import Consumer, Log, MessageId, Producer, StaleEpochError
-
-VALUES = [b"%d" % i for i in range(10)]
 
 
 def filled(log: Log, partitions: int = 1) -> tuple[Producer, list[MessageId]]:

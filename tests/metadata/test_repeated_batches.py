@@ -12,7 +12,7 @@ from tests.log.reading import UNCOMMITTED, told_by, values
 from tests.log.sites import Site
 from tests.metadata.test_commit_batch import query, state, written
 from txn_source import BatchRepeatedError, InvalidArgumentError, Log, TopicNotFoundError
-from txn_source.model.spark_commit import AppVersion, Sink
+from txn_source.model.spark_commit import CONTENT_MASK, AppVersion, Sink
 from txn_source.spark.content import content_of
 
 
@@ -204,7 +204,7 @@ def test_content_depends_on_values_and_not_on_order_or_division() -> None:
     assert 0 <= content < 1 << 63
     assert content_of(batch.take(pa.array([2, 0, 3, 1]))) == content
     halves = [content_of(batch.slice(at, 2)) for at in (0, 2)]
-    assert sum(halves) & ((1 << 63) - 1) == content
+    assert sum(halves) & CONTENT_MASK == content
     changed = {
         "n": pa.array([1, None, 4, -(1 << 63)], pa.int64()),
         "f": pa.array([0.25, -0.0, float("nan"), None]),
@@ -219,3 +219,19 @@ def test_content_depends_on_values_and_not_on_order_or_division() -> None:
     for name, column in changed.items():
         assert content_of(pa.record_batch(columns | {name: column})) != content, name
     assert content_of(pa.record_batch([*batch.columns[:2][::-1], *batch.columns[2:]], batch.schema.names)) != content
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        *(pa.int8(), pa.float64(), pa.bool_(), pa.string(), pa.large_string(), pa.binary(4), pa.decimal128(38, 2)),
+        *(pa.timestamp("us", "UTC"), pa.null(), pa.list_(pa.string()), pa.list_(pa.int64(), 2)),
+        *(pa.map_(pa.string(), pa.int64()), pa.struct([("a", pa.list_(pa.int64())), ("b", pa.string())])),
+    ],
+    ids=str,
+)
+def test_content_of_nothing_is_none(kind: pa.DataType) -> None:
+    """Hash no rows, and nulls only, whole and in parts, of each type."""
+    assert content_of(pa.record_batch({"a": pa.array([], kind)})) == 0
+    nulls = pa.record_batch({"a": pa.nulls(5, kind)})
+    assert (content_of(nulls.slice(0, 2)) + content_of(nulls.slice(2))) & CONTENT_MASK == content_of(nulls)

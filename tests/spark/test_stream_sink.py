@@ -17,7 +17,7 @@ from pyspark.sql.datasource import CaseInsensitiveDict
 from pyspark.sql.types import StringType, StructField, StructType
 
 import txn_source
-from txn_source import ProducerFencedError
+from txn_source import BatchRepeatedError, ProducerFencedError
 from txn_source.metadata.service.server import Server
 from txn_source.spark.sink import StreamWriter, TaskWrote
 from txn_source.spark.source import TxnLogDataSource
@@ -165,6 +165,17 @@ def write_batch(root: Path, batch_id: int, value: str, query: str = "query", **o
     """Write and commit a batch of one row with writers of its own, as Spark makes them for each."""
     wrote = stream_writer(root, topic="orders", **options).write(iter([pa.record_batch({"value": [value]})]))
     stream_writer(root, topic="orders", **options).commit([TaskWrote(wrote.batches, query), None], batch_id)
+
+
+def test_batch_that_comes_again_with_other_values_is_refused(log, root: Path) -> None:
+    """Repeat a batch as it was, and with another value of the same length: that is refused, and changes nothing."""
+    log.create_topic("orders")
+    for _ in range(2):
+        write_batch(root, 0, "a")
+    with pytest.raises(BatchRepeatedError, match="other values"):
+        write_batch(root, 0, "b")
+    write_batch(root, 1, "c")
+    assert values(log) == ["a", "c"]
 
 
 def test_query_that_is_fenced_stops_until_it_gets_another_id(log, root: Path) -> None:

@@ -171,8 +171,8 @@ def test_recovery_is_refused_where_it_cannot_be(root: Path, tmp_path: Path) -> N
 
 @pytest.mark.parametrize("way", ["trim", "delete_hot"])
 def test_what_is_lost_stays_until_that_is_settled(root: Path, way: str) -> None:
-    """Lose a message behind what the log knows of a segment, and have the log's own part of it deleted: the file stays,
-    and the message can be salvaged, until the operator says that it may go."""
+    """Recover a log without the last message of a segment, and delete the segment's known part: the file stays, and
+    ``salvage`` reads the message, until the operator deletes it."""
     with txn_source.connect(root) as log:
         log.create_topic("t")
         producer = log.producer("t", batching=BY_HAND)
@@ -217,8 +217,8 @@ def test_log_on_an_object_store_is_recovered(tmp_path: Path) -> None:
 
 
 def test_snapshots_lie_in_roots_for_copies_too(log: Log, roots: Roots) -> None:
-    """Lose the snapshots of the main root with its database: those of another root will do. What may lie in a root that
-    is away is told as that, and as nothing else."""
+    """Lose the snapshots of the main root with its database: recovery takes those of another root. It names a root that
+    is away, and reports none of its files as missing."""
     send_each(log.producer("t", batching=BY_HAND), [b"1"])
     made = snapshot(log)
     assert all((roots[name] / made).is_file() for name in ("main", "b", "c"))

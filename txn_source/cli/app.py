@@ -100,11 +100,15 @@ app.add_typer(tokens.app, name="tokens")
 app.command("spark-jar")(spark_jar.spark_jar)
 
 
+_INTERRUPTED = 130
+"""The exit status after Ctrl-C."""
+
+
 def main() -> None:
     """Run the command line and exit with its status.
 
-    Being told to end (SIGTERM, SIGHUP) is as Ctrl-C: what a command holds, as a transaction, is given up in order. A
-    second signal ends it at once.
+    SIGTERM and SIGHUP are taken as Ctrl-C is: a command gives up in order what it holds, such as a transaction. Its
+    status is 128 and the signal's number then. A second signal ends it at once.
     """
     _open_standard_streams()
     told: list[int] = []
@@ -121,7 +125,8 @@ def main() -> None:
     try:
         app(prog_name="txnlog")
     except SystemExit as error:
-        raise SystemExit(128 + told[0] if told else error.code) from None
+        interrupted = told and error.code == _INTERRUPTED
+        raise SystemExit(128 + told[0] if interrupted else error.code) from None
 
 
 def _open_standard_streams() -> None:

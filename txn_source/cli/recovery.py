@@ -56,7 +56,7 @@ def recover(
 
 
 def print_recovered(done: RecoveryReport, *, as_json: bool) -> None:
-    """Print what became of a log, unless that was done; end with status 3 unless all of it is there, and no more."""
+    """Print a recovery's report, unless it was printed as JSON; end with status 3 unless the log is whole."""
     if not as_json:
         for text in done.unsound:
             note(f"not sound: {text}")

@@ -282,7 +282,7 @@ def _serve(
 
 
 def wait_for_stop() -> signal.Signals:
-    """Wait until the process is told to stop, and return by what; a second signal ends it at once."""
+    """Wait for a signal to stop, and return it; a second signal ends the process at once."""
     for each in (signal.SIGTERM, signal.SIGHUP):
         if callable(signal.getsignal(each)):  # the handler of the other commands
             signal.signal(each, signal.SIG_DFL)

@@ -32,9 +32,9 @@ COPY_S = 300.0
 _WINDOW_BYTES = 16 << 20
 """So much of a segment is in memory at once, or one entry if that is longer."""
 _LENGTH_START, _LENGTH_END = 4, 8
-"""Where a message of Arrow says how long its metadata is, which follow."""
+"""The bytes of an Arrow message that hold the length of its metadata, which follows them."""
 _GAP_BYTES = 64 << 10
-"""What lies between two entries is read with them if it isn't longer."""
+"""Two entries are read in one request if the gap between them isn't longer."""
 _BoolArray = np.ndarray[tuple[int], np.dtype[np.bool_]]
 
 
@@ -156,7 +156,7 @@ class _Checks:
         self.end = int(self.ends.max()) if len(self.ends) else 0
         self._own_schemas = has_own_schemas(segment.path)
         self.first_byte = int(self.starts.min()) if len(self.starts) else 0
-        """Where the entries begin that are still in the database: behind the schema message of a whole file."""
+        """The offset of the first registered entry, at or behind the end of the schema message."""
         self.first_lost: Position | None = None
 
     @property

@@ -94,6 +94,11 @@ class MessageRanges:
         """How many messages there are in all ranges."""
         return sum(self._counts)
 
+    @property
+    def end(self) -> int:
+        """Where the last range ends, exclusive; 0 if there is none."""
+        return self._ends[-1] if self._ends else 0
+
     def add(self, item: MessageRange) -> int:
         """Add a range and return how many of its messages are new.
 

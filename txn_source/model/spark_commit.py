@@ -13,7 +13,7 @@ CONTENT_MASK = (1 << 63) - 1
 
 
 def joined_content(contents: Iterable[int]) -> int:
-    """Return the content of all rows together, of parts of which each has one."""
+    """Return the content of a write from the contents of its parts."""
     parts = list(contents)
     if any(content >= 0 for content in parts):
         return sum(parts) & CONTENT_MASK
@@ -29,8 +29,8 @@ class TopicBatch:
     entries: tuple[NewEntry, ...]
     owner: OpenedProducer | None = None
     content: int = 0
-    """Of a hash of the rows, below 2^63, the complement, ``~hash``: it depends neither on their order nor on how they
-    lie in files. From 0 on: nothing is known, or a sum that earlier releases made, which tells little."""
+    """``~hash`` of the rows' hash, which is below 2^63 and independent of their order and of the files. A value from 0
+    on is no hash: it is unknown (0), or a weak sum of an earlier release."""
 
 
 @dataclass(frozen=True, slots=True)

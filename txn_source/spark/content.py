@@ -1,4 +1,4 @@
-"""A hash over the rows of a write, by which a repetition with other rows shows.
+"""A hash of the rows of a write: it distinguishes a repetition of the same rows from a write of others.
 
 It depends neither on the order of the rows nor on how they are divided among tasks, since Spark may do both anew when
 it repeats a batch: it is the sum of one number for each row, to which each value adds by its column's name, its place
@@ -24,7 +24,7 @@ _NUMBERS = {8: np.uint8, 16: np.uint16, 32: np.uint32, 64: np.uint64}
 
 
 def content_of(batch: pa.RecordBatch) -> int:
-    """Return the hash of a batch, below 2^63. Those of batches are to be added, and masked."""
+    """Return the hash of a batch, below 2^63. The hash of several batches is the sum of theirs, masked."""
     names = [zlib.crc32(name.encode()) for name in batch.schema.names]
     return int(_joined(names, batch.columns, batch.num_rows).sum()) & CONTENT_MASK
 
@@ -40,6 +40,8 @@ def _joined(names: list[int], columns: list[pa.Array], rows: int) -> Hashes:
 def _of(column: pa.Array) -> Hashes:
     """Return a hash for each value."""
     kind, rows = column.type, len(column)
+    if not rows:
+        return np.zeros(0, np.uint64)
     if isinstance(column, pa.ExtensionArray):
         return _of(column.storage)
     if pa.types.is_dictionary(kind):
@@ -56,12 +58,13 @@ def _of(column: pa.Array) -> Hashes:
     elif pa.types.is_boolean(kind):
         found = _mixed(column.cast(pa.uint8()).fill_null(0).to_numpy(zero_copy_only=False).astype(np.uint64))
     elif pa.types.is_string(kind) or pa.types.is_binary(kind):
-        offsets = np.frombuffer(column.buffers()[1], np.int32)[column.offset :][: rows + 1]
+        offsets = np.frombuffer(column.buffers()[1], np.int32, rows + 1, 4 * column.offset)
         found = _of_bytes(offsets.tolist(), column.buffers()[2])
     elif pa.types.is_large_string(kind) or pa.types.is_large_binary(kind):
         found = _of(column.cast(pa.binary()))
     elif kind.bit_width in _NUMBERS:  # numbers and times
-        found = _mixed(np.frombuffer(column.buffers()[1], _NUMBERS[kind.bit_width])[column.offset :][:rows])
+        start = column.offset * kind.bit_width // 8
+        found = _mixed(np.frombuffer(column.buffers()[1], _NUMBERS[kind.bit_width], rows, start))
     else:  # decimals, and bytes of a fixed length
         width = kind.bit_width // 8
         found = _of_bytes([(row + column.offset) * width for row in range(rows + 1)], column.buffers()[1])

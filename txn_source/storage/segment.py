@@ -192,8 +192,8 @@ class SegmentWriter:
             raise _write_failed(self._file, error) from error
 
     def _make(self, root: Path) -> None:
-        """Make the file, safely. Its folder may go with its topic meanwhile; then it is made again, and what is written
-        is refused when it is registered."""
+        """Create the file durably. A deletion of the topic may remove the folder meanwhile: it is created again, and
+        the service refuses the entries later."""
         for last in (False, False, True):
             try:
                 make_folder(self._file.parent, root)

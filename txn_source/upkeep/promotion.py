@@ -13,10 +13,13 @@ from __future__ import annotations
 
 import hashlib
 import os
+from collections.abc import Sequence
 from pathlib import Path
 
 from txn_source.client.target import metadata_url
 from txn_source.metadata.service.service import MetadataService
+from txn_source.metadata.store.database import Database
+from txn_source.metadata.store.database_url import DatabaseUrl
 from txn_source.metadata.store.log_identity import read_info
 from txn_source.metadata.store.lost_future import last_look_us
 from txn_source.metadata.store.opening import open_database
@@ -26,10 +29,11 @@ from txn_source.metadata.store.schema_versions import upgrade
 from txn_source.metadata.store.sqlite_backup import as_one_file
 from txn_source.model.door import guard
 from txn_source.model.errors import InvalidArgumentError, TxnLogError
+from txn_source.model.roots import HotRoot
 from txn_source.model.values import dataclass
 from txn_source.storage import root_marker
 from txn_source.storage.copies_marker import hand_over, owner_of, retire
-from txn_source.storage.object_root import ObjectRoot, root_at
+from txn_source.storage.object_root import ObjectRoot, Root, root_at
 from txn_source.storage.object_store import reason
 from txn_source.storage.root import LogRoot
 from txn_source.upkeep.recovery import UNFINISHED, RecoveryReport, clear, compared, put_in_place, snapshot_now, unpacked
@@ -71,15 +75,8 @@ def promote(root: str | os.PathLike[str], metadata: str | os.PathLike[str] | Non
             f"{shown} is no root for copies: it has no txnlog-copies.json.",
             "`txnlog roots list` shows those of a log; if it was promoted before, connect to it.",
         )
-    url = None if metadata is None else metadata_url(metadata)
-    if url is None and isinstance(place, ObjectRoot):
-        raise InvalidArgumentError(f"{shown} can't hold the metadata.", "Say where it is, or is to be (--metadata).")
-    if url is not None and not url.is_postgres and isinstance(place, Path):
-        raise InvalidArgumentError("The metadata of a log in a folder lies there.", "Leave --metadata out.")
-    if url is not None and url.is_postgres:
-        file = None
-    else:
-        file = LogRoot(place).database if isinstance(place, Path) else Path(str(url and url.sqlite_path))
+    where = _metadata_of(place, metadata)
+    file = where if isinstance(where, Path) else None
     owner, name = marked
     new_id = _new_id(place, owner)
     lost = file is not None and not file.exists()
@@ -91,7 +88,7 @@ def promote(root: str | os.PathLike[str], metadata: str | os.PathLike[str] | Non
             clear(made)
             found, unsound = unpacked(place, made, owner)
             taken_at_s, snapshot = found.taken_at_s, found.path
-        database = open_database(f"sqlite:///{made}" if url is None or lost else url)
+        database = _open(made or where)
         try:
             upgrade(database)
             with database.read() as connection:
@@ -102,12 +99,7 @@ def promote(root: str | os.PathLike[str], metadata: str | os.PathLike[str] | Non
                     f"{shown} holds copies of the log {owner}, and the metadata is of {log_id}.",
                     "Name the metadata of that log, or its root.",
                 )
-            left = []
-            for other in (each for each in roots if each.name != name):
-                try:
-                    hand_over(root_at(other.uri), owner, new_id, other.name)
-                except (OSError, TxnLogError) as error:
-                    left.append((other.name, reason(error)))
+            left = _hand_over([each for each in roots if each.name != name], owner, new_id)
             if log_id == owner:
                 now_us = database.clock()
                 database.write(lambda connection: promoted(connection, now_us, taken_at_s * 1_000_000, new_id, name))
@@ -123,7 +115,7 @@ def promote(root: str | os.PathLike[str], metadata: str | os.PathLike[str] | Non
         root_marker.claim(place, new_id)
     else:
         LogRoot(place).finish(new_id if file is None else None)
-    database = open_database(f"sqlite:///{file}" if url is None else url)
+    database = _open(where)
     try:
         report = RecoveryReport(new_id, taken_at_s, snapshot, unsound)
         report = compared(report, place, MetadataService(database, str(place), clock=database.clock))
@@ -132,7 +124,38 @@ def promote(root: str | os.PathLike[str], metadata: str | os.PathLike[str] | Non
     retire(place)
     if file is not None:
         snapshot_now(place, file)
-    return Promotion(name, report, tuple(left))
+    return Promotion(name, report, left)
+
+
+def _metadata_of(place: Root, metadata: str | os.PathLike[str] | None) -> DatabaseUrl | Path:
+    """Return where the metadata is, or is to be: in PostgreSQL, or in a file."""
+    url = None if metadata is None else metadata_url(metadata)
+    if url is not None and url.is_postgres:
+        return url
+    if isinstance(place, ObjectRoot):
+        if url is None:
+            raise InvalidArgumentError(
+                f"{place.shown} can't hold the metadata.", "Say where it is, or is to be (--metadata)."
+            )
+        return Path(str(url.sqlite_path))
+    if url is not None:
+        raise InvalidArgumentError("The metadata of a log in a folder lies there.", "Leave --metadata out.")
+    return LogRoot(place).database
+
+
+def _open(where: DatabaseUrl | Path) -> Database:
+    return open_database(f"sqlite:///{where}" if isinstance(where, Path) else where)
+
+
+def _hand_over(roots: Sequence[HotRoot], owner: str, new_id: str) -> tuple[tuple[str, str], ...]:
+    """Have the markers of other roots name the new log; return those that couldn't be changed, and why."""
+    left = []
+    for root in roots:
+        try:
+            hand_over(root_at(root.uri), owner, new_id, root.name)
+        except (OSError, TxnLogError) as error:
+            left.append((root.name, reason(error)))
+    return tuple(left)
 
 
 def _new_id(place: Path | ObjectRoot, owner: str) -> str:

@@ -68,9 +68,9 @@ class PendingAcknowledgements:
             rows.append(row)
         self.count += 1
 
-    def has_row(self, batch: MessageBatch, row: int) -> bool:
-        """True if a message was taken and is still to be sent."""
-        return row in self._gathered.rows.get(batch, ())
+    def rows_of(self, batch: MessageBatch) -> Sequence[int]:
+        """Return the rows of a batch that were gathered since the last ``unsent``."""
+        return self._gathered.rows.get(batch, ())
 
     def add_range(self, epoch: int, partition_id: int, item: MessageRange) -> None:
         """Take a range."""
@@ -82,7 +82,7 @@ class PendingAcknowledgements:
         up_to[key] = max(end, up_to.get(key, 0))
 
     def ranges(self, epoch: int) -> dict[int, MessageRanges]:
-        """Return all of an epoch that isn't stored yet, by partition id."""
+        """Return the ranges of an epoch that the service hasn't stored yet, by partition id."""
         found: dict[int, MessageRanges] = {}
         for part in (part for unsent in self.unsent() if unsent.epoch == epoch for part in unsent.parts):
             of = found.setdefault(part.partition_id, MessageRanges())
@@ -106,7 +106,7 @@ class AcknowledgementSender:
     """Sends what a consumer has acknowledged. It outlives the consumer until its thread has ended."""
 
     def __init__(self, link: ReconnectingLink, queue: ReceiveQueue, lock: threading.RLock) -> None:
-        """Take the connection, what was received over it, and the lock that guards both and what is pending."""
+        """Take the connection, the queue of its deliveries, and the lock that guards both and ``pending``."""
         self.pending = PendingAcknowledgements()
         self.subscription_id = self.consumer_id = -1
         self.hopeless = False
@@ -134,7 +134,7 @@ class AcknowledgementSender:
                     self.pending.sent(item)
 
     def received(self, epoch: int) -> list[Acknowledged]:
-        """Return what was received over the connection, in an epoch, and isn't acknowledged. The lock is held."""
+        """Return the ranges of an epoch that the caller received on this connection and hasn't acknowledged. Locked."""
         found: dict[int, list[MessageRange]] = {}
         for batch, rows in self._queue.in_hand.items():
             if (batch.epoch, batch.origin.consumer_id) == (epoch, self.consumer_id):
@@ -143,7 +143,7 @@ class AcknowledgementSender:
         return [Acknowledged(partition_id, tuple(ranges)) for partition_id, ranges in found.items() if ranges]
 
     def finish(self) -> None:
-        """Send what is left, if that can be, and disconnect; of a shared subscription, say what was received."""
+        """Send the last acknowledgements, report the received messages of a shared subscription, and disconnect."""
         try:
             if not self.hopeless:
                 self.send()
@@ -158,7 +158,7 @@ class AcknowledgementSender:
             parts = self.received(max(epochs, default=-1))
         if link is None or not self._queue.is_shared:
             return
-        with suppress(TxnLogError):  # an older service doesn't know it; else all that was handed out counts
+        with suppress(TxnLogError):  # an older service refuses this, and counts the whole queue as delivered
             link.leave(max(epochs, default=0), parts)
 
 

@@ -73,7 +73,7 @@ class Acknowledging:
             partition_id, end = batch.delivery.partition_id, batch.end(rows[-1])
             self._thread.due(time.monotonic() + self._options.acknowledge_interval)
             up_to = end
-            # What interrupted calls gave back nobody has received, and a dead letter is acknowledged when it is sent.
+            # Messages put back by interrupted calls reached no caller; a dead letter's own transaction acknowledges it.
             held_back = [*state.queue.held_back(partition_id, batch.epoch), *self._letters(partition_id, batch.epoch)]
             for gap in sorted(held_back, reverse=True):
                 if gap.start < end:
@@ -83,7 +83,7 @@ class Acknowledging:
             state.redeliveries.acknowledged_up_to(batch.epoch, partition_id, up_to)
 
     def _letters(self, partition_id: int, epoch: int) -> Iterator[MessageRange]:
-        """Yield the ranges of a partition's dead letters that are still to be sent."""
+        """Yield the ranges of a partition's unsent dead letters."""
         for message in self._state.letters.values():
             if (message._batch.delivery.partition_id, message.epoch) == (partition_id, epoch):
                 yield from message._batch.ranges([message._row])
@@ -96,21 +96,21 @@ class Acknowledging:
             self._refuse(batch, rows, self._options.negative_acknowledge_delay)
 
     def _refuse(self, batch: MessageBatch, rows: Sequence[int], after_s: float) -> None:
-        """Have rows delivered again, unless they were acknowledged, or come again anyway. The lock is held."""
+        """Schedule a redelivery of rows, except acknowledged ones and those of an older epoch or connection. Locked."""
         state, due = self._state, time.monotonic() + after_s
         if (batch.epoch, batch.origin.consumer_id) != (state.epoch, state.origin.consumer_id):
-            return  # it was moved, or connected anew, since
+            return  # the service redelivers these by itself
         state.plain = False  # an acknowledgement takes it back
         self._thread.due(due)
+        taken = {*batch.promised, *self._pending.rows_of(batch)}
         for row in rows:
-            is_letter = state.letters and (batch.delivery.partition_id, batch.place(row)) in state.letters
-            if not is_letter and row not in batch.promised and not self._pending.has_row(batch, row):
+            if row not in taken and not (state.letters and batch.key(row) in state.letters):
                 state.redeliveries.refuse(batch, row, due)
         if after_s <= 0 and state.request.type.in_order:
             state.have_again()
 
     def takes_due(self) -> bool:
-        """Take what is due for a redelivery in order, and count it; return False if nothing is any more."""
+        """Take the messages that are due for a redelivery in order, and count them; return False if there are none."""
         state = self._state
         with self._lock:
             state.again_due = False
@@ -126,7 +126,7 @@ class Acknowledging:
         self._pending.add_range(delivery.epoch, delivery.partition_id, item)
 
     def received(self) -> list[Acknowledged]:
-        """Return what was received of a shared subscription over this connection and isn't acknowledged. Locked."""
+        """Return the received, unacknowledged ranges of a shared subscription's connection. The lock is held."""
         return self._sender.received(self._state.epoch)
 
     def flush(self) -> None:
@@ -141,7 +141,7 @@ class Acknowledging:
         return consumed(self._state.origin.subscription_id, batches)
 
     def expect(self, batch: MessageBatch, rows: Sequence[int], until: float) -> None:
-        """Take rows that a transaction acknowledges; unless it is ``committed`` by a time they are delivered again."""
+        """Note rows that a transaction acknowledges; they are redelivered unless it is ``committed`` by a time."""
         with self._lock:
             batch.promised.update(rows)
             self._state.plain = False

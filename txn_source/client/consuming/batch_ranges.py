@@ -104,7 +104,7 @@ def wanted_messages(
 def _with_next(read: Iterable[pa.RecordBatch]) -> Iterator[tuple[pa.RecordBatch, int | None]]:
     """Yield each batch that has rows with the place of the first message behind it, ``message_key``; None: none is.
 
-    If what lies behind one can't be read, that begins right behind its last message.
+    If the next batch can't be read, that place is right behind the last message of this one.
     """
     last: pa.RecordBatch | None = None
     batches = iter(read)

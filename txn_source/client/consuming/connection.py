@@ -118,7 +118,8 @@ class ConsumerConnection:
                 state.queue.note_received()
                 received = self._sender.received(state.epoch) if state.queue.is_shared else None
                 epoch = state.epoch
-            request = replace(request, isolation_level=None, received=received, epoch=epoch)  # it isn't made again
+            # Without a level the service doesn't make a deleted subscription again.
+            request = replace(request, isolation_level=None, received=received, epoch=epoch)
         try:
             subscribed = link.open(request)
         except InvalidArgumentError:
@@ -217,7 +218,7 @@ class ConsumerConnection:
         self._link.keep(self)
 
     def do_other_work(self) -> None:
-        """Send acknowledgements, and have messages redelivered; in order the next call that receives does that."""
+        """Send acknowledgements and request redeliveries; in order, leave these to the next receive call."""
         state = self._state
         self._sender.send()
         if state.letters:
@@ -239,7 +240,7 @@ class ConsumerConnection:
             link.redeliver(epoch, parts_of(again))
             with state.lock:
                 for batch, row in again:
-                    batch.settle([row])  # who gets it next has another delivery of it
+                    batch.settle([row])  # a later delivery of the message has a batch of its own
         except BaseException:
             with state.lock:
                 for batch, row in again:

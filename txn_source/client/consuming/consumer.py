@@ -254,7 +254,7 @@ class Consumer:
             raise
 
     def _wanted(self, batch: MessageBatch, row: int) -> tuple[int, int]:
-        """Return the next rows that Arrow can have, up to, exclusive, one that was acknowledged. The lock is held."""
+        """Return the next readable, unacknowledged rows, ``[first, last)``; first is the batch's length if none is."""
         state = self._state
         if not state.late:
             return row, batch.sound(row)
@@ -313,8 +313,8 @@ class Consumer:
         return batches_of(state.origin, delivery, partition, reader.read([piece]))
 
     def _hand_out(self, message: Message) -> bool:
-        """Note that a message goes to the caller; return False for one that goes to the dead-letter topic, or that was
-        acknowledged before it came again."""
+        """Note that the caller gets a message; return False for a dead letter, and for a message that was acknowledged
+        before its redelivery."""
         batch, row = message._batch, message._row
         if self._state.late and self._state.is_late(batch, row):
             return False
@@ -338,7 +338,7 @@ class Consumer:
             self._state.redeliveries.hand_out(batch, row, due)
 
     def has_more(self) -> bool:
-        """True if the level shows a message behind the last one that the caller got, or one was trimmed before."""
+        """True if the level shows a message behind the caller's last one, or such a message was trimmed unread."""
         state, stub = self._state, self._access.metadata
         state.check_open()
         with self._lock:

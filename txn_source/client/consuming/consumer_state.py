@@ -18,7 +18,7 @@ from txn_source.client.waiting import News
 from txn_source.metadata.stub.consumer_stream import SubscribeRequest
 from txn_source.model.errors import TxnLogError
 from txn_source.model.isolation import IsolationLevel
-from txn_source.model.message_ranges import MessageRanges
+from txn_source.model.message_ranges import MessageRange, MessageRanges
 from txn_source.model.position import MessageId
 from txn_source.model.topic_name import TopicName
 from txn_source.model.values import dataclass
@@ -57,9 +57,9 @@ class ConsumerState:
         self.queue = ReceiveQueue()
         self.redeliveries = Redeliveries()
         self.late: dict[int, MessageRanges] = {}
-        """What was acknowledged of an older connection's deliveries, by partition id: it isn't wanted again."""
+        """Acknowledged ranges of an older connection's deliveries, by partition id: their redeliveries are skipped."""
         self.letters: dict[tuple[int, int], Message] = {}
-        """Messages on their way to the dead-letter topic, by partition id and place."""
+        """Messages on their way to the dead-letter topic, by ``MessageBatch.key``; the one that failed last is last."""
         self.epoch = -1
         self.level = IsolationLevel.READ_COMMITTED
         self.origin = origin
@@ -68,7 +68,7 @@ class ConsumerState:
         self.plain = False
         """True if ``redeliveries`` needn't hear of a message that is handed out, nor of one that is acknowledged."""
         self.again_due = False
-        """True if the next call that receives has to have messages delivered again first, in order."""
+        """True if the next receive call has to request a redelivery in order first."""
         self.refusal = refusal
         """What every call raises, once the consumer is closed or can't go on."""
 
@@ -98,7 +98,7 @@ class ConsumerState:
             raise copy.copy(self.refusal)  # each thread its own: a traceback belongs to one
 
     def note_late(self, batch: MessageBatch, rows: Sequence[int]) -> None:
-        """Note what is acknowledged, if it came over an older connection. The lock is held."""
+        """Note acknowledged rows of an older connection's deliveries. The lock is held."""
         if batch.origin.consumer_id != self.origin.consumer_id and batch.epoch == self.epoch:
             self.plain = False
             of = self.late.setdefault(batch.delivery.partition_id, MessageRanges())
@@ -106,16 +106,22 @@ class ConsumerState:
                 of.add(item)
 
     def is_late(self, batch: MessageBatch, row: int) -> bool:
-        """True if a message was acknowledged before it came again. The lock is held."""
-        of = self.late.get(batch.delivery.partition_id)
-        return of is not None and of.covers(next(batch.ranges([row])))
+        """True if a message was acknowledged before its redelivery. The lock is held."""
+        partition_id = batch.delivery.partition_id
+        if (of := self.late.get(partition_id)) is None:
+            return False
+        item = MessageRange(batch.start(row), batch.end(row))
+        if self.request.type.in_order and item.start >= of.end:
+            del self.late[partition_id]  # messages come in order, so no other one is
+            return False
+        return of.covers(item)
 
     def settle(self) -> None:
         """Put what interrupted calls had taken where it comes next. The lock is held."""
         self.queue.settle(self.epoch if self.request.durable else None, self.origin)
 
     def have_again(self) -> None:
-        """Have the next call that receives begin with what is to be delivered again. The lock is held."""
+        """Let the next receive call begin with a redelivery in order. The lock is held."""
         self.again_due, self.queue.values = True, ()
         self.news.tell()
 

@@ -1,7 +1,7 @@
 """The messages of a consumer that were delivered too often.
 
-One goes to the dead-letter topic in a transaction that also acknowledges it. If that can't be, it is kept, which is
-logged, and tried again; what comes behind it goes on.
+A dead letter goes to its topic in a transaction that also acknowledges it. A letter that can't be sent is logged, kept
+and tried again; the messages behind it are delivered meanwhile.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class DeadLetters:
     """The messages of a consumer that were delivered too often, and don't go to its caller any more."""
 
     def __init__(self, state: ConsumerState, thread: DueThread, send: SendDeadLetter | None) -> None:
-        """Take what sends them, and the thread that has ``send_kept`` called; None: nothing is sent."""
+        """Take the function that sends a letter (None: none is sent), and the thread that calls ``send_kept``."""
         self._state = state
         self._thread = thread
         self._limit = state.options.max_redeliveries
@@ -48,55 +48,68 @@ class DeadLetters:
         self._next_at = 0.0
 
     def take(self, message: Message) -> bool:
-        """Move a message to the dead-letter topic if it is due; return False for one that has to be handed out."""
+        """Take a message that was delivered too often; return False for one that the caller gets. The consumer's lock
+        is held."""
         if self.send is None or self._limit is None or message.redelivery_count <= self._limit:
             return False
-        key = message._batch.delivery.partition_id, message._batch.place(message._row)
-        self._state.letters[key] = message
         try:
-            self._send(message)
+            _ = message.key, message.properties, message.event_time
         except MessageUnreadableError as error:
-            del self._state.letters[key]
             _log.warning(
                 "message %s can't go to a dead-letter topic and is received again: %s", error.message_id, error
             )
             return False
-        except TxnLogError as error:
-            self._keep(message, error)
+        self._state.letters[_key(message)] = message
+        if time.monotonic() >= self._next_at:  # else a letter has just failed, and this one would wait for the same
+            self._try(message)
         return True
 
     def send_kept(self, *, now: bool = False) -> None:
-        """Try those again that couldn't be sent, if that is due; raise nothing."""
+        """Send the kept letters, if their pause is over, up to the first one that fails; raise nothing."""
         with self._sending:
             if not now and time.monotonic() < self._next_at:
                 return
             with self._state.lock:
                 kept = list(self._state.letters.values())
             for message in kept:
-                try:
-                    self._send(message)
-                except TxnLogError as error:
-                    self._keep(message, error)
+                if not self._try(message):
+                    return
 
-    def _send(self, message: Message) -> None:
+    def _try(self, message: Message) -> bool:
+        """Send a letter; if it fails, move it behind the others and return False."""
         assert self.send is not None
+        topic = dead_letter_topic(self._state).short
         try:
-            self.send(message, dead_letter_topic(self._state).short)
+            self.send(message, topic)
         except (AcknowledgedElsewhereError, StaleEpochError):
-            pass  # somebody else has settled it, or it comes again, after a seek or a lost connection, and goes then
+            pass  # another consumer has acknowledged it, or a seek or a reconnect redelivers it
+        except TxnLogError as error:
+            _log.warning("message %s can't go to topic %s, which is tried again: %s", message.message_id, topic, error)
+            with self._state.lock:
+                if self._forget(message):
+                    self._state.letters[_key(message)] = message
+            self._next_at = time.monotonic() + self._pause_s
+            self._pause_s = min(2 * self._pause_s, _LONGEST_PAUSE_S)
+            self._thread.due(self._next_at)
+            return False
         else:
-            self._pause_s = _FIRST_PAUSE_S
+            self._pause_s, self._next_at = _FIRST_PAUSE_S, 0.0
             with self._state.lock:
                 self._state.redeliveries.forget_count(message._batch, message._row)
         with self._state.lock:
-            self._state.letters = {key: m for key, m in self._state.letters.items() if m is not message}
+            self._forget(message)
+        return True
 
-    def _keep(self, message: Message, error: TxnLogError) -> None:
-        topic = dead_letter_topic(self._state).short
-        _log.warning("message %s can't go to topic %s, which is tried again: %s", message.message_id, topic, error)
-        self._next_at = time.monotonic() + self._pause_s
-        self._pause_s = min(2 * self._pause_s, _LONGEST_PAUSE_S)
-        self._thread.due(self._next_at)
+    def _forget(self, message: Message) -> bool:
+        """Remove a letter; return False if a later delivery of the message has replaced it. The lock is held."""
+        known = self._state.letters.get(_key(message)) is message
+        if known:
+            del self._state.letters[_key(message)]
+        return known
+
+
+def _key(message: Message) -> tuple[int, int]:
+    return message._batch.key(message._row)
 
 
 def dead_letter_topic(state: ConsumerState) -> TopicName:
@@ -112,28 +125,25 @@ def dead_letter_topic(state: ConsumerState) -> TopicName:
         if given is not None:
             raise
         raise InvalidArgumentError(
-            f"Messages of subscription {state.request.name!r} that are delivered too often can't go to a topic that is"
-            f" named after it: {error.fact}",
-            "Name a topic for them: dead_letter_topic=...",
+            f"The default dead-letter topic of subscription {state.request.name!r} has no valid name: {error.fact}",
+            "Name another one: dead_letter_topic=...",
         ) from None
     if topic == state.topic_name:
         raise InvalidArgumentError(
-            f"Messages of topic {topic.short!r} that are delivered too often would go to that topic again.",
-            "Name another dead_letter_topic.",
+            f"The dead-letter topic of {topic.short!r} is the topic itself.", "Name another dead_letter_topic."
         )
     return topic
 
 
 def check_dead_letters(stub: MetadataStub, state: ConsumerState) -> None:
-    """Raise INVALID_ARGUMENT unless a consumer's dead letters can go where they are to go, as far as that is known."""
+    """Raise INVALID_ARGUMENT if the dead-letter topic can't take the consumer's messages, as far as that is known."""
     topic = dead_letter_topic(state)
     try:
         [own, other] = stub.get_view([state.topic_name, topic]).topics
     except (TopicNotFoundError, PermissionDeniedError):
-        return  # it is made with the first one, or only that tells
+        return  # the first letter makes the topic, or fails if it may not
     if not deserialize_schema(own.topic.schema).equals(deserialize_schema(other.topic.schema)):
         raise InvalidArgumentError(
-            f"Topic {topic.short!r}, where messages go that are delivered too often, has other columns than"
-            f" {state.topic_name.short!r}.",
+            f"The dead-letter topic {topic.short!r} has other columns than {state.topic_name.short!r}.",
             "Name another dead_letter_topic, or delete that one.",
         )

@@ -72,13 +72,13 @@ class EpochChanges:
                 state.queue.drop()
                 received = self._acknowledging.received()
             if link is not None:
-                with suppress(TxnLogError):  # then all that was handed out counts
+                with suppress(TxnLogError):  # the service then counts everything in the queue as delivered
                     link.leave(state.epoch, received)
                 link.close()
 
     def redeliver_due(self) -> None:
-        """Do so in order for what is due, after the acknowledgements made so far. Without a connection the next one
-        brings all of it."""
+        """Redeliver an ordered subscription's due messages, after sending the acknowledgements made so far. Without a
+        connection the next one redelivers everything."""
         with self.seeking:
             with suppress(UnavailableError):
                 self._acknowledging.flush()

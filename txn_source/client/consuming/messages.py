@@ -48,7 +48,7 @@ class Receiver(Protocol):
         """Its log."""
 
     def _expect(self, batch: MessageBatch, rows: Sequence[int], until: float) -> None:
-        """Take rows that a transaction acknowledges, which ends at a time (monotonic seconds): they come again then."""
+        """Note rows that a transaction acknowledges; they are redelivered at its deadline (monotonic seconds)."""
 
     def _consumed(self, batches: Mapping[MessageBatch, list[int]]) -> list[Acknowledgement]:
         """Return what a commit has to tell the service of rows of batches that a transaction has acknowledged."""
@@ -108,7 +108,7 @@ class MessageBatch:
         self.acknowledged: Collection[int] = ()
         """Rows whose acknowledgements were sent, or are on their way."""
         self.promised: set[int] = set()
-        """Rows that a transaction acknowledges which hasn't ended."""
+        """Rows that an open transaction acknowledges."""
         self._whole: tuple[MessageBatch, int] | None = None
         self._values: list[Any] | None = None
         self._damaged: dict[int, str] | None = None
@@ -216,6 +216,10 @@ class MessageBatch:
         part = MessageBatch(self.origin, self.delivery, self.partition, data, self._ranges.part(first, last))
         part._whole = self, first
         return part
+
+    def key(self, row: int) -> tuple[int, int]:
+        """Return the identity of a message in its topic: its partition's id, and its place."""
+        return self.delivery.partition_id, self.place(row)
 
     def place(self, row: int) -> int:
         """Return a message's own place, ``message_key``."""

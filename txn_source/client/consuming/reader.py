@@ -52,8 +52,8 @@ class Reader:
         return self._consumer.receive_batch(timeout)
 
     def has_message_available(self) -> bool:
-        """True if there is a message to read now, as the level sees it: not markers, and not what was aborted; also if
-        the next call tells of messages that were trimmed."""
+        """True if the level shows a message to read now (no marker, no aborted message), or if unread messages were
+        trimmed: the next call then raises DATA_LOSS."""
         return self._consumer.has_more()
 
     def seek(self, to: GivenPlace) -> Sought:

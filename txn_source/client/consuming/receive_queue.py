@@ -26,7 +26,7 @@ Piece = tuple[MessageBatch, int, int]
 
 @dataclass(frozen=True, slots=True)
 class Loss:
-    """Positions of a partition that were trimmed before their messages were received."""
+    """A range of a partition's positions that was trimmed before the caller received its messages."""
 
     partition_id: int
     range: PositionRange
@@ -46,10 +46,10 @@ class ReceiveQueue:
         self._last: dict[int, MessageBatch] = {}
         self._again: list[Delivery] = []
         self._settled: Piece | None = None
-        self._lost: Loss | None = None  # what is to be told; more may follow
+        self._lost: Loss | None = None  # found and not raised yet; the next delivery may extend it
         self.in_hand: dict[MessageBatch, int] = {}
-        """Of a shared subscription, the batches of this connection of which something isn't acknowledged, and how many
-        of the first rows of each were received; of the current one see ``note_received``."""
+        """Batches of a shared subscription's connection with unacknowledged rows, and how many rows of each the caller
+        has received, from the first on; ``note_received`` updates the current batch."""
         self.is_shared = False
         self._most_in_hand = 16
         self.batch: MessageBatch | None = None
@@ -76,7 +76,7 @@ class ReceiveQueue:
         ) = (), None, found, {}, deque(), [], deque(), None, None, None, 0, 0, False, None  # fmt: skip
 
     def note_received(self) -> None:
-        """Note how much of the current batch was received."""
+        """Update ``in_hand`` with the rows of the current batch that the caller has received."""
         if self.batch is not None and self.batch in self.in_hand:
             self.in_hand[self.batch] = self.row
 
@@ -88,8 +88,8 @@ class ReceiveQueue:
         """Make the next batch the current one and return True; return False if nothing is left.
 
         Of a wanted range in which nothing is visible the delivery and the range are returned instead: nobody will
-        acknowledge its messages. The owner does, and calls ``passed``. What was trimmed before it was read is returned,
-        too, all that lies side by side together; the next call goes on behind it.
+        acknowledge its messages. The owner does, and calls ``passed``. A trimmed range is returned as a ``Loss``,
+        joined with its neighbours; the next call continues behind it.
 
         Raises:
             TxnLogError: what comes next can't be read now; the next call tries again.
@@ -117,7 +117,7 @@ class ReceiveQueue:
                     return lost
                 raise
             if found is not None and (lost := self._told()) is not None:
-                return lost  # first; what was found is read once more
+                return lost  # before the batch, which is read again
             if isinstance(found, MessageBatch):
                 self._install(delivery, found)
                 return True
@@ -126,7 +126,7 @@ class ReceiveQueue:
             self._finish(delivery)
 
     def _told(self) -> Loss | None:
-        """Return the loss that is to be told, and go on behind it."""
+        """Return the loss that hasn't been raised yet, and continue behind it."""
         lost = self._lost
         if lost is not None:
             self._points[lost.partition_id] = message_key(lost.range.end)

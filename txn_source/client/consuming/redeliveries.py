@@ -9,19 +9,21 @@ from txn_source.client.consuming.messages import MessageBatch
 from txn_source.model.acknowledgement import Acknowledged
 
 _Row = tuple[MessageBatch, int]
-_Place = tuple[int, int]
-"""Partition id, and a message's place in it."""
+_Key = tuple[int, int]
+"""``MessageBatch.key``."""
 
 
 class Redeliveries:
     """What becomes due for a redelivery, and when (monotonic seconds). Its owner locks."""
 
     def __init__(self) -> None:
-        self._refused: dict[_Place, tuple[float, MessageBatch, int]] = {}
+        self._refused: dict[_Key, tuple[float, MessageBatch, int]] = {}
         self._handed_out: dict[_Row, float] = {}  # the first one is due first
         self._promised: dict[_Row, float] = {}
-        self._counts: dict[_Place, int] = {}
-        self._up_to: dict[_Place, int] = {}  # by epoch and partition id: all that ends at or below was acknowledged
+        self._counts: dict[_Key, int] = {}
+        self._up_to: dict[
+            tuple[int, int], int
+        ] = {}  # by epoch and partition id: all that ends at or below was acknowledged
 
     @property
     def next_due(self) -> float | None:
@@ -30,18 +32,18 @@ class Redeliveries:
         return min((*refused, *islice(self._handed_out.values(), 1), *self._promised.values()), default=None)
 
     def refuse(self, batch: MessageBatch, row: int, due: float) -> None:
-        """Take a message that is to be delivered again, unless it was acknowledged."""
-        partition_id = batch.delivery.partition_id
-        if row not in batch.acknowledged and batch.end(row) > self._up_to.get((batch.epoch, partition_id), 0):
+        """Schedule a message's redelivery, unless it was acknowledged."""
+        up_to = self._up_to.get((batch.epoch, batch.delivery.partition_id), 0)
+        if row not in batch.acknowledged and batch.end(row) > up_to:
             self._handed_out.pop((batch, row), None)
-            self._refused[partition_id, batch.place(row)] = due, batch, row
+            self._refused[batch.key(row)] = due, batch, row
 
     def hand_out(self, batch: MessageBatch, row: int, due: float) -> None:
         """Take a message that has to be acknowledged in time."""
         self._handed_out[batch, row] = due
 
     def promise(self, batch: MessageBatch, row: int, due: float) -> None:
-        """Take a message that a transaction acknowledges, if it is committed in time."""
+        """Schedule the redelivery of a message for the deadline of the transaction that acknowledges it."""
         self.take_back(batch, row)
         self._promised[batch, row] = due
 
@@ -52,11 +54,11 @@ class Redeliveries:
             self.forget_count(batch, row)
 
     def take_back(self, batch: MessageBatch, row: int) -> None:
-        """Have a message not delivered again, also if it was refused before."""
+        """Cancel a message's redelivery."""
         self._handed_out.pop((batch, row), None)
         self._promised.pop((batch, row), None)
         if self._refused:
-            self._refused.pop((batch.delivery.partition_id, batch.place(row)), None)
+            self._refused.pop(batch.key(row), None)
 
     def acknowledged_up_to(self, epoch: int, partition_id: int, end: int) -> None:
         """Forget the messages of a partition that end at or below a place."""
@@ -74,9 +76,7 @@ class Redeliveries:
     def take_due(self, now: float, epoch: int) -> list[_Row]:
         """Return those that are due, and forget them; of older epochs all are forgotten."""
         found = [(batch, row) for due, batch, row in self._refused.values() if due <= now and batch.epoch == epoch]
-        self._refused = {
-            place: item for place, item in self._refused.items() if item[0] > now and item[1].epoch == epoch
-        }
+        self._refused = {key: of for key, of in self._refused.items() if of[0] > now and of[1].epoch == epoch}
         late = [key for waiting in (self._handed_out, self._promised) for key, due in waiting.items() if due <= now]
         for key in late:
             self._handed_out.pop(key, None)
@@ -85,23 +85,23 @@ class Redeliveries:
 
     def forget_before(self, epoch: int) -> None:
         """Forget what was delivered in older epochs: it comes again anyway."""
-        self._refused = {place: item for place, item in self._refused.items() if item[1].epoch >= epoch}
+        self._refused = {key: of for key, of in self._refused.items() if of[1].epoch >= epoch}
         self._up_to = {key: end for key, end in self._up_to.items() if key[0] >= epoch}
         self._handed_out = {key: due for key, due in self._handed_out.items() if key[0].epoch >= epoch}
         self._promised = {key: due for key, due in self._promised.items() if key[0].epoch >= epoch}
 
     def count(self, rows: Iterable[_Row]) -> None:
         """Count one more redelivery of each; the service counts for shared subscriptions only."""
-        for place in {(batch.delivery.partition_id, batch.place(row)) for batch, row in rows}:
-            self._counts[place] = self._counts.get(place, 0) + 1
+        for key in {batch.key(row) for batch, row in rows}:
+            self._counts[key] = self._counts.get(key, 0) + 1
 
     def count_of(self, batch: MessageBatch, row: int) -> int:
         """Return how often a message was delivered again."""
-        return self._counts.get((batch.delivery.partition_id, batch.place(row)), 0) if self._counts else 0
+        return self._counts.get(batch.key(row), 0) if self._counts else 0
 
     def forget_count(self, batch: MessageBatch, row: int) -> None:
         """Forget the count of a message that doesn't come again."""
-        self._counts.pop((batch.delivery.partition_id, batch.place(row)), None)
+        self._counts.pop(batch.key(row), None)
 
 
 def parts_of(rows: Sequence[_Row]) -> list[Acknowledged]:

@@ -145,12 +145,12 @@ class HotCopies:
             positions = columns["position"]
             edges = (np.flatnonzero(np.diff(ledger_of(positions))) + 1).tolist()
             if not edges and len(positions) > 1 and not isinstance(error.__cause__, OSError):
-                edges = [len(positions) // 2]  # it is there, and an entry in it is damaged
+                edges = [len(positions) // 2]  # the file is readable: halve the group until the damaged entry is alone
             if not edges:
                 empty = {name: column[:0] for name, column in columns.items()}
                 yield empty, page.producers, (), Position.from_key(int(positions[0]))  # all below it was read
                 raise
-            for a, b in pairwise([0, *edges, len(positions)]):  # only the ledger, and the entry, with the damage fails
+            for a, b in pairwise([0, *edges, len(positions)]):  # only the damaged ledger or entry fails
                 part = self._group(columns, page, a, b)
                 yield from self._parts(part if b < len(positions) else replace(part, end=group.end))
             return

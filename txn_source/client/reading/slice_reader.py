@@ -86,7 +86,7 @@ class SliceReader:
                         if part.entries:
                             yield from self._add(piece, part, decided, assembly)
         except TxnLogError:
-            yield from assembly.finish()  # first, what lies before
+            yield from assembly.finish()  # the rows before the failure
             raise
         yield from assembly.finish()
 

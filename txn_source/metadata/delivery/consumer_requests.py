@@ -153,7 +153,7 @@ class ConsumerConversation:
             self._hub.acknowledged_by(session, sum(r.messages for _, ranges in parts for r in ranges))
 
     def _leave(self, session: ConsumerSession, told: pb.ConsumeRequest.Redeliver) -> None:
-        """Disconnect a consumer that says what it has received."""
+        """Disconnect a consumer that has reported its received messages."""
         self._hub.remove(session)
 
         def leave(connection: Connection) -> None:

@@ -116,7 +116,7 @@ def _subscription(
 def received_in(
     told: pb.ConsumeRequest.Redeliver, subscription: Subscription
 ) -> list[tuple[int, Sequence[MessageRange]]]:
-    """Return what a consumer says that it has received, by partition id; nothing if that was of an older epoch."""
+    """Return the ranges that a consumer reports as received, by partition id; none of an older epoch."""
     if told.epoch != subscription.epoch:
         return []
     return [(part.partition_id, sub_wire.ranges_from_wire(part.ranges)) for part in told.ranges]

@@ -67,7 +67,9 @@ class TopicDispatch:
             for subscription_id, group in groups.items():
                 subscription = found.get(subscription_id)
                 if subscription is None:
-                    for session in group:  # one that isn't durable goes with its lease, if that isn't renewed in time
+                    for session in (
+                        group
+                    ):  # a reader's subscription is deleted when its lease ends, and a reconnect makes it again
                         gone = session.subscription.durable or not moment.snapshot.partitions
                         session.fail(subscription_gone() if gone else _lease_over())
                     continue

@@ -103,8 +103,8 @@ def register(
 ) -> tuple[int, bool]:
     """Connect a consumer; return its id, and True if it gets messages only when others have gone.
 
-    ``received``: of a shared subscription, the ranges by partition id that it received over the connection before,
-    which alone count as delivered; None: all that it was handed does.
+    ``received``: the ranges of a shared subscription, by partition id, that the consumer received over its connection
+    before; only these count as delivered. None: it reports nothing, and all its messages count.
 
     Raises:
         SubscriptionBusyError: an exclusive subscription has a consumer.
@@ -155,8 +155,8 @@ def renew(connection: Connection, unacknowledged: Mapping[int, int], now_ms: int
 def remove(connection: Connection, consumer_id: int, *, counted: bool = True) -> None:
     """Disconnect a consumer: what was handed out to it is handed out again; an undurable subscription goes with it.
 
-    ``counted``: what it has counts as delivered once more. A consumer that has said what it received has that counted
-    before, and the rest isn't.
+    ``counted``: its messages count as delivered once more. False after a consumer has reported the received ones, which
+    were counted then.
     """
     row = connection.execute(
         select(consumers.c.subscription_id, subscriptions.c.topic_id, subscriptions.c.durable)

@@ -118,7 +118,7 @@ def redeliver(
 
 
 def give_back(connection: Connection, subscription_id: int, consumer_id: int, *, counted: bool) -> None:
-    """Let all that a consumer has be handed out again: as what was delivered once more, or as if it never had been."""
+    """Release a consumer's messages to the others; ``counted`` adds a delivery to each."""
     d = deliveries.c
     connection.execute(
         update(deliveries)

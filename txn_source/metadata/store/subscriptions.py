@@ -310,7 +310,7 @@ def acknowledge(connection: Connection, ack: Acknowledgement, *, strict: bool = 
 
 
 def _twice(cursor: Cursor, ranges: Sequence[MessageRange]) -> MessageRange | None:
-    """Return a range that is acknowledged already, or that overlaps another one; None if there is none."""
+    """Return a range that was acknowledged before, or overlaps another one of the call; None if there is none."""
     known = next((r for r in ranges if cursor.has(r)), None)
     return known or next((b for a, b in pairwise(sorted(ranges)) if b.start < a.end), None)
 

@@ -94,7 +94,7 @@ def decisions_at(connection: Connection, time_ms: int) -> int:
 
 
 def check_there(connection: Connection, partition_ids: Sequence[int]) -> None:
-    """Raise TOPIC_NOT_FOUND unless all partitions are there, which a plan has seen."""
+    """Raise TOPIC_NOT_FOUND if a partition was deleted since the plan began."""
     if len(list(_TOPICS.rows(connection, partition_ids))) < len(set(partition_ids)):
         raise gone("A partition")
 

@@ -36,8 +36,8 @@ class SubscribeRequest:
     """What a consumer asks for.
 
     ``isolation_level`` None is the subscription's, which must be there then. ``place`` is where a new
-    subscription begins. ``received`` is what was received of a shared one over the connection before, in ``epoch``;
-    None: that isn't said.
+    subscription begins. ``received`` are the ranges that the caller received from a shared subscription over the
+    connection before, in ``epoch``; None: no report.
     """
 
     topic: str
@@ -210,7 +210,7 @@ class ConsumerLink:
         return self._ask(pb.ConsumeRequest(redeliver=_redeliver(epoch, parts))).sought.epoch or epoch
 
     def leave(self, epoch: int, received: Sequence[Acknowledged]) -> None:
-        """Disconnect from a shared subscription; only what was received, in an epoch, counts as delivered."""
+        """Disconnect, and report the received ranges of an epoch: of a shared subscription only these count."""
         self._ask(pb.ConsumeRequest(leave=_redeliver(epoch, received)))
 
     def seek(self, topic: str, name: str, place: Place, epoch: int) -> SeekAnswer:
