@@ -12,7 +12,7 @@ PYTEST = $(PY) -m pytest -n 3 --dist loadgroup --no-loadscope-reorder --max-work
 
 # Subjects of tests that are several folders of tests/; any other subject is the folder of its name.
 OF_log = log client model
-OF_store = metadata access storage power_cuts
+OF_store = metadata access storage process power_cuts
 OF_foreign = foreign importing
 OF_doors = cli console http story
 

@@ -22,7 +22,6 @@ CLIENTS_SHARE = (
     "stream_offset",
     "target",
     "topic_description",
-    "waiting",
 )
 """Modules of ``client`` that its folders use; the others make the log of them."""
 
@@ -106,6 +105,6 @@ def test_rule_has_its_module_and_test(number: str, modules: str, tests: str) -> 
 
 def test_named_modules_are_there() -> None:
     """Look for every module of the package that the text names."""
-    paths = re.findall(r"`((?:model|storage|metadata|client|spark|cli)/[\w/]+\.py)`", TEXT)
+    paths = re.findall(r"`((?:model|process|storage|metadata|client|spark|cli)/[\w/]+\.py)`", TEXT)
     folders = (PACKAGE, ROOT / "tests")
     assert [path for path in paths if not any((folder / path).is_file() for folder in folders)] == []

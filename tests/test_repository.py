@@ -28,23 +28,24 @@ GENERATED = PACKAGE / "_generated"
 
 LAYERS_ABOVE = {
     "model": (),
-    "storage": ("model",),
+    "process": ("model.errors",),
+    "storage": ("model", "process"),
     "foreign": ("model", "storage"),
-    "observing": ("model", "storage"),
+    "observing": ("model",),
     "metadata.protocol": ("model", "storage"),
     "metadata.access": ("model", "metadata.protocol", "observing"),
-    "metadata.stub": ("model", "storage", "metadata.protocol", "observing"),
-    "metadata.store": ("model", "storage"),
-    "metadata.delivery": ("model", "storage", "metadata.protocol", "metadata.store", "observing"),
-    "metadata.service": ("model", "storage", "metadata", "observing"),
-    "http": ("model", "storage", "metadata", "observing"),
-    "client": ("model", "storage", "foreign", "metadata", "observing"),
+    "metadata.stub": ("model", "process", "storage", "metadata.protocol", "observing"),
+    "metadata.store": ("model", "process", "storage"),
+    "metadata.delivery": ("model", "process", "storage", "metadata.protocol", "metadata.store", "observing"),
+    "metadata.service": ("model", "process", "storage", "metadata", "observing"),
+    "http": ("model", "process", "storage", "metadata", "observing"),
+    "client": ("model", "process", "storage", "foreign", "metadata", "observing"),
     "spark": ("model", "storage", "foreign", "metadata", "client", "importing", "observing"),
     "importing": ("model", "storage", "foreign", "metadata.stub", "client"),
     "console": ("model", "storage", "metadata", "http", "client", "observing"),
-    "upkeep": ("model", "storage", "metadata", "client", "observing"),
+    "upkeep": ("model", "process", "storage", "metadata", "client", "observing"),
     "cli": (
-        *("model", "storage", "foreign", "metadata", "http", "client", "spark", "importing"),
+        *("model", "process", "storage", "foreign", "metadata", "http", "client", "spark", "importing"),
         *("console", "upkeep", "observing"),
     ),
 }
@@ -57,6 +58,7 @@ _IMPURE = ("io", "os", "pathlib", "random", "secrets", "shutil", "socket", "temp
 
 FOREIGN_TO = {
     "model": (*_RPC, *_SQL, *_IMPURE, "pyarrow", "pyspark"),
+    "process": (*_RPC, *_SQL, "numpy", "pyarrow", "pyspark"),
     "storage": (*_RPC, *_SQL, "pyspark"),
     "foreign": (*_RPC, *_SQL, "pyspark"),
     "observing": (*_RPC, *_SQL, "pyarrow", "pyspark"),

@@ -80,10 +80,10 @@ def test_nonsense_from_clients_counts_nothing(text: str) -> None:
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")
 def test_a_fork_counts_from_zero() -> None:
-    """Take notice of a fork as Python's hook does: what the parent has read isn't told twice."""
+    """Begin as a forked child does: what the parent has read isn't told twice."""
     counts = ReadCounts()
     counts.put_back("tiered=3")
-    counts.inherited()
+    counts.begin()
     assert counts.taken() == ""
 
 

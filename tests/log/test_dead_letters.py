@@ -142,6 +142,31 @@ def test_letter_that_can_never_be_sent_holds_no_other_back(log: Log, kind: str, 
     assert sorted(values(log, "t-s-DLQ")) == VALUES, "it is tried once more"
 
 
+def test_letter_is_tried_again_though_its_consumer_has_other_work_before(
+    log: Log, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Let a letter fail once, and acknowledge another message before its pause is over."""
+    monkeypatch.setattr(dead_letters, "_FIRST_PAUSE_S", 0.5)
+    numbered(log)
+    consumer = subscribe(log, type="shared", max_redeliveries=0, negative_acknowledge_delay=0.0, acknowledge_interval=0)
+    inner = consumer._dead_letters.send
+    assert inner is not None
+    tries: list[bytes] = []
+
+    def send(message: Message, topic: str) -> None:
+        tries.append(message.value)
+        if len(tries) == 1:
+            raise StorageWriteError("It can't be written.", "")
+        inner(message, topic)
+
+    with patch.object(consumer._dead_letters, "send", send):
+        first, second = receive(consumer), receive(consumer)
+        consumer.negative_acknowledge(first)
+        eventually(lambda: consumer.receive(0.0) is None and bool(tries))
+        consumer.acknowledge(second)
+        eventually(lambda: "t-s-DLQ" in log.topics() and values(log, "t-s-DLQ") == [first.value])
+
+
 @pytest.mark.parametrize("kind", ["exclusive", "shared"])
 def test_message_of_a_subscription_that_is_moved_meanwhile_comes_again(site: Site, kind: str) -> None:
     """Seek, as an operator, when a message is on its way there: who receives hears nothing of it, and nothing is lost.

@@ -369,17 +369,3 @@ def test_transaction_spans_the_connections_of_a_log(site: Site) -> None:
         for producer in producers:
             producer.send(b"x", txn=txn)
     assert values(one, "t") == [b"x", b"x"]
-
-
-def test_child_knows_a_transaction_by_its_id(log: Log) -> None:
-    """Fork, as far as the transaction knows: its id is one as any other process gives it."""
-    log.create_topic("t")
-    producer = log.producer("t", batching=BY_HAND)
-    txn = log.begin_transaction()
-    name = str(txn.id)
-    txn.inherited()
-    with pytest.raises(InvalidArgumentError, match="was forked"):
-        producer.send(b"x", txn=txn)
-    producer.send(b"x", txn=name)
-    assert len(producer.flush()) == 1
-    assert log.transaction(name).partitions[0].messages == 1

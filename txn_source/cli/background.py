@@ -17,6 +17,7 @@ from txn_source.metadata.service.in_process import InProcessTransport
 from txn_source.metadata.service.observer import observed
 from txn_source.metadata.stub.metadata_stub import MetadataStub
 from txn_source.observing.repeated_work import RepeatedWork
+from txn_source.process.repeating import Repeating
 from txn_source.storage.object_root import Root
 
 if TYPE_CHECKING:
@@ -44,31 +45,22 @@ class BackgroundMaintenance:
         snapshot_interval_s: float | None = INTERVAL_S,
     ) -> None:
         """``observer`` is told of the rounds, and of their calls; ``snapshot_interval_s`` None: none are kept."""
-        self._stopping = threading.Event()
+        self._repeating = Repeating(interval_s, self._once, "txnlog-tiers")
         self._observer = observer
-        stub = MetadataStub(_Stoppable(InProcessTransport(service), self._stopping, observer))
+        stub = MetadataStub(_Stoppable(InProcessTransport(service), self._repeating.stopping, observer))
         self._access = Access(stub, root)
-        self._interval_s = interval_s
         self._snapshot_interval_s = snapshot_interval_s
         self._rounds = RepeatedWork(_log, "maintenance")
-        self._thread = threading.Thread(target=self._run, name="txnlog-tiers", daemon=True)
 
     def start(self) -> None:
         """Begin, with a first round at once."""
         if self._observer is not None:
             self._observer.begins("policies")
-        self._thread.start()
+        self._repeating.start()
 
     def stop(self, grace_s: float) -> bool:
         """End after the call under way; return False if that takes longer than the grace, and it is still at it."""
-        self._stopping.set()
-        self._thread.join(grace_s)
-        return not self._thread.is_alive()
-
-    def _run(self) -> None:
-        while not self._stopping.is_set():
-            self._once()
-            self._stopping.wait(self._interval_s)
+        return self._repeating.stop(grace_s)
 
     def _once(self) -> None:
         failure: Exception | None = None

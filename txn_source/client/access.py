@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from txn_source.client.target import Target, reachable
 from txn_source.metadata.stub.metadata_stub import MetadataStub
-from txn_source.storage.forks import belongs_to_process, keep_for_ever
+from txn_source.process.forks import keep_in_children
 from txn_source.storage.object_root import Root
 
 if TYPE_CHECKING:
@@ -42,12 +42,8 @@ class Access:
         except BaseException:
             metadata.close()
             raise
-        belongs_to_process(access)
+        keep_in_children(metadata)
         return access
-
-    def inherited(self) -> None:
-        """Take notice that this is a fork: the log is used by both, what it has open isn't."""
-        keep_for_ever(self.metadata)
 
     def close(self) -> None:
         """Close this process's connection."""

@@ -12,6 +12,7 @@ from txn_source.client.target import Target
 from txn_source.metadata.stub.metadata_stub import MetadataStub
 from txn_source.model.door import guarded
 from txn_source.model.errors import TxnLogError
+from txn_source.process import forks
 from txn_source.storage.object_root import Root
 
 
@@ -19,11 +20,12 @@ from txn_source.storage.object_root import Root
 class Connected:
     """A connection to a log: where it goes, its ends, and what it opened.
 
-    It can be pickled and used after a fork: each process opens what it needs by itself.
+    It can be pickled. In a forked child it is refused, and another one can be opened.
     """
 
     def __init__(self, target: Target) -> None:
         self._target = target
+        self._process = forks.this_process
         self._access = Access.open(target)
         self._stub, self._root = self._access.metadata, self._access.root
         self._open = OpenHandles()
@@ -56,7 +58,12 @@ class Connected:
         self.close()
 
     def close(self) -> None:
-        """Close the producers and consumers that are still open, which flushes them, and the connection."""
+        """Close the producers and consumers that are still open, which flushes them, and the connection.
+
+        In a forked child nothing happens.
+        """
+        if self._process is not forks.this_process:
+            return
         try:
             self._open.close()
             self._leave_a_snapshot()

@@ -51,7 +51,7 @@ from txn_source.storage.schema import commented_schema
 class Log(Rooted):
     """A log that was connected to. Thread-safe; a context manager that closes its producers.
 
-    It can be pickled and used after a fork: each process opens what it needs by itself.
+    It can be pickled. In a forked child it is refused, and another one can be opened.
     """
 
     # Topics

@@ -12,7 +12,6 @@ from txn_source.metadata.stub.metadata_stub import MetadataStub
 from txn_source.model.door import passes, translated
 from txn_source.model.errors import InvalidArgumentError
 from txn_source.observing.spans import calling
-from txn_source.storage.forks import no_fork
 from txn_source.storage.object_root import Root
 
 
@@ -27,7 +26,7 @@ class GuardedTransport:
 
     def call(self, method: str, request: Any) -> Any:
         try:
-            with no_fork(), calling(method):
+            with calling(method):
                 return self._guard.call(method, request, self._visitor)
         except Exception as error:
             if passes(error):

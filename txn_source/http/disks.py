@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import shutil
-import threading
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
 from prometheus_client.core import Metric as Family
 
 from txn_source.http.call_metrics import family
+from txn_source.process.repeating import Repeating
 
 _EVERY_S = 10.0
 _STALE_S = 60.0
@@ -23,18 +24,20 @@ class Disks:
 
     def __init__(self, folders: Mapping[str, Path]) -> None:
         """``folders``: what lies there, and where."""
-        self._folders = folders
-        self._stopping = threading.Event()
+        self._repeating = [
+            Repeating(_EVERY_S, partial(self.look, place, folder), "txnlog-disk") for place, folder in folders.items()
+        ]
         self._found: dict[str, tuple[float, int, int]] = {}
 
     def start(self) -> None:
         """Begin, with a first look at once."""
-        for place, folder in self._folders.items():
-            threading.Thread(target=self._run, args=(place, folder), name="txnlog-disk", daemon=True).start()
+        for each in self._repeating:
+            each.start()
 
     def stop(self) -> None:
         """Let the threads end; none is waited for."""
-        self._stopping.set()
+        for each in self._repeating:
+            each.stop(0.0)
 
     def look(self, place: str, folder: Path) -> None:
         """Look at a disk now."""
@@ -48,8 +51,3 @@ class Disks:
         found = [((place,), each) for place, each in self._found.copy().items() if now - each[0] < _STALE_S]
         yield family("txnlog_disk_free_bytes", [(place, free) for place, (_, free, _) in found])
         yield family("txnlog_disk_size_bytes", [(place, size) for place, (_, _, size) in found])
-
-    def _run(self, place: str, folder: Path) -> None:
-        while not self._stopping.is_set():
-            self.look(place, folder)
-            self._stopping.wait(_EVERY_S)

@@ -21,6 +21,7 @@ from txn_source.model.isolation import IsolationLevel
 from txn_source.model.topic_name import TopicName
 from txn_source.model.values import dataclass
 from txn_source.observing.repeated_work import RepeatedWork
+from txn_source.process.repeating import Repeating
 
 REFRESH_S = 10.0
 MAX_TOPICS = 100
@@ -70,8 +71,8 @@ class LogMetrics:
         self._max_topics = max_topics
         self._refresh_s = refresh_s
         self._before = before
-        self._stopping = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="txnlog-figures", daemon=True)
+        self._rounds = RepeatedWork(_log, "finding the figures of the log")
+        self._repeating = Repeating(refresh_s, self._round, "txnlog-figures")
         self._turn = threading.Lock()
         """Whoever looks: a look that began earlier must not take the place of a later one."""
         self._text = b""
@@ -81,13 +82,11 @@ class LogMetrics:
     def start(self) -> None:
         """Begin, with a first look at once."""
         self._observer.begins("figures")
-        self._thread.start()
+        self._repeating.start()
 
     def stop(self) -> None:
-        """End."""
-        self._stopping.set()
-        if self._thread.ident is not None:
-            self._thread.join(10.0)
+        """End; a look under way is waited for, ten seconds at most."""
+        self._repeating.stop(10.0)
 
     def text(self) -> bytes:
         """Return the figures in Prometheus's text format; nothing if they are too old to be true."""
@@ -103,21 +102,19 @@ class LogMetrics:
             registry.register(_Families([*self._families(moment), family("txnlog_figures_seconds", [((), took)])]))
             self._text, self._found_at = generate_latest(registry), time.monotonic()
 
-    def _run(self) -> None:
-        rounds = RepeatedWork(_log, "finding the figures of the log")
-        while not self._stopping.is_set():
-            began = time.monotonic()
-            failure: Exception | None = None
-            try:
-                self._before()
-                self.refresh()
-            except Exception as error:
-                failure = error
-                rounds.failed(error)
-            else:
-                rounds.succeeded()
-            self._observer.worked("figures", failure)
-            self._stopping.wait(max(self._refresh_s, _REST * (time.monotonic() - began)))
+    def _round(self) -> None:
+        began = time.monotonic()
+        failure: Exception | None = None
+        try:
+            self._before()
+            self.refresh()
+        except Exception as error:
+            failure = error
+            self._rounds.failed(error)
+        else:
+            self._rounds.succeeded()
+        self._observer.worked("figures", failure)
+        self._repeating.stopping.wait(max(0.0, _REST * (time.monotonic() - began) - self._refresh_s))
 
     def _families(self, moment: Moment) -> Iterator[Family]:
         topics = _by_topic(moment)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections import Counter
 
 from txn_source.model.copies import Tier
-from txn_source.storage.forks import belongs_to_process
 
 READS_KEY = "txnlog-reads"
 """Of a call's metadata: what its client has read since it told last, ``bookkeeper=3 tiered=1 tiered-left=1``."""
@@ -16,16 +16,15 @@ _NAMES = frozenset(f"{tier}{suffix}" for tier in Tier for suffix in ("", _LEFT))
 
 
 class ReadCounts:
-    """Counts; safe in threads. A fork begins at zero: what its parent has read isn't its own."""
+    """Counts; safe in threads."""
 
     def __init__(self) -> None:
+        self.begin()
+
+    def begin(self) -> None:
+        """Begin at zero, as a forked child does: what its parent has read isn't its own."""
         self._lock = threading.Lock()
         self._counts: Counter[str] = Counter()
-        belongs_to_process(self)
-
-    def inherited(self) -> None:
-        """Take notice that this is a fork."""
-        self._lock, self._counts = threading.Lock(), Counter()
 
     def read(self, tier: Tier, ledgers: int = 1) -> None:
         """Count ledgers that are read from a tier."""
@@ -76,3 +75,4 @@ def _by_tier(counts: Counter[str]) -> tuple[dict[str, int], dict[str, int]]:
 
 OF_PROCESS = ReadCounts()
 """Of all logs that this process reads."""
+os.register_at_fork(after_in_child=OF_PROCESS.begin)

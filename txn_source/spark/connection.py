@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import logging
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, ParamSpec, TypeVar
@@ -25,7 +26,7 @@ _log = logging.getLogger(__name__)
 
 def open_log(target: Target) -> Access:
     """Return a log, opened once in a worker that runs many tasks; one that was made anew at a path is opened anew."""
-    return _opened(target, identity_of(target))
+    return _opened(target, (os.getpid(), *identity_of(target)))
 
 
 @functools.lru_cache(_MAX_OPEN)

@@ -15,10 +15,10 @@ import pyarrow.fs as fs
 
 from txn_source.model.errors import StorageWriteError
 from txn_source.model.values import dataclass
-from txn_source.storage.bounded_calls import bounded
 from txn_source.storage.object_root import ObjectRoot
 from txn_source.storage.object_store import ObjectStore, file_system_of, s3_place_of
 from txn_source.storage.object_uri import parts_of
+from txn_source.storage.root_health import bounded
 from txn_source.storage.s3_client import S3Client
 from txn_source.storage.store_errors import StoreError
 
@@ -135,7 +135,7 @@ class ArrowRequests:
             data: bytes = self._file(path).read_at(len(into), start)
             return data
 
-        data = bounded(lambda _: read(), _READ_DEADLINE_S)
+        data = bounded(read, _READ_DEADLINE_S)
         if len(data) != len(into):
             raise StoreError(
                 f"it is truncated: it ends at byte {start + len(data)}, not at {start + len(into)} or later"
@@ -148,19 +148,19 @@ class ArrowRequests:
                 data: bytes = file.read()
                 return data
 
-        return bounded(lambda _: read(), _READ_DEADLINE_S)
+        return bounded(read, _READ_DEADLINE_S)
 
     def put(self, path: str, data: bytes, *, if_absent: bool = False, within_s: float | None = None) -> None:
         if if_absent and self.size(path) is not None:
             return
-        bounded(lambda _: self._put(path, data), _WRITE_DEADLINE_S if within_s is None else within_s)
+        bounded(lambda: self._put(path, data), _WRITE_DEADLINE_S if within_s is None else within_s)
 
     def delete(self, path: str) -> None:
         ObjectStore(self._root).delete(path)
 
     def size(self, path: str) -> int | None:
         system, at = file_system_of(self._root.below(path))
-        info = bounded(lambda _: system.get_file_info(at), _READ_DEADLINE_S)
+        info = bounded(lambda: system.get_file_info(at), _READ_DEADLINE_S)
         return info.size if info.type is fs.FileType.File else None
 
     def listed(self, path: str) -> Iterator[StoredObject]:

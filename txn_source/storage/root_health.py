@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable
 from typing import TypeVar
 
-from txn_source.storage import bounded_calls
+from txn_source.process.calls import Call, TooLate, within
 from txn_source.storage.store_errors import StoreError
 
 _log = logging.getLogger(__name__)
@@ -71,4 +71,12 @@ def bounded(call: Callable[[], T], seconds: float) -> T:
 
     One that takes longer is left to its thread, which ends some time.
     """
-    return bounded_calls.bounded(lambda _: call(), seconds)
+    return answered(seconds, lambda _: call())
+
+
+def answered(seconds: float, call: Callable[[Call], T]) -> T:
+    """The same of a call that asks whether it is to go on, and so ends soon after it was given up."""
+    try:
+        return within(seconds, call)
+    except TooLate:
+        raise StoreError("the store can't be reached: it didn't answer in time", unreachable=True) from None

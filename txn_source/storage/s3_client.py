@@ -23,7 +23,8 @@ from functools import cache, partial
 from typing import Any, TypeVar
 
 from txn_source.model.values import dataclass
-from txn_source.storage.bounded_calls import Call, bounded
+from txn_source.process.calls import Call
+from txn_source.storage.root_health import answered
 from txn_source.storage.store_errors import AlreadyThereError, StoreError
 
 R = TypeVar("R")
@@ -232,7 +233,7 @@ class S3Client:
             seconds = allowed if until is None else min(allowed, until - self._clock())
             client = self._client()
             try:
-                return bounded(partial(_told, once, client), seconds)
+                return answered(seconds, partial(_told, once, client))
             except _OldCredentialsError:
                 if is_new:
                     raise

@@ -33,7 +33,6 @@ from txn_source.model.position import Position
 from txn_source.model.values import dataclass
 from txn_source.storage.encoding_turn import encoding_turn
 from txn_source.storage.folders import files_below, make_folder, sync_folder
-from txn_source.storage.forks import belongs_to_process
 
 _FOLDER = "segments"
 _SUFFIX = ".arrow"
@@ -112,8 +111,7 @@ def is_old_note(path: str) -> bool:
 class SegmentWriter:
     """Appends entries to one segment file.
 
-    After an error or an interrupt the file is left as it is: ``broken`` says so, and it takes nothing more. It belongs
-    to the process that made it; in a fork it is broken from the start.
+    After an error or an interrupt the file is left as it is: ``broken`` says so, and it takes nothing more.
     """
 
     _fd = -1  # of the class: the destructor finds it however early the constructor was interrupted
@@ -136,7 +134,6 @@ class SegmentWriter:
         except BaseException:
             self.close()
             raise
-        belongs_to_process(self)
         self._end = header.size
         self.broken = False
 
@@ -173,10 +170,6 @@ class SegmentWriter:
         fd, self._fd = self._fd, -1  # first: once it is closed, the number may be another file's
         if fd >= 0:
             os.close(fd)
-
-    def inherited(self) -> None:
-        """Take notice that this is a fork of the process that writes the file."""
-        self.broken = True
 
     def _begin(self) -> None:
         if self.broken and not self.closed:

@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from typing import TypeVar
 
-from txn_source.storage.requests_ahead import begun
+from txn_source.process.calls import begun
 
 T = TypeVar("T")
 R = TypeVar("R")

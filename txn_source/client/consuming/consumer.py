@@ -61,7 +61,7 @@ from txn_source.model.message_ranges import MessageRange
 from txn_source.model.packing import Slice
 from txn_source.model.topic_name import TopicName
 from txn_source.model.units import is_number
-from txn_source.storage.forks import belongs_to_process, inherited_error, keep_for_ever
+from txn_source.process import forks
 from txn_source.storage.schema import RAW_SCHEMA
 
 
@@ -94,16 +94,14 @@ class Consumer:
         self.subscription = request.name
         self.type = request.type
         self._access = access
-        self._options = options
-        self._request = request
+        self._options, self._request = options, request
         self._send_dead_letter = send_dead_letter
-        self._inherited = False
-        """True in a child that was forked."""
-        self._assemble(None)
+        self._process = forks.this_process
+        self._assemble()
         if options.max_redeliveries is not None and send_dead_letter is not None:
             check_dead_letters(access.metadata, self._state)
         self._thread.begin(self._connection, self._sender.finish)
-        belongs_to_process(self)
+        forks.keep_in_children(self)  # collecting its parts could wait for locks that nobody gives back
         try:
             self._link.connect(self._connection)
         except BaseException:
@@ -111,13 +109,13 @@ class Consumer:
             self._state.refuse(_closed())
             raise
 
-    def _assemble(self, refusal: TxnLogError | None) -> None:
-        """Make the parts; with an error they refuse every call."""
+    def _assemble(self) -> None:
+        """Make the parts."""
         access, request, options = self._access, self._request, self._options
         self._lock = threading.RLock()
         itself: weakref.ref[Receiver] = weakref.ref(self)
         origin = Origin(itself, self.topic, RAW_SCHEMA, -1, -1)
-        state = self._state = ConsumerState(request, options, self._lock, origin, refusal)
+        state = self._state = ConsumerState(request, options, self._lock, origin)
         self._queue = state.queue
         transport = access.metadata.transport
         self._thread = DueThread(f"consumer {request.consumer_name}", self._lock)
@@ -167,6 +165,8 @@ class Consumer:
             SubscriptionNotFoundError: the subscription is gone, or was made anew.
             TxnLogError: the consumer is closed, or its place was taken.
         """
+        if self._process is not forks.this_process:
+            self._refuse_here()
         deadline = None if timeout is None else _deadline(timeout)
         taken = 0
         batch: MessageBatch | None = None
@@ -220,6 +220,7 @@ class Consumer:
             MessageUnreadableError: the next message is damaged so that Arrow can't have it; as with ``receive``.
             TxnLogError: as with ``receive``.
         """
+        self._refuse_here()
         deadline = None if timeout is None else _deadline(timeout)
         taken = row = 0
         batch: MessageBatch | None = None
@@ -339,6 +340,7 @@ class Consumer:
 
     def has_more(self) -> bool:
         """True if the level shows a message behind the caller's last one, or such a message was trimmed unread."""
+        self._refuse_here()
         state, stub = self._state, self._access.metadata
         state.check_open()
         with self._lock:
@@ -365,6 +367,8 @@ class Consumer:
             InvalidArgumentError: it is no message of this subscription, or the consumer is closed.
             TxnLogError: the consumer can't go on, as with ``receive``.
         """
+        if self._process is not forks.this_process:
+            self._refuse_here()
         self._acknowledging.acknowledge(message)
 
     def acknowledge_cumulative(self, message: Message | MessageBatch) -> None:
@@ -377,6 +381,7 @@ class Consumer:
         Raises:
             InvalidArgumentError: the subscription is shared; or as with ``acknowledge``.
         """
+        self._refuse_here()
         self._acknowledging.acknowledge_cumulative(message)
 
     def negative_acknowledge(self, message: Message | MessageBatch) -> None:
@@ -389,6 +394,7 @@ class Consumer:
         Raises:
             InvalidArgumentError: as with ``acknowledge``.
         """
+        self._refuse_here()
         self._acknowledging.negative_acknowledge(message)
 
     def flush(self) -> None:
@@ -397,6 +403,7 @@ class Consumer:
         Raises:
             UnavailableError: there is no connection at the moment. They stay, and are sent when there is one.
         """
+        self._refuse_here()
         self._acknowledging.flush()
 
     @property
@@ -436,6 +443,7 @@ class Consumer:
             StaleEpochError: others moved the subscription again and again meanwhile.
             SubscriptionNotFoundError: it is gone.
         """
+        self._refuse_here()
         return self._epochs.seek(to)
 
     def redeliver(self) -> None:
@@ -444,6 +452,7 @@ class Consumer:
         Raises:
             UnavailableError: as with ``seek``, or with ``flush``.
         """
+        self._refuse_here()
         self._epochs.redeliver()
 
     # The end
@@ -454,8 +463,7 @@ class Consumer:
         Raises:
             SubscriptionBusyError: it has another consumer.
         """
-        if self._inherited:
-            self._state.check_open()
+        self._refuse_here()
         self.close()
         if self._request.durable:
             self._access.metadata.delete_subscription(self._state.topic_name, self.subscription)
@@ -468,7 +476,7 @@ class Consumer:
         Raises:
             UnavailableError: acknowledgements couldn't be sent; these messages are delivered again.
         """
-        if self._inherited:
+        if self._process is not forks.this_process:
             return
         if self._state.letters and self._state.refusal is None:
             self._dead_letters.send_kept(now=True)
@@ -477,14 +485,9 @@ class Consumer:
             self._queue.drop()  # and note what was received
         self._thread.end()
 
-    def inherited(self) -> None:
-        """Refuse everything, in a child that was forked; the parent's consumer goes on."""
-        # Collecting the parts could wait for locks that nobody gives back.
-        keep_for_ever((self._state, self._thread, self._link, self._sender, self._connection))
-        self._inherited = True
-        epoch, level = self._state.epoch, self._state.level
-        self._assemble(inherited_error(f"Consumer {self._request.consumer_name!r}"))
-        self._state.epoch, self._state.level = epoch, level
+    def _refuse_here(self) -> None:
+        """Raise INVALID_ARGUMENT in a forked child; the parent's consumer goes on."""
+        forks.check(self._process, f"Consumer {self._request.consumer_name!r}")
 
 
 def _closed() -> TxnLogError:

@@ -14,7 +14,6 @@ from txn_source.client.consuming.messages import Message, MessageBatch, Origin
 from txn_source.client.consuming.options import ConsumerOptions
 from txn_source.client.consuming.receive_queue import ReceiveQueue
 from txn_source.client.consuming.redeliveries import Redeliveries
-from txn_source.client.waiting import News
 from txn_source.metadata.stub.consumer_stream import SubscribeRequest
 from txn_source.model.errors import TxnLogError
 from txn_source.model.isolation import IsolationLevel
@@ -22,6 +21,7 @@ from txn_source.model.message_ranges import MessageRange, MessageRanges
 from txn_source.model.position import MessageId
 from txn_source.model.topic_name import TopicName
 from txn_source.model.values import dataclass
+from txn_source.process.waiting import News
 
 _QUEUE_IN_ORDER, _QUEUE_SHARED = 100_000, 1_000
 
@@ -45,7 +45,6 @@ class ConsumerState:
         options: ConsumerOptions,
         lock: threading.RLock,
         origin: Origin,
-        refusal: TxnLogError | None = None,
     ) -> None:
         self.request = request
         self.options = options
@@ -69,7 +68,7 @@ class ConsumerState:
         """True if ``redeliveries`` needn't hear of a message that is handed out, nor of one that is acknowledged."""
         self.again_due = False
         """True if the next receive call has to request a redelivery in order first."""
-        self.refusal = refusal
+        self.refusal: TxnLogError | None = None
         """What every call raises, once the consumer is closed or can't go on."""
 
     @property

@@ -68,6 +68,7 @@ class DeadLetters:
         """Send the kept letters, if their pause is over, up to the first one that fails; raise nothing."""
         with self._sending:
             if not now and time.monotonic() < self._next_at:
+                self._thread.due(self._next_at)  # whatever has woken it before may have taken that wish's place
                 return
             with self._state.lock:
                 kept = list(self._state.letters.values())

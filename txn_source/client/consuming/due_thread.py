@@ -17,7 +17,6 @@ from functools import partial
 from typing import Protocol
 
 from txn_source.model.errors import InternalError, TxnLogError
-from txn_source.storage.forks import belongs_to_process
 
 _log = logging.getLogger(__name__)
 _LONGEST_S = 3600.0
@@ -58,7 +57,6 @@ class DueThread:
             owner: what is called when something is due.
             at_end: is called once, last, in the thread. It must not hold the owner.
         """
-        belongs_to_process(self)
         weakref.finalize(owner, self.leave).atexit = False
         self._running.acquire()  # until the thread ends
         threading.Thread(target=self._run, args=(weakref.ref(owner), at_end), name="txnlog-due", daemon=True).start()
@@ -89,10 +87,6 @@ class DueThread:
             self.end()
         except TxnLogError as error:
             _log.warning("acknowledgements of %s weren't sent; these messages come again: %s", self.name, error)
-
-    def inherited(self) -> None:
-        """Wait for nothing, in a child that was forked: there is no thread."""
-        self._running = threading.Lock()
 
     def _run(self, of: weakref.ref[DueWork], at_end: Callable[[], None]) -> None:
         at = math.inf

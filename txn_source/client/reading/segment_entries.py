@@ -21,8 +21,8 @@ from txn_source.model.errors import SegmentUnreadableError
 from txn_source.model.position import Position, PositionRange, ledger_of
 from txn_source.model.roots import ONLY_MAIN
 from txn_source.model.values import dataclass
+from txn_source.process.calls import begun
 from txn_source.storage.arrays import numbers_in
-from txn_source.storage.requests_ahead import begun
 from txn_source.storage.segment_store import EntryReader, ObjectSegments, Rows
 
 if TYPE_CHECKING:

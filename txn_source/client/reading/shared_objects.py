@@ -14,7 +14,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from txn_source.model.errors import SegmentUnreadableError
-from txn_source.storage.requests_ahead import begun
+from txn_source.process.calls import begun
 from txn_source.storage.segment_store import ObjectSegments, Rows, WholeReader
 
 _MOST_BYTES = 96 << 20

@@ -45,7 +45,7 @@ from txn_source.model.routing import partition_of
 from txn_source.model.topic_name import TopicName
 from txn_source.model.transaction import TxnId
 from txn_source.model.units import is_whole
-from txn_source.storage.forks import InheritedLock, belongs_to_process
+from txn_source.process import forks
 from txn_source.storage.schema import KEY, RAW_SCHEMA, conform, deserialize_schema
 
 _MAX_OPEN_SEGMENTS = 128
@@ -90,7 +90,8 @@ class Producer:
         opened, view = access.metadata.open_producer(topic, transactional_id, name)
         self.topic = topic.short
         self.name = opened.name
-        self._lock: threading.RLock | InheritedLock = threading.RLock()
+        self._process = forks.this_process
+        self._lock = threading.RLock()
         partitions = len(view.partitions)
         payload = deserialize_schema(view.topic.schema)
         self._gathered = Gathered(payload, partitions, opened.producer_id % partitions, batching)
@@ -108,9 +109,7 @@ class Producer:
         opened_files = open_files(access, view, opened.producer_id, _MAX_OPEN_SEGMENTS, then=then)
         copies = CopyKeeper(access, topic, files)
         self._store = GroupStore(access.metadata, opened, opened_files, self._losses, copies)
-        self._inherited = False
         self._linger = Linger(f"txnlog-{self.name}", batching.linger_s, clock)
-        belongs_to_process(self)
         report_at_exit(self)
         self._closed = False
 
@@ -159,6 +158,8 @@ class Producer:
             SchemaMismatchError: it doesn't fit the topic; it was not taken.
             TxnLogError: what was sent earlier couldn't be stored; this message was not taken either.
         """
+        if self._process is not forks.this_process:
+            self._refuse_here()
         with self._lock:
             gathered = self._gathered
             if gathered.alarm:
@@ -210,6 +211,7 @@ class Producer:
         Raises:
             SchemaMismatchError: names the field, what was expected and what came.
         """
+        self._refuse_here()
         batches = [batch] if isinstance(batch, pa.RecordBatch) else batches_of(batch)
         gathered = self._gathered
         routing = () if gathered.payload is RAW_SCHEMA else (KEY,)
@@ -236,6 +238,7 @@ class Producer:
         The ids are in the order of sending (of the newest million messages if there were more). If the service can't
         be reached, call it again: nothing is stored twice.
         """
+        self._refuse_here()
         with self._lock:
             self._drain()
             self._losses.raise_next()
@@ -250,7 +253,7 @@ class Producer:
         If it raises while messages still wait (the service can't be reached, or it was interrupted, or the commit of
         their transaction had no answer) the producer stays open: close it again.
         """
-        if self._inherited:
+        if self._process is not forks.this_process:
             return
         with self._lock:
             was_open = not self._closed
@@ -269,11 +272,6 @@ class Producer:
             if was_open:
                 with suppress(TxnLogError):  # else it is idle some day, and its leftovers are garbage then
                     self._stub.close_producer(self._store.producer)
-
-    def inherited(self) -> None:
-        """Take notice that this is a fork of the process that opened it."""
-        self._inherited = True
-        self._lock = InheritedLock(f"Producer {self.name!r}")
 
     # For transactions
 
@@ -429,6 +427,10 @@ class Producer:
             self._lock.release()
         return self._store.next_look_s
 
+    def _refuse_here(self) -> None:
+        """Raise INVALID_ARGUMENT in a forked child."""
+        forks.check(self._process, f"Producer {self.name!r}")
+
     def _check_open(self) -> None:
         if self._closed:
             raise InvalidArgumentError(f"The producer {self.name!r} is closed.", "Open a new one.")
@@ -449,7 +451,7 @@ class Producer:
 
     def _unreported(self) -> str | None:
         """Return what nobody will hear of if this producer goes now; None: nothing."""
-        if self._closed or self._inherited:
+        if self._closed or self._process is not forks.this_process:
             return None
         unanswered = self._unanswered()
         waiting = sum(group.messages for group in list(self._gathered.queue) if group.txn is not Forgotten.TRANSACTION)
@@ -469,5 +471,5 @@ class Producer:
 
 def _look_at(producer: Producer | None) -> None:
     """Have the thread of a producer, if that is still there, look at what is safe now."""
-    if producer is not None and not producer._inherited:
+    if producer is not None:
         producer._linger.wake(producer)

@@ -23,8 +23,8 @@ from txn_source.model.entry import NewEntry, OpenedProducer
 from txn_source.model.errors import InvalidArgumentError, StorageWriteError, TxnLogError
 from txn_source.model.spark_commit import TopicBatch, joined_content
 from txn_source.model.topic_name import TopicName
+from txn_source.process import forks
 from txn_source.storage.arrays import numbers_or, truths_in
-from txn_source.storage.forks import belongs_to_process, inherited_error
 from txn_source.storage.schema import KEY, RAW_SCHEMA, conform, deserialize_schema
 from txn_source.storage.segment import SegmentName
 
@@ -71,8 +71,7 @@ class BulkWriter:
         self._entries: list[NewEntry] = []
         self._whole = True
         """All that was taken waits, or has its entry. False from the beginning of each change to its end."""
-        self._mine = True
-        belongs_to_process(self)
+        self._process = forks.this_process
 
     @property
     def payload(self) -> pa.Schema:
@@ -131,7 +130,7 @@ class BulkWriter:
 
     def discard(self) -> None:
         """Remove the files again: the task failed, and nobody will ever register them. Harmless in a fork."""
-        if not self._mine:
+        if self._process is not forks.this_process:
             return
         self._whole = False
         self._files.close()
@@ -140,13 +139,8 @@ class BulkWriter:
         with suppress(TxnLogError):
             self._access.metadata.close_producer(self._writer)
 
-    def inherited(self) -> None:
-        """Take notice that this is a fork of the process that made it."""
-        self._mine = False
-
     def _check_whole(self) -> None:
-        if not self._mine:
-            raise inherited_error(f"A writer to topic {self._view.topic.name.short!r}")
+        forks.check(self._process, f"A writer to topic {self._view.topic.name.short!r}")
         if not self._whole:
             raise StorageWriteError(
                 f"A write to topic {self._view.topic.name.short!r} was interrupted or failed; rows may be missing.",

@@ -28,7 +28,7 @@ from txn_source.model.errors import (
     UnavailableError,
 )
 from txn_source.model.transaction import TxnId, check_timeout
-from txn_source.storage.forks import belongs_to_process, inherited_error
+from txn_source.process import forks
 
 
 class Sender(Protocol):
@@ -93,8 +93,7 @@ class Transaction:
         self._lock = threading.Lock()
         self._beginning = threading.Lock()
         """Held while the service is asked for an id: two threads that register messages must not begin two."""
-        self._mine = True
-        belongs_to_process(self)
+        self._process = forks.this_process
 
     @property
     def id(self) -> TxnId:
@@ -131,7 +130,7 @@ class Transaction:
         if self._end is not None:
             return
         if error is not None:
-            if not self._mine:
+            if self._process is not forks.this_process:
                 return  # a fork leaves the block by exiting: the transaction goes on where it belongs
             try:
                 self.abort()
@@ -229,10 +228,6 @@ class Transaction:
             raise
         self._give_back()
         self._ended("aborted")
-
-    def inherited(self) -> None:
-        """Take notice that this is a fork of the process that began it."""
-        self._mine = False
 
     # In one call
 
@@ -441,8 +436,7 @@ class Transaction:
             )
 
     def _check_mine(self) -> None:
-        if not self._mine:
-            raise inherited_error(self._name)
+        forks.check(self._process, self._name)
 
     def _ended(self, how: str) -> None:
         self._end = how
@@ -485,4 +479,4 @@ def handle_of(stub: MetadataStub, txn: TxnId) -> Transaction | None:
     One that has ended is the service's to refuse.
     """
     found = _HANDLES.get((stub, txn))
-    return found if found is not None and found._mine and found._ending is None else None
+    return found if found is not None and found._ending is None else None

@@ -25,7 +25,6 @@ from txn_source.model.acknowledgement import Acknowledgement
 from txn_source.model.door import translated
 from txn_source.model.errors import TxnLogError, UnavailableError
 from txn_source.observing.repeated_work import RepeatedWork
-from txn_source.storage.forks import belongs_to_process
 
 _log = logging.getLogger(__name__)
 _TICK_S = 0.02
@@ -79,17 +78,6 @@ class ConsumerHub:
         """Has the thread end; each has its own."""
         self._takes_more = True
         database.on_change = self.tell
-        belongs_to_process(self)
-
-    def inherited(self) -> None:
-        """Wake nobody in a child that was forked until one of its own consumers waits: the others are the parent's."""
-        self._lock, self._sessions, self._thread, self._stop, self._dispatcher = (
-            threading.Lock(),
-            _Sessions(),
-            None,
-            threading.Event(),
-            Dispatcher(self._look),
-        )
 
     def add(self, session: ConsumerSession, first: pb.ConsumeResponse) -> None:
         """Deliver to a consumer from now on; ``first`` is the answer that it gets before anything else."""

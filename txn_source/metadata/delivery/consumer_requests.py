@@ -11,7 +11,6 @@
 from __future__ import annotations
 
 import logging
-import os
 import threading
 from collections.abc import Callable, Iterable, Iterator
 
@@ -30,6 +29,7 @@ from txn_source.metadata.store.subscription_rows import Subscription
 from txn_source.model.caller import Ending
 from txn_source.model.errors import InternalError, InvalidArgumentError, TxnLogError
 from txn_source.model.subscription import SubscriptionType
+from txn_source.process import forks
 
 _log = logging.getLogger(__name__)
 Seek = Callable[[pb.SeekSubscriptionRequest], pb.SeekSubscriptionResponse]
@@ -42,7 +42,7 @@ class ConsumerConversation:
         self._work = work
         self._hub = hub
         self._seek = seek
-        self._pid = os.getpid()
+        self._process = forks.this_process
         self._outbox = Outbox()
         self._session: ConsumerSession | None = None
 
@@ -167,8 +167,8 @@ class ConsumerConversation:
 
     def _close(self) -> None:
         session = self._session
-        if session is None or os.getpid() != self._pid:  # a forked child must not disconnect its parent's consumer
-            return
+        if session is None or self._process is not forks.this_process:
+            return  # a forked child must not disconnect its parent's consumer
         self._hub.remove(session)
         try:
             self._work.write(lambda connection: consumers.remove(connection, session.consumer_id))

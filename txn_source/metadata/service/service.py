@@ -19,7 +19,6 @@ from txn_source.metadata.protocol.checks import check
 from txn_source.metadata.service.unit_of_work import Clock, Timed, TimedOut, UnitOfWork, system_clock
 from txn_source.metadata.store.database import Database, DatabaseUse
 from txn_source.model.caller import Ending
-from txn_source.storage.forks import belongs_to_process
 
 if TYPE_CHECKING:
     from txn_source.metadata.delivery.consumer_hub import ConsumerHub
@@ -113,11 +112,6 @@ class MetadataService:
         self._hub: ConsumerHub | None = None
         self._subjects: dict[str, Any] = {}
         self._calls: dict[str, Call] = {}
-        belongs_to_process(self)
-
-    def inherited(self) -> None:
-        """Take notice that this is a fork: another thread of the parent may have held the lock."""
-        self._making = RLock()
 
     def load(self) -> None:
         """Load what all calls need; else each does with the first call of its subject."""

@@ -32,7 +32,7 @@ from txn_source.metadata.store.group_commit import Outcome
 from txn_source.metadata.store.same_file import SameFile
 from txn_source.metadata.store.write_turn import LOCK_WAIT_S, StaleSnapshotError, WriteTurn
 from txn_source.model.errors import TxnLogError, UnavailableError
-from txn_source.storage.forks import keep_for_ever
+from txn_source.process.forks import check_sqlite, keep_for_ever
 
 if TYPE_CHECKING:
     from txn_source.metadata.store.connection import Connection
@@ -255,6 +255,7 @@ class SqliteFile:
 
     def connect(self) -> sqlite3.Connection:
         """Return a new connection of the driver."""
+        check_sqlite()
         try:
             if not self.read_only:
                 return self._checked(_opened(self._path, _PRAGMAS))

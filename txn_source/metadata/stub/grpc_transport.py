@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import itertools
 import json
-import os
 import random
 import time
-from collections.abc import Callable, Iterator
-from typing import Any, TypeVar
+from collections.abc import Iterator
+from typing import Any
 
 import grpc
 from google.protobuf.message import Message
@@ -18,14 +17,13 @@ from txn_source.metadata.protocol.errors import from_rpc_error
 from txn_source.metadata.stub.credentials import PLAIN, Credentials, TokenSource
 from txn_source.metadata.stub.shared_writes import SharedWrites
 from txn_source.metadata.stub.transport import LOG_ID_KEY, MAX_MESSAGE_BYTES, SERVICE_NAME, check_size, other_log
-from txn_source.metadata.stub.unsignalled import unsignalled
 from txn_source.model.errors import InvalidArgumentError, RateLimitedError, UnauthenticatedError, UnavailableError
 from txn_source.observing.headers import outgoing
 from txn_source.observing.read_counts import ReadCounts
 from txn_source.observing.spans import calling
-from txn_source.storage.forks import forked_amid_calls, no_fork
+from txn_source.process import forks
+from txn_source.process.shield import held
 
-T = TypeVar("T")
 MAX_ENDPOINTS = 16
 _ATTEMPTS = 5
 _ROUNDS_S = (0.1, 0.3, 0.9, 2.0)
@@ -66,10 +64,7 @@ def _channel_options(attempts: int) -> list[tuple[str, Any]]:
 
 
 class _Service:
-    """One service, and this process's way to it.
-
-    A channel made before a fork hangs after it, so each process makes its own at its first call.
-    """
+    """One service, and the way to it, which is made at the first call."""
 
     def __init__(self, address: str, attempts: int, credentials: Credentials) -> None:
         credentials.check_safe(address)
@@ -78,24 +73,19 @@ class _Service:
         self.log_id: str | None = None
         """Of the log that it serves, once that was asked."""
         self._options = _channel_options(attempts)
-        self._channels: dict[int, tuple[grpc.Channel, dict[str, Any]]] = {}
+        self._channel: tuple[grpc.Channel, dict[str, Any]] | None = None
 
     def method(self, name: str) -> Any:
         """Return what makes a call."""
-        found = self._channels.get(os.getpid())
+        found = self._channel
         if found is None:
-            if forked_amid_calls():
-                raise InvalidArgumentError(
-                    "This process was forked while another thread's call to a service was under way, and gRPC can't be"
-                    " used in it.",
-                    "Fork before such calls, or start the process without a fork (spawn).",
-                )
+            forks.check_grpc()
             tls = self._credentials.channel()
             if tls is None:
                 channel = grpc.insecure_channel(self.address, options=self._options)
             else:
                 channel = grpc.secure_channel(self.address, tls, options=self._options)
-            found = self._channels.setdefault(os.getpid(), (channel, {}))
+            found = self._channel = channel, {}
         channel, methods = found
         if name not in methods:
             described = pb.DESCRIPTOR.services_by_name["MetadataService"].methods_by_name[name]
@@ -108,15 +98,15 @@ class _Service:
         return methods[name]
 
     def close(self) -> None:
-        """Close this process's channel."""
-        found = self._channels.pop(os.getpid(), None)
+        """Close the channel; a later call makes another one."""
+        found, self._channel = self._channel, None
         if found is not None:
-            unsignalled(lambda: _unforked(found[0].close))
+            found[0].close()
 
-
-def _unforked(call: Callable[[], T]) -> T:
-    with no_fork():
-        return call()
+    def struck(self) -> None:
+        """Take notice that an exception came out of the middle of a call: gRPC may have left the channel locked."""
+        found, self._channel = self._channel, None
+        forks.keep_for_ever(found)  # closing it could wait for that lock
 
 
 class GrpcTransport:
@@ -143,6 +133,7 @@ class GrpcTransport:
         self.timeout_s = timeout_s
         attempts = _ATTEMPTS if len(addresses) == 1 else 2
         self._services = [_Service(address, attempts, credentials) for address in addresses]
+        self._process = forks.this_process
         self._token = TokenSource(credentials)
         self._current = random.randrange(len(addresses))
         self._conversations = itertools.count(self._current)
@@ -153,27 +144,32 @@ class GrpcTransport:
         """With each call: which log is meant, once a service has said which it has. Another log's refuses the call."""
 
     def call(self, method: str, request: Message) -> Any:
-        with calling(method):
+        forks.check(self._process, f"The connection to {self.endpoint}")
+        with held(), calling(method):
             check_size(method, "request", request, "Send less at once: fewer entries, ids or names.")
             if self._writes.takes(method, request):
-                return unsignalled(lambda: self._writes.write(method, request))
-            return unsignalled(lambda: self._call(method, request))
+                return self._writes.write(method, request)
+            return self._call(method, request)
 
     def converse(self, method: str, requests: Iterator[Any]) -> Iterator[Any]:
+        forks.check(self._process, f"The connection to {self.endpoint}")
         service = self._services[next(self._conversations) % len(self._services)]
         self._check_log(service)
         metadata = self._metadata + self._token.header() + outgoing("")
-        call = _unforked(lambda: service.method(method)(requests, metadata=metadata))
+        call = service.method(method)(requests, metadata=metadata)
         try:
             yield from call
         except grpc.RpcError as error:
             raise from_rpc_error(error, service.address, self.timeout_s) from None
         finally:
-            _unforked(call.cancel)
+            call.cancel()
 
     def close(self) -> None:
-        for service in self._services:
-            service.close()
+        if self._process is not forks.this_process:
+            return
+        with held():
+            for service in self._services:
+                service.close()
 
     def _call(self, method: str, request: Message) -> Any:
         until = time.monotonic() + self.timeout_s
@@ -235,11 +231,14 @@ class GrpcTransport:
         reads = self.reads.taken()
         metadata = self._metadata + token + outgoing(reads)
         try:
-            with no_fork():
+            with forks.calling():
                 return service.method(method)(request, timeout=timeout_s, metadata=metadata)
         except grpc.RpcError as error:
             self.reads.put_back(reads)
             raise from_rpc_error(error, service.address, timeout_s) from None
+        except BaseException:
+            service.struck()
+            raise
 
     def _note_log(self, log_id: str) -> None:
         said = ((LOG_ID_KEY, log_id),)
@@ -251,7 +250,7 @@ class GrpcTransport:
         """Raise INVALID_ARGUMENT if one of several services is of another log; each is asked once."""
         if len(self._services) == 1 or service.log_id is not None:
             return
-        log_id = unsignalled(lambda: self._call_at(service, "GetLog", pb.GetLogRequest())).log_id
+        log_id = self._call_at(service, "GetLog", pb.GetLogRequest()).log_id
         for other in self._services:
             if other.log_id not in (None, log_id):
                 raise InvalidArgumentError(
