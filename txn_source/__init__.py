@@ -11,6 +11,7 @@ from txn_source.model.errors import (
     AcknowledgedElsewhereError,
     BatchRepeatedError,
     DataLossError,
+    FailedError,
     InternalError,
     InvalidArgumentError,
     LimitExceededError,
@@ -64,8 +65,8 @@ if TYPE_CHECKING:
     from txn_source.client.tiering.offload import OffloadReport
     from txn_source.client.topic_stats import TopicStats
     from txn_source.client.writing.batching import Batching
+    from txn_source.client.writing.message_ids import MessageIds
     from txn_source.client.writing.producer import Producer
-    from txn_source.client.writing.sent_ids import MessageIds
     from txn_source.client.writing.transaction import Transaction
     from txn_source.metadata.stub.metadata_stub import TransactionInfo
     from txn_source.metadata.stub.subscriptions import SubscriptionInfo
@@ -93,7 +94,7 @@ _LAZY = {
     "MaintenanceReport": "txn_source.client.tiering.maintenance",
     "Message": "txn_source.client.consuming.messages",
     "MessageBatch": "txn_source.client.consuming.messages",
-    "MessageIds": "txn_source.client.writing.sent_ids",
+    "MessageIds": "txn_source.client.writing.message_ids",
     "OffloadReport": "txn_source.client.tiering.offload",
     "Producer": "txn_source.client.writing.producer",
     "Reader": "txn_source.client.consuming.reader",
@@ -128,6 +129,7 @@ __all__ = [
     "Cut",
     "DataLossError",
     "EffectivePolicy",
+    "FailedError",
     "Garbage",
     "IcebergReport",
     "InternalError",

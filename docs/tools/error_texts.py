@@ -135,6 +135,13 @@ CAUSES_AND_REMEDIES: dict[str, tuple[str, str]] = {
         "Too many calls in a short time. Clients wait and try again; this is told when their timeout ends.",
         "Send more in each call, or raise `--max-calls`.",
     ),
+    "FAILED": (
+        "An earlier call of it was struck in its middle: by a second Ctrl-C, or a lack of memory.",
+        (
+            "Open another producer or transaction: what was acknowledged is stored. `log.transaction(id)` tells what"
+            " came of a transaction."
+        ),
+    ),
     "UNAVAILABLE": (
         "The service, its database or the store didn't answer in time.",
         "Call again: nothing is lost, and nothing is stored twice. See [reliability](../reliability.md).",

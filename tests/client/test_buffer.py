@@ -285,23 +285,6 @@ def test_written_messages_are_let_go_and_still_counted() -> None:
     assert buffer.messages == 1
 
 
-@pytest.mark.parametrize("batches", range(4))
-def test_batches_that_were_taken_last_can_be_dropped(batches: int) -> None:
-    """Take two messages, note how many there are, take some batches, and cut back: the messages stay, in order."""
-    buffer = raw_buffer()
-    add(buffer, b"0")
-    add(buffer, b"1")
-    before = buffer.messages
-    for _ in range(batches):
-        buffer.add_batch(raw_batch([8, 8, 8]))
-    assert buffer.messages == before + 3 * batches
-    buffer.cut_back(before)
-    assert buffer.messages == before == 2
-    add(buffer, b"new")
-    assert values_of(buffer.entries()) == [b"0", b"1", b"new"]
-    assert buffer.messages == 3
-
-
 def test_size_of_a_message_counts_all_its_parts() -> None:
     """Compare the sizes of messages with and without a large key, value and properties: they decide about writing."""
     buffer, much = raw_buffer(), "x" * 1000

@@ -20,8 +20,8 @@ import txn_source
 from tests.log.reading import rows
 from tests.selection import examples
 from txn_source import Log
-from txn_source.client.writing import batch_buffer, task_writer
-from txn_source.client.writing.task_writer import BulkWriter, join_batches
+from txn_source.client.writing import batch_buffer, bulk_writer
+from txn_source.client.writing.bulk_writer import BulkWriter, join_batches
 from txn_source.model.errors import InvalidArgumentError, SchemaMismatchError, StorageWriteError
 from txn_source.model.routing import partition_of
 from txn_source.model.spark_commit import Sink, TopicBatch
@@ -97,9 +97,9 @@ def test_each_row_is_stored_once_where_it_belongs_in_order(
     """Write any batches with small limits: each row is in one entry, on the partition that it asked for, or else on
     that of its key, or else on any; and each partition has its rows in the order in which they came."""
     with pytest.MonkeyPatch.context() as patch:
-        for module in (batch_buffer, task_writer):
+        for module in (batch_buffer, bulk_writer):
             patch.setattr(module, "ENTRY_MAX_ROWS", SMALL_ENTRY_ROWS)
-        patch.setattr(task_writer, "_MAX_OPEN_SEGMENTS", open_segments)
+        patch.setattr(bulk_writer, "_MAX_OPEN_SEGMENTS", open_segments)
         writer = writer_of(log, f"{kind}-{count}", turn)
         number, expected = 0, []
         for batch in batches:
@@ -161,7 +161,7 @@ def test_key_goes_where_a_producer_sends_it(log: Log, topic: str, text: pa.DataT
 
 def test_rows_without_a_key_are_spread_over_partitions_by_entries(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
     """Write many batches without keys, in two tasks: entries are full, and partitions differ by at most one entry."""
-    for module in (batch_buffer, task_writer):
+    for module in (batch_buffer, bulk_writer):
         monkeypatch.setattr(module, "ENTRY_MAX_ROWS", 100)
     first_of = []
     for turn in (0, 3):
@@ -201,7 +201,7 @@ def test_large_values_make_smaller_entries(log: Log) -> None:
 
 def test_memory_is_bounded_over_many_partitions(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
     """Let little wait for all partitions together: entries are written early, and no row is lost or out of order."""
-    monkeypatch.setattr(task_writer, "_MAX_WAITING_BYTES", 1000)
+    monkeypatch.setattr(bulk_writer, "_MAX_WAITING_BYTES", 1000)
     writer = writer_of(log, "raw-7")
     for start in range(0, 700, 70):
         numbers = range(start, start + 70)
@@ -259,8 +259,8 @@ def test_batch_that_does_not_fit_is_refused(log: Log) -> None:
 
 def test_discarded_files_are_removed(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
     """Discard a writer with open and closed files, and one that has finished; then one without any."""
-    monkeypatch.setattr(task_writer, "_MAX_OPEN_SEGMENTS", 2)
-    monkeypatch.setattr(task_writer, "ENTRY_MAX_ROWS", 1)
+    monkeypatch.setattr(bulk_writer, "_MAX_OPEN_SEGMENTS", 2)
+    monkeypatch.setattr(bulk_writer, "ENTRY_MAX_ROWS", 1)
     before = files(log)
     for finished in (False, True):
         writer = writer_of(log, "raw-7")
@@ -293,9 +293,9 @@ def test_disk_that_is_full_is_told_and_leaves_nothing_open(log: Log, monkeypatch
 
 def test_all_that_is_returned_was_synced(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
     """Note the size of each file at its last sync, with few files open at once: no entry ends behind it."""
-    for module in (batch_buffer, task_writer):
+    for module in (batch_buffer, bulk_writer):
         monkeypatch.setattr(module, "ENTRY_MAX_ROWS", 1)
-    monkeypatch.setattr(task_writer, "_MAX_OPEN_SEGMENTS", 2)
+    monkeypatch.setattr(bulk_writer, "_MAX_OPEN_SEGMENTS", 2)
     synced: dict[str, int] = {}
     sync = os.fdatasync
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 
-from txn_source.client.writing.sent_ids import MessageIds
+from txn_source.client.writing.message_ids import MessageIds
 from txn_source.model.position import MAX_ENTRY_ID, MAX_LEDGER_ID, MessageId
 
 IDS = st.lists(

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import example, given, settings
 
-from txn_source.client.writing.key_routing import group, route
+from txn_source.client.writing.routing import group, route
 from txn_source.model import routing
 from txn_source.model.routing import partition_of
 

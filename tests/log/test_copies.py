@@ -18,7 +18,7 @@ from tests.log.reading import BY_HAND, UNCOMMITTED, eventually, send_each, told_
 from tests.log.roots import Roots, bounds_of, log, roots, spoil
 from txn_source import Log
 from txn_source.client.writing import copied_segments
-from txn_source.client.writing.task_writer import BulkWriter
+from txn_source.client.writing.bulk_writer import BulkWriter
 from txn_source.metadata.store.figures import blockers, partition_figures
 from txn_source.metadata.store.opening import open_database
 from txn_source.model.entry import NewEntry
@@ -274,7 +274,7 @@ def test_root_that_hangs_costs_a_bounded_time(log: Log, roots: Roots, monkeypatc
     [before] = log.metadata.list_hot_segments(TopicName.parse("t"))
     assert before.roots == 0b011
     going_on.set()
-    store = producer._store.files._copied  # type: ignore[attr-defined]
+    store = producer._pipeline.files._copied  # type: ignore[attr-defined]
     assert store is not None
     for thread in threading.enumerate():
         if thread.name == "txnlog-copy":
@@ -419,7 +419,7 @@ def test_nothing_is_kept_in_memory_of_what_has_gone(log: Log, roots: Roots) -> N
     producer.send(bytes(100_000), txn=txn)
     with pytest.raises(UnavailableError):
         txn.commit()
-    copied = producer._store.files._copied  # type: ignore[attr-defined]
+    copied = producer._pipeline.files._copied  # type: ignore[attr-defined]
     assert len(copied._kept) == 1
     txn.abort()
     roots.bring_back("b")

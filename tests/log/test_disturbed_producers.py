@@ -10,14 +10,14 @@ import pytest
 
 from tests.log.reading import BY_HAND, UNCOMMITTED, by_partition, eventually, values
 from tests.log.sites import Site
-from tests.log.test_refused_writes import unwritable
 from txn_source import (
     Batching,
+    FailedError,
     InvalidArgumentError,
     Log,
     SchemaMismatchError,
     StorageWriteError,
-    TransactionEndedError,
+    TopicNotFoundError,
     UnavailableError,
 )
 from txn_source.metadata.stub.metadata_stub import MetadataStub
@@ -90,44 +90,47 @@ def test_poisonous_value_takes_no_other_with_it(log: Log, monkeypatch: pytest.Mo
     assert sorted(values(log, "orders")) == [b"a", b"a", b"b", b"b", b"c", b"c", b"d", b"d"]
 
 
-@pytest.mark.files
 def test_each_loss_is_told(log: Log) -> None:
     """Lose plain messages and those of a transaction in one flush: two calls say so, and each names how many."""
     log.create_topic("orders")
     producer = log.producer("orders", batching=BY_HAND)
     transaction = log.begin_transaction()
-    with unwritable(log):
-        producer.send(b"a")
-        producer.send(b"b")
-        producer.send(b"c", txn=transaction)
-        with pytest.raises(StorageWriteError) as first:
-            producer.flush()
-    with pytest.raises(StorageWriteError) as second:
+    for _ in range(2):
+        producer.send(b"plain")
+    producer.send(b"c", txn=transaction)
+    log.delete_topic("orders")
+    with pytest.raises(TopicNotFoundError) as first:
+        producer.flush()
+    with pytest.raises(TopicNotFoundError) as second:
         producer.flush()
     assert [told.value.__notes__[0].split(",")[0] for told in (first, second)] == [
         "2 messages are not stored because of this",
         "1 message is not stored because of this",
     ]
-    with pytest.raises(StorageWriteError):
+    with pytest.raises(TopicNotFoundError):
         transaction.commit()
     assert producer.flush() == []
 
 
 @pytest.mark.files
-def test_unreadable_segment_folder_takes_only_what_went_there(log: Log) -> None:
-    """Put a file where one partition's segments would go: messages of a transaction on the other one are stored."""
+def test_folder_that_can_not_be_made_holds_up_what_it_is_for(log: Log) -> None:
+    """Put a file where one partition's segments would go: each flush and commit says so, and stores all without it."""
     log.create_topic("orders", partitions=2)
     producer = log.producer("orders", batching=BY_HAND)
-    folder = log.root / "segments" / str(producer._store.files._topic_id)
-    folder.mkdir(parents=True, exist_ok=True)
+    producer.send(b"first", partition=0)
+    producer.flush()
+    [folder] = (log.root / "segments").iterdir()
     (folder / "1").touch()
     transaction = log.begin_transaction()
     producer.send(b"whole", txn=transaction, partition=0)
-    producer.send(b"lost", partition=1)
-    with pytest.raises(StorageWriteError):
-        producer.flush()
+    producer.send(b"other", partition=1)
+    for call in (producer.flush, transaction.commit):
+        with pytest.raises(StorageWriteError):
+            call()
+    (folder / "1").unlink()
     transaction.commit()
-    assert values(log, "orders") == [b"whole"]
+    producer.flush()
+    assert sorted(values(log, "orders")) == [b"first", b"other", b"whole"]
 
 
 @pytest.mark.usefixtures("impatient")
@@ -158,28 +161,68 @@ def _closes(producer: Any) -> bool:
     return True
 
 
-def test_interrupted_abort_never_becomes_a_commit(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Interrupt an abort when it has forgotten what wasn't written: neither commit nor more messages are taken."""
+def _struck(*_: Any, **__: Any) -> None:
+    raise KeyboardInterrupt  # as a second Ctrl-C does, or an error of Python's
+
+
+@pytest.mark.parametrize("end", ["commit", "abort"])
+def test_transaction_whose_end_was_struck_has_failed(log: Log, monkeypatch: pytest.MonkeyPatch, end: str) -> None:
+    """Strike a commit or an abort amid its call: the transaction says so each time, and how to find out."""
     log.create_topic("orders")
     producer = log.producer("orders", batching=BY_HAND)
     transaction = log.begin_transaction()
     producer.send(b"debit", txn=transaction)
     producer.flush()
     producer.send(b"credit", txn=transaction)
-
-    def interrupted(*_: Any, **__: Any) -> None:
-        raise KeyboardInterrupt
-
     with monkeypatch.context() as patch:
-        patch.setattr(MetadataStub, "end_transaction", interrupted)
+        patch.setattr(MetadataStub, "end_transaction", _struck)
         with pytest.raises(KeyboardInterrupt):
-            transaction.abort()
-    for refused in (transaction.commit, lambda: producer.send(b"more", txn=transaction)):
-        with pytest.raises(TransactionEndedError, match=r"is being aborted .*Call abort\(\) again"):
+            getattr(transaction, end)()
+    for refused in (transaction.commit, transaction.abort, lambda: producer.send(b"more", txn=transaction)):
+        with pytest.raises(FailedError, match=r"has failed .*KeyboardInterrupt.*log.transaction"):
             refused()
-    transaction.abort()
+    assert log.transaction(transaction.id).state.value == "open"
+    log.abort_transaction(transaction.id)
     assert values(log, "orders") == []
-    assert log.transactions() == []
+
+
+@pytest.mark.parametrize("call", ["flush", "close", "send that fills a batch", "linger thread"])
+def test_producer_that_was_struck_has_failed(log: Log, monkeypatch: pytest.MonkeyPatch, call: str) -> None:
+    """Strike a producer amid a write: each later call says so, nothing acknowledged is lost, and another one works."""
+    log.create_topic("orders")
+    by_thread = call == "linger thread"
+    producer = log.producer("orders", batching=Batching(linger_s=0.01 if by_thread else 1e6, max_messages=3))
+    producer.send(b"stored")
+    producer.flush()
+    calls: dict[str, Any] = {"flush": producer.flush, "close": producer.close}
+    with monkeypatch.context() as patch:
+        patch.setattr(MetadataStub, "append", _struck)
+        producer.send(b"x")
+        if by_thread:
+            eventually(lambda: _has_failed(producer))
+        else:
+            if call not in calls:
+                producer.send(b"y")
+            with pytest.raises(KeyboardInterrupt):
+                calls.get(call, lambda: producer.send(b"z"))()
+    if call != "close":
+        for refused in (producer.flush, lambda: producer.send(b"more"), producer.close):
+            with pytest.raises(FailedError, match=r"has failed .*KeyboardInterrupt.* flush\(\) .*Open another one"):
+                refused()
+    producer.close()
+    with log.producer("orders") as other:
+        other.send(b"of another one")
+    assert values(log, "orders") == [b"stored", b"of another one"]
+
+
+def _has_failed(producer: Any) -> bool:
+    try:
+        producer.flush()
+    except FailedError:
+        return True
+    except KeyboardInterrupt:
+        return False
+    return False
 
 
 def test_error_of_a_block_is_what_its_caller_sees(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:

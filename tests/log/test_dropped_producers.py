@@ -67,7 +67,7 @@ def test_lost_messages_of_a_dropped_producer_are_told(remote_site: Site) -> None
     producer.send(b"a")
     producer.send(b"b")
     gone = weakref.ref(producer)
-    eventually(lambda: gone()._losses.unavailable is not None)
+    eventually(lambda: gone()._losses.kept is not None)
     held, producer = [producer], None
     said = "'dropped' was dropped: 2 messages to topic 'orders' .* are lost"
     with pytest.warns(ResourceWarning, match=said) as told:  # which keeps it, as what the warning is about

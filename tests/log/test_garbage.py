@@ -18,7 +18,7 @@ from tests.log.reading import BY_HAND, UNCOMMITTED, registered, send_each, value
 from tests.log.sites import ManualClock, Site
 from txn_source import InvalidArgumentError, Log, ProducerFencedError, TopicNotFoundError, UnavailableError
 from txn_source.client.tiering.garbage import collect_garbage
-from txn_source.client.writing.task_writer import BulkWriter
+from txn_source.client.writing.bulk_writer import BulkWriter
 from txn_source.model.errors import StaleSegmentError
 from txn_source.model.spark_commit import Sink
 from txn_source.model.topic_name import TopicName

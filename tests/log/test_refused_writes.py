@@ -3,14 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.log.reading import BY_HAND, UNCOMMITTED, by_id, by_partition, eventually, send_each, values
 from tests.log.sites import Site
-from txn_source import Batching, Log, StorageWriteError, TransactionEndedError, UnavailableError
+from txn_source import (
+    Batching,
+    InternalError,
+    Log,
+    PermissionDeniedError,
+    StorageWriteError,
+    TransactionEndedError,
+    TxnLogError,
+    UnavailableError,
+)
+from txn_source.metadata.stub.metadata_stub import MetadataStub
 
 pytestmark = [pytest.mark.kinds("embedded", "remote"), pytest.mark.also("objects", "copies")]
 
@@ -28,17 +39,18 @@ def unwritable(log: Log) -> Iterator[None]:
 
 
 @pytest.mark.files
-def test_refused_write_is_reported_and_nothing_of_it_is_stored(log: Log) -> None:
-    """Flush while storage refuses, then go on: the error comes once, and what is sent afterwards is stored."""
+def test_what_storage_refuses_waits_for_the_next_flush(log: Log) -> None:
+    """Flush while storage refuses, twice, and once more when it doesn't: all is stored once, in order."""
     log.create_topic("orders")
     producer = log.producer("orders", batching=BY_HAND)
     with unwritable(log):
-        producer.send(b"lost")
-        with pytest.raises(StorageWriteError, match=r"segments/.* can't be written: .*not registered"):
-            producer.flush()
-    assert producer.flush() == []
-    assert len(send_each(producer, [b"a"])) == 1
-    assert values(log, "orders", UNCOMMITTED) == [b"a"]
+        producer.send(b"a")
+        for _ in range(2):
+            with pytest.raises(StorageWriteError, match=r"segments/.* can't be written: .*not registered"):
+                producer.flush()
+        producer.send(b"b")
+    assert len(send_each(producer, [b"c"])) == 3
+    assert values(log, "orders", UNCOMMITTED) == [b"a", b"b", b"c"]
 
 
 @pytest.mark.files
@@ -47,17 +59,68 @@ def test_refused_write_in_the_background_is_reported_by_the_next_call(log: Log) 
     log.create_topic("orders")
     producer = log.producer("orders", batching=Batching(linger_s=0.001))
     with unwritable(log):
-        producer.send(b"lost")
+        producer.send(b"a")
         with pytest.raises(StorageWriteError):
-            eventually(lambda: producer.send(b"lost too") is not None)
+            eventually(lambda: producer.send(b"b") is not None)
     producer.flush()
-    assert values(log, "orders", UNCOMMITTED) == []
+    stored = values(log, "orders", UNCOMMITTED)
+    assert stored[0] == b"a"
+    assert set(stored[1:]) <= {b"b"}  # those of before the thread had tried
+
+
+def test_what_the_service_refuses_for_now_waits_for_the_next_flush(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fill the disk of the metadata, then have a database that is promoted late: what waits is stored by the flush, or
+    the commit, after it."""
+    log.create_topic("orders")
+    producer, transaction = log.producer("orders", batching=BY_HAND), log.begin_transaction()
+    assert transaction.id is not None
+    reasons: list[TxnLogError] = [
+        StorageWriteError("The metadata database can't be written: the disk is full.", "Free some space."),
+        PermissionDeniedError("The token has expired.", "Get another one."),
+        InternalError("The database is a standby.", "Promote it."),
+    ]
+
+    def append(*_: Any, **__: Any) -> Any:
+        raise type(reasons[0])(reasons[0].fact, reasons[0].remedy)
+
+    producer.send(b"plain")
+    producer.send(b"of a transaction", txn=transaction)
+    with monkeypatch.context() as patch:
+        patch.setattr(MetadataStub, "append", append)
+        while reasons:
+            for call in (producer.flush, transaction.commit):
+                with pytest.raises(type(reasons[0])):
+                    call()
+            del reasons[0]
+    transaction.commit()
+    assert len(producer.flush()) == 2
+    assert values(log, "orders") == [b"plain", b"of a transaction"]
+
+
+@pytest.mark.files
+def test_producer_that_can_store_nothing_takes_no_more_for_ever(log: Log) -> None:
+    """Send on while storage refuses, whatever is raised: four full batches are kept, and nothing more is taken."""
+    log.create_topic("orders")
+    producer = log.producer("orders", batching=Batching(linger_s=1e6, max_messages=10))
+    taken = 0
+    with unwritable(log):
+        for number in range(100):
+            with suppress(StorageWriteError):
+                producer.send(b"%d" % number)
+                taken += 1
+        with pytest.raises(StorageWriteError):
+            producer.send(b"more")
+    assert 40 <= taken <= 50
+    assert len(producer.flush()) == taken
+    producer.send(b"again")
+    producer.flush()
+    assert len(values(log, "orders", UNCOMMITTED)) == taken + 1
 
 
 @pytest.mark.parametrize("told", ["by the commit", "by flush", "by another send"])
 @pytest.mark.files
-def test_transaction_that_lost_messages_can_not_be_committed(log: Log, told: str) -> None:
-    """Lose the second of two messages; whoever hears of it first, the commit is refused and abort is the way out."""
+def test_transaction_whose_messages_wait_is_committed_later(log: Log, told: str) -> None:
+    """Refuse to write the second of two messages, whoever hears of it: the commit is refused, and counts later."""
     log.create_topic("orders")
     producer = log.producer("orders", batching=Batching(linger_s=1e6, max_messages=2))
     transaction = log.begin_transaction()
@@ -71,15 +134,12 @@ def test_transaction_that_lost_messages_can_not_be_committed(log: Log, told: str
             producer.send(b"third", txn=transaction)  # fills the batch, which is written
             with pytest.raises(StorageWriteError):
                 producer.send(b"plain")
-        else:
+        for _ in range(2):
             with pytest.raises(StorageWriteError):
                 transaction.commit()
-    for _ in range(2):
-        with pytest.raises(StorageWriteError):
-            transaction.commit()
     assert values(log, "orders") == []
-    transaction.abort()
-    assert [t.state.value for t in log.transactions(state=None)] == ["aborted"]
+    transaction.commit()
+    assert values(log, "orders") == [b"first", b"second", *([b"third"] if told == "by another send" else [])]
 
 
 @pytest.mark.files

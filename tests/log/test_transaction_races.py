@@ -10,7 +10,7 @@ import pytest
 
 from tests.log.consuming import WAIT_S, mark, meanwhile, numbered, receive, subscribe
 from tests.log.reading import BY_HAND, values
-from txn_source import Log, TransactionEndedError, UnavailableError
+from txn_source import Log, TransactionEndedError
 from txn_source.client.writing import transaction as transactions
 from txn_source.client.writing.producer import Producer
 from txn_source.metadata.stub.metadata_stub import MetadataStub
@@ -37,73 +37,37 @@ def test_acknowledgement_during_a_commit_is_refused_or_counts(log: Log) -> None:
     assert mark(log) == ids[0]
 
 
-def test_commit_that_an_abort_overtakes_commits_nothing(log: Log) -> None:
-    """Abort when a commit has begun: what the abort has dropped is missing, so the commit must not succeed."""
+@pytest.mark.parametrize("begun", ["in one call", "before"])
+def test_abort_waits_for_the_commit_of_another_thread(log: Log, begun: str) -> None:
+    """Abort when a commit is amid its call: the transaction is committed, and the abort says so."""
     log.create_topic("t")
     producer = log.producer("t", batching=BY_HAND)
     txn = log.begin_transaction()
-    assert not log.transaction(txn.id).partitions  # the service knows of it
+    if begun == "before":
+        assert txn.id is not None
     producer.send(b"debit", txn=txn)
-    drain, end = Producer._drain_for, MetadataStub.end_transaction
-    began, dropped, over = threading.Event(), threading.Event(), threading.Event()
+    name = "write_transaction" if begun == "in one call" else "end_transaction"
+    inner, told = getattr(MetadataStub, name), []
+    committing = threading.Event()
 
-    def end_transaction(stub: MetadataStub, *arguments: Any, commit: bool, **more: Any) -> None:
-        if not commit:
-            dropped.set()
-            assert over.wait(WAIT_S)
-        end(stub, *arguments, commit=commit, **more)
+    def held(*arguments: Any, **more: Any) -> Any:
+        committing.set()
+        assert aborting.wait(WAIT_S)
+        return inner(*arguments, **more)
 
-    def drain_for(of: Producer, *arguments: Any) -> None:
-        began.set()
-        assert dropped.wait(WAIT_S)
-        drain(of, *arguments)
-
-    def commit() -> None:
+    def abort() -> None:
+        assert committing.wait(WAIT_S)
+        aborting.set()
         try:
-            txn.commit()
-        finally:
-            over.set()
+            txn.abort()
+        except TransactionEndedError as error:
+            told.append(str(error))
 
-    with (
-        patch.object(MetadataStub, "end_transaction", end_transaction),
-        patch.object(Producer, "_drain_for", drain_for),
-        meanwhile(lambda: began.wait(WAIT_S) and txn.abort()),
-        pytest.raises(TransactionEndedError),
-    ):
-        commit()
-    assert values(log, "t", "read_uncommitted") == []
-    with pytest.raises(TransactionEndedError):
+    aborting = threading.Event()
+    with patch.object(MetadataStub, name, held), meanwhile(abort):
         txn.commit()
-
-
-def test_commit_that_fails_while_another_one_goes_on_takes_no_more(log: Log) -> None:
-    """Commit in two threads; one can't reach the service when the other has written all: nothing is sent in between."""
-    log.create_topic("t")
-    producer = log.producer("t", batching=BY_HAND)
-    txn = log.begin_transaction()
-    assert not log.transaction(txn.id).partitions  # the service knows of it
-    producer.send(b"in time", txn=txn)
-    drain = Producer._drain_for
-    written, over = threading.Event(), threading.Event()
-
-    def drain_for(of: Producer, *arguments: Any) -> None:
-        if written.is_set():
-            raise UnavailableError("It is gone.", "Wait.")
-        drain(of, *arguments)
-        written.set()
-        assert over.wait(WAIT_S)
-
-    with patch.object(Producer, "_drain_for", drain_for), meanwhile(txn.commit):
-        try:
-            assert written.wait(WAIT_S)
-            with pytest.raises(UnavailableError):
-                txn.commit()
-            with pytest.raises(TransactionEndedError, match="is being committed"):
-                producer.send(b"too late", txn=txn)
-        finally:
-            over.set()
-    txn.commit()
-    assert values(log, "t") == [b"in time"]
+    assert values(log, "t") == [b"debit"]
+    assert ["committed" in each for each in told] == [True]
 
 
 def test_abort_ends_what_is_begun_meanwhile(log: Log) -> None:

@@ -281,28 +281,6 @@ def test_transactions_over_the_same_producers_never_wait_for_each_other(calls: C
     assert [len(rows) for rows in both(calls.log, "read_committed")] == [100, 100]
 
 
-def test_abort_that_overtakes_the_commit_drops_all(calls: Calls, producers: list[Producer]) -> None:
-    """Abort in another thread when a commit in one call has begun, before the service was asked."""
-    txn = transfer(calls.log, producers)
-    prepare = Producer._prepare
-    aborting: list[threading.Thread] = []
-
-    def prepared(of: Producer, *arguments: Any) -> Any:
-        if not aborting:
-            aborting.append(threading.Thread(target=txn.abort))
-            aborting[0].start()
-            while txn._ending != "aborted":
-                aborting[0].join(0.01)
-        return prepare(of, *arguments)
-
-    with patch.object(Producer, "_prepare", prepared), pytest.raises(TransactionEndedError):
-        txn.commit()
-    aborting[0].join(WAIT_S)
-    assert both(calls.log) == [[], []]
-    with pytest.raises(TransactionEndedError):
-        txn.commit()
-
-
 def test_producers_that_write_at_once_begin_one_transaction(calls: Calls, producers: list[Producer]) -> None:
     """Flush two producers of one transaction in two threads, the first held while it begins: nothing is in another."""
     txn = transfer(calls.log, producers)

@@ -20,7 +20,7 @@ from google.protobuf.message import Message
 from tests.log.sites import ManualClock, log_on_postgres, service_over
 from txn_source import Log, connect
 from txn_source._generated.txnlog.v1 import metadata_service_pb2 as pb
-from txn_source.client.writing.task_writer import BulkWriter
+from txn_source.client.writing.bulk_writer import BulkWriter
 from txn_source.metadata.service.service import MetadataService
 from txn_source.metadata.store.database import Database
 from txn_source.metadata.store.opening import open_database

@@ -16,7 +16,7 @@ from txn_source import InvalidArgumentError, Log
 from txn_source._generated.txnlog.v1 import metadata_service_pb2 as pb
 from txn_source.client.access import Access
 from txn_source.client.tiering.deletion import delete_doomed_files
-from txn_source.client.writing.task_writer import BulkWriter
+from txn_source.client.writing.bulk_writer import BulkWriter
 from txn_source.metadata.stub.metadata_stub import MetadataStub
 from txn_source.metadata.stub.tiers import DoomedFile
 from txn_source.model.spark_commit import Sink

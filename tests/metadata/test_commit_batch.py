@@ -20,7 +20,7 @@ from txn_source import (
     TopicNotFoundError,
     UnavailableError,
 )
-from txn_source.client.writing.task_writer import BulkWriter
+from txn_source.client.writing.bulk_writer import BulkWriter
 from txn_source.model.entry import OpenedProducer
 from txn_source.model.spark_commit import Sink, TopicBatch
 from txn_source.model.topic_name import TopicName

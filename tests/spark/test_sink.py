@@ -19,7 +19,7 @@ from tests.log.reading import a_week_later
 from tests.spark.plain import logs_closed, schema_of, source_of
 from txn_source import ProducerFencedError, TopicNotFoundError, UnavailableError
 from txn_source.client.target import Target
-from txn_source.client.writing import task_writer
+from txn_source.client.writing import bulk_writer
 from txn_source.metadata.service.in_process import InProcessTransport
 from txn_source.metadata.service.server import Server
 from txn_source.spark import sink
@@ -261,7 +261,7 @@ def test_aborted_job_leaves_only_garbage(log, root: Path, job) -> None:
 
 def test_failing_task_removes_its_files(log, root: Path, job, monkeypatch) -> None:
     """Let the rows of a task end in an error after some were written to files of two topics."""
-    monkeypatch.setattr(task_writer, "ENTRY_MAX_ROWS", 1)
+    monkeypatch.setattr(bulk_writer, "ENTRY_MAX_ROWS", 1)
     for topic in ("orders", "bills"):
         log.create_topic(topic)
     schema = "value string, __topic string"
@@ -412,7 +412,7 @@ WRONG_ROWS: dict[str, tuple[str, dict[str, str], dict[str, list[Any]], str, tupl
 @pytest.mark.parametrize("case", WRONG_ROWS)
 def test_row_that_does_not_fit_fails_its_task_without_a_trace(log, root: Path, job, case, monkeypatch) -> None:
     """Hand a task good rows, which are written, and then one that can't be stored: no file stays."""
-    monkeypatch.setattr(task_writer, "ENTRY_MAX_ROWS", 1)
+    monkeypatch.setattr(bulk_writer, "ENTRY_MAX_ROWS", 1)
     log.create_topic("orders", partitions=2)
     log.create_topic("typed", schema=TYPED)
     column, options, wrong, code, said = WRONG_ROWS[case]

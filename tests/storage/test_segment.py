@@ -180,7 +180,7 @@ def test_full_disk_refuses_an_entry_and_keeps_the_others(small_disk: Path) -> No
         writer.append(raw(b"b" * 100_000))
     assert str(caught.value) == (
         f"[TXNLOG_STORAGE_WRITE_FAILED] Segment {small_disk / PATH} can't be written: the disk is full."
-        " The messages were not registered. Free some space or mend the storage, then send them again."
+        " The messages were not registered. Free some space or mend the storage, then try again."
     )
     assert writer.broken
     writer.close()

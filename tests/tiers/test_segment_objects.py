@@ -196,6 +196,7 @@ def test_nothing_is_put_or_missed_in_another_logs_bucket(
     send_each(log.producer("orders"), [b"1"])
     [segment] = objects(bucket)
     bucket.remove(segment)
+    own = bucket.read("txnlog.json")
     bucket.write("txnlog.json", b'{"format_version": 3, "log_id": "another"}')
     monkeypatch.setattr(root_marker, "_confirmed", set())
     with pytest.raises(SegmentUnreadableError, match=r"it is missing: s3://.* is the root of the log another"):
@@ -205,6 +206,8 @@ def test_nothing_is_put_or_missed_in_another_logs_bucket(
     with pytest.raises(txn_source.StorageWriteError, match="is the root of the log another"):
         producer.flush()
     assert objects(bucket) == []
+    bucket.write("txnlog.json", own)
+    assert len(producer.flush()) == 1
 
 
 def test_object_of_a_slow_writer_is_left_alone(log: Log, bucket: Bucket, monkeypatch: pytest.MonkeyPatch) -> None:

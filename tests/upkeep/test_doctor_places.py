@@ -108,7 +108,7 @@ def test_missing_copies_are_found(log: Log, roots: Roots) -> None:
     producer = log.producer("t", batching=BY_HAND)
     send_each(producer, [b"1"])
     log.set_policies("t", acknowledge_copies=1)
-    producer._store._copies._looked = -1e9  # a minute has passed
+    producer._pipeline._copies._looked = -1e9  # a minute has passed
     roots.lose("b")
     send_each(producer, [b"2"])
     roots.bring_back("b")
@@ -116,7 +116,7 @@ def test_missing_copies_are_found(log: Log, roots: Roots) -> None:
     assert codes(report) == ["copies-few"]
     log.maintain()
     log.set_policies("t", acknowledge_copies=3)
-    producer._store._copies._looked = -1e9
+    producer._pipeline._copies._looked = -1e9
     roots.lose("c")
     producer.send(b"3")
     with pytest.raises(UnavailableError):

@@ -31,6 +31,7 @@ TxnLogError
 ├── PermissionDeniedError           PERMISSION_DENIED      the token has no role for that
 ├── LimitExceededError              LIMIT_EXCEEDED         more than one identity may have, or send at once
 │   └── RateLimitedError            RATE_LIMITED           too many calls; clients try again by themselves
+├── FailedError                     FAILED                 an earlier call was struck; open another one
 ├── UnavailableError                UNAVAILABLE            the service didn't answer; try again
 └── InternalError                   INTERNAL               our bug, not your mistake
 """
@@ -238,6 +239,12 @@ class RateLimitedError(LimitExceededError):
     """More calls than the service allows one identity in this time; clients wait and try again."""
 
     code = "RATE_LIMITED"
+
+
+class FailedError(TxnLogError):
+    """A producer, transaction or writer of which an earlier call was struck in its middle; open another one."""
+
+    code = "FAILED"
 
 
 class UnavailableError(TxnLogError):

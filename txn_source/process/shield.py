@@ -10,13 +10,15 @@ and gives them back. A signal that ends the process without Python (SIG_DFL), or
 
 from __future__ import annotations
 
+import _signal  # type: ignore[import-not-found]
 import signal
 import threading
 from collections.abc import Callable
 from types import FrameType, TracebackType
 from typing import Any
 
-_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+# Of ``_signal``, not ``signal``: the enums that this makes of what it returns cost ten times the rest.
+_SIGNALS = tuple(map(int, (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)))
 Handler = Callable[[int, FrameType | None], Any]
 
 
@@ -29,14 +31,14 @@ class held:
     def __enter__(self) -> None:
         self._before: dict[int, Handler] = {}
         self._noted: int | None = None
-        if held._inside or threading.current_thread() is not threading.main_thread():
+        if held._inside or threading.get_ident() != threading.main_thread().ident:
             return
         try:
             for number in _SIGNALS:
-                handler = signal.getsignal(number)
+                handler = _signal.getsignal(number)
                 if callable(handler):
                     self._before[number] = handler  # first: a signal that comes now finds where to go
-                    signal.signal(number, self._note)
+                    _signal.signal(number, self._note)
             held._inside = True
         except BaseException:
             self._end()
@@ -54,7 +56,7 @@ class held:
     def _end(self) -> None:
         held._inside = False
         while self._before:
-            signal.signal(*self._before.popitem())
+            _signal.signal(*self._before.popitem())
 
     def _note(self, number: int, frame: FrameType | None) -> None:
         if self._noted is None and held._inside:

@@ -18,7 +18,7 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 
 from txn_source.client.access import Access
-from txn_source.client.writing.task_writer import BulkWriter, give_up, join_batches
+from txn_source.client.writing.bulk_writer import BulkWriter, give_up, join_batches
 from txn_source.model.entry import OpenedProducer
 from txn_source.model.errors import InternalError, InvalidArgumentError, SchemaMismatchError
 from txn_source.model.spark_commit import Sink, TopicBatch, joined_content

@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 from pyspark.sql.types import StructType
 
 from txn_source.client.reading.columns import METADATA_COLUMNS
-from txn_source.client.writing.task_writer import PARTITION
+from txn_source.client.writing.bulk_writer import PARTITION
 from txn_source.model.errors import SchemaMismatchError
 from txn_source.spark.options import TOPIC
 from txn_source.spark.schema import to_spark

@@ -11,8 +11,8 @@ Life cycle of a segment:
 2. appended to and synced, then registered, again and again;
 3. closed when the producer moves to the partition's next ledger; it never changes again.
 
-A writer is broken from the beginning of each write or sync to its end. So after an interrupt or an error, wherever it
-came, it stays broken, and nothing is ever written behind an end that may not be the file's.
+A writer is broken from the beginning of each write or sync to its end. So after an error, wherever it came, it stays
+broken, and nothing is ever written behind an end that may not be the file's.
 """
 
 from __future__ import annotations
@@ -325,5 +325,5 @@ def _write_failed(file: Path, error: OSError) -> StorageWriteError:
     why = "the disk is full" if error.errno in (errno.ENOSPC, errno.EDQUOT) else (error.strerror or str(error)).lower()
     return StorageWriteError(
         f"Segment {file} can't be written: {why}. The messages were not registered.",
-        "Free some space or mend the storage, then send them again.",
+        "Free some space or mend the storage, then try again.",
     )

@@ -95,11 +95,6 @@ class Buffer:
         self._seal_rows()
         self._batches.extend(self._counted(pieces))
 
-    def cut_back(self, messages: int) -> None:
-        """Drop the batches that were taken after there were so many messages."""
-        while self._batches and self._batches[-1][0] > messages:
-            self._batches.pop()
-
     def entries(self) -> Iterator[pa.RecordBatch]:
         """Return the batches to be written, each of them one entry: small neighbours joined, large ones cut."""
         self._seal_rows()

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from txn_source.client.writing.group import Owner
-from txn_source.model.errors import TxnLogError, UnavailableError
+from txn_source.client.writing.parcel import Owner
+from txn_source.model.errors import TxnLogError
 
 
 class Losses:
-    """Errors that are still to be raised. None is forgotten before it was raised: an interrupt makes it come again.
+    """Errors that are still to be raised.
 
     They are kept without their tracebacks, which would keep alive all that the calls had in hand that found them.
     """
@@ -16,12 +16,12 @@ class Losses:
         self._producer = producer
         self.unreported: dict[Owner, TxnLogError] = {}
         """By transaction (None: plain messages), losses that no call has raised yet."""
-        self.unavailable: UnavailableError | None = None
-        """Why the service couldn't be reached at the last try, if no call has raised it yet; nothing is lost by it."""
+        self.kept: TxnLogError | None = None
+        """Why the last try failed to store what is kept, if no call has raised it yet; nothing is lost by it."""
         self._of_transactions: dict[Owner, TxnLogError] = {}
 
     def note(self, txn: Owner, error: TxnLogError, messages: int) -> None:
-        """Note that messages are lost; to be called before they go."""
+        """Note that messages are lost."""
         many = f"{messages:,} message{' is' if messages == 1 else 's are'}"
         error.__traceback__ = None
         error.add_note(f"{many} not stored because of this, of producer {self._producer!r}.")
@@ -29,24 +29,22 @@ class Losses:
             self._of_transactions.setdefault(txn, error)
         self.unreported.setdefault(txn, error)
 
-    def note_unavailable(self, error: UnavailableError) -> None:
-        """Note that the service can't be reached for now."""
+    def keep(self, error: TxnLogError) -> None:
+        """Note why what waits can't be stored for now."""
         error.__traceback__ = None
-        self.unavailable = error
+        self.kept = error
+
+    def raise_kept(self) -> None:
+        """Raise why what waits couldn't be stored, if no call has."""
+        error, self.kept = self.kept, None
+        if error is not None:
+            raise error
 
     def raise_next(self) -> None:
         """Raise one that was not raised yet, if there is any."""
-        if self.unavailable is not None:
-            try:
-                raise self.unavailable
-            finally:
-                self.unavailable = None
+        self.raise_kept()
         if self.unreported:
-            txn = next(iter(self.unreported))
-            try:
-                raise self.unreported[txn]
-            finally:
-                del self.unreported[txn]
+            raise self.unreported.pop(next(iter(self.unreported)))
 
     def raise_of(self, txn: Owner) -> None:
         """Raise what a transaction lost, however often that was said: it can only be aborted."""

@@ -68,11 +68,7 @@ class OneCopy:
 
 
 class ObjectFiles(OneCopy):
-    """Appends entries to objects of one topic; ``SegmentFiles`` has the meaning of the calls.
-
-    An object is taken away while an entry is added to it, and put back in one step: an interrupt leaves none that is
-    half written, and what was in it is appended once more.
-    """
+    """Appends entries to objects of one topic; ``SegmentFiles`` has the meaning of the calls."""
 
     def __init__(
         self,
@@ -108,22 +104,20 @@ class ObjectFiles(OneCopy):
 
     def append(self, partition: int, base_sequence: int, batch: pa.RecordBatch) -> NewEntry:
         """Add a batch as one entry, which is safe only after ``sync``."""
-        held, self._open = self._open, None
+        with encoding_turn(batch.nbytes):
+            parts, size, checksum = encoded(batch)  # first: what can't be encoded takes nothing else with it
+        held = self._open
         if held is None:
-            held = _Object(shared_path(self._topic_id, self._producer_id))
+            held = self._open = _Object(shared_path(self._topic_id, self._producer_id))
             if self._note is not None:
                 self._note(held.path)
-        at, partition_id = held.end, self._partition_ids[partition]
-        with encoding_turn(batch.nbytes):
-            parts, size, checksum = encoded(batch)
+        at = held.end
         held.parts += parts
         held.end += size
-        entry = NewEntry(partition_id, base_sequence, batch.num_rows, held.path, at, size, checksum)
         if held.end >= OBJECT_BYTES:
+            self._open = None
             self._put(held)
-        else:
-            self._open = held
-        return entry
+        return NewEntry(self._partition_ids[partition], base_sequence, batch.num_rows, held.path, at, size, checksum)
 
     def start(self) -> Upload:
         """Begin to make safe what was appended since the last time; return what to wait for."""

@@ -1,8 +1,8 @@
-"""Producers: messages are gathered, written to segments, synced, and only then registered.
+"""Producers: messages are taken, written to segments, synced, and only then registered.
 
-Whatever is raised in the middle, an interrupt on any line included, leaves a state from which the next call goes on. A
-group (``group.py``) leaves the queue only when it is registered, or after its loss was noted; steps are single
-assignments, and what must change together is changed under a note that says how to undo it.
+Messages wait in the outbox (``outbox.py``), in parcels (``parcel.py``), until a flush, the time that they may linger,
+or a full batch sends them down the pipeline (``pipeline.py``). Changes happen behind the rim (``process/rim.py``), but
+for ``send``, which takes a message in one step.
 """
 
 from __future__ import annotations
@@ -23,14 +23,13 @@ from txn_source.client.access import Access
 from txn_source.client.writing.batch_buffer import Buffer, as_bytes
 from txn_source.client.writing.batching import Batching
 from txn_source.client.writing.copy_keeper import CopyKeeper
-from txn_source.client.writing.gathered import Gathered
-from txn_source.client.writing.group import Forgotten, Group, Owner
-from txn_source.client.writing.group_store import GroupStore
 from txn_source.client.writing.linger import Linger, report_at_exit
 from txn_source.client.writing.losses import Losses
-from txn_source.client.writing.receipts import Receipts
+from txn_source.client.writing.message_ids import MessageIds, Receipts
+from txn_source.client.writing.outbox import Outbox
+from txn_source.client.writing.parcel import Forgotten, Owner, Parcel
+from txn_source.client.writing.pipeline import Pipeline
 from txn_source.client.writing.segment_files import EntryFiles, open_files
-from txn_source.client.writing.sent_ids import MessageIds
 from txn_source.client.writing.tabular import Tabular, batches_of
 from txn_source.client.writing.transaction import Transaction, handle_of
 from txn_source.model.door import guarded, translated
@@ -45,7 +44,8 @@ from txn_source.model.routing import partition_of
 from txn_source.model.topic_name import TopicName
 from txn_source.model.transaction import TxnId
 from txn_source.model.units import is_whole
-from txn_source.process import forks
+from txn_source.process.rim import Rim, changing
+from txn_source.process.shield import held
 from txn_source.storage.schema import KEY, RAW_SCHEMA, conform, deserialize_schema
 
 _MAX_OPEN_SEGMENTS = 128
@@ -54,10 +54,11 @@ _FOR_OBJECTS = Batching(max_messages=65_536, max_bytes=8 << 20)
 """On an object store each write is a request."""
 _BUSY_S = 0.01
 """The linger thread looks again so long after it found that another thread uses the producer."""
+_FAILED = "What flush() or commit() has returned for is stored; of what came after that, anything may be or not."
 _log = logging.getLogger(__name__)
 
 
-@guarded(but=("send",), also=("_attend", "_drain", "_new_group", "_new_buffer"))
+@guarded(but=("send",), also=("_attend", "_write_full", "_new_parcel", "_new_buffer"))
 class Producer:
     """Sends messages to one topic. Thread-safe; a context manager that flushes and closes.
 
@@ -65,11 +66,12 @@ class Producer:
     partition that the key's hash names; those without stay on one partition until the next write, then move on. Of
     partitions that are added to the topic it learns with its next write; what is sent after that goes there, too.
 
-    A call that was interrupted can be repeated: nothing is lost or doubled. ``send`` and ``send_batch`` that were
-    interrupted have taken nothing, unless the interrupt came just as they returned; ``flush`` returns an id for each
-    message that was taken. A producer belongs to the process that opened it: in a fork its calls are refused. One that
-    is dropped lives until its messages are written; what can't be is told by a ResourceWarning, and at the program's
-    end by the log.
+    What can't be stored for now (the service is away, a disk is full) is kept: call ``flush`` again. Ctrl-C waits until
+    a call has done its work; a ``send`` that it comes into has taken its message or not. A producer of which a call was
+    struck otherwise, by a second Ctrl-C or a lack of memory, has failed: what ``flush`` or ``commit`` has returned for
+    is stored, of the rest anything may be. A producer belongs to the process that opened it: in a forked child its
+    calls are refused. One that is dropped lives until its messages are written; what can't be is told by a
+    ResourceWarning, and at the program's end by the log.
     """
 
     _closed = True  # of the class: until it is open, however early that was interrupted
@@ -90,11 +92,11 @@ class Producer:
         opened, view = access.metadata.open_producer(topic, transactional_id, name)
         self.topic = topic.short
         self.name = opened.name
-        self._process = forks.this_process
-        self._lock = threading.RLock()
         partitions = len(view.partitions)
         payload = deserialize_schema(view.topic.schema)
-        self._gathered = Gathered(payload, partitions, opened.producer_id % partitions, batching)
+        outbox = self._outbox = Outbox(payload, partitions, opened.producer_id % partitions, batching)
+        self._rim = Rim(f"Producer {self.name!r}", _FAILED, outbox.ring)
+        self._lock = self._rim.lock
         self._losses = Losses(self.name)
         self._topic, self._topic_id = topic, view.topic.topic_id
         me = weakref.ref(self)
@@ -108,7 +110,7 @@ class Producer:
 
         opened_files = open_files(access, view, opened.producer_id, _MAX_OPEN_SEGMENTS, then=then)
         copies = CopyKeeper(access, topic, files)
-        self._store = GroupStore(access.metadata, opened, opened_files, self._losses, copies)
+        self._pipeline = Pipeline(access.metadata, opened, opened_files, self._losses, copies)
         self._linger = Linger(f"txnlog-{self.name}", batching.linger_s, clock)
         report_at_exit(self)
         self._closed = False
@@ -158,39 +160,39 @@ class Producer:
             SchemaMismatchError: it doesn't fit the topic; it was not taken.
             TxnLogError: what was sent earlier couldn't be stored; this message was not taken either.
         """
-        if self._process is not forks.this_process:
-            self._refuse_here()
+        if self._rim.inherited:
+            self._rim.check()
         with self._lock:
-            gathered = self._gathered
-            if gathered.alarm:
+            outbox = self._outbox
+            if outbox.alarm:
                 self._attend()
             if partition is None:
-                if key is None or gathered.partitions == 1:
-                    partition = gathered.sticky
+                if key is None or outbox.partitions == 1:
+                    partition = outbox.sticky
                 else:
-                    partition = partition_of(as_bytes("key", key) or b"", gathered.partitions)
+                    partition = partition_of(as_bytes("key", key) or b"", outbox.partitions)
             elif type(partition) is not int:
                 self._check_number(partition)
             try:
-                group = gathered.groups.get(txn)
-                if group is None:
-                    group = self._new_group(txn)
-                buffer = group.buffers.get(partition)
+                parcel = outbox.parcels.get(txn)
+                if parcel is None:
+                    parcel = self._new_parcel(txn)
+                buffer = parcel.buffers.get(partition)
                 if buffer is None:
-                    buffer = self._new_buffer(group, partition)
+                    buffer = self._new_buffer(parcel, partition)
             except TypeError as error:  # neither can be a key
                 raise translated(error, "send()") from error
-            if group is not gathered.last or group.runs[-1][0] is not buffer:
-                gathered.begin_run(group, buffer)
-            if not gathered.waiting_messages:
-                gathered.lingers = True
+            if parcel is not outbox.last or parcel.runs[-1][0] is not buffer:
+                outbox.begin_run(parcel, buffer)
+            if not outbox.waiting_messages:
+                outbox.lingers = True
                 self._linger.start(self)
             size = buffer.add(value, key, properties, event_time)  # taken; what follows may be missed
-            gathered.waiting_messages += 1
-            gathered.waiting_bytes += size
+            outbox.waiting_messages += 1
+            outbox.waiting_bytes += size
             # Not by ``full``: each message would pay for that call.
-            if gathered.waiting_messages >= gathered.max_messages or gathered.waiting_bytes >= gathered.max_bytes:
-                self._write_soon()
+            if outbox.waiting_messages >= outbox.max_messages or outbox.waiting_bytes >= outbox.max_bytes:
+                self._write_full()
 
     def send_batch(
         self,
@@ -211,164 +213,178 @@ class Producer:
         Raises:
             SchemaMismatchError: names the field, what was expected and what came.
         """
-        self._refuse_here()
+        self._rim.check()
         batches = [batch] if isinstance(batch, pa.RecordBatch) else batches_of(batch)
-        gathered = self._gathered
-        routing = () if gathered.payload is RAW_SCHEMA else (KEY,)
-        fitted = [conform(b, gathered.payload, routing) for b in batches if b.num_rows]
+        outbox = self._outbox
+        routing = () if outbox.payload is RAW_SCHEMA else (KEY,)
+        fitted = [conform(b, outbox.payload, routing) for b in batches if b.num_rows]
         with self._lock:
-            if gathered.alarm:
+            if outbox.alarm:
                 self._attend()
-            group = gathered.groups.get(txn) or self._new_group(txn)
+            parcel = outbox.parcels.get(txn) or self._new_parcel(txn)
             if partition is not None:
                 self._check_number(partition)
-            routed = [gathered.routed(b, partition) for b in fitted]
+            routed = [outbox.routed(b, partition) for b in fitted]
             for target in {target for each in routed for target, _ in each.parts}:
-                group.buffers.get(target) or self._new_buffer(group, target)
-            if not gathered.waiting_messages:
-                gathered.lingers = True
+                parcel.buffers.get(target) or self._new_buffer(parcel, target)
+            if not outbox.waiting_messages:
+                outbox.lingers = True
                 self._linger.start(self)
-            gathered.take(group, routed, sum(b.nbytes for b in fitted))
-            if gathered.full:
-                self._write_soon()
+            size = sum(b.nbytes for b in fitted)
+            if sum(len(each.parts) for each in routed) == 1:
+                outbox.take(parcel, routed, size)  # in one step, as by ``send``
+            else:
+                with self._rim.changes():
+                    outbox.take(parcel, routed, size)
+            if outbox.full:
+                self._write_full()
 
+    @changing
     def flush(self) -> MessageIds:
         """Write and register all that was sent; return the ids of what was acknowledged since the last flush.
 
-        The ids are in the order of sending (of the newest million messages if there were more). If the service can't
-        be reached, call it again: nothing is stored twice.
+        The ids are in the order of sending (of the newest million messages if there were more).
+
+        Raises:
+            UnavailableError, StorageWriteError: it can't be stored for now. It is kept; call ``flush`` again.
+            TxnLogError: messages are lost, since their topic, producer or transaction takes no more.
         """
-        self._refuse_here()
-        with self._lock:
-            self._drain()
-            self._losses.raise_next()
-            self._check_open()
-            ids = self._store.receipts.ids()
-            self._store.receipts = Receipts()  # the last step: an interrupt before it leaves the ids for the next call
-            return ids
+        self._drain()
+        self._losses.raise_next()
+        self._check_open()
+        receipts, self._pipeline.receipts = self._pipeline.receipts, Receipts()
+        return receipts.ids()
 
     def close(self) -> None:
         """Flush and close; harmless when it is closed, and in a fork.
 
-        If it raises while messages still wait (the service can't be reached, or it was interrupted, or the commit of
-        their transaction had no answer) the producer stays open: close it again.
+        If it raises while messages still wait (they can't be stored for now, or the commit of their transaction had no
+        answer) the producer stays open: close it again.
         """
-        if self._process is not forks.this_process:
+        if self._rim.inherited:
             return
-        with self._lock:
+        with held():
             was_open = not self._closed
             try:
                 if was_open:
-                    self._drain()
-                    self._losses.raise_next()
-                    self._check_answered()
-            finally:  # nothing is left to be done, also if what was left is lost
-                if not self._gathered.queue and not self._losses.unreported:
-                    self._gathered.alarm = self._closed = True
-                    self._store.close()
+                    self._store_all()
+            finally:
+                self._close_if_done()
+            if was_open and self._closed:
+                with suppress(TxnLogError):  # else it is idle some day, and its leftovers are garbage then
+                    self._stub.close_producer(self._pipeline.producer)
+
+    def _close_if_done(self) -> None:
+        """Close if nothing is left to be done, also if what was left is lost."""
+        with self._lock:
+            if self._rim.failure is not None or not (self._outbox.queue or self._losses.unreported):
+                self._outbox.alarm = self._closed = True
+                self._pipeline.close()
         if self._closed:
             self._linger.stop()
             self._linger.join()
-            if was_open:
-                with suppress(TxnLogError):  # else it is idle some day, and its leftovers are garbage then
-                    self._stub.close_producer(self._store.producer)
+
+    @changing
+    def _store_all(self) -> None:
+        self._drain()
+        self._losses.raise_next()
+        self._check_answered()
 
     # For transactions
 
+    @changing
     def _drain_for(self, txn: Transaction) -> None:
         """Return when all messages of a transaction are registered; else raise why not, also if ``flush`` has said so
         before: with some of them lost it can only be aborted."""
-        with self._lock:
-            self._drain()
-            self._losses.raise_of(txn)
-            if self._losses.unavailable is not None and any(group.txn is txn for group in self._gathered.queue):
-                raise self._losses.unavailable
+        self._drain()
+        self._losses.raise_of(txn)
+        if self._waiting(txn):
+            self._losses.raise_kept()
 
     def _prepare(self, txn: Transaction) -> tuple[OpenedProducer, list[NewEntry]]:
-        """Register everything but a transaction's, and return what waits of it, which is written and synced."""
-        with self._lock:
-            self._store.store(self._gathered, keep=txn)
-            self._losses.raise_of(txn)
-            if self._losses.unavailable is not None:
-                raise self._losses.unavailable
-            self._store.complete(self._waiting(txn))
-            entries = [entry for group in self._waiting(txn) for entry in group.entries or []]
-            return self._store.producer, entries
+        """Register everything but a transaction's, and return what waits of it, which is written and synced.
+
+        The rim is held meanwhile, as it is for the next three.
+        """
+        self._pipeline.store(self._outbox, keep=txn)
+        self._losses.raise_of(txn)
+        self._losses.raise_kept()
+        self._pipeline.complete(self._waiting(txn))
+        entries = [entry for parcel in self._waiting(txn) for entry in parcel.entries or []]
+        return self._pipeline.producer, entries
 
     def _hold(self, txn: Transaction, weakly: bool) -> None:
         """Keep a transaction whose messages wait alive, or, weakly, let go of them when it goes."""
-        for group in self._waiting(txn):
-            group.owner = weakref.ref(txn) if weakly else txn
+        for parcel in self._waiting(txn):
+            parcel.owner = weakref.ref(txn) if weakly else txn
 
     def _registered(self, txn: Transaction, appended: Appended) -> None:
         """Take notice that what waited of a transaction is registered."""
-        with self._lock:
-            positions, at = appended.positions, 0
-            self._gathered.learn(appended.partitions)
-            for group in self._waiting(txn):
-                count = len(group.entries or [])
-                mine = positions[at : at + count]
-                if appended.needs_copies:
-                    self._losses.note_unavailable(self._store.lacks_copies(self._gathered, group, mine))
-                else:
-                    self._store.registered(self._gathered, group, mine)
-                at += count
+        positions, at = appended.positions, 0
+        self._outbox.learn(appended.partitions)
+        for parcel in self._waiting(txn):
+            count = len(parcel.entries or [])
+            mine = positions[at : at + count]
+            if appended.needs_copies:
+                self._losses.keep(self._pipeline.lacks_copies(self._outbox, parcel, mine))
+            else:
+                self._pipeline.registered(self._outbox, parcel, mine)
+            at += count
 
     def _has_copies(self, txn: Transaction) -> bool:
         """True if what waits of a transaction has enough copies, as far as that is known here."""
-        with self._lock:
-            return not any(self._store.files.lack_copies(group.entries or []) for group in self._waiting(txn))
+        return not any(self._pipeline.files.lack_copies(parcel.entries or []) for parcel in self._waiting(txn))
 
-    def _waiting(self, txn: Transaction) -> list[Group]:
-        return [group for group in self._gathered.queue if group.txn is txn]
+    def _waiting(self, txn: Transaction) -> list[Parcel]:
+        return [parcel for parcel in self._outbox.queue if parcel.txn is txn]
 
     def _discard(self, txn: Transaction) -> None:
-        """Forget what wasn't registered yet of a transaction that is going to be aborted."""
-        with self._lock:
-            self._gathered.discard(txn)
+        """Forget what wasn't registered yet of a transaction that is going to be aborted, also if this has failed."""
+        with held(), self._lock:
+            self._outbox.discard(txn)
             self._losses.forget(txn)
-            if not self._gathered.queue:
-                self._losses.unavailable = None  # what it was about has gone
+            if not self._outbox.queue:
+                self._losses.kept = None  # what it was about has gone
 
-    # Gathering
+    # Taking
 
+    @changing
     def _attend(self) -> None:
         """Do what has to be done before anything is taken, or raise why nothing can be taken."""
-        self._gathered.roll_back()
-        if self._gathered.full:
-            self._store.store(self._gathered, wait=False)
+        if self._outbox.full or self._outbox.holds_too_much:
+            self._pipeline.store(self._outbox, wait=False)
         self._losses.raise_next()
         self._check_open()
-        if self._gathered.topic_partitions > self._gathered.partitions:
+        if self._outbox.topic_partitions > self._outbox.partitions:
             with suppress(TxnLogError):  # it goes on with those it knows, and is told again after the next write
                 self._learn_partitions()
-        self._gathered.alarm = False
+        self._outbox.alarm = False
 
-    def _new_group(self, txn: Transaction | TxnId | str | None) -> Group:
+    def _new_parcel(self, txn: Transaction | TxnId | str | None) -> Parcel:
         owner: Owner = txn if isinstance(txn, Transaction) or txn is None else TxnId.parse(txn)
         if isinstance(owner, TxnId):
             owner = handle_of(self._stub, owner) or owner
         if isinstance(owner, Transaction):
             owner._join(self)  # its commit waits for what is sent here
-        group = Group(owner)
-        self._gathered.begin(txn, group)
-        return group
+        parcel = Parcel(owner)
+        self._outbox.begin(txn, parcel)
+        return parcel
 
     def _learn_partitions(self) -> None:
         """Look up the partitions that were added to the topic, and route to them from now on."""
         [view] = self._stub.get_view([self._topic]).topics
         if view.topic.topic_id == self._topic_id:  # else the topic was made anew, and the next write is refused
-            self._store.files.add_partitions(view)
-            self._gathered.partitions = len(view.partitions)  # the last step
+            self._pipeline.files.add_partitions(view)
+            self._outbox.partitions = len(view.partitions)  # the last step
 
-    def _new_buffer(self, group: Group, partition: int) -> Buffer:
-        partitions = self._gathered.partitions
+    def _new_buffer(self, parcel: Parcel, partition: int) -> Buffer:
+        partitions = self._outbox.partitions
         if partition >= partitions:
             self._learn_partitions()  # it may have been added
-            partitions = self._gathered.partitions
+            partitions = self._outbox.partitions
         if not 0 <= partition < partitions:
             raise self._no_partition(partition)
-        buffer = group.buffers[partition] = Buffer(self._gathered.payload, partition)
+        buffer = parcel.buffers[partition] = Buffer(self._outbox.payload, partition)
         return buffer
 
     def _check_number(self, partition: Any) -> None:
@@ -377,59 +393,56 @@ class Producer:
             raise self._no_partition(partition)
 
     def _no_partition(self, partition: Any) -> TopicNotFoundError:
-        last = self._gathered.partitions - 1
+        last = self._outbox.partitions - 1
         return TopicNotFoundError(
             f"Topic {self.topic!r} has no partition {partition!r:.80}.", f"Its partitions are 0 to {last}."
         )
 
-    def _write_soon(self) -> None:
-        """Have what was gathered written by the thread, or by the next call, whichever comes first.
-
-        Not by this one: it has taken its messages, and an interrupt now would make it look as if it hadn't.
-        """
-        self._gathered.alarm = True
-        self._linger.wake(self)
-
     # Writing
 
+    @changing
+    def _write_full(self) -> None:
+        """Write a full batch. What fails is told by the next call, since this one has taken its messages."""
+        self._pipeline.store(self._outbox, wait=False)
+        self._adapt()
+
     def _drain(self) -> None:
-        """Write and register everything (``GroupStore.store``)."""
-        self._store.store(self._gathered)
+        """Write and register everything."""
+        self._pipeline.store(self._outbox)
         self._adapt()
 
     def _adapt(self) -> None:
         if self._adapts:
-            self._linger.least_s = self._store.files.linger_s
+            self._linger.least_s = self._pipeline.files.linger_s
 
     def _write_if_due(self) -> float | None:
         """Write what has waited long enough; return in how many seconds to look again, None: when woken."""
-        gathered, linger = self._gathered, self._linger
-        arrived = self._store.has_arrived
-        if not gathered.lingers and not arrived:
-            return self._store.next_look_s
-        if (left := linger.left) > 0 and not gathered.full and not arrived:
+        outbox, linger = self._outbox, self._linger
+        arrived = self._pipeline.has_arrived
+        if not outbox.lingers and not arrived:
+            return self._pipeline.next_look_s
+        if (left := linger.left) > 0 and not outbox.full and not arrived:
             return min(left, threading.TIMEOUT_MAX)
-        if not self._lock.acquire(blocking=gathered.full):
+        if not self._lock.acquire(blocking=outbox.full):
             return _BUSY_S  # whoever has it may be writing all this
         try:
+            if self._rim.failure is not None:
+                return None
             if arrived and not self._closed:
-                self._store.settle(gathered)
-            if self._closed or not (gathered.waiting_messages or gathered.some):
-                gathered.lingers = False
-                return self._store.next_look_s
-            if (left := linger.left) > 0 and not gathered.full:  # others have begun to wait
+                self._pipeline.settle(outbox)
+            if self._closed or not (outbox.waiting_messages or outbox.some):
+                outbox.lingers = False
+                return self._pipeline.next_look_s
+            if (left := linger.left) > 0 and not outbox.full:  # others have begun to wait
                 return min(left, threading.TIMEOUT_MAX)
-            self._store.store(gathered, wait=False)
+            self._pipeline.store(outbox, wait=False)
             self._adapt()
-        except Exception:  # no error of ours: those are kept for the next call
-            _log.warning("what producer %s has gathered waits for the next flush", self.name, exc_info=True)
+        except BaseException as error:  # no error of ours: those are kept for the next call
+            self._rim.fail(error)
+            _log.warning("producer %s has failed", self.name, exc_info=True)
         finally:
             self._lock.release()
-        return self._store.next_look_s
-
-    def _refuse_here(self) -> None:
-        """Raise INVALID_ARGUMENT in a forked child."""
-        forks.check(self._process, f"Producer {self.name!r}")
+        return None if self._rim.failure is not None else self._pipeline.next_look_s
 
     def _check_open(self) -> None:
         if self._closed:
@@ -441,20 +454,20 @@ class Producer:
             raise UnavailableError(
                 f"The commit of a transaction had no answer, so {unanswered:,} messages of producer {self.name!r} may"
                 " be stored, or may not.",
-                "Call commit() or abort() of that transaction again, then close the producer.",
+                "Call commit() or abort() of that transaction again, or drop it if it has failed; then close this.",
             )
 
     def _unanswered(self) -> int:
         """Return how many messages wait for their transaction to find out what came of its commit."""
-        owners = [(group.txn, group.messages) for group in list(self._gathered.queue)]
+        owners = [(parcel.txn, parcel.messages) for parcel in list(self._outbox.queue)]
         return sum(messages for txn, messages in owners if isinstance(txn, Transaction) and txn.is_unanswered)
 
     def _unreported(self) -> str | None:
         """Return what nobody will hear of if this producer goes now; None: nothing."""
-        if self._closed or self._process is not forks.this_process:
+        if self._closed or self._rim.inherited:
             return None
         unanswered = self._unanswered()
-        waiting = sum(group.messages for group in list(self._gathered.queue) if group.txn is not Forgotten.TRANSACTION)
+        waiting = sum(parcel.messages for parcel in list(self._outbox.queue) if parcel.txn is not Forgotten.TRANSACTION)
         waiting -= unanswered
         said = [str(error) for error in list(self._losses.unreported.values())]
         if waiting:

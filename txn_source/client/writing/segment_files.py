@@ -78,10 +78,10 @@ class SegmentFiles(OneCopy):
     """Appends entries to the segments of one topic, opening and closing them as needed.
 
     1. ``append`` writes an entry, to a new segment where the partition has come to another ledger, or where an error
-       or an interrupt left the open one broken or closed: that is never written to again.
+       left the open one broken or closed: that is never written to again.
     2. ``sync`` makes safe what was appended since the last time. An entry may be registered after that, not before.
 
-    What was appended when a call was interrupted is not vouched for: it is to be appended once more.
+    What was appended before an error is not vouched for: it is to be appended once more.
     """
 
     def __init__(

@@ -6,10 +6,10 @@ import threading
 import time
 import weakref
 from collections.abc import Callable, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from itertools import pairwise
 from types import TracebackType
-from typing import Any, Protocol, TypeAlias
+from typing import Protocol, TypeAlias
 
 from txn_source.client.consuming.messages import Message, MessageBatch, Receiver, rows_of
 from txn_source.metadata.stub.metadata_stub import MetadataStub
@@ -28,14 +28,14 @@ from txn_source.model.errors import (
     UnavailableError,
 )
 from txn_source.model.transaction import TxnId, check_timeout
-from txn_source.process import forks
+from txn_source.process.rim import Rim, changing
 
 
 class Sender(Protocol):
     """A producer, as the transactions know it to which it has sent messages."""
 
-    _lock: Any
-    """While it is held nothing is sent, written or registered."""
+    _rim: Rim
+    """While its lock is held nothing is sent, written or registered."""
     _stub: MetadataStub
     """Of its log."""
 
@@ -62,10 +62,11 @@ class Sender(Protocol):
 class Transaction:
     """A transaction over any topics and partitions; a context manager that commits, or aborts if the block raises.
 
-    It may be shared by threads. Once a commit or an abort has begun it takes no more messages, and an abort can't
-    become a commit any more: so whatever an interrupt leaves half done, the same call completes it when it is repeated.
-    What is taken, and how it is to end, changes under one lock: so a commit has all that was taken, or is refused.
-    It belongs to the process that began it; in a fork each call is refused.
+    It may be shared by threads; one of them ends it at a time, and the others wait. Once a commit or an abort has begun
+    it takes no more messages, and an abort can't become a commit any more: what fails for now is completed by the same
+    call. What is taken, and how it is to end, changes under one lock: so a commit has all that was taken, or is
+    refused. One whose end was struck, by a second Ctrl-C or a lack of memory, has failed. It belongs to the process
+    that began it; in a forked child each call is refused.
 
     The service hears of it when something has to be registered before the commit, or somebody asks for its id. One that
     is small, and committed soon, is begun, written and committed in one call.
@@ -84,16 +85,15 @@ class Transaction:
         self._end: str | None = None
         self._ending: str | None = None
         """What was begun, and perhaps never came to its end: ``committed`` or ``aborted``."""
-        self._committing: set[int] = set()
-        """Threads that are in ``commit``: as long as one is, no more messages are taken."""
         self._asked = False
         """The service was asked to commit, so it may have done so."""
         self._instead: TxnId | None = None
         """Begun to find out what came of a commit that had no answer, see ``_find_out``."""
+        self._rim = Rim("The transaction", _FAILED)
+        """Around its end. Locks are taken in this order: its rim's, those of its producers, the two below."""
         self._lock = threading.Lock()
         self._beginning = threading.Lock()
         """Held while the service is asked for an id: two threads that register messages must not begin two."""
-        self._process = forks.this_process
 
     @property
     def id(self) -> TxnId:
@@ -105,7 +105,7 @@ class Transaction:
             UnavailableError: its commit had no answer, which would tell it.
         """
         if self._id is None:
-            self._check_mine()
+            self._rim.check()
             with self._beginning:
                 if self._id is None:
                     self._check_has_no_end()
@@ -130,7 +130,7 @@ class Transaction:
         if self._end is not None:
             return
         if error is not None:
-            if self._process is not forks.this_process:
+            if self._rim.inherited:
                 return  # a fork leaves the block by exiting: the transaction goes on where it belongs
             try:
                 self.abort()
@@ -141,7 +141,7 @@ class Transaction:
             self.commit()
         except UnavailableError:
             raise  # it can be committed again
-        except BaseException:  # refused or interrupted: don't leave it open until its timeout
+        except BaseException:  # refused: don't leave it open until its timeout
             with suppress(TxnLogError):
                 self.abort()
             raise
@@ -166,10 +166,11 @@ class Transaction:
             left = self.timeout - (self._clock() - self._since)
             consumer._expect(batch, rows, time.monotonic() + left)
 
+    @changing
     def commit(self) -> None:
         """Write what producers still hold, then commit; readers see all of it at once, or none.
 
-        Committing again is harmless. If the service can't be reached, call it again: nothing is stored twice.
+        Committing again is harmless. If it can't be stored for now, call it again: nothing is stored twice.
 
         Raises:
             TransactionEndedError: it was aborted; TransactionTimedOutError says that its time was up.
@@ -177,11 +178,8 @@ class Transaction:
             StaleEpochError: messages that it acknowledges are delivered again, after a seek or a lost connection.
             AcknowledgedElsewhereError: another consumer has acknowledged one of them.
         """
-        self._check_mine()
-        thread = threading.get_ident()
         with self._lock:
             self._check_not_aborting()
-            self._committing.add(thread)
             self._ending = "committed"  # first: what is sent from here on would come too late
         try:
             if self._id is not None or not self._in_one_call(self._write_and_commit):
@@ -189,25 +187,22 @@ class Transaction:
                     producer._drain_for(self)
                 self._stub.end_transaction(self.id, commit=True, acknowledgements=self._ask())
         except TxnLogError as error:
-            self._committing.discard(thread)
             if not (self._asked and isinstance(error, _NO_ANSWER)) and not self.is_unanswered:
                 self._reopen("committed")  # it was not committed
             if isinstance(error, TransactionEndedError):
                 self._give_back()
             raise
-        finally:
-            self._committing.discard(thread)
         for consumer, batches in list(self._consumed.items()):
             consumer._committed(batches)
         self._ended("committed")
 
+    @changing
     def abort(self) -> None:
         """Abort: read_committed readers never see its messages. Aborting again is harmless.
 
         Raises:
             TransactionEndedError: it was committed; also by a commit that had no answer.
         """
-        self._check_mine()
         with self._lock:
             if self._end is None:
                 self._ending = "aborted"  # first: from here on messages are missing
@@ -234,13 +229,10 @@ class Transaction:
     def _in_one_call(self, call: Callable[[list[Sender]], bool]) -> bool:
         """Carry out a call with what waits in producers, while nothing else is written; return what it returns."""
         in_order = sorted(self._producers, key=id)  # always the same: two transactions never wait in a ring
-        return self._with_locks_of(in_order, 0, call)
-
-    def _with_locks_of(self, producers: list[Sender], first: int, call: Callable[[list[Sender]], bool]) -> bool:
-        if first == len(producers):
-            return call(producers)
-        with producers[first]._lock:
-            return self._with_locks_of(producers, first + 1, call)
+        with ExitStack() as stack:
+            for producer in in_order:
+                stack.enter_context(producer._rim.changes())
+            return call(in_order)
 
     def _write_and_commit(self, producers: list[Sender]) -> bool:
         """Begin, write and commit in one call; return False if that can't be."""
@@ -344,9 +336,8 @@ class Transaction:
         return [each for each in waiting if each[2]]
 
     def _ask(self) -> list[Acknowledgement]:
-        """Note that the service is asked to commit, unless another thread aborts; return what is acknowledged."""
+        """Note that the service is asked to commit; return what is acknowledged."""
         with self._lock:
-            self._check_not_aborting()
             acks = [ack for consumer, batches in self._consumed.items() for ack in consumer._consumed(batches)]
             self._asked = True
             return acks
@@ -354,6 +345,7 @@ class Transaction:
     def _begun(self, txn: TxnId) -> None:
         _HANDLES[self._stub, txn] = self
         self._id = txn
+        self._rim.what = self._name
 
     def _age_ms(self) -> int:
         """Return how long ago it was begun, or raise TXN_TIMED_OUT."""
@@ -384,19 +376,19 @@ class Transaction:
         while self._consumed:
             consumer, batches = next(iter(self._consumed.items()))
             consumer._not_consumed(batches)
-            self._consumed.pop(consumer, None)  # another thread may have aborted, too
+            del self._consumed[consumer]
 
     def _join(self, producer: Sender) -> None:
-        self._check_mine()
+        self._rim.check()
         self._check_log(producer._stub, "producer")
         with self._lock:
             self._check_takes("take more messages")
             self._producers.add(producer)
 
     def _reopen(self, ending: str, other: str | None = None) -> None:
-        """Forget an end that came to nothing, or note the other one, unless another thread goes on with one."""
+        """Forget an end that came to nothing, or note the other one."""
         with self._lock:
-            if self._ending == ending and not (ending == "committed" and self._committing):
+            if self._ending == ending:
                 self._ending = other
 
     def _check_has_no_end(self) -> None:
@@ -419,7 +411,7 @@ class Transaction:
             )
 
     def _check_takes(self, wish: str) -> None:
-        self._check_mine()
+        self._rim.check()
         if self._end is not None:
             raise TransactionEndedError(f"{self._name} is {self._end} and can't {wish}.", "Begin a new one.")
         if self._ending is not None:
@@ -434,9 +426,6 @@ class Transaction:
                 f"The {what} is of another log than the transaction.",
                 "A transaction spans topics of one log; begin one in each.",
             )
-
-    def _check_mine(self) -> None:
-        forks.check(self._process, self._name)
 
     def _ended(self, how: str) -> None:
         self._end = how
@@ -464,6 +453,7 @@ def _fits_one_call(waiting: Sequence[_Waiting]) -> bool:
     )
 
 
+_FAILED = "It may be committed, wholly or not at all; log.transaction(id) tells, if it has an id."
 _SETTLE_MS = 60_000
 """So long a transaction lives at least that is begun to find out what came of another one."""
 _NO_ANSWER = (UnavailableError, InternalError)

@@ -101,5 +101,5 @@ def _refused(name: str, error: BaseException) -> TxnLogError:
         )
     return StorageWriteError(
         f"Segment {name} can't be written: {reason(error)}. The messages were not registered.",
-        "Check the store, the permissions and the credentials, then send them again.",
+        "Check the store, the permissions and the credentials, then try again.",
     )

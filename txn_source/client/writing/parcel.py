@@ -1,4 +1,4 @@
-"""Groups: what a producer gathered under one transaction, from ``send`` until the service has registered it."""
+"""Parcels: what a producer took under one transaction, from ``send`` until the service has registered it."""
 
 from __future__ import annotations
 
@@ -12,12 +12,11 @@ import numpy as np
 import pyarrow as pa
 
 from txn_source.client.writing.batch_buffer import Buffer
-from txn_source.client.writing.receipts import Receipt
-from txn_source.client.writing.routed_batch import RoutedBatch
+from txn_source.client.writing.message_ids import Receipt
+from txn_source.client.writing.routing import RoutedBatch
 from txn_source.client.writing.transaction import Transaction
 from txn_source.client.writing.uploads import Upload
 from txn_source.model.entry import NewEntry
-from txn_source.model.errors import TxnLogError
 from txn_source.model.position import Position
 from txn_source.model.transaction import TxnId
 
@@ -32,28 +31,24 @@ class Forgotten(enum.Enum):
 
 
 @dataclass(slots=True, eq=False)
-class Group:
-    """What was gathered under one transaction (None: plain), until it is registered.
+class Parcel:
+    """Messages of one producer under one transaction (None: plain), until they are registered.
 
-    Its life goes in steps. Each is one assignment, so an interrupt comes before it or after it, and whoever comes next
-    goes on from there:
+    A failure that may pass leaves it in the step that it has come to, and the next call goes on from there:
 
-    1. gathered: messages are added to ``buffers``, and to ``runs`` when the buffer changes;
+    1. taking: messages are added to ``buffers``, and to ``runs`` when the buffer changes;
     2. cut: ``cut`` has the entries with their sequences, and nothing is added any more;
-    3. under way, if its bytes take a while to be safe: ``under_way`` says where they will lie, and what to wait for. If
-       they can't be written for now it is only cut again;
-    4. written: ``entries`` says where their bytes lie, which are synced. The service is sent just these until it has
+    3. under way, if its bytes take a while to be safe: ``under_way`` says where they will lie, and what to wait for;
+    4. written: ``entries`` says where their bytes lie, which are safe. The service is sent just these until it has
        answered, since it knows a repeat by its content;
-    5. registered: ``receipt`` has the ids.
-       If it has too few copies it stays until it has them (``needs_copies``). Or ``failed`` says why it is lost, and it
-       never gets any further.
+    5. registered: ``receipt`` has the ids. If it has too few copies it stays until it has them (``needs_copies``).
     """
 
     owner: Owner | weakref.ref[Transaction]
     """Weak while its transaction asks to be begun and committed in one call: see ``txn``."""
     buffers: dict[int, Buffer] = field(default_factory=dict)
     runs: list[tuple[Buffer, int, int]] = field(default_factory=list)
-    """Messages in a row for one buffer: the buffer, how many it had before, and the turn, which counts over all groups
+    """Messages in a row for one buffer: the buffer, how many it had before, and the turn, which counts over all parcels
     of the producer. A run ends where the next one of its buffer begins."""
     cut: list[tuple[int, int, pa.RecordBatch]] | None = None
     """Partition, base sequence and messages of each entry."""
@@ -61,10 +56,6 @@ class Group:
     entries: list[NewEntry] | None = None
     receipt: Receipt | None = None
     needs_copies: bool = False
-    """It is registered, and has too few copies to be acknowledged: it is asked about until it has them."""
-    failed: TxnLogError | None = None
-    _undo: tuple[list[tuple[Buffer, int]], int] | None = None
-    """While batches are being taken: how many messages the buffers had before, and how many runs there were."""
 
     @property
     def txn(self) -> Owner | Forgotten:
@@ -79,13 +70,16 @@ class Group:
         """How many messages were taken."""
         return sum(buffer.messages for buffer in self.buffers.values())
 
-    def take(self, batches: Sequence[RoutedBatch], turn: int) -> None:
-        """Take batches whose buffers are there, all of them or none; their runs get the turns after ``turn``.
+    @property
+    def waits(self) -> bool:
+        """True if it is cut, and its bytes are neither safe nor on their way."""
+        return self.cut is not None and self.entries is None and self.under_way is None
 
-        If it is interrupted, ``roll_back`` must be called before anything else.
+    def take(self, batches: Sequence[RoutedBatch], turn: int) -> None:
+        """Take batches whose buffers are there; their runs get the turns after ``turn``.
+
+        A single part is taken in the last step; a run without messages, before it, does no harm.
         """
-        touched = {self.buffers[partition] for batch in batches for partition, _ in batch.parts}
-        self._undo = ([(buffer, buffer.messages) for buffer in touched], len(self.runs))
         for batch in batches:
             for partition, start in batch.runs:
                 turn += 1
@@ -93,16 +87,6 @@ class Group:
                 self.runs.append((buffer, buffer.messages + start, turn))
             for partition, rows in batch.parts:
                 self.buffers[partition].add_batch(rows)
-        self._undo = None
-
-    def roll_back(self) -> None:
-        """Undo ``take`` if it didn't come to its end."""
-        if self._undo is not None:
-            counts, runs = self._undo
-            for buffer, messages in counts:
-                buffer.cut_back(messages)
-            del self.runs[runs:]
-            self._undo = None
 
     def receipt_of(self, positions: Sequence[Position]) -> Receipt:
         """Return the receipt for entries that got these positions."""

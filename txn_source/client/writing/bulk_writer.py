@@ -17,13 +17,13 @@ import pyarrow as pa
 from txn_source.client.access import Access
 from txn_source.client.hot_roots import delete_everywhere
 from txn_source.client.writing.batch_buffer import ENTRY_MAX_BYTES, ENTRY_MAX_ROWS, entry_sized
-from txn_source.client.writing.key_routing import group, route
+from txn_source.client.writing.routing import group, route
 from txn_source.client.writing.segment_files import open_files
 from txn_source.model.entry import NewEntry, OpenedProducer
 from txn_source.model.errors import InvalidArgumentError, StorageWriteError, TxnLogError
 from txn_source.model.spark_commit import TopicBatch, joined_content
 from txn_source.model.topic_name import TopicName
-from txn_source.process import forks
+from txn_source.process.rim import Rim, changing
 from txn_source.storage.arrays import numbers_or, truths_in
 from txn_source.storage.schema import KEY, RAW_SCHEMA, conform, deserialize_schema
 from txn_source.storage.segment import SegmentName
@@ -48,8 +48,8 @@ class _Waiting:
 class BulkWriter:
     """Writes rows to segments of one topic. Nothing of it exists until the entries that it returns are registered.
 
-    A call that was interrupted may have lost rows, so none after it succeeds: ``discard`` it. It belongs to the process
-    that made it; in a fork it is refused.
+    One that has failed in a call may have lost rows, so none after it succeeds: ``discard`` it. It belongs to the
+    process that made it; in a forked child it is refused.
     """
 
     def __init__(self, access: Access, topic: TopicName, turn: int = 0) -> None:
@@ -69,9 +69,7 @@ class BulkWriter:
         self._paths: list[str] = []
         self._files = open_files(access, self._view, self._writer.producer_id, _MAX_OPEN_SEGMENTS, self._paths.append)
         self._entries: list[NewEntry] = []
-        self._whole = True
-        """All that was taken waits, or has its entry. False from the beginning of each change to its end."""
-        self._process = forks.this_process
+        self._rim = Rim(f"A writer to topic {topic.short!r}", "Rows may be missing.")
 
     @property
     def payload(self) -> pa.Schema:
@@ -83,6 +81,7 @@ class BulkWriter:
         """How much is held in memory until an entry is full."""
         return self._waiting_bytes
 
+    @changing
     def write(self, batch: pa.RecordBatch) -> None:
         """Take a batch: the topic's columns, and ``__event_time``, ``__properties``, ``__partition`` and, for a typed
         topic, ``__key`` where they are wanted.
@@ -91,60 +90,51 @@ class BulkWriter:
             SchemaMismatchError: it doesn't fit the topic.
             StorageWriteError: it can't be written.
         """
-        self._check_whole()
         routing = (PARTITION,) if self._payload is RAW_SCHEMA else (PARTITION, KEY)
         batch = conform(batch, self._payload, routing)
         targets = self._targets(batch)
         batch = batch.drop_columns([f.name for f in routing if f.name in batch.schema.names])
-        self._whole = False
-        if targets is None:
-            for piece in entry_sized(batch):
-                self._add(self._turn % len(self._view.partitions), piece)
-        else:
-            for target, rows in group(targets):
-                for piece in entry_sized(batch.take(rows)):  # copied: a slice of few rows would keep the whole batch
-                    self._add(target, piece)
-        self._whole = True
+        with self._rim.only_whole():
+            if targets is None:
+                for piece in entry_sized(batch):
+                    self._add(self._turn % len(self._view.partitions), piece)
+            else:
+                for target, rows in group(targets):
+                    for piece in entry_sized(batch.take(rows)):  # copied: a slice would keep the whole batch
+                        self._add(target, piece)
 
+    @changing
     def finish(self, owner: OpenedProducer | None = None) -> TopicBatch:
         """Write what is left, make all of it safe, and return what is to be registered."""
-        self._check_whole()
-        self._whole = False
-        try:
-            for key in list(self._waiting):
-                self._write(key)
-            self._files.sync()
-            self._entries = self._files.placed(self._entries)
-            if self._files.lack_copies(self._entries):
-                self._entries = self._files.complete(self._entries)
-            if self._files.lack_copies(self._entries):
-                raise StorageWriteError(
-                    f"What was written to topic {self._view.topic.name.short!r} has too few copies: not all roots of"
-                    " the policy hot_copies could be written.",
-                    "Run it again when they can; `txnlog roots list` tells which can't.",
-                )
-        finally:
-            self._files.close()
-        self._whole = True
+        with self._rim.only_whole():
+            try:
+                self._make_safe()
+            finally:
+                self._files.close()
         return TopicBatch(self._view.topic.name, self._view.topic.topic_id, tuple(self._entries), owner)
 
     def discard(self) -> None:
         """Remove the files again: the task failed, and nobody will ever register them. Harmless in a fork."""
-        if self._process is not forks.this_process:
+        if self._rim.inherited:
             return
-        self._whole = False
         self._files.close()
         for path in self._paths:
             delete_everywhere(self._access, path)
         with suppress(TxnLogError):
             self._access.metadata.close_producer(self._writer)
 
-    def _check_whole(self) -> None:
-        forks.check(self._process, f"A writer to topic {self._view.topic.name.short!r}")
-        if not self._whole:
+    def _make_safe(self) -> None:
+        for key in list(self._waiting):
+            self._write(key)
+        self._files.sync()
+        self._entries = self._files.placed(self._entries)
+        if self._files.lack_copies(self._entries):
+            self._entries = self._files.complete(self._entries)
+        if self._files.lack_copies(self._entries):
             raise StorageWriteError(
-                f"A write to topic {self._view.topic.name.short!r} was interrupted or failed; rows may be missing.",
-                "Discard this writer, and write all of the rows again with another one.",
+                f"What was written to topic {self._view.topic.name.short!r} has too few copies: not all roots of the"
+                " policy hot_copies could be written.",
+                "Run it again when they can; `txnlog roots list` tells which can't.",
             )
 
     def _targets(self, batch: pa.RecordBatch) -> npt.NDArray[np.int64] | None:

@@ -1,4 +1,4 @@
-"""What a producer has taken: messages in buffers, buffers in groups, groups in a queue."""
+"""What a producer has taken and isn't registered: messages in buffers, buffers in parcels, parcels in a queue."""
 
 from __future__ import annotations
 
@@ -9,27 +9,29 @@ import pyarrow as pa
 
 from txn_source.client.writing.batch_buffer import Buffer, entry_sized
 from txn_source.client.writing.batching import Batching
-from txn_source.client.writing.group import Group, Owner
-from txn_source.client.writing.key_routing import route
-from txn_source.client.writing.routed_batch import RoutedBatch
+from txn_source.client.writing.parcel import Owner, Parcel
+from txn_source.client.writing.routing import RoutedBatch, route
 from txn_source.storage.schema import KEY, RAW_SCHEMA
 
+_MOST_HELD = 4
+"""So many full batches are kept while they can't be stored; then nothing more is taken."""
 
-class Gathered:
-    """The groups that aren't registered, and how much waits in them. Not thread-safe: its producer holds a lock.
 
-    A group leaves the queue only when it is registered, or after its loss was noted, or with its transaction.
+class Outbox:
+    """The parcels that aren't registered, and how much waits in them. Not thread-safe: its producer holds a lock.
+
+    What ``send`` adds is one step for each message, so an interrupt falls before it or after it. A parcel leaves the
+    queue only when it is registered, or after its loss was noted, or with its transaction.
     """
 
     __slots__ = (
-        "_staging",
         "_turn",
         "alarm",
-        "groups",
         "last",
         "lingers",
         "max_bytes",
         "max_messages",
+        "parcels",
         "partitions",
         "payload",
         "queue",
@@ -47,12 +49,12 @@ class Gathered:
         """How many the topic has, as the service said last: more, if some were added."""
         self.sticky = sticky
         """The partition of messages without a key, until the next write."""
-        self.queue: deque[Group] = deque()
-        """All groups that aren't registered, in the order in which they began."""
-        self.groups: dict[Any, Group] = {}
+        self.queue: deque[Parcel] = deque()
+        """All parcels that aren't registered, in the order in which they began."""
+        self.parcels: dict[Any, Parcel] = {}
         """Those of them that take messages, by what ``send`` was given as transaction."""
-        self.last: Group | None = None
-        """The group that has the newest run, if messages may go on with it."""
+        self.last: Parcel | None = None
+        """The parcel that has the newest run, if messages may go on with it."""
         self.alarm = False
         """Something is to be done before more is taken: limits are reached, or an error is to be raised."""
         self.lingers = False
@@ -62,8 +64,6 @@ class Gathered:
         self.max_messages = batching.max_messages
         self.max_bytes = batching.max_bytes
         self._turn = 0
-        self._staging: Group | None = None
-        """The group that takes, or took, batches; if that was interrupted they are taken back."""
 
     @property
     def full(self) -> bool:
@@ -71,9 +71,21 @@ class Gathered:
         return self.waiting_messages >= self.max_messages or self.waiting_bytes >= self.max_bytes
 
     @property
+    def holds_too_much(self) -> bool:
+        """True if so much couldn't be stored that nothing more is to be taken."""
+        held = [parcel for parcel in self.queue if parcel.cut is not None]
+        messages = sum(parcel.messages for parcel in held)
+        size = sum(batch.nbytes for parcel in held for _, _, batch in parcel.cut or ())
+        return messages >= _MOST_HELD * self.max_messages or size >= _MOST_HELD * self.max_bytes
+
+    @property
     def some(self) -> bool:
-        """True if a group that takes messages has any."""
-        return any(group.messages for group in self.groups.values())
+        """True if a parcel that takes messages has any."""
+        return any(parcel.messages for parcel in self.parcels.values())
+
+    def ring(self) -> None:
+        """Have whoever sends the next message look at what has happened."""
+        self.alarm = True
 
     def learn(self, partitions: int) -> None:
         """Take notice of how many partitions the topic has; those that are new are to be looked up."""
@@ -81,16 +93,16 @@ class Gathered:
             self.topic_partitions = partitions
             self.alarm = True
 
-    def begin(self, key: Any, group: Group) -> None:
-        """Take a new group, which gets what is sent under ``key``."""
-        self.queue.append(group)
-        self.groups[key] = group
+    def begin(self, key: Any, parcel: Parcel) -> None:
+        """Take a new parcel, which gets what is sent under ``key``."""
+        self.queue.append(parcel)
+        self.parcels[key] = parcel
 
-    def begin_run(self, group: Group, buffer: Buffer) -> None:
-        """Note that the next messages go to a buffer of a group."""
+    def begin_run(self, parcel: Parcel, buffer: Buffer) -> None:
+        """Note that the next messages go to a buffer of a parcel."""
         self._turn += 1
-        group.runs.append((buffer, buffer.messages, self._turn))
-        self.last = group
+        parcel.runs.append((buffer, buffer.messages, self._turn))
+        self.last = parcel
 
     def routed(self, batch: pa.RecordBatch, partition: int | None) -> RoutedBatch:
         """Return a batch with its rows' partitions: the one that is given, or those of the keys, or the sticky one."""
@@ -104,40 +116,27 @@ class Gathered:
             return RoutedBatch.spread(entry_sized(batch), self.sticky, self.partitions)
         return RoutedBatch.whole(batch, self.sticky if partition is None else partition)
 
-    def take(self, group: Group, batches: list[RoutedBatch], size: int) -> None:
-        """Take batches of so many bytes, whose buffers are there: all of them or none.
-
-        The alarm is raised first: if it is interrupted, ``roll_back`` comes before anything else is taken.
-        """
+    def take(self, parcel: Parcel, batches: list[RoutedBatch], size: int) -> None:
+        """Take batches of so many bytes, whose buffers are there."""
         self.last = None
-        self._staging = group
-        self.alarm = True
         turn = self._turn
         self._turn += sum(len(each.runs) for each in batches)
         self.waiting_messages += sum(rows.num_rows for each in batches for _, rows in each.parts)
         self.waiting_bytes += size
-        group.take(batches, turn)
-
-    def roll_back(self) -> None:
-        """Undo what an interrupted ``take`` has taken."""
-        if self._staging is not None:
-            self.last = None
-            self._staging.roll_back()
-            self._staging = None
+        parcel.take(batches, turn)
 
     def seal(self) -> None:
-        """Have what is sent from here on begin new groups, and messages without a key go to the next partition."""
+        """Have what is sent from here on begin new parcels, and messages without a key go to the next partition."""
         if self.some:
             self.sticky = (self.sticky + 1) % self.partitions
-        self.groups = {}
+        self.parcels = {}
 
     def written(self) -> None:
-        """Note that nothing waits to be written any more."""
+        """Note that all was written that could be."""
         self.waiting_messages = self.waiting_bytes = 0
         self.lingers = False
 
     def discard(self, txn: Owner) -> None:
-        """Forget the groups of a transaction."""
-        self.roll_back()
-        self.groups = {key: group for key, group in self.groups.items() if group.txn != txn}
-        self.queue = deque(group for group in self.queue if group.txn != txn)
+        """Forget the parcels of a transaction."""
+        self.parcels = {key: parcel for key, parcel in self.parcels.items() if parcel.txn != txn}
+        self.queue = deque(parcel for parcel in self.queue if parcel.txn != txn)

@@ -1,0 +1,282 @@
+"""A producer's parcels on their one way: cut into entries, written to segments, synced, and only then registered."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+
+from txn_source.client.writing.copy_keeper import CopyKeeper
+from txn_source.client.writing.losses import Losses
+from txn_source.client.writing.message_ids import Receipts
+from txn_source.client.writing.outbox import Outbox
+from txn_source.client.writing.parcel import Forgotten, Owner, Parcel
+from txn_source.client.writing.segment_files import EntryFiles
+from txn_source.client.writing.transaction import Transaction
+from txn_source.client.writing.uploads import Safe, Upload
+from txn_source.metadata.stub.metadata_stub import MetadataStub
+from txn_source.model.entry import Appended, NewEntry, OpenedProducer
+from txn_source.model.errors import (
+    InternalError,
+    InvalidArgumentError,
+    ProducerFencedError,
+    SchemaMismatchError,
+    StaleSegmentError,
+    TopicNotFoundError,
+    TransactionEndedError,
+    TransactionNotFoundError,
+    TxnLogError,
+    UnavailableError,
+)
+from txn_source.model.position import Position
+from txn_source.model.transaction import TxnId
+from txn_source.storage.encoding_turn import encoding_turn
+
+_UNWRITABLE = (pa.ArrowException, ValueError, TypeError, OverflowError)
+"""What Arrow raises of data that it can't write."""
+_REWRITES = 3
+"""So often a parcel is written to another segment if garbage collection, an offload or a trim took its segment."""
+_LOOK_S = 10.0
+_FINAL = (
+    TopicNotFoundError,
+    ProducerFencedError,
+    InvalidArgumentError,
+    TransactionEndedError,
+    TransactionNotFoundError,
+)
+"""What is refused so won't ever be registered; what fails otherwise may be, later, and is kept until then."""
+
+
+class Pipeline:
+    """Takes parcels through their steps, up to the receipt or to the note of their loss. Its producer holds a lock."""
+
+    def __init__(
+        self,
+        stub: MetadataStub,
+        producer: OpenedProducer,
+        files: EntryFiles,
+        losses: Losses,
+        copies: CopyKeeper,
+    ) -> None:
+        self._stub = stub
+        self.producer = producer
+        self.files = files
+        self._copies = copies
+        self._losses = losses
+        self._sequence = 0
+        self.receipts = Receipts()
+        """Of what was registered; whoever takes the ids puts an empty one in its place."""
+        self._first: Upload | None = None
+        """What is waited for first."""
+
+    @property
+    def has_arrived(self) -> bool:
+        """True if something that was under way is to be registered."""
+        first = self._first
+        return first is not None and first.done
+
+    @property
+    def next_look_s(self) -> float | None:
+        """In how many seconds to look again at the latest; None: nothing is under way. Its end wakes the thread, which
+        keeps the producer alive until then."""
+        return None if self._first is None else _LOOK_S
+
+    def store(self, outbox: Outbox, keep: Transaction | None = None, *, wait: bool = True) -> None:
+        """Write all parcels, and register them but for those of a transaction to keep.
+
+        What fails for good is noted as lost; what can't be stored for now stays in the queue, and is tried again next
+        time. Without ``wait``, what isn't safe yet stays there, too, with all that comes behind it.
+        """
+        if any(parcel.needs_copies for parcel in outbox.queue):
+            self.settle(outbox, keep)
+        if all(parcel.entries is None and parcel.under_way is None for parcel in outbox.queue):
+            self.files = self._copies.current(self.files)
+        outbox.seal()
+        self._losses.kept = None
+        with encoding_turn(outbox.waiting_bytes):
+            for parcel in list(outbox.queue):
+                if parcel.cut is None:
+                    self._cut(outbox, parcel)
+        self._write(outbox)
+        self.settle(outbox, keep, wait=wait)
+        outbox.written()
+
+    def settle(self, outbox: Outbox, keep: Transaction | None = None, *, wait: bool = False) -> None:
+        """Register, in their order, the parcels whose bytes are safe; with ``wait``, wait for them."""
+        self._first = None
+        self._copies.tell(self.files)
+        for parcel in list(outbox.queue):
+            if parcel.entries is None and parcel.under_way is not None:
+                entries, upload = parcel.under_way
+                if not wait and not upload.done:
+                    self._first = upload
+                    break
+                self._await(outbox, parcel, entries, upload)
+        self._register_all(outbox, keep)
+        self.files.retain(lambda: [e for p in outbox.queue for e in p.entries or (p.under_way or ((),))[0]])
+
+    def _await(self, outbox: Outbox, parcel: Parcel, entries: list[NewEntry], upload: Upload) -> None:
+        try:
+            upload.wait()
+        except TxnLogError as error:
+            parcel.under_way = None  # it is written once more with the next flush
+            self._keep(outbox, error)
+        else:
+            parcel.entries = self.files.placed(entries)
+
+    def close(self) -> None:
+        """Close the segments."""
+        self.files.close()
+
+    def _cut(self, outbox: Outbox, parcel: Parcel) -> None:
+        """Give a parcel's messages their entries and sequences. What Arrow can't take is lost; the rest isn't."""
+        cut = []
+        sequence = self._sequence
+        try:
+            for partition, buffer in parcel.buffers.items():
+                for batch in buffer.entries():
+                    cut.append((partition, sequence, batch))
+                    sequence += batch.num_rows
+        except MemoryError:
+            raise
+        except _UNWRITABLE as error:
+            self._lose(outbox, parcel, _unfit(error))
+            return
+        if not cut:
+            outbox.queue.remove(parcel)
+            return
+        self._sequence = sequence
+        parcel.cut = cut
+        for buffer in parcel.buffers.values():
+            buffer.clear()
+
+    def _write(self, outbox: Outbox) -> None:
+        """Write the bytes of all parcels that wait for it, and begin to make them safe."""
+        try:
+            written = [
+                (parcel, entries)
+                for parcel in list(outbox.queue)
+                if parcel.waits and (entries := self._appended(outbox, parcel)) is not None
+            ]
+            upload = self.files.start()
+        except TxnLogError as error:
+            self.files.close()  # whatever lies in them isn't vouched for: it is written to other ones
+            self._keep(outbox, error)
+            return
+        for parcel, entries in written:
+            if isinstance(upload, Safe):
+                parcel.entries = entries
+            else:
+                parcel.under_way = entries, upload
+
+    def _appended(self, outbox: Outbox, parcel: Parcel) -> list[NewEntry] | None:
+        """Write a parcel's bytes; None if Arrow can't write them: then it is lost, and no other one with it."""
+        assert parcel.cut is not None
+        try:
+            return [self.files.append(*entry) for entry in parcel.cut]
+        except (MemoryError, TxnLogError):
+            raise
+        except _UNWRITABLE as error:
+            self._lose(outbox, parcel, _unfit(error))
+            return None
+
+    def registered(self, outbox: Outbox, parcel: Parcel, positions: list[Position]) -> None:
+        """Let go of a parcel that was registered, and keep its ids."""
+        self._note_positions(parcel, positions)
+        assert parcel.receipt is not None
+        self.receipts.add(parcel.receipt)
+        outbox.queue.remove(parcel)
+
+    def lacks_copies(self, outbox: Outbox, parcel: Parcel, positions: list[Position]) -> UnavailableError:
+        """Keep a parcel that is registered and lacks copies until it has them; return what is to be told."""
+        self._note_positions(parcel, positions)
+        parcel.needs_copies = True
+        outbox.alarm = True
+        return self._copies.lacking(parcel.messages)
+
+    def complete(self, parcels: list[Parcel]) -> None:
+        """Copy what isn't registered yet once more where it lacks copies."""
+        for parcel in parcels:
+            if parcel.entries is not None and self.files.lack_copies(parcel.entries):
+                parcel.entries = self.files.complete(parcel.entries)
+
+    def _note_positions(self, parcel: Parcel, positions: list[Position]) -> None:
+        if parcel.receipt is None:
+            self._follow(parcel, positions)
+            parcel.receipt = parcel.receipt_of(positions)
+
+    def _register_all(self, outbox: Outbox, keep: Transaction | None) -> None:
+        for parcel in list(outbox.queue):
+            owner = parcel.txn  # from here on it isn't forgotten
+            if isinstance(owner, Forgotten):
+                outbox.queue.remove(parcel)
+                continue
+            if isinstance(owner, Transaction) and (owner.is_unanswered or owner is keep):
+                continue
+            if parcel.entries is None:
+                return  # what comes behind it waits, too: a producer's entries are registered in their order
+            positions: list[Position] = []
+            if parcel.receipt is None or parcel.needs_copies:
+                try:
+                    if parcel.needs_copies and parcel.entries is not None:
+                        self._copies.make(self.files, parcel.entries)
+                    appended = self._register(parcel, owner)
+                    if appended.needs_copies and not self.files.lack_copies(parcel.entries or []):
+                        self._copies.make(self.files, parcel.entries or [])  # the policy asks for more by now
+                        appended = self._register(parcel, owner)
+                    outbox.learn(appended.partitions)
+                    positions = appended.positions
+                    if appended.needs_copies:
+                        raise self.lacks_copies(outbox, parcel, positions)
+                    parcel.needs_copies = False
+                except _FINAL as error:
+                    self._lose(outbox, parcel, error)
+                    continue
+                except TxnLogError as error:
+                    self._keep(outbox, error)
+                    return
+            self.registered(outbox, parcel, positions)
+
+    def _register(self, parcel: Parcel, owner: Owner) -> Appended:
+        assert parcel.entries is not None
+        txn = owner.id if isinstance(owner, Transaction) else owner
+        for _ in range(_REWRITES):
+            try:
+                return self._append_entries(txn, parcel.entries or [])
+            except StaleSegmentError:  # we kept a segment open while its ledgers were offloaded or trimmed
+                self._rewrite(parcel)
+        return self._append_entries(txn, parcel.entries or [])
+
+    def _rewrite(self, parcel: Parcel) -> None:
+        """Write a parcel to another segment: none of its entries was registered, so other ones may be sent."""
+        assert parcel.cut is not None
+        parcel.entries = parcel.under_way = None
+        self.files.close()
+        entries = [self.files.append(*entry) for entry in parcel.cut]
+        self.files.start().wait()
+        parcel.entries = self.files.placed(entries)
+
+    def _append_entries(self, txn: TxnId | None, entries: list[NewEntry]) -> Appended:
+        try:
+            return self._stub.append(self.producer, txn, entries)
+        except InternalError:  # it may have counted; then the repetition is answered
+            return self._stub.append(self.producer, txn, entries)
+
+    def _follow(self, parcel: Parcel, positions: list[Position]) -> None:
+        assert parcel.cut is not None
+        for (partition, _, _), position in zip(parcel.cut, positions, strict=True):
+            self.files.follow(partition, position.ledger_id)
+
+    def _lose(self, outbox: Outbox, parcel: Parcel, error: TxnLogError) -> None:
+        """Let go of a parcel that can never be registered, and note what is lost."""
+        outbox.alarm = True
+        if not isinstance(owner := parcel.txn, Forgotten):
+            self._losses.note(owner, error, parcel.messages)
+        outbox.queue.remove(parcel)
+
+    def _keep(self, outbox: Outbox, error: TxnLogError) -> None:
+        """Note why what waits can't be stored for now."""
+        outbox.alarm = True
+        self._losses.keep(error)
+
+
+def _unfit(error: Exception) -> SchemaMismatchError:
+    return SchemaMismatchError(f"Messages that were sent can't be stored: {error}.", "Send them in smaller parts.")
