@@ -19,6 +19,7 @@ from txn_source.model.errors import InvalidArgumentError
 from txn_source.model.foreign_path import is_foreign
 from txn_source.model.values import dataclass
 from txn_source.storage.object_uri import is_object_uri
+from txn_source.storage.root import check_no_memory
 
 if TYPE_CHECKING:
     from txn_source.client.log import Log
@@ -109,6 +110,7 @@ class Address:
                 f" --endpoint HOST:PORT (or {ENDPOINT_VARIABLE}) for a service.",
                 param_hint="'--root' / '--endpoint'",
             )
+        check_no_memory(found.root or "")
         return found
 
 

@@ -38,6 +38,7 @@ from txn_source.model.units import parse_duration
 from txn_source.model.values import dataclass
 from txn_source.observing.log_format import LogFormat, log_to_standard_error
 from txn_source.storage.object_uri import is_object_uri
+from txn_source.storage.root import check_no_memory
 
 if TYPE_CHECKING:
     from txn_source.console.serving import Console
@@ -386,4 +387,5 @@ def root_of(context: typer.Context, root: str | None) -> str:
             f"A service runs over the folder of a log. Name it with --root PATH (or {ROOT_VARIABLE}), and no endpoint.",
             param_hint="'--root'",
         )
+    check_no_memory(path)
     return path

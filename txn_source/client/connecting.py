@@ -12,6 +12,7 @@ from txn_source.model.door import guard
 from txn_source.model.errors import InvalidArgumentError
 from txn_source.model.foreign_path import is_foreign
 from txn_source.model.units import is_number
+from txn_source.storage.root import MEMORY
 
 
 @guard
@@ -34,7 +35,8 @@ def connect(
     Args:
         path: the root of an embedded log; nothing needs to run, and many processes may use it at once. It is a folder,
             or a prefix of an object store, ``s3://bucket/log``; then ``metadata`` is needed, too. Or a log that others
-            wrote, ``kafka:/folder``, ``pulsar:s3://bucket/prefix?...``: a ``ReadOnlyLog``, which writes nothing.
+            wrote, ``kafka:/folder``, ``pulsar:s3://bucket/prefix?...``: a ``ReadOnlyLog``, which writes nothing. Or
+            ``memory:``, a new log for a test, which is gone when it is closed.
         endpoint: ``host:port`` of a metadata service (``txnlog serve``), or of several of one log with commas
             between them, instead of a path.
         create: make a new log at the path if the folder is missing or empty.
@@ -59,6 +61,13 @@ def connect(
     if not is_number(timeout):
         raise InvalidArgumentError(f"{timeout!r:.80} is not a timeout.", "Use seconds, more than 0.")
     credentials = {"tls_ca": tls_ca, "tls_cert": tls_cert, "tls_key": tls_key, "token_file": token_file, "token": token}
+    if path == MEMORY and endpoint is None:
+        check_needless(credentials)
+        if metadata is not None or options or not create:
+            raise InvalidArgumentError("A log in memory is new, and takes no options.", "Leave out all but the path.")
+        from txn_source.client.memory_log import MemoryLog
+
+        return MemoryLog()
     if is_foreign(path) and endpoint is None:
         check_needless(credentials)
         if metadata is not None:

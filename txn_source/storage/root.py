@@ -30,6 +30,8 @@ from txn_source.model.values import dataclass
 from txn_source.storage.folders import make_folder, sync_folder
 
 FORMAT_VERSION = 3
+MEMORY = "memory:"
+"""In the place of a path, to ``connect``: a log in memory."""
 _MARKER = "txnlog.json"
 _COPIES_MARKER = "txnlog-copies.json"
 _CLAIM = f"{_MARKER}.claim"
@@ -40,6 +42,15 @@ _CLAIMS = 100
 _SETTLED: set[tuple[str, int, int]] = set()
 """The logs of which this process knows that their markers are safe: path, file and time of the marker."""
 _ADDRESS = re.compile(r"(?:[\w.-]+|\[[0-9a-fA-F:.]+\]):\d{1,5}")
+
+
+def check_no_memory(text: str) -> None:
+    """Raise INVALID_ARGUMENT where a log in memory is named, and it can't be one."""
+    if text == MEMORY:
+        raise InvalidArgumentError(
+            "A log in memory belongs to the program that connects to it.",
+            f"Name a folder, or ./{MEMORY} if one is to have that name; in Python, connect({MEMORY!r}).",
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +80,7 @@ class LogRoot:
                 f"{text.partition('?')[0]} is no folder of a log of txnlog's own, but one that others wrote.",
                 "It can be read, and imported with `txnlog import`; name a folder here.",
             )
+        check_no_memory(text)
         if "\0" in text:
             raise InvalidArgumentError(f"The path {text!r} has a NUL in it.", "Name the folder that holds the log.")
         if text.startswith("file:"):
