@@ -45,14 +45,15 @@ def test_readers_of_processes_that_ended_go_away(embedded_site: Site) -> None:
 
 
 def test_readers_whose_leases_ended_go_away(clocked_site: Site, clock: ManualClock) -> None:
-    """Let a reader of another machine, which renews nothing, run past its lease: the next listing takes it away."""
+    """Let a reader's lease end before it is renewed: the next listing takes it away. It may have come back by then, as
+    another one."""
     log = clocked_site.connect()
     numbered(log)
     reader = log.reader("t")
     assert reader.read_next(WAIT_S) is not None
-    assert len(log.subscriptions("t")) == 1
+    [before] = log.subscriptions("t")
     clock.advance(16)
-    assert log.subscriptions("t") == []
+    assert before.subscription_id not in [each.subscription_id for each in log.subscriptions("t")]
 
 
 def test_forgotten_reader_goes_away(site: Site) -> None:

@@ -242,7 +242,7 @@ class RateLimitedError(LimitExceededError):
 
 
 class FailedError(TxnLogError):
-    """A producer, transaction or writer of which an earlier call was struck in its middle; open another one."""
+    """A producer, transaction, consumer or writer of which an earlier call was struck; open another one."""
 
     code = "FAILED"
 

@@ -24,33 +24,34 @@ F = TypeVar("F", bound=Callable[..., Any])
 class Rim:
     """What guards one object."""
 
-    __slots__ = ("_process", "_then", "_told", "failure", "lock", "what")
+    __slots__ = ("_told", "failure", "lock", "process", "then", "what")
 
-    def __init__(self, what: str, told: str, then: Callable[[], None] = lambda: None) -> None:
-        """Take what the object is called, what to say of its work when it has failed, and what to call then."""
+    def __init__(self, what: str, told: str) -> None:
+        """Take what the object is called, and what to say of its work when it has failed."""
         self.what = what
-        self._then = then
+        self.then: Callable[[FailedError], None] = lambda failure: None
+        """Is called when the object has failed."""
         self.lock = threading.RLock()
         self.failure: FailedError | None = None
         """What each call raises, once the object has failed."""
         self._told = told
-        self._process = forks.this_process
+        self.process = forks.this_process
 
     @property
     def inherited(self) -> bool:
         """True in a forked child of the process that made the object."""
-        return self._process is not forks.this_process
+        return self.process is not forks.this_process
 
     def check(self) -> None:
         """Raise INVALID_ARGUMENT in a forked child, and FAILED if the object has failed."""
-        forks.check(self._process, self.what)
+        forks.check(self.process, self.what)
         if self.failure is not None:
             raise self.failure.with_traceback(None)
 
     @contextmanager
     def changes(self) -> Iterator[None]:
         """A block that changes the object; what comes out of it and is no error of ours fails the object."""
-        forks.check(self._process, self.what)
+        forks.check(self.process, self.what)
         with held(), self.lock:
             self.check()
             try:
@@ -77,7 +78,7 @@ class Rim:
             self.failure = FailedError(
                 f"{self.what} has failed in an earlier call: {why} {self._told}", "Open another one."
             )
-            self._then()
+            self.then(self.failure)
 
 
 def changing(method: F) -> F:

@@ -73,9 +73,8 @@ class Acknowledging:
             partition_id, end = batch.delivery.partition_id, batch.end(rows[-1])
             self._thread.due(time.monotonic() + self._options.acknowledge_interval)
             up_to = end
-            # Messages put back by interrupted calls reached no caller; a dead letter's own transaction acknowledges it.
-            held_back = [*state.queue.held_back(partition_id, batch.epoch), *self._letters(partition_id, batch.epoch)]
-            for gap in sorted(held_back, reverse=True):
+            # A dead letter's own transaction acknowledges it.
+            for gap in sorted(self._letters(partition_id, batch.epoch), reverse=True):
                 if gap.start < end:
                     self.add_range(batch.delivery, MessageRange(min(gap.end, up_to), up_to))
                     up_to = gap.start

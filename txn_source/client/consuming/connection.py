@@ -76,7 +76,6 @@ class ConsumerConnection:
             return
         state.follow_epoch(epoch)
         state.queue.drop()
-        state.origin = replace(state.origin)  # what interrupted calls give back is dropped, too
         link.flow(epoch, state.queue_size)
 
     def on_partitions_added(self, added: AddedPartitions) -> None:
@@ -109,8 +108,6 @@ class ConsumerConnection:
         again = state.was_connected
         if not request.durable:
             with state.lock:
-                if again:
-                    state.settle()
                 state.queue.drop()  # what were taken from now on would come again
                 request = replace(request, place=self._own_place(request.place))
         elif again:

@@ -50,7 +50,6 @@ from txn_source.metadata.stub.metadata_stub import MetadataStub
 from txn_source.model.acknowledgement import Acknowledgement
 from txn_source.model.door import guarded
 from txn_source.model.errors import (
-    DataLossError,
     InternalError,
     InvalidArgumentError,
     MessageUnreadableError,
@@ -62,7 +61,11 @@ from txn_source.model.packing import Slice
 from txn_source.model.topic_name import TopicName
 from txn_source.model.units import is_number
 from txn_source.process import forks
+from txn_source.process.rim import Rim
+from txn_source.process.shield import held
 from txn_source.storage.schema import RAW_SCHEMA
+
+_FAILED = "Close it: acknowledgements that were made are sent then, and all else comes again."
 
 
 @guarded(but=("receive", "acknowledge", "__iter__"), also=("_hand_out",))
@@ -96,7 +99,6 @@ class Consumer:
         self._access = access
         self._options, self._request = options, request
         self._send_dead_letter = send_dead_letter
-        self._process = forks.this_process
         self._assemble()
         if options.max_redeliveries is not None and send_dead_letter is not None:
             check_dead_letters(access.metadata, self._state)
@@ -112,10 +114,12 @@ class Consumer:
     def _assemble(self) -> None:
         """Make the parts."""
         access, request, options = self._access, self._request, self._options
-        self._lock = threading.RLock()
         itself: weakref.ref[Receiver] = weakref.ref(self)
         origin = Origin(itself, self.topic, RAW_SCHEMA, -1, -1)
+        self._rim = Rim(f"Consumer {request.consumer_name!r}", _FAILED)
+        self._lock, self._process = self._rim.lock, self._rim.process
         state = self._state = ConsumerState(request, options, self._lock, origin)
+        self._rim.then = state.refuse
         self._queue = state.queue
         transport = access.metadata.transport
         self._thread = DueThread(f"consumer {request.consumer_name}", self._lock)
@@ -166,7 +170,7 @@ class Consumer:
             TxnLogError: the consumer is closed, or its place was taken.
         """
         if self._process is not forks.this_process:
-            self._refuse_here()
+            self._rim.check()
         deadline = None if timeout is None else _deadline(timeout)
         taken = 0
         batch: MessageBatch | None = None
@@ -195,15 +199,15 @@ class Consumer:
                         continue
                     ticket = None if due else state.news.expect()
                 if ticket is None:
-                    self._epochs.redeliver_due()
+                    with held():
+                        self._epochs.redeliver_due()
                 elif not state.wait(ticket, deadline):
                     return None
         except MessageUnreadableError:
             raise
-        except BaseException:
-            if taken and batch is not None:
-                queue.values = ()  # the next call looks at what was returned
-                queue.returned.append((batch, taken - 1, taken))
+        except BaseException as error:
+            if taken:
+                self._rim.fail(error)  # it never reached the caller
             raise
 
     def receive_batch(self, timeout: float | None = None) -> MessageBatch | None:
@@ -220,7 +224,7 @@ class Consumer:
             MessageUnreadableError: the next message is damaged so that Arrow can't have it; as with ``receive``.
             TxnLogError: as with ``receive``.
         """
-        self._refuse_here()
+        self._rim.check()
         deadline = None if timeout is None else _deadline(timeout)
         taken = row = 0
         batch: MessageBatch | None = None
@@ -243,15 +247,15 @@ class Consumer:
                         return found
                     ticket = None if due else state.news.expect()
                 if ticket is None:
-                    self._epochs.redeliver_due()
+                    with held():
+                        self._epochs.redeliver_due()
                 elif not state.wait(ticket, deadline):
                     return None
         except MessageUnreadableError:
             raise
-        except BaseException:
-            if taken and batch is not None:
-                queue.values = ()
-                queue.returned.append((batch, row, taken))
+        except BaseException as error:
+            if taken:
+                self._rim.fail(error)
             raise
 
     def _wanted(self, batch: MessageBatch, row: int) -> tuple[int, int]:
@@ -266,11 +270,15 @@ class Consumer:
 
     def _filled(self) -> MessageBatch | None:
         """Return the current batch, or make the next one that; None if nothing has come. The lock is held."""
-        state, queue = self._state, self._queue
-        if queue.returned:
-            state.settle()
+        queue = self._queue
         if queue.batch is not None and queue.row < len(queue.batch):
             return queue.batch
+        with self._rim.changes():
+            return self._advanced()
+
+    def _advanced(self) -> MessageBatch | None:
+        """Make the next batch the current one and return it; None if nothing has come."""
+        state, queue = self._state, self._queue
         while True:
             state.check_open()
             try:
@@ -290,20 +298,9 @@ class Consumer:
             if found is False:
                 return None
             if isinstance(found, Loss):
-                raise self._lost(found)
+                raise state.lost(found)
             self._acknowledging.add_range(*found)
             queue.passed()
-
-    def _lost(self, loss: Loss) -> DataLossError:
-        partition = self._state.topic.partitions.get(loss.partition_id, "that is gone")
-        error = DataLossError(
-            f"Messages in {loss.range} of topic {self.topic!r}, partition {partition}, were trimmed before they were"
-            " received.",
-            "Go on: the next call gives what lies behind them. A longer retention keeps more; a durable subscription"
-            " keeps what it hasn't acknowledged, unless the retention ends it.",
-        )
-        error.lost = loss.range
-        return error
 
     def _read(self, delivery: Delivery) -> Iterator[MessageBatch | MessageRange]:
         state = self._state
@@ -340,11 +337,10 @@ class Consumer:
 
     def has_more(self) -> bool:
         """True if the level shows a message behind the caller's last one, or such a message was trimmed unread."""
-        self._refuse_here()
+        self._rim.check()
         state, stub = self._state, self._access.metadata
         state.check_open()
         with self._lock:
-            state.settle()
             cursors = self._queue.cursors()
         if stub.count_messages(state.level, cursors):
             return True
@@ -368,7 +364,7 @@ class Consumer:
             TxnLogError: the consumer can't go on, as with ``receive``.
         """
         if self._process is not forks.this_process:
-            self._refuse_here()
+            self._rim.check()
         self._acknowledging.acknowledge(message)
 
     def acknowledge_cumulative(self, message: Message | MessageBatch) -> None:
@@ -381,7 +377,7 @@ class Consumer:
         Raises:
             InvalidArgumentError: the subscription is shared; or as with ``acknowledge``.
         """
-        self._refuse_here()
+        self._rim.check()
         self._acknowledging.acknowledge_cumulative(message)
 
     def negative_acknowledge(self, message: Message | MessageBatch) -> None:
@@ -394,7 +390,7 @@ class Consumer:
         Raises:
             InvalidArgumentError: as with ``acknowledge``.
         """
-        self._refuse_here()
+        self._rim.check()
         self._acknowledging.negative_acknowledge(message)
 
     def flush(self) -> None:
@@ -403,8 +399,9 @@ class Consumer:
         Raises:
             UnavailableError: there is no connection at the moment. They stay, and are sent when there is one.
         """
-        self._refuse_here()
-        self._acknowledging.flush()
+        self._rim.check()
+        with held():
+            self._acknowledging.flush()
 
     @property
     def _metadata(self) -> MetadataStub:
@@ -443,8 +440,9 @@ class Consumer:
             StaleEpochError: others moved the subscription again and again meanwhile.
             SubscriptionNotFoundError: it is gone.
         """
-        self._refuse_here()
-        return self._epochs.seek(to)
+        self._rim.check()
+        with held():
+            return self._epochs.seek(to)
 
     def redeliver(self) -> None:
         """Have all that was delivered to this consumer and isn't acknowledged delivered again, now.
@@ -452,8 +450,9 @@ class Consumer:
         Raises:
             UnavailableError: as with ``seek``, or with ``flush``.
         """
-        self._refuse_here()
-        self._epochs.redeliver()
+        self._rim.check()
+        with held():
+            self._epochs.redeliver()
 
     # The end
 
@@ -463,7 +462,7 @@ class Consumer:
         Raises:
             SubscriptionBusyError: it has another consumer.
         """
-        self._refuse_here()
+        self._rim.check()
         self.close()
         if self._request.durable:
             self._access.metadata.delete_subscription(self._state.topic_name, self.subscription)
@@ -476,18 +475,15 @@ class Consumer:
         Raises:
             UnavailableError: acknowledgements couldn't be sent; these messages are delivered again.
         """
-        if self._process is not forks.this_process:
+        if self._rim.inherited:
             return
-        if self._state.letters and self._state.refusal is None:
-            self._dead_letters.send_kept(now=True)
-        with self._lock:
-            self._state.refuse(_closed())
-            self._queue.drop()  # and note what was received
-        self._thread.end()
-
-    def _refuse_here(self) -> None:
-        """Raise INVALID_ARGUMENT in a forked child; the parent's consumer goes on."""
-        forks.check(self._process, f"Consumer {self._request.consumer_name!r}")
+        with held():
+            if self._state.letters and self._state.refusal is None:
+                self._dead_letters.send_kept(now=True)
+            with self._lock:
+                self._state.refuse(_closed())
+                self._queue.drop()  # and note what was received
+            self._thread.end()
 
 
 def _closed() -> TxnLogError:

@@ -12,10 +12,10 @@ import pyarrow as pa
 
 from txn_source.client.consuming.messages import Message, MessageBatch, Origin
 from txn_source.client.consuming.options import ConsumerOptions
-from txn_source.client.consuming.receive_queue import ReceiveQueue
+from txn_source.client.consuming.receive_queue import Loss, ReceiveQueue
 from txn_source.client.consuming.redeliveries import Redeliveries
 from txn_source.metadata.stub.consumer_stream import SubscribeRequest
-from txn_source.model.errors import TxnLogError
+from txn_source.model.errors import DataLossError, TxnLogError
 from txn_source.model.isolation import IsolationLevel
 from txn_source.model.message_ranges import MessageRange, MessageRanges
 from txn_source.model.position import MessageId
@@ -115,9 +115,17 @@ class ConsumerState:
             return False
         return of.covers(item)
 
-    def settle(self) -> None:
-        """Put what interrupted calls had taken where it comes next. The lock is held."""
-        self.queue.settle(self.epoch if self.request.durable else None, self.origin)
+    def lost(self, loss: Loss) -> DataLossError:
+        """Return the error of messages that were trimmed before they were received."""
+        partition = self.topic.partitions.get(loss.partition_id, "that is gone")
+        error = DataLossError(
+            f"Messages in {loss.range} of topic {self.topic_name.short!r}, partition {partition}, were trimmed before"
+            " they were received.",
+            "Go on: the next call gives what lies behind them. A longer retention keeps more; a durable subscription"
+            " keeps what it hasn't acknowledged, unless the retention ends it.",
+        )
+        error.lost = loss.range
+        return error
 
     def have_again(self) -> None:
         """Let the next receive call begin with a redelivery in order. The lock is held."""

@@ -103,9 +103,8 @@ class EpochChanges:
             for _ in range(_SEEK_TRIES):
                 with state.lock:
                     state.check_open()
-                    state.settle()
                     state.epoch, state.late = state.epoch + 1, {}
-                    epoch, link, origin = state.epoch, links.current, state.origin
+                    epoch, link = state.epoch, links.current
                     state.queue.drop()
                 try:
                     if link is None:
@@ -116,8 +115,6 @@ class EpochChanges:
                             raise not_connected()
                         state.follow_epoch(answer.epoch)
                         state.queue.begin_at(answer.messages)
-                        if state.origin is origin:  # else what it moved to was delivered before its answer
-                            state.origin = replace(origin)
                         links.doubtful = False
                     return answer
                 except StaleEpochError:

@@ -1,8 +1,6 @@
 """What was delivered to a consumer and waits to be taken, and how far its caller has got.
 
-An exception may strike between any two lines (Ctrl-C, a signal, out of memory). So what belongs together is assigned in
-one statement, a delivery stays at the head of the queue until it is done with, and an iterator that failed is never
-asked again: what is left of its delivery is read anew.
+An iterator that failed is never asked again: what is left of its delivery is read anew.
 """
 
 from __future__ import annotations
@@ -12,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from txn_source.client.consuming.messages import MessageBatch, Origin
+from txn_source.client.consuming.messages import MessageBatch
 from txn_source.metadata.stub.consumer_stream import Delivery
 from txn_source.model.errors import DataLossError, TxnLogError
 from txn_source.model.message_ranges import MessageRange, key_of, message_id_of, message_key
@@ -20,8 +18,6 @@ from txn_source.model.position import MessageId, PositionRange
 from txn_source.model.values import dataclass
 
 Read = Callable[[Delivery], Iterator[MessageBatch | MessageRange]]
-Piece = tuple[MessageBatch, int, int]
-"""Rows ``[first, last)`` of a batch."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,15 +33,12 @@ class ReceiveQueue:
 
     def __init__(self) -> None:
         self._queue: deque[Delivery] = deque()
-        self._delivery: Delivery | None = None  # the queue's head, while it is read
-        self._done: Delivery | None = None  # one that was read; it goes when it is found at the queue's head
+        self._delivery: Delivery | None = None  # the one that is being read
         self._reading: Iterator[MessageBatch | MessageRange] | None = None
-        self._failed = False  # True while the iterator works, so that it stays so if that is interrupted
+        self._failed = False  # True while the iterator works, so that it stays so if that raises
         self._reached = 0  # up to here the delivery was read, ``message_key``
         self._points: dict[int, int] = {}
         self._last: dict[int, MessageBatch] = {}
-        self._again: list[Delivery] = []
-        self._settled: Piece | None = None
         self._lost: Loss | None = None  # found and not raised yet; the next delivery may extend it
         self.in_hand: dict[MessageBatch, int] = {}
         """Batches of a shared subscription's connection with unacknowledged rows, and how many rows of each the caller
@@ -57,8 +50,6 @@ class ReceiveQueue:
         self.row = 0
         self.values: Sequence[Any] = ()
         """The values of the current batch's first rows; those of the others are not known yet, or can't be shown."""
-        self.returned: deque[Piece] = deque()
-        """What was taken by a call that was interrupted, and so never reached its caller."""
         self.taken = 0
         """Permits of the deliveries that are done with, until the owner asks for as many more."""
 
@@ -69,11 +60,10 @@ class ReceiveQueue:
     def drop(self, messages: Mapping[int, MessageId] | None = None) -> None:
         """Forget what was delivered; the caller goes on at messages, by partition id, or where it is."""
         self.note_received()
-        found = self._places() | _keys(messages or {})
-        (
-            self.values, self.batch, self._points, self._last, self._queue, self._again, self.returned,
-            self._delivery, self._reading, self._done, self.row, self.taken, self._failed, self._lost,
-        ) = (), None, found, {}, deque(), [], deque(), None, None, None, 0, 0, False, None  # fmt: skip
+        self._points, self._last = self._places() | _keys(messages or {}), {}
+        self._queue.clear()
+        self._delivery = self._reading = self._lost = self.batch = None
+        self.values, self.row, self.taken, self._failed = (), 0, 0, False
 
     def note_received(self) -> None:
         """Update ``in_hand`` with the rows of the current batch that the caller has received."""
@@ -95,13 +85,10 @@ class ReceiveQueue:
             TxnLogError: what comes next can't be read now; the next call tries again.
         """
         while True:
-            if self._queue and self._queue[0] is self._done:
-                self._queue.popleft()
-                continue
             if self._delivery is None:
                 if not self._queue or (self._lost and self._queue[0].partition_id != self._lost.partition_id):
                     return self._told() or False
-                self._delivery, self._reading, self._reached, self._failed = self._queue[0], None, 0, False
+                self._delivery, self._reading, self._reached, self._failed = self._queue.popleft(), None, 0, False
             delivery = self._delivery
             try:
                 found = self._next(delivery, read)
@@ -138,27 +125,6 @@ class ReceiveQueue:
         """Take notice that a range in which nothing is visible was acknowledged."""
         self._failed = False
 
-    def settle(self, epoch: int | None, origin: Origin) -> None:
-        """Put what calls returned where it comes next; what was delivered elsewhere, or in another epoch, goes.
-
-        ``epoch`` None: none is another one.
-        """
-        while self.returned:
-            piece = batch, first, last = self.returned[0]
-            if piece is not self._settled:
-                if batch is self.batch and last == self.row:
-                    self.row, self._settled = first, piece
-                elif batch.origin is origin and epoch in (None, batch.epoch):
-                    self._insert(piece)
-            self.returned.popleft()
-
-    def held_back(self, partition_id: int, epoch: int) -> list[MessageRange]:
-        """Return what was delivered, and returned by interrupted calls: the caller doesn't have it, ascending."""
-        pieces = [(batch, range(first, last)) for batch, first, last in self.returned]
-        found = [r for batch, rows in pieces if batch.delivery.partition_id == partition_id for r in batch.ranges(rows)]
-        found += [r for d in self._again if (d.partition_id, d.epoch) == (partition_id, epoch) for r in d.wanted]
-        return sorted(found)
-
     def cursors(self) -> dict[int, MessageId]:
         """Return how far the caller is: the next message behind the last one that was taken, by partition id."""
         return {partition_id: message_id_of(key) for partition_id, key in self._places().items()}
@@ -168,12 +134,8 @@ class ReceiveQueue:
         found = dict(self._points)
         for partition_id, batch in self._last.items():
             found[partition_id] = batch.end(len(batch) - 1)
-        left = [(d.partition_id, d.wanted[0].start) for d in self._again if d is not self._delivery]
-        left += [(batch.delivery.partition_id, batch.start(first)) for batch, first, _ in self.returned]
         if self.batch is not None and self.row < len(self.batch):
-            left.append((self.batch.delivery.partition_id, self.batch.start(self.row)))
-        for partition_id, start in left:
-            found[partition_id] = min(start, found.get(partition_id, start))
+            found[self.batch.delivery.partition_id] = self.batch.start(self.row)
         return found
 
     def _next(self, delivery: Delivery, read: Read) -> MessageBatch | MessageRange | None:
@@ -192,12 +154,9 @@ class ReceiveQueue:
     def _install(self, delivery: Delivery, batch: MessageBatch) -> None:
         if self.is_shared:
             self._take_in_hand(batch)
-        again = any(d is delivery for d in self._again)  # of which it is known already what comes behind it
-        last = {} if again else self._last
-        end = batch.end(len(batch) - 1)
-        self.batch, self.row, self.values, self._reached, self._failed, last[delivery.partition_id] = (
-            batch, 0, (), end, False, batch
-        )  # fmt: skip
+        self.batch, self.row, self.values = batch, 0, ()
+        self._reached, self._failed = batch.end(len(batch) - 1), False
+        self._last[delivery.partition_id] = batch
 
     def _take_in_hand(self, batch: MessageBatch) -> None:
         if len(self.in_hand) >= self._most_in_hand:
@@ -207,20 +166,9 @@ class ReceiveQueue:
         self.in_hand[batch] = len(batch)
 
     def _finish(self, delivery: Delivery) -> None:
-        again = [d for d in self._again if d is not delivery] if self._again else self._again
-        self.taken, self._done, self._delivery, self._reading, self.batch, self.values, self._failed, self._again = (
-            self.taken + delivery.messages, delivery, None, None, None, (), False, again
-        )  # fmt: skip
-
-    def _insert(self, piece: Piece) -> None:
-        """Have rows read again, right after the delivery that is being read."""
-        batch, first, last = piece
-        wanted = tuple(batch.ranges(range(first, last)))
-        again = replace(batch.delivery, wanted=wanted, messages=0)
-        rest = [d for d in self._queue if d is not self._done]
-        place = 1 if rest and rest[0] is self._delivery else 0
-        queue = deque([*rest[:place], again, *rest[place:]])
-        self._queue, self._again, self._settled = queue, [*self._again, again], piece
+        self.taken += delivery.messages
+        self._delivery = self._reading = self.batch = None
+        self.values, self._failed = (), False
 
 
 def _keys(messages: Mapping[int, MessageId]) -> dict[int, int]:

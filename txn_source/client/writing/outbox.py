@@ -11,6 +11,7 @@ from txn_source.client.writing.batch_buffer import Buffer, entry_sized
 from txn_source.client.writing.batching import Batching
 from txn_source.client.writing.parcel import Owner, Parcel
 from txn_source.client.writing.routing import RoutedBatch, route
+from txn_source.model.errors import FailedError
 from txn_source.storage.schema import KEY, RAW_SCHEMA
 
 _MOST_HELD = 4
@@ -83,8 +84,8 @@ class Outbox:
         """True if a parcel that takes messages has any."""
         return any(parcel.messages for parcel in self.parcels.values())
 
-    def ring(self) -> None:
-        """Have whoever sends the next message look at what has happened."""
+    def ring(self, failure: FailedError) -> None:
+        """Have whoever sends the next message look at what has happened to the producer."""
         self.alarm = True
 
     def learn(self, partitions: int) -> None:

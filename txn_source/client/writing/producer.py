@@ -44,6 +44,7 @@ from txn_source.model.routing import partition_of
 from txn_source.model.topic_name import TopicName
 from txn_source.model.transaction import TxnId
 from txn_source.model.units import is_whole
+from txn_source.process import forks
 from txn_source.process.rim import Rim, changing
 from txn_source.process.shield import held
 from txn_source.storage.schema import KEY, RAW_SCHEMA, conform, deserialize_schema
@@ -95,8 +96,9 @@ class Producer:
         partitions = len(view.partitions)
         payload = deserialize_schema(view.topic.schema)
         outbox = self._outbox = Outbox(payload, partitions, opened.producer_id % partitions, batching)
-        self._rim = Rim(f"Producer {self.name!r}", _FAILED, outbox.ring)
-        self._lock = self._rim.lock
+        self._rim = Rim(f"Producer {self.name!r}", _FAILED)
+        self._rim.then = outbox.ring
+        self._lock, self._process = self._rim.lock, self._rim.process
         self._losses = Losses(self.name)
         self._topic, self._topic_id = topic, view.topic.topic_id
         me = weakref.ref(self)
@@ -160,7 +162,7 @@ class Producer:
             SchemaMismatchError: it doesn't fit the topic; it was not taken.
             TxnLogError: what was sent earlier couldn't be stored; this message was not taken either.
         """
-        if self._rim.inherited:
+        if self._process is not forks.this_process:
             self._rim.check()
         with self._lock:
             outbox = self._outbox
