@@ -111,7 +111,7 @@ def is_old_note(path: str) -> bool:
 class SegmentWriter:
     """Appends entries to one segment file.
 
-    After an error or an interrupt the file is left as it is: ``broken`` says so, and it takes nothing more.
+    After an error the file is left as it is: ``broken`` says so, and it takes nothing more.
     """
 
     _fd = -1  # of the class: the destructor finds it however early the constructor was interrupted

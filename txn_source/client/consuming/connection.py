@@ -131,10 +131,8 @@ class ConsumerConnection:
         """Begin in the subscription's current epoch where it stands."""
         state, again = self._state, self._state.was_connected
         topic, payload = subscribed.topic, deserialize_schema(subscribed.topic.topic.schema)
-        # A reader's stays the same until it seeks: what an interrupted call gives back then still belongs in its queue.
-        if request.durable or not again:
-            ids = subscribed.subscription_id, subscribed.consumer_id
-            state.origin = Origin(self._receiver, state.topic_name.short, payload, *ids)
+        ids = subscribed.subscription_id, subscribed.consumer_id
+        state.origin = Origin(self._receiver, state.topic_name.short, payload, *ids)
         state.topic = SubscribedTopic(
             topic.topic.topic_id, message_schema(payload), {view.partition_id: view.index for view in topic.partitions}
         )

@@ -64,8 +64,7 @@ class Receiver(Protocol):
 class Origin:
     """Where messages come from: the subscription, and the consumer that got them, which they don't keep alive.
 
-    A consumer makes another one, equal or not, whenever it is moved. What an interrupted call gives back belongs in the
-    queue only while its origin is still the very object that the consumer has.
+    A consumer makes another one with each connection.
     """
 
     consumer: weakref.ref[Receiver]
