@@ -136,10 +136,10 @@ CAUSES_AND_REMEDIES: dict[str, tuple[str, str]] = {
         "Send more in each call, or raise `--max-calls`.",
     ),
     "FAILED": (
-        "An earlier call of it was struck in its middle: by a second Ctrl-C, or a lack of memory.",
+        "An exception interrupted an earlier call of the object: a second Ctrl-C, or a lack of memory.",
         (
-            "Open another producer or transaction: what was acknowledged is stored. `log.transaction(id)` tells what"
-            " came of a transaction."
+            "Open another producer, transaction or consumer; acknowledged messages are stored. `log.transaction(id)`"
+            " shows the outcome of a transaction."
         ),
     ),
     "UNAVAILABLE": (

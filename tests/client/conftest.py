@@ -1,4 +1,4 @@
-"""Tests of what a client is made of need a log of no particular kind: one in memory, as users' own tests do."""
+"""Tests of the client's parts use a log in memory, as users' tests do."""
 
 from __future__ import annotations
 

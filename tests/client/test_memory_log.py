@@ -1,4 +1,4 @@
-"""A log in memory: a whole log, new each time, and nothing of it stays."""
+"""Logs in memory: each is new and complete, and is deleted when it is closed."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def folder_of(log: txn_source.Log) -> Path:
 
 
 def test_it_is_a_whole_log_that_goes_when_it_is_closed() -> None:
-    """Write plainly and in a transaction, consume, and close: two logs know nothing of each other."""
+    """Write with and without a transaction, consume, and close: two logs are independent."""
     with connect("memory:") as log, connect("memory:") as other:
         log.create_topic("orders", schema="id bigint not null")
         log.create_subscription("orders", "s")
@@ -46,7 +46,7 @@ def test_it_is_a_whole_log_that_goes_when_it_is_closed() -> None:
 
 
 def test_one_that_was_forgotten_goes_too() -> None:
-    """Drop a log, without closing it."""
+    """Drop an open log: its folder is deleted."""
     log = connect("memory:")
     folder = folder_of(log)
     del log
@@ -55,7 +55,7 @@ def test_one_that_was_forgotten_goes_too() -> None:
 
 
 def test_other_processes_use_it_while_it_is_open() -> None:
-    """Read it in this process by a pickled copy, whose end takes nothing with it."""
+    """Read the log by a pickled copy: closing the copy deletes nothing."""
     with connect("memory:") as log:
         log.create_topic("orders")
         with log.producer("orders") as producer:
@@ -79,7 +79,7 @@ os.kill(os.getpid(), signal.SIGKILL)
 
 
 def test_what_a_killed_program_left_is_removed_by_the_next() -> None:
-    """Kill a program that has one, after a fork of it has ended."""
+    """Kill a program with such a log, after its forked child has ended: the next log deletes the folder."""
     command = [sys.executable, "-W", "ignore", "-c", KILLED]
     found = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert found.returncode == -9, found.stderr
@@ -90,7 +90,7 @@ def test_what_a_killed_program_left_is_removed_by_the_next() -> None:
 
 
 def test_options_of_other_logs_and_other_doors_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Give it an endpoint or metadata, or name it where a path is needed: no folder of that name is made."""
+    """Pass options of other logs, or name ``memory:`` in the command line: an error, and no folder of that name."""
     monkeypatch.chdir(tmp_path)
     for options in ({"endpoint": "localhost:1"}, {"metadata": "x.db"}, {"create": False}, {"token": "t"}):
         with pytest.raises(InvalidArgumentError):

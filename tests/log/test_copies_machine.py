@@ -50,9 +50,9 @@ class CopiesMachine(RuleBasedStateMachine):
         self.log.create_topic("t", hot_copies="main,b,c", ledger_max_entries=7)
         self.producers = [self.log.producer("t", batching=BY_HAND) for _ in range(2)]
         self.waiting: dict[int, int] = {}
-        """How many messages of each producer are registered, and lacked copies when it was told last."""
+        """The number of each producer's registered messages that lacked copies at its last flush."""
         self.seen: set[int] = set()
-        """Those of which the waiting ones were acknowledged since, under a policy of fewer copies."""
+        """Producers whose waiting messages were acknowledged since, under a policy of fewer copies."""
         self.entries: list[Entry] = []
         self.txns: list[Transaction] = []
         self.states: list[str] = []

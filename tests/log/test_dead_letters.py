@@ -117,7 +117,7 @@ def test_letter_that_cannot_be_sent_waits(
 
 @pytest.mark.parametrize("kind", ["exclusive", "shared"])
 def test_letter_that_can_never_be_sent_holds_no_other_back(log: Log, kind: str, no_pause: None) -> None:
-    """Refuse ten messages of which one can never be sent: the other nine reach the dead-letter topic."""
+    """Refuse ten messages. One can never be sent; the other nine reach the dead-letter topic."""
     numbered(log)
     consumer = subscribe(log, type=kind, max_redeliveries=0, negative_acknowledge_delay=0.0)
     inner = consumer._dead_letters.send
@@ -145,7 +145,7 @@ def test_letter_that_can_never_be_sent_holds_no_other_back(log: Log, kind: str, 
 def test_letter_is_tried_again_though_its_consumer_has_other_work_before(
     log: Log, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Let a letter fail once, and acknowledge another message before its pause is over."""
+    """Fail a letter once, and acknowledge another message before the pause is over: the letter is sent."""
     monkeypatch.setattr(dead_letters, "_FIRST_PAUSE_S", 0.5)
     numbered(log)
     consumer = subscribe(log, type="shared", max_redeliveries=0, negative_acknowledge_delay=0.0, acknowledge_interval=0)

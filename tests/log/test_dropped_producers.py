@@ -15,7 +15,8 @@ import pytest
 
 from tests.log.reading import BY_HAND, eventually, values
 from tests.log.sites import Site, give_up_after
-from txn_source import Batching, Log
+from txn_source import Batching, FailedError, Log
+from txn_source.metadata.stub.metadata_stub import MetadataStub
 
 pytestmark = pytest.mark.also("objects", "copies")
 
@@ -55,6 +56,26 @@ def test_dropped_producers_take_their_threads_and_files_with_them(log: Log) -> N
     eventually(lambda: not gc.collect() and not _threads())
     assert _segments_open(log) == 0
     assert sorted(values(log, "orders"), key=int) == [b"%d" % number for number in range(20)]
+
+
+def test_failed_producer_takes_its_thread_with_it(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Run out of memory in a flush, and drop the producer: its thread ends, though messages wait for days."""
+    log.create_topic("orders")
+    producer = log.producer("orders", name="dropped-failed", batching=BY_HAND)
+    producer.send(b"a")
+
+    def append(*_: Any, **__: Any) -> None:
+        raise MemoryError
+
+    with monkeypatch.context() as patch:
+        patch.setattr(MetadataStub, "append", append)
+        with pytest.raises(MemoryError):
+            producer.flush()
+    with pytest.raises(FailedError):
+        producer.send(b"b")
+    assert _threads()
+    del producer
+    eventually(lambda: not gc.collect() and not _threads())
 
 
 def test_lost_messages_of_a_dropped_producer_are_told(remote_site: Site) -> None:

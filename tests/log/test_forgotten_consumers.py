@@ -45,8 +45,7 @@ def test_readers_of_processes_that_ended_go_away(embedded_site: Site) -> None:
 
 
 def test_readers_whose_leases_ended_go_away(clocked_site: Site, clock: ManualClock) -> None:
-    """Let a reader's lease end before it is renewed: the next listing takes it away. It may have come back by then, as
-    another one."""
+    """Let a reader's lease end: the next listing deletes its subscription. The reader may have made another one."""
     log = clocked_site.connect()
     numbered(log)
     reader = log.reader("t")

@@ -1,4 +1,4 @@
-"""A fork: what the parent opened is refused in the child and goes on in the parent, and a log is opened anew there."""
+"""Forks: the child refuses its parent's objects and opens a log of its own; the parent continues."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ print(os.read(source, 1 << 16).decode())
 
 
 def forked(site: Site, how: str) -> dict[str, str]:
-    """Fork under what is open; return what the child's calls said."""
+    """Fork with open objects; return the answers of the child's calls."""
     target = json.dumps({"endpoint": site.endpoint} if site.kind == "remote" else {"path": str(site.root)})
     command = [sys.executable, "-W", "ignore::DeprecationWarning", "-c", FORKING, target, how]
     found = subprocess.run(command, env=os.environ, capture_output=True, text=True, timeout=200, check=False)
@@ -100,7 +100,7 @@ def forked(site: Site, how: str) -> dict[str, str]:
 @pytest.mark.parametrize("how", ["writing", "consuming"])
 @pytest.mark.kinds("embedded", "remote")
 def test_child_is_refused_at_once_what_its_parent_opened(site: Site, how: str) -> None:
-    """Fork amid a transaction, and while a consumer waits: the child touches nothing of it, and the parent goes on."""
+    """Fork during a transaction, and while a consumer waits: the child changes nothing, and the parent continues."""
     log = site.connect()
     log.create_topic("orders")
     log.create_subscription("orders", "s")
@@ -113,8 +113,9 @@ def test_child_is_refused_at_once_what_its_parent_opened(site: Site, how: str) -
         assert "[TXNLOG_INVALID_ARGUMENT]" in said
         assert "belongs to the process that opened it" in said
     stored = [b"before", b"of the child's own", b"of the parent"]
-    if how == "consuming" and site.kind == "embedded":
-        assert "SQLite was in use when this process was forked" in anew
+    if how == "consuming":
+        what = "SQLite" if site.kind == "embedded" else "A service"
+        assert f"{what} was in use when this process was forked" in anew
         stored.remove(b"of the child's own")
     else:
         assert anew == "succeeded"

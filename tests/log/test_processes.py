@@ -66,7 +66,7 @@ def test_processes_that_open_a_new_root_at_once_make_one_log(tmp_path: Path) -> 
 
 @pytest.mark.kinds("embedded", "remote")
 def test_full_disk_is_told_and_loses_nothing(site: Site) -> None:
-    """Let a process run into a limit of file sizes, as into a full disk: what waits is stored when there is space."""
+    """Limit the size of files, as a full disk does: the waiting messages are stored when there is space."""
     log = site.connect()
     log.create_topic("orders")
     *of_segments, last = outcome(start("write_to_a_full_disk", site.kind, target(site)))

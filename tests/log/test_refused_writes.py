@@ -40,7 +40,7 @@ def unwritable(log: Log) -> Iterator[None]:
 
 @pytest.mark.files
 def test_what_storage_refuses_waits_for_the_next_flush(log: Log) -> None:
-    """Flush while storage refuses, twice, and once more when it doesn't: all is stored once, in order."""
+    """Flush twice while storage refuses writes, and once afterwards: all messages are stored once, in order."""
     log.create_topic("orders")
     producer = log.producer("orders", batching=BY_HAND)
     with unwritable(log):
@@ -69,8 +69,8 @@ def test_refused_write_in_the_background_is_reported_by_the_next_call(log: Log) 
 
 
 def test_what_the_service_refuses_for_now_waits_for_the_next_flush(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Fill the disk of the metadata, then have a database that is promoted late: what waits is stored by the flush, or
-    the commit, after it."""
+    """Let the service refuse for reasons that pass: a full disk, an expired token, a standby. The flush or commit after
+    that stores the waiting messages."""
     log.create_topic("orders")
     producer, transaction = log.producer("orders", batching=BY_HAND), log.begin_transaction()
     assert transaction.id is not None
@@ -99,7 +99,7 @@ def test_what_the_service_refuses_for_now_waits_for_the_next_flush(log: Log, mon
 
 @pytest.mark.files
 def test_producer_that_can_store_nothing_takes_no_more_for_ever(log: Log) -> None:
-    """Send on while storage refuses, whatever is raised: four full batches are kept, and nothing more is taken."""
+    """Send on while storage refuses writes, and ignore the errors: the producer keeps four full batches, no more."""
     log.create_topic("orders")
     producer = log.producer("orders", batching=Batching(linger_s=1e6, max_messages=10))
     taken = 0
@@ -120,7 +120,7 @@ def test_producer_that_can_store_nothing_takes_no_more_for_ever(log: Log) -> Non
 @pytest.mark.parametrize("told", ["by the commit", "by flush", "by another send"])
 @pytest.mark.files
 def test_transaction_whose_messages_wait_is_committed_later(log: Log, told: str) -> None:
-    """Refuse to write the second of two messages, whoever hears of it: the commit is refused, and counts later."""
+    """Refuse to write the second of two messages: the commit fails, whichever call raised first, and succeeds later."""
     log.create_topic("orders")
     producer = log.producer("orders", batching=Batching(linger_s=1e6, max_messages=2))
     transaction = log.begin_transaction()

@@ -39,7 +39,7 @@ def test_acknowledgement_during_a_commit_is_refused_or_counts(log: Log) -> None:
 
 @pytest.mark.parametrize("begun", ["in one call", "before"])
 def test_abort_waits_for_the_commit_of_another_thread(log: Log, begun: str) -> None:
-    """Abort when a commit is amid its call: the transaction is committed, and the abort says so."""
+    """Abort during another thread's commit: the abort waits, and raises that the transaction is committed."""
     log.create_topic("t")
     producer = log.producer("t", batching=BY_HAND)
     txn = log.begin_transaction()

@@ -241,6 +241,7 @@ def test_producer_closes_when_nobody_has_the_transaction(calls: Calls, producers
     assert [sorted(rows) for rows in both(calls.log, COMMITTED)] == [[b"plain", *came], came]
 
 
+@pytest.mark.kinds("embedded", "remote")
 def test_loss_that_was_noted_keeps_no_transaction(calls: Calls, producers: list[Producer]) -> None:
     """Lose messages of one transaction in the commit of another one, which has no answer, and drop that: it goes."""
     ended = calls.log.begin_transaction()

@@ -1,23 +1,25 @@
-"""Calls in threads of their own: what came of them comes to whoever asked, and what comes late to nobody."""
+"""Calls in other threads: the caller gets the result, and a late result changes nothing."""
 
 from __future__ import annotations
 
+import gc
 import signal
 import subprocess
 import sys
 import threading
+import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pytest
 
-from txn_source.process.calls import Abandoned, Call, TooLate, begun, within
+from txn_source.process.calls import Abandoned, Call, TooLate, begun, watched, within
 
 WAIT_S = 30.0
 
 
 class Late:
-    """A call that answers only when it is let, and then into a buffer. Its wait ends with the test."""
+    """A call that fills a buffer when the test lets it; the end of the test ends its wait."""
 
     def __init__(self) -> None:
         self.buffer = bytearray(b"mine")
@@ -35,14 +37,14 @@ class Late:
 
 @contextmanager
 def ended(late: Late) -> Iterator[None]:
-    """Let the call answer at the end, and wait until it knows that nobody waits."""
+    """Release the call, and wait until it sees that its caller has left."""
     yield
     late.let.set()
     assert late.abandoned.wait(WAIT_S)
 
 
 def test_call_in_time_returns_what_it_returns() -> None:
-    """Call something that fills a buffer and returns."""
+    """Make a call that fills a buffer and returns."""
     buffer = bytearray(4)
 
     def call(of: Call) -> str:
@@ -56,7 +58,7 @@ def test_call_in_time_returns_what_it_returns() -> None:
 
 @pytest.mark.parametrize("kind", [ValueError, TooLate, SystemExit])
 def test_call_in_time_raises_what_it_raises(kind: type[BaseException]) -> None:
-    """Call something that fails in ways that an ordinary handler doesn't see, too."""
+    """Raise an Exception, and a BaseException: the caller gets both."""
 
     def call(_: Call) -> None:
         raise kind("so")
@@ -66,7 +68,7 @@ def test_call_in_time_raises_what_it_raises(kind: type[BaseException]) -> None:
 
 
 def test_call_runs_in_another_thread() -> None:
-    """Ask a call for its thread, which is none that the end of the program waits for."""
+    """Look at the call's thread: it is a daemon, so it doesn't delay the program's end."""
     thread = within(WAIT_S, lambda _: threading.current_thread())
     assert thread is not threading.current_thread()
     assert thread.daemon
@@ -74,7 +76,7 @@ def test_call_runs_in_another_thread() -> None:
 
 @pytest.mark.parametrize("seconds", [0.0, -1.0])
 def test_late_answer_is_not_copied(seconds: float) -> None:
-    """Give a call no time: its buffer is used by others by the time it answers, and it is told that nobody waits."""
+    """Give a call no time: its late ``fill`` raises Abandoned, and leaves the buffer as it is."""
     late = Late()
     with ended(late), pytest.raises(TooLate):
         within(seconds, late)
@@ -82,7 +84,7 @@ def test_late_answer_is_not_copied(seconds: float) -> None:
 
 
 def test_late_call_that_asks_learns_that_nobody_waits() -> None:
-    """Let a call ask whether it is to go on after it was given up."""
+    """Let an abandoned call ask ``go_on``: it raises Abandoned."""
     given_up, abandoned = threading.Event(), threading.Event()
 
     def call(of: Call) -> None:
@@ -99,7 +101,7 @@ def test_late_call_that_asks_learns_that_nobody_waits() -> None:
 
 
 def test_whoever_waits_can_be_interrupted() -> None:
-    """Interrupt the wait from within the call, as Ctrl-C does: it ends, and what comes later isn't copied."""
+    """Interrupt the wait, as Ctrl-C does: the wait ends, and a later ``fill`` copies nothing."""
     late, main = Late(), threading.main_thread().ident
     assert main is not None
 
@@ -113,7 +115,7 @@ def test_whoever_waits_can_be_interrupted() -> None:
 
 
 def test_begun_call_runs_before_its_result_is_wanted() -> None:
-    """Begin a call, wait until it runs, and only then ask for its result, twice."""
+    """Start a call, wait until it runs, and ask for its result twice."""
     running = threading.Event()
 
     def call() -> int:
@@ -127,7 +129,7 @@ def test_begun_call_runs_before_its_result_is_wanted() -> None:
 
 @pytest.mark.parametrize("kind", [OSError, SystemExit])
 def test_begun_call_raises_where_its_result_is_wanted(kind: type[BaseException]) -> None:
-    """Begin calls one of which fails: the others return, and the next ones, too."""
+    """Start several calls. One fails; the others return, and so do later calls."""
 
     def call() -> None:
         raise kind("so")
@@ -139,7 +141,7 @@ def test_begun_call_raises_where_its_result_is_wanted(kind: type[BaseException])
 
 
 def test_many_calls_may_be_begun_at_once() -> None:
-    """Begin more calls than there are threads; the first two wait for each other, and the last is asked for first."""
+    """Start more calls than threads; the first two wait for each other. Ask for the last result first."""
     two = threading.Barrier(2)
 
     def call(number: int) -> int:
@@ -170,7 +172,59 @@ sys.exit(status)
 
 
 def test_forked_child_can_begin_calls() -> None:
-    """Fork where one call is under way and threads wait for others, which the child doesn't have."""
+    """Fork during a call and with idle threads: the child starts calls of its own."""
     command = [sys.executable, "-W", "ignore::DeprecationWarning", "-c", FORKING]
     found = subprocess.run(command, capture_output=True, text=True, timeout=200)
     assert (found.returncode, found.stderr) == (0, "")
+
+
+def test_watched_call_is_looked_at_while_it_takes() -> None:
+    """Let a call wait for the second look: the caller gets its value, and the error of another one."""
+    looks, seen = [], threading.Event()
+
+    def look() -> None:
+        looks.append(1)
+        if len(looks) == 2:
+            seen.set()
+
+    assert watched(lambda: seen.wait(WAIT_S), look)
+    assert len(looks) == 2
+    with pytest.raises(SystemExit, match="so"):
+        watched(lambda: sys.exit("so"), look)
+
+
+def test_look_that_raises_ends_the_wait() -> None:
+    """Leave a call in its middle: it goes on, and the next one doesn't wait for it."""
+    let, over = threading.Event(), threading.Event()
+
+    def call() -> None:
+        let.wait(WAIT_S)
+        over.set()
+
+    def look() -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        watched(call, look)
+    assert watched(lambda: not over.is_set(), look)
+    let.set()
+    assert over.wait(WAIT_S)
+
+
+def test_watched_error_keeps_nothing_alive() -> None:
+    """Drop what raised: it is gone without the garbage collector."""
+
+    class Kept:
+        def fail(self) -> None:
+            raise ValueError("so")
+
+    kept = Kept()
+    left = weakref.ref(kept)
+    gc.disable()
+    try:
+        with pytest.raises(ValueError, match="so"):
+            watched(kept.fail, lambda: None)
+        del kept
+        assert left() is None
+    finally:
+        gc.enable()

@@ -1,4 +1,4 @@
-"""Work that is repeated: at once, again after each interval, whatever it raises, and never after it was stopped."""
+"""Repeated work: at once, after each interval, after errors, and never after ``stop``."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Make = Callable[[float, Callable[[], object]], Repeating]
 
 @pytest.fixture
 def make() -> Iterator[Make]:
-    """Makes what repeats work; all of them are stopped at the end."""
+    """Make repeated work; the end of the test stops all of it."""
     made: list[Repeating] = []
 
     def repeating(every_s: float, work: Callable[[], object]) -> Repeating:
@@ -29,7 +29,7 @@ def make() -> Iterator[Make]:
 
 
 class Rounds:
-    """Work that counts its rounds, and tells of the one that was waited for; ``within`` is called in each."""
+    """Work that counts its rounds and reports the awaited one; each round calls ``within``."""
 
     def __init__(self, until: int, within: Callable[[int], object] = lambda _: None) -> None:
         self._until = until
@@ -45,7 +45,7 @@ class Rounds:
 
 
 def test_work_is_done_at_once_and_an_interval_is_cut_short_by_its_end(make: Make) -> None:
-    """Start with an interval of an hour, wait for the first round, and stop."""
+    """Start with an interval of an hour, and stop after the first round."""
     rounds = Rounds(1)
     repeating = make(LONG_S, rounds)
     repeating.start()
@@ -55,7 +55,7 @@ def test_work_is_done_at_once_and_an_interval_is_cut_short_by_its_end(make: Make
 
 
 def test_work_is_repeated_though_it_fails(make: Make, caplog: pytest.LogCaptureFixture) -> None:
-    """Let the first two rounds fail: each failure is logged with its cause, and a third and a fourth round come."""
+    """Fail the first two rounds: both errors are logged, and a third and a fourth round follow."""
 
     def fail(number: int) -> None:
         if number <= 2:
@@ -70,7 +70,7 @@ def test_work_is_repeated_though_it_fails(make: Make, caplog: pytest.LogCaptureF
 
 
 def test_work_under_way_is_left_after_the_grace_and_not_begun_again(make: Make) -> None:
-    """Stop amid a round that lasts: without a grace it goes on, and it is the last one."""
+    """Stop during a long round without grace: the round goes on, and is the last one."""
     going_on = threading.Event()
     rounds = Rounds(1, lambda _: going_on.wait(WAIT_S))
     repeating = make(SHORT_S, rounds)
@@ -83,7 +83,7 @@ def test_work_under_way_is_left_after_the_grace_and_not_begun_again(make: Make) 
 
 
 def test_work_that_waits_is_woken_by_the_end(make: Make) -> None:
-    """Let a round wait for the end, for an hour at most, as one does that wants a longer rest."""
+    """Let a round wait for ``stopping`` for an hour: ``stop`` ends the wait."""
     woken: list[bool] = []
     rounds = Rounds(1, lambda _: woken.append(repeating.stopping.wait(LONG_S)))
     repeating = make(SHORT_S, rounds)
@@ -94,7 +94,7 @@ def test_work_that_waits_is_woken_by_the_end(make: Make) -> None:
 
 
 def test_what_was_stopped_before_it_was_started_does_nothing(make: Make) -> None:
-    """Stop, as one does whose own start failed in between, and start then: no round comes."""
+    """Stop before the start: no round takes place."""
     rounds = Rounds(1)
     repeating = make(SHORT_S, rounds)
     assert repeating.stop(WAIT_S)

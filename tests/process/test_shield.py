@@ -1,4 +1,4 @@
-"""Ctrl-C waits for the end of a block that changes something, and a second one doesn't."""
+"""The shield delays the first Ctrl-C to the end of its block; a second one takes effect at once."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from types import FrameType
 
 import pytest
 
-from txn_source.process.shield import held
+from txn_source.process.shield import deaf, held, safe_point
 
 
 @pytest.fixture(autouse=True)
 def handlers() -> Iterator[None]:
-    """Put back what a test sets."""
+    """Restore the handlers after the test."""
     before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
     signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
@@ -26,14 +26,14 @@ def handlers() -> Iterator[None]:
 
 
 def press() -> None:
-    """Send this process Ctrl-C, and let Python see it."""
+    """Send Ctrl-C to this process, and let Python run the handler."""
     os.kill(os.getpid(), signal.SIGINT)
     for _ in range(100):
         pass
 
 
 def test_first_signal_comes_at_the_end() -> None:
-    """Interrupt a block, and blocks within it: all of it is done, then the interrupt comes."""
+    """Interrupt a block with an inner block: both are complete before KeyboardInterrupt."""
     done = []
 
     def work() -> None:
@@ -50,7 +50,7 @@ def test_first_signal_comes_at_the_end() -> None:
 
 
 def test_second_signal_comes_at_once_and_tells_of_both() -> None:
-    """Interrupt a block twice: it is left there, and nothing comes later."""
+    """Interrupt a block twice: KeyboardInterrupt ends it at once, and only once."""
     done = []
 
     def work() -> None:
@@ -67,8 +67,30 @@ def test_second_signal_comes_at_once_and_tells_of_both() -> None:
     assert done == ["another one"]
 
 
+def test_second_signal_waits_for_a_safe_point_of_a_deaf_block() -> None:
+    """Interrupt a deaf block twice: KeyboardInterrupt comes at the safe point, or at the block's end without one."""
+    done = []
+
+    def work(*, has_safe_point: bool) -> None:
+        with held():
+            with deaf():
+                press()
+                press()
+                done.append("deaf")
+                if has_safe_point:
+                    safe_point()
+                done.append("no safe point")
+            done.append("too late")
+
+    for has_safe_point in (True, False):
+        with pytest.raises(KeyboardInterrupt):
+            work(has_safe_point=has_safe_point)
+    assert done == ["deaf", "deaf", "no safe point"]
+    test_first_signal_comes_at_the_end()
+
+
 def test_interrupt_that_was_held_has_the_blocks_error_as_its_context() -> None:
-    """Raise in a block, with and without an interrupt: the handler is back each time."""
+    """Raise in a block, with and without an interrupt: the handler is restored each time."""
 
     def work(*, interrupted: bool) -> None:
         with held():
@@ -85,8 +107,17 @@ def test_interrupt_that_was_held_has_the_blocks_error_as_its_context() -> None:
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
+def test_block_without_handlers_leaves_later_blocks_working() -> None:
+    """Enter a block while no signal has a Python handler, as after ``nohup``; then install one: it is delayed."""
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    with held():
+        press()
+    signal.signal(signal.SIGINT, before)
+    test_first_signal_comes_at_the_end()
+
+
 def test_programs_own_handler_gets_the_signal() -> None:
-    """Set a handler that raises nothing: it is called once, after the block, for each signal that it is set for."""
+    """Install a handler that doesn't raise: the block's end calls it once for SIGINT, and once for SIGTERM."""
     seen = []
 
     def note(number: int, frame: FrameType | None) -> None:
@@ -123,13 +154,13 @@ except KeyboardInterrupt:
 
 
 def test_asyncio_cancels_its_task_after_the_block() -> None:
-    """Interrupt a block of a coroutine: asyncio's own handler cancels the task, as it would without the block."""
+    """Interrupt a block in a coroutine: asyncio's handler cancels the task after the block."""
     found = subprocess.run([sys.executable, "-c", COROUTINE], capture_output=True, text=True, timeout=60, check=True)
     assert found.stdout == "whole\ninterrupted\n"
 
 
 def test_other_threads_change_no_handler() -> None:
-    """Enter a block in another thread: signals are the main thread's, where nothing is held back."""
+    """Enter a block in another thread: Ctrl-C in the main thread takes effect at once."""
     entered, leave = threading.Event(), threading.Event()
 
     def block() -> None:
@@ -161,7 +192,38 @@ with held():
 
 
 def test_signals_without_a_handler_stay_as_they_are() -> None:
-    """Ignore SIGHUP, as nohup does, and leave SIGTERM alone: the one does nothing, the other ends the process."""
+    """Ignore SIGHUP, as nohup does, and leave SIGTERM alone: in a block, SIGHUP does nothing and SIGTERM kills."""
     found = subprocess.run([sys.executable, "-c", IGNORING], capture_output=True, text=True, timeout=60, check=False)
     assert found.stdout == "goes on\n"
     assert found.returncode == -signal.SIGTERM
+
+
+FORKED = """
+import os, signal, threading
+from txn_source.process.shield import held
+
+def fork():
+    child = os.fork()
+    if child == 0:
+        try:
+            os.kill(os.getpid(), signal.SIGINT)
+            for _ in range(100):
+                pass
+        except KeyboardInterrupt:
+            with held():
+                os._exit(7)
+        os._exit(0)
+    print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+
+with held():
+    thread = threading.Thread(target=fork)
+    thread.start()
+    thread.join()
+"""
+
+
+def test_child_that_was_forked_during_a_block_gets_its_signals() -> None:
+    """Fork in another thread during a block, and send Ctrl-C to the child: it takes effect at once."""
+    command = [sys.executable, "-W", "ignore", "-c", FORKED]
+    found = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
+    assert found.stdout == "7\n"

@@ -1,7 +1,7 @@
-"""A log in memory, for tests: new and empty, of this process alone, and gone when it is closed.
+"""A log in memory, for tests: new, empty, and deleted when it is closed.
 
-It is a whole log, in a folder of the machine's memory where there is one, else of its temporary files. So everything
-works on it that works on a log, Spark too (``log.target.path``), and as fast as nothing that waits for a disk.
+The log is a normal log in a folder of ``/dev/shm``, or of the temporary files where ``/dev/shm`` is missing. So all
+features work on it, Spark included (``log.target.path``), without waiting for a disk.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _PREFIX = "txnlog-memory-"
 
 
 class MemoryLog(Log):
-    """A log whose folder goes with it: when it is closed or collected, or its program ends."""
+    """A log that deletes its folder when it is closed or collected, or when the program ends."""
 
     def __init__(self) -> None:
         folder, lock = _new_folder()
@@ -35,10 +35,10 @@ class MemoryLog(Log):
         self._gone = weakref.finalize(self, _remove, folder, lock, forks.this_process)
 
     def __reduce__(self) -> tuple[type[Log], tuple[Target]]:  # type: ignore[override]
-        return Log, (self._target,)  # another process may use it while it is open; it doesn't end it
+        return Log, (self._target,)  # a copy uses the folder, and doesn't delete it
 
     def close(self) -> None:
-        """Close producers, consumers and the connection, and remove all of it."""
+        """Close producers, consumers and the connection, and delete the folder."""
         try:
             super().close()
         finally:
@@ -46,11 +46,11 @@ class MemoryLog(Log):
                 self._gone()
 
     def _leave_a_snapshot(self) -> None:
-        """Leave none: nothing of it stays."""
+        """Make no snapshot, since the folder is deleted."""
 
 
 def _new_folder() -> tuple[Path, int]:
-    """Return a new folder, and the lock on it, which goes with the process; remove those of processes that died."""
+    """Return a new folder, and a lock that ends with the process; delete the folders of dead processes."""
     base = _IN_MEMORY if os.access(_IN_MEMORY, os.W_OK | os.X_OK) else Path(tempfile.gettempdir())
     for left in base.glob(f"{_PREFIX}*/lock"):
         with suppress(OSError):
@@ -60,7 +60,7 @@ def _new_folder() -> tuple[Path, int]:
 
 
 def _locked(file: Path, flags: int) -> int:
-    """Return an open file that this process alone has locked; OSError: another one has."""
+    """Open and lock a file; raise OSError if another process has locked it."""
     fd = os.open(file, os.O_RDWR | os.O_CLOEXEC | flags, 0o600)
     try:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -71,6 +71,6 @@ def _locked(file: Path, flags: int) -> int:
 
 
 def _remove(folder: Path, lock: int, owner: forks.Process) -> None:
-    if owner is forks.this_process:  # a forked child ends, too, and it isn't the child's
+    if owner is forks.this_process:  # the end of a forked child must not delete it
         shutil.rmtree(folder, ignore_errors=True)
         os.close(lock)

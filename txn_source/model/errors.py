@@ -31,7 +31,7 @@ TxnLogError
 ├── PermissionDeniedError           PERMISSION_DENIED      the token has no role for that
 ├── LimitExceededError              LIMIT_EXCEEDED         more than one identity may have, or send at once
 │   └── RateLimitedError            RATE_LIMITED           too many calls; clients try again by themselves
-├── FailedError                     FAILED                 an earlier call was struck; open another one
+├── FailedError                     FAILED                 an earlier call failed the object; open another one
 ├── UnavailableError                UNAVAILABLE            the service didn't answer; try again
 └── InternalError                   INTERNAL               our bug, not your mistake
 """
@@ -242,7 +242,7 @@ class RateLimitedError(LimitExceededError):
 
 
 class FailedError(TxnLogError):
-    """A producer, transaction, consumer or writer of which an earlier call was struck; open another one."""
+    """The object failed in an earlier call, for example at a second Ctrl-C; open another one."""
 
     code = "FAILED"
 

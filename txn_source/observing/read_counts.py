@@ -22,7 +22,7 @@ class ReadCounts:
         self.begin()
 
     def begin(self) -> None:
-        """Begin at zero, as a forked child does: what its parent has read isn't its own."""
+        """Reset the counts, in a forked child too: the parent reports its own reads."""
         self._lock = threading.Lock()
         self._counts: Counter[str] = Counter()
 

@@ -1,1 +1,1 @@
-"""What a process does around the calls of a log: signals, forks, waiting, work in threads of its own."""
+"""Signals, forks, threads and waiting: services of the process that every layer above uses."""

@@ -1,8 +1,7 @@
-"""Calls in threads of their own: within so many seconds, or begun now and waited for later.
+"""Calls in other threads: with a time limit (``within``), started early (``begun``), or watched (``watched``).
 
-A library that is called so may take for ever, as when a store sends a byte now and then. Whoever waits can be
-interrupted, and the library never is: an exception in the middle of it would leave its locks and connections in any
-state.
+A library may block for ever, for example while a store sends a byte now and then. An interrupt ends the wait and never
+reaches the library, where it could leave locks and connections in any state.
 """
 
 from __future__ import annotations
@@ -15,44 +14,45 @@ from typing import Any, TypeVar
 
 R = TypeVar("R")
 _MOST_THREADS = 16
-"""So many of the calls that a process has begun are under way at most; a store is not served better by more."""
+"""A pool runs at most this many calls at once; more don't make a store faster."""
 _IDLE_S = 5.0
+_LOOK_S = 0.1
 
 
 class TooLate(Exception):
-    """A call took longer than it was given."""
+    """The call took longer than its limit."""
 
 
 class Abandoned(Exception):
-    """Nobody waits for a call any more. It is raised in its thread, so that this ends."""
+    """The caller stopped waiting; raised in the call's thread to end it."""
 
 
 class Call:
-    """What a call that may be given up asks. Thread-safe."""
+    """The state of a call with a time limit, shared with its caller. Thread-safe."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._is_over = False
 
     def go_on(self) -> None:
-        """Raise Abandoned if nobody waits any more."""
+        """Raise Abandoned if the caller has stopped waiting."""
         if self._is_over:
             raise Abandoned
 
     def fill(self, into: memoryview, data: bytes | memoryview) -> None:
-        """Copy bytes to whoever waits; raise Abandoned if nobody does, whose buffer may be in use by others."""
+        """Copy bytes into the caller's buffer; raise Abandoned once the caller may have reused the buffer."""
         with self._lock:
             self.go_on()
             into[:] = data
 
     def give_up(self) -> None:
-        """From now on nothing is copied."""
+        """Stop waiting: later ``fill`` calls copy nothing."""
         with self._lock:
             self._is_over = True
 
 
 class _Outcome:
-    """What comes of a call: a value or an error."""
+    """The result of a call: a value or an error."""
 
     def __init__(self) -> None:
         self.is_known = False
@@ -60,7 +60,7 @@ class _Outcome:
         self._error: BaseException | None = None
 
     def take(self, call: Callable[[], object]) -> None:
-        """Carry out the call."""
+        """Make the call and keep its result."""
         try:
             self._value = call()
         except BaseException as error:
@@ -73,12 +73,16 @@ class _Outcome:
             raise self._error
         return self._value
 
+    def forget(self) -> None:
+        """Drop the error, whose traceback has the outcome."""
+        self._error = None
+
 
 def within(seconds: float, call: Callable[[Call], R]) -> R:
     """Return what a call returns, or raise what it raises.
 
     Raises:
-        TooLate: it takes longer. Its thread ends when it next asks if it is to go on.
+        TooLate: the call takes longer. Its thread ends at its next ``go_on`` or ``fill``.
     """
     of, outcome = Call(), _Outcome()
     thread = threading.Thread(target=outcome.take, args=(lambda: call(of),), name="txnlog-request", daemon=True)
@@ -94,14 +98,15 @@ def within(seconds: float, call: Callable[[Call], R]) -> R:
 
 
 class _Pool:
-    """Threads that end when nothing was to be done for a while. They hold up neither the program's end nor a fork."""
+    """Threads for calls; idle threads end after a few seconds, and none delays the program's end or a fork."""
 
-    def __init__(self) -> None:
+    def __init__(self, name: str) -> None:
+        self._name = name
         self._todo: SimpleQueue[Callable[[], None]] = SimpleQueue()
         self._lock = threading.Lock()
         self._threads = 0
         self._open = 0
-        """Tasks that were given and aren't done."""
+        """Tasks that are queued or running."""
 
     def give(self, task: Callable[[], None]) -> None:
         with self._lock:
@@ -110,12 +115,15 @@ class _Pool:
             self._threads += new
         self._todo.put(task)
         if new:
-            threading.Thread(target=self._work, name="txnlog-read", daemon=True).start()
+            try:
+                threading.Thread(target=self._work, name=self._name, daemon=True).start()
+            except RuntimeError:  # the process can't start threads any more: it ends, or has too many
+                self._work(idle_s=0.0)
 
-    def _work(self) -> None:
+    def _work(self, idle_s: float = _IDLE_S) -> None:
         while True:
             try:
-                task = self._todo.get(timeout=_IDLE_S)
+                task = self._todo.get(timeout=idle_s)
             except Empty:
                 with self._lock:
                     if self._todo.empty():
@@ -128,33 +136,56 @@ class _Pool:
                 self._open -= 1
 
 
-_pool = _Pool()
+_early, _watched = _Pool("txnlog-read"), _Pool("txnlog-call")
 
 
 def _in_child() -> None:
-    global _pool
-    _pool = _Pool()  # the threads are the parent's
+    global _early, _watched
+    _early, _watched = _Pool("txnlog-read"), _Pool("txnlog-call")  # the threads are the parent's
 
 
 os.register_at_fork(after_in_child=_in_child)
 
 
 def begun(call: Callable[[], R]) -> Callable[[], R]:
-    """Begin a call; return what waits for it, and returns, or raises, what came of it.
+    """Start a call; return a function that waits for its result, and returns or raises it.
 
-    A result that nobody waits for any more is dropped when it comes.
+    A result that is never asked for is dropped.
     """
-    outcome, ended = _Outcome(), threading.Event()
-
-    def run() -> None:
-        outcome.take(call)
-        ended.set()
-
-    _pool.give(run)
+    outcome, running = _started(_early, call)
 
     def result() -> R:
-        ended.wait()
+        running.acquire()
+        running.release()
         value: R = outcome.result()
         return value
 
     return result
+
+
+def watched(call: Callable[[], R], look: Callable[[], None]) -> R:
+    """Return what a call returns, or raise what it raises; run ``look`` every 0.1 s while it takes.
+
+    If ``look`` raises, the wait is over, and the call continues alone.
+    """
+    outcome, running = _started(_watched, call)
+    while not running.acquire(timeout=_LOOK_S):
+        look()
+    try:
+        value: R = outcome.result()
+        return value
+    finally:
+        outcome.forget()
+
+
+def _started(pool: _Pool, call: Callable[[], object]) -> tuple[_Outcome, threading.Lock]:
+    """Give a call to a pool; return its outcome, and a lock that is held until this is known."""
+    outcome, running = _Outcome(), threading.Lock()
+    running.acquire()
+
+    def run() -> None:
+        outcome.take(call)
+        running.release()
+
+    pool.give(run)
+    return outcome, running

@@ -1,16 +1,16 @@
-"""Which process an object belongs to, and what must be closed or kept when the process forks.
+"""Objects belong to one process, and a forked child refuses the objects of its parent.
 
-What writes, holds a position or is connected belongs to the process that made it: it notes ``this_process``, and
-``check`` refuses it in a forked child before it takes a lock, which a thread that is gone may hold. Whoever needs the
-log in a child opens it anew there.
+Objects that write, hold a position or are connected record ``this_process``. ``check`` refuses them in a forked child
+before they take a lock, since a lost thread of the parent may hold it. The child opens a log of its own.
 
-- SQLite keeps what it knows of a file's locks in memory, and a fork copies that: the child would believe to hold what
-  only its parent holds. It also copies SQLite's own locks, which a thread may have that the child hasn't got. So
-  connections that nobody uses are closed before a fork; if a file is open all the same, the child can't use SQLite.
-- gRPC can't be used in a child that was forked while another thread called a service: it would end the process.
-- What waits for threads or locks when it is destroyed is kept for ever in the child, which hasn't got these threads.
+- SQLite keeps its knowledge of a file's locks in memory. A fork copies it, so the child would believe to hold the
+  parent's locks. A fork also copies SQLite's own mutexes, which a lost thread may hold. So idle connections are closed
+  before a fork; if a database file is still open then, the child can't use SQLite.
+- gRPC may end a child that was forked while another thread called a service or was connected to it, so such a child
+  can't use gRPC.
+- Destructors that wait for threads or locks would hang in the child, so their objects are kept for ever there.
 
-Python itself promises little where threads run while it forks: ``spawn``, or a service, is the sound way.
+Python promises little for a fork while threads run; ``spawn`` or a service is the sound way.
 """
 
 from __future__ import annotations
@@ -28,32 +28,32 @@ from txn_source.model.errors import InvalidArgumentError
 
 
 class Process:
-    """Stands for one process: a forked child has another one."""
+    """One process; a forked child has another instance."""
 
 
 class Divided(Protocol):
-    """A database that both sides of a fork must not have open."""
+    """A database that only one side of a fork may have open."""
 
     def before_fork(self) -> Path | None:
-        """Close what nobody uses now; return the file that must not be open in the child."""
+        """Close idle connections; return the database's file, if it is one."""
 
 
 this_process = Process()
-"""Of the process that runs; compared by identity."""
+"""The running process; compared by identity."""
 _DIVIDED: weakref.WeakSet[Divided] = weakref.WeakSet()
 _KEPT: weakref.WeakSet[object] = weakref.WeakSet()
 _CALLS: set[tuple[int, object]] = set()
-"""Calls to services under way, with the thread of each."""
+"""Running calls to services and connections, with their threads."""
 _files: set[Path] = set()
-"""Databases that the child looks for."""
+"""Databases that the child checks for open descriptors."""
 _amid_sqlite = False
-"""This process, or one that it was forked from, was forked while a database was open."""
+"""True if this process, or an ancestor, was forked while a database was open."""
 _amid_calls = False
-"""Likewise, while another thread called a service."""
+"""True if this process, or an ancestor, was forked while another thread used a service."""
 
 
 def check(owner: Process, what: str) -> None:
-    """Raise INVALID_ARGUMENT if something belongs to another process than this one, of which this one is a fork."""
+    """Raise INVALID_ARGUMENT if an object belongs to the process that this one was forked from."""
     if owner is not this_process:
         raise InvalidArgumentError(
             f"{what} belongs to the process that opened it, and this process was forked from that one.",
@@ -62,23 +62,23 @@ def check(owner: Process, what: str) -> None:
 
 
 def close_before_forks(divided: Divided) -> None:
-    """Have a database closed before each fork of this process, as far as nobody uses it."""
+    """Close a database's idle connections before each fork."""
     _DIVIDED.add(divided)
 
 
 def keep_in_children(kept: object) -> None:
-    """Keep an object, and all that it holds, from being destroyed in forked children, at their end too."""
+    """Never destroy an object, and all that it holds, in forked children, not even at their end."""
     _KEPT.add(kept)
 
 
 def keep_for_ever(kept: object) -> None:
-    """Keep an object from being destroyed in this process."""
+    """Never destroy an object in this process."""
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(kept))
 
 
 @contextmanager
 def calling() -> Iterator[None]:
-    """A call to a service, by gRPC."""
+    """A block that calls a service by gRPC, or is connected to it."""
     call = threading.get_ident(), object()
     _CALLS.add(call)
     try:
@@ -88,21 +88,21 @@ def calling() -> Iterator[None]:
 
 
 def check_grpc() -> None:
-    """Raise INVALID_ARGUMENT where gRPC can't be used."""
+    """Raise INVALID_ARGUMENT if a fork made gRPC unusable in this process."""
     if _amid_calls:
         raise InvalidArgumentError(
-            "This process was forked while another thread's call to a service was under way, and gRPC can't be used in"
-            " it.",
-            "Fork before such calls, or start the process without a fork (spawn).",
+            "A service was in use when this process was forked, by a call, a consumer, a reader or a stream. So this"
+            " process can't use gRPC.",
+            "Close those before forking, or start the process without a fork (spawn).",
         )
 
 
 def check_sqlite() -> None:
-    """Raise INVALID_ARGUMENT where SQLite can't be used."""
+    """Raise INVALID_ARGUMENT if a fork made SQLite unusable in this process."""
     if _amid_sqlite:
         raise InvalidArgumentError(
-            "SQLite was in use when this process was forked, by a call, a consumer, a reader or a stream of a log, and"
-            " can't be used on both sides of a fork.",
+            "SQLite was in use when this process was forked, by a call, a consumer, a reader or a stream. So this"
+            " process can't use SQLite.",
             "Close those before forking, start the process without a fork (spawn), or use `txnlog serve`.",
         )
 

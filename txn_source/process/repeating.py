@@ -1,4 +1,4 @@
-"""Work that is repeated every so many seconds until it is stopped."""
+"""A thread that repeats work at an interval until it is stopped."""
 
 from __future__ import annotations
 
@@ -10,25 +10,25 @@ _log = logging.getLogger(__name__)
 
 
 class Repeating:
-    """A thread that does some work at once, and again each time that so many seconds have passed since its end.
+    """A thread that works at once, and again ``every_s`` seconds after each round has ended.
 
-    An exception of the work doesn't end it: it is logged with its traceback, and the work is done again in its turn.
+    An exception of the work is logged with its traceback; the next round takes place as usual.
     """
 
     def __init__(self, every_s: float, work: Callable[[], object], name: str) -> None:
-        """``name`` is the thread's."""
+        """``name`` is the name of the thread."""
         self.stopping = threading.Event()
-        """Set when the thread is to end. Work that takes long looks at it, or waits for it in place of sleeping."""
+        """Set by ``stop``. Long work checks it, or waits for it instead of sleeping."""
         self._every_s = every_s
         self._work = work
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
 
     def start(self) -> None:
-        """Begin, with the work done for the first time at once."""
+        """Start the thread; the first round begins at once."""
         self._thread.start()
 
     def stop(self, grace_s: float) -> bool:
-        """Begin the work no more, and let what is under way end; return False if that takes longer than the grace."""
+        """Begin no further round; return False if the current one takes longer than the grace in seconds."""
         self.stopping.set()
         if self._thread.ident is not None:  # it was started
             self._thread.join(grace_s)

@@ -1,9 +1,9 @@
-"""The rim of an object with state: its lock, its process, and whether something has struck it.
+"""The rim of an object with state: its lock, its process, and whether the object has failed.
 
-A change happens behind the rim: one at a time, in the process that made the object, and not interrupted by the first
-Ctrl-C. An error of ours leaves a state from which the next call goes on. Whatever else comes out of the middle of a
-change, a second Ctrl-C or a lack of memory, may have come between any two steps: so the object has failed, for good,
-and says so with each later call.
+The rim lets one change in at a time, only in the process that made the object, and delays the first Ctrl-C until the
+change is complete. A TxnLogError leaves a valid state, and the next call continues from there. Any other exception (a
+second Ctrl-C, MemoryError) may fall between two steps that belong together, so it fails the object for good: each later
+call raises FAILED.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 class Rim:
-    """What guards one object."""
+    """Guards one object."""
 
     __slots__ = ("_told", "failure", "lock", "process", "then", "what")
 
     def __init__(self, what: str, told: str) -> None:
-        """Take what the object is called, and what to say of its work when it has failed."""
+        """Take the object's name, and the sentence about its work for the FAILED error."""
         self.what = what
         self.then: Callable[[FailedError], None] = lambda failure: None
-        """Is called when the object has failed."""
+        """Called once, when the object fails."""
         self.lock = threading.RLock()
         self.failure: FailedError | None = None
-        """What each call raises, once the object has failed."""
+        """The error of each call after the object failed."""
         self._told = told
         self.process = forks.this_process
 
@@ -46,11 +46,11 @@ class Rim:
         """Raise INVALID_ARGUMENT in a forked child, and FAILED if the object has failed."""
         forks.check(self.process, self.what)
         if self.failure is not None:
-            raise self.failure.with_traceback(None)
+            raise FailedError(self.failure.fact, self.failure.remedy)  # another one: a traceback keeps the object alive
 
     @contextmanager
     def changes(self) -> Iterator[None]:
-        """A block that changes the object; what comes out of it and is no error of ours fails the object."""
+        """A block that changes the object. An exception other than TxnLogError fails the object."""
         forks.check(self.process, self.what)
         with held(), self.lock:
             self.check()
@@ -64,7 +64,7 @@ class Rim:
 
     @contextmanager
     def only_whole(self) -> Iterator[None]:
-        """A block, in one that changes the object, of which any error fails the object."""
+        """A block inside of ``changes``. Any exception fails the object."""
         try:
             yield
         except BaseException as error:
@@ -72,17 +72,17 @@ class Rim:
             raise
 
     def fail(self, error: BaseException) -> None:
-        """Have each later call raise FAILED; the first reason counts."""
+        """Make each later call raise FAILED; only the first error is recorded."""
         if self.failure is None:
-            why = error.fact if isinstance(error, TxnLogError) else f"{type(error).__name__} came out of its middle."
+            why = error.fact if isinstance(error, TxnLogError) else f"{type(error).__name__} interrupted it."
             self.failure = FailedError(
-                f"{self.what} has failed in an earlier call: {why} {self._told}", "Open another one."
+                f"{self.what} failed in an earlier call: {why} {self._told}", "Open another one."
             )
             self.then(self.failure)
 
 
 def changing(method: F) -> F:
-    """Decorate a method that changes an object, which has a ``_rim``."""
+    """Run a method behind the ``_rim`` of its object."""
 
     @functools.wraps(method)
     def call(self: Any, *args: Any, **kwargs: Any) -> Any:

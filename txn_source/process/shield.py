@@ -1,16 +1,20 @@
-"""Ctrl-C is held back while the main thread changes something; a second one gets through.
+"""The shield delays Ctrl-C while the main thread changes state; a second Ctrl-C gets through.
 
-Python runs a signal's handler between any two steps of the main thread, so an exception that it raises may fall between
-two steps that belong together. Inside of ``held()`` the first signal is only noted, and comes at the block's end.
-Whoever presses Ctrl-C once more doesn't want to wait: that one goes to the program's handler at once.
+Python runs a signal handler between any two steps of the main thread, so a KeyboardInterrupt may separate two steps
+that belong together. Inside of ``held()`` the first signal is recorded, and its handler runs at the block's end. A
+second signal means that the user doesn't want to wait, so its handler runs at once.
 
-Nothing is installed outside of a block: it works with whatever handlers are there, Python's, asyncio's or a notebook's,
-and gives them back. A signal that ends the process without Python (SIG_DFL), or is ignored, stays as it is.
+Some libraries share locks between threads: an exception there would stop other threads for ever. Inside of ``deaf()``
+a second signal waits, too, for the next ``safe_point()`` or the end of the block.
+
+The handlers are replaced during a block only. So the shield works with the handlers of Python, asyncio, Spark or a
+notebook, and restores them. Signals without a Python handler (SIG_DFL, SIG_IGN) keep their effect.
 """
 
 from __future__ import annotations
 
 import _signal  # type: ignore[import-not-found]
+import os
 import signal
 import threading
 from collections.abc import Callable
@@ -23,44 +27,97 @@ Handler = Callable[[int, FrameType | None], Any]
 
 
 class held:
-    """A block in which a first signal waits for the end. Blocks in it, and other threads' blocks, do nothing."""
+    """A block that delays the first signal to its end. Inner blocks, and blocks of other threads, do nothing."""
 
-    __slots__ = ("_before", "_noted")
-    _inside = False
+    __slots__ = ("_before", "_noted", "_second", "is_deaf")
+    current: held | None = None
+    """The outermost block of the main thread."""
 
     def __enter__(self) -> None:
         self._before: dict[int, Handler] = {}
         self._noted: int | None = None
-        if held._inside or threading.get_ident() != threading.main_thread().ident:
+        self._second: int | None = None
+        self.is_deaf = False
+        if held.current is not None or not in_main_thread():
             return
         try:
             for number in _SIGNALS:
                 handler = _signal.getsignal(number)
                 if callable(handler):
-                    self._before[number] = handler  # first: a signal that comes now finds where to go
+                    self._before[number] = handler  # first: a signal may arrive at once
                     _signal.signal(number, self._note)
-            held._inside = True
+            held.current = self
         except BaseException:
-            self._end()
+            self.end()
             raise
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self._before:
-            handler = self._before.get(self._noted or 0)
-            self._end()
-            if handler is not None and self._noted is not None:
-                handler(self._noted, None)
+        if held.current is self:
+            number = self._noted
+            handler = None if number is None else self._before[number]
+            self.end()
+            if handler is not None and number is not None:
+                handler(number, None)
 
-    def _end(self) -> None:
-        held._inside = False
+    def end(self) -> None:
+        """Restore the handlers."""
+        held.current = None
         while self._before:
             _signal.signal(*self._before.popitem())
 
+    def pass_on(self) -> None:
+        """Run the handler of a second signal that waits."""
+        number, self._second = self._second, None
+        if number is not None:
+            self._noted = None  # one exception stands for both signals
+            self._before[number](number, None)
+
     def _note(self, number: int, frame: FrameType | None) -> None:
-        if self._noted is None and held._inside:
+        if held.current is not self:
+            self._before[number](number, frame)
+        elif self._noted is None:
             self._noted = number
         else:
-            self._noted = None  # the second one tells the program of both
-            self._before[number](number, frame)
+            self._second = number
+            if not self.is_deaf:
+                self.pass_on()
+
+
+class deaf:
+    """A block inside of ``held`` in which a second signal waits for a safe point, or the end of the block."""
+
+    __slots__ = ("_of",)
+
+    def __enter__(self) -> None:
+        self._of = held.current if in_main_thread() else None
+        if self._of is not None:
+            self._of.is_deaf = True
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._of is not None:
+            self._of.is_deaf = False
+            self._of.pass_on()
+
+
+def safe_point() -> None:
+    """Run the handler of a second signal that waits for it, which may raise."""
+    if held.current is not None and in_main_thread():
+        held.current.pass_on()
+
+
+def in_main_thread() -> bool:
+    """Return whether this is the thread in which signal handlers run."""
+    return threading.get_ident() == threading.main_thread().ident
+
+
+def _in_child() -> None:
+    """Restore the handlers in a child that another thread has forked during a block: the block never ends there."""
+    if held.current is not None:
+        held.current.end()
+
+
+os.register_at_fork(after_in_child=_in_child)

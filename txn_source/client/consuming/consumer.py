@@ -65,7 +65,7 @@ from txn_source.process.rim import Rim
 from txn_source.process.shield import held
 from txn_source.storage.schema import RAW_SCHEMA
 
-_FAILED = "Close it: acknowledgements that were made are sent then, and all else comes again."
+_FAILED = "Close it: close() sends the acknowledgements, and all other messages are redelivered."
 
 
 @guarded(but=("receive", "acknowledge", "__iter__"), also=("_hand_out",))
@@ -119,7 +119,7 @@ class Consumer:
         self._rim = Rim(f"Consumer {request.consumer_name!r}", _FAILED)
         self._lock, self._process = self._rim.lock, self._rim.process
         state = self._state = ConsumerState(request, options, self._lock, origin)
-        self._rim.then = state.refuse
+        self._rim.then = state.fail
         self._queue = state.queue
         transport = access.metadata.transport
         self._thread = DueThread(f"consumer {request.consumer_name}", self._lock)

@@ -91,6 +91,12 @@ class ConsumerState:
             self.refusal = self.refusal or error
             self.news.tell()
 
+    def fail(self, error: TxnLogError) -> None:
+        """Make all calls raise an error, and drop the delivered messages."""
+        with self.lock:
+            self.refuse(error)
+            self.queue.drop()
+
     def check_open(self) -> None:
         """Raise the error of a consumer that is closed, or can't go on."""
         if self.refusal is not None:

@@ -48,8 +48,8 @@ class _Waiting:
 class BulkWriter:
     """Writes rows to segments of one topic. Nothing of it exists until the entries that it returns are registered.
 
-    One that has failed in a call may have lost rows, so none after it succeeds: ``discard`` it. It belongs to the
-    process that made it; in a forked child it is refused.
+    A writer may have lost rows in a failed call, so each later call raises FAILED: ``discard`` it. A forked child can't
+    use it.
     """
 
     def __init__(self, access: Access, topic: TopicName, turn: int = 0) -> None:

@@ -1,4 +1,4 @@
-"""What a producer has taken and isn't registered: messages in buffers, buffers in parcels, parcels in a queue."""
+"""The unregistered messages of a producer: in buffers, these in parcels, these in a queue."""
 
 from __future__ import annotations
 
@@ -11,18 +11,17 @@ from txn_source.client.writing.batch_buffer import Buffer, entry_sized
 from txn_source.client.writing.batching import Batching
 from txn_source.client.writing.parcel import Owner, Parcel
 from txn_source.client.writing.routing import RoutedBatch, route
-from txn_source.model.errors import FailedError
 from txn_source.storage.schema import KEY, RAW_SCHEMA
 
 _MOST_HELD = 4
-"""So many full batches are kept while they can't be stored; then nothing more is taken."""
+"""A producer that can't store messages keeps up to this many full batches, then refuses more."""
 
 
 class Outbox:
-    """The parcels that aren't registered, and how much waits in them. Not thread-safe: its producer holds a lock.
+    """Unregistered parcels, and the amount that waits in them. Not thread-safe: the producer holds a lock.
 
-    What ``send`` adds is one step for each message, so an interrupt falls before it or after it. A parcel leaves the
-    queue only when it is registered, or after its loss was noted, or with its transaction.
+    ``send`` adds a message in one step, so an interrupt falls before or after it. A parcel leaves the queue when it is
+    registered, when its loss is recorded, or with its aborted transaction.
     """
 
     __slots__ = (
@@ -45,21 +44,21 @@ class Outbox:
     def __init__(self, payload: pa.Schema, partitions: int, sticky: int, batching: Batching) -> None:
         self.payload = payload
         self.partitions = partitions
-        """How many messages are routed to; their ids are known."""
+        """The number of partitions with known ids; messages are routed to these."""
         self.topic_partitions = partitions
-        """How many the topic has, as the service said last: more, if some were added."""
+        """The topic's number of partitions in the last answer; larger if partitions were added."""
         self.sticky = sticky
-        """The partition of messages without a key, until the next write."""
+        """The partition for messages without a key, until the next write."""
         self.queue: deque[Parcel] = deque()
-        """All parcels that aren't registered, in the order in which they began."""
+        """All unregistered parcels, oldest first."""
         self.parcels: dict[Any, Parcel] = {}
-        """Those of them that take messages, by what ``send`` was given as transaction."""
+        """The parcels that still take messages, by the ``txn`` argument of ``send``."""
         self.last: Parcel | None = None
-        """The parcel that has the newest run, if messages may go on with it."""
+        """The parcel with the newest run, if that run may grow."""
         self.alarm = False
-        """Something is to be done before more is taken: limits are reached, or an error is to be raised."""
+        """True if the next ``send`` must first write a full batch, or raise an error."""
         self.lingers = False
-        """True from before messages begin to wait until they are written: the linger thread asks without the lock."""
+        """True while messages wait for the linger thread, which reads it without the lock."""
         self.waiting_messages = 0
         self.waiting_bytes = 0
         self.max_messages = batching.max_messages
@@ -68,12 +67,12 @@ class Outbox:
 
     @property
     def full(self) -> bool:
-        """True if so much waits that it is to be written."""
+        """True if a full batch waits."""
         return self.waiting_messages >= self.max_messages or self.waiting_bytes >= self.max_bytes
 
     @property
     def holds_too_much(self) -> bool:
-        """True if so much couldn't be stored that nothing more is to be taken."""
+        """True if the parcels that couldn't be stored reach the limit."""
         held = [parcel for parcel in self.queue if parcel.cut is not None]
         messages = sum(parcel.messages for parcel in held)
         size = sum(batch.nbytes for parcel in held for _, _, batch in parcel.cut or ())
@@ -81,26 +80,22 @@ class Outbox:
 
     @property
     def some(self) -> bool:
-        """True if a parcel that takes messages has any."""
+        """True if a parcel that still takes messages has at least one."""
         return any(parcel.messages for parcel in self.parcels.values())
 
-    def ring(self, failure: FailedError) -> None:
-        """Have whoever sends the next message look at what has happened to the producer."""
-        self.alarm = True
-
     def learn(self, partitions: int) -> None:
-        """Take notice of how many partitions the topic has; those that are new are to be looked up."""
+        """Record the topic's number of partitions; the next ``send`` looks up new ones."""
         if partitions > self.partitions:
             self.topic_partitions = partitions
             self.alarm = True
 
     def begin(self, key: Any, parcel: Parcel) -> None:
-        """Take a new parcel, which gets what is sent under ``key``."""
+        """Add a parcel for the messages that are sent with the transaction ``key``."""
         self.queue.append(parcel)
         self.parcels[key] = parcel
 
     def begin_run(self, parcel: Parcel, buffer: Buffer) -> None:
-        """Note that the next messages go to a buffer of a parcel."""
+        """Begin a run: the next messages go to this buffer."""
         self._turn += 1
         parcel.runs.append((buffer, buffer.messages, self._turn))
         self.last = parcel
@@ -118,7 +113,7 @@ class Outbox:
         return RoutedBatch.whole(batch, self.sticky if partition is None else partition)
 
     def take(self, parcel: Parcel, batches: list[RoutedBatch], size: int) -> None:
-        """Take batches of so many bytes, whose buffers are there."""
+        """Add batches of ``size`` bytes to a parcel that has their buffers."""
         self.last = None
         turn = self._turn
         self._turn += sum(len(each.runs) for each in batches)
@@ -127,17 +122,17 @@ class Outbox:
         parcel.take(batches, turn)
 
     def seal(self) -> None:
-        """Have what is sent from here on begin new parcels, and messages without a key go to the next partition."""
+        """Close all parcels to new messages; messages without a key move on to the next partition."""
         if self.some:
             self.sticky = (self.sticky + 1) % self.partitions
         self.parcels = {}
 
     def written(self) -> None:
-        """Note that all was written that could be."""
+        """Reset the amount that waits, after a write."""
         self.waiting_messages = self.waiting_bytes = 0
         self.lingers = False
 
     def discard(self, txn: Owner) -> None:
-        """Forget the parcels of a transaction."""
+        """Drop the parcels of a transaction."""
         self.parcels = {key: parcel for key, parcel in self.parcels.items() if parcel.txn != txn}
         self.queue = deque(parcel for parcel in self.queue if parcel.txn != txn)

@@ -1,4 +1,4 @@
-"""Parcels: what a producer took under one transaction, from ``send`` until the service has registered it."""
+"""Parcels: messages of one producer and one transaction, from ``send`` to their registration."""
 
 from __future__ import annotations
 
@@ -32,24 +32,24 @@ class Forgotten(enum.Enum):
 
 @dataclass(slots=True, eq=False)
 class Parcel:
-    """Messages of one producer under one transaction (None: plain), until they are registered.
+    """Messages of one producer and one transaction (None: plain messages), until they are registered.
 
-    A failure that may pass leaves it in the step that it has come to, and the next call goes on from there:
+    A parcel goes through five states. After a failure that may pass, the next call continues from the current state:
 
-    1. taking: messages are added to ``buffers``, and to ``runs`` when the buffer changes;
-    2. cut: ``cut`` has the entries with their sequences, and nothing is added any more;
-    3. under way, if its bytes take a while to be safe: ``under_way`` says where they will lie, and what to wait for;
-    4. written: ``entries`` says where their bytes lie, which are safe. The service is sent just these until it has
-       answered, since it knows a repeat by its content;
-    5. registered: ``receipt`` has the ids. If it has too few copies it stays until it has them (``needs_copies``).
+    1. taking: ``buffers`` takes messages, and ``runs`` records each change of buffer;
+    2. cut: ``cut`` has the entries with their sequences; the parcel takes no more messages;
+    3. under way, if the upload takes time: ``under_way`` has the entries and the upload to wait for;
+    4. written: ``entries`` has the places of the safe bytes. The producer sends exactly these until the service has
+       answered, since the service recognizes a repetition by its content;
+    5. registered: ``receipt`` has the ids. A parcel with too few copies stays until it has them (``needs_copies``).
     """
 
     owner: Owner | weakref.ref[Transaction]
     """Weak while its transaction asks to be begun and committed in one call: see ``txn``."""
     buffers: dict[int, Buffer] = field(default_factory=dict)
     runs: list[tuple[Buffer, int, int]] = field(default_factory=list)
-    """Messages in a row for one buffer: the buffer, how many it had before, and the turn, which counts over all parcels
-    of the producer. A run ends where the next one of its buffer begins."""
+    """Runs of messages for one buffer: the buffer, its length before the run, and the turn, which counts the producer's
+    runs. A run ends where the next run of its buffer begins."""
     cut: list[tuple[int, int, pa.RecordBatch]] | None = None
     """Partition, base sequence and messages of each entry."""
     under_way: tuple[list[NewEntry], Upload] | None = None
@@ -72,13 +72,13 @@ class Parcel:
 
     @property
     def waits(self) -> bool:
-        """True if it is cut, and its bytes are neither safe nor on their way."""
+        """True if the entries are cut, and neither written nor under way."""
         return self.cut is not None and self.entries is None and self.under_way is None
 
     def take(self, batches: Sequence[RoutedBatch], turn: int) -> None:
-        """Take batches whose buffers are there; their runs get the turns after ``turn``.
+        """Add batches to existing buffers; their runs get the turns after ``turn``.
 
-        A single part is taken in the last step; a run without messages, before it, does no harm.
+        The last step adds a single part, so an interrupt before it leaves at most an empty run, which is harmless.
         """
         for batch in batches:
             for partition, start in batch.runs:

@@ -1,4 +1,4 @@
-"""A producer's parcels on their one way: cut into entries, written to segments, synced, and only then registered."""
+"""The pipeline of a producer's parcels: cut into entries, write to segments, sync, register."""
 
 from __future__ import annotations
 
@@ -42,11 +42,11 @@ _FINAL = (
     TransactionEndedError,
     TransactionNotFoundError,
 )
-"""What is refused so won't ever be registered; what fails otherwise may be, later, and is kept until then."""
+"""After these refusals a parcel can never be registered; after other failures it is kept and tried again."""
 
 
 class Pipeline:
-    """Takes parcels through their steps, up to the receipt or to the note of their loss. Its producer holds a lock."""
+    """Moves parcels from state to state, up to the receipt or the recorded loss. The producer holds a lock."""
 
     def __init__(
         self,
@@ -80,10 +80,10 @@ class Pipeline:
         return None if self._first is None else _LOOK_S
 
     def store(self, outbox: Outbox, keep: Transaction | None = None, *, wait: bool = True) -> None:
-        """Write all parcels, and register them but for those of a transaction to keep.
+        """Write all parcels, and register all but those of the transaction ``keep``.
 
-        What fails for good is noted as lost; what can't be stored for now stays in the queue, and is tried again next
-        time. Without ``wait``, what isn't safe yet stays there, too, with all that comes behind it.
+        A parcel that can never be registered is recorded as lost. A parcel that can't be stored now stays in the queue
+        for the next call. Without ``wait``, parcels under way stay there, too, with all parcels behind them.
         """
         if any(parcel.needs_copies for parcel in outbox.queue):
             self.settle(outbox, keep)
@@ -149,7 +149,7 @@ class Pipeline:
             buffer.clear()
 
     def _write(self, outbox: Outbox) -> None:
-        """Write the bytes of all parcels that wait for it, and begin to make them safe."""
+        """Write the bytes of all cut parcels, and start to make them safe."""
         try:
             written = [
                 (parcel, entries)
@@ -158,7 +158,7 @@ class Pipeline:
             ]
             upload = self.files.start()
         except TxnLogError as error:
-            self.files.close()  # whatever lies in them isn't vouched for: it is written to other ones
+            self.files.close()  # their unsynced entries are written again, to other files
             self._keep(outbox, error)
             return
         for parcel, entries in written:
@@ -168,7 +168,7 @@ class Pipeline:
                 parcel.under_way = entries, upload
 
     def _appended(self, outbox: Outbox, parcel: Parcel) -> list[NewEntry] | None:
-        """Write a parcel's bytes; None if Arrow can't write them: then it is lost, and no other one with it."""
+        """Write a parcel's bytes; return None if Arrow can't write them, after recording the loss of this parcel."""
         assert parcel.cut is not None
         try:
             return [self.files.append(*entry) for entry in parcel.cut]
@@ -266,14 +266,14 @@ class Pipeline:
             self.files.follow(partition, position.ledger_id)
 
     def _lose(self, outbox: Outbox, parcel: Parcel, error: TxnLogError) -> None:
-        """Let go of a parcel that can never be registered, and note what is lost."""
+        """Drop a parcel that can never be registered, and record the loss."""
         outbox.alarm = True
         if not isinstance(owner := parcel.txn, Forgotten):
             self._losses.note(owner, error, parcel.messages)
         outbox.queue.remove(parcel)
 
     def _keep(self, outbox: Outbox, error: TxnLogError) -> None:
-        """Note why what waits can't be stored for now."""
+        """Record why the waiting parcels can't be stored now."""
         outbox.alarm = True
         self._losses.keep(error)
 

@@ -35,6 +35,7 @@ from txn_source.client.writing.transaction import Transaction, handle_of
 from txn_source.model.door import guarded, translated
 from txn_source.model.entry import Appended, NewEntry, OpenedProducer
 from txn_source.model.errors import (
+    FailedError,
     InvalidArgumentError,
     TopicNotFoundError,
     TxnLogError,
@@ -55,7 +56,7 @@ _FOR_OBJECTS = Batching(max_messages=65_536, max_bytes=8 << 20)
 """On an object store each write is a request."""
 _BUSY_S = 0.01
 """The linger thread looks again so long after it found that another thread uses the producer."""
-_FAILED = "What flush() or commit() has returned for is stored; of what came after that, anything may be or not."
+_FAILED = "Messages that flush() or commit() confirmed are stored; later ones may be stored or not."
 _log = logging.getLogger(__name__)
 
 
@@ -67,12 +68,11 @@ class Producer:
     partition that the key's hash names; those without stay on one partition until the next write, then move on. Of
     partitions that are added to the topic it learns with its next write; what is sent after that goes there, too.
 
-    What can't be stored for now (the service is away, a disk is full) is kept: call ``flush`` again. Ctrl-C waits until
-    a call has done its work; a ``send`` that it comes into has taken its message or not. A producer of which a call was
-    struck otherwise, by a second Ctrl-C or a lack of memory, has failed: what ``flush`` or ``commit`` has returned for
-    is stored, of the rest anything may be. A producer belongs to the process that opened it: in a forked child its
-    calls are refused. One that is dropped lives until its messages are written; what can't be is told by a
-    ResourceWarning, and at the program's end by the log.
+    Messages that can't be stored now (the service is away, a disk is full) are kept: call ``flush`` again. The first
+    Ctrl-C takes effect after the call; an interrupted ``send`` has taken its message or not. Another exception in the
+    middle of a call (a second Ctrl-C, MemoryError) fails the producer: each later call raises FAILED. Then confirmed
+    messages are stored, and later ones may be stored or not. A forked child can't use the producer. A dropped producer
+    lives until its messages are written; a ResourceWarning, or the log at the program's end, reports the lost ones.
     """
 
     _closed = True  # of the class: until it is open, however early that was interrupted
@@ -97,7 +97,6 @@ class Producer:
         payload = deserialize_schema(view.topic.schema)
         outbox = self._outbox = Outbox(payload, partitions, opened.producer_id % partitions, batching)
         self._rim = Rim(f"Producer {self.name!r}", _FAILED)
-        self._rim.then = outbox.ring
         self._lock, self._process = self._rim.lock, self._rim.process
         self._losses = Losses(self.name)
         self._topic, self._topic_id = topic, view.topic.topic_id
@@ -109,6 +108,12 @@ class Producer:
 
         def then() -> None:
             _look_at(me())
+
+        def failed(_: FailedError) -> None:
+            outbox.alarm = True
+            then()  # so that the thread lets go of the producer
+
+        self._rim.then = failed
 
         opened_files = open_files(access, view, opened.producer_id, _MAX_OPEN_SEGMENTS, then=then)
         copies = CopyKeeper(access, topic, files)
@@ -248,8 +253,8 @@ class Producer:
         The ids are in the order of sending (of the newest million messages if there were more).
 
         Raises:
-            UnavailableError, StorageWriteError: it can't be stored for now. It is kept; call ``flush`` again.
-            TxnLogError: messages are lost, since their topic, producer or transaction takes no more.
+            UnavailableError, StorageWriteError: the messages can't be stored now. They are kept; call ``flush`` again.
+            TxnLogError: messages are lost, since their topic, producer or transaction has ended.
         """
         self._drain()
         self._losses.raise_next()
@@ -260,8 +265,8 @@ class Producer:
     def close(self) -> None:
         """Flush and close; harmless when it is closed, and in a fork.
 
-        If it raises while messages still wait (they can't be stored for now, or the commit of their transaction had no
-        answer) the producer stays open: close it again.
+        The producer stays open if messages still wait: they can't be stored now, or the commit of their transaction
+        went unanswered. Then ``close`` raises; call it again.
         """
         if self._rim.inherited:
             return
@@ -277,7 +282,7 @@ class Producer:
                     self._stub.close_producer(self._pipeline.producer)
 
     def _close_if_done(self) -> None:
-        """Close if nothing is left to be done, also if what was left is lost."""
+        """Close, unless messages or unreported errors are left."""
         with self._lock:
             if self._rim.failure is not None or not (self._outbox.queue or self._losses.unreported):
                 self._outbox.alarm = self._closed = True
@@ -304,9 +309,9 @@ class Producer:
             self._losses.raise_kept()
 
     def _prepare(self, txn: Transaction) -> tuple[OpenedProducer, list[NewEntry]]:
-        """Register everything but a transaction's, and return what waits of it, which is written and synced.
+        """Register all other messages, and return a transaction's written, unregistered entries.
 
-        The rim is held meanwhile, as it is for the next three.
+        The transaction holds the rim for this and the next three methods.
         """
         self._pipeline.store(self._outbox, keep=txn)
         self._losses.raise_of(txn)
@@ -341,7 +346,7 @@ class Producer:
         return [parcel for parcel in self._outbox.queue if parcel.txn is txn]
 
     def _discard(self, txn: Transaction) -> None:
-        """Forget what wasn't registered yet of a transaction that is going to be aborted, also if this has failed."""
+        """Drop the unregistered messages of a transaction that is being aborted; a failed producer does so, too."""
         with held(), self._lock:
             self._outbox.discard(txn)
             self._losses.forget(txn)
@@ -404,7 +409,7 @@ class Producer:
 
     @changing
     def _write_full(self) -> None:
-        """Write a full batch. What fails is told by the next call, since this one has taken its messages."""
+        """Write a full batch. The next call raises its error, since this one has taken its messages."""
         self._pipeline.store(self._outbox, wait=False)
         self._adapt()
 
@@ -419,6 +424,8 @@ class Producer:
 
     def _write_if_due(self) -> float | None:
         """Write what has waited long enough; return in how many seconds to look again, None: when woken."""
+        if self._rim.failure is not None:
+            return None
         outbox, linger = self._outbox, self._linger
         arrived = self._pipeline.has_arrived
         if not outbox.lingers and not arrived:
@@ -466,7 +473,7 @@ class Producer:
 
     def _unreported(self) -> str | None:
         """Return what nobody will hear of if this producer goes now; None: nothing."""
-        if self._closed or self._rim.inherited:
+        if self._closed or self._rim.inherited or self._rim.failure is not None:
             return None
         unanswered = self._unanswered()
         waiting = sum(parcel.messages for parcel in list(self._outbox.queue) if parcel.txn is not Forgotten.TRANSACTION)

@@ -35,7 +35,7 @@ class Sender(Protocol):
     """A producer, as the transactions know it to which it has sent messages."""
 
     _rim: Rim
-    """While its lock is held nothing is sent, written or registered."""
+    """The holder of its lock keeps others from sending, writing and registering."""
     _stub: MetadataStub
     """Of its log."""
 
@@ -62,11 +62,11 @@ class Sender(Protocol):
 class Transaction:
     """A transaction over any topics and partitions; a context manager that commits, or aborts if the block raises.
 
-    It may be shared by threads; one of them ends it at a time, and the others wait. Once a commit or an abort has begun
-    it takes no more messages, and an abort can't become a commit any more: what fails for now is completed by the same
-    call. What is taken, and how it is to end, changes under one lock: so a commit has all that was taken, or is
-    refused. One whose end was struck, by a second Ctrl-C or a lack of memory, has failed. It belongs to the process
-    that began it; in a forked child each call is refused.
+    Threads may share a transaction; their ``commit`` and ``abort`` wait for each other. After the start of a commit or
+    an abort the transaction takes no messages, and an abort can't become a commit. Repeat the call after a failure that
+    may pass. A commit has all messages that were taken, or is refused. An exception other than TxnLogError in the
+    middle of ``commit`` or ``abort`` (a second Ctrl-C, MemoryError) fails the transaction: each later call raises
+    FAILED. A forked child can't use the transaction.
 
     The service hears of it when something has to be registered before the commit, or somebody asks for its id. One that
     is small, and committed soon, is begun, written and committed in one call.
@@ -90,7 +90,7 @@ class Transaction:
         self._instead: TxnId | None = None
         """Begun to find out what came of a commit that had no answer, see ``_find_out``."""
         self._rim = Rim("The transaction", _FAILED)
-        """Around its end. Locks are taken in this order: its rim's, those of its producers, the two below."""
+        """Guards commit and abort. The order of locks: this rim, the rims of the producers, the two locks below."""
         self._lock = threading.Lock()
         self._beginning = threading.Lock()
         """Held while the service is asked for an id: two threads that register messages must not begin two."""
@@ -336,7 +336,7 @@ class Transaction:
         return [each for each in waiting if each[2]]
 
     def _ask(self) -> list[Acknowledgement]:
-        """Note that the service is asked to commit; return what is acknowledged."""
+        """Record that a commit was requested; return the acknowledgements."""
         with self._lock:
             acks = [ack for consumer, batches in self._consumed.items() for ack in consumer._consumed(batches)]
             self._asked = True
@@ -386,7 +386,7 @@ class Transaction:
             self._producers.add(producer)
 
     def _reopen(self, ending: str, other: str | None = None) -> None:
-        """Forget an end that came to nothing, or note the other one."""
+        """Forget a failed end, or record the other one."""
         with self._lock:
             if self._ending == ending:
                 self._ending = other
@@ -453,7 +453,7 @@ def _fits_one_call(waiting: Sequence[_Waiting]) -> bool:
     )
 
 
-_FAILED = "It may be committed, wholly or not at all; log.transaction(id) tells, if it has an id."
+_FAILED = "It may be committed, wholly or not at all; log.transaction(id) shows the outcome if it has an id."
 _SETTLE_MS = 60_000
 """So long a transaction lives at least that is begun to find out what came of another one."""
 _NO_ANSWER = (UnavailableError, InternalError)

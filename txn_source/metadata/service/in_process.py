@@ -20,7 +20,7 @@ _PATIENCE_S = 30.0
 
 
 class InProcessTransport:
-    """The service in this process: the embedded log. No call is interrupted by the first Ctrl-C."""
+    """The service in this process: the embedded log. The first Ctrl-C takes effect after the call."""
 
     timeout_s = _PATIENCE_S
 
@@ -30,7 +30,7 @@ class InProcessTransport:
         forks.close_before_forks(self)
 
     def before_fork(self) -> Path | None:
-        """Close the database, as far as nobody uses it; return its file."""
+        """Close the database's idle connections; return its file, if it is one."""
         self.service.close_database()
         return self.service.database_file
 

@@ -22,13 +22,13 @@ from txn_source.observing.headers import outgoing
 from txn_source.observing.read_counts import ReadCounts
 from txn_source.observing.spans import calling
 from txn_source.process import forks
-from txn_source.process.shield import held
+from txn_source.process.calls import watched
+from txn_source.process.shield import deaf, held, in_main_thread, safe_point
 
 MAX_ENDPOINTS = 16
 _ATTEMPTS = 5
 _ROUNDS_S = (0.1, 0.3, 0.9, 2.0)
 """So long is waited until several services, none of which could be reached, are tried again: as long as for one."""
-
 _TRIED_ONCE = ("CloseProducer",)
 """Calls for which nobody waits: what they say is found out without them, later."""
 _LIMIT_WAIT_S, _LONGEST_LIMIT_WAIT_S = 0.05, 2.0
@@ -64,7 +64,7 @@ def _channel_options(attempts: int) -> list[tuple[str, Any]]:
 
 
 class _Service:
-    """One service, and the way to it, which is made at the first call."""
+    """One service; the first call opens its channel."""
 
     def __init__(self, address: str, attempts: int, credentials: Credentials) -> None:
         credentials.check_safe(address)
@@ -98,15 +98,10 @@ class _Service:
         return methods[name]
 
     def close(self) -> None:
-        """Close the channel; a later call makes another one."""
+        """Close the channel; a later call opens another one."""
         found, self._channel = self._channel, None
         if found is not None:
             found[0].close()
-
-    def struck(self) -> None:
-        """Take notice that an exception came out of the middle of a call: gRPC may have left the channel locked."""
-        found, self._channel = self._channel, None
-        forks.keep_for_ever(found)  # closing it could wait for that lock
 
 
 class GrpcTransport:
@@ -145,7 +140,7 @@ class GrpcTransport:
 
     def call(self, method: str, request: Message) -> Any:
         forks.check(self._process, f"The connection to {self.endpoint}")
-        with held(), calling(method):
+        with held(), deaf(), calling(method):
             check_size(method, "request", request, "Send less at once: fewer entries, ids or names.")
             if self._writes.takes(method, request):
                 return self._writes.write(method, request)
@@ -158,7 +153,8 @@ class GrpcTransport:
         metadata = self._metadata + self._token.header() + outgoing("")
         call = service.method(method)(requests, metadata=metadata)
         try:
-            yield from call
+            with forks.calling():
+                yield from call
         except grpc.RpcError as error:
             raise from_rpc_error(error, service.address, self.timeout_s) from None
         finally:
@@ -167,7 +163,7 @@ class GrpcTransport:
     def close(self) -> None:
         if self._process is not forks.this_process:
             return
-        with held():
+        with held(), deaf():
             for service in self._services:
                 service.close()
 
@@ -230,15 +226,19 @@ class GrpcTransport:
         timeout_s = self.timeout_s / len(self._services)
         reads = self.reads.taken()
         metadata = self._metadata + token + outgoing(reads)
-        try:
+        made = service.method(method)
+
+        def call() -> Any:
             with forks.calling():
-                return service.method(method)(request, timeout=timeout_s, metadata=metadata)
+                return made(request, timeout=timeout_s, metadata=metadata)
+
+        try:
+            if in_main_thread():
+                return watched(call, safe_point)
+            return call()
         except grpc.RpcError as error:
             self.reads.put_back(reads)
             raise from_rpc_error(error, service.address, timeout_s) from None
-        except BaseException:
-            service.struck()
-            raise
 
     def _note_log(self, log_id: str) -> None:
         said = ((LOG_ID_KEY, log_id),)

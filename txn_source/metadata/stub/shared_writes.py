@@ -22,8 +22,10 @@ from google.protobuf.message import Message
 from txn_source._generated.txnlog.v1 import metadata_service_pb2 as pb
 from txn_source.metadata.protocol.convert import error_from_wire
 from txn_source.model.errors import TxnLogError, UnavailableError
+from txn_source.process.shield import safe_point
 
 AT_ONCE = 2
+_TICK_S = 1.0
 MAX_SHARED = 256
 MAX_SHARED_BYTES = 4 << 20
 
@@ -57,7 +59,7 @@ class _Waiting:
 
 
 class _Line:
-    """The writes that wait."""
+    """The waiting writes."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -72,7 +74,8 @@ class _Line:
                 mine.group = self._with_others(mine)
                 return
             self._waiting.append(mine)
-        mine.bell.acquire()
+        while not mine.bell.acquire(timeout=_TICK_S):
+            safe_point()
 
     def done(self, group: list[_Waiting]) -> None:
         """Let the threads of a call's writes go on, and the first in line make the next one."""
@@ -87,7 +90,7 @@ class _Line:
             waiting.bell.release()
 
     def leave(self, mine: _Waiting) -> None:
-        """Have the others go on without a write that is given up."""
+        """Withdraw a write whose caller was interrupted, so that the others continue."""
         with self._lock:
             if mine in self._waiting:
                 self._waiting.remove(mine)
