@@ -1,6 +1,11 @@
-"""Delivery counts of shared subscriptions: a received message counts, a queued one doesn't."""
+"""Delivery counts: a received message counts, a queued one doesn't, and none that ends its process is forgotten."""
 
 from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
 
 import pytest
 
@@ -9,6 +14,138 @@ from tests.log.holding import holding
 from tests.log.reading import eventually, values
 from tests.log.sites import Site
 from txn_source import Log
+
+TYPES = pytest.mark.parametrize("kind", ["shared", "exclusive", "failover"])
+DYING = """
+import json, os, sys
+from txn_source import connect
+
+log = connect(**json.loads(sys.argv[1]))
+consumer = log.subscribe("t", "s", type=sys.argv[2], max_redeliveries=int(sys.argv[3]))
+while True:
+    if sys.argv[4] == "receive":
+        found = consumer.receive(timeout=60)
+        values, count = [found.value], found.redelivery_count
+    else:
+        found = consumer.receive_batch(timeout=60)
+        values, count = found.values, found.delivery.redeliveries
+    for value in values:
+        print(value.decode(), count, flush=True)
+        if value == b"3":
+            os.kill(os.getpid(), 9)
+    consumer.acknowledge(found)
+    consumer.flush()
+"""
+
+
+def dying(site: Site, kind: str, limit: int, how: str = "receive") -> list[tuple[str, int]]:
+    """Run a process that is killed by message 3; return the values that it received, with their counts."""
+    target = json.dumps({"endpoint": site.endpoint} if site.kind == "remote" else {"path": str(site.root)})
+    command = [sys.executable, "-c", DYING, target, kind, str(limit), how]
+    found = subprocess.run(command, capture_output=True, text=True, timeout=100, check=False)
+    assert found.returncode == -signal.SIGKILL, found.stderr
+    lines = [line.split() for line in found.stdout.splitlines()]
+    return [(value, int(count)) for value, count in lines]
+
+
+@TYPES
+@pytest.mark.parametrize("limit", [0, 2])
+def test_message_that_kills_its_process_becomes_a_dead_letter(site: Site, kind: str, limit: int) -> None:
+    """Let a message kill whoever receives it: it is received ``limit + 1`` times, twice at least, then it is a dead
+    letter. Those behind it, which lay in the queues of all these, are received, and end nowhere else."""
+    log = site.connect()
+    numbered(log)
+    log.create_subscription("t", "s", kind, initial_position="earliest")
+    before = dying(site, kind, limit)
+    assert before == [("0", 0), ("1", 0), ("2", 0), ("3", 0)]
+    for count in range(1, max(2, limit + 1)):
+        assert dying(site, kind, limit) == [("3", count)]
+    with subscribe(log, type=kind, max_redeliveries=limit) as consumer:
+        left = [receive(consumer) for _ in range(6)]
+        assert [(m.value, m.redelivery_count) for m in left] == [(value, 1) for value in VALUES[4:]]
+        assert consumer.receive(0.0) is None
+        for message in left:
+            consumer.acknowledge(message)
+    assert values(log, "t-s-DLQ") == [b"3"]
+    assert log.subscription("t", "s").partitions[0].backlog == 0
+
+
+@pytest.mark.parametrize("kind", ["shared", "exclusive"])
+def test_batch_that_comes_again_counts_before_it_is_received(log: Log, site: Site, kind: str) -> None:
+    """Let the fourth message of a batch kill who receives it, three times: the whole batch counts each time."""
+    log.create_topic("t")
+    with log.producer("t") as producer:
+        for value in VALUES:
+            producer.send(value)
+    log.create_subscription("t", "s", kind, initial_position="earliest")
+    for count in range(3):
+        assert dying(site, kind, 5, "receive_batch") == [(str(number), count) for number in range(4)]
+    with subscribe(log, type=kind, max_redeliveries=5) as consumer:
+        assert [(m.value, m.redelivery_count) for m in (receive(consumer) for _ in VALUES)] == [(v, 3) for v in VALUES]
+
+
+@TYPES
+def test_queued_messages_keep_their_counts(log: Log, kind: str) -> None:
+    """Receive two of ten and close, refuse the third, ask for a redelivery: each message counts what ``receive`` has
+    returned of it."""
+    numbered(log)
+    with subscribe(log, type=kind, max_redeliveries=9) as consumer:
+        assert [receive(consumer).redelivery_count for _ in range(2)] == [0, 0]
+    with subscribe(log, type=kind, max_redeliveries=9, negative_acknowledge_delay=0.0) as consumer:
+        first = [receive(consumer) for _ in range(3)]
+        assert [(m.value, m.redelivery_count) for m in first] == [(b"0", 1), (b"1", 1), (b"2", 0)]
+        for message in first[:2]:
+            consumer.acknowledge(message)
+        consumer.negative_acknowledge(first[2])
+        counts = {m.value: m.redelivery_count for m in (receive(consumer) for _ in range(8))}
+        assert counts == {b"2": 1} | dict.fromkeys(VALUES[3:], 0)
+        consumer.redeliver()
+        counts = {m.value: m.redelivery_count for m in (receive(consumer) for _ in range(8))}
+        assert counts == {b"2": 2} | dict.fromkeys(VALUES[3:], 1)
+
+
+def test_order_is_kept_under_redeliveries(log: Log) -> None:
+    """Refuse a message in the middle of three partitions again and again: what comes is in order each time."""
+    log.create_topic("t", partitions=3)
+    with log.producer("t") as producer:
+        for number in range(60):
+            producer.send(str(number).encode(), key=str(number % 7).encode())
+            if number % 4 == 0:
+                producer.flush()
+    with subscribe(log, type="exclusive", max_redeliveries=1, queue_size=5, negative_acknowledge_delay=0.0) as consumer:
+        done: dict[int, list[int]] = {0: [], 1: [], 2: []}
+        refused: set[bytes] = set()
+        while sum(map(len, done.values())) < 60:
+            message = receive(consumer)
+            if int(message.value) % 5 == 2 and message.value not in refused:
+                refused.add(message.value)
+                consumer.negative_acknowledge(message)
+            else:
+                assert message.redelivery_count == (message.value in refused)
+                done[message.partition].append(int(message.value))
+                consumer.acknowledge(message)
+    assert all(of == sorted(of) for of in done.values())
+    assert len(refused) == 12
+    assert "t-s-DLQ" not in log.topics()
+
+
+def test_consumers_that_count_and_others_take_turns(log: Log) -> None:
+    """Consume an ordered subscription by turns with and without a limit, cumulatively and singly: nothing is passed
+    over, and nothing that was acknowledged comes again."""
+    numbered(log, 10)
+    seen: list[bytes] = []
+    for number, limit in enumerate([None, 3, None, 3, 3]):
+        with subscribe(log, type="exclusive", max_redeliveries=limit) as consumer:
+            found = [receive(consumer) for _ in range(4 if number < 4 else 2)]
+            if number % 2:
+                consumer.acknowledge_cumulative(found[1])
+            else:
+                for message in found[:2]:
+                    consumer.acknowledge(message)
+            seen += [message.value for message in found[:2]]
+    assert seen == VALUES
+    assert log.subscription("t", "s").backlog == 0
+    assert log.subscription("t", "s").redeliverable == 0
 
 
 def test_consumers_that_take_one_each_and_close_make_no_dead_letters(log: Log) -> None:

@@ -1,7 +1,7 @@
 """Consumers that come, crash, seek and acknowledge at both levels, in any order, against a model of plain sets.
 
 Nothing acknowledged comes again in the same epoch, nothing visible that is not acknowledged is lost, and nothing
-aborted is ever shown to read_committed.
+aborted is ever shown to read_committed. Consumers that count show how often each message was received before.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import tempfile
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import pytest
 from hypothesis import strategies as st
@@ -48,11 +48,16 @@ class Subscription:
     name: str
     kind: str
     level: str
+    limit: int | None = None
     epoch: int = 0
     acknowledged: set[bytes] = field(default_factory=set)
     sessions: list[Session] = field(default_factory=list)
     old: list[tuple[Session, Message]] = field(default_factory=list)
     again: set[bytes] = field(default_factory=set)
+    received: dict[bytes, int] = field(default_factory=dict)
+    """How often each message was received, if consumers count (``limit``)."""
+    is_unsure: bool = False
+    """A consumer ended without saying what it had received: what never was may show a 1."""
 
     def begin_epoch(self) -> None:
         """All that isn't acknowledged comes again."""
@@ -84,9 +89,9 @@ class SubscriptionMachine(RuleBasedStateMachine):
         self.handles: dict[TxnId, Transaction] = {}
         self.ids: dict[bytes, tuple[int, MessageId]] = {}
         self.subscriptions = [
-            Subscription("committed", "exclusive", COMMITTED),
+            Subscription("committed", "exclusive", COMMITTED, limit=1000),
             Subscription("uncommitted", "failover", UNCOMMITTED),
-            Subscription("shared", "shared", COMMITTED),
+            Subscription("shared", "shared", COMMITTED, limit=1000),
         ]
         for each in self.subscriptions:
             self.log.create_subscription("t", each.name, each.kind, each.level, "earliest")
@@ -186,9 +191,8 @@ class SubscriptionMachine(RuleBasedStateMachine):
             self._connect(of, queue_size)
 
     def _connect(self, of: Subscription, queue_size: int = 100) -> None:
-        consumer = self.log.subscribe(
-            "t", of.name, of.kind, of.level, queue_size=queue_size, acknowledge_interval=1000.0
-        )
+        options: dict[str, Any] = {"queue_size": queue_size, "max_redeliveries": of.limit}
+        consumer = self.log.subscribe("t", of.name, of.kind, of.level, acknowledge_interval=1000.0, **options)
         assert consumer.epoch == of.epoch
         of.sessions.append(Session(consumer, self.way.talks[-1]))
 
@@ -210,6 +214,7 @@ class SubscriptionMachine(RuleBasedStateMachine):
         session.talk.end()
         gone = consumer._state.origin.consumer_id
         eventually(lambda: gone not in [c.consumer_id for c in self.log.subscription("t", of.name).consumers])
+        of.is_unsure = True
         self._forget(of, session)
 
     def _forget(self, of: Subscription, session: Session) -> None:
@@ -224,6 +229,7 @@ class SubscriptionMachine(RuleBasedStateMachine):
         session.talk.cut()
         if seen:
             session.talk.end()
+            of.is_unsure = True
         eventually(lambda: session.consumer._link.current not in (None, before))
         session.talk = self.way.talks[-1]
         session.consumer.flush()
@@ -271,6 +277,10 @@ class SubscriptionMachine(RuleBasedStateMachine):
 
     def _take(self, of: Subscription, session: Session, message: Message) -> None:
         value, wanted = message.value, self._wanted(of)[message.partition]
+        if of.limit is not None:
+            before, shown = of.received.get(value, 0), message.redelivery_count
+            assert shown == before or (shown, before, of.is_unsure) == (1, 0, True)
+            of.received[value] = shown + 1
         assert message.epoch == of.epoch == session.consumer.epoch
         assert (message.partition, message.message_id) == self.ids[value]
         if value in of.again:
@@ -377,6 +387,8 @@ class SubscriptionMachine(RuleBasedStateMachine):
 
     def _sought(self, of: Subscription, to: str, value: bytes) -> None:
         of.begin_epoch()
+        of.received.clear()
+        of.is_unsure = False
         eventually(lambda: all(session.consumer.epoch == of.epoch for session in of.sessions))
         for session in of.sessions:
             session.consumer.flush()  # what was pending is ignored

@@ -32,6 +32,7 @@ class Shared:
         for number, consumer_id in enumerate(self.consumers):
             item = self.messages(number)
             database.write(lambda c, item=item, to=consumer_id: deliveries.hand_out(c, 1, 1, item, to))
+        database.write(lambda c: deliveries.advance(c, 1, 1, first.plus(CONSUMERS).key))
 
     def connect(self, token: str) -> int:
         def connect(connection: Connection) -> int:

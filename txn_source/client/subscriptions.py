@@ -183,6 +183,7 @@ def _request(
         _or(place, otherwise),
         options.consumer_name or f"consumer-{token[:8]}",
         token,
+        counts=options.max_redeliveries is not None,
     )
 
 

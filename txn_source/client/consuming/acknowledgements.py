@@ -109,6 +109,8 @@ class AcknowledgementSender:
         """Take the connection, the queue of its deliveries, and the lock that guards both and ``pending``."""
         self.pending = PendingAcknowledgements()
         self.subscription_id = self.consumer_id = -1
+        self.reports = False
+        """True if the service is told what was received."""
         self.hopeless = False
         """True if nothing that is left can be sent any more."""
         self.sending = threading.Lock()
@@ -134,7 +136,15 @@ class AcknowledgementSender:
                     self.pending.sent(item)
 
     def received(self, epoch: int) -> list[Acknowledged]:
-        """Return the ranges of an epoch that the caller received on this connection and hasn't acknowledged. Locked."""
+        """Return the ranges that the caller received on this connection in an epoch. Locked.
+
+        Of a shared subscription those that it acknowledged are left out.
+        """
+        if epoch != self._queue.epoch:
+            return []
+        if not self._queue.is_shared:
+            in_order = self._queue.received_in_order()
+            return [Acknowledged(partition_id, tuple(ranges)) for partition_id, ranges in in_order.items()]
         found: dict[int, list[MessageRange]] = {}
         for batch, rows in self._queue.in_hand.items():
             if (batch.epoch, batch.origin.consumer_id) == (epoch, self.consumer_id):
@@ -143,7 +153,7 @@ class AcknowledgementSender:
         return [Acknowledged(partition_id, tuple(ranges)) for partition_id, ranges in found.items() if ranges]
 
     def finish(self) -> None:
-        """Send the last acknowledgements, report the received messages of a shared subscription, and disconnect."""
+        """Send the last acknowledgements, report the received messages, and disconnect."""
         try:
             if not self.hopeless:
                 self.send()
@@ -154,12 +164,12 @@ class AcknowledgementSender:
     def _leave(self) -> None:
         with self._lock:
             self._queue.note_received()
-            link, epochs = self._link.current, {batch.epoch for batch in self._queue.in_hand}
-            parts = self.received(max(epochs, default=-1))
-        if link is None or not self._queue.is_shared:
+            link, epoch = self._link.current, self._queue.epoch
+            parts = self.received(epoch)
+        if link is None or not self.reports:
             return
-        with suppress(TxnLogError):  # an older service refuses this, and counts the whole queue as delivered
-            link.leave(max(epochs, default=0), parts)
+        with suppress(TxnLogError):  # an older service refuses this
+            link.leave(max(0, epoch), parts)
 
 
 def consumed(subscription_id: int, batches: Mapping[MessageBatch, Sequence[int]]) -> list[Acknowledgement]:

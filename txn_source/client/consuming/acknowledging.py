@@ -114,7 +114,8 @@ class Acknowledging:
         with self._lock:
             state.again_due = False
             again = state.redeliveries.take_due(time.monotonic(), state.epoch)
-            state.redeliveries.count(again)
+            if not state.request.counts:
+                state.redeliveries.count(again)
             if (due := state.redeliveries.next_due) is not None:
                 self._thread.due(due)
         return bool(again)
@@ -125,7 +126,7 @@ class Acknowledging:
         self._pending.add_range(delivery.epoch, delivery.partition_id, item)
 
     def received(self) -> list[Acknowledged]:
-        """Return the received, unacknowledged ranges of a shared subscription's connection. The lock is held."""
+        """Return the received ranges of the connection, if they are reported. The lock is held."""
         return self._sender.received(self._state.epoch)
 
     def flush(self) -> None:

@@ -113,7 +113,7 @@ class ConsumerConnection:
         elif again:
             with state.lock:
                 state.queue.note_received()
-                received = self._sender.received(state.epoch) if state.queue.is_shared else None
+                received = self._sender.received(state.epoch) if self._sender.reports else None
                 epoch = state.epoch
             # Without a level the service doesn't make a deleted subscription again.
             request = replace(request, isolation_level=None, received=received, epoch=epoch)
@@ -145,7 +145,8 @@ class ConsumerConnection:
         state.redeliveries.forget_before(state.epoch + 1)  # all that isn't acknowledged comes again
         state.queue.drop(subscribed.messages)
         state.queue.in_hand.clear()
-        state.queue.is_shared = not state.request.type.in_order
+        state.queue.is_shared = not request.type.in_order
+        self._sender.reports = request.counts or not request.type.in_order
         if not request.durable:
             self._note_losses(subscribed, request.place.messages, again=again)
         link.flow(state.epoch, state.queue_size)
@@ -204,7 +205,7 @@ class ConsumerConnection:
                 continue
             gap = (MessageRange(key_of(start), message_key(low)),)
             of = PositionRange(start.position, low)
-            state.queue.put(Delivery(state.epoch, view.partition_id, of, gap, 0, 0, 0, None))
+            state.queue.put(Delivery(state.epoch, view.partition_id, of, gap, 0, 0, 0, False, None))
 
     # What comes due
 

@@ -1,16 +1,12 @@
 """A consumer of a subscription: receives, acknowledges, seeks, and connects again by itself.
 
-It is put together from parts, each in a module of its own: the ``ConsumerState`` that all of them share; the
-``ReconnectingLink`` and what the consumer does over it (``ConsumerConnection``); the ``DueThread``; ``Acknowledging``,
-with the ``AcknowledgementSender``; ``EpochChanges``, which are seeks and redeliveries; and ``DeadLetters``. None of
-them holds the consumer, so that one that its program forgets goes at once.
+Its parts share the ``ConsumerState``: the ``ReconnectingLink`` with the ``ConsumerConnection``; the ``DueThread``;
+``Acknowledging``; ``EpochChanges`` (seeks, redeliveries); ``Counting``; and ``DeadLetters``. None of them holds the
+consumer, so that one that its program forgets goes at once.
 
 Three threads take part: the caller's, which reads the bytes of what was delivered; the link's, which takes deliveries
 into the queue; and the ``DueThread``, which does what comes due and else sleeps. The caller may be many threads: one
 lock guards the state, and whoever waits looks at the queue again when something has come.
-
-A call that is interrupted puts back what it took. Handlers for that begin with assignments and a call of a C function,
-between which CPython takes no notice of signals, so that a second Ctrl-C changes nothing.
 
 The epoch guards all of it. A seek raises the consumer's own epoch and drops its queue before it asks the service; what
 arrives with a smaller epoch is dropped. So once ``seek`` has returned nothing from before it is received.
@@ -29,6 +25,7 @@ from txn_source.client.consuming.acknowledgements import AcknowledgementSender
 from txn_source.client.consuming.acknowledging import Acknowledging
 from txn_source.client.consuming.connection import ConsumerConnection
 from txn_source.client.consuming.consumer_state import ConsumerState
+from txn_source.client.consuming.counting import Counting
 from txn_source.client.consuming.dead_letters import DeadLetters, SendDeadLetter, check_dead_letters
 from txn_source.client.consuming.due_thread import DueThread
 from txn_source.client.consuming.epoch_changes import EpochChanges
@@ -49,12 +46,7 @@ from txn_source.metadata.stub.consumer_stream import AnsweredStub, Delivery, Sub
 from txn_source.metadata.stub.metadata_stub import MetadataStub
 from txn_source.model.acknowledgement import Acknowledgement
 from txn_source.model.door import guarded
-from txn_source.model.errors import (
-    InternalError,
-    InvalidArgumentError,
-    MessageUnreadableError,
-    TxnLogError,
-)
+from txn_source.model.errors import InternalError, InvalidArgumentError, MessageUnreadableError, TxnLogError
 from txn_source.model.isolation import IsolationLevel
 from txn_source.model.message_ranges import MessageRange
 from txn_source.model.packing import Slice
@@ -127,6 +119,7 @@ class Consumer:
         self._sender = AcknowledgementSender(self._link, self._queue, self._lock)
         self._acknowledging = Acknowledging(state, self._thread, self._sender)
         self._epochs = EpochChanges(access, state, self._link, self._acknowledging)
+        self._counting = Counting(state, self._link)
         self._dead_letters = DeadLetters(state, self._thread, self._send_dead_letter)
         self._connection = ConsumerConnection(
             access, state, self._thread, self._link, self._sender, self._dead_letters, itself
@@ -174,6 +167,7 @@ class Consumer:
         deadline = None if timeout is None else _deadline(timeout)
         taken = 0
         batch: MessageBatch | None = None
+        ticket: threading.Lock | None = None
         state, queue = self._state, self._queue
         try:
             while True:
@@ -182,26 +176,24 @@ class Consumer:
                     if row < len(values):
                         batch = queue.batch
                         assert batch is not None
-                        message = Message(batch, row, values[row], batch.delivery.redeliveries)
-                        if state.plain or self._hand_out(message):
-                            queue.row = taken = row + 1
-                            return message
-                        queue.row = row + 1
-                        continue
-                    due = state.again_due
-                    batch = None if due else self._filled()
-                    if batch is not None:
+                        if state.plain or not self._is_uncounted(batch, row):
+                            message = Message(batch, row, values[row], batch.delivery.redeliveries)
+                            if state.plain or self._hand_out(message):
+                                queue.row = taken = row + 1
+                                return message
+                            queue.row = row + 1
+                            continue
+                    elif not (due := state.again_due) and (batch := self._filled()) is not None:
                         row = queue.row
                         queue.values = batch.shown(row)
-                        if row >= len(queue.values):
+                        if row < len(queue.values):
+                            continue
+                        if not self._is_uncounted(batch, row):
                             queue.row = taken = row + 1
                             raise self._unreadable(batch, row)
-                        continue
-                    ticket = None if due else state.news.expect()
-                if ticket is None:
-                    with held():
-                        self._epochs.redeliver_due()
-                elif not state.wait(ticket, deadline):
+                    else:
+                        batch, ticket = None, None if due else state.news.expect()
+                if not self._prepared(batch, row, row + 1, ticket, deadline):
                     return None
         except MessageUnreadableError:
             raise
@@ -226,8 +218,9 @@ class Consumer:
         """
         self._rim.check()
         deadline = None if timeout is None else _deadline(timeout)
-        taken = row = 0
+        taken = row = end = 0
         batch: MessageBatch | None = None
+        ticket: threading.Lock | None = None
         state, queue = self._state, self._queue
         try:
             while True:
@@ -235,21 +228,20 @@ class Consumer:
                     due = state.again_due
                     batch = None if due else self._filled()
                     if batch is not None:
-                        row, end = self._wanted(batch, queue.row)
+                        row, end = state.next_rows(batch, queue.row)
                         if row == len(batch):
                             queue.row = row
                             continue
-                        if end == row:
-                            queue.row = taken = row + 1
-                            raise self._unreadable(batch, row)
-                        found = batch if (row, end) == (0, len(batch)) else batch.part(row, end)
-                        queue.row = taken = end
-                        return found
-                    ticket = None if due else state.news.expect()
-                if ticket is None:
-                    with held():
-                        self._epochs.redeliver_due()
-                elif not state.wait(ticket, deadline):
+                        if not self._counting.needed(batch, max(row, end - 1)):
+                            if end == row:
+                                queue.row = taken = row + 1
+                                raise self._unreadable(batch, row)
+                            found = batch if (row, end) == (0, len(batch)) else batch.part(row, end)
+                            queue.row = taken = end
+                            return found
+                    else:
+                        ticket = None if due else state.news.expect()
+                if not self._prepared(batch, row, max(row + 1, end), ticket, deadline):
                     return None
         except MessageUnreadableError:
             raise
@@ -258,15 +250,23 @@ class Consumer:
                 self._rim.fail(error)
             raise
 
-    def _wanted(self, batch: MessageBatch, row: int) -> tuple[int, int]:
-        """Return the next readable, unacknowledged rows, ``[first, last)``; first is the batch's length if none is."""
-        state = self._state
-        if not state.late:
-            return row, batch.sound(row)
-        while row < len(batch) and state.is_late(batch, row):
-            row += 1
-        until = batch.sound(row)
-        return row, next((other for other in range(row, until) if state.is_late(batch, other)), until)
+    def _is_uncounted(self, batch: MessageBatch, row: int) -> bool:
+        """True if a message must be counted before the caller gets it. The lock is held."""
+        return self._counting.needed(batch, row) and not self._dead_letters.wants(batch.delivery)
+
+    def _prepared(
+        self, batch: MessageBatch | None, row: int, end: int, ticket: threading.Lock | None, deadline: float | None
+    ) -> bool:
+        """Do what has to come first: count rows of a batch, or wait (None: redeliver what is due).
+
+        Returns False when the deadline has passed.
+        """
+        if batch is None and ticket is not None:
+            return self._state.wait(ticket, deadline)
+        with held():
+            if batch is not None:
+                return self._counting.count(batch, row, end, deadline)
+            return self._epochs.redeliver_due()
 
     def _filled(self) -> MessageBatch | None:
         """Return the current batch, or make the next one that; None if nothing has come. The lock is held."""
@@ -316,7 +316,7 @@ class Consumer:
         batch, row = message._batch, message._row
         if self._state.late and self._state.is_late(batch, row):
             return False
-        if self.type.in_order:
+        if self.type.in_order and not self._request.counts:
             message.redelivery_count = self._state.redeliveries.count_of(batch, row)
         if self._dead_letters.take(message):
             return False

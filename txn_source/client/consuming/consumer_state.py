@@ -23,7 +23,7 @@ from txn_source.model.topic_name import TopicName
 from txn_source.model.values import dataclass
 from txn_source.process.waiting import News
 
-_QUEUE_IN_ORDER, _QUEUE_SHARED = 100_000, 1_000
+_QUEUE, _QUEUE_BY_ROWS = 100_000, 1_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,8 @@ class ConsumerState:
     ) -> None:
         self.request = request
         self.options = options
-        self.queue_size = options.queue_size or (_QUEUE_IN_ORDER if request.type.in_order else _QUEUE_SHARED)
+        by_rows = request.counts or not request.type.in_order
+        self.queue_size = options.queue_size or (_QUEUE_BY_ROWS if by_rows else _QUEUE)
         self.topic_name = TopicName.parse(request.topic)
         self.lock = lock
         self.news = News()
@@ -120,6 +121,15 @@ class ConsumerState:
             del self.late[partition_id]  # messages come in order, so no other one is
             return False
         return of.covers(item)
+
+    def next_rows(self, batch: MessageBatch, row: int) -> tuple[int, int]:
+        """Return the next readable, unacknowledged rows, ``[first, last)``; first is the batch's length if none is."""
+        if not self.late:
+            return row, batch.sound(row)
+        while row < len(batch) and self.is_late(batch, row):
+            row += 1
+        until = batch.sound(row)
+        return row, next((other for other in range(row, until) if self.is_late(batch, other)), until)
 
     def lost(self, loss: Loss) -> DataLossError:
         """Return the error of messages that were trimmed before they were received."""

@@ -14,6 +14,7 @@ from collections.abc import Callable
 from txn_source.client.consuming.consumer_state import ConsumerState
 from txn_source.client.consuming.due_thread import DueThread
 from txn_source.client.consuming.messages import Message
+from txn_source.metadata.stub.consumer_stream import Delivery
 from txn_source.metadata.stub.metadata_stub import MetadataStub
 from txn_source.model.errors import (
     AcknowledgedElsewhereError,
@@ -47,10 +48,16 @@ class DeadLetters:
         self._pause_s = _FIRST_PAUSE_S
         self._next_at = 0.0
 
+    def wants(self, delivery: Delivery) -> bool:
+        """True if a delivery's messages were delivered too often, for sure."""
+        if self.send is None or self._limit is None or delivery.unsure:
+            return False
+        return delivery.redeliveries > self._limit
+
     def take(self, message: Message) -> bool:
         """Take a message that was delivered too often; return False for one that the caller gets. The consumer's lock
         is held."""
-        if self.send is None or self._limit is None or message.redelivery_count <= self._limit:
+        if not self.wants(message._batch.delivery):
             return False
         try:
             _ = message.key, message.properties, message.event_time

@@ -65,26 +65,29 @@ class EpochChanges:
         self._acknowledging.flush()
         if state.request.type.in_order:
             with self.seeking:
-                self.begin(_redeliver)
+                self.begin(self._redelivery())
         else:
             with state.lock:
                 link = self._link.take_away()
                 state.queue.drop()
                 received = self._acknowledging.received()
             if link is not None:
-                with suppress(TxnLogError):  # the service then counts everything in the queue as delivered
+                with suppress(TxnLogError):  # the service then takes all of it for delivered, unless it was before
                     link.leave(state.epoch, received)
                 link.close()
 
-    def redeliver_due(self) -> None:
-        """Redeliver an ordered subscription's due messages, after sending the acknowledgements made so far. Without a
-        connection the next one redelivers everything."""
+    def redeliver_due(self) -> bool:
+        """Redeliver an ordered subscription's due messages, after the acknowledgements made so far; return True.
+
+        Without a connection the next one redelivers everything.
+        """
         with self.seeking:
             with suppress(UnavailableError):
                 self._acknowledging.flush()
             if self._acknowledging.takes_due():
                 with suppress(UnavailableError, StaleEpochError):
-                    self.begin(_redeliver, may_wait=False)
+                    self.begin(self._redelivery(), may_wait=False)
+        return True
 
     def begin(self, ask: Callable[[ConsumerLink, int], SeekAnswer], *, may_wait: bool = True) -> SeekAnswer:
         """Raise the epoch here, drop what is queued, then raise it at the service.
@@ -132,6 +135,13 @@ class EpochChanges:
             f"Others moved subscription {state.request.name!r} {_SEEK_TRIES} times while this call tried.", "Try again."
         )
 
+    def _redelivery(self) -> Callable[[ConsumerLink, int], SeekAnswer]:
+        """Return what asks for a redelivery in order, and reports what was received in the current epoch."""
+        with self._state.lock:
+            self._state.queue.note_received()
+            received = self._acknowledging.received()
+        return lambda link, epoch: SeekAnswer(link.redeliver(epoch, received), {}, frozenset())
+
     def _cursors(self) -> dict[int, MessageId]:
         """Return how far a reader is, which only it knows; no more is taken of what was delivered before its seek."""
         with self._state.lock:
@@ -158,10 +168,6 @@ class EpochChanges:
                 ticket = state.news.expect()
             if not state.wait(ticket, until):
                 return False
-
-
-def _redeliver(link: ConsumerLink, epoch: int) -> SeekAnswer:
-    return SeekAnswer(link.redeliver(epoch), {}, frozenset())
 
 
 def sought_of(answer: SeekAnswer, indexes: Mapping[int, int]) -> Sought:

@@ -15,7 +15,8 @@ class ConsumerOptions:
 
     ``consumer_name``: shows in the subscription's stats.
     ``queue_size``: so many messages are delivered ahead of the caller, softly: one entry always is. Only references are
-    kept, no messages. None is 100,000, or 1,000 of a shared subscription, whose messages others could have.
+    kept, no messages. None is 100,000, or 1,000 of a shared subscription, whose messages others could have, and with
+    ``max_redeliveries``.
     ``acknowledge_interval``: acknowledgements wait so long for others; 0 sends each at once.
     ``negative_acknowledge_delay``: after so long a negatively acknowledged message is delivered again.
     ``acknowledge_timeout``: so is a message that isn't acknowledged within it; None: never.

@@ -44,10 +44,14 @@ class ReceiveQueue:
         """Batches of a shared subscription's connection with unacknowledged rows, and how many rows of each the caller
         has received, from the first on; ``note_received`` updates the current batch."""
         self.is_shared = False
+        self.epoch = -1
+        """That of the newest batch."""
+        self._dropped: tuple[MessageBatch, int] | None = None  # the batch and row that were current at the last drop
         self._most_in_hand = 16
         self.batch: MessageBatch | None = None
         """The current one, of which the rows before ``row`` were taken."""
-        self.row = 0
+        self.row = self.counted = 0
+        """Rows of the current batch before ``counted`` were counted before their redelivery."""
         self.values: Sequence[Any] = ()
         """The values of the current batch's first rows; those of the others are not known yet, or can't be shown."""
         self.taken = 0
@@ -60,15 +64,27 @@ class ReceiveQueue:
     def drop(self, messages: Mapping[int, MessageId] | None = None) -> None:
         """Forget what was delivered; the caller goes on at messages, by partition id, or where it is."""
         self.note_received()
+        self._dropped = None if self.batch is None else (self.batch, self.row)
         self._points, self._last = self._places() | _keys(messages or {}), {}
         self._queue.clear()
         self._delivery = self._reading = self._lost = self.batch = None
-        self.values, self.row, self.taken, self._failed = (), 0, 0, False
+        self.values, self.row, self.counted, self.taken, self._failed = (), 0, 0, 0, False
 
     def note_received(self) -> None:
         """Update ``in_hand`` with the rows of the current batch that the caller has received."""
         if self.batch is not None and self.batch in self.in_hand:
             self.in_hand[self.batch] = self.row
+
+    def received_in_order(self) -> dict[int, list[MessageRange]]:
+        """Return what the caller has received of an ordered subscription, by partition id: all below a place."""
+        places = self._places()
+        found = {partition_id: [MessageRange(0, key)] for partition_id, key in places.items() if key}
+        batch, row = self._dropped or (None, 0) if self.batch is None else (self.batch, self.row)
+        if batch is not None and row:
+            partition_id = batch.delivery.partition_id
+            if places.get(partition_id) == (batch.start(row) if row < len(batch) else batch.end(row - 1)):
+                found[partition_id] = [MessageRange(0, batch.start(0)), *batch.ranges(range(row))]
+        return found
 
     def begin_at(self, messages: Mapping[int, MessageId]) -> None:
         """Note the subscription's next messages, by partition id, until something is taken."""
@@ -154,9 +170,10 @@ class ReceiveQueue:
     def _install(self, delivery: Delivery, batch: MessageBatch) -> None:
         if self.is_shared:
             self._take_in_hand(batch)
-        self.batch, self.row, self.values = batch, 0, ()
+        self.batch, self.row, self.counted, self.values = batch, 0, 0, ()
         self._reached, self._failed = batch.end(len(batch) - 1), False
         self._last[delivery.partition_id] = batch
+        self.epoch = delivery.epoch
 
     def _take_in_hand(self, batch: MessageBatch) -> None:
         if len(self.in_hand) >= self._most_in_hand:

@@ -18,7 +18,7 @@ from txn_source._generated.txnlog.v1 import metadata_service_pb2 as pb
 from txn_source.metadata.delivery.consumer_hub import ConsumerHub
 from txn_source.metadata.delivery.consumer_session import ConsumerSession, Outbox
 from txn_source.metadata.delivery.session_state import MAX_PERMITS, SessionState
-from txn_source.metadata.delivery.subscribing import connect, received_in, subscription_gone
+from txn_source.metadata.delivery.subscribing import connect, lease_over, parts_in, received_in, subscription_gone
 from txn_source.metadata.delivery.work import Work
 from txn_source.metadata.protocol import convert_subscriptions as sub_wire
 from txn_source.metadata.protocol.checks import check
@@ -27,7 +27,7 @@ from txn_source.metadata.store import consumers, deliveries, subscriptions
 from txn_source.metadata.store.connection import Connection
 from txn_source.metadata.store.subscription_rows import Subscription
 from txn_source.model.caller import Ending
-from txn_source.model.errors import InternalError, InvalidArgumentError, TxnLogError
+from txn_source.model.errors import InternalError, InvalidArgumentError, StaleEpochError, TxnLogError
 from txn_source.model.subscription import SubscriptionType
 from txn_source.process import forks
 
@@ -99,8 +99,10 @@ class ConsumerConversation:
         self._hub.check_room()
         connected = self._work.write(lambda connection: connect(connection, request, self._work.now_ms()))
         subscription = connected.subscription
-        state = SessionState(subscription.epoch, connected.active, connected.cursors)
-        session = ConsumerSession(connected.topic, subscription, connected.consumer_id, state, self._outbox)
+        limited = subscription.type is SubscriptionType.SHARED
+        state = SessionState(subscription.epoch, connected.active, connected.cursors, limited=limited)
+        who = connected.topic, subscription, connected.consumer_id
+        session = ConsumerSession(*who, state, self._outbox, counts=request.counts)
         self._session = session  # now that it is committed, it has to be disconnected whatever happens
         self._hub.add(session, connected.message())
 
@@ -128,29 +130,51 @@ class ConsumerConversation:
             receipt.sought.CopyFrom(self._seek(request.seek))
         elif what == "leave":
             self._leave(session, request.leave)
+        elif what == "count":
+            self._count(session, request.count)
         elif what != "redeliver":
             raise InvalidArgumentError(f"{what!r} is not a request.", "Use those of this release.")
         elif session.subscription.type is SubscriptionType.SHARED:
             self._redeliver(session, request.redeliver)
         else:
-            receipt.sought.epoch = self._work.write(
-                lambda connection: subscriptions.redeliver_all(
-                    connection, _current(connection, session), request.redeliver.epoch
-                )
-            )
+            receipt.sought.epoch = self._redeliver_all(session, request.redeliver)
 
     def _redeliver(self, session: ConsumerSession, asked: pb.ConsumeRequest.Redeliver) -> None:
-        parts = [(p.partition_id, sub_wire.ranges_from_wire(p.ranges)) for p in asked.ranges]
+        parts = parts_in(asked)
 
         def redeliver(connection: Connection) -> bool:
             subscription = _current(connection, session)
             if asked.epoch != subscription.epoch:
                 return False
-            deliveries.redeliver(connection, subscription, session.consumer_id, parts)
+            deliveries.redeliver(connection, subscription, session.consumer_id, parts, counts=session.counts)
             return True
 
         if self._work.write(redeliver):
             self._hub.acknowledged_by(session, sum(r.messages for _, ranges in parts for r in ranges))
+
+    def _redeliver_all(self, session: ConsumerSession, asked: pb.ConsumeRequest.Redeliver) -> int:
+        """Begin a new epoch of an ordered subscription; return it."""
+        parts = parts_in(asked)
+
+        def redeliver(connection: Connection) -> int:
+            of = _current(connection, session), asked.epoch, session.consumer_id, parts
+            return subscriptions.redeliver_all(connection, *of, counts=session.counts)
+
+        return self._work.write(redeliver)
+
+    def _count(self, session: ConsumerSession, asked: pb.ConsumeRequest.Redeliver) -> None:
+        """Count what the consumer is about to hand out once more."""
+        parts = parts_in(asked)
+
+        def count(connection: Connection) -> None:
+            subscription = _current(connection, session)
+            if not consumers.is_connected(connection, subscription.subscription_id, session.consumer_id):
+                raise lease_over()
+            if asked.epoch != subscription.epoch:
+                raise StaleEpochError("The messages are of an older epoch.", "Receive again.")
+            deliveries.count(connection, subscription.subscription_id, session.consumer_id, parts)
+
+        self._work.write(count)
 
     def _leave(self, session: ConsumerSession, told: pb.ConsumeRequest.Redeliver) -> None:
         """Disconnect a consumer that has reported its received messages."""
@@ -158,10 +182,9 @@ class ConsumerConversation:
 
         def leave(connection: Connection) -> None:
             subscription = _current(connection, session)
-            if subscription.type is SubscriptionType.SHARED:
-                received = received_in(told, subscription)
-                deliveries.redeliver(connection, subscription, session.consumer_id, received)
-            consumers.remove(connection, session.consumer_id, counted=False)
+            received = received_in(told, subscription)
+            deliveries.redeliver(connection, subscription, session.consumer_id, received, counts=session.counts)
+            consumers.remove(connection, session.consumer_id, reported=True)
 
         self._work.write(leave)
 

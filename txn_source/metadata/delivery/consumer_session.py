@@ -57,12 +57,21 @@ class ConsumerSession:
     """A connected consumer. ``state`` is changed by the dispatcher, and under ``lock`` by anyone."""
 
     def __init__(
-        self, topic: Topic, subscription: Subscription, consumer_id: int, state: SessionState, outbox: Outbox
+        self,
+        topic: Topic,
+        subscription: Subscription,
+        consumer_id: int,
+        state: SessionState,
+        outbox: Outbox,
+        *,
+        counts: bool = False,
     ) -> None:
+        """Begin; ``counts``: the consumer counts what comes again before it hands it out."""
         self.topic = topic
         self.subscription = subscription
         self.consumer_id = consumer_id
         self.state = state
+        self.counts = counts
         self.lock = threading.Lock()
         self.failure: TxnLogError | None = None
         self._outbox = outbox

@@ -9,6 +9,7 @@ from txn_source.metadata.delivery.next_entries import EntryBatch
 from txn_source.metadata.delivery.topic_snapshot import TopicSnapshot
 from txn_source.metadata.protocol import convert
 from txn_source.metadata.protocol import convert_subscriptions as sub_wire
+from txn_source.metadata.store.deliveries import UNSURE
 from txn_source.metadata.store.subscription_rows import Subscription
 from txn_source.model.isolation import IsolationLevel
 from txn_source.model.position import PositionRange
@@ -40,7 +41,8 @@ class DeliveryMessages:
             wanted=[sub_wire.range_to_wire(r) for r in batch.wanted],
             messages=batch.messages,
             decisions=self._snapshot.decisions,
-            redeliveries=batch.redeliveries,
+            redeliveries=abs(batch.redeliveries),
+            unsure=batch.redeliveries == UNSURE,
         )
         if batch.entries is not None:
             delivery.MergeFrom(self._answers(subscription.isolation_level, batch))

@@ -23,6 +23,7 @@ class EntryBatch:
 
     ``messages`` is how many these are, or, where only a tiered copy knows the entries, may be. ``entries`` and
     ``aborted`` are the entries, and the aborted transactions among them, where the database knows them.
+    ``redeliveries`` is that of ``metadata/store/deliveries.py``.
     """
 
     partition_id: int

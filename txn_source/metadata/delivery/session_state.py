@@ -32,8 +32,9 @@ class SessionState:
     consumers; 0: nothing was delivered yet.
     """
 
-    def __init__(self, epoch: int, active: bool, cursors: Mapping[int, Cursor]) -> None:
-        """Begin with what the subscription has acknowledged, by partition id."""
+    def __init__(self, epoch: int, active: bool, cursors: Mapping[int, Cursor], *, limited: bool = True) -> None:
+        """Begin with what the subscription has acknowledged, by partition id; ``limited``: see MAX_UNACKNOWLEDGED."""
+        self._limited = limited
         self.permits = self.unacknowledged = self.last_delivery = 0
         self._first = 0
         self._known = set(cursors)
@@ -75,15 +76,16 @@ class SessionState:
         return had_none
 
     def ready(self, epoch: int) -> int:
-        """Return how many messages of a shared subscription may be delivered now, in an epoch."""
+        """Return how many messages may be handed out now, in an epoch."""
         if not self.active or epoch != self.epoch:
             return 0
-        return max(0, min(self.permits, MAX_UNACKNOWLEDGED - self.unacknowledged))
+        most = MAX_UNACKNOWLEDGED - self.unacknowledged if self._limited else MAX_PERMITS
+        return max(0, min(self.permits, most))
 
     @property
     def at_limit(self) -> bool:
         """True if it would get more of a shared subscription if it had acknowledged some."""
-        return self.permits > 0 and self.unacknowledged >= MAX_UNACKNOWLEDGED
+        return self._limited and self.permits > 0 and self.unacknowledged >= MAX_UNACKNOWLEDGED
 
     def delivered(self, messages: int) -> None:
         """Take notice of a delivery, once it can't fail any more: so no permit gets lost."""

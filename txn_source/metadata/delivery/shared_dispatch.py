@@ -1,4 +1,7 @@
-"""Handing out the entries of a shared subscription: first what comes again, then what is new, in equal shares."""
+"""Handing out entries of a subscription: first what comes again, then what is new, in equal shares.
+
+An ordered subscription has one consumer that gets them: all that comes again before anything new, so in order.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +25,7 @@ BATCHES_AT_ONCE = 256
 
 
 class SharedDispatch:
-    """What one write transaction hands out of a shared subscription."""
+    """What one write transaction hands out of a subscription."""
 
     def __init__(self, snapshot: TopicSnapshot, subscription: Subscription, permits: Mapping[int, int]) -> None:
         """Hand out to consumers with so many permits each (more than 0), by id, in the order of their turns."""
@@ -60,6 +63,8 @@ class SharedDispatch:
             if self.full or not taken:
                 break
         self.left = deliveries.has_waiting(self._connection, subscription_id)
+        if self.left and self._subscription.type.in_order:
+            return
         turns = deque(consumer_id for consumer_id, permits in self._permits.items() if permits > 0)
         read_to = subscriptions.read_positions(self._connection, subscription_id)
         for partition_id, view in partitions.items():
@@ -72,15 +77,17 @@ class SharedDispatch:
         cursor = ReadCursor.at(read_to)
         there: int | None = None
         while turns and not self.full and cursor.position < reading.bound:
-            if there is None:
-                there = visible_messages(self._connection, view, reading.level, message_key(cursor.position))
-            share = max(1, min(self._permits[turns[0]], -(-there // len(turns))))
+            share = self._permits[turns[0]]
+            if len(turns) > 1:
+                if there is None:
+                    there = visible_messages(self._connection, view, reading.level, message_key(cursor.position))
+                share = max(1, min(share, -(-there // len(turns))))
             before = cursor.position
             batch, cursor = next_batch(reading, cursor, share)
             self._note(partition_id, cursor, before)
             if batch is None:
                 continue
-            there = max(0, there - batch.messages)
+            there = None if there is None else max(0, there - batch.messages)
             consumer_id = turns.popleft()
             for item in batch.wanted:
                 count = batch.messages if item is batch.wanted[-1] else 0

@@ -11,7 +11,7 @@ from txn_source.metadata.protocol.enums import ISOLATION_LEVEL, SUBSCRIPTION_TYP
 from txn_source.metadata.store import consumers, subscriptions, topics, views
 from txn_source.metadata.store.connection import Connection
 from txn_source.metadata.store.subscription_rows import Subscription
-from txn_source.model.errors import SubscriptionNotFoundError
+from txn_source.model.errors import SubscriptionNotFoundError, UnavailableError
 from txn_source.model.message_ranges import MessageRange
 from txn_source.model.subscription import Cursor
 from txn_source.model.topic import PartitionView, Topic
@@ -68,7 +68,7 @@ def connect(connection: Connection, request: pb.ConsumeRequest.Subscribe, now_ms
     subscription, created = _subscription(connection, request, topic, partitions, now_ms)
     received = received_in(request.received, subscription) if request.HasField("received") else None
     who = request.token, request.consumer_name
-    consumer_id, waits = consumers.register(connection, subscription, *who, now_ms, received)
+    consumer_id, waits = consumers.register(connection, subscription, *who, now_ms, received, counts=request.counts)
     cursors = subscriptions.cursors_of(connection, subscription.subscription_id)
     return Connected(topic, subscription, created, consumer_id, not waits, partitions, cursors)
 
@@ -117,9 +117,17 @@ def received_in(
     told: pb.ConsumeRequest.Redeliver, subscription: Subscription
 ) -> list[tuple[int, Sequence[MessageRange]]]:
     """Return the ranges that a consumer reports as received, by partition id; none of an older epoch."""
-    if told.epoch != subscription.epoch:
-        return []
+    return parts_in(told) if told.epoch == subscription.epoch else []
+
+
+def parts_in(told: pb.ConsumeRequest.Redeliver) -> list[tuple[int, Sequence[MessageRange]]]:
+    """Return the ranges of a request, by partition id."""
     return [(part.partition_id, sub_wire.ranges_from_wire(part.ranges)) for part in told.ranges]
+
+
+def lease_over() -> UnavailableError:
+    """Return the error of a consumer that isn't connected any more."""
+    return UnavailableError("The consumer has lost its lease.", "It connects again by itself.")
 
 
 def subscription_gone() -> SubscriptionNotFoundError:

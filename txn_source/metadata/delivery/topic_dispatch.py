@@ -5,8 +5,8 @@
    added are told, too, before anything of them is delivered.
 3. Of an exclusive or failover subscription the active consumer gets what comes next. Cursors advance, and permits are
    used, only when the read that it all came from has ended well.
-4. Of a shared subscription one write transaction hands out what comes again and what is new. Permits are used only when
-   that is committed.
+4. Of a shared subscription, and to an active consumer that counts, one write transaction hands out what comes again and
+   what is new. Permits are used only when that is committed.
 """
 
 from __future__ import annotations
@@ -21,13 +21,12 @@ from txn_source.metadata.delivery.consumer_session import ConsumerSession
 from txn_source.metadata.delivery.delivery_messages import DeliveryMessages
 from txn_source.metadata.delivery.next_entries import PartitionReading, ReadCursor, next_batch
 from txn_source.metadata.delivery.shared_dispatch import SharedDispatch
-from txn_source.metadata.delivery.subscribing import subscription_gone
+from txn_source.metadata.delivery.subscribing import lease_over, subscription_gone
 from txn_source.metadata.delivery.topic_snapshot import TopicSnapshot
 from txn_source.metadata.delivery.work import Work
 from txn_source.metadata.store import consumers, deliveries, subscriptions, transactions
 from txn_source.metadata.store.connection import Connection
 from txn_source.metadata.store.subscription_rows import Lease, Subscription
-from txn_source.model.errors import UnavailableError
 from txn_source.model.isolation import IsolationLevel
 from txn_source.model.subscription import Cursor, SubscriptionType
 from txn_source.model.topic import PartitionView, Topic
@@ -71,19 +70,19 @@ class TopicDispatch:
                         group
                     ):  # a reader's subscription is deleted when its lease ends, and a reconnect makes it again
                         gone = session.subscription.durable or not moment.snapshot.partitions
-                        session.fail(subscription_gone() if gone else _lease_over())
+                        session.fail(subscription_gone() if gone else lease_over())
                     continue
                 present = _follow(moment, subscription, group, leases[subscription_id])
                 waits[subscription_id] = moment.wait_s(subscription, present, leases[subscription_id])
-                if subscription.type is SubscriptionType.SHARED:
-                    if _may_share(moment, subscription, present):
-                        to_share.append((subscription, present))
-                else:
-                    deliveries_made += [
-                        _deliver(moment, subscription, session)
-                        for session in present
-                        if session.state.active and session.state.permits > 0
-                    ]
+                shared = subscription.type is SubscriptionType.SHARED
+                by_rows = [session for session in present if session.state.active and (shared or session.counts)]
+                if by_rows and _may_share(moment, subscription, by_rows):
+                    to_share.append((subscription, by_rows))
+                deliveries_made += [
+                    _deliver(moment, subscription, session)
+                    for session in present
+                    if session not in by_rows and session.state.active and session.state.permits > 0
+                ]
         for made in deliveries_made:
             if made.apply():
                 waits[made.session.subscription_id] = 0.0
@@ -96,7 +95,7 @@ class TopicDispatch:
         return waits
 
     def _share(self, subscription: Subscription, group: Sequence[ConsumerSession]) -> bool:
-        """Hand out entries of a shared subscription; return True if there may be more at once."""
+        """Hand out entries of a subscription; return True if there may be more at once."""
         in_turn = sorted(group, key=lambda session: session.state.last_delivery)
         topic, subscription_id = group[0].topic, subscription.subscription_id
 
@@ -106,6 +105,8 @@ class TopicDispatch:
                 return _HandedOut([], False, False, [], {})  # the next look says so
             consumers.remove_lapsed(connection, self._work.now_ms(), subscription_id)
             leases = consumers.leases(connection, [subscription_id])[subscription_id]
+            if current.type is not SubscriptionType.SHARED:
+                leases = consumers.alive(leases, self._work.now_ms())[:1]
             present = {lease.consumer_id for lease in leases}
             ready = {session.consumer_id: session.state.ready(current.epoch) for session in in_turn}
             permits = {n: messages for n, messages in ready.items() if messages > 0 and n in present}
@@ -125,10 +126,6 @@ class TopicDispatch:
             session.send(response)
         # Permits that came meanwhile found others there, and woke nobody.
         return done.full or (done.left and any(session.state.ready(subscription.epoch) for session in group))
-
-
-def _lease_over() -> UnavailableError:
-    return UnavailableError("The consumer has lost its lease.", "It connects again by itself.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,7 +191,7 @@ def _follow(
     present, cursors = [], None
     for session in group:
         if session.consumer_id not in ids:
-            session.fail(_lease_over())
+            session.fail(lease_over())
             continue
         present.append(session)
         active = shared or first is None or first.consumer_id == session.consumer_id
@@ -215,7 +212,7 @@ def _follow(
 
 
 def _may_share(moment: _Moment, subscription: Subscription, group: Sequence[ConsumerSession]) -> bool:
-    """True if something of a shared subscription is to be handed out, and somebody may take it."""
+    """True if something of a subscription is to be handed out, and somebody may take it."""
     for session in group:
         if session.state.at_limit:
             # What was handed out may have been fewer, and acknowledged where nobody tells: count before it waits.

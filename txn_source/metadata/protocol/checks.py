@@ -260,6 +260,7 @@ FIELDS: Mapping[str, Mapping[str, Rule | _Part | _Pairs]] = {
         "acknowledge": _Part(),
         "redeliver": _Part(),
         "leave": _Part(),
+        "count": _Part(),
         "seek": _Part(),
     },
     "ConsumeRequest.Subscribe": {
@@ -272,6 +273,7 @@ FIELDS: Mapping[str, Mapping[str, Rule | _Part | _Pairs]] = {
         "consumer_name": _NAME,
         "token": _NAME,
         "received": _Part(),
+        "counts": _ANY,
     },
     "ConsumeRequest.Flow": {"epoch": _EPOCH, "messages": _ANY},
     "ConsumeRequest.Redeliver": {"epoch": _EPOCH, "ranges": _Part(items=10_000)},

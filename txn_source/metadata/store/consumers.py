@@ -100,11 +100,13 @@ def register(
     name: str,
     now_ms: int,
     received: Sequence[tuple[int, Sequence[MessageRange]]] | None = None,
+    *,
+    counts: bool = False,
 ) -> tuple[int, bool]:
     """Connect a consumer; return its id, and True if it gets messages only when others have gone.
 
-    ``received``: the ranges of a shared subscription, by partition id, that the consumer received over its connection
-    before; only these count as delivered. None: it reports nothing, and all its messages count.
+    ``received``: the ranges, by partition id, that the consumer received over its connection before; only these count
+    as delivered. None: it reports nothing. ``counts``: it counts what comes again before it hands it out.
 
     Raises:
         SubscriptionBusyError: an exclusive subscription has a consumer.
@@ -131,9 +133,10 @@ def register(
     kept = {row.consumer_id for row in others}
     for row in found:  # only now: an undurable subscription goes with its last consumer
         if row.consumer_id not in kept:
-            if shared and received is not None:
-                handed_out.redeliver(connection, subscription, row.consumer_id, received)
-            remove(connection, row.consumer_id, counted=received is None)
+            mine = received if row.token == token else None
+            if mine is not None:
+                handed_out.redeliver(connection, subscription, row.consumer_id, mine, counts=counts)
+            remove(connection, row.consumer_id, reported=mine is not None)
     remove_lapsed(connection, now_ms)  # of other subscriptions, too: nobody else may ever look at these
     assert key is not None
     return int(key[0]), bool(others)
@@ -152,11 +155,10 @@ def renew(connection: Connection, unacknowledged: Mapping[int, int], now_ms: int
             connection.execute(_NOTE, changed)
 
 
-def remove(connection: Connection, consumer_id: int, *, counted: bool = True) -> None:
+def remove(connection: Connection, consumer_id: int, *, reported: bool = False) -> None:
     """Disconnect a consumer: what was handed out to it is handed out again; an undurable subscription goes with it.
 
-    ``counted``: its messages count as delivered once more. False after a consumer has reported the received ones, which
-    were counted then.
+    ``reported``: the consumer has said what it received, and that was counted.
     """
     row = connection.execute(
         select(consumers.c.subscription_id, subscriptions.c.topic_id, subscriptions.c.durable)
@@ -166,7 +168,7 @@ def remove(connection: Connection, consumer_id: int, *, counted: bool = True) ->
     if row is None:
         return
     connection.execute(delete(consumers).where(consumers.c.consumer_id == consumer_id))
-    handed_out.give_back(connection, row.subscription_id, consumer_id, counted=counted)
+    handed_out.give_back(connection, row.subscription_id, consumer_id, reported=reported)
     note_change(connection, row.topic_id, row.subscription_id)
     if not row.durable and not connected(connection, row.subscription_id):
         connection.execute(delete(subscriptions).where(subscriptions.c.subscription_id == row.subscription_id))

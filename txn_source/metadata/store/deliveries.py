@@ -1,14 +1,23 @@
-"""What shared subscriptions have handed out, to whom, and what is to be handed out again."""
+"""What subscriptions have handed out, to whom, what is to be handed out again, and how often it was delivered.
+
+Shared subscriptions do so, and ordered ones whose consumer counts (``max_redeliveries``). ``redeliveries`` of a row is
+how often its messages were delivered before; ``UNSURE``: perhaps once, since a consumer ended without a report. A count
+grows
+
+- by what a consumer reports as received, when it ends, connects again, or asks for a redelivery;
+- before a consumer that counts hands a message out that was delivered before: what is reported later is known then;
+- from 0 to ``UNSURE`` where a consumer ends without a report, and no further by that.
+"""
 
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import accumulate
 from typing import Any, NamedTuple
 
-from sqlalchemy import Connection, Row, bindparam, delete, func, insert, select, update
+from sqlalchemy import Connection, Row, bindparam, case, delete, func, insert, select, update
 
 from txn_source.metadata.store.conflicts import expect
 from txn_source.metadata.store.database import note_change
@@ -19,14 +28,17 @@ from txn_source.model.message_ranges import MessageRange, MessageRanges, index_o
 from txn_source.model.position import Position
 from txn_source.model.subscription import Cursor
 
+Parts = Iterable[tuple[int, Iterable[MessageRange]]]
+"""Ranges by partition id."""
 _IDS_AT_ONCE = 1000
 AGAIN_AT_ONCE = 100
+UNSURE = -1
 
 
 def hand_out(
     connection: Connection, subscription_id: int, partition_id: int, item: MessageRange, consumer_id: int
 ) -> None:
-    """Note that a shared subscription handed a range out to a consumer for the first time."""
+    """Note that a subscription handed a range out to a consumer for the first time."""
     of = {"subscription_id": subscription_id, "partition_id": partition_id, "consumer_id": consumer_id}
     _HAND_OUT.run(connection, {**of, **_columns(item)})
 
@@ -70,14 +82,14 @@ def handed_out(connection: Connection, subscription_id: int) -> dict[int | None,
 
 
 def has_waiting(connection: Connection, subscription_id: int) -> bool:
-    """True if a shared subscription has something that is to be handed out again."""
+    """True if a subscription has something that is to be handed out again."""
     d = deliveries.c
     query = select(d.delivery_id).where(d.subscription_id == subscription_id, d.consumer_id.is_(None)).limit(1)
     return connection.execute(query).first() is not None
 
 
 def advance(connection: Connection, subscription_id: int, partition_id: int, read_position: int) -> None:
-    """Note up to where a shared subscription has handed out entries, ``Position.key``."""
+    """Note up to where a subscription has handed out entries, ``Position.key``."""
     of = {"of_subscription": subscription_id, "of_partition": partition_id}
     expect(_ADVANCE.run(connection, {**of, "to_position": read_position}))
 
@@ -86,9 +98,40 @@ def redeliver(
     connection: Connection,
     subscription: Subscription,
     consumer_id: int,
-    parts: Iterable[tuple[int, Iterable[MessageRange]]],
+    parts: Parts,
+    *,
+    counts: bool,
 ) -> None:
-    """Let ranges that a shared subscription handed out to a consumer be handed out again, to anyone."""
+    """Let ranges that a consumer received be handed out again, to anyone, and count them.
+
+    ``counts``: of what was delivered before, the consumer has counted them already.
+    """
+
+    def again(row: Row[Any]) -> dict[str, int | None]:
+        known = counts and row.redeliveries != 0
+        return {"consumer_id": None, "redeliveries": row.redeliveries if known else abs(row.redeliveries) + 1}
+
+    _change(connection, subscription.subscription_id, consumer_id, parts, again)
+    note_change(connection, subscription.topic_id, subscription.subscription_id)
+
+
+def count(connection: Connection, subscription_id: int, consumer_id: int, parts: Parts) -> None:
+    """Count ranges that a consumer is about to hand out once more; it keeps them."""
+
+    def once_more(row: Row[Any]) -> dict[str, int | None]:
+        return {"consumer_id": row.consumer_id, "redeliveries": abs(row.redeliveries) + 1}
+
+    _change(connection, subscription_id, consumer_id, parts, once_more)
+
+
+def _change(
+    connection: Connection,
+    subscription_id: int,
+    consumer_id: int,
+    parts: Parts,
+    new: Callable[[Row[Any]], dict[str, int | None]],
+) -> None:
+    """Give ranges that a consumer has new values, by those of their rows, which are cut where only a part is named."""
     of_partition: dict[int, list[MessageRange]] = defaultdict(list)
     for partition_id, items in parts:  # one partition may come more than once
         of_partition[partition_id] += items
@@ -98,33 +141,32 @@ def redeliver(
         ordered = sorted(asked)
         starts = [item.start for item in ordered]
         furthest = list(accumulate((item.end for item in ordered), max))  # where all up to an item end
-        for row in _delivered(connection, subscription.subscription_id, partition_id, consumer_id):
+        for row in _delivered(connection, subscription_id, partition_id, consumer_id):
             whole = _range(row)
             of_row = ordered[bisect_right(furthest, whole.start) : bisect_left(starts, whole.end)]
-            kept, again = _split(whole, of_row)
-            if again:
+            kept, changed = _split(whole, of_row)
+            if changed:
                 gone.append(row.delivery_id)
                 keys = {"subscription_id": row.subscription_id, "partition_id": row.partition_id}
-                once_more = {"consumer_id": None, "redeliveries": row.redeliveries + 1}
                 as_before = {"consumer_id": row.consumer_id, "redeliveries": row.redeliveries}
-                made += [_columns(item) | keys | once_more for item in again]
+                made += [_columns(item) | keys | new(row) for item in changed]
                 made += [_columns(item) | keys | as_before for item in kept]
     for start in range(0, len(gone), _IDS_AT_ONCE):
         some = gone[start : start + _IDS_AT_ONCE]
         connection.execute(delete(deliveries).where(deliveries.c.delivery_id.in_(some)))
     if made:
         connection.execute(insert(deliveries), made)
-    note_change(connection, subscription.topic_id, subscription.subscription_id)
 
 
-def give_back(connection: Connection, subscription_id: int, consumer_id: int, *, counted: bool) -> None:
-    """Release a consumer's messages to the others; ``counted`` adds a delivery to each."""
+def give_back(connection: Connection, subscription_id: int, consumer_id: int | None, *, reported: bool) -> None:
+    """Release a consumer's messages, or everybody's (None).
+
+    ``reported``: the consumer has said what it received. Else each of its messages may have been.
+    """
     d = deliveries.c
-    connection.execute(
-        update(deliveries)
-        .where(d.subscription_id == subscription_id, d.consumer_id == consumer_id)
-        .values(consumer_id=None, redeliveries=d.redeliveries + int(counted))
-    )
+    held = d.consumer_id.is_not(None) if consumer_id is None else d.consumer_id == consumer_id
+    values = {"consumer_id": None} if reported else {"consumer_id": None, "redeliveries": _UNREPORTED}
+    connection.execute(update(deliveries).where(d.subscription_id == subscription_id, held).values(values))
 
 
 def _delivered(
@@ -139,14 +181,15 @@ def _delivered(
 
 
 def _split(whole: MessageRange, items: Iterable[MessageRange]) -> tuple[list[MessageRange], list[MessageRange]]:
-    """Cut what is to be delivered again out of a delivery; return what stays, and what is to be delivered again."""
+    """Cut ranges out of a delivery; return what stays, and what was cut out."""
     kept, again = [whole], []
     for item in items:
         for piece in list(kept):
             start, end = max(piece.start, item.start), min(piece.end, item.end)
             if start >= end:
                 continue
-            count = min(item.messages, piece.messages)
+            whole_piece = (start, end) == (piece.start, piece.end)
+            count = piece.messages if whole_piece else min(item.messages, piece.messages)
             rest = piece.messages - count
             again.append(MessageRange(start, end, count))
             kept.remove(piece)
@@ -222,6 +265,7 @@ def _columns(item: MessageRange) -> dict[str, int]:
     }
 
 
+_UNREPORTED = case((deliveries.c.redeliveries == 0, UNSURE), else_=deliveries.c.redeliveries)
 _OF_PARTITION = select(*(deliveries.c[name] for name in _Row._fields)).where(
     deliveries.c.subscription_id == bindparam("subscription_id"), deliveries.c.partition_id == bindparam("partition_id")
 )

@@ -9,7 +9,7 @@ from itertools import pairwise
 from sqlalchemy import Connection, bindparam, delete, insert, select, update
 
 from txn_source.metadata.store import consumers, cursor_rows, level_changes
-from txn_source.metadata.store import deliveries as shared
+from txn_source.metadata.store import deliveries as handed_out
 from txn_source.metadata.store.backlogs import visible_messages
 from txn_source.metadata.store.conflicts import expect
 from txn_source.metadata.store.database import note_change
@@ -187,8 +187,12 @@ def cursors_of(connection: Connection, subscription_id: int) -> dict[int, Cursor
 
 
 def read_positions(connection: Connection, subscription_id: int) -> dict[int, int]:
-    """Return the next entry that a shared subscription hands out, ``Position.key`` by partition id."""
-    return {row.partition_id: row.read_position for row in cursor_rows.rows_of(connection, subscription_id)}
+    """Return the next entry that a subscription hands out, ``Position.key`` by partition id.
+
+    While consumers that don't count have an ordered one, only its mark goes on.
+    """
+    rows = cursor_rows.rows_of(connection, subscription_id)
+    return {row.partition_id: max(row.read_position, row.mark_position) for row in rows}
 
 
 def seek(
@@ -300,11 +304,12 @@ def acknowledge(connection: Connection, ack: Acknowledgement, *, strict: bool = 
                 "Another consumer has processed them: abort the transaction.",
             )
         new += cursor.acknowledge(part.ranges)
-        if subscription.type == SubscriptionType.SHARED:
-            of = subscription.subscription_id, part.partition_id, ack.consumer_id
-            shared.forget(connection, *of, part.ranges, cursor)
         if part.up_to is not None:
             cursor.acknowledge_up_to(part.up_to)
+        if found[part.partition_id].read_position > found[part.partition_id].mark_position:  # what was handed out
+            below = () if part.up_to is None else (MessageRange(0, part.up_to),)
+            of = subscription.subscription_id, part.partition_id, ack.consumer_id
+            handed_out.forget(connection, *of, (*part.ranges, *below), cursor)
         cursor_rows.store(connection, subscription.subscription_id, part.partition_id, cursor, found[part.partition_id])
     return new
 
@@ -332,9 +337,25 @@ def _ends(connection: Connection, partition_ids: Sequence[int]) -> dict[int, Pos
     return {row[0]: Position(row[1], row[2]) for row in _ENDS.rows(connection, set(partition_ids))}
 
 
-def redeliver_all(connection: Connection, subscription: Subscription, epoch: int) -> int:
-    """Begin a new epoch, in which all that is not acknowledged is delivered again; return it."""
-    return raise_epoch(connection, subscription, epoch) if epoch > subscription.epoch else int(subscription.epoch)
+def redeliver_all(
+    connection: Connection,
+    subscription: Subscription,
+    epoch: int,
+    consumer_id: int,
+    received: handed_out.Parts,
+    *,
+    counts: bool,
+) -> int:
+    """Begin a new epoch, in which all that is not acknowledged is delivered again; return it.
+
+    ``received`` of the epoch before counts as delivered to the consumer; see ``deliveries.redeliver``.
+    """
+    if epoch <= subscription.epoch:
+        return int(subscription.epoch)
+    if epoch == subscription.epoch + 1:
+        handed_out.redeliver(connection, subscription, consumer_id, received, counts=counts)
+    handed_out.give_back(connection, subscription.subscription_id, None, reported=True)
+    return raise_epoch(connection, subscription, epoch)
 
 
 def keeper(connection: Connection, view: PartitionView, end: Position) -> str | None:

@@ -36,8 +36,8 @@ class SubscribeRequest:
     """What a consumer asks for.
 
     ``isolation_level`` None is the subscription's, which must be there then. ``place`` is where a new
-    subscription begins. ``received`` are the ranges that the caller received from a shared subscription over the
-    connection before, in ``epoch``; None: no report.
+    subscription begins. ``counts``: the consumer counts what comes again before it hands it out (``count``).
+    ``received`` are the ranges that the caller received over the connection before, in ``epoch``; None: no report.
     """
 
     topic: str
@@ -48,6 +48,7 @@ class SubscribeRequest:
     place: Place
     consumer_name: str
     token: str
+    counts: bool = False
     received: Sequence[Acknowledged] | None = None
     epoch: int = 0
 
@@ -80,6 +81,7 @@ class Delivery:
     """Entries of one partition in a range, of which the consumer gets the messages in ``wanted``.
 
     ``messages`` is how many permits it took. ``epoch`` is the one in force when the service read it.
+    ``redeliveries`` is how often it was delivered before; ``unsure``: perhaps it wasn't.
     """
 
     epoch: int
@@ -89,6 +91,7 @@ class Delivery:
     messages: int
     decisions: int
     redeliveries: int
+    unsure: bool
     answers: Answers | None
 
 
@@ -168,6 +171,7 @@ class ConsumerLink:
             place=sub_wire.place_to_wire(request.place),
             consumer_name=request.consumer_name,
             token=request.token,
+            counts=request.counts,
             received=None if request.received is None else _redeliver(request.epoch, request.received),
         )
         self._requests.put(pb.ConsumeRequest(subscribe=message))
@@ -206,12 +210,19 @@ class ConsumerLink:
         self._ask(pb.ConsumeRequest(acknowledge=sub_wire.acknowledgement_to_wire(ack)))
 
     def redeliver(self, epoch: int, parts: Sequence[Acknowledged] = ()) -> int:
-        """Have what is not acknowledged delivered again: ranges, or all of it in a new epoch; return the epoch."""
+        """Have what is not acknowledged delivered again, and return the epoch.
+
+        These ranges; of an ordered subscription all of it, in a new epoch, and the ranges are the received ones.
+        """
         return self._ask(pb.ConsumeRequest(redeliver=_redeliver(epoch, parts))).sought.epoch or epoch
 
     def leave(self, epoch: int, received: Sequence[Acknowledged]) -> None:
-        """Disconnect, and report the received ranges of an epoch: of a shared subscription only these count."""
+        """Disconnect, and report the received ranges of an epoch: only these count."""
         self._ask(pb.ConsumeRequest(leave=_redeliver(epoch, received)))
+
+    def count(self, epoch: int, parts: Sequence[Acknowledged]) -> None:
+        """Count ranges that the caller is about to get once more; when it returns that is stored."""
+        self._ask(pb.ConsumeRequest(count=_redeliver(epoch, parts)))
 
     def seek(self, topic: str, name: str, place: Place, epoch: int) -> SeekAnswer:
         """Move the subscription; the epoch must be larger than its current one."""
@@ -322,6 +333,7 @@ def _delivery(message: pb.ConsumeResponse.Delivery) -> Delivery:
         message.messages,
         message.decisions,
         message.redeliveries,
+        message.unsure,
         answers,
     )
 

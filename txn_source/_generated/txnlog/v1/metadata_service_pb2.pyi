@@ -1600,9 +1600,9 @@ class CountMessagesResponse(_message.Message):
     def __init__(self, messages: _Optional[int] = ...) -> None: ...
 
 class ConsumeRequest(_message.Message):
-    __slots__ = ("sequence", "subscribe", "flow", "acknowledge", "redeliver", "seek", "leave")
+    __slots__ = ("sequence", "subscribe", "flow", "acknowledge", "redeliver", "seek", "leave", "count")
     class Subscribe(_message.Message):
-        __slots__ = ("topic", "name", "type", "isolation_level", "durable", "place", "consumer_name", "token", "received")
+        __slots__ = ("topic", "name", "type", "isolation_level", "durable", "place", "consumer_name", "token", "received", "counts")
         TOPIC_FIELD_NUMBER: _ClassVar[int]
         NAME_FIELD_NUMBER: _ClassVar[int]
         TYPE_FIELD_NUMBER: _ClassVar[int]
@@ -1612,6 +1612,7 @@ class ConsumeRequest(_message.Message):
         CONSUMER_NAME_FIELD_NUMBER: _ClassVar[int]
         TOKEN_FIELD_NUMBER: _ClassVar[int]
         RECEIVED_FIELD_NUMBER: _ClassVar[int]
+        COUNTS_FIELD_NUMBER: _ClassVar[int]
         topic: str
         name: str
         type: SubscriptionType
@@ -1621,7 +1622,8 @@ class ConsumeRequest(_message.Message):
         consumer_name: str
         token: str
         received: ConsumeRequest.Redeliver
-        def __init__(self, topic: _Optional[str] = ..., name: _Optional[str] = ..., type: _Optional[_Union[SubscriptionType, str]] = ..., isolation_level: _Optional[_Union[IsolationLevel, str]] = ..., durable: bool = ..., place: _Optional[_Union[SubscriptionPlace, _Mapping]] = ..., consumer_name: _Optional[str] = ..., token: _Optional[str] = ..., received: _Optional[_Union[ConsumeRequest.Redeliver, _Mapping]] = ...) -> None: ...
+        counts: bool
+        def __init__(self, topic: _Optional[str] = ..., name: _Optional[str] = ..., type: _Optional[_Union[SubscriptionType, str]] = ..., isolation_level: _Optional[_Union[IsolationLevel, str]] = ..., durable: bool = ..., place: _Optional[_Union[SubscriptionPlace, _Mapping]] = ..., consumer_name: _Optional[str] = ..., token: _Optional[str] = ..., received: _Optional[_Union[ConsumeRequest.Redeliver, _Mapping]] = ..., counts: bool = ...) -> None: ...
     class Flow(_message.Message):
         __slots__ = ("epoch", "messages")
         EPOCH_FIELD_NUMBER: _ClassVar[int]
@@ -1643,6 +1645,7 @@ class ConsumeRequest(_message.Message):
     REDELIVER_FIELD_NUMBER: _ClassVar[int]
     SEEK_FIELD_NUMBER: _ClassVar[int]
     LEAVE_FIELD_NUMBER: _ClassVar[int]
+    COUNT_FIELD_NUMBER: _ClassVar[int]
     sequence: int
     subscribe: ConsumeRequest.Subscribe
     flow: ConsumeRequest.Flow
@@ -1650,7 +1653,8 @@ class ConsumeRequest(_message.Message):
     redeliver: ConsumeRequest.Redeliver
     seek: SeekSubscriptionRequest
     leave: ConsumeRequest.Redeliver
-    def __init__(self, sequence: _Optional[int] = ..., subscribe: _Optional[_Union[ConsumeRequest.Subscribe, _Mapping]] = ..., flow: _Optional[_Union[ConsumeRequest.Flow, _Mapping]] = ..., acknowledge: _Optional[_Union[SubscriptionAcknowledgements, _Mapping]] = ..., redeliver: _Optional[_Union[ConsumeRequest.Redeliver, _Mapping]] = ..., seek: _Optional[_Union[SeekSubscriptionRequest, _Mapping]] = ..., leave: _Optional[_Union[ConsumeRequest.Redeliver, _Mapping]] = ...) -> None: ...
+    count: ConsumeRequest.Redeliver
+    def __init__(self, sequence: _Optional[int] = ..., subscribe: _Optional[_Union[ConsumeRequest.Subscribe, _Mapping]] = ..., flow: _Optional[_Union[ConsumeRequest.Flow, _Mapping]] = ..., acknowledge: _Optional[_Union[SubscriptionAcknowledgements, _Mapping]] = ..., redeliver: _Optional[_Union[ConsumeRequest.Redeliver, _Mapping]] = ..., seek: _Optional[_Union[SeekSubscriptionRequest, _Mapping]] = ..., leave: _Optional[_Union[ConsumeRequest.Redeliver, _Mapping]] = ..., count: _Optional[_Union[ConsumeRequest.Redeliver, _Mapping]] = ...) -> None: ...
 
 class ConsumeResponse(_message.Message):
     __slots__ = ("subscribed", "delivery", "receipt", "epoch_change", "partitions_added")
@@ -1674,7 +1678,7 @@ class ConsumeResponse(_message.Message):
         created: bool
         def __init__(self, subscription_id: _Optional[int] = ..., consumer_id: _Optional[int] = ..., epoch: _Optional[int] = ..., active: bool = ..., isolation_level: _Optional[_Union[IsolationLevel, str]] = ..., topic: _Optional[_Union[TopicView, _Mapping]] = ..., points: _Optional[_Iterable[_Union[MessagePoint, _Mapping]]] = ..., created: bool = ...) -> None: ...
     class Delivery(_message.Message):
-        __slots__ = ("epoch", "partition_id", "start", "end", "wanted", "messages", "decisions", "redeliveries", "copies", "entries", "aborted")
+        __slots__ = ("epoch", "partition_id", "start", "end", "wanted", "messages", "decisions", "redeliveries", "unsure", "copies", "entries", "aborted")
         EPOCH_FIELD_NUMBER: _ClassVar[int]
         PARTITION_ID_FIELD_NUMBER: _ClassVar[int]
         START_FIELD_NUMBER: _ClassVar[int]
@@ -1683,6 +1687,7 @@ class ConsumeResponse(_message.Message):
         MESSAGES_FIELD_NUMBER: _ClassVar[int]
         DECISIONS_FIELD_NUMBER: _ClassVar[int]
         REDELIVERIES_FIELD_NUMBER: _ClassVar[int]
+        UNSURE_FIELD_NUMBER: _ClassVar[int]
         COPIES_FIELD_NUMBER: _ClassVar[int]
         ENTRIES_FIELD_NUMBER: _ClassVar[int]
         ABORTED_FIELD_NUMBER: _ClassVar[int]
@@ -1694,10 +1699,11 @@ class ConsumeResponse(_message.Message):
         messages: int
         decisions: int
         redeliveries: int
+        unsure: bool
         copies: ListCopiesResponse
         entries: ListEntriesResponse
         aborted: ListDecisionsResponse
-        def __init__(self, epoch: _Optional[int] = ..., partition_id: _Optional[int] = ..., start: _Optional[int] = ..., end: _Optional[int] = ..., wanted: _Optional[_Iterable[_Union[MessageRange, _Mapping]]] = ..., messages: _Optional[int] = ..., decisions: _Optional[int] = ..., redeliveries: _Optional[int] = ..., copies: _Optional[_Union[ListCopiesResponse, _Mapping]] = ..., entries: _Optional[_Union[ListEntriesResponse, _Mapping]] = ..., aborted: _Optional[_Union[ListDecisionsResponse, _Mapping]] = ...) -> None: ...
+        def __init__(self, epoch: _Optional[int] = ..., partition_id: _Optional[int] = ..., start: _Optional[int] = ..., end: _Optional[int] = ..., wanted: _Optional[_Iterable[_Union[MessageRange, _Mapping]]] = ..., messages: _Optional[int] = ..., decisions: _Optional[int] = ..., redeliveries: _Optional[int] = ..., unsure: bool = ..., copies: _Optional[_Union[ListCopiesResponse, _Mapping]] = ..., entries: _Optional[_Union[ListEntriesResponse, _Mapping]] = ..., aborted: _Optional[_Union[ListDecisionsResponse, _Mapping]] = ...) -> None: ...
     class Receipt(_message.Message):
         __slots__ = ("sequence", "error", "sought")
         SEQUENCE_FIELD_NUMBER: _ClassVar[int]
