@@ -161,7 +161,7 @@ def test_consumers_are_left_out(txnlog: Any, root: Path, url: DatabaseUrl, fille
     assert txnlog("migrate", "--metadata", url.revealed).exit_code == 0
     with server().connect(name_of(url)) as moved:
         assert moved.execute("SELECT count(*) FROM consumers").fetchone() == (0,)
-        asked = "SELECT count(*) FROM deliveries WHERE consumer_id IS NULL AND redeliveries > 0"
+        asked = "SELECT count(*) FROM deliveries WHERE consumer_id IS NULL AND redeliveries <> 0"
         assert moved.execute(asked).fetchone() == (held,)
 
 

@@ -188,8 +188,9 @@ def _split(whole: MessageRange, items: Iterable[MessageRange]) -> tuple[list[Mes
             start, end = max(piece.start, item.start), min(piece.end, item.end)
             if start >= end:
                 continue
-            whole_piece = (start, end) == (piece.start, piece.end)
-            count = piece.messages if whole_piece else min(item.messages, piece.messages)
+            count = min(item.messages, piece.messages)
+            if not item.messages and (start, end) == (piece.start, piece.end):  # of what was received in order
+                count = piece.messages
             rest = piece.messages - count
             again.append(MessageRange(start, end, count))
             kept.remove(piece)
