@@ -37,6 +37,10 @@ PARQUET_OPTIONS = {
     "parquet.page.verify-checksum.enabled": "true",
 }
 """How Spark is to read objects, whatever the session says."""
+_WITHOUT_SKIPPING = {
+    f"parquet.filter.{way}.enabled": "false" for way in ("stats", "dictionary", "columnindex", "bloom", "record-level")
+}
+"""How Spark is to read columns that ``misjudged`` names: all rows, of which it then takes those that it wants."""
 _AS_THEY_ARE = (
     pa.bool_(), pa.int8(), pa.int16(), pa.int32(), pa.int64(), pa.float32(), pa.float64(), pa.date32(), pa.string(),
     pa.large_string(), pa.binary(), pa.large_binary(),
@@ -90,7 +94,7 @@ def read(
         return spark.read.format("txnlog").schema(spark_schema).options(**given).load()
     split = native_split(log, source, request_options.request)
     _tell(topic, split)
-    frames = [_native(spark, objects, spark_schema) for objects in _by_topic(split.objects)]
+    frames = [_native(spark, objects, schema, spark_schema) for objects in _by_topic(split.objects)]
     if split.rest or not frames:
         rest = {name: value for name, value in given.items() if name.lower() not in _ENDS} | {"ranges": split.ranges}
         frames.append(spark.read.format("txnlog").schema(spark_schema).options(**rest).load())
@@ -117,11 +121,12 @@ def _options(
     }
 
 
-def _native(spark: SparkSession, objects: Sequence[NativeObject], schema: StructType) -> DataFrame:
+def _native(spark: SparkSession, objects: Sequence[NativeObject], columns: pa.Schema, schema: StructType) -> DataFrame:
     """Return the rows of some objects of one topic, in the columns of a schema."""
     stored = [f for f in schema.fields if f.name != "__topic"] or [_PLACE]
     in_file = StructType([StructField(STORED_AS.get(f.name, f.name), f.dataType) for f in stored])
-    frame = spark.read.options(**PARQUET_OPTIONS).schema(in_file).parquet(*(found.location for found in objects))
+    options = PARQUET_OPTIONS | (_WITHOUT_SKIPPING if misjudged(columns) else {})
+    frame = spark.read.options(**options).schema(in_file).parquet(*(found.location for found in objects))
     return frame.select([_column(field, objects[0].topic) for field in schema.fields])
 
 
@@ -147,6 +152,21 @@ def unreadable(schema: pa.Schema, payload: pa.Schema) -> str | None:
     if _ambiguous(object_schema(payload).names) or any(_has_ambiguous(field.type) for field in schema):
         return "columns differ in the case of letters only"
     return None
+
+
+def misjudged(schema: pa.Schema) -> list[str]:
+    """Return the columns by whose statistics Spark's Parquet reader leaves out rows that its filters want.
+
+    - Statistics know no NaN, which Spark takes for the largest number; and Parquet tells -0.0 from 0.0.
+    - Spark cuts a time that it compares to the column's unit: 23:59:59.9995 becomes 23:59:59.999.
+    """
+    return [field.name for field in schema if _is_misjudged(field.type)]
+
+
+def _is_misjudged(t: pa.DataType) -> bool:
+    if pa.types.is_struct(t):
+        return any(_is_misjudged(part.type) for part in t)
+    return bool(pa.types.is_floating(t) or (pa.types.is_timestamp(t) and str(t.unit) != "us"))
 
 
 def _reads_alike(t: pa.DataType) -> bool:

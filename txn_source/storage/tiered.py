@@ -40,12 +40,13 @@ from txn_source.model.errors import SegmentUnreadableError, StorageWriteError
 from txn_source.model.kinds import ABORTED_DATA, DATA
 from txn_source.model.ledger import ClosedLedger
 from txn_source.model.values import dataclass
+from txn_source.storage import tiered_columns
 from txn_source.storage.arrays import array_of, numbers_in
 from txn_source.storage.checked_file import CheckedSource, ChecksummingSink, Runs
 from txn_source.storage.object_names import aborted_uri
 from txn_source.storage.object_root import Root
 from txn_source.storage.object_store import ObjectStore, reason
-from txn_source.storage.schema import EVENT_TIME, PROPERTIES, RAW_SCHEMA
+from txn_source.storage.schema import EVENT_TIME, PROPERTIES
 
 ROW_GROUP_ROWS = 128 * 1024
 ROW_GROUP_BYTES = 18 << 20
@@ -71,16 +72,6 @@ INDEX_SCHEMA = pa.schema(
 )
 """The entry index: a row for each entry, ascending. What a marker has no value for is 0."""
 
-_REPEATING = (
-    "__partition",
-    "__ledger_id",
-    "__entry_id",
-    "__publish_time",
-    "__producer_name",
-    "__txn_id",
-    "__txn_status",
-)
-_COUNTING = ("__index", "__sequence_id")
 IntArray = npt.NDArray[np.int64]
 
 
@@ -174,8 +165,9 @@ def _write(
         compression="zstd",
         compression_level=compression_level,
         write_page_checksum=True,
-        use_dictionary=_dictionary_columns(schema),
-        column_encoding={name: "DELTA_BINARY_PACKED" for name in _COUNTING if name in schema.names},
+        use_dictionary=tiered_columns.with_dictionary(schema),
+        write_statistics=tiered_columns.with_statistics(schema),
+        column_encoding=tiered_columns.encodings(schema),
     ) as writer:
         for table in row_groups:
             writer.write_table(table, row_group_size=max(1, table.num_rows))
@@ -463,12 +455,6 @@ def _chunk(metadata: pq.FileMetaData, group: int, column: int) -> tuple[int, int
     if chunk.has_dictionary_page and chunk.dictionary_page_offset:
         start = min(start, chunk.dictionary_page_offset)
     return start, start + chunk.total_compressed_size
-
-
-def _dictionary_columns(schema: pa.Schema) -> list[str]:
-    """Return the columns that are worth a dictionary: raw bytes hardly ever repeat, the text of typed topics does."""
-    typed = () if schema.names[:2] == RAW_SCHEMA.names else (f.name for f in schema if pa.types.is_string(f.type))
-    return [name for name in dict.fromkeys((*typed, *_REPEATING)) if name in schema.names]
 
 
 def _is_asked_for(path: str, names: Sequence[str]) -> bool:

@@ -25,7 +25,7 @@ from txn_source.model.position import EARLIEST, LATEST, PositionRange
 from txn_source.model.topic_name import TopicName
 from txn_source.model.transaction import TransactionState
 from txn_source.model.units import format_count
-from txn_source.spark.native_read import PARQUET_OPTIONS, unreadable
+from txn_source.spark.native_read import PARQUET_OPTIONS, misjudged, unreadable
 from txn_source.spark.options import BatchReadOptions, StreamReadOptions, native_reads_wanted
 
 
@@ -72,7 +72,7 @@ class ReadCalls:
     def native(self, options: Mapping[str, str], columns: Sequence[str]) -> dict[str, Any]:
         """Return the objects that have all of a batch read, or the ``reason`` why Spark's Parquet reader can't take it.
 
-        ``options`` in the answer are those that it is to be used with.
+        ``options`` in the answer are those that it is to be used with; it isn't to skip by the ``misjudged`` columns.
         """
         given = dict(options)
         if not native_reads_wanted(given):
@@ -94,7 +94,8 @@ class ReadCalls:
         if split.left or not split.objects:
             left = [f"{format_count(count, 'ledger')}: {why}" for why, count in split.left.items()]
             return {"reason": "; ".join(left) or "there are no messages"}
-        return {"locations": [found.location for found in split.objects], "options": PARQUET_OPTIONS}
+        locations = [found.location for found in split.objects]
+        return {"locations": locations, "options": PARQUET_OPTIONS, "misjudged": misjudged(schema)}
 
     def behind(self, options: Mapping[str, str], offset: str) -> dict[str, Any]:
         """Return what a stream that has read up to an offset could read now, and what it can't and why.

@@ -5,9 +5,13 @@ import static io.txnlog.spark.SparkVersion.linked;
 import com.fasterxml.jackson.databind.JsonNode;
 import java.io.IOException;
 import java.util.ArrayList;
+import java.util.Arrays;
+import java.util.HashSet;
 import java.util.List;
 import java.util.Map;
+import java.util.Set;
 import org.apache.spark.sql.catalyst.InternalRow;
+import org.apache.spark.sql.connector.expressions.filter.Predicate;
 import org.apache.spark.sql.connector.read.Batch;
 import org.apache.spark.sql.connector.read.InputPartition;
 import org.apache.spark.sql.connector.read.PartitionReader;
@@ -45,8 +49,16 @@ record NativeBatch(Batch parquet, String text) implements Batch {
     List<String> locations = new ArrayList<>();
     found.get("locations").forEach(each -> locations.add(each.asText()));
     Map<String, String> options = LogCalls.texts(found.get("options"));
-    Batch parquet = linked(() -> SparkInternals.parquet(locations, options, read.columns(), read.filters()));
+    Set<String> misjudged = new HashSet<>();
+    found.get("misjudged").forEach(each -> misjudged.add(each.asText()));
+    List<Predicate> safe = read.filters().stream().filter(each -> isSafe(each, misjudged)).toList();
+    Batch parquet = linked(() -> SparkInternals.parquet(locations, options, read.columns(), safe));
     return new NativeBatch(parquet, "native: " + locations.size() + " objects");
+  }
+
+  /** Tells whether Spark's Parquet reader may skip by a filter; a part of a column is named by the column first. */
+  private static boolean isSafe(Predicate filter, Set<String> misjudged) {
+    return Arrays.stream(filter.references()).noneMatch(each -> misjudged.contains(each.fieldNames()[0]));
   }
 
   private static NativeBatch byPython(String reason) {

@@ -1,0 +1,147 @@
+"""A filter gives the same rows, whichever reader takes an object and whatever its statistics say.
+
+Each ledger has two or three rows, so that statistics exclude nearly all ledgers: also those whose NaN, -0.0, or times
+between two milliseconds only Spark itself judges as Spark does.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from random import Random
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import txn_source
+from tests.log.tiers import objects
+from txn_source.storage import tiered_columns
+
+Bank = Any
+AT = datetime(2026, 1, 1, 23, 59, 59, tzinfo=UTC)
+OLD = datetime(1969, 12, 31, 23, 59, 59, tzinfo=UTC)
+SCHEMA = pa.schema(
+    [
+        ("n", pa.int64()),
+        ("d", pa.float64()),
+        ("f", pa.float32()),
+        ("ms", pa.timestamp("ms", tz="UTC")),
+        ("s", pa.timestamp("s", tz="UTC")),
+        ("us", pa.timestamp("us", tz="UTC")),
+        ("local", pa.timestamp("ms")),
+        ("part", pa.struct([("d", pa.float64()), ("ms", pa.timestamp("ms", tz="UTC")), ("text", pa.string())])),
+    ]
+)
+NAN, INF = float("nan"), float("inf")
+LEDGERS = [
+    [(1.0, AT), (NAN, AT)],
+    [(-0.0, OLD), (None, OLD + timedelta(milliseconds=999))],
+    [(0.0, AT + timedelta(milliseconds=999)), (0.0, None)],
+    [(INF, OLD - timedelta(seconds=1)), (-2.5, AT + timedelta(days=1))],
+    [(NAN, None), (NAN, None)],
+    [(None, AT + timedelta(milliseconds=1)), (7.25, AT - timedelta(milliseconds=1)), (-INF, AT)],
+]
+NUMBERS = ["0.0D", "-0.0D", "1.0D", "10.0D", "-2.5D", "double('NaN')", "double('Infinity')", "double('-Infinity')"]
+TIMES = ["2026-01-01 23:59:59", "2026-01-01 23:59:59.999", "2026-01-01 23:59:59.999999", "2026-01-01 23:59:59.000001"]
+TIMES += ["1969-12-31 23:59:59.0005", "1969-12-31 23:59:59.999", "1970-01-01 00:00:00", "2026-01-03 00:00:00"]
+OPERATORS = ["=", "<", "<=", ">", ">=", "<>", "<=>"]
+COLUMNS = ["d", "f", "part.d", "ms", "s", "us", "local", "part.ms"]
+
+
+def predicate(random: Random, column: str) -> str:
+    """Return a comparison of a column, or its negation."""
+    if column.endswith(("d", "f")):
+        values = [random.choice(NUMBERS) for _ in range(2)]
+    else:
+        kind = "TIMESTAMP_NTZ" if column == "local" else "TIMESTAMP"
+        values = [f"{kind} '{random.choice(TIMES)}{'' if column == 'local' else 'Z'}'" for _ in range(2)]
+    found = random.choice(
+        [f"{column} {random.choice(OPERATORS)} {values[0]}"] * 4
+        + [f"{column} IN ({', '.join(values)})", f"{column} BETWEEN {values[0]} AND {values[1]}"]
+    )
+    return f"NOT ({found})" if random.random() < 0.3 else found
+
+
+@pytest.fixture(scope="module", params=["as before", "as now"])
+def topic(bank: Bank, request: pytest.FixtureRequest) -> str:
+    """A topic that lies in objects, whose statistics are those of older releases or of this one; and a view of rows."""
+    topic = str(bank.topic(SCHEMA))
+    for number, rows in enumerate(LEDGERS):
+        made = [
+            {"n": number, "d": d, "f": d, "ms": at, "s": at, "us": at, "part": {"d": d, "ms": at, "text": "x"}}
+            | {"local": None if at is None else at.replace(tzinfo=None)}
+            for d, at in rows
+        ]
+        for row in made:
+            row["s"] = None if row["s"] is None else row["s"].replace(microsecond=0)
+        bank.send(topic, pa.Table.from_pylist(made, SCHEMA))
+        bank.log.roll_ledger(topic)
+    with pytest.MonkeyPatch.context() as patch:
+        if request.param == "as before":
+            patch.setattr(tiered_columns, "with_statistics", lambda schema: True)
+        bank.log.offload(topic)
+    bank.log.delete_hot(topic)
+    rows = bank.table(topic)
+    bank.spark.createDataFrame(rows.collect(), rows.schema).createOrReplaceTempView(f"rows_of_{topic}")
+    txn_source.spark.read(bank.spark, topic, path=bank.root).createOrReplaceTempView(f"native_{topic}")
+    return topic
+
+
+def check(bank: Bank, topic: str, predicates: list[str]) -> None:
+    """Compare the rows that each reader finds with those that Spark finds in rows of its own."""
+    end = bank.log.cut(topic).json()
+    ways = {"rows": f"rows_of_{topic}", "native": f"native_{topic}", "Python": f"{{{topic}}}"}
+    ways["columns"] = f"{{{topic}}} VERSION AS OF '{end}'"
+    found = {
+        way: bank.rows(
+            " UNION ALL ".join(f"SELECT {k} k, n, string(d), us FROM {t} WHERE {p}" for k, p in enumerate(predicates))
+        )
+        for way, t in ways.items()
+    }
+    for number, each in enumerate(predicates):
+        wanted = [row for row in found["rows"] if row[0] == number]
+        for way, rows in found.items():
+            assert [row for row in rows if row[0] == number] == wanted, (way, each)
+
+
+def test_filters_give_the_same_rows_in_each_way(bank: Bank, topic: str) -> None:
+    """Compare numbers with NaN and zeros, and times with those between two units, of whole columns and of parts."""
+    random = Random(4)
+    check(bank, topic, [predicate(random, column) for column in COLUMNS for _ in range(3)])
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("seed", range(20))
+def test_random_filters_give_the_same_rows_in_each_way(bank: Bank, topic: str, seed: int) -> None:
+    """Combine them."""
+    random = Random(seed)
+    pairs = [[predicate(random, random.choice(COLUMNS)) for _ in range(2)] for _ in range(40)]
+    check(bank, topic, [f"({a} {random.choice(['AND', 'OR'])} {b})" for a, b in pairs])
+
+
+@pytest.mark.long
+def test_other_settings_give_the_same_rows(bank: Bank, topic: str) -> None:
+    """Have Spark filter row by row in its Parquet reader, without vectors: that tells -0.0 from 0.0."""
+    random, settings = Random(9), {"enableVectorizedReader": "false", "recordLevelFilter.enabled": "true"}
+    try:
+        for name, value in settings.items():
+            bank.spark.conf.set(f"spark.sql.parquet.{name}", value)
+        check(bank, topic, [predicate(random, column) for column in COLUMNS for _ in range(5)])
+    finally:
+        for name in settings:
+            bank.spark.conf.unset(f"spark.sql.parquet.{name}")
+
+
+def test_objects_are_right_for_others(bank: Bank) -> None:
+    """Ask DuckDB, for which NaN is the largest number, for an object's rows: statistics don't hide them."""
+    topic = bank.topic(pa.schema([("d", pa.float64()), ("l", pa.list_(pa.float32())), ("n", pa.int64())]))
+    bank.send(topic, pa.table({"d": [1.0, NAN], "l": [[NAN], None], "n": [1, 2]}))
+    bank.log.roll_ledger(topic)
+    bank.log.offload(topic)
+    [path] = [path for path in objects(bank.root) if topic in path.parts]
+    assert duckdb.sql(f"SELECT n FROM '{path}' WHERE d > 10").fetchall() == [(2,)]
+    group = pq.read_metadata(path).row_group(0)
+    known = {group.column(i).path_in_schema: group.column(i).statistics is not None for i in range(3)}
+    assert known == {"d": False, "l.list.element": False, "n": True}
