@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 
 from tests.foreign.kafka import samples as kafka
+from tests.foreign.kafka.batch_writer import Record
+from tests.foreign.kafka.partition_writer import PartitionWriter
 from tests.foreign.pulsar import sample_cases as pulsar
 
 
@@ -104,3 +106,22 @@ def test_what_cannot_be_imported_or_served_is_refused_before_a_log_is_made(
         assert refused.exit_code == status
         assert "[TXNLOG_" in refused.stderr
     assert not list(tmp_path.iterdir())
+
+
+def test_lists_show_the_other_topics(bare: Any, tmp_path: Path) -> None:
+    """Have a topic of another format: the lists show the others, and why it isn't there."""
+    for topic in ("sound", "broken"):
+        writer = PartitionWriter(tmp_path, topic)
+        writer.send([Record(b"k", b"0")], 1, transactional=True)
+        writer.close()
+    [path] = (tmp_path / "broken-0").glob("*.log")
+    data = path.read_bytes()
+    path.write_bytes(data[:16] + b"\3" + data[17:])
+    root = "--root", f"kafka:{tmp_path}"
+    listed = bare(*root, "topics", "list")
+    assert listed.exit_code == 1
+    assert [line.split()[0] for line in listed.stdout.splitlines()[2:]] == ["sound", "broken"]
+    assert "format 3" in listed.stderr
+    rows = json.loads(bare(*root, "topics", "list", "--json").stdout)
+    assert [(row["topic"], "error" in row) for row in rows] == [("sound", False), ("broken", True)]
+    assert "sound" in bare(*root, "transactions", "list").stdout

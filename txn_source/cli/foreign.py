@@ -14,6 +14,7 @@ from txn_source.cli.following import print_batches
 from txn_source.cli.message_lines import Format, readable
 from txn_source.cli.output import console, note, print_json, table, to_json
 from txn_source.cli.units import format_size
+from txn_source.model.errors import TxnLogError
 from txn_source.model.isolation import IsolationLevel
 from txn_source.model.position import EARLIEST, LATEST
 from txn_source.model.units import format_count
@@ -30,22 +31,33 @@ _DATE = re.compile(r"\d{4}-.*")
 
 def list_topics(log: Log, namespace: str | None, as_json: bool) -> None:
     """List the topics with their partitions, about how many messages they have, and their stored bytes."""
-    found = [log.stats(name) for name in log.topics(namespace)]
+    found = []
+    unreadable: dict[str, str] = {}
+    for name in log.topics(namespace):
+        try:
+            found.append(log.stats(name))
+        except TxnLogError as error:
+            unreadable[name] = str(error)
     if as_json:
-        print_json(
-            [
-                {"topic": of.topic, "partitions": len(of.partitions), "positions": _of(of).positions, "bytes": of.bytes}
-                for of in found
-            ]
-        )
-    elif found:
+        rows: list[dict[str, Any]] = [
+            {"topic": of.topic, "partitions": len(of.partitions), "positions": _of(of).positions, "bytes": of.bytes}
+            for of in found
+        ]
+        print_json(rows + [{"topic": name, "error": why} for name, why in unreadable.items()])
+    elif found or unreadable:
         numbers = ("Partitions", "Messages at most", "Size")
         listing = table("", "Topic", *numbers, right=numbers)
         for of in found:
             listing.add_row(of.topic, f"{len(of.partitions):,}", f"{_of(of).positions:,}", format_size(of.bytes))
+        for name in unreadable:
+            listing.add_row(name, *["unreadable"] * len(numbers))
         console().print(listing)
     else:
         print("There are no topics." if namespace is None else f"There are no topics in {namespace}.")
+    for why in unreadable.values():
+        note(why)
+    if unreadable:
+        raise typer.Exit(1)
 
 
 def stats(log: Log, name: str, as_json: bool) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Sequence
 from typing import Any, NoReturn, Self
 
@@ -15,12 +16,13 @@ from txn_source.foreign.reading.source import SourcePartition, look_at, names_of
 from txn_source.foreign.scan import Follower, count, scan, schema_of
 from txn_source.foreign.target import ForeignTarget
 from txn_source.model.door import guarded
-from txn_source.model.errors import InvalidArgumentError
+from txn_source.model.errors import InvalidArgumentError, TxnLogError
 from txn_source.model.isolation import GivenLevel, IsolationLevel
 from txn_source.model.position import EARLIEST, LATEST, Position, PositionRange
 from txn_source.model.transaction import GivenState, TransactionState
 from txn_source.model.values import dataclass
 
+_log = logging.getLogger(__name__)
 WRITES = (
     "abort_transaction", "add_root", "begin_transaction", "collect_garbage", "copies_read", "create_subscription",
     "create_topic", "delete_hot", "delete_offloaded", "delete_subscription", "delete_topic", "delete_unknown",
@@ -170,18 +172,24 @@ class ReadOnlyLog:
 
         Args:
             state: ``open``, ``committed``, ``aborted``, or None for all; all but ``open`` need a look at the whole log.
-            topic: only those of this topic; None: of all but the system's own.
+            topic: only those of this topic; None: of all but the system's own, and those that can't be read, which
+                are logged.
             limit: how many at most; 0: all.
             oldest_first: those with the lowest positions come first.
         """
         wanted = None if state is None else _state(state)
         log = self._target.open()
         topics = [topic] if topic is not None else list(topics_of(log, self._rules))
-        found = []
-        for of in look_at(log, names_of(log, self._rules, Selection(tuple(topics)))):
-            found += [
-                txn for txn in self._transactions(of, wanted is TransactionState.OPEN) if wanted in (None, txn.state)
-            ]
+        found: list[TransactionOnPartition] = []
+        for name in topics:
+            try:
+                for of in look_at(log, names_of(log, self._rules, Selection((name,)))):
+                    some = self._transactions(of, wanted is TransactionState.OPEN)
+                    found += [txn for txn in some if wanted in (None, txn.state)]
+            except TxnLogError as error:
+                if topic is not None:
+                    raise
+                _log.warning("the transactions of topic %s are left out: %s", name, error)
         found.sort(key=lambda txn: txn.first, reverse=not oldest_first)
         return found[:limit] if limit else found
 

@@ -35,7 +35,7 @@ BEFORE_LENGTH = 12
 """Bytes up to the end of the length, which counts those behind it."""
 CHECKED_FROM = 21
 """The checksum covers all from here to the batch's end."""
-MAGIC = 2
+MAGIC, MAGIC_AT = 2, 16
 
 _CODEC, _APPEND_TIME, _TRANSACTIONAL, _CONTROL = 0x07, 0x08, 0x10, 0x20
 _SIZE_AND_MAGIC = struct.Struct(">8xi4xb")
@@ -82,6 +82,10 @@ def find_batches(data: memoryview | bytes, at: int = 0) -> Run:
             return Run(begins, at, Stop.INCOMPLETE, end - at)
         begins.append(at)
         at = end
+    if at + _SIZE_AND_MAGIC.size <= size:
+        length, magic = unpack(data, at)
+        if magic < MAGIC and at + BEFORE_LENGTH + length <= size and _no_batch(length, magic) == Stop.OLD_MAGIC:
+            return Run(begins, at, Stop.OLD_MAGIC, 0)  # which may be shorter than a header
     return Run(begins, at, Stop.END if at == size else Stop.INCOMPLETE, 0 if at == size else HEADER_BYTES)
 
 

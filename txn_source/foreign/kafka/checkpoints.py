@@ -16,7 +16,7 @@ _VERSION = "0"
 
 def parse_offsets(text: str) -> dict[PartitionName, int] | None:
     """Return the offset of each partition; None if the file isn't whole, or of another version."""
-    lines = text.split("\n")
+    lines = text.splitlines()  # a broker on Windows ends them with CRLF
     if len(lines) < 2 or lines[0].strip() != _VERSION or not lines[1].strip().isdecimal():
         return None
     rows = [line.rsplit(" ", 2) for line in lines[2:] if line.strip()]
@@ -32,7 +32,7 @@ def parse_offsets(text: str) -> dict[PartitionName, int] | None:
 
 def parse_leader_epochs(text: str) -> list[tuple[int, int]] | None:
     """Return epochs and the offset at which each began, ascending; None if the file isn't whole."""
-    lines = text.split("\n")
+    lines = text.splitlines()  # a broker on Windows ends them with CRLF
     if len(lines) < 2 or lines[0].strip() != _VERSION or not lines[1].strip().isdecimal():
         return None
     rows = [line.split() for line in lines[2:] if line.strip()]

@@ -44,6 +44,9 @@ _BROKER_FOLDER = re.compile(rf"(?P<topic>{_TOPIC})-(?P<partition>[0-9]{{1,10}})"
 _TIERED_FOLDER = re.compile(rf"(?P<topic>{_TOPIC})-(?P<partition>[0-9]{{1,10}})-(?P<id>{ID})")
 _AIVEN_FOLDER = re.compile(rf"(?P<topic>{_TOPIC})-(?P<id>{ID})")
 _TIERED_ROOT = "kafka-tiered-storage"
+_OF_A_BROKER = (META_PROPERTIES, HIGH_WATERMARK, LOG_START, CLEANED)
+_LAST = (1 << 31) - 1
+_NAMED = 5
 
 
 @dataclass(slots=True)
@@ -67,9 +70,11 @@ class KafkaLog:
         self._folders = list(folders)
         self._trust = trust_indexes
         if not self._found:
+            below = [folder.path for root in self._folders for folder in subfolders(root) if _has_partitions(folder)]
+            named = f": {', '.join(below[:_NAMED])}" if below else ", a copy of one, or a folder of remote segments"
             raise LogNotFoundError(
                 f"No partition of Kafka lies in {', '.join(folder.path for folder in folders)}.",
-                "Name a broker's log directory (log.dirs), a copy of one, or a folder of remote segments.",
+                f"Name a broker's log directory (log.dirs){named}.",
             )
         if len(self.cluster_ids) > 1:
             raise InvalidArgumentError(
@@ -143,11 +148,12 @@ class KafkaLog:
     def _found(self) -> dict[PartitionName, _Found]:
         found: dict[PartitionName, _Found] = {}
         for root in self._folders:
+            is_brokers = any(info.base_name in _OF_A_BROKER for info in files_of(root))
             for folder in subfolders(root):
                 if folder.name == _TIERED_ROOT:
                     for inner in subfolders(folder):
                         _sort_in(found, inner)
-                else:
+                elif is_brokers or not _has_partitions(folder):
                     _sort_in(found, folder)
         return found
 
@@ -169,6 +175,13 @@ class _Anew:
         return partition.segments if partition.topic_id == self.topic_id else None
 
 
+def _has_partitions(folder: Folder) -> bool:
+    """True if a folder is no partition, but has some: a broker's log directory may have a partition's name."""
+    if any(BROKER_FILE.fullmatch(info.base_name) for info in files_of(folder)):
+        return False
+    return any(_BROKER_FOLDER.fullmatch(inner.name) for inner in subfolders(folder))
+
+
 def _sort_in(found: dict[PartitionName, _Found], folder: Folder) -> None:
     """Note a folder as what its name says; where that can mean several things, what is in it decides."""
     name = folder.name
@@ -178,6 +191,8 @@ def _sort_in(found: dict[PartitionName, _Found], folder: Folder) -> None:
         broker = broker if any(BROKER_FILE.fullmatch(file) for file in files) else None
         tiered = tiered if any(REMOTE_FILE.fullmatch(file) for file in files) else None
         aiven = None if broker or tiered else aiven
+    if any(match is not None and int(match["partition"]) > _LAST for match in (broker, tiered)):
+        return  # no partition has such a number
     if broker:
         partition = PartitionName(broker["topic"], int(broker["partition"]))
         found.setdefault(partition, _Found()).local.append(folder)
@@ -187,6 +202,6 @@ def _sort_in(found: dict[PartitionName, _Found], folder: Folder) -> None:
     elif aiven:
         for inner in subfolders(folder):
             number = inner.name
-            if number.isdecimal():
+            if number.isdecimal() and int(number) <= _LAST:
                 partition = PartitionName(aiven["topic"], int(number))
                 found.setdefault(partition, _Found()).remote.setdefault(aiven["id"], []).append((inner, True))

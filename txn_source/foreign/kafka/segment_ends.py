@@ -7,15 +7,24 @@ from contextlib import contextmanager
 
 import numpy as np
 
-from txn_source.foreign.kafka.batch_headers import HEADER_BYTES, BatchHeaders, Stop, find_batches
+from txn_source.foreign.kafka.batch_headers import (
+    BEFORE_LENGTH,
+    HEADER_BYTES,
+    MAGIC,
+    MAGIC_AT,
+    BatchHeaders,
+    Stop,
+    find_batches,
+)
 from txn_source.foreign.kafka.index_files import OffsetIndex, TransactionIndex, parse_time_index
 from txn_source.foreign.kafka.leader_epochs import LeaderEpochs
-from txn_source.foreign.kafka.segment_reader import CHUNK, Chunk, SegmentReader, wrong_checksums
+from txn_source.foreign.kafka.segment_reader import ANY_OFFSET, CHUNK, Chunk, SegmentReader, wrong_checksums
 from txn_source.foreign.kafka.segments import INDEX, TIME_INDEX, TXN_INDEX, LogBytes, Segment
 from txn_source.model.errors import SegmentUnreadableError
 from txn_source.model.values import dataclass
 
-_ANY = (1 << 63) - 1
+_TRIES = 10_000
+"""So many places behind damage are held for a batch, at most: bytes that have a 2 where its format would stand."""
 
 
 @contextmanager
@@ -81,28 +90,78 @@ class Tail:
 
 
 def tail_of(segment: Segment, epochs: LeaderEpochs | None) -> Tail:
-    """Look where the sound batches of a segment end: from the last entry of its offset index on."""
+    """Look where the sound batches of a segment end: from the last entry of its offset index on.
+
+    What is no sound batch, and has one behind it, was sound when that was written: it is damaged, and no end.
+    """
     end, position = segment.base_offset, 0
     with opened(segment, None, epochs) as (reader, log):
         index = offset_index(segment, log.size)
         last = int(index.offsets[-1]) if len(index.offsets) else 0
+        begin = at = start_position(segment, log, last, index)
         try:
-            for chunk in reader.chunks(start_position(segment, log, last, index)):
-                wrong = wrong_checksums(chunk, np.arange(len(chunk.headers)))
-                count = int(wrong[0]) if len(wrong) else len(chunk.headers)
-                if count:
-                    end = int(chunk.headers.last_offsets[count - 1]) + 1
-                    position = int(chunk.headers.positions[count - 1] + chunk.headers.sizes[count - 1])
-                if len(wrong):
-                    break
-        except SegmentUnreadableError:  # base offsets that don't ascend: what was being written
+            for chunk in reader.chunks(begin, start=ANY_OFFSET):
+                end, position = _last_sound(chunk) or (end, position)
+            if not position:
+                end = max(end, reader.reached)  # messages of old formats
+            at = position or reader.end
+        except SegmentUnreadableError:  # base offsets that don't ascend
             end = max(end, reader.reached)
+        if reader.stop != Stop.OTHER_LEADER and (behind := _sound_behind(log, at, end)) is not None:
+            end, position = behind
         if reader.stop == Stop.OTHER_LEADER:
             # The index may lie in that leader's part: then the sound part is found from the beginning.
             if position == 0 and last:
                 return _sound_part(segment, epochs)
             return Tail(end, position, True, True)
         return Tail(end, position, any(log.read_at(position, CHUNK)), False)
+
+
+def _last_sound(chunk: Chunk) -> tuple[int, int] | None:
+    """Return the offset and the position behind the last batch whose checksum is right; None if there is none."""
+    every = np.arange(len(chunk.headers))
+    sound = np.setdiff1d(every, wrong_checksums(chunk, every))
+    if not len(sound):
+        return None
+    headers, last = chunk.headers, int(sound[-1])
+    return int(headers.last_offsets[last]) + 1, int(headers.positions[last] + headers.sizes[last])
+
+
+def _sound_behind(log: LogBytes, position: int, floor: int) -> tuple[int, int] | None:
+    """Return the same of the last sound batch from a position on, whatever lies before it; None if it ends below."""
+    found = None
+    while (begin := _next_batch(log, position, floor)) is not None:
+        data = log.read_at(begin, CHUNK)
+        array, begins = np.frombuffer(data, np.uint8), np.array(find_batches(data).begins, np.int64)
+        chunk = Chunk(array, begins, BatchHeaders.at(array, begins, begin), begin)
+        wrong = wrong_checksums(chunk, np.arange(len(begins)))
+        last = (int(wrong[0]) if len(wrong) else len(begins)) - 1
+        end, position = int(chunk.headers.last_offsets[last]) + 1, begin + int(begins[last] + chunk.headers.sizes[last])
+        found = (end, position) if end > floor else found
+    return found
+
+
+def _next_batch(log: LogBytes, position: int, floor: int) -> int | None:
+    """Return where the next sound batch begins whose offset isn't below ``floor``; None if none does nearby."""
+    data = log.read_at(position, CHUNK)
+    array = np.frombuffer(data, np.uint8)
+    count = len(data) - HEADER_BYTES + 1
+    if count <= 0:
+        return None
+    may_be = (array[MAGIC_AT : MAGIC_AT + count] == MAGIC) & (array[:count] == 0) & (array[8 : 8 + count] < 128)
+    at: int
+    for at in np.flatnonzero(may_be)[:_TRIES].tolist():
+        offset = int.from_bytes(data[at : at + 8], "big")
+        if offset >= floor and find_batches(memoryview(data)[at : at + BEFORE_LENGTH + _length(data, at)]).begins:
+            begins = np.array([at])
+            chunk = Chunk(array, begins, BatchHeaders.at(array, begins), position)
+            if _last_sound(chunk) is not None:
+                return position + at
+    return None
+
+
+def _length(data: bytes, at: int) -> int:
+    return int.from_bytes(data[at + 8 : at + BEFORE_LENGTH], "big")
 
 
 def _sound_part(segment: Segment, epochs: LeaderEpochs | None) -> Tail:
@@ -145,8 +204,8 @@ def gap_behind(segment: Segment, epochs: LeaderEpochs | None) -> Gap:
 def _known_end(segment: Segment) -> int:
     """Return the offset behind the last one that a closed segment's indexes know; cleaning makes them anew."""
     small, base = segment.files.small, segment.base_offset
-    offsets = OffsetIndex.parse(small(INDEX) or b"", base, _ANY).offsets
+    offsets = OffsetIndex.parse(small(INDEX) or b"", base, ANY_OFFSET).offsets
     times = parse_time_index(small(TIME_INDEX) or b"", base)[1]
-    txns = TransactionIndex.parse(small(TXN_INDEX) or b"", base, _ANY)
+    txns = TransactionIndex.parse(small(TXN_INDEX) or b"", base, ANY_OFFSET)
     markers = txns.markers if txns is not None else times[:0]
     return max([int(known[-1]) + 1 for known in (offsets, times, markers) if len(known)], default=base)

@@ -196,8 +196,8 @@ class SegmentList:
         """
 
         def walk(reader: SegmentReader, of: Reach, segment: Segment) -> Iterator[Chunk]:
-            for chunk in reader.chunks(*of):
-                wrong = wrong_checksums(chunk, _overlapping(chunk.headers, start, end))
+            for chunk in reader.chunks(*of, start=start):
+                wrong = wrong_checksums(chunk, _near(chunk.headers, start, end))
                 last = -1
                 for index in wrong.tolist():
                     if index > last + 1:
@@ -250,7 +250,7 @@ class SegmentList:
             place = segment.files.place
             for headers, whole, which in reader.headers(of[0], sparse=segment.files.sparse):
                 kinds = np.full(len(headers), UNKNOWN)
-                inside = _overlapping(whole.headers, start, end)
+                inside = _near(whole.headers, start, end)
                 wrong = wrong_checksums(whole, inside)
                 markers = np.isin(whole.headers.sizes[wrong], _MARKER_SIZES) | whole.headers.control[wrong]
                 for index in which[wrong if strict else wrong[markers]][:1].tolist():
@@ -422,6 +422,16 @@ def _cut_scanned(scanned: Scanned, start: int, end: int) -> tuple[Scanned | None
 def _overlapping(headers: BatchHeaders, start: int, end: int) -> Ints:
     """Return the indexes of the batches that have an offset in ``[start, end)``; they follow each other."""
     return np.flatnonzero((headers.last_offsets >= start) & (headers["base_offset"] < end))
+
+
+def _near(headers: BatchHeaders, start: int, end: int) -> Ints:
+    """Return the indexes of the batches that may have an offset in ``[start, end)``, by base offsets alone.
+
+    Where a batch ends is a field that isn't checked yet.
+    """
+    bases = headers["base_offset"]
+    first = max(int(np.searchsorted(bases, start, "right")) - 1, 0)
+    return np.arange(first, max(first, int(np.searchsorted(bases, end))))
 
 
 def _part(chunk: Chunk, first: int, last: int) -> Chunk:

@@ -12,6 +12,7 @@ from txn_source.foreign.kafka.batch_headers import (
     BEFORE_LENGTH,
     CHECKED_FROM,
     HEADER_BYTES,
+    MAGIC_AT,
     BatchHeaders,
     Run,
     Stop,
@@ -26,9 +27,10 @@ from txn_source.model.values import dataclass
 CHUNK = 4 << 20
 _SCAN_CHUNK, _PEEK = 64 << 10, 4 << 10
 _LARGE_BATCH = 16 << 10
+ANY_OFFSET = (1 << 63) - 1
 _STRIDE = 512
 """Headers that are looked at together."""
-_OLD_CRC_AT, _OLD_CHECKED_FROM, _MAGIC_AT = 12, 16, 16
+_OLD_CRC_AT, _OLD_CHECKED_FROM = 12, 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,15 +93,17 @@ class SegmentReader:
         self.stop = Stop.END
         """Why it was the last one."""
 
-    def chunks(self, position: int, stop: int | None = None) -> Iterator[Chunk]:
+    def chunks(self, position: int, stop: int | None = None, start: int = 0) -> Iterator[Chunk]:
         """Yield the batches from a position on, at which one begins, in runs of some megabytes.
 
         Args:
             position: where a batch begins.
             stop: behind what is wanted, as far as that is known: what lies there isn't read along with it.
+            start: messages of formats 0 and 1 below this offset are passed over.
 
         Raises:
             SegmentUnreadableError: base offsets don't ascend.
+            LogVersionError: there are messages of formats 0 and 1 from the start on.
         """
         while position < self._log.size:
             left = CHUNK if stop is None or stop <= position else stop + HEADER_BYTES - position
@@ -109,6 +113,10 @@ class SegmentReader:
                 data = self._log.read_at(position, run.wanted)
                 run = find_batches(data)
             if not run.begins:
+                behind = self._behind_old_messages(position, start) if run.stop == Stop.OLD_MAGIC else position
+                if behind > position:
+                    position = behind
+                    continue
                 self._stopped(data, position, run)
                 return
             array = np.frombuffer(data, np.uint8)
@@ -259,7 +267,7 @@ class SegmentReader:
 
     def _stopped(self, data: bytes, position: int, run: Run) -> None:
         self.end, self.stop = position, run.stop
-        if run.stop == Stop.OLD_MAGIC and _is_old_message(data):
+        if run.stop == Stop.OLD_MAGIC and self._old_end(position) > position:
             raise LogVersionError(
                 f"{self._place} has messages of format {data[16]} at position {position}, from before Kafka 0.11.",
                 "Read from a later offset, or let a broker of Kafka 0.11 to 3 copy the topic.",
@@ -270,14 +278,26 @@ class SegmentReader:
                 "Update txnlog.",
             )
 
-    def _behind_old_messages(self, position: int) -> int:
-        """Return where messages of formats 0 and 1 end that begin at a position: none of them has a transaction."""
-        while len(head := self._log.read_at(position, HEADER_BYTES)) > _MAGIC_AT and head[_MAGIC_AT] in (0, 1):
-            end = position + BEFORE_LENGTH + int.from_bytes(head[8:BEFORE_LENGTH], "big")
-            if end > self._log.size or not _is_old_message(self._log.read_at(position, end - position)):
+    def _behind_old_messages(self, position: int, below: int = ANY_OFFSET) -> int:
+        """Return where messages of formats 0 and 1 end that begin at a position, and have offsets below another one.
+
+        None of them has a transaction.
+        """
+        while (end := self._old_end(position)) > position:
+            offset = int.from_bytes(self._log.read_at(position, 8), "big")
+            if offset >= below:
                 break
-            position = end
+            position, self._floor = end, max(self._floor, offset + 1)
         return position
+
+    def _old_end(self, position: int) -> int:
+        """Return where a message of format 0 or 1 ends that begins at a position; the position if there is none."""
+        head = self._log.read_at(position, MAGIC_AT + 1)
+        if len(head) <= MAGIC_AT or head[MAGIC_AT] not in (0, 1):
+            return position
+        end = position + BEFORE_LENGTH + int.from_bytes(head[8:BEFORE_LENGTH], "big")
+        is_message = end <= self._log.size and _is_old_message(self._log.read_at(position, end - position))
+        return end if is_message else position
 
     def _fits(self, data: bytes, position: int) -> bool:
         """True if what has a new format is as long as it says: else it is no batch at all."""
@@ -314,4 +334,6 @@ def wrong_checksums(chunk: Chunk, which: Ints) -> Ints:
 def _is_old_message(data: bytes) -> bool:
     """True if a message of magic 0 or 1 lies at the beginning of bytes: its own checksum says so."""
     end = BEFORE_LENGTH + int.from_bytes(data[8:BEFORE_LENGTH], "big")
+    if end <= _OLD_CHECKED_FROM or end > len(data):
+        return False
     return crc32(data[_OLD_CHECKED_FROM:end]) == int.from_bytes(data[_OLD_CRC_AT:_OLD_CHECKED_FROM], "big")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import takewhile
 from typing import Protocol
 
 import pyarrow as pa
@@ -13,6 +14,7 @@ from txn_source.model.values import dataclass
 
 INDEX, TIME_INDEX, TXN_INDEX, SNAPSHOT = "index", "timeindex", "txnindex", "snapshot"
 LEADER_EPOCHS = "leader_epoch_checkpoint"
+_PIECE = 64 << 10
 
 
 class LogBytes(Protocol):
@@ -94,17 +96,24 @@ class PlainFiles:
 
     def small(self, kind: str) -> bytes | None:
         path = self.others.get(kind)
-        return None if path is None else read_file(self.system, path)
+        if path is None:
+            return None
+        return read_file(self.system, path, _PIECE if self.sparse and kind in (INDEX, TIME_INDEX) else None)
 
 
-def read_file(system: fs.FileSystem, path: str) -> bytes | None:
+def read_file(system: fs.FileSystem, path: str, piece: int | None = None) -> bytes | None:
     """Return a whole small file; None if it isn't there.
+
+    ``piece``: it is read in pieces of so many bytes, up to one of zeros: an index that a broker writes has 10 MiB.
 
     Raises:
         SegmentUnreadableError: the storage refuses.
     """
     try:
         with system.open_input_file(path) as file:
+            if piece is not None:
+                parts = takewhile(lambda part: part.count(0) < len(part), iter(lambda: bytes(file.read(piece)), b""))
+                return b"".join(parts)
             data: bytes = file.read()
             return data
     except FileNotFoundError:
