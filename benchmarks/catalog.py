@@ -130,7 +130,7 @@ def _read(root: str, filters: list[dict[str, Any]] | None) -> tuple[int, int]:
     """Return how many rows a read in a process of its own has, and how many bytes it read from files."""
     options = {"path": root, "topic": "sorted", "dataReadPriority": "tiered-first", "maxPartitionBytes": "1g"}
     if filters is not None:
-        options["pushedFilters"] = json.dumps(filters)
+        options["__pushedFilters"] = json.dumps(filters)
     command = [sys.executable, "-c", _READ, pickle.dumps(options).hex()]
     rows, size = subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()
     return int(rows), int(size)

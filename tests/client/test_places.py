@@ -220,7 +220,6 @@ def test_what_a_seek_returns_is_read_by_partition() -> None:
     [
         ("0", 0),
         ("1769860800000", 1769860800000000),
-        ("-1", -1000),
         ("2026-01-31T12:00:00Z", 1769860800000000),
         (" 2026-01-31 12:00:00 ", 1769860800000000),
         ("2026-01-31", 1769817600000000),
@@ -231,6 +230,20 @@ def test_what_a_seek_returns_is_read_by_partition() -> None:
 def test_text_means_a_time(text: str, micros: int) -> None:
     """Parse milliseconds since the epoch and ISO 8601, which is UTC if it names no zone."""
     assert Offsets.at_time(text, LATEST) == Offsets(LATEST, publish_time_us=micros)
+
+
+@pytest.mark.parametrize("text", ["-1", "1", "100", "2026", "20260131", "1750000000"])
+def test_number_that_was_meant_otherwise_is_no_time(text: str) -> None:
+    """Parse places of other tools, years and seconds: refused, with the ways to write them."""
+    with pytest.raises(InvalidArgumentError, match=r"three zeros more.*2026-01-31T12:00:00Z.*earliest or 12:40"):
+        Offsets.at_time(text, LATEST)
+
+
+@pytest.mark.parametrize("text", ["20:00", "07:30", "12:40:03"])
+def test_time_of_day_is_no_position(text: str) -> None:
+    """Parse times of day: refused, and not read as a ledger's entry."""
+    with pytest.raises(InvalidArgumentError):
+        Offsets.parse(text, LATEST)
 
 
 BAD_TIMES = [

@@ -10,6 +10,7 @@ from pyspark.sql.datasource import CaseInsensitiveDict
 
 import txn_source
 from txn_source.metadata.service.server import Server
+from txn_source.spark.options import BatchReadOptions, ColumnOptions, StreamReadOptions, WriteOptions
 from txn_source.spark.source import TxnLogDataSource
 
 MEGABYTE = 1 << 20
@@ -41,7 +42,7 @@ WRONG = {
     "neither path nor endpoint": ({"path": None}, ("'path'", "'endpoint'", "neither")),
     "an empty path": ({"path": ""}, ("path", "empty")),
     "a remote path": ({"path": "s3://bucket/log"}, ("s3://bucket/log", "endpoint")),
-    "several paths": ({"path": None, "paths": '["/a", "/b"]'}, ("'paths'", "'path'")),
+    "several paths": ({"path": None, "paths": '["/a", "/b"]'}, ("several paths", "union")),
     "endpoint without port": ({"path": None, "endpoint": "localhost"}, ("localhost", "host:port")),
     "no topic": ({"topic": None}, ("'topic'", "'topics'", "'topicsPattern'", "none")),
     "topic and topics": ({"topics": "orders"}, ("'topic' and 'topics'",)),
@@ -218,9 +219,40 @@ def test_option_names_are_taken_in_any_case(orders, root: Path, spark, values) -
     )
 
 
-def test_option_of_somebody_else_passes(orders, read, values) -> None:
-    """Read with options that resemble none of ours: Spark and its tools add some to every source."""
-    assert values(read(topic="orders", mergeSchema="true", owner="me")) == ["committed", "plain"]
+@pytest.mark.parametrize(
+    ("option", "told"),
+    {
+        "timestampAsOf": "Use 'asOfTimestamp'",
+        "versionAsOf": "VERSION AS OF",
+        "startingVersion": "Use 'startingOffsets'",
+        "snapshot-id": "Use 'startingOffsets'",
+        "as-of-timestamp": "Use 'asOfTimestamp'",
+        "readChangeFeed": "is a change",
+        "maxFilesPerTrigger": "Use 'maxMessagesPerTrigger'",
+        "mergeSchema": "don't change by a write",
+        "hoodie.datasource.query.type": "another format",
+        "limit": "There is no option 'limit'",
+        "pushedFilters": "There is no option 'pushedfilters'",
+        "header": "There is no option 'header'",
+    }.items(),
+)
+def test_option_that_would_do_nothing_is_refused(option: str, told: str) -> None:
+    """Give options of other formats, of nobody, and those that are handed over inside, to reads, streams and writes."""
+    given = {"path": "/log", "topic": "orders", option.lower(): "1"}
+
+    def written(options: dict[str, str]) -> object:
+        return WriteOptions.parse(options, [])
+
+    for parse in (ColumnOptions.parse, BatchReadOptions.parse, StreamReadOptions.parse, written):
+        with pytest.raises(txn_source.InvalidArgumentError) as refused:
+            parse(given)
+        assert told in str(refused.value)
+
+
+def test_several_paths_are_refused(orders, root: Path, spark, refusal) -> None:
+    """Load a list of paths: a log is read at a time, and the error says so."""
+    query = spark.read.format("txnlog").option("topic", "orders")
+    assert "several paths" in refusal("INVALID_ARGUMENT", lambda: query.load([str(root), str(root)]))
 
 
 def test_position_before_the_log_start_is_refused_unless_data_loss_is_accepted(

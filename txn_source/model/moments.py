@@ -11,6 +11,8 @@ from txn_source.model.errors import InvalidArgumentError
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 LAST_US = (datetime.max.replace(tzinfo=UTC) - _EPOCH) // timedelta(microseconds=1)
 """The last time that has a text."""
+_FIRST_MS = 100_000_000_000
+"""In March 1973; as seconds this is the year 5138."""
 _MILLIS = re.compile(r"-?[0-9]{1,15}")
 
 
@@ -25,10 +27,16 @@ def shown_time(time_us: int) -> str:
 def time_us(text: str) -> int:
     """Return the moment that a text names, in microseconds since 1970.
 
-    It is milliseconds since then, or ISO 8601 (UTC if it has no zone).
+    It is milliseconds since then, or ISO 8601 (UTC if it has no zone). A number of milliseconds before 1973 is
+    refused: it was meant as seconds, or as something else.
     """
     text = text.strip()
     if _MILLIS.fullmatch(text):
+        if int(text) and int(text) < _FIRST_MS:
+            raise InvalidArgumentError(
+                f"{text} is not a time in milliseconds since 1970.",
+                "Write seconds with three zeros more, a time as 2026-01-31T12:00:00Z, a place as earliest or 12:40.",
+            )
         return int(text) * 1000
     try:
         if text.isdigit():  # Python reads a date from digits alone, and more than a date has are microseconds

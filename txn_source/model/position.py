@@ -17,8 +17,9 @@ EARLIEST, LATEST = "earliest", "latest"
 MAX_LEDGER_ID = (1 << 31) - 1
 MAX_ENTRY_ID = (1 << 32) - 1
 _ENTRY_BITS = 32
-_POSITION = re.compile(r"([0-9]{1,10}):(-1|[0-9]{1,10})")
-_MESSAGE_ID = re.compile(r"([0-9]{1,10}):([0-9]{1,10}):([0-9]{1,10})")
+_NUMBER = r"(0|[1-9][0-9]{0,9})"  # no 20:00, which may be meant as a time of day
+_POSITION = re.compile(rf"{_NUMBER}:(-1|0|[1-9][0-9]{{0,9}})")
+_MESSAGE_ID = re.compile(rf"{_NUMBER}:{_NUMBER}:{_NUMBER}")
 
 
 IntOrArray = TypeVar("IntOrArray", int, "npt.NDArray[np.int64]")

@@ -1,7 +1,6 @@
-"""Options of Kafka's and Pulsar's connectors, which people bring along, and what does the same here.
+"""Options of other formats and connectors, which people bring along, and what does the same here.
 
-They are refused wherever they mean something, since a query that takes no notice of them would read or write something
-else than it says.
+Each is refused, as any unknown option is: these with the way to say it here.
 """
 
 from __future__ import annotations
@@ -10,6 +9,11 @@ _LOG = 'Give .load("/path/of/the/log"), or .option("endpoint", "host:port") of `
 _CLIENT = "Leave it out: there is no client of a broker to be set up."
 _TIMES = "Use 'startingTimestamp' and 'endingTimestamp', one for all partitions."
 
+_AS_OF = "Use 'asOfTimestamp', or TIMESTAMP AS OF in a query through the catalog."
+_VERSION = "Use 'startingOffsets' and 'endingOffsets', or VERSION AS OF with a cut in a query through the catalog."
+_CHANGES = "Leave it out: each row of a topic is a change."
+_MOST = "Use 'maxMessagesPerTrigger' or 'maxBytesPerTrigger'."
+_SCHEMA = "Leave it out: a topic's columns don't change by a write."
 _SECRET = "A secret in an option shows in plans and logs: put it in a file, and name that by 'tokenFile'."
 
 _FOREIGN = {
@@ -39,10 +43,24 @@ _FOREIGN = {
     "startingTime": "Use 'startingTimestamp'.",
     "endingTime": "Use 'endingTimestamp'.",
     "pollTimeoutMs": _CLIENT,
+    # Delta, Iceberg, Hudi, Paimon
+    **dict.fromkeys(("timestampAsOf", "as-of-timestamp", "scan.timestamp", "as.of.instant"), _AS_OF),
+    **dict.fromkeys(("versionAsOf", "startingVersion", "endingVersion", "snapshot-id", "start-snapshot-id"), _VERSION),
+    **dict.fromkeys(("end-snapshot-id", "branch", "tag", "scan.snapshot-id", "scan.mode"), _VERSION),
+    **dict.fromkeys(("stream-from-timestamp", "start-timestamp", "end-timestamp"), _TIMES),
+    **dict.fromkeys(("readChangeFeed", "readChangeData", "ignoreDeletes", "ignoreChanges"), _CHANGES),
+    **dict.fromkeys(("skipChangeCommits", "streaming-skip-delete-snapshots"), _CHANGES),
+    **dict.fromkeys(("streaming-skip-overwrite-snapshots", "withEventTimeOrder"), _CHANGES),
+    **dict.fromkeys(("maxFilesPerTrigger", "streaming-max-files-per-micro-batch"), _MOST),
+    "streaming-max-rows-per-micro-batch": "Use 'maxMessagesPerTrigger'.",
+    "split-size": "Use 'maxPartitionBytes'.",
+    **dict.fromkeys(("mergeSchema", "overwriteSchema", "merge-schema", "check-nullability"), _SCHEMA),
+    **dict.fromkeys(("replaceWhere", "partitionOverwriteMode"), "Leave it out: a write appends."),
     "allowDifferentTopicSchemas": "Name the columns that the topics share with .schema(...).",
 }
 _BY_NAME = {name.lower(): (name, remedy) for name, remedy in _FOREIGN.items()}
 _PREFIXES = ("kafka.", "pulsar.")
+_OTHERS = ("hoodie.", "delta.", "iceberg.", "paimon.")
 
 
 def foreign_option(name: str) -> tuple[str, str] | None:
@@ -54,4 +72,6 @@ def foreign_option(name: str) -> tuple[str, str] | None:
     lower = name.lower()
     if lower in _BY_NAME:
         return _BY_NAME[lower]
+    if lower.startswith(_OTHERS):
+        return name, "Leave it out: the log is another format."
     return (name, _CLIENT) if lower.startswith(_PREFIXES) else None

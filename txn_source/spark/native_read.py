@@ -96,7 +96,7 @@ def read(
     _tell(topic, split)
     frames = [_native(spark, objects, schema, spark_schema) for objects in _by_topic(split.objects)]
     if split.rest or not frames:
-        rest = {name: value for name, value in given.items() if name.lower() not in _ENDS} | {"ranges": split.ranges}
+        rest = {name: value for name, value in given.items() if name.lower() not in _ENDS} | {"__ranges": split.ranges}
         frames.append(spark.read.format("txnlog").schema(spark_schema).options(**rest).load())
     return reduce(DataFrame.union, frames)
 

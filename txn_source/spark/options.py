@@ -1,7 +1,7 @@
 """The options of ``spark.read.format("txnlog")``: which there are, and what they mean.
 
-An option that doesn't apply to a kind of query is refused, and so is an unknown one that is close to a known one, or
-that means something to Kafka's or Pulsar's connector. Others pass: Spark itself adds some.
+An option that doesn't apply to a kind of query is refused, and so is an unknown one, but for those that Spark itself
+adds: a query that takes no notice of an option would do something else than it says.
 """
 
 from __future__ import annotations
@@ -39,6 +39,8 @@ TOPIC = METADATA_COLUMNS["__topic"]
 """As a column of a write it names the topic of each row."""
 
 _TARGET = ("path", "endpoint", *OPTIONS.values())
+_INTERNAL = ("__pushedFilters", "__limit", "__ranges", "__cutStart")
+"""What the catalog and ``txn_source.spark.read`` hand over; it isn't for users."""
 _BATCH_READ = (
     *_TARGET,
     "topic",
@@ -56,11 +58,8 @@ _BATCH_READ = (
     "minPartitions",
     "maxPartitionBytes",
     "failOnDataLoss",
-    "pushedFilters",
-    "limit",
-    "ranges",
-    "cutStart",
     "metadataTable",
+    *_INTERNAL,
 )
 _STREAM_ONLY = (
     "maxMessagesPerTrigger",
@@ -69,9 +68,8 @@ _STREAM_ONLY = (
     "maxTriggerDelay",
     "subscription",
 )
-_INTERNAL = ("pushedFilters", "limit", "ranges", "cutStart")
 _BATCH_ONLY = ("endingOffsets", "endingTimestamp", "asOfTimestamp", "metadataTable", *_INTERNAL)
-_TABLE_READ = (*_TARGET, "topic", "metadataTable", "pushedFilters", "limit")
+_TABLE_READ = (*_TARGET, "topic", "metadataTable", "__pushedFilters", "__limit")
 _WRITE = (*_TARGET, "topic", "transactionalId")
 _BATCH_WRITE = ("txnAppId", "txnVersion")
 _TABLE = ("insertable",)
@@ -92,6 +90,10 @@ _LEAVE_OUT = {
     "streaming queries only": "Leave it out, or use spark.readStream.",
     "batch writes only: a stream's write is exactly once by itself": "Leave it out.",
 }
+_OF_SPARK = ("checkpointlocation", "table-of-topic", NATIVE_READS.lower())
+"""Options that Spark, our tables and our catalog hand over to whatever is read or written, in lower case."""
+_OBEYED_BY_SPARK = ("timestampasof", "versionasof")
+"""Where a query goes through a catalog."""
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|min|h)", re.IGNORECASE)
 _SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0}
 _VERSION_MAX = (1 << 63) - 1
@@ -151,9 +153,9 @@ class BatchReadOptions:
         if as_of is not None:
             check_as_of(request.isolation_level, end != Offsets(LATEST))
             request = replace(request, as_of_us=as_of)
-        request = replace(request, filters=given.filters(), limit=given.optional("limit", _natural))
-        request = replace(request, ranges=given.optional("ranges", parse_ranges))
-        request = replace(request, began=given.optional("cutStart", lambda text: Offsets.parse(text, EARLIEST)))
+        request = replace(request, filters=given.filters(), limit=given.optional("__limit", _natural))
+        request = replace(request, ranges=given.optional("__ranges", parse_ranges))
+        request = replace(request, began=given.optional("__cutStart", lambda text: Offsets.parse(text, EARLIEST)))
         given.metadata_columns()
         return cls(given.target(), topics, pattern, request)
 
@@ -282,15 +284,19 @@ class _Given:
 
     def __init__(self, options: Mapping[str, str]) -> None:
         self._options = {name.lower(): (name, value) for name, value in options.items()}
-        _, defaults = self._options.pop(CATALOG_DEFAULTS, ("", ""))
-        self._defaults = set(defaults.split(","))
+        _, defaults = self._options.pop(CATALOG_DEFAULTS, ("", None))
+        self._defaults = set((defaults or "").split(","))
+        if defaults is not None:
+            self._defaults |= set(_OBEYED_BY_SPARK)
 
     def check(self, allowed: Sequence[str], elsewhere: Mapping[str, Sequence[str]]) -> None:
-        """Refuse options that are for something else, and those that are close to one that is allowed.
+        """Refuse options that are for something else, and unknown ones.
 
         Spark hands names over in lower case; they are told as they are documented.
         """
         known = {name.lower(): name for name in allowed}
+        if "paths" in self._options:
+            raise InvalidArgumentError("The query has several paths.", "Load one log, and union the frames.")
         others = {name.lower(): (name, what) for what, names in elsewhere.items() for name in names}
         self._options = {n: o for n, o in self._options.items() if n in known or n not in self._defaults}
         for lower, (name, _) in self._options.items():
@@ -304,9 +310,12 @@ class _Given:
             foreign = foreign_option(name)
             if foreign is not None:
                 raise InvalidArgumentError(f"There is no option {foreign[0]!r} here.", foreign[1])
-            near = difflib.get_close_matches(lower, known, n=1, cutoff=0.75)
+            shown = [name for name in known if not name.startswith("__")]
+            near = difflib.get_close_matches(lower, shown, n=1, cutoff=0.75)
             if near:
                 raise InvalidArgumentError(f"There is no option {name!r}.", f"Did you mean {known[near[0]]!r}?")
+            if lower not in _OF_SPARK:
+                raise InvalidArgumentError(f"There is no option {name!r}.", "Leave it out.")
 
     def get(self, name: str) -> str | None:
         found = self._options.get(name.lower())
@@ -346,7 +355,7 @@ class _Given:
 
     def filters(self) -> Filters:
         """Return the filters of the query, which the catalog hands over for skipping."""
-        return self.optional("pushedFilters", Filters.parse) or Filters()
+        return self.optional("__pushedFilters", Filters.parse) or Filters()
 
     def limits(self) -> StreamLimits:
         """Return a stream's limits."""

@@ -48,7 +48,7 @@ class ReadCalls:
         cuts = cuts_of(self._access.metadata, sorted(whole), [IsolationLevel.parse(level) for level in topics])
         found = {level: cuts[IsolationLevel.parse(level)] for level in topics}
         return {
-            level: {"endingoffsets": cut.json(), "cutstart": json.dumps(by_topic(cut.starts))}
+            level: {"endingoffsets": cut.json(), "__cutstart": json.dumps(by_topic(cut.starts))}
             for level, cut in found.items()
         }
 

@@ -50,10 +50,10 @@ record TxnLogRead(TxnLogTable table, Map<String, String> options, StructType col
       all.putAll(cut.options(level()));
     }
     if (!filters.isEmpty()) {
-      all.put("pushedfilters", LogCalls.json(filters.stream().map(PushedFilters::of).toList()));
+      all.put("__pushedfilters", LogCalls.json(filters.stream().map(PushedFilters::of).toList()));
     }
     if (limit != NO_LIMIT) {
-      all.put("limit", Integer.toString(limit));
+      all.put("__limit", Integer.toString(limit));
     }
     return all;
   }
