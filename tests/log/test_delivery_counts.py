@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
 import sys
+import threading
+from itertools import product
+from typing import NoReturn
 
 import pytest
 
@@ -13,9 +17,10 @@ from tests.log.consuming import VALUES, WAIT_S, numbered, receive, subscribe
 from tests.log.holding import holding
 from tests.log.reading import eventually, values
 from tests.log.sites import Site
-from txn_source import Log
+from tests.selection import mostly_long
+from txn_source import Log, UnavailableError
 
-TYPES = pytest.mark.parametrize("kind", ["shared", "exclusive", "failover"])
+KINDS = ["shared", "exclusive", "failover"]
 DYING = """
 import json, os, sys
 from txn_source import connect
@@ -48,8 +53,7 @@ def dying(site: Site, kind: str, limit: int, how: str = "receive") -> list[tuple
     return [(value, int(count)) for value, count in lines]
 
 
-@TYPES
-@pytest.mark.parametrize("limit", [0, 2])
+@pytest.mark.parametrize(("kind", "limit"), mostly_long(product(KINDS, [0, 2]), ("shared", 0), ("exclusive", 2)))
 def test_message_that_kills_its_process_becomes_a_dead_letter(site: Site, kind: str, limit: int) -> None:
     """Let a message kill whoever receives it: it is received ``limit + 1`` times, twice at least, then it is a dead
     letter. Those behind it, which lay in the queues of all these, are received, and end nowhere else."""
@@ -70,7 +74,7 @@ def test_message_that_kills_its_process_becomes_a_dead_letter(site: Site, kind: 
     assert log.subscription("t", "s").partitions[0].backlog == 0
 
 
-@pytest.mark.parametrize("kind", ["shared", "exclusive"])
+@pytest.mark.parametrize("kind", mostly_long(KINDS, "exclusive"))
 def test_batch_that_comes_again_counts_before_it_is_received(log: Log, site: Site, kind: str) -> None:
     """Let the fourth message of a batch kill who receives it, three times: the whole batch counts each time."""
     log.create_topic("t")
@@ -84,7 +88,7 @@ def test_batch_that_comes_again_counts_before_it_is_received(log: Log, site: Sit
         assert [(m.value, m.redelivery_count) for m in (receive(consumer) for _ in VALUES)] == [(v, 3) for v in VALUES]
 
 
-@TYPES
+@pytest.mark.parametrize("kind", KINDS)
 def test_queued_messages_keep_their_counts(log: Log, kind: str) -> None:
     """Receive two of ten and close, refuse the third, ask for a redelivery: each message counts what ``receive`` has
     returned of it."""
@@ -228,3 +232,31 @@ def test_who_comes_back_says_what_it_had_received(site: Site, way: str) -> None:
         eventually(lambda: len(how.talks) == 2 and consumer._link.current is not None)
     found = [receive(consumer) for _ in range(9)]
     assert sorted((m.value, m.redelivery_count) for m in found) == [(b"1", 1), *((value, 0) for value in VALUES[2:])]
+
+
+@pytest.mark.parametrize("kind", ["shared", "exclusive"])
+def test_redelivery_waits_until_it_can_be_counted(site: Site, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Lose the service with a redelivered message in the queue: a call ends with its timeout, and at Ctrl-C, and the
+    message comes when the service is back, counted right."""
+    log, how = holding(site)
+    numbered(log, 2)
+    with subscribe(log, type=kind, max_redeliveries=5) as consumer:
+        assert [receive(consumer).redelivery_count for _ in range(2)] == [0, 0]
+    consumer = subscribe(log, type=kind, max_redeliveries=5)
+    assert receive(consumer).redelivery_count == 1
+
+    def away(*_: object) -> NoReturn:
+        raise UnavailableError("The service is away.", "Wait.")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(how, "converse", away)
+        how.talks[-1].cut()
+        eventually(lambda: consumer._link.current is None)
+        assert consumer.receive(0.05) is None
+        timer = threading.Timer(0.2, lambda: os.kill(os.getpid(), signal.SIGINT))
+        timer.start()
+        with pytest.raises(KeyboardInterrupt):
+            consumer.receive()
+        timer.join()
+    found = {message.value: message.redelivery_count for message in (receive(consumer) for _ in range(2))}
+    assert found == {b"0": 2, b"1": 1}

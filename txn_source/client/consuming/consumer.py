@@ -261,12 +261,13 @@ class Consumer:
 
         Returns False when the deadline has passed.
         """
-        if batch is None and ticket is not None:
-            return self._state.wait(ticket, deadline)
-        with held():
-            if batch is not None:
-                return self._counting.count(batch, row, end, deadline)
-            return self._epochs.redeliver_due()
+        if batch is not None:
+            with held():
+                ticket = self._counting.count(batch, row, end)
+        elif ticket is None:
+            with held():
+                self._epochs.redeliver_due()
+        return ticket is None or self._state.wait(ticket, deadline)
 
     def _filled(self) -> MessageBatch | None:
         """Return the current batch, or make the next one that; None if nothing has come. The lock is held."""

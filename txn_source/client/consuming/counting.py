@@ -28,8 +28,8 @@ class Counting:
         state = self._state
         return state.request.counts and batch.delivery.redeliveries > 0 and row >= state.queue.counted
 
-    def count(self, batch: MessageBatch, row: int, end: int, deadline: float | None) -> bool:
-        """Count rows ``[row, end)``, unless another caller has; return False when the deadline has passed before.
+    def count(self, batch: MessageBatch, row: int, end: int) -> threading.Lock | None:
+        """Count rows ``[row, end)``, unless another caller has; return a ticket of ``state.news`` if that can't be now.
 
         What comes again meanwhile in another epoch, or over another connection, isn't counted: look anew afterwards.
         """
@@ -38,7 +38,7 @@ class Counting:
             with state.lock:
                 state.check_open()
                 if state.queue.batch is not batch or state.queue.counted >= end:
-                    return True
+                    return None
                 link = self._link.current
             rows = range(max(row, state.queue.counted), end)
             try:
@@ -47,11 +47,9 @@ class Counting:
                 link.count(batch.epoch, [Acknowledged(batch.delivery.partition_id, tuple(batch.ranges(rows)))])
             except (UnavailableError, StaleEpochError):
                 with state.lock:
-                    if state.queue.batch is not batch or self._link.current is not link:
-                        return True
-                    ticket = state.news.expect()
-                return state.wait(ticket, deadline)
+                    is_new = state.queue.batch is not batch or self._link.current is not link
+                    return None if is_new else state.news.expect()
             with state.lock:
                 if state.queue.batch is batch:
                     state.queue.counted = end
-            return True
+            return None

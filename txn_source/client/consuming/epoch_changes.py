@@ -76,8 +76,8 @@ class EpochChanges:
                     link.leave(state.epoch, received)
                 link.close()
 
-    def redeliver_due(self) -> bool:
-        """Redeliver an ordered subscription's due messages, after the acknowledgements made so far; return True.
+    def redeliver_due(self) -> None:
+        """Redeliver an ordered subscription's due messages, after the acknowledgements made so far.
 
         Without a connection the next one redelivers everything.
         """
@@ -87,7 +87,6 @@ class EpochChanges:
             if self._acknowledging.takes_due():
                 with suppress(UnavailableError, StaleEpochError):
                     self.begin(self._redelivery(), may_wait=False)
-        return True
 
     def begin(self, ask: Callable[[ConsumerLink, int], SeekAnswer], *, may_wait: bool = True) -> SeekAnswer:
         """Raise the epoch here, drop what is queued, then raise it at the service.
