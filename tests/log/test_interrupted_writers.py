@@ -68,7 +68,7 @@ thread = threading.Thread(target=press)
 for each in (thread, *others):
     each.start()
 producer, number, until = opened(), 0, time.monotonic() + float(sys.argv[3])
-while time.monotonic() < until:
+while time.monotonic() < until or told["interrupts"] < 11 or not told["committed"]:
     number += 1
     try:
         work(number, producer)
