@@ -55,8 +55,8 @@ def dying(site: Site, kind: str, limit: int, how: str = "receive") -> list[tuple
 
 @pytest.mark.parametrize(("kind", "limit"), mostly_long(product(KINDS, [0, 2]), ("shared", 0), ("exclusive", 2)))
 def test_message_that_kills_its_process_becomes_a_dead_letter(site: Site, kind: str, limit: int) -> None:
-    """Let a message kill whoever receives it: it is received ``limit + 1`` times, twice at least, then it is a dead
-    letter. Those behind it, which lay in the queues of all these, are received, and end nowhere else."""
+    """A message kills each process that receives it: it becomes a dead letter after ``limit + 1`` deliveries, two at
+    least. The messages behind it, which waited in the same queues, are received and become no dead letters."""
     log = site.connect()
     numbered(log)
     log.create_subscription("t", "s", kind, initial_position="earliest")

@@ -9,7 +9,7 @@ from tests.log.holding import HoldingWay, holding
 from tests.log.reading import eventually, send_each
 from tests.log.sites import Site
 from txn_source import Consumer
-from txn_source.metadata.delivery import shared_dispatch
+from txn_source.metadata.delivery import row_dispatch
 from txn_source.metadata.delivery.consumer_hub import ConsumerHub
 from txn_source.metadata.delivery.consumer_session import ConsumerSession
 from txn_source.metadata.delivery.session_state import SessionState
@@ -23,7 +23,7 @@ def test_shared_entries_are_handed_out_in_bounded_steps(
     site: Site, monkeypatch: pytest.MonkeyPatch, at_once: int
 ) -> None:
     """Let a write transaction hand out few batches: all messages come, each once, to one consumer or the other."""
-    monkeypatch.setattr(shared_dispatch, "BATCHES_AT_ONCE", at_once)
+    monkeypatch.setattr(row_dispatch, "BATCHES_AT_ONCE", at_once)
     log = site.connect()
     producer, _ = numbered(log, 0)
     consumers = [subscribe(log, type="shared", queue_size=2, acknowledge_interval=0.0) for _ in range(3)]
@@ -40,7 +40,7 @@ def test_shared_entries_are_handed_out_in_bounded_steps(
 
 def test_redeliveries_are_handed_out_in_bounded_steps(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     """Close a consumer that has many batches: the other one gets all of them, each once."""
-    monkeypatch.setattr(shared_dispatch, "BATCHES_AT_ONCE", 2)
+    monkeypatch.setattr(row_dispatch, "BATCHES_AT_ONCE", 2)
     log = site.connect()
     producer, _ = numbered(log, 0)
     first = subscribe(log, type="shared")

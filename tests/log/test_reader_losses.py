@@ -13,7 +13,7 @@ from tests.log.sites import Site
 from txn_source import DataLossError, Log, MessageId, SubscriptionNotFoundError, UnavailableError
 from txn_source.metadata.delivery import topic_dispatch
 from txn_source.metadata.delivery.next_entries import EntryBatch
-from txn_source.metadata.delivery.shared_dispatch import SharedDispatch
+from txn_source.metadata.delivery.row_dispatch import RowDispatch
 
 
 def trim_all(log: Log) -> MessageId:
@@ -187,7 +187,7 @@ def test_permits_are_used_only_when_a_hand_out_is_committed(site: Site, monkeypa
     sessions = [session_of(site, log, consumer) for consumer in consumers]
     eventually(lambda: all(session.state.permits == 4 for session in sessions))
 
-    class Failing(SharedDispatch):
+    class Failing(RowDispatch):
         def run(self) -> Iterator[tuple[int, EntryBatch]]:
             yield from super().run()
             if not failed:
@@ -195,7 +195,7 @@ def test_permits_are_used_only_when_a_hand_out_is_committed(site: Site, monkeypa
                 raise UnavailableError("The database transaction failed.", "Try again.")
 
     failed: list[bool] = []
-    monkeypatch.setattr(topic_dispatch, "SharedDispatch", Failing)
+    monkeypatch.setattr(topic_dispatch, "RowDispatch", Failing)
     send_each(producer, [b"x"])
     eventually(lambda: all(session.failure is not None for session in sessions))
     assert [(session.state.permits, session.unacknowledged) for session in sessions] == [(4, 0)] * 2

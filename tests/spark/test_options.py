@@ -9,6 +9,7 @@ import pytest
 from pyspark.sql.datasource import CaseInsensitiveDict
 
 import txn_source
+from tests.spark.plain import schema_of, source_of
 from txn_source.metadata.service.server import Server
 from txn_source.spark.options import BatchReadOptions, ColumnOptions, StreamReadOptions, WriteOptions
 from txn_source.spark.source import TxnLogDataSource
@@ -247,6 +248,24 @@ def test_option_that_would_do_nothing_is_refused(option: str, told: str) -> None
         with pytest.raises(txn_source.InvalidArgumentError) as refused:
             parse(given)
         assert told in str(refused.value)
+
+
+def test_options_that_spark_obeys_itself_pass(log, root: Path) -> None:
+    """Write a stream with a name and progress that is tracked asynchronously."""
+    log.create_topic("orders")
+    given = {"path": str(root), "topic": "orders", "checkpointLocation": "/c", "queryName": "q"}
+    given |= {"asyncProgressTrackingEnabled": "true", "asyncProgressTrackingCheckpointIntervalMs": "5"}
+    source_of(given).streamWriter(schema_of("value binary"), False)
+
+
+def test_properties_of_a_table_pass(log, root: Path) -> None:
+    """Make a table with properties: any are allowed, as Spark hands them over; an unknown option isn't."""
+    log.create_topic("orders")
+    options = {"path": str(root), "topic": "orders"}
+    given = {**options, **{f"option.{name}": value for name, value in options.items()}, "provider": "txnlog"}
+    assert "value" in source_of({**given, "team": "z", "created.by": "me", "owner": "me"}).schema().names
+    with pytest.raises(txn_source.InvalidArgumentError, match="There is no option 'team'"):
+        source_of({**given, "team": "z", "option.team": "z"}).schema()
 
 
 def test_several_paths_are_refused(orders, root: Path, spark, refusal) -> None:

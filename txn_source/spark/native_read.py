@@ -40,7 +40,7 @@ PARQUET_OPTIONS = {
 _WITHOUT_SKIPPING = {
     f"parquet.filter.{way}.enabled": "false" for way in ("stats", "dictionary", "columnindex", "bloom", "record-level")
 }
-"""How Spark is to read columns that ``misjudged`` names: all rows, of which it then takes those that it wants."""
+"""Options for reads of ``misjudged`` columns: Spark's Parquet reader skips no rows, and Spark filters them itself."""
 _AS_THEY_ARE = (
     pa.bool_(), pa.int8(), pa.int16(), pa.int32(), pa.int64(), pa.float32(), pa.float64(), pa.date32(), pa.string(),
     pa.large_string(), pa.binary(), pa.large_binary(),

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import TypeVar
@@ -90,8 +90,8 @@ _LEAVE_OUT = {
     "streaming queries only": "Leave it out, or use spark.readStream.",
     "batch writes only: a stream's write is exactly once by itself": "Leave it out.",
 }
-_OF_SPARK = ("checkpointlocation", "table-of-topic", NATIVE_READS.lower())
-"""Options that Spark, our tables and our catalog hand over to whatever is read or written, in lower case."""
+_PASSED_ON = ("table-of-topic", NATIVE_READS.lower())
+"""Options that our tables and our catalog hand over with others; they change nothing here."""
 _OBEYED_BY_SPARK = ("timestampasof", "versionasof")
 """Where a query goes through a catalog."""
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|min|h)", re.IGNORECASE)
@@ -113,9 +113,14 @@ class ColumnOptions:
     """Of a table: ``INSERT`` is to find its way by itself."""
 
     @classmethod
-    def parse(cls, options: Mapping[str, str], *, for_table: bool = False) -> ColumnOptions:
-        """Return the options' meaning, or raise INVALID_ARGUMENT for the first that can't be."""
-        given = _Given(options)
+    def parse(
+        cls, options: Mapping[str, str], *, for_table: bool = False, properties: Collection[str] = ()
+    ) -> ColumnOptions:
+        """Return the options' meaning, or raise INVALID_ARGUMENT for the first that can't be.
+
+        ``properties``: lower-case names that may be those of a table's properties, of which any is allowed.
+        """
+        given = _Given(options, properties)
         elsewhere: Elsewhere = {"batch writes only": _BATCH_WRITE}
         if for_table:
             given.check((*_BATCH_READ, *_STREAM_ONLY, *_WRITE, *_TABLE), elsewhere)
@@ -282,7 +287,8 @@ def check_catalog_options(options: Mapping[str, str]) -> None:
 class _Given:
     """The options as Spark hands them over: text by name, in any case."""
 
-    def __init__(self, options: Mapping[str, str]) -> None:
+    def __init__(self, options: Mapping[str, str], properties: Collection[str] = ()) -> None:
+        self._passed_on = {*_PASSED_ON, *properties}
         self._options = {name.lower(): (name, value) for name, value in options.items()}
         _, defaults = self._options.pop(CATALOG_DEFAULTS, ("", None))
         self._defaults = set((defaults or "").split(","))
@@ -314,7 +320,7 @@ class _Given:
             near = difflib.get_close_matches(lower, shown, n=1, cutoff=0.75)
             if near:
                 raise InvalidArgumentError(f"There is no option {name!r}.", f"Did you mean {known[near[0]]!r}?")
-            if lower not in _OF_SPARK:
+            if lower not in self._passed_on:
                 raise InvalidArgumentError(f"There is no option {name!r}.", "Leave it out.")
 
     def get(self, name: str) -> str | None:

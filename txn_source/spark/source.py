@@ -42,7 +42,7 @@ class TxnLogDataSource(DataSource):
     @readable
     def schema(self) -> StructType:
         """Return the payload columns of the topics and the metadata columns that were asked for."""
-        from txn_source.spark.table_options import is_create_table, keep_options, without_sparks_own
+        from txn_source.spark.table_options import is_create_table, keep_options, table_properties, without_sparks_own
 
         for_table = is_create_table(self.options)
         given = without_sparks_own(self.options)
@@ -61,7 +61,8 @@ class TxnLogDataSource(DataSource):
         if about_log is not None:
             columns = to_spark(LOG_TABLES[about_log.table])
             return keep_options(columns, self.options, insertable=False) if for_table else columns
-        options = ColumnOptions.parse(given, for_table=for_table)
+        properties = table_properties(self.options) if for_table else ()
+        options = ColumnOptions.parse(given, for_table=for_table, properties=properties)
         source = resolve(open_log(options.target).metadata, options.topics, options.pattern)
         schema = to_spark(read_schema(source.payload, options.metadata_columns, several_topics=options.several_topics))
         return keep_options(schema, self.options, insertable=options.insertable) if for_table else schema

@@ -18,7 +18,12 @@ from txn_source.model.values import dataclass
 _KEY = "txnlog.options"
 _DEFAULT = "CURRENT_DEFAULT"
 _COPY = "option."
-_SPARKS_OWN = ("owner", "provider", "location", "serialization.format", "external", "comment")
+_SPARKS_OWN = (
+    *("owner", "provider", "location", "serialization.format", "external", "comment"),
+    *("checkpointlocation", "queryname", "asyncprogresstrackingenabled", "asyncprogresstrackingcheckpointintervalms"),
+    "_asyncprogresstrackingoverridesinksupportcheck",
+)
+"""Lower-case names of options that Spark adds to a table, or obeys itself in a streaming query."""
 MARKED = "__ledger_id"
 """The column whose default tells, in each row of an INSERT, which table the statement named."""
 _NAMES_A_LOG = ("path", "endpoint", "topic", "topics", "topicspattern")
@@ -34,12 +39,18 @@ class Target:
 
 
 def without_sparks_own(options: Mapping[str, str]) -> dict[str, str]:
-    """Return the options that somebody gave, without those that Spark adds at ``CREATE TABLE``."""
+    """Return the options that somebody gave, without Spark's own."""
     return {
         name: value
         for name, value in options.items()
         if not name.lower().startswith(_COPY) and name.lower() not in _SPARKS_OWN
     }
+
+
+def table_properties(options: Mapping[str, str]) -> set[str]:
+    """Return the lower-case names that may be from TBLPROPERTIES: Spark hands over each option of OPTIONS twice."""
+    names = {name.lower() for name in options}
+    return {name for name in names if f"{_COPY}{name}" not in names}
 
 
 def is_create_table(options: Mapping[str, str]) -> bool:

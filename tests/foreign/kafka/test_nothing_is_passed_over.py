@@ -79,7 +79,7 @@ def test_checkpoints_of_windows_count(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("start", [0, 9, 20, 23, 25, 29])
 def test_batch_whose_end_is_damaged_hides_nothing(tmp_path: Path, start: int) -> None:
-    """Let the header of a batch say that it ends earlier: whoever reads what it had is told."""
+    """Change a batch's last offset in its header: a read of its offsets fails, with file and offset."""
     begins = tens(tmp_path, index=False)
     data = bytearray(log_file(tmp_path).read_bytes())
     at = begins[start // 10] + LAST_OFFSET_DELTA
@@ -160,13 +160,17 @@ def test_short_old_message_in_a_closed_segment_is_refused(tmp_path: Path) -> Non
     assert offsets(tmp_path, writer.bases[1]) == list(range(writer.bases[1], 6))
 
 
-def test_batches_behind_old_messages_are_read(tmp_path: Path) -> None:
-    """Mix the formats in one segment without an index: what lies behind the old messages is read from any offset."""
+@pytest.mark.parametrize("entries", [[], [(2, 2)], [(1, 1), (3, 3)]])
+def test_batches_behind_old_messages_are_read(tmp_path: Path, entries: list[tuple[int, int]]) -> None:
+    """Mix the formats in one segment, with index entries of old messages: batches behind these are readable."""
     tens(tmp_path, 1, checkpoints=False)
     batches = [encode_batch(Batch(at, (Record(b"k", b"v"),))) for at in range(4, 8)]
-    log_file(tmp_path).write_bytes(b"".join([old_message(1, at, 3 * at) for at in range(4)] + batches))
+    old = [old_message(1, at, 3 * at) for at in range(4)]
+    log_file(tmp_path).write_bytes(b"".join(old + batches))
     for path in tmp_path.glob("t-0/*index"):
         path.unlink()
+    index = [struct.pack(">ii", offset, sum(map(len, old[:number]))) for offset, number in entries]
+    log_file(tmp_path).with_suffix(".index").write_bytes(b"".join(index))
     for start in range(4, 8):
         assert offsets(tmp_path, start) == list(range(start, 8))
     for start in range(4):

@@ -110,7 +110,7 @@ class AcknowledgementSender:
         self.pending = PendingAcknowledgements()
         self.subscription_id = self.consumer_id = -1
         self.reports = False
-        """True if the service is told what was received."""
+        """True if the consumer reports received ranges to the service."""
         self.hopeless = False
         """True if nothing that is left can be sent any more."""
         self.sending = threading.Lock()

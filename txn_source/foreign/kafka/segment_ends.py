@@ -18,13 +18,20 @@ from txn_source.foreign.kafka.batch_headers import (
 )
 from txn_source.foreign.kafka.index_files import OffsetIndex, TransactionIndex, parse_time_index
 from txn_source.foreign.kafka.leader_epochs import LeaderEpochs
-from txn_source.foreign.kafka.segment_reader import ANY_OFFSET, CHUNK, Chunk, SegmentReader, wrong_checksums
+from txn_source.foreign.kafka.segment_reader import (
+    ANY_OFFSET,
+    CHUNK,
+    Chunk,
+    SegmentReader,
+    is_old_message,
+    wrong_checksums,
+)
 from txn_source.foreign.kafka.segments import INDEX, TIME_INDEX, TXN_INDEX, LogBytes, Segment
 from txn_source.model.errors import SegmentUnreadableError
 from txn_source.model.values import dataclass
 
 _TRIES = 10_000
-"""So many places behind damage are held for a batch, at most: bytes that have a 2 where its format would stand."""
+"""Most places behind damage that are checked for a batch: bytes with a 2 where a batch has its format."""
 
 
 @contextmanager
@@ -62,6 +69,8 @@ def start_position(segment: Segment, log: LogBytes, offset: int, index: OffsetIn
     position = index.position_below(offset)
     if position:
         head = log.read_at(position, HEADER_BYTES)
+        if len(head) > MAGIC_AT and head[MAGIC_AT] < MAGIC:
+            return position if is_old_message(log.read_at(position, BEFORE_LENGTH + _length(head, 0))) else 0
         run = find_batches(head)
         base = int.from_bytes(head[:8], "big", signed=True)
         if run.stop not in (Stop.INCOMPLETE, Stop.END) or not segment.base_offset <= base <= offset:
@@ -90,9 +99,9 @@ class Tail:
 
 
 def tail_of(segment: Segment, epochs: LeaderEpochs | None) -> Tail:
-    """Look where the sound batches of a segment end: from the last entry of its offset index on.
+    """Find the end of a segment's sound batches, from the last entry of its offset index on.
 
-    What is no sound batch, and has one behind it, was sound when that was written: it is damaged, and no end.
+    Bytes with a sound batch behind them are damaged, and not the end: they were sound when that batch was written.
     """
     end, position = segment.base_offset, 0
     with opened(segment, None, epochs) as (reader, log):
@@ -118,7 +127,7 @@ def tail_of(segment: Segment, epochs: LeaderEpochs | None) -> Tail:
 
 
 def _last_sound(chunk: Chunk) -> tuple[int, int] | None:
-    """Return the offset and the position behind the last batch whose checksum is right; None if there is none."""
+    """Return the end of the last batch with a right checksum: offset and position, both exclusive; None: no batch."""
     every = np.arange(len(chunk.headers))
     sound = np.setdiff1d(every, wrong_checksums(chunk, every))
     if not len(sound):
@@ -128,7 +137,10 @@ def _last_sound(chunk: Chunk) -> tuple[int, int] | None:
 
 
 def _sound_behind(log: LogBytes, position: int, floor: int) -> tuple[int, int] | None:
-    """Return the same of the last sound batch from a position on, whatever lies before it; None if it ends below."""
+    """Return the end of the last sound batch behind damage: offset and position, both exclusive.
+
+    None: no sound batch that begins at the position or above it ends above the offset ``floor``.
+    """
     found = None
     while (begin := _next_batch(log, position, floor)) is not None:
         data = log.read_at(begin, CHUNK)
@@ -142,7 +154,10 @@ def _sound_behind(log: LogBytes, position: int, floor: int) -> tuple[int, int] |
 
 
 def _next_batch(log: LogBytes, position: int, floor: int) -> int | None:
-    """Return where the next sound batch begins whose offset isn't below ``floor``; None if none does nearby."""
+    """Return the position of the next sound batch with a first offset of ``floor`` or above.
+
+    None: no such batch lies whole within 4 MiB from the position.
+    """
     data = log.read_at(position, CHUNK)
     array = np.frombuffer(data, np.uint8)
     count = len(data) - HEADER_BYTES + 1

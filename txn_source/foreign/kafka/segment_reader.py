@@ -296,7 +296,7 @@ class SegmentReader:
         if len(head) <= MAGIC_AT or head[MAGIC_AT] not in (0, 1):
             return position
         end = position + BEFORE_LENGTH + int.from_bytes(head[8:BEFORE_LENGTH], "big")
-        is_message = end <= self._log.size and _is_old_message(self._log.read_at(position, end - position))
+        is_message = end <= self._log.size and is_old_message(self._log.read_at(position, end - position))
         return end if is_message else position
 
     def _fits(self, data: bytes, position: int) -> bool:
@@ -331,7 +331,7 @@ def wrong_checksums(chunk: Chunk, which: Ints) -> Ints:
     return np.array(wrong, np.int64)
 
 
-def _is_old_message(data: bytes) -> bool:
+def is_old_message(data: bytes) -> bool:
     """True if a message of magic 0 or 1 lies at the beginning of bytes: its own checksum says so."""
     end = BEFORE_LENGTH + int.from_bytes(data[8:BEFORE_LENGTH], "big")
     if end <= _OLD_CHECKED_FROM or end > len(data):

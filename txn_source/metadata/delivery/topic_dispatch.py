@@ -20,7 +20,7 @@ from txn_source._generated.txnlog.v1 import metadata_service_pb2 as pb
 from txn_source.metadata.delivery.consumer_session import ConsumerSession
 from txn_source.metadata.delivery.delivery_messages import DeliveryMessages
 from txn_source.metadata.delivery.next_entries import PartitionReading, ReadCursor, next_batch
-from txn_source.metadata.delivery.shared_dispatch import SharedDispatch
+from txn_source.metadata.delivery.row_dispatch import RowDispatch
 from txn_source.metadata.delivery.subscribing import lease_over, subscription_gone
 from txn_source.metadata.delivery.topic_snapshot import TopicSnapshot
 from txn_source.metadata.delivery.work import Work
@@ -111,7 +111,7 @@ class TopicDispatch:
             ready = {session.consumer_id: session.state.ready(current.epoch) for session in in_turn}
             permits = {n: messages for n, messages in ready.items() if messages > 0 and n in present}
             snapshot = TopicSnapshot(connection, topic, self._configuration)
-            dispatch, messages = SharedDispatch(snapshot, current, permits), DeliveryMessages(snapshot)
+            dispatch, messages = RowDispatch(snapshot, current, permits), DeliveryMessages(snapshot)
             made = [(n, batch.messages, messages.of(current, batch)) for n, batch in dispatch.run()]
             return _HandedOut(made, dispatch.full, dispatch.left, snapshot.partitions, dispatch.cursors)
 
@@ -132,7 +132,7 @@ class TopicDispatch:
 class _HandedOut:
     """What one write transaction has handed out: for each delivery its consumer, its messages, and what to send.
 
-    ``full`` and ``left`` are those of the ``SharedDispatch``. ``partitions`` and ``cursors`` are the topic's and the
+    ``full`` and ``left`` are those of the ``RowDispatch``. ``partitions`` and ``cursors`` are the topic's and the
     subscription's then.
     """
 

@@ -1,4 +1,4 @@
-"""What subscriptions have handed out, to whom, what is to be handed out again, and how often it was delivered.
+"""Ranges that subscriptions have handed out: to which consumer, which of them wait for a redelivery, and their counts.
 
 Shared subscriptions do so, and ordered ones whose consumer counts (``max_redeliveries``). ``redeliveries`` of a row is
 how often its messages were delivered before; ``UNSURE``: perhaps once, since a consumer ended without a report. A count

@@ -1,6 +1,7 @@
-"""Handing out entries of a subscription: first what comes again, then what is new, in equal shares.
+"""Hands out entries, and records each range as a row (``metadata/store/deliveries.py``).
 
-An ordered subscription has one consumer that gets them: all that comes again before anything new, so in order.
+Redeliveries come before new entries. Consumers of a shared subscription get equal shares. An ordered subscription has
+one active consumer, which gets all redeliveries before any new entry, so in order.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ BATCHES_AT_ONCE = 256
 """So many batches are handed out in one write transaction, at most: others want to write, too."""
 
 
-class SharedDispatch:
+class RowDispatch:
     """What one write transaction hands out of a subscription."""
 
     def __init__(self, snapshot: TopicSnapshot, subscription: Subscription, permits: Mapping[int, int]) -> None:
