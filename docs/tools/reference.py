@@ -43,6 +43,7 @@ COLUMN_MEANINGS = {
     "__txn_id": "of its transaction, null for a plain message",
     "__txn_status": "`committed`, `aborted` or `open`, as known when the read was planned; null for a plain message",
     "__properties": "what the producer gave, or null",
+    "__key": "of a typed topic: the key that the producer gave, or null",
 }
 
 

@@ -10,10 +10,11 @@ import pytest
 
 from txn_source.client.reading.columns import METADATA_COLUMNS, metadata_columns, read_schema, select_columns
 from txn_source.model.errors import InvalidArgumentError, SchemaMismatchError
+from txn_source.storage.schema import RAW_SCHEMA
 
 PAYLOAD = pa.schema([pa.field("id", pa.int64(), nullable=False), ("value", pa.binary())])
 DEFAULT = ["__partition", "__ledger_id", "__entry_id", "__batch_index", "__publish_time", "__event_time"]
-MORE = ["__topic", "__producer_name", "__sequence_id", "__txn_id", "__txn_status", "__properties"]
+MORE = ["__topic", "__producer_name", "__sequence_id", "__txn_id", "__txn_status", "__properties", "__key"]
 TYPES = {
     "__partition": pa.int32(),
     "__ledger_id": pa.int64(),
@@ -27,6 +28,7 @@ TYPES = {
     "__txn_id": pa.string(),
     "__txn_status": pa.string(),
     "__properties": pa.map_(pa.string(), pa.string()),
+    "__key": pa.binary(),
 }
 
 
@@ -93,6 +95,8 @@ def test_metadata_follows_the_payload() -> None:
     schema = read_schema(PAYLOAD, "__txn_id,__partition", several_topics=False)
     assert list(schema) == [*PAYLOAD, METADATA_COLUMNS["__txn_id"], METADATA_COLUMNS["__partition"]]
     assert read_schema(PAYLOAD, "none", several_topics=True).equals(PAYLOAD)
+    assert read_schema(PAYLOAD, "all", several_topics=True).names == ["id", "value", *TYPES]
+    assert read_schema(RAW_SCHEMA, "all", several_topics=True).names == ["key", "value", *DEFAULT, *MORE[:-1]]
     assert read_schema(PAYLOAD, "default", several_topics=True).names == ["id", "value", *DEFAULT, "__topic"]
 
 
@@ -103,7 +107,7 @@ def test_columns_are_selected_in_the_order_asked_for(names: Sequence[str]) -> No
     assert list(select_columns(PAYLOAD, names)) == [fields[name] for name in names]
 
 
-@pytest.mark.parametrize("name", ["", "values", "Value", "__key", "topic"])
+@pytest.mark.parametrize("name", ["", "values", "Value", "topic"])
 def test_column_that_is_not_there_is_refused(name: str) -> None:
     """Select a column that isn't there: the error names it and lists both kinds."""
     with pytest.raises(SchemaMismatchError) as caught:

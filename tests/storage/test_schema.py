@@ -11,14 +11,12 @@ import pytest
 from txn_source.model.errors import InvalidArgumentError, SchemaMismatchError
 from txn_source.storage.schema import (
     EVENT_TIME,
-    KEY,
     PROPERTIES,
     RAW_SCHEMA,
     check_topic_schema,
     conform,
     deserialize_schema,
     serialize_schema,
-    stored_schema,
 )
 
 ALLOWED = [
@@ -151,14 +149,6 @@ def test_raw_topic_has_no_schema_of_its_own() -> None:
     assert [(f.name, f.type) for f in RAW_SCHEMA] == [("key", pa.binary()), ("value", pa.binary())]
 
 
-@pytest.mark.parametrize("event_time", [False, True])
-@pytest.mark.parametrize("properties", [False, True])
-def test_segment_has_optional_columns_only_where_asked(event_time: bool, properties: bool) -> None:
-    """Make the schema of a segment with either optional column, both and none."""
-    extra = [EVENT_TIME] * event_time + [PROPERTIES] * properties
-    assert list(stored_schema(RAW_SCHEMA, event_time=event_time, properties=properties)) == [*RAW_SCHEMA, *extra]
-
-
 # Fitting a batch
 
 TOPIC = pa.schema([pa.field("id", pa.int64(), nullable=False), ("name", pa.string()), ("data", pa.binary())])
@@ -194,11 +184,11 @@ def test_slice_is_fitted_without_copying() -> None:
 
 
 def test_optional_columns_come_last_and_only_if_given() -> None:
-    """Fit a batch with event time, properties and routing key in front: they go to the end."""
+    """Fit a batch with event time, properties and key in front: they go to the end."""
     times = pa.array([5, None], EVENT_TIME.type)
     properties = pa.array([[("k", "v")], None], PROPERTIES.type)
     batch = batch_of(__event_time=times, __key=pa.array(["k1", None]), __properties=properties, **GOOD)
-    fitted = conform(batch, TOPIC, [KEY])
+    fitted = conform(batch, TOPIC)
     assert fitted.schema.names == ["id", "name", "data", "__event_time", "__key", "__properties"]
     assert fitted.column("__key").to_pylist() == [b"k1", None]
     assert addresses(fitted.column("__event_time")) == addresses(times)
@@ -257,10 +247,6 @@ UNFIT: dict[str, tuple[dict[str, Any], str]] = {
     "name in another case": (
         {"ID": GOOD["id"], "name": GOOD["name"], "data": GOOD["data"]},
         "The batch has a column 'ID', which the topic doesn't have. The topic's columns are id int64,",
-    ),
-    "routing key of a raw topic": (
-        GOOD | {"__key": GOOD["name"]},
-        "The batch has a column '__key', which the topic doesn't have.",
     ),
     "nulls where none may be": (
         GOOD | {"id": pa.array([1, None])},

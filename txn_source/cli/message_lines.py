@@ -42,14 +42,15 @@ class Format(enum.Enum):
 def lines_of(log: Log, topic: str, format: Format, key_separator: str | None) -> tuple[list[str], Render]:
     """Return the columns that are to be read, and what makes lines of a batch of them."""
     from txn_source.client.reading.source import resolve
-    from txn_source.storage.schema import RAW_SCHEMA
+    from txn_source.storage.schema import KEY, RAW_SCHEMA
 
     payload = resolve(log.metadata, [topic]).payload
     raw = payload is RAW_SCHEMA
     if key_separator is not None and (format is Format.JSON or not raw):
         raise typer.BadParameter("Only a raw topic's text has keys to separate.", param_hint="'--key-separator'")
     if format is Format.JSON:
-        return [*payload.names, *_MESSAGE_ID, *_METADATA.values()], lambda batch: _full_json(batch, payload.names, raw)
+        names = [*payload.names, *_MESSAGE_ID, *_METADATA.values(), *([] if raw else [KEY.name])]
+        return names, lambda batch: _full_json(batch, payload.names, raw)
     if not raw:
         return list(payload.names), _json_values
     if key_separator is None:
@@ -94,7 +95,7 @@ def _full_json(batch: pa.RecordBatch, payload: list[str], raw: bool) -> bytes:
         if raw:
             message.update(key=row["key"], value=row["value"])
         else:
-            message["value"] = {name: row[name] for name in payload}
+            message.update(key=row["__key"], value={name: row[name] for name in payload})
         lines.append(_json_line(message))
     return b"".join(lines)
 

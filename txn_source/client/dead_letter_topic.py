@@ -30,7 +30,6 @@ class WritableLog(Protocol):
 def send_dead_letter(log: WritableLog, message: Message, topic: str) -> None:
     """Send a message to a dead-letter topic, made if it isn't there, in one transaction with its acknowledgement."""
     payload = message._batch.origin.payload
-    raw = payload is RAW_SCHEMA
     properties = message.properties | {
         "txnlog_original_topic": message.topic,
         "txnlog_original_message_id": str(message.message_id),
@@ -40,13 +39,12 @@ def send_dead_letter(log: WritableLog, message: Message, topic: str) -> None:
         opened = log.producer(topic)
     except TopicNotFoundError:
         with suppress(TopicExistsError):
-            log.create_topic(topic, schema=None if raw else payload)
+            log.create_topic(topic, schema=None if payload is RAW_SCHEMA else payload)
         opened = log.producer(topic)
     txn = log.begin_transaction()
     try:
         with opened as producer:
-            key = message.key if raw else None
-            producer.send(message.value, key=key, properties=properties, event_time=message.event_time, txn=txn)
+            producer.send(message.value, key=message.key, properties=properties, event_time=message.event_time, txn=txn)
             txn.acknowledge(message)
             txn.commit()
     except BaseException:

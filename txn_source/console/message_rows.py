@@ -8,14 +8,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from txn_source.client.reading.columns import METADATA_COLUMNS, read_schema
+from txn_source.client.reading.columns import columns_beside, select_columns
 from txn_source.console.values import columns_of
 from txn_source.model.message_ranges import index_of, packed, position_of
 from txn_source.model.position import key_of as position_key
 from txn_source.storage.arrays import numbers_in, numbers_or
-from txn_source.storage.schema import RAW_SCHEMA
+from txn_source.storage.schema import KEY, RAW_SCHEMA
 
-_METADATA = [name for name in METADATA_COLUMNS if name not in ("__topic", "__sequence_id")]
+_LEFT_OUT = ("__topic", "__sequence_id")
 
 
 class Row(NamedTuple):
@@ -28,7 +28,8 @@ class Row(NamedTuple):
 
 def schema_of(payload: pa.Schema) -> pa.Schema:
     """Return the columns that rows are made of."""
-    return read_schema(payload, _METADATA, several_topics=False)
+    beside = [name for name in columns_beside(payload) if name not in _LEFT_OUT]
+    return select_columns(payload, [*payload.names, *beside])
 
 
 def is_raw(payload: pa.Schema) -> bool:
@@ -68,6 +69,7 @@ class Found:
         """Return the messages as rows, each value shortened to ``most`` characters or bytes."""
         values, shortened = columns_of(self.batch.select(payload.names), most)
         about, _ = columns_of(self.batch.select(["__producer_name", "__txn_id", "__txn_status", "__properties"]), most)
+        keys = values["key"] if is_raw(payload) else columns_of(self.batch.select([KEY.name]), most)[0][KEY.name]
         published, events = (
             self.batch.column(f"__{name}_time").cast(pa.int64()).to_pylist() for name in ("publish", "event")
         )
@@ -80,7 +82,7 @@ class Found:
                 "partition": partitions[row],
                 "position": str(position_of(key)),
                 "index": index_of(key),
-                "key": fields["key"] if raw else None,
+                "key": keys[row],
                 "value": fields["value"] if raw else fields,
                 "event_ms": None if events[row] is None else events[row] // 1000,
                 "publish_ms": published[row] // 1000,

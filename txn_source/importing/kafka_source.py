@@ -24,7 +24,7 @@ from txn_source.model.position import Position, PositionRange
 from txn_source.model.transaction import TransactionState
 from txn_source.model.visibility import NO_TXN
 from txn_source.storage.arrays import numbers_in, truths_in
-from txn_source.storage.schema import EVENT_TIME, PROPERTIES, RAW_SCHEMA, stored_schema
+from txn_source.storage.schema import EVENT_TIME, PROPERTIES, RAW_SCHEMA
 from txn_source.storage.soundness import FIRST_MICROS, LAST_MICROS, repeats_a_name
 
 _COLUMNS = ("key", "value", "offset", "__timestamp_ms", "headers", "__producer_id", "__txn_status")
@@ -89,11 +89,11 @@ class KafkaSource:
             for batch in self._partition.read(unit, IsolationLevel.READ_UNCOMMITTED, decisions, _COLUMNS):
                 key, value, offset, time, headers, producer, status = batch.columns
                 names = np.where(truths_in(status.is_valid()), numbers_in(producer), NO_TXN)
-                columns, properties = [key, value, event_times(time)], properties_of(headers)
-                if properties is not None:
+                columns, fields = [key, value, event_times(time)], [*RAW_SCHEMA, EVENT_TIME]
+                if (properties := properties_of(headers)) is not None:
                     columns.append(properties)
-                schema = stored_schema(RAW_SCHEMA, event_time=True, properties=properties is not None)
-                rows = pa.RecordBatch.from_arrays(columns, schema=schema)
+                    fields.append(PROPERTIES)
+                rows = pa.RecordBatch.from_arrays(columns, schema=pa.schema(fields))
                 yield Rows(rows, numbers_in(offset).astype(np.int64), names)
 
 

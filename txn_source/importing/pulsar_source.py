@@ -28,7 +28,7 @@ from txn_source.model.topic_name import TopicName
 from txn_source.model.transaction import TransactionState, TxnId
 from txn_source.model.visibility import NO_TXN, IntArray
 from txn_source.storage.arrays import numbers_in, truths_in
-from txn_source.storage.schema import RAW_SCHEMA, check_topic_schema, stored_schema
+from txn_source.storage.schema import EVENT_TIME, PROPERTIES, RAW_SCHEMA, check_topic_schema
 
 _COLUMNS = ("key", "value", "__event_time", "__properties", "__ledger_id", "__entry_id", "__txn_id")
 _MESSAGE_ID = "__message_id"
@@ -139,7 +139,7 @@ class PulsarSource:
                 has_time = time.null_count < len(time)
                 has_properties = len(properties.keys) > 0
                 columns += [time] * has_time + [properties] * has_properties
-                schema = stored_schema(self._schema, event_time=has_time, properties=has_properties)
+                schema = pa.schema([*self._schema, *[EVENT_TIME] * has_time, *[PROPERTIES] * has_properties])
                 keys = key_of(numbers_in(ledger).astype(np.int64), numbers_in(entry).astype(np.int64))
                 yield Rows(pa.RecordBatch.from_arrays(columns, schema=schema), keys, _numbers(txn))
 

@@ -8,7 +8,7 @@ import pyarrow as pa
 from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 from pyspark.sql.types import ArrayType, DataType, MapType, StructField, StructType
 
-from txn_source.client.reading.columns import METADATA_COLUMNS, select_columns
+from txn_source.client.reading.columns import columns_beside, select_columns
 from txn_source.model.errors import SchemaMismatchError
 from txn_source.model.values import dataclass
 from txn_source.spark.table_options import kept_options
@@ -52,10 +52,9 @@ class Projection:
             SchemaMismatchError: a column that isn't there, is there twice, has another type, or may have nulls where
                 none are asked for.
         """
-        there = (
-            f"The payload columns are {', '.join(payload.names)}; metadata columns are {', '.join(METADATA_COLUMNS)}."
-        )
-        return cls.among(wanted, pa.schema([*payload, *METADATA_COLUMNS.values()]), _NEVER_NULL, there)
+        beside = columns_beside(payload)
+        there = f"The payload columns are {', '.join(payload.names)}; metadata columns are {', '.join(beside)}."
+        return cls.among(wanted, pa.schema([*payload, *beside.values()]), _NEVER_NULL, there)
 
     @classmethod
     def among(cls, wanted: StructType, available: pa.Schema, never_null: Sequence[str], there: str) -> Projection:

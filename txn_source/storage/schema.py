@@ -1,8 +1,8 @@
 """Schemas of topics, and fitting a producer's batches to them.
 
 A raw topic has ``key binary, value binary``. A typed topic has an Arrow schema of payload columns of its own, with
-types that Spark can read. Two more columns may be stored beside the payload, only where a producer gives them:
-``__event_time`` and ``__properties``. Names that begin with ``__`` are txnlog's.
+types that Spark can read. More columns may be stored beside the payload, only where a producer gives them:
+``__event_time``, ``__properties`` and, of a typed topic, ``__key``. Names that begin with ``__`` are txnlog's.
 """
 
 from __future__ import annotations
@@ -27,7 +27,9 @@ RAW_SCHEMA = pa.schema([pa.field("key", pa.binary()), pa.field("value", pa.binar
 EVENT_TIME = pa.field("__event_time", pa.timestamp("us", tz="UTC"))
 PROPERTIES = pa.field("__properties", pa.map_(pa.string(), pa.string()))
 KEY = pa.field("__key", pa.binary())
-"""Routes the rows of a typed topic's batch to partitions; it is not stored."""
+"""The key of a message to a typed topic; it picks the partition, as a raw topic's column ``key`` does."""
+STORED_BESIDE = (EVENT_TIME, PROPERTIES, KEY)
+"""The columns that may be stored beside the payload."""
 
 _COMMENT = b"comment"
 COMMENT_MAX_BYTES = 4000
@@ -131,24 +133,23 @@ def commented_schema(data: bytes | None) -> pa.Schema:
     return RAW_SCHEMA if data is None else pa.ipc.read_schema(pa.py_buffer(data))
 
 
-def stored_schema(payload: pa.Schema, *, event_time: bool, properties: bool) -> pa.Schema:
-    """Return the schema of a segment: the payload and the optional columns that it carries."""
-    extra = [EVENT_TIME] * event_time + [PROPERTIES] * properties
-    return pa.schema([*payload, *extra])
+def stored_beside(payload: pa.Schema) -> tuple[pa.Field, ...]:
+    """Return the columns that may be stored beside a topic's payload."""
+    return tuple(field for field in STORED_BESIDE if not (field is KEY and payload is RAW_SCHEMA))
 
 
 def conform(batch: pa.RecordBatch, payload: pa.Schema, partition_columns: Sequence[pa.Field] = ()) -> pa.RecordBatch:
     """Return a producer's batch with the topic's columns in the topic's order, without copying where types are equal.
 
-    Optional columns (``__event_time``, ``__properties`` and ``partition_columns``) are kept at the end if they are
-    there. Text is taken where binary is wanted and the other widths of text and binary are converted; nothing else is.
-    What couldn't be read back is refused: damaged buffers, text that isn't UTF-8, nulls in parts that have none, times
-    out of range, and a message of more than ``MESSAGE_MAX_BYTES``.
+    Optional columns (``stored_beside`` and ``partition_columns``) are kept at the end if they are there. Text is taken
+    where binary is wanted and the other widths of text and binary are converted; nothing else is. What couldn't be read
+    back is refused: damaged buffers, text that isn't UTF-8, nulls in parts that have none, times out of range, and a
+    message of more than ``MESSAGE_MAX_BYTES``.
 
     Raises:
         SchemaMismatchError: names the field, what was expected and what came.
     """
-    optional = {field.name: field for field in (EVENT_TIME, PROPERTIES, *partition_columns)}
+    optional = {field.name: field for field in (*stored_beside(payload), *partition_columns)}
     wanted = [*payload, *(optional[name] for name in batch.schema.names if name in optional)]
     known = {field.name for field in wanted}
     for name in batch.schema.names:

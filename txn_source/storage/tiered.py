@@ -46,7 +46,7 @@ from txn_source.storage.checked_file import CheckedSource, ChecksummingSink, Run
 from txn_source.storage.object_names import aborted_uri
 from txn_source.storage.object_root import Root
 from txn_source.storage.object_store import ObjectStore, reason
-from txn_source.storage.schema import EVENT_TIME, PROPERTIES
+from txn_source.storage.schema import EVENT_TIME, KEY, PROPERTIES
 
 ROW_GROUP_ROWS = 128 * 1024
 ROW_GROUP_BYTES = 18 << 20
@@ -257,12 +257,13 @@ class TieredReader:
 
     def read_row_group(self, number: int, fields: Sequence[pa.Field]) -> pa.Table:
         """Read some columns of a row group, in their types; those that no message has are made up of nulls."""
-        summary = self.footer.summary
+        summary, there = self.footer.summary, self.footer.metadata.schema.to_arrow_schema().names
         rows = int(self.footer.metadata.row_group(number).num_rows)
         stored = [
             f for f in fields
             if not (f.name == EVENT_TIME.name and not summary.has_event_times)
             and not (f.name == PROPERTIES.name and not summary.has_properties)
+            and not (f.name == KEY.name and KEY.name not in there)
         ]  # fmt: skip
         columns: dict[str, Any] = {}
         if stored:

@@ -30,7 +30,7 @@ from txn_source.storage.object_names import aborted_uri, may_be_object
 from txn_source.storage.object_root import Root
 from txn_source.storage.object_store import ObjectStore, reason
 from txn_source.storage.root import LogRoot
-from txn_source.storage.schema import EVENT_TIME, PROPERTIES, deserialize_schema
+from txn_source.storage.schema import deserialize_schema, stored_beside
 from txn_source.storage.segment import SegmentName
 from txn_source.storage.segment_store import MAGIC
 
@@ -324,7 +324,8 @@ class _Sending:
 
     def __init__(self, log: Log, topic: str) -> None:
         [view] = log.access.metadata.get_view([TopicName.parse(topic)]).topics
-        self._names = {*deserialize_schema(view.topic.schema).names, EVENT_TIME.name, PROPERTIES.name}
+        payload = deserialize_schema(view.topic.schema)
+        self._names = {field.name for field in (*payload, *stored_beside(payload))}
         self._partitions = len(view.partitions)
         self._txn = log.begin_transaction(timeout=MAX_TIMEOUT_MS / 1000)
         self._producer = log.producer(topic)

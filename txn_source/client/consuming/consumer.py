@@ -210,7 +210,7 @@ class Consumer:
 
         Returns:
             A batch whose ``data`` has the payload columns and ``__ledger_id, __entry_id, __batch_index,
-            __publish_time, __event_time, __properties, __txn_id``.
+            __publish_time, __event_time, __properties, __txn_id`` and, of a typed topic, ``__key``.
 
         Raises:
             MessageUnreadableError: the next message is damaged so that Arrow can't have it; as with ``receive``.

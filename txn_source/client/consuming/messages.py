@@ -21,7 +21,7 @@ from txn_source.model.position import MessageId
 from txn_source.model.transaction import TxnId
 from txn_source.model.units import format_count
 from txn_source.model.values import dataclass
-from txn_source.storage.schema import RAW_SCHEMA
+from txn_source.storage.schema import KEY, RAW_SCHEMA
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _METADATA = (
@@ -37,7 +37,8 @@ _METADATA = (
 
 def message_schema(payload: pa.Schema) -> pa.Schema:
     """Return the columns that messages are made of."""
-    return pa.schema([*payload, *(METADATA_COLUMNS[name] for name in _METADATA)])
+    key = () if payload is RAW_SCHEMA else (KEY,)
+    return pa.schema([*payload, *(METADATA_COLUMNS[name] for name in _METADATA), *key])
 
 
 class Receiver(Protocol):
@@ -78,7 +79,7 @@ class MessageBatch:
     """Messages of one partition that were delivered together, in order; what ``receive_batch`` returns.
 
     ``data`` has the payload columns and ``__ledger_id, __entry_id, __batch_index, __publish_time, __event_time,
-    __properties, __txn_id``. It is acknowledged as a message is.
+    __properties, __txn_id`` and, of a typed topic, ``__key``. It is acknowledged as a message is.
     """
 
     __slots__ = (
@@ -173,11 +174,13 @@ class MessageBatch:
         return self._damaged
 
     def unsound(self) -> dict[int, str]:
-        """Return the rows that Arrow can't have: those that are damaged, and those with malformed properties."""
+        """Return the rows that Arrow can't have: those that are damaged, and those with malformed properties or key."""
         if self._unsound is None:
-            properties = self.data.select(["__properties"])
-            none = properties.column(0).null_count == len(self)
-            self._unsound = self.damaged() if none else self.damaged() | damaged_rows(properties)
+            self._unsound = dict(self.damaged())
+            for name in {"__properties", KEY.name} & {*self.data.schema.names}:
+                beside = self.data.select([name])
+                if beside.column(0).null_count < len(self):
+                    self._unsound |= damaged_rows(beside)
         return self._unsound
 
     def sound(self, start: int) -> int:
@@ -251,8 +254,9 @@ class Message:
 
     @property
     def key(self) -> bytes | None:
-        """The key of a raw topic's message."""
-        return self._cell("key") if self._batch.origin.payload is RAW_SCHEMA else None
+        """The key that the producer gave."""
+        key: bytes | None = self._cell("key" if self._batch.origin.payload is RAW_SCHEMA else KEY.name)
+        return key
 
     @property
     def properties(self) -> dict[str, str]:
@@ -300,7 +304,7 @@ class Message:
     def _cell(self, column: str) -> Any:
         batch, row = self._batch, self._row
         try:
-            if column == "__properties":
+            if column in ("__properties", KEY.name):
                 check_memory(batch.data.column(column).slice(row, 1))
             return batch.data.column(column)[row].as_py()
         except (ValueError, OverflowError, LookupError, pa.ArrowException) as error:

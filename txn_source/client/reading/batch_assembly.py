@@ -12,6 +12,7 @@ from txn_source.model.position import entry_of, ledger_of
 from txn_source.model.values import dataclass
 from txn_source.model.visibility import IntArray
 from txn_source.storage.arrays import array_of, texts_of
+from txn_source.storage.schema import STORED_BESIDE
 
 TARGET_ROWS = 65_536
 TARGET_BYTES = 16 << 20
@@ -78,7 +79,8 @@ class Assembly:
 
     def __init__(self, schema: pa.Schema) -> None:
         self._schema = schema
-        self._made = [f for f in schema if f.name.startswith("__") and f.name not in ("__event_time", "__properties")]
+        beside = {field.name for field in STORED_BESIDE}
+        self._made = [f for f in schema if f.name.startswith("__") and f.name not in beside]
         self.stored = pa.schema([f for f in schema if f not in self._made])
         """The columns that come from copies; the others are made."""
         self._page: EntryColumns | None = None

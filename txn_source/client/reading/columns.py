@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import pyarrow as pa
 
 from txn_source.model.errors import InvalidArgumentError, SchemaMismatchError
-from txn_source.storage.schema import EVENT_TIME, PROPERTIES
+from txn_source.storage.schema import EVENT_TIME, KEY, PROPERTIES, RAW_SCHEMA
 
 _TIME = pa.timestamp("us", tz="UTC")
 METADATA_COLUMNS: dict[str, pa.Field] = {
@@ -25,12 +25,18 @@ METADATA_COLUMNS: dict[str, pa.Field] = {
         pa.field("__txn_id", pa.string()),
         pa.field("__txn_status", pa.string()),
         PROPERTIES,
+        KEY,
     )
 }
-"""All metadata columns, in the order of ``metadataColumns=all``."""
+"""All metadata columns, in the order of ``metadataColumns=all``; ``columns_beside`` has those of a topic."""
 
 _METADATA_NAMES = {name.lower(): name for name in METADATA_COLUMNS}
 DEFAULT_COLUMNS = ("__partition", "__ledger_id", "__entry_id", "__batch_index", "__publish_time", "__event_time")
+
+
+def columns_beside(payload: pa.Schema) -> dict[str, pa.Field]:
+    """Return a topic's metadata columns: the key of a raw topic is its column ``key``."""
+    return {name: f for name, f in METADATA_COLUMNS.items() if not (f is KEY and payload is RAW_SCHEMA)}
 
 
 def metadata_columns(choice: str | Sequence[str], *, several_topics: bool) -> list[str]:
@@ -59,25 +65,26 @@ def metadata_columns(choice: str | Sequence[str], *, several_topics: bool) -> li
 def read_schema(payload: pa.Schema, metadata: str | Sequence[str], *, several_topics: bool) -> pa.Schema:
     """Return the schema of a read that takes all payload columns."""
     names = metadata_columns(metadata, several_topics=several_topics)
-    return pa.schema([*payload, *(METADATA_COLUMNS[name] for name in names)])
+    if names == list(METADATA_COLUMNS):
+        names = list(columns_beside(payload))
+    return select_columns(payload, [*payload.names, *names])
 
 
 def select_columns(payload: pa.Schema, names: Sequence[str]) -> pa.Schema:
     """Return the schema of a read of some columns, payload or metadata, in that order."""
     if not names:
         raise SchemaMismatchError("No column is asked for.", "Name one at least, such as __entry_id.")
-    fields = []
+    fields, beside = [], columns_beside(payload)
     for name in names:
         index = payload.get_field_index(name) if isinstance(name, str) else -1
         if index >= 0:
             fields.append(payload.field(index))
-        elif name in METADATA_COLUMNS:
-            fields.append(METADATA_COLUMNS[name])
+        elif name in beside:
+            fields.append(beside[name])
         else:
             raise SchemaMismatchError(
                 f"There is no column {name!r}.",
-                f"The payload columns are {', '.join(payload.names)}; metadata columns are"
-                f" {', '.join(METADATA_COLUMNS)}.",
+                f"The payload columns are {', '.join(payload.names)}; metadata columns are {', '.join(beside)}.",
             )
     if len(set(names)) < len(names):
         raise SchemaMismatchError("A column is asked for twice.", "Name each once.")

@@ -159,6 +159,9 @@ class ShownTable:
         if table.properties.get(_RETRIES) != "0":  # a commit that PyIceberg repeats could add what others have added
             with table.transaction() as change:
                 change.set_properties({_RETRIES: "0"})
+        if not {*schema.names} <= {field.name for field in table.schema().fields}:
+            with table.update_schema() as columns:  # the table of an older release has no column __key
+                columns.union_by_name(schema)
         return cls(catalog.load_table(name))
 
     @property

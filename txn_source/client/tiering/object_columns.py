@@ -5,7 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 
 from txn_source.client.reading.columns import METADATA_COLUMNS
-from txn_source.storage.schema import EVENT_TIME, PROPERTIES
+from txn_source.storage.schema import stored_beside
 
 OBJECT_COLUMNS = (
     "__partition",
@@ -24,7 +24,7 @@ STORED_AS = {"__batch_index": "__index"}
 
 def offloaded_schema(payload: pa.Schema) -> pa.Schema:
     """Return the columns of a read of all that an object has."""
-    return pa.schema([*payload, EVENT_TIME, PROPERTIES, *(METADATA_COLUMNS[name] for name in OBJECT_COLUMNS)])
+    return pa.schema([*payload, *stored_beside(payload), *(METADATA_COLUMNS[name] for name in OBJECT_COLUMNS)])
 
 
 def object_schema(payload: pa.Schema) -> pa.Schema:

@@ -14,7 +14,7 @@ from txn_source.client.writing.values import TypedColumn
 from txn_source.model.errors import InvalidArgumentError, SchemaMismatchError, TxnLogError
 from txn_source.storage import schema
 from txn_source.storage.arrays import binary_of
-from txn_source.storage.schema import EVENT_TIME, PROPERTIES, RAW_SCHEMA, stored_schema
+from txn_source.storage.schema import EVENT_TIME, KEY, PROPERTIES, RAW_SCHEMA
 from txn_source.storage.soundness import FIRST_MICROS, LAST_MICROS
 
 ENTRY_MAX_ROWS = 65_536
@@ -160,13 +160,13 @@ class Buffer:
             columns = [binary_of(keys), binary_of(values)]
         else:
             columns = [c.array(list(cells)) for c, cells in zip(self._columns, zip(*values, strict=True), strict=True)]
-        has_time, has_properties = (column.count(None) < len(column) for column in (times, properties))
-        if has_time:
-            columns.append(pa.array(times, EVENT_TIME.type))
-        if has_properties:
-            columns.append(pa.array(properties, PROPERTIES.type))
-        stored = stored_schema(self._payload, event_time=has_time, properties=has_properties)
-        return pa.RecordBatch.from_arrays(columns, schema=stored)
+        fields = list(self._payload)
+        beside = ((EVENT_TIME, times), (PROPERTIES, properties), (KEY, [] if self._raw else keys))
+        for field, column in beside:
+            if column.count(None) < len(column):
+                fields.append(field)
+                columns.append(pa.array(column, field.type))
+        return pa.RecordBatch.from_arrays(columns, schema=pa.schema(fields))
 
 
 @lru_cache(maxsize=64)

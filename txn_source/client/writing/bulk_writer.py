@@ -90,10 +90,10 @@ class BulkWriter:
             SchemaMismatchError: it doesn't fit the topic.
             StorageWriteError: it can't be written.
         """
-        routing = (PARTITION,) if self._payload is RAW_SCHEMA else (PARTITION, KEY)
-        batch = conform(batch, self._payload, routing)
+        batch = conform(batch, self._payload, (PARTITION,))
         targets = self._targets(batch)
-        batch = batch.drop_columns([f.name for f in routing if f.name in batch.schema.names])
+        if PARTITION.name in batch.schema.names:
+            batch = batch.drop_columns([PARTITION.name])
         with self._rim.only_whole():
             if targets is None:
                 for piece in entry_sized(batch):

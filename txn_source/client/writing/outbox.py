@@ -104,8 +104,6 @@ class Outbox:
         """Return a batch with its rows' partitions: the one that is given, or those of the keys, or the sticky one."""
         key_column = "key" if self.payload is RAW_SCHEMA else KEY.name
         keys = batch.column(key_column) if key_column in batch.schema.names else None
-        if KEY.name in batch.schema.names:
-            batch = batch.drop_columns([KEY.name])
         if partition is None and keys is not None and self.partitions > 1 and keys.null_count < len(keys):
             return RoutedBatch.of(batch, route(keys, self.partitions, self.sticky))
         if partition is None and self.partitions > 1:

@@ -48,7 +48,7 @@ from txn_source.model.units import is_whole
 from txn_source.process import forks
 from txn_source.process.rim import Rim, changing
 from txn_source.process.shield import held
-from txn_source.storage.schema import KEY, RAW_SCHEMA, conform, deserialize_schema
+from txn_source.storage.schema import conform, deserialize_schema
 
 _MAX_OPEN_SEGMENTS = 128
 
@@ -213,7 +213,7 @@ class Producer:
         else gives Arrow's stream.
 
         The columns are the topic's, in any order; optional are ``__event_time``, ``__properties`` and, for a typed
-        topic, ``__key`` (binary or text, routes the row). Rows without a key go to one partition together, those of
+        topic, ``__key`` (binary or text). Rows without a key go to one partition together, those of
         a batch that is larger than an entry (65,536 rows or 16 MiB) entry by entry to one after the other. A batch
         that doesn't fit is refused whole.
 
@@ -223,8 +223,7 @@ class Producer:
         self._rim.check()
         batches = [batch] if isinstance(batch, pa.RecordBatch) else batches_of(batch)
         outbox = self._outbox
-        routing = () if outbox.payload is RAW_SCHEMA else (KEY,)
-        fitted = [conform(b, outbox.payload, routing) for b in batches if b.num_rows]
+        fitted = [conform(b, outbox.payload) for b in batches if b.num_rows]
         with self._lock:
             if outbox.alarm:
                 self._attend()

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from txn_source.client.log import Log
 from txn_source.client.places import Offsets
-from txn_source.client.reading.columns import METADATA_COLUMNS
+from txn_source.client.reading.columns import columns_beside
 from txn_source.model.errors import InvalidArgumentError, OutOfRangeError, TopicNotFoundError
 from txn_source.model.moments import LAST_US, shown_time
 from txn_source.model.position import LATEST, Position
@@ -62,7 +62,6 @@ class CatalogCalls:
             "dropEmpty": self.drop_empty,
             "set": self.set,
             "change": lambda: None,
-            "metadataColumns": self.metadata_columns,
             **ReadCalls(log).by_name,
         }
 
@@ -101,6 +100,7 @@ class CatalogCalls:
         return {
             "topic": topic.short,
             "schema": with_comments(to_spark(columns), columns).json(),
+            "metadata": to_spark(pa.schema(list(columns_beside(columns).values()))).json(),
             "properties": properties_of(view, columns, policies),
         }
 
@@ -114,7 +114,9 @@ class CatalogCalls:
         except TopicNotFoundError:
             return None
         schema = to_spark(LOG_TABLES[name.lower()]).json()
-        return {"topic": topic.short, "schema": schema, "properties": {}, "metadataTable": name.lower()}
+        none = to_spark(pa.schema([])).json()
+        found = {"topic": topic.short, "schema": schema, "metadata": none, "properties": {}}
+        return found | {"metadataTable": name.lower()}
 
     def _check_not_about(self, namespace: Sequence[str], name: str) -> None:
         if self._about_topic(namespace, name) is not None:
@@ -226,10 +228,6 @@ class CatalogCalls:
             self._log.set_policies(str(topic), **policies)
         if partitions is not None:
             self._log.update_topic(str(topic), partitions)
-
-    def metadata_columns(self) -> str:
-        """Return the columns that each table has besides its own."""
-        return to_spark(pa.schema(list(METADATA_COLUMNS.values()))).json()
 
 
 def _check_kept(view: TopicView, text: str) -> None:

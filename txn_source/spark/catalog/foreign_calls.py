@@ -45,7 +45,6 @@ class ForeignCatalogCalls:
             "table": self.table,
             "version": self.version,
             "asOf": self.as_of,
-            "metadataColumns": self.metadata_columns,
             "cut": self.cut,
             "outlook": self.outlook,
             "count": self.count,
@@ -93,13 +92,9 @@ class ForeignCatalogCalls:
         return {
             "topic": self._rules.written(topic)[0],
             "schema": schema.json(),
+            "metadata": to_spark(pa.schema([field for field in every if field.name.startswith("__")])).json(),
             "properties": {"partitions": str(len(partitions)), "format": self._rules.name},
         }
-
-    def metadata_columns(self) -> str:
-        """Return the columns that each table has besides its own."""
-        every = self._rules.columns(self._target.open(), [], dict(self._target.options))
-        return to_spark(pa.schema([field for field in every if field.name.startswith("__")])).json()
 
     def version(self, namespace: Sequence[str], name: str, version: str) -> str:
         """Return the offsets at which a version of a topic ends: JSON, or the position of its only partition."""

@@ -4,7 +4,6 @@ import com.fasterxml.jackson.databind.JsonNode;
 import java.util.Map;
 import org.apache.spark.sql.connector.catalog.Identifier;
 import org.apache.spark.sql.connector.catalog.StagedTable;
-import org.apache.spark.sql.types.StructType;
 
 /**
  * A topic that was made to be filled by a query. It is there, and empty, while the query runs; its messages come with
@@ -14,8 +13,8 @@ import org.apache.spark.sql.types.StructType;
 final class StagedTopic extends TxnLogTable implements StagedTable {
   private final Identifier name;
 
-  StagedTopic(LogCalls log, JsonNode found, StructType metadata, Map<String, String> defaults, Identifier name) {
-    super(log, found, metadata, defaults, Map.of());
+  StagedTopic(LogCalls log, JsonNode found, Map<String, String> defaults, Identifier name) {
+    super(log, found, defaults, Map.of());
     this.name = name;
   }
 

@@ -26,8 +26,6 @@ import org.apache.spark.sql.connector.catalog.TableChange;
 import org.apache.spark.sql.connector.catalog.TableWritePrivilege;
 import org.apache.spark.sql.connector.catalog.CatalogV2Util;
 import org.apache.spark.sql.connector.expressions.Transform;
-import org.apache.spark.sql.types.DataType;
-import org.apache.spark.sql.types.StructType;
 import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 
 /** A log as a catalog: tenants and their namespaces, and topics as tables. */
@@ -38,7 +36,6 @@ public final class TxnLogCatalog implements StagingTableCatalog, SupportsNamespa
   private CaseInsensitiveStringMap options;
   private LogCalls log;
   private volatile boolean checked;
-  private StructType metadata;
 
   @Override
   public void initialize(String given, CaseInsensitiveStringMap all) {
@@ -155,9 +152,9 @@ public final class TxnLogCatalog implements StagingTableCatalog, SupportsNamespa
     if (found.has("metadataTable")) {
       Map<String, String> all = new HashMap<>(given);
       all.put(TxnLogTable.METADATA_TABLE, found.get("metadataTable").asText());
-      return new TxnLogTable(log, found, new StructType(), defaults(), all);
+      return new TxnLogTable(log, found, defaults(), all);
     }
-    return new TxnLogTable(log, found, metadata(), defaults(), given);
+    return new TxnLogTable(log, found, defaults(), given);
   }
 
   private JsonNode found(Identifier of) {
@@ -188,13 +185,6 @@ public final class TxnLogCatalog implements StagingTableCatalog, SupportsNamespa
     return refused(why);
   }
 
-  private StructType metadata() {
-    if (metadata == null) {
-      metadata = (StructType) DataType.fromJson(ask("metadataColumns", Map.of()).asText());
-    }
-    return metadata;
-  }
-
   /** Returns the options for queries. */
   private Map<String, String> defaults() {
     Map<String, String> defaults = new HashMap<>(options.asCaseSensitiveMap());
@@ -207,7 +197,7 @@ public final class TxnLogCatalog implements StagingTableCatalog, SupportsNamespa
   public Table createTable(Identifier of, Column[] columns, Transform[] partitions, Map<String, String> properties)
       throws TableAlreadyExistsException {
     create(of, columns, partitions, properties);
-    return new TxnLogTable(log, found(of), metadata(), defaults(), Map.of());
+    return new TxnLogTable(log, found(of), defaults(), Map.of());
   }
 
   @Override
@@ -215,7 +205,7 @@ public final class TxnLogCatalog implements StagingTableCatalog, SupportsNamespa
       Identifier of, Column[] columns, Transform[] partitions, Map<String, String> properties)
       throws TableAlreadyExistsException {
     create(of, columns, partitions, properties);
-    return new StagedTopic(log, found(of), metadata(), defaults(), of);
+    return new StagedTopic(log, found(of), defaults(), of);
   }
 
   @Override

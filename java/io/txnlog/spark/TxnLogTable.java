@@ -43,12 +43,11 @@ class TxnLogTable implements SupportsRead, SupportsWrite, SupportsMetadataColumn
    * @param defaults the catalog's options for all queries, as far as they mean something for one.
    * @param given what the statement says of the table, such as its time.
    */
-  TxnLogTable(
-      LogCalls log, JsonNode found, StructType metadata, Map<String, String> defaults, Map<String, String> given) {
+  TxnLogTable(LogCalls log, JsonNode found, Map<String, String> defaults, Map<String, String> given) {
     this.log = log;
     this.found = found;
     this.schema = (StructType) DataType.fromJson(found.get("schema").asText());
-    this.metadata = metadata;
+    this.metadata = (StructType) DataType.fromJson(found.get("metadata").asText());
     this.defaults = new CaseInsensitiveStringMap(defaults);
     this.options = new HashMap<>(new CaseInsensitiveStringMap(given));
     this.options.putAll(log.target());
