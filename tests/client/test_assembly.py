@@ -24,7 +24,7 @@ from txn_source.client.reading.batch_assembly import (
 )
 from txn_source.client.reading.columns import METADATA_COLUMNS, select_columns
 from txn_source.model.position import Position
-from txn_source.storage.schema import EVENT_TIME, PROPERTIES
+from txn_source.storage.schema import EVENT_TIME, KEY, PROPERTIES
 
 PAYLOAD = pa.schema([pa.field("id", pa.int64(), nullable=False), ("value", pa.binary())])
 ALL = [*PAYLOAD.names, *METADATA_COLUMNS]
@@ -42,6 +42,7 @@ class Entry:
     txn: tuple[str, str] | None = None
     event_times: bool = False
     properties: bool = False
+    keys: bool = False
 
     def batch(self) -> pa.RecordBatch:
         """Return what is stored: ids that tell entry and row, and the optional columns that the producer gave."""
@@ -53,6 +54,8 @@ class Entry:
             batch = batch.append_column(
                 PROPERTIES, pa.array([[("row", str(i))] for i in range(self.rows)], PROPERTIES.type)
             )
+        if self.keys:
+            batch = batch.append_column(KEY, pa.array([b"%d" % i for i in range(self.rows)]))
         return batch
 
     def expected(self, partition: int) -> list[dict[str, Any]]:
@@ -73,6 +76,7 @@ class Entry:
                 "__txn_id": self.txn and self.txn[0],
                 "__txn_status": self.txn and self.txn[1],
                 "__properties": [("row", str(i))] if self.properties else None,
+                "__key": b"%d" % i if self.keys else None,
             }
             for i in range(self.rows)
         ]
@@ -136,6 +140,7 @@ ENTRIES = st.builds(
     txn=st.none() | st.sampled_from([("(0,0)", "open"), ("(0,7)", "aborted")]),
     event_times=st.booleans(),
     properties=st.booleans(),
+    keys=st.booleans(),
 )
 PAGES = st.lists(st.lists(ENTRIES, min_size=1, max_size=4), max_size=4)
 COLUMNS = st.lists(st.sampled_from(ALL), min_size=1, max_size=len(ALL), unique=True)

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from tests.log.consuming import WAIT_S, holder_of, mark, read, receive, subscribe, take
+from tests.log.holding import holding
 from tests.log.meddling import meddling
 from tests.log.reading import BY_HAND, eventually, send_each
 from tests.log.sites import Site
@@ -96,7 +97,7 @@ def test_reader_takes_partitions_that_were_added_while_it_was_away(log: Log, old
         assert reader.read_next(0.0) is None
         consumer = reader._consumer
         with consumer._lock:  # so that it can't connect again before the partitions are there
-            link = consumer._link.take_away()
+            link = consumer._link.give_up()
             assert link is not None
             link.close()
             more_partitions(log, [b"a"])
@@ -111,7 +112,7 @@ def test_reader_is_told_what_was_trimmed_of_a_partition_that_was_added_while_it_
         assert reader.read_next(0.0) is None
         consumer = reader._consumer
         with consumer._lock:
-            link = consumer._link.take_away()
+            link = consumer._link.give_up()
             assert link is not None
             link.close()
             more_partitions(log, [b"a"])
@@ -124,13 +125,12 @@ def test_reader_is_told_what_was_trimmed_of_a_partition_that_was_added_while_it_
         assert reader.read_next(0.0) is None
 
 
-def test_seek_answers_with_partitions_that_the_consumer_was_not_told_of(
-    log: Log, old: list[bytes], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_seek_answers_with_partitions_that_the_consumer_was_not_told_of(site: Site, log: Log, old: list[bytes]) -> None:
     """Keep the news from the consumer, as if its seek were faster: it is told of all partitions, and gets all."""
-    with subscribe(log) as consumer:
+    held, way = holding(site)
+    with subscribe(held) as consumer:
         take(consumer, 3)
-        monkeypatch.setattr(consumer._connection, "on_partitions_added", lambda _: None)
+        way.hold("partitions_added")
         more_partitions(log, [b"a"])
         assert sorted(consumer.seek("earliest")) == [0, 1, 2]
         assert sorted(take(consumer, 4, acknowledge=True)) == [b"0", b"1", b"2", b"a"]

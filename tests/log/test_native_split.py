@@ -30,7 +30,7 @@ from txn_source import (
     connect,
 )
 from txn_source.client.places import Offsets
-from txn_source.client.reading.columns import METADATA_COLUMNS, select_columns
+from txn_source.client.reading.columns import columns_beside, select_columns
 from txn_source.client.reading.native import NativeSplit, location_of, native_split
 from txn_source.client.reading.plan import plan
 from txn_source.client.reading.request import ReadRequest, parse_ranges
@@ -39,8 +39,9 @@ from txn_source.model.copies import TieredCopy
 from txn_source.model.position import EARLIEST, LATEST
 from txn_source.model.read_priority import ReadPriority
 from txn_source.storage import tiered
+from txn_source.storage.schema import RAW_SCHEMA
 
-COLUMNS = ["value", *(name for name in METADATA_COLUMNS if name != "__topic")]
+COLUMNS = ["value", *(name for name in columns_beside(RAW_SCHEMA) if name != "__topic")]
 Row = dict[str, Any]
 
 

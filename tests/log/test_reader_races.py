@@ -15,7 +15,7 @@ from tests.log.sites import Site
 from tests.log.test_reconnect_races import reconnect
 from txn_source import Log, Reader
 from txn_source.client.consuming.epoch_changes import EpochChanges
-from txn_source.metadata.stub.consumer_stream import ConsumerLink
+from txn_source.metadata.stub.conversation import Conversation
 
 
 def two_partitions(log: Log) -> None:
@@ -42,15 +42,15 @@ def test_seek_of_one_partition_repeats_nothing_of_another(site: Site, replaced: 
     reader = log.reader("t")
     consumer = reader._consumer
     found: dict[int, list[bytes]] = defaultdict(list)
-    inner, begin = ConsumerLink.seek, EpochChanges.begin
-    lost: list[ConsumerLink] = []
+    inner, begin = Conversation.seek, EpochChanges.begin
+    lost: list[Conversation] = []
 
     def begin_epoch(of: EpochChanges, ask: Any) -> Any:
         if not replaced:
             found[1] += of_partition_1(reader)
         return begin(of, ask)
 
-    def seek(link: ConsumerLink, *arguments: Any) -> Any:
+    def seek(link: Conversation, *arguments: Any) -> Any:
         sought = inner(link, *arguments)
         if replaced and not lost:
             lost.append(link)
@@ -58,7 +58,7 @@ def test_seek_of_one_partition_repeats_nothing_of_another(site: Site, replaced: 
             found[1] += of_partition_1(reader)
         return sought
 
-    with patch.object(ConsumerLink, "seek", seek), patch.object(EpochChanges, "begin", begin_epoch):
+    with patch.object(Conversation, "seek", seek), patch.object(EpochChanges, "begin", begin_epoch):
         reader.seek({"t": {0: "earliest"}})
     assert found[1]
     for _ in range(9):

@@ -12,15 +12,14 @@ from tests.log.holding import holding
 from tests.log.reading import eventually
 from tests.log.sites import Site
 from txn_source import Consumer
-from txn_source.metadata.stub.consumer_stream import ConsumerLink, SubscribeRequest
+from txn_source.metadata.stub.conversation import Conversation, SubscribeRequest
 
 
 def reconnect(consumer: Consumer) -> None:
     """Have the consumer give up its connection and make another one; wait until it has."""
-    link = consumer._link.current
-    consumer._link.doubtful = True
-    consumer._link.wake()
-    eventually(lambda: consumer._link.current not in (None, link))
+    before = consumer._link.current
+    consumer._link.renew()
+    eventually(lambda: consumer._link.current not in (None, before))
 
 
 @pytest.mark.parametrize("of", ["consumer", "reader"])
@@ -31,16 +30,16 @@ def test_seek_whose_connection_is_replaced_holds(site: Site, of: str) -> None:
     who: Any = subscribe(log) if of == "consumer" else log.reader("t")
     consumer: Consumer = who if of == "consumer" else who._consumer
     take(consumer, 6)
-    inner, lost = ConsumerLink.seek, []
+    inner, lost = Conversation.seek, []
 
-    def seek(link: ConsumerLink, *arguments: Any) -> Any:
+    def seek(link: Conversation, *arguments: Any) -> Any:
         sought = inner(link, *arguments)
         if not lost:
             lost.append(link)
             reconnect(consumer)
         return sought
 
-    with patch.object(ConsumerLink, "seek", seek):
+    with patch.object(Conversation, "seek", seek):
         who.seek("earliest")
     assert lost
     assert take(consumer, 10) == VALUES
@@ -52,14 +51,14 @@ def test_reader_that_reads_while_it_connects_again_gets_nothing_twice(site: Site
     numbered(log)
     reader = log.reader("t")
     found = take(reader._consumer, 4)
-    inner = ConsumerLink.open
+    inner = Conversation.open
 
-    def connect(link: ConsumerLink, request: SubscribeRequest) -> Any:
+    def connect(link: Conversation, request: SubscribeRequest) -> Any:
         message = reader.read_next(0.0)
         found.extend([] if message is None else [message.value])
         return inner(link, request)
 
-    with patch.object(ConsumerLink, "open", connect):
+    with patch.object(Conversation, "open", connect):
         reconnect(reader._consumer)
     found += take(reader._consumer, 10 - len(found))
     assert found == VALUES

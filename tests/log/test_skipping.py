@@ -17,7 +17,7 @@ from tests.log.reading import BY_HAND, COMMITTED, UNCOMMITTED
 from tests.log.sites import ManualClock, Site
 from txn_source import Log, Position
 from txn_source.client.reading import tasks
-from txn_source.client.reading.columns import METADATA_COLUMNS
+from txn_source.client.reading.columns import METADATA_COLUMNS, columns_beside
 from txn_source.client.reading.filters import Filters
 from txn_source.client.reading.plan import plan
 from txn_source.client.reading.request import ReadRequest
@@ -132,7 +132,7 @@ def read(log: Log, level: str, filters: list[dict[str, Any]], **options: Any) ->
     source = resolve(log.metadata, ["orders"])
     request = ReadRequest(IsolationLevel.parse(level), filters=Filters.parse(json.dumps(filters)), **options)
     planned = plan(log.access, source, request)
-    schema = pa.schema([*source.payload, *METADATA_COLUMNS.values()])
+    schema = pa.schema([*source.payload, *columns_beside(source.payload).values()])
     pieces = (piece for task in planned.tasks for piece in task)
     return pa.Table.from_batches(planned.reader(log.access, schema).read(pieces), schema)
 

@@ -14,14 +14,15 @@ from tests.log.predicates import literal
 from tests.log.reading import BY_HAND, COMMITTED, UNCOMMITTED, send_each
 from tests.log.sites import ManualClock, Site
 from txn_source import DataLossError, IsolationLevel, Log
-from txn_source.client.reading.columns import METADATA_COLUMNS, select_columns
+from txn_source.client.reading.columns import columns_beside, select_columns
 from txn_source.client.reading.filters import Filters
 from txn_source.client.reading.plan import ReadPlan, plan
 from txn_source.client.reading.request import ReadRequest
 from txn_source.client.reading.source import resolve
 from txn_source.storage import tiered
+from txn_source.storage.schema import RAW_SCHEMA
 
-COLUMNS = ["value", *METADATA_COLUMNS]
+COLUMNS = ["value", *columns_beside(RAW_SCHEMA)]
 
 
 def where(op: str, column: str, type: str, value: Any) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from tests.log.reading import eventually
 from tests.log.sites import Site
 from txn_source import InternalError
 from txn_source.client.streaming.stream_subscription import StreamSubscription
-from txn_source.metadata.stub.consumer_stream import ConsumerLink
+from txn_source.metadata.stub.conversation import Conversation
 from txn_source.model.isolation import IsolationLevel
 from txn_source.model.subscription import SubscriptionType
 from txn_source.model.topic_name import TopicName
@@ -28,11 +28,11 @@ def test_stream_that_cannot_connect_again_says_why(site: Site) -> None:
     held = StreamSubscription(log.metadata, TopicName.parse("t"), "s", IsolationLevel.READ_COMMITTED)
     tried = threading.Event()
 
-    def connect(link: ConsumerLink, request: Any) -> Any:
+    def connect(link: Conversation, request: Any) -> Any:
         tried.set()
         raise RuntimeError("can't start new thread")
 
-    with patch.object(ConsumerLink, "open", connect):
+    with patch.object(Conversation, "open", connect):
         for each in (site, site.other):  # either may hold it
             if each is not None:
                 service_of(each, log).hub.close()

@@ -209,7 +209,7 @@ class SubscriptionMachine(RuleBasedStateMachine):
     def crash(self, which: int) -> None:
         of, session = self._pick(which)
         consumer = session.consumer
-        consumer._connection.on_refused(UnavailableError("The process has ended.", ""))  # as if it had
+        consumer._state.refused(UnavailableError("The process has ended.", ""))  # as if it had
         session.talk.cut()
         session.talk.end()
         gone = consumer._state.origin.consumer_id

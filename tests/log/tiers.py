@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 
 from tests.log.reading import BY_HAND
 from txn_source import Log
-from txn_source.client.reading.columns import METADATA_COLUMNS
+from txn_source.client.reading.columns import columns_beside
 from txn_source.model.copies import Tier
 
 NOON = datetime(2026, 1, 31, 12, tzinfo=UTC)
@@ -22,7 +22,7 @@ Damage = Callable[[Path], None]
 
 def everything(log: Log, topic: str, level: str, **options: object) -> pa.Table:
     """Scan the payload and all metadata columns."""
-    return log.scan(topic, level, [*log.schema(topic).names, *METADATA_COLUMNS], **options).read_all()  # type: ignore[arg-type]
+    return log.scan(topic, level, [*log.schema(topic).names, *columns_beside(log.schema(topic))], **options).read_all()  # type: ignore[arg-type]
 
 
 def closed_ledgers(log: Log, topic: str) -> list[int]:

@@ -17,7 +17,7 @@ from txn_source.client.consuming.reader import Reader
 from txn_source.client.consuming.subscription_places import resolve_place
 from txn_source.client.open_handles import OpenHandles
 from txn_source.client.places import GivenPlace, Sought
-from txn_source.metadata.stub.consumer_stream import SubscribeRequest
+from txn_source.metadata.stub.conversation import SubscribeRequest
 from txn_source.metadata.stub.metadata_stub import MetadataStub
 from txn_source.metadata.stub.subscriptions import SubscriptionInfo
 from txn_source.model.errors import (

@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 
+from txn_source.client.consuming.link import Link
 from txn_source.client.consuming.messages import MessageBatch
 from txn_source.client.consuming.receive_queue import ReceiveQueue
-from txn_source.client.consuming.reconnecting_link import ReconnectingLink, not_connected
 from txn_source.model.acknowledgement import Acknowledged, Acknowledgement
 from txn_source.model.errors import TxnLogError
 from txn_source.model.message_ranges import MessageRange, MessageRanges
@@ -105,7 +105,7 @@ class PendingAcknowledgements:
 class AcknowledgementSender:
     """Sends what a consumer has acknowledged. It outlives the consumer until its thread has ended."""
 
-    def __init__(self, link: ReconnectingLink, queue: ReceiveQueue, lock: threading.RLock) -> None:
+    def __init__(self, link: Link, queue: ReceiveQueue, lock: threading.RLock) -> None:
         """Take the connection, the queue of its deliveries, and the lock that guards both and ``pending``."""
         self.pending = PendingAcknowledgements()
         self.subscription_id = self.consumer_id = -1
@@ -127,11 +127,13 @@ class AcknowledgementSender:
         """
         with self.sending:
             with self._lock:
-                unsent, link = self.pending.unsent(), self._link.current
+                unsent = self.pending.unsent()
+                conversation = self._link.conversation if unsent else None
             for item in unsent:
-                if link is None:
-                    raise not_connected()
-                link.acknowledge(Acknowledgement(self.subscription_id, self.consumer_id, item.epoch, item.parts))
+                assert conversation is not None
+                conversation.acknowledge(
+                    Acknowledgement(self.subscription_id, self.consumer_id, item.epoch, item.parts)
+                )
                 with self._lock:
                     self.pending.sent(item)
 
@@ -164,12 +166,12 @@ class AcknowledgementSender:
     def _leave(self) -> None:
         with self._lock:
             self._queue.note_received()
-            link, epoch = self._link.current, self._queue.epoch
+            conversation, epoch = self._link.current, self._queue.epoch
             parts = self.received(epoch)
-        if link is None or not self.reports:
+        if conversation is None or not self.reports:
             return
         with suppress(TxnLogError):  # an older service refuses this
-            link.leave(max(0, epoch), parts)
+            conversation.leave(max(0, epoch), parts)
 
 
 def consumed(subscription_id: int, batches: Mapping[MessageBatch, Sequence[int]]) -> list[Acknowledgement]:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Mapping, Sequence
 
-from txn_source.client.consuming.acknowledgements import AcknowledgementSender, consumed
+from txn_source.client.consuming.acknowledgements import consumed
 from txn_source.client.consuming.consumer_state import ConsumerState
-from txn_source.client.consuming.due_thread import DueThread
+from txn_source.client.consuming.dead_letters import DeadLetters
 from txn_source.client.consuming.messages import Message, MessageBatch, rows_of
-from txn_source.metadata.stub.consumer_stream import Delivery
-from txn_source.model.acknowledgement import Acknowledged, Acknowledgement
+from txn_source.client.consuming.redeliveries import parts_of
+from txn_source.metadata.stub.conversation import Delivery
+from txn_source.model.acknowledgement import Acknowledgement
 from txn_source.model.errors import InvalidArgumentError
 from txn_source.model.message_ranges import MessageRange
 
@@ -19,15 +20,48 @@ _PENDING_MAX = 10_000
 
 
 class Acknowledging:
-    """Takes acknowledgements and refusals of a consumer's caller, and has them sent when they are due."""
+    """Takes acknowledgements and refusals of a consumer's caller, and does with them what is due: its ``DueWork``."""
 
-    def __init__(self, state: ConsumerState, thread: DueThread, sender: AcknowledgementSender) -> None:
+    def __init__(self, state: ConsumerState, dead_letters: DeadLetters) -> None:
         self._state = state
+        self._dead_letters = dead_letters
         self._lock = state.lock
         self._options = state.options
-        self._thread = thread
-        self._sender = sender
-        self._pending = sender.pending
+        self._thread = state.thread
+        self._sender = state.sender
+        self._pending = state.sender.pending
+
+    def do_what_is_due(self) -> None:
+        """Connect again, send acknowledgements, have messages redelivered; the consumer's own thread calls it."""
+        self._state.link.keep(self._state, self._do_what_needs_a_connection)
+
+    def _do_what_needs_a_connection(self) -> None:
+        """Send acknowledgements and request redeliveries; in order, leave these to the next receive call."""
+        state = self._state
+        self._sender.send()
+        if state.letters:
+            self._dead_letters.send_kept()
+        with self._lock:
+            now, due = time.monotonic(), state.redeliveries.next_due
+            if state.given.type.in_order and due is not None and due <= now:
+                state.have_again()
+                return
+            again = state.redeliveries.take_due(now, state.epoch)
+            if (due := state.redeliveries.next_due) is not None:
+                self._thread.due(due)
+            epoch = state.epoch
+        if not again:
+            return
+        try:
+            state.link.conversation.redeliver(epoch, parts_of(again))
+            with self._lock:
+                for batch, row in again:
+                    batch.settle([row])  # a later delivery of the message has a batch of its own
+        except BaseException:
+            with self._lock:
+                for batch, row in again:
+                    state.redeliveries.refuse(batch, row, 0.0)
+            raise
 
     def acknowledge(self, message: Message | MessageBatch) -> None:
         """Gather a message, or a batch; see ``Consumer.acknowledge``."""
@@ -60,9 +94,9 @@ class Acknowledging:
     def acknowledge_cumulative(self, message: Message | MessageBatch) -> None:
         """Gather a message and all before it in its partition; see ``Consumer.acknowledge_cumulative``."""
         state = self._state
-        if not state.request.type.in_order:
+        if not state.given.type.in_order:
             raise InvalidArgumentError(
-                f"Subscription {state.request.name!r} is shared: what comes before a message went to others, too.",
+                f"Subscription {state.given.name!r} is shared: what comes before a message went to others, too.",
                 "Acknowledge the messages themselves.",
             )
         batch, rows = rows_of(message)
@@ -105,7 +139,7 @@ class Acknowledging:
         for row in rows:
             if row not in taken and not (state.letters and batch.key(row) in state.letters):
                 state.redeliveries.refuse(batch, row, due)
-        if after_s <= 0 and state.request.type.in_order:
+        if after_s <= 0 and state.given.type.in_order:
             state.have_again()
 
     def takes_due(self) -> bool:
@@ -114,7 +148,7 @@ class Acknowledging:
         with self._lock:
             state.again_due = False
             again = state.redeliveries.take_due(time.monotonic(), state.epoch)
-            if not state.request.counts:
+            if not state.given.counts:
                 state.redeliveries.count(again)
             if (due := state.redeliveries.next_due) is not None:
                 self._thread.due(due)
@@ -124,10 +158,6 @@ class Acknowledging:
         """Gather a range of a delivery. The lock is held."""
         self._thread.due(time.monotonic() + self._options.acknowledge_interval)
         self._pending.add_range(delivery.epoch, delivery.partition_id, item)
-
-    def received(self) -> list[Acknowledged]:
-        """Return the received ranges of the connection, if they are reported. The lock is held."""
-        return self._sender.received(self._state.epoch)
 
     def flush(self) -> None:
         """Send what was gathered; when it returns it is stored."""
@@ -173,6 +203,6 @@ class Acknowledging:
             state.check_open()
         if batch.origin.subscription_id != state.origin.subscription_id:
             raise InvalidArgumentError(
-                f"The message comes from another subscription of topic {batch.topic!r} than {state.request.name!r}.",
+                f"The message comes from another subscription of topic {batch.topic!r} than {state.given.name!r}.",
                 "Acknowledge it with the consumer that received it.",
             )

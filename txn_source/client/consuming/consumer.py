@@ -1,6 +1,6 @@
 """A consumer of a subscription: receives, acknowledges, seeks, and connects again by itself.
 
-Its parts share the ``ConsumerState``: the ``ReconnectingLink`` with the ``ConsumerConnection``; the ``DueThread``;
+Its parts share the ``ConsumerState``, which has the ``Link`` to the service, the queue and the ``DueThread``:
 ``Acknowledging``; ``EpochChanges`` (seeks, redeliveries); ``Counting``; and ``DeadLetters``. None of them holds the
 consumer, so that one that its program forgets goes at once.
 
@@ -21,28 +21,23 @@ from collections.abc import Iterator, Mapping, Sequence
 from types import TracebackType
 
 from txn_source.client.access import Access
-from txn_source.client.consuming.acknowledgements import AcknowledgementSender
 from txn_source.client.consuming.acknowledging import Acknowledging
-from txn_source.client.consuming.connection import ConsumerConnection
 from txn_source.client.consuming.consumer_state import ConsumerState
 from txn_source.client.consuming.counting import Counting
 from txn_source.client.consuming.dead_letters import DeadLetters, SendDeadLetter, check_dead_letters
-from txn_source.client.consuming.due_thread import DueThread
 from txn_source.client.consuming.epoch_changes import EpochChanges
 from txn_source.client.consuming.messages import (
     Message,
     MessageBatch,
-    Origin,
     Receiver,
     UnreadableMessage,
     batches_of,
 )
 from txn_source.client.consuming.options import ConsumerOptions
 from txn_source.client.consuming.receive_queue import Loss
-from txn_source.client.consuming.reconnecting_link import ReconnectingLink
 from txn_source.client.places import GivenPlace, Sought
 from txn_source.client.reading.slice_reader import SliceReader
-from txn_source.metadata.stub.consumer_stream import AnsweredStub, Delivery, SubscribeRequest
+from txn_source.metadata.stub.conversation import AnsweredStub, Delivery, SubscribeRequest
 from txn_source.metadata.stub.metadata_stub import MetadataStub
 from txn_source.model.acknowledgement import Acknowledgement
 from txn_source.model.door import guarded
@@ -55,7 +50,6 @@ from txn_source.model.units import is_number
 from txn_source.process import forks
 from txn_source.process.rim import Rim
 from txn_source.process.shield import held
-from txn_source.storage.schema import RAW_SCHEMA
 
 _FAILED = "Close it: close() sends the acknowledgements, and all other messages are redelivered."
 
@@ -94,10 +88,10 @@ class Consumer:
         self._assemble()
         if options.max_redeliveries is not None and send_dead_letter is not None:
             check_dead_letters(access.metadata, self._state)
-        self._thread.begin(self._connection, self._sender.finish)
+        self._thread.begin(self._acknowledging, self._state.sender.finish)
         forks.keep_in_children(self)  # collecting its parts could wait for locks that nobody gives back
         try:
-            self._link.connect(self._connection)
+            self._link.connect(self._state)
         except BaseException:
             self._thread.leave()
             self._state.refuse(_closed())
@@ -107,23 +101,15 @@ class Consumer:
         """Make the parts."""
         access, request, options = self._access, self._request, self._options
         itself: weakref.ref[Receiver] = weakref.ref(self)
-        origin = Origin(itself, self.topic, RAW_SCHEMA, -1, -1)
         self._rim = Rim(f"Consumer {request.consumer_name!r}", _FAILED)
         self._lock, self._process = self._rim.lock, self._rim.process
-        state = self._state = ConsumerState(request, options, self._lock, origin)
+        state = self._state = ConsumerState(access, request, options, self._lock, itself)
         self._rim.then = state.fail
-        self._queue = state.queue
-        transport = access.metadata.transport
-        self._thread = DueThread(f"consumer {request.consumer_name}", self._lock)
-        self._link = ReconnectingLink(transport, self._thread, self._lock)
-        self._sender = AcknowledgementSender(self._link, self._queue, self._lock)
-        self._acknowledging = Acknowledging(state, self._thread, self._sender)
-        self._epochs = EpochChanges(access, state, self._link, self._acknowledging)
-        self._counting = Counting(state, self._link)
-        self._dead_letters = DeadLetters(state, self._thread, self._send_dead_letter)
-        self._connection = ConsumerConnection(
-            access, state, self._thread, self._link, self._sender, self._dead_letters, itself
-        )
+        self._queue, self._thread, self._link = state.queue, state.thread, state.link
+        self._dead_letters = DeadLetters(state, self._send_dead_letter)
+        self._acknowledging = Acknowledging(state, self._dead_letters)
+        self._epochs = EpochChanges(access, state, self._acknowledging)
+        self._counting = Counting(state)
 
     def __enter__(self) -> Consumer:
         return self

@@ -10,7 +10,6 @@ import threading
 
 from txn_source.client.consuming.consumer_state import ConsumerState
 from txn_source.client.consuming.messages import MessageBatch
-from txn_source.client.consuming.reconnecting_link import ReconnectingLink, not_connected
 from txn_source.model.acknowledgement import Acknowledged
 from txn_source.model.errors import StaleEpochError, UnavailableError
 
@@ -18,15 +17,14 @@ from txn_source.model.errors import StaleEpochError, UnavailableError
 class Counting:
     """Has the service count messages of the current batch, for one caller at a time."""
 
-    def __init__(self, state: ConsumerState, link: ReconnectingLink) -> None:
+    def __init__(self, state: ConsumerState) -> None:
         self._state = state
-        self._link = link
         self._one = threading.Lock()
 
     def needed(self, batch: MessageBatch, row: int) -> bool:
         """True if a row of the current batch is to be counted before it is handed out. The consumer's lock is held."""
         state = self._state
-        return state.request.counts and batch.delivery.redeliveries > 0 and row >= state.queue.counted
+        return state.given.counts and batch.delivery.redeliveries > 0 and row >= state.queue.counted
 
     def count(self, batch: MessageBatch, row: int, end: int) -> threading.Lock | None:
         """Count rows ``[row, end)``, unless another caller has; return a ticket of ``state.news`` if that can't be now.
@@ -39,15 +37,15 @@ class Counting:
                 state.check_open()
                 if state.queue.batch is not batch or state.queue.counted >= end:
                     return None
-                link = self._link.current
+                conversation = state.link.current
             rows = range(max(row, state.queue.counted), end)
             try:
-                if link is None:
-                    raise not_connected()
-                link.count(batch.epoch, [Acknowledged(batch.delivery.partition_id, tuple(batch.ranges(rows)))])
+                (conversation or state.link.conversation).count(
+                    batch.epoch, [Acknowledged(batch.delivery.partition_id, tuple(batch.ranges(rows)))]
+                )
             except (UnavailableError, StaleEpochError):
                 with state.lock:
-                    is_new = state.queue.batch is not batch or self._link.current is not link
+                    is_new = state.queue.batch is not batch or state.link.current is not conversation
                     return None if is_new else state.news.expect()
             with state.lock:
                 if state.queue.batch is batch:

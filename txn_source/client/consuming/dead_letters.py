@@ -12,9 +12,8 @@ import time
 from collections.abc import Callable
 
 from txn_source.client.consuming.consumer_state import ConsumerState
-from txn_source.client.consuming.due_thread import DueThread
 from txn_source.client.consuming.messages import Message
-from txn_source.metadata.stub.consumer_stream import Delivery
+from txn_source.metadata.stub.conversation import Delivery
 from txn_source.metadata.stub.metadata_stub import MetadataStub
 from txn_source.model.errors import (
     AcknowledgedElsewhereError,
@@ -38,10 +37,10 @@ SendDeadLetter = Callable[[Message, str], None]
 class DeadLetters:
     """The messages of a consumer that were delivered too often, and don't go to its caller any more."""
 
-    def __init__(self, state: ConsumerState, thread: DueThread, send: SendDeadLetter | None) -> None:
-        """Take the function that sends a letter (None: none is sent), and the thread that calls ``send_kept``."""
+    def __init__(self, state: ConsumerState, send: SendDeadLetter | None) -> None:
+        """Take the function that sends a letter; None: none is sent."""
         self._state = state
-        self._thread = thread
+        self._thread = state.thread
         self._limit = state.options.max_redeliveries
         self.send = send
         self._sending = threading.Lock()
@@ -128,12 +127,12 @@ def dead_letter_topic(state: ConsumerState) -> TopicName:
     """
     given = state.options.dead_letter_topic
     try:
-        topic = TopicName.parse(given or f"{state.topic_name}-{state.request.name}-DLQ")
+        topic = TopicName.parse(given or f"{state.topic_name}-{state.given.name}-DLQ")
     except InvalidArgumentError as error:
         if given is not None:
             raise
         raise InvalidArgumentError(
-            f"The default dead-letter topic of subscription {state.request.name!r} has no valid name: {error.fact}",
+            f"The default dead-letter topic of subscription {state.given.name!r} has no valid name: {error.fact}",
             "Name another one: dead_letter_topic=...",
         ) from None
     if topic == state.topic_name:

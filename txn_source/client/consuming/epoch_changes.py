@@ -12,10 +12,9 @@ from dataclasses import replace
 from txn_source.client.access import Access
 from txn_source.client.consuming.acknowledging import Acknowledging
 from txn_source.client.consuming.consumer_state import ConsumerState
-from txn_source.client.consuming.reconnecting_link import ReconnectingLink, not_connected
 from txn_source.client.consuming.subscription_places import resolve_place
 from txn_source.client.places import GivenPlace, Sought
-from txn_source.metadata.stub.consumer_stream import ConsumerLink
+from txn_source.metadata.stub.conversation import Conversation
 from txn_source.metadata.stub.subscriptions import SeekAnswer
 from txn_source.model.errors import StaleEpochError, TxnLogError, UnavailableError
 from txn_source.model.position import MessageId
@@ -27,14 +26,11 @@ _SEEK_TRIES = 20
 class EpochChanges:
     """Raises a consumer's epoch, first here and then at the service; one at a time for callers (``seeking``)."""
 
-    def __init__(
-        self, access: Access, state: ConsumerState, link: ReconnectingLink, acknowledging: Acknowledging
-    ) -> None:
+    def __init__(self, access: Access, state: ConsumerState, acknowledging: Acknowledging) -> None:
         self.seeking = threading.Lock()
         """Held while a caller's change is under way."""
         self._access = access
         self._state = state
-        self._link = link
         self._acknowledging = acknowledging
 
     def seek(self, to: GivenPlace) -> Sought:
@@ -46,16 +42,16 @@ class EpochChanges:
             with suppress(UnavailableError):  # they count in the partitions that stay where they are
                 self._acknowledging.flush()
 
-            def ask(link: ConsumerLink, epoch: int) -> SeekAnswer:
-                known = {} if place.where or state.request.durable else self._cursors()
+            def ask(conversation: Conversation, epoch: int) -> SeekAnswer:
+                known = {} if place.where or state.given.durable else self._cursors()
                 whole = replace(place, messages={**known, **place.messages})
-                return link.seek(state.request.topic, state.request.name, whole, epoch)
+                return conversation.seek(state.given.topic, state.given.name, whole, epoch)
 
             sought = self._told(self.begin(ask))
             for partition in sorted(sought.moved):
                 _log.warning(
                     "topic %s, partition %d: subscription %s can't stand at %s; it is at the nearest place, %s",
-                    state.topic_name.short, partition, state.request.name, to, sought[partition],
+                    state.topic_name.short, partition, state.given.name, to, sought[partition],
                 )  # fmt: skip
             return sought
 
@@ -63,18 +59,18 @@ class EpochChanges:
         """Have all that isn't acknowledged delivered again, now; see ``Consumer.redeliver``."""
         state = self._state
         self._acknowledging.flush()
-        if state.request.type.in_order:
+        if state.given.type.in_order:
             with self.seeking:
                 self.begin(self._redelivery())
         else:
             with state.lock:
-                link = self._link.take_away()
+                given_up = state.link.give_up()
                 state.queue.drop()
-                received = self._acknowledging.received()
-            if link is not None:
+                received = state.sender.received(state.epoch)
+            if given_up is not None:
                 with suppress(TxnLogError):  # the service then takes all of it for delivered, unless it was before
-                    link.leave(state.epoch, received)
-                link.close()
+                    given_up.leave(state.epoch, received)
+                given_up.close()
 
     def redeliver_due(self) -> None:
         """Redeliver an ordered subscription's due messages, after the acknowledgements made so far.
@@ -88,7 +84,7 @@ class EpochChanges:
                 with suppress(UnavailableError, StaleEpochError):
                     self.begin(self._redelivery(), may_wait=False)
 
-    def begin(self, ask: Callable[[ConsumerLink, int], SeekAnswer], *, may_wait: bool = True) -> SeekAnswer:
+    def begin(self, ask: Callable[[Conversation, int], SeekAnswer], *, may_wait: bool = True) -> SeekAnswer:
         """Raise the epoch here, drop what is queued, then raise it at the service.
 
         Args:
@@ -99,47 +95,43 @@ class EpochChanges:
             UnavailableError: there was no connection for as long as a call may take.
             StaleEpochError: others begin new epochs all the time.
         """
-        state, links = self._state, self._link
+        state, link = self._state, self._state.link
         retry_until = time.monotonic() + self._access.metadata.transport.timeout_s
         try:
             for _ in range(_SEEK_TRIES):
                 with state.lock:
                     state.check_open()
                     state.epoch, state.late = state.epoch + 1, {}
-                    epoch, link = state.epoch, links.current
+                    epoch, conversation = state.epoch, link.current
                     state.queue.drop()
                 try:
-                    if link is None:
-                        raise not_connected()
-                    answer = ask(link, epoch)
+                    answer = ask(conversation or link.conversation, epoch)
                     with state.lock:
-                        if links.current is not link:  # the next one may begin where this one stood, in its epoch
-                            raise not_connected()
+                        if link.current is not conversation:  # the next may begin where this one stood, in its epoch
+                            raise UnavailableError("The connection was lost.", "Try again.")
                         state.follow_epoch(answer.epoch)
                         state.queue.begin_at(answer.messages)
-                        links.doubtful = False
                     return answer
                 except StaleEpochError:
-                    [info] = self._access.metadata.list_subscriptions(state.topic_name, state.request.name, brief=True)
+                    [info] = self._access.metadata.list_subscriptions(state.topic_name, state.given.name, brief=True)
                     with state.lock:
                         state.epoch = max(state.epoch, info.epoch)
                 except UnavailableError:
-                    if not may_wait or not self._connected_anew(link, retry_until):
+                    if not may_wait or not self._connected_anew(conversation, retry_until):
                         raise
         except BaseException:  # the service may have stayed in the epoch before: find out by connecting again
-            links.doubtful = True
-            links.wake()
+            link.renew()
             raise
         raise StaleEpochError(
-            f"Others moved subscription {state.request.name!r} {_SEEK_TRIES} times while this call tried.", "Try again."
+            f"Others moved subscription {state.given.name!r} {_SEEK_TRIES} times while this call tried.", "Try again."
         )
 
-    def _redelivery(self) -> Callable[[ConsumerLink, int], SeekAnswer]:
+    def _redelivery(self) -> Callable[[Conversation, int], SeekAnswer]:
         """Return what asks for a redelivery in order, and reports what was received in the current epoch."""
         with self._state.lock:
             self._state.queue.note_received()
-            received = self._acknowledging.received()
-        return lambda link, epoch: SeekAnswer(link.redeliver(epoch, received), {}, frozenset())
+            received = self._state.sender.received(self._state.epoch)
+        return lambda conversation, epoch: SeekAnswer(conversation.redeliver(epoch, received), {}, frozenset())
 
     def _cursors(self) -> dict[int, MessageId]:
         """Return how far a reader is, which only it knows; no more is taken of what was delivered before its seek."""
@@ -155,14 +147,14 @@ class EpochChanges:
                 state.add_partitions({p.partition_id: p.index for p in view.partitions}, {})
         return sought_of(answer, state.topic.partitions)
 
-    def _connected_anew(self, lost: ConsumerLink | None, until: float) -> bool:
+    def _connected_anew(self, lost: Conversation | None | None, until: float) -> bool:
         """Wait until there is another connection than one that was lost; return False when the time is up."""
         state = self._state
         while True:
             with state.lock:
                 if state.refusal is not None:
                     return False
-                if self._link.current not in (None, lost):
+                if state.link.current not in (None, lost):
                     return True
                 ticket = state.news.expect()
             if not state.wait(ticket, until):

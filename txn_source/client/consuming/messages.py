@@ -12,7 +12,7 @@ import pyarrow as pa
 from txn_source.client.consuming.batch_ranges import BatchRanges, place_of, wanted_messages
 from txn_source.client.consuming.damage import check_memory, damaged_rows, reason, shown_values
 from txn_source.client.reading.columns import METADATA_COLUMNS
-from txn_source.metadata.stub.consumer_stream import Delivery
+from txn_source.metadata.stub.conversation import Delivery
 from txn_source.metadata.stub.metadata_stub import MetadataStub
 from txn_source.model.acknowledgement import Acknowledgement
 from txn_source.model.errors import InvalidArgumentError, MessageUnreadableError

@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Any
 
 from txn_source.client.consuming.messages import MessageBatch
-from txn_source.metadata.stub.consumer_stream import Delivery
+from txn_source.metadata.stub.conversation import Delivery
 from txn_source.model.errors import DataLossError, TxnLogError
 from txn_source.model.message_ranges import MessageRange, key_of, message_id_of, message_key
 from txn_source.model.position import MessageId, PositionRange

@@ -17,14 +17,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from txn_source.client.consuming.due_thread import DueThread
-from txn_source.client.consuming.reconnecting_link import ReconnectingLink
-from txn_source.metadata.stub.consumer_stream import (
-    AddedPartitions,
-    ConsumerLink,
-    Delivery,
-    Subscribed,
-    SubscribeRequest,
-)
+from txn_source.client.consuming.link import Link
+from txn_source.metadata.stub.conversation import Conversation, EpochChange, Event, Subscribed, SubscribeRequest
 from txn_source.metadata.stub.metadata_stub import MetadataStub
 from txn_source.metadata.stub.subscriptions import SubscriptionInfo
 from txn_source.model.acknowledgement import Acknowledged, Acknowledgement
@@ -74,14 +68,14 @@ class StreamSubscription:
         consumer = f"stream-{socket.gethostname()}-{os.getpid()}"
         self._stub = stub
         self.topic = topic
-        self._request = SubscribeRequest(
+        self._given = SubscribeRequest(
             str(topic), name, SubscriptionType.EXCLUSIVE, level, True, Place(LATEST), consumer, uuid.uuid4().hex
         )
         lock = threading.RLock()
         self._changed = threading.Condition(lock)
         """Tells of a new connection, a failure, and the end."""
         self._thread = DueThread(consumer, lock)
-        self._link = ReconnectingLink(stub.transport, self._thread, lock, first_pause_s=_FIRST_PAUSE_S)
+        self._link = Link(stub.transport, self._thread, lock, first_pause_s=_FIRST_PAUSE_S)
         self._closed = threading.Event()
         self._failure: TxnLogError | None = None
         self.subscription_id = self._consumer_id = -1
@@ -142,13 +136,13 @@ class StreamSubscription:
         known_epoch, known = self._acknowledged or (epoch, {})
         moved = {i: at for i, at in ends.items() if known_epoch != epoch or known.get(i) != at}
         with self._changed:
-            link, consumer_id = self._link.current, self._consumer_id
-        if not moved or link is None:
+            conversation, consumer_id = self._link.current, self._consumer_id
+        if not moved or conversation is None:
             return
         ids = self._partition_ids
         parts = tuple(Acknowledged(ids[i], (), message_key(at)) for i, at in moved.items() if i in ids)
         try:
-            link.acknowledge(Acknowledgement(self.subscription_id, consumer_id, epoch, parts))
+            conversation.acknowledge(Acknowledgement(self.subscription_id, consumer_id, epoch, parts))
         except UnavailableError as error:
             _log.info("stream of subscription %r acknowledges later: %s", self.name, error)
             return
@@ -167,47 +161,32 @@ class StreamSubscription:
 
     def do_what_is_due(self) -> None:
         """Connect again, until it is done, closed or refused; the thread calls it."""
-        self._link.keep(self)
-
-    def do_other_work(self) -> None:
-        """Do nothing: the stream acknowledges by itself."""
+        self._link.keep(self, lambda: None)  # the stream acknowledges by itself
 
     def is_over(self) -> bool:
         """True if it is closed, or can't be held any more."""
         return self._closed.is_set() or self._failure is not None
 
-    def open(self, link: ConsumerLink) -> tuple[SubscribeRequest, Subscribed]:
-        """Subscribe; after a lost connection the answer must be that of the same subscription."""
-        known = self._consumer_id >= 0
-        request = replace(self._request, isolation_level=None) if known else self._request
-        subscribed = link.open(request)
-        other_level = known and subscribed.isolation_level is not self.isolation_level
-        if subscribed.subscription_id != self.subscription_id or other_level:
-            raise self._another()
-        return request, subscribed
+    def request(self) -> SubscribeRequest:
+        """Return what to subscribe to; after a lost connection at the subscription's own level."""
+        return replace(self._given, isolation_level=None) if self._consumer_id >= 0 else self._given
 
-    def adopt(self, link: ConsumerLink, request: SubscribeRequest, subscribed: Subscribed) -> None:
-        """Take the service's answer."""
-        self._consumer_id = subscribed.consumer_id
-        self.isolation_level = subscribed.isolation_level
-        self.epoch = max(self.epoch, subscribed.epoch)
+    def adopt(self, conversation: Conversation, request: SubscribeRequest, answer: Subscribed) -> None:
+        """Take the service's answer, which must be that of the same subscription."""
+        other_level = self._consumer_id >= 0 and answer.isolation_level is not self.isolation_level
+        if answer.subscription_id != self.subscription_id or other_level:
+            raise self._another()
+        self._consumer_id = answer.consumer_id
+        self.isolation_level = answer.isolation_level
+        self.epoch = max(self.epoch, answer.epoch)
         self._changed.notify_all()
 
-    def on_delivery(self, delivery: Delivery) -> None:
-        """Nothing is delivered without permits."""
+    def take(self, event: Event) -> None:
+        """Note the epoch that a seek has begun. Nothing is delivered; ``cursors`` asks for all partitions."""
+        if isinstance(event, EpochChange):
+            self.epoch = max(self.epoch, event.epoch)
 
-    def on_epoch_change(self, link: ConsumerLink, epoch: int) -> None:
-        """Note the epoch that a seek has begun."""
-        self.epoch = max(self.epoch, epoch)
-
-    def on_partitions_added(self, added: AddedPartitions) -> None:
-        """Do nothing: ``cursors`` asks for all of them."""
-
-    def on_lost(self, error: UnavailableError) -> None:
-        """Say so in the log."""
-        _log.warning("stream of subscription %r lost its connection and connects again: %s", self.name, error)
-
-    def on_refused(self, error: BaseException) -> None:
+    def refused(self, error: BaseException) -> None:
         """Have the stream told why the subscription isn't held any more."""
         if not isinstance(error, TxnLogError):
             what = f"Connecting again failed with {type(error).__name__}: {error}."

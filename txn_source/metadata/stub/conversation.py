@@ -5,8 +5,8 @@ from __future__ import annotations
 import itertools
 import queue
 import threading
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Protocol
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
 
 import pyarrow as pa
 
@@ -103,19 +103,15 @@ class AddedPartitions:
     messages: Mapping[int, MessageId]
 
 
-class ConsumerListener(Protocol):
-    """What listens to the service; called from the link's thread."""
+@dataclass(frozen=True, slots=True)
+class EpochChange:
+    """A new epoch has begun, or the consumer has become active: permits begin anew."""
 
-    def on_delivery(self, delivery: Delivery) -> None: ...
+    epoch: int
+    active: bool
 
-    def on_epoch_change(self, epoch: int, active: bool) -> None:
-        """A new epoch has begun, or the consumer has become active: permits begin anew."""
 
-    def on_partitions_added(self, added: AddedPartitions) -> None:
-        """The topic has more partitions, of which something may be delivered from now on."""
-
-    def on_end(self, link: ConsumerLink, error: TxnLogError) -> None:
-        """The conversation has ended, and not by ``close``."""
+Event = Delivery | EpochChange | AddedPartitions
 
 
 class AnsweredStub(MetadataStub):
@@ -143,25 +139,29 @@ class AnsweredStub(MetadataStub):
         return super().list_decisions(partition_id, of, aborted_only=aborted_only, decisions=decisions)
 
 
-class ConsumerLink:
-    """One conversation. It isn't opened again: a consumer that reconnects makes a new one."""
+class Conversation:
+    """One conversation of a consumer with the service. It isn't opened again: a reconnect opens another one."""
 
-    def __init__(self, transport: Transport, listener: ConsumerListener, timeout_s: float) -> None:
+    def __init__(self, transport: Transport, heard: Heard) -> None:
+        """Take the way to the service, and what is told of all that the service says.
+
+        ``heard`` is called in the conversation's thread, in the order in which it came: first with ``Subscribed``,
+        last with the error that ended the conversation, unless ``close`` did. What it raises ends the conversation.
+        """
         self._transport = transport
-        self._listener = listener
-        self._timeout_s = timeout_s
+        self._heard = heard
+        self._timeout_s = transport.timeout_s
         self._requests: queue.SimpleQueue[pb.ConsumeRequest | None] = queue.SimpleQueue()
         self._sequences = itertools.count(1)
         self._lock = threading.Lock()
         self._waiting: dict[int, queue.SimpleQueue[Any]] = {}
-        self._opened: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        self._opened: queue.SimpleQueue[TxnLogError | None] = queue.SimpleQueue()
         self._is_open = self._closing = False
-        self._released = threading.Event()
         self._error: TxnLogError | None = None
         self._thread = threading.Thread(target=self._listen, name="txnlog-consumer", daemon=True)
 
-    def open(self, request: SubscribeRequest) -> Subscribed:
-        """Subscribe."""
+    def open(self, request: SubscribeRequest) -> None:
+        """Subscribe; when it returns ``heard`` has taken the answer."""
         message = pb.ConsumeRequest.Subscribe(
             topic=request.topic,
             name=request.name,
@@ -177,29 +177,11 @@ class ConsumerLink:
         self._requests.put(pb.ConsumeRequest(subscribe=message))
         self._thread.start()
         try:
-            answer = self._opened.get(timeout=self._timeout_s)
+            error = self._opened.get(timeout=self._timeout_s)
         except queue.Empty:
-            self.close()
-            raise _silent(self._timeout_s) from None
-        if isinstance(answer, TxnLogError):
-            raise answer
-        return Subscribed(
-            answer.subscription_id,
-            answer.consumer_id,
-            answer.epoch,
-            answer.active,
-            ISOLATION_LEVEL.given(answer.isolation_level),
-            TopicView(
-                convert.topic_from_wire(answer.topic.topic),
-                tuple(convert.partition_from_wire(p) for p in answer.topic.partitions),
-            ),
-            sub_wire.messages_from_wire(answer.points),
-            answer.created,
-        )
-
-    def release(self) -> None:
-        """Let the listener have what has come since it was open: now its owner knows where it stands."""
-        self._released.set()
+            error = _silent(self._timeout_s)
+        if error is not None:
+            raise error
 
     def flow(self, epoch: int, messages: int) -> None:
         """Permit so many messages more, in an epoch."""
@@ -233,7 +215,6 @@ class ConsumerLink:
         """End the conversation; the service disconnects the consumer."""
         self._closing = True
         self._requests.put(None)
-        self._released.set()
         if self._thread.ident is not None and self._thread is not threading.current_thread():
             self._thread.join(_JOIN_S)
 
@@ -265,9 +246,8 @@ class ConsumerLink:
         except TxnLogError as raised:
             error = raised
         except BaseException as raised:  # in the embedded service, too, a conversation ends in an answer
-            error = InternalError(
-                f"The conversation failed with {type(raised).__name__}: {raised}.", "Please report it."
-            )
+            what = f"The conversation failed with {type(raised).__name__}: {raised}."
+            error = InternalError(what, "Please report it.")
         if self._is_open and isinstance(error, UnauthenticatedError):  # its token has expired
             error = UnavailableError(error.fact, "The consumer connects again, with the token that is there then.")
         with self._lock:
@@ -277,34 +257,49 @@ class ConsumerLink:
         for answer in waiting:
             answer.put(error)
         self._requests.put(None)  # the thread that sends requests ends, too
-        if self._is_open:
-            self._released.wait()
         if self._is_open and not self._closing:
-            self._listener.on_end(self, error)
+            self._heard(self, error)
 
     def _take(self, response: pb.ConsumeResponse) -> None:
         match response.WhichOneof("what"):
             case "delivery":
-                self._released.wait()
-                self._listener.on_delivery(_delivery(response.delivery))
+                self._heard(self, _delivery(response.delivery))
             case "receipt":
                 answer = self._waiting.get(response.receipt.sequence)
                 if answer is not None:
                     answer.put(response.receipt)
             case "epoch_change":
-                self._released.wait()
-                self._listener.on_epoch_change(response.epoch_change.epoch, response.epoch_change.active)
+                self._heard(self, EpochChange(response.epoch_change.epoch, response.epoch_change.active))
             case "partitions_added":
-                self._released.wait()
-                self._listener.on_partitions_added(_added(response.partitions_added))
+                self._heard(self, _added(response.partitions_added))
             case "subscribed":
+                self._heard(self, _subscribed(response.subscribed))
                 self._is_open = True
-                self._opened.put(response.subscribed)
+                self._opened.put(None)
+
+
+Heard = Callable[[Conversation, Subscribed | Event | TxnLogError], None]
 
 
 def _redeliver(epoch: int, parts: Sequence[Acknowledged]) -> pb.ConsumeRequest.Redeliver:
     ranges = [sub_wire.acknowledged_to_wire(part) for part in parts]
     return pb.ConsumeRequest.Redeliver(epoch=epoch, ranges=ranges)
+
+
+def _subscribed(message: pb.ConsumeResponse.Subscribed) -> Subscribed:
+    return Subscribed(
+        message.subscription_id,
+        message.consumer_id,
+        message.epoch,
+        message.active,
+        ISOLATION_LEVEL.given(message.isolation_level),
+        TopicView(
+            convert.topic_from_wire(message.topic.topic),
+            tuple(convert.partition_from_wire(p) for p in message.topic.partitions),
+        ),
+        sub_wire.messages_from_wire(message.points),
+        message.created,
+    )
 
 
 def _added(message: pb.ConsumeResponse.PartitionsAdded) -> AddedPartitions:
