@@ -20,7 +20,7 @@ from tests.log.reading import eventually
 from txn_source import PermissionDeniedError, UnauthenticatedError
 from txn_source._generated.txnlog.v1 import metadata_service_pb2 as pb
 from txn_source.metadata.access.tokens import LEEWAY_S
-from txn_source.metadata.delivery import consumer_session
+from txn_source.metadata.delivery import session as sessions
 from txn_source.model.errors import TxnLogError
 
 
@@ -109,8 +109,8 @@ class Time:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.ahead_s = 0.0
-        monkeypatch.setattr(consumer_session, "_LOOK_S", 0.02)
-        monkeypatch.setattr(consumer_session, "time", SimpleNamespace(time=lambda: time.time() + self.ahead_s))
+        monkeypatch.setattr(sessions, "_LOOK_S", 0.02)
+        monkeypatch.setattr(sessions, "time", SimpleNamespace(time=lambda: time.time() + self.ahead_s))
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ import pytest
 from tests.log.reading import BY_HAND, send_each
 from tests.log.sites import Site
 from txn_source import Consumer, Log, Message, MessageId, Producer, Reader
-from txn_source.metadata.delivery.consumer_session import ConsumerSession
+from txn_source.metadata.delivery.session import Session
 from txn_source.metadata.service.in_process import InProcessTransport
 from txn_source.metadata.service.service import MetadataService
 from txn_source.model.message_ranges import index_of, position_of
@@ -96,7 +96,7 @@ def holder_of(site: Site, log: Log, consumer: Consumer) -> MetadataService:
     return next(each for each in services if consumer._state.origin.consumer_id in each.hub.connected())
 
 
-def session_of(site: Site, log: Log, consumer: Consumer) -> ConsumerSession:
+def session_of(site: Site, log: Log, consumer: Consumer) -> Session:
     """Return the service's side of a consumer."""
     return holder_of(site, log, consumer).hub.connected()[consumer._state.origin.consumer_id]
 

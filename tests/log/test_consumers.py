@@ -18,7 +18,8 @@ from txn_source import (
     SubscriptionNotFoundError,
     UnavailableError,
 )
-from txn_source.metadata.delivery import consumer_hub, session_state
+from txn_source.metadata.delivery import consumer_hub
+from txn_source.metadata.delivery import session as sessions
 
 pytestmark = pytest.mark.also("objects", "copies")
 
@@ -178,7 +179,7 @@ def test_unacknowledged_messages_of_a_shared_subscription_are_limited(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Take as many as the limit allows; more come when some are acknowledged, plainly or with a transaction."""
-    monkeypatch.setattr(session_state, "MAX_UNACKNOWLEDGED", 4)
+    monkeypatch.setattr(sessions, "MAX_UNACKNOWLEDGED", 4)
     log = site.connect()
     numbered(log)
     consumer = subscribe(log, type="shared")

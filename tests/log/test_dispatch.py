@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 import pytest
 
 from tests.log.consuming import numbered, receive, subscribe
@@ -11,8 +14,7 @@ from tests.log.sites import Site
 from txn_source import Consumer
 from txn_source.metadata.delivery import row_dispatch
 from txn_source.metadata.delivery.consumer_hub import ConsumerHub
-from txn_source.metadata.delivery.consumer_session import ConsumerSession
-from txn_source.metadata.delivery.session_state import SessionState
+from txn_source.metadata.delivery.session import Session
 from txn_source.metadata.store import deliveries
 
 CONSUMERS = 12
@@ -54,10 +56,10 @@ def test_redeliveries_are_handed_out_in_bounded_steps(site: Site, monkeypatch: p
     assert {message.redelivery_count for message in found} == {1}
 
 
-def session_behind(site: Site, way: HoldingWay, consumer: Consumer) -> ConsumerSession:
+def session_behind(site: Site, way: HoldingWay, consumer: Consumer) -> Session:
     """Return the service's side of a consumer that is connected over a held way."""
     service = site.server._service if site.server is not None else way.inner.service  # type: ignore[attr-defined]
-    found: ConsumerSession = service.hub.connected()[consumer._state.origin.consumer_id]
+    found: Session = service.hub.connected()[consumer._state.origin.consumer_id]
     return found
 
 
@@ -70,19 +72,19 @@ def test_permits_that_come_during_a_look_are_used_by_the_next_one(
     producer, _ = numbered(log, 0)
     consumer = subscribe(log, type=kind, queue_size=2)
     session = session_behind(site, way, consumer)
-    eventually(lambda: session.state.permits == 2)
+    eventually(lambda: session.permits == 2)
     way.hold("flow")
-    delivered = SessionState.delivered
+    delivered = Session.delivered
     given: list[bool] = []
 
-    def late(self: SessionState, messages: int) -> None:
-        if not given:
+    def late(self: Session, responses: Sequence[Any], cursors: Any) -> None:
+        if responses and not given:
             given.append(self.permit(self.epoch, 10))
             # Nor does whoever looks for changes wake it again.
             monkeypatch.setattr(ConsumerHub, "tell", lambda *_: None)
-        delivered(self, messages)
+        delivered(self, responses, cursors)
 
-    monkeypatch.setattr(SessionState, "delivered", late)
+    monkeypatch.setattr(Session, "delivered", late)
     with log.begin_transaction() as transaction:
         send_each(producer, [b"%d" % number for number in range(6)], txn=transaction)
     assert [receive(consumer).value for _ in range(6)] == [b"%d" % number for number in range(6)]
@@ -102,18 +104,18 @@ def test_permits_that_come_during_a_look_are_used_for_what_comes_again(
         receive(first)
     second = subscribe(log, type="shared", queue_size=2)
     session = session_behind(site, way, second)
-    eventually(lambda: session.state.permits == 2)
+    eventually(lambda: session.permits == 2)
     way.hold("flow")
-    delivered = SessionState.delivered
+    delivered = Session.delivered
     given: list[bool] = []
 
-    def late(self: SessionState, messages: int) -> None:
-        if not given:
+    def late(self: Session, responses: Sequence[Any], cursors: Any) -> None:
+        if responses and not given:
             given.append(self.permit(self.epoch, 10))
             monkeypatch.setattr(ConsumerHub, "tell", lambda *_: None)
-        delivered(self, messages)
+        delivered(self, responses, cursors)
 
-    monkeypatch.setattr(SessionState, "delivered", late)
+    monkeypatch.setattr(Session, "delivered", late)
     first.close()
     assert sorted(receive(second).value for _ in range(6)) == [b"%d" % number for number in range(6)]
     assert given == [False]
@@ -130,12 +132,12 @@ def test_all_that_comes_again_is_handed_out(site: Site, monkeypatch: pytest.Monk
         send_each(producer, [b"%d" % number])
         receive(first)
     second = subscribe(log, type="shared")
-    delivered = SessionState.delivered
+    delivered = Session.delivered
 
-    def alone(self: SessionState, messages: int) -> None:
+    def alone(self: Session, responses: Sequence[Any], cursors: Any) -> None:
         monkeypatch.setattr(ConsumerHub, "tell", lambda *_: None)
-        delivered(self, messages)
+        delivered(self, responses, cursors)
 
-    monkeypatch.setattr(SessionState, "delivered", alone)
+    monkeypatch.setattr(Session, "delivered", alone)
     first.close()
     assert sorted(receive(second).value for _ in range(10)) == [b"%d" % number for number in range(10)]

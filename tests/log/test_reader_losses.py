@@ -185,7 +185,7 @@ def test_permits_are_used_only_when_a_hand_out_is_committed(site: Site, monkeypa
     producer, _ = numbered(log, 0)
     consumers = [subscribe(log, type="shared", queue_size=4) for _ in range(2)]
     sessions = [session_of(site, log, consumer) for consumer in consumers]
-    eventually(lambda: all(session.state.permits == 4 for session in sessions))
+    eventually(lambda: all(session.permits == 4 for session in sessions))
 
     class Failing(RowDispatch):
         def run(self) -> Iterator[tuple[int, EntryBatch]]:
@@ -198,7 +198,7 @@ def test_permits_are_used_only_when_a_hand_out_is_committed(site: Site, monkeypa
     monkeypatch.setattr(topic_dispatch, "RowDispatch", Failing)
     send_each(producer, [b"x"])
     eventually(lambda: all(session.failure is not None for session in sessions))
-    assert [(session.state.permits, session.unacknowledged) for session in sessions] == [(4, 0)] * 2
+    assert [(session.permits, session.unacknowledged) for session in sessions] == [(4, 0)] * 2
     found: list[object] = []
     while not found:
         found = [message.value for consumer in consumers if (message := consumer.receive(0.05)) is not None]

@@ -16,7 +16,7 @@ from txn_source import (
     Log,
     Message,
 )
-from txn_source.metadata.delivery import session_state
+from txn_source.metadata.delivery import session as sessions
 
 pytestmark = pytest.mark.also("objects", "copies")
 
@@ -104,7 +104,7 @@ def test_a_loop_that_refuses_handles_no_message_twice(log: Log) -> None:
 
 def test_refusing_inside_an_entry_again_and_again_leaves_room(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     """Refuse one message of a large entry often: it alone comes again, and counts as one unacknowledged message."""
-    monkeypatch.setattr(session_state, "MAX_UNACKNOWLEDGED", 30)
+    monkeypatch.setattr(sessions, "MAX_UNACKNOWLEDGED", 30)
     log = site.connect()
     log.create_topic("t", schema=pa.schema([("n", pa.int64())]))
     with log.producer("t") as producer:

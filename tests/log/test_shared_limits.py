@@ -8,14 +8,14 @@ import pytest
 
 from tests.log.consuming import receive, subscribe
 from tests.log.sites import ManualClock, Site
-from txn_source.metadata.delivery import session_state
+from txn_source.metadata.delivery import session as sessions
 
 
 def test_what_was_aborted_in_tiered_ledgers_uses_up_no_limit(
     clocked_site: Site, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Share ledgers of which only the objects know the entries: each message comes, however many were aborted."""
-    monkeypatch.setattr(session_state, "MAX_UNACKNOWLEDGED", 10)
+    monkeypatch.setattr(sessions, "MAX_UNACKNOWLEDGED", 10)
     log = clocked_site.connect()
     log.create_topic("t")
     producer = log.producer("t")

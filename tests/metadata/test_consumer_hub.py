@@ -13,8 +13,7 @@ from tests.log.sites import service_over
 from txn_source import TxnLogError, connect
 from txn_source._generated.txnlog.v1 import metadata_service_pb2 as pb
 from txn_source.metadata.delivery.consumer_hub import ConsumerHub
-from txn_source.metadata.delivery.consumer_session import ConsumerSession, Outbox
-from txn_source.metadata.delivery.session_state import SessionState
+from txn_source.metadata.delivery.session import Outbox, Session
 from txn_source.metadata.delivery.topic_dispatch import TopicDispatch
 from txn_source.metadata.store.group_commit import Urgent
 from txn_source.metadata.store.subscription_rows import Subscription
@@ -24,7 +23,7 @@ from txn_source.model.topic import Topic
 from txn_source.model.topic_name import TopicName
 
 
-def session(topic: Topic, consumer_id: int, subscription_id: int = 1) -> ConsumerSession:
+def session(topic: Topic, consumer_id: int, subscription_id: int = 1) -> Session:
     """Return a consumer that the database knows nothing of."""
     subscription = Subscription(
         subscription_id,
@@ -36,7 +35,7 @@ def session(topic: Topic, consumer_id: int, subscription_id: int = 1) -> Consume
         epoch=0,
         ignored_acknowledgements=0,
     )
-    return ConsumerSession(topic, subscription, consumer_id, SessionState(0, True, {}), Outbox())
+    return Session(topic, subscription, consumer_id, Outbox(), {})
 
 
 def test_who_comes_back_while_others_are_sent_away_is_woken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -48,7 +47,7 @@ def test_who_comes_back_while_others_are_sent_away_is_woken(tmp_path: Path, monk
         hub: ConsumerHub = service.hub
         looks: list[int] = []
 
-        def look(_: Any, sessions: Sequence[ConsumerSession]) -> dict[int, float | None]:
+        def look(_: Any, sessions: Sequence[Session]) -> dict[int, float | None]:
             looks.extend(session.consumer_id for session in sessions)
             return {}
 

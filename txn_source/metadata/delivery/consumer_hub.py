@@ -13,8 +13,8 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from txn_source._generated.txnlog.v1 import metadata_service_pb2 as pb
-from txn_source.metadata.delivery.consumer_session import ConsumerSession
 from txn_source.metadata.delivery.dispatcher import ALL, Dispatcher
+from txn_source.metadata.delivery.session import Session
 from txn_source.metadata.delivery.topic_dispatch import TopicDispatch
 from txn_source.metadata.delivery.work import Work
 from txn_source.metadata.store import change_states
@@ -37,15 +37,15 @@ class _Sessions:
     """The connected consumers, by id, and of each topic by subscription."""
 
     def __init__(self) -> None:
-        self.by_id: dict[int, ConsumerSession] = {}
-        self.topics: dict[int, dict[int, dict[int, ConsumerSession]]] = {}
+        self.by_id: dict[int, Session] = {}
+        self.topics: dict[int, dict[int, dict[int, Session]]] = {}
 
-    def add(self, session: ConsumerSession) -> None:
+    def add(self, session: Session) -> None:
         of_topic = self.topics.setdefault(session.topic_id, {})
         of_topic.setdefault(session.subscription_id, {})[session.consumer_id] = session
         self.by_id[session.consumer_id] = session
 
-    def remove(self, session: ConsumerSession) -> None:
+    def remove(self, session: Session) -> None:
         if self.by_id.pop(session.consumer_id, None) is None:
             return
         of_topic = self.topics[session.topic_id]
@@ -55,7 +55,7 @@ class _Sessions:
         if not of_topic:
             del self.topics[session.topic_id]
 
-    def of(self, topic_id: int, subscription_ids: frozenset[int]) -> list[ConsumerSession]:
+    def of(self, topic_id: int, subscription_ids: frozenset[int]) -> list[Session]:
         """Return the consumers of some of a topic's subscriptions, or of all."""
         of_topic = self.topics.get(topic_id, {})
         wanted = of_topic if ALL in subscription_ids else subscription_ids & of_topic.keys()
@@ -79,7 +79,7 @@ class ConsumerHub:
         self._takes_more = True
         database.on_change = self.tell
 
-    def add(self, session: ConsumerSession, first: pb.ConsumeResponse) -> None:
+    def add(self, session: Session, first: pb.ConsumeResponse) -> None:
         """Deliver to a consumer from now on; ``first`` is the answer that it gets before anything else."""
         with self._lock:
             self._check_room()
@@ -104,17 +104,17 @@ class ConsumerHub:
         if len(self._sessions.by_id) >= MAX_CONSUMERS:
             raise too_many_consumers()
 
-    def remove(self, session: ConsumerSession) -> None:
+    def remove(self, session: Session) -> None:
         """Deliver to it no more."""
         with self._lock:
             self._sessions.remove(session)
 
-    def connected(self) -> dict[int, ConsumerSession]:
+    def connected(self) -> dict[int, Session]:
         """Return all, by the consumer's id."""
         with self._lock:
             return dict(self._sessions.by_id)
 
-    def wake(self, session: ConsumerSession) -> None:
+    def wake(self, session: Session) -> None:
         """Look for something to deliver to the consumers of a subscription."""
         self._dispatcher.wake(session.topic_id, session.subscription_id)
 
@@ -126,7 +126,7 @@ class ConsumerHub:
                 count = sum(r.messages for p in ack.partitions for r in p.ranges)
                 self.acknowledged_by(connected[ack.consumer_id], count)
 
-    def acknowledged_by(self, session: ConsumerSession, messages: int) -> None:
+    def acknowledged_by(self, session: Session, messages: int) -> None:
         """Let a consumer take notice that messages of its were acknowledged; a shared one may get more now."""
         if session.acknowledged(messages):
             self.wake(session)

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from txn_source.metadata.delivery.next_entries import EntryBatch, PartitionReading, ReadCursor, next_batch
-from txn_source.metadata.delivery.session_state import MAX_PERMITS
+from txn_source.metadata.delivery.session import MAX_PERMITS
 from txn_source.metadata.delivery.topic_snapshot import TopicSnapshot
 from txn_source.metadata.store import cursor_rows, deliveries, subscriptions
 from txn_source.metadata.store.backlogs import visible_messages

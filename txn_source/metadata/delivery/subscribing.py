@@ -1,19 +1,21 @@
-"""Connecting a consumer: its subscription is found or made, and its lease begins, in one database transaction."""
+"""Changes that consumers ask for: connecting, seeking, redelivering, counting and leaving; each is one database
+transaction."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
 from txn_source._generated.txnlog.v1 import metadata_service_pb2 as pb
+from txn_source.metadata.delivery.work import Work
 from txn_source.metadata.protocol import convert
 from txn_source.metadata.protocol import convert_subscriptions as sub_wire
 from txn_source.metadata.protocol.enums import ISOLATION_LEVEL, SUBSCRIPTION_TYPE
-from txn_source.metadata.store import consumers, subscriptions, topics, views
+from txn_source.metadata.store import consumers, deliveries, subscriptions, topics, views
 from txn_source.metadata.store.connection import Connection
 from txn_source.metadata.store.subscription_rows import Subscription
-from txn_source.model.errors import SubscriptionNotFoundError, UnavailableError
+from txn_source.model.errors import StaleEpochError, SubscriptionNotFoundError, UnavailableError
 from txn_source.model.message_ranges import MessageRange
-from txn_source.model.subscription import Cursor
+from txn_source.model.subscription import Cursor, SubscriptionType
 from txn_source.model.topic import PartitionView, Topic
 from txn_source.model.topic_name import TopicName
 from txn_source.model.values import dataclass
@@ -66,7 +68,7 @@ def connect(connection: Connection, request: pb.ConsumeRequest.Subscribe, now_ms
     topic = topics.find(connection, TopicName.parse(request.topic))
     partitions = views.partition_views(connection, [topic.topic_id])[topic.topic_id]
     subscription, created = _subscription(connection, request, topic, partitions, now_ms)
-    received = received_in(request.received, subscription) if request.HasField("received") else None
+    received = _received(request.received, subscription) if request.HasField("received") else None
     who = request.token, request.consumer_name
     consumer_id, waits = consumers.register(connection, subscription, *who, now_ms, received, counts=request.counts)
     cursors = subscriptions.cursors_of(connection, subscription.subscription_id)
@@ -113,14 +115,80 @@ def _subscription(
     return made, True
 
 
-def received_in(
+def seek(work: Work, request: pb.SeekSubscriptionRequest) -> pb.SeekSubscriptionResponse:
+    """Move a subscription, once for each request id."""
+    place = sub_wire.place_from_wire(request.place)
+
+    def seek(connection: Connection) -> pb.SeekSubscriptionResponse:
+        topic_id = topics.find(connection, TopicName.parse(request.topic)).topic_id
+        partitions = views.partition_views(connection, [topic_id])[topic_id]
+        subscription = subscriptions.find(connection, topic_id, request.name)
+        epoch = request.epoch if request.HasField("epoch") else None
+        raised, at, moved = subscriptions.seek(connection, subscription, partitions, place, epoch)
+        points = [sub_wire.point_to_wire(partition_id, key) for partition_id, key in sorted(at.items())]
+        return pb.SeekSubscriptionResponse(epoch=raised, points=points, moved_partition_ids=moved)
+
+    return work.once(request, pb.SeekSubscriptionResponse, seek)
+
+
+@dataclass(frozen=True, slots=True)
+class Redelivered:
+    """What a redelivery did: the messages that the consumer has no more, or the epoch that it began."""
+
+    messages: int = 0
+    epoch: int | None = None
+
+
+def redeliver(
+    connection: Connection, subscription_id: int, consumer_id: int, told: pb.ConsumeRequest.Redeliver, *, counts: bool
+) -> Redelivered:
+    """Redeliver ranges of a shared subscription; of an ordered one all that isn't acknowledged, in a new epoch."""
+    subscription, parts = _current(connection, subscription_id), _parts(told)
+    if subscription.type is not SubscriptionType.SHARED:
+        of = subscription, told.epoch, consumer_id, parts
+        return Redelivered(epoch=subscriptions.redeliver_all(connection, *of, counts=counts))
+    if told.epoch != subscription.epoch:
+        return Redelivered()
+    deliveries.redeliver(connection, subscription, consumer_id, parts, counts=counts)
+    return Redelivered(sum(r.messages for _, ranges in parts for r in ranges))
+
+
+def count(connection: Connection, subscription_id: int, consumer_id: int, told: pb.ConsumeRequest.Redeliver) -> None:
+    """Count what a consumer is about to hand out once more."""
+    subscription = _current(connection, subscription_id)
+    if not consumers.is_connected(connection, subscription_id, consumer_id):
+        raise lease_over()
+    if told.epoch != subscription.epoch:
+        raise StaleEpochError("The messages are of an older epoch.", "Receive again.")
+    deliveries.count(connection, subscription_id, consumer_id, _parts(told))
+
+
+def leave(
+    connection: Connection, subscription_id: int, consumer_id: int, told: pb.ConsumeRequest.Redeliver, *, counts: bool
+) -> None:
+    """Disconnect a consumer that has reported its received messages."""
+    subscription = _current(connection, subscription_id)
+    received = _received(told, subscription)
+    deliveries.redeliver(connection, subscription, consumer_id, received, counts=counts)
+    consumers.remove(connection, consumer_id, reported=True)
+
+
+def _current(connection: Connection, subscription_id: int) -> Subscription:
+    """Return a consumer's subscription as it is now."""
+    subscription = subscriptions.by_id(connection, subscription_id)
+    if subscription is None:
+        raise subscription_gone()
+    return subscription
+
+
+def _received(
     told: pb.ConsumeRequest.Redeliver, subscription: Subscription
 ) -> list[tuple[int, Sequence[MessageRange]]]:
     """Return the ranges that a consumer reports as received, by partition id; none of an older epoch."""
-    return parts_in(told) if told.epoch == subscription.epoch else []
+    return _parts(told) if told.epoch == subscription.epoch else []
 
 
-def parts_in(told: pb.ConsumeRequest.Redeliver) -> list[tuple[int, Sequence[MessageRange]]]:
+def _parts(told: pb.ConsumeRequest.Redeliver) -> list[tuple[int, Sequence[MessageRange]]]:
     """Return the ranges of a request, by partition id."""
     return [(part.partition_id, sub_wire.ranges_from_wire(part.ranges)) for part in told.ranges]
 

@@ -17,10 +17,10 @@ from functools import cached_property
 from typing import Any
 
 from txn_source._generated.txnlog.v1 import metadata_service_pb2 as pb
-from txn_source.metadata.delivery.consumer_session import ConsumerSession
 from txn_source.metadata.delivery.delivery_messages import DeliveryMessages
 from txn_source.metadata.delivery.next_entries import PartitionReading, ReadCursor, next_batch
 from txn_source.metadata.delivery.row_dispatch import RowDispatch
+from txn_source.metadata.delivery.session import Session
 from txn_source.metadata.delivery.subscribing import lease_over, subscription_gone
 from txn_source.metadata.delivery.topic_snapshot import TopicSnapshot
 from txn_source.metadata.delivery.work import Work
@@ -43,7 +43,7 @@ class TopicDispatch:
         self._work = work
         self._configuration = configuration
 
-    def look(self, sessions: Sequence[ConsumerSession]) -> dict[int, float | None]:
+    def look(self, sessions: Sequence[Session]) -> dict[int, float | None]:
         """Look at one topic for some subscriptions, with all of their consumers that are connected here.
 
         Args:
@@ -52,7 +52,7 @@ class TopicDispatch:
         Returns:
             By subscription, in how many seconds something may change without anybody writing; None: never.
         """
-        groups: dict[int, list[ConsumerSession]] = defaultdict(list)
+        groups: dict[int, list[Session]] = defaultdict(list)
         for session in sessions:
             groups[session.subscription_id].append(session)
         after = {session: session.take_after_look() for session in sessions}
@@ -75,13 +75,13 @@ class TopicDispatch:
                 present = _follow(moment, subscription, group, leases[subscription_id])
                 waits[subscription_id] = moment.wait_s(subscription, present, leases[subscription_id])
                 shared = subscription.type is SubscriptionType.SHARED
-                by_rows = [session for session in present if session.state.active and (shared or session.counts)]
+                by_rows = [session for session in present if session.active and (shared or session.counts)]
                 if by_rows and _may_share(moment, subscription, by_rows):
                     to_share.append((subscription, by_rows))
                 deliveries_made += [
                     _deliver(moment, subscription, session)
                     for session in present
-                    if session not in by_rows and session.state.active and session.state.permits > 0
+                    if session not in by_rows and session.active and session.permits > 0
                 ]
         for made in deliveries_made:
             if made.apply():
@@ -94,49 +94,46 @@ class TopicDispatch:
                 session.send(response)
         return waits
 
-    def _share(self, subscription: Subscription, group: Sequence[ConsumerSession]) -> bool:
+    def _share(self, subscription: Subscription, group: Sequence[Session]) -> bool:
         """Hand out entries of a subscription; return True if there may be more at once."""
-        in_turn = sorted(group, key=lambda session: session.state.last_delivery)
+        in_turn = sorted(group, key=lambda session: session.last_delivery)
         topic, subscription_id = group[0].topic, subscription.subscription_id
 
         def hand_out(connection: Connection) -> _HandedOut:
             current = subscriptions.by_id(connection, subscription_id)
             if current is None:
-                return _HandedOut([], False, False, [], {})  # the next look says so
+                return _HandedOut({}, False, False, [], {})  # the next look says so
             consumers.remove_lapsed(connection, self._work.now_ms(), subscription_id)
             leases = consumers.leases(connection, [subscription_id])[subscription_id]
             if current.type is not SubscriptionType.SHARED:
                 leases = consumers.alive(leases, self._work.now_ms())[:1]
             present = {lease.consumer_id for lease in leases}
-            ready = {session.consumer_id: session.state.ready(current.epoch) for session in in_turn}
+            ready = {session.consumer_id: session.ready(current.epoch) for session in in_turn}
             permits = {n: messages for n, messages in ready.items() if messages > 0 and n in present}
             snapshot = TopicSnapshot(connection, topic, self._configuration)
             dispatch, messages = RowDispatch(snapshot, current, permits), DeliveryMessages(snapshot)
-            made = [(n, batch.messages, messages.of(current, batch)) for n, batch in dispatch.run()]
+            made: dict[int, list[pb.ConsumeResponse]] = defaultdict(list)
+            for consumer_id, batch in dispatch.run():
+                made[consumer_id].append(messages.of(current, batch))
             return _HandedOut(made, dispatch.full, dispatch.left, snapshot.partitions, dispatch.cursors)
 
         done = self._work.write(hand_out)
-        by_id = {session.consumer_id: session for session in group}
         for session in group:  # now that it is committed
             session.tell_partitions(done.partitions, done.cursors)
-        for consumer_id, messages, response in done.deliveries:
-            session = by_id[consumer_id]
-            with session.lock:
-                session.state.delivered(messages)
-            session.send(response)
+            session.delivered(done.deliveries.get(session.consumer_id, ()), {})
         # Permits that came meanwhile found others there, and woke nobody.
-        return done.full or (done.left and any(session.state.ready(subscription.epoch) for session in group))
+        return done.full or (done.left and any(session.ready(subscription.epoch) for session in group))
 
 
 @dataclass(frozen=True, slots=True)
 class _HandedOut:
-    """What one write transaction has handed out: for each delivery its consumer, its messages, and what to send.
+    """What one write transaction has handed out: the deliveries of each consumer, by its id.
 
     ``full`` and ``left`` are those of the ``RowDispatch``. ``partitions`` and ``cursors`` are the topic's and the
     subscription's then.
     """
 
-    deliveries: list[tuple[int, int, pb.ConsumeResponse]]
+    deliveries: Mapping[int, Sequence[pb.ConsumeResponse]]
     full: bool
     left: bool
     partitions: Sequence[PartitionView]
@@ -163,14 +160,12 @@ class _Moment:
         partition_ids = [view.partition_id for view in self.snapshot.partitions]
         return transactions.next_deadline_ms(self.connection, partition_ids)
 
-    def wait_s(
-        self, subscription: Subscription, group: Sequence[ConsumerSession], leases: Sequence[Lease]
-    ) -> float | None:
+    def wait_s(self, subscription: Subscription, group: Sequence[Session], leases: Sequence[Lease]) -> float | None:
         """Return the seconds until something may change without anybody writing: a deadline, or a lease."""
         waits = []
         if subscription.isolation_level is IsolationLevel.READ_COMMITTED and self._deadline_ms is not None:
             waits.append(max(1, self._deadline_ms - self.now_ms + 1))
-        waits_for_others = subscription.type is SubscriptionType.SHARED or not all(s.state.active for s in group)
+        waits_for_others = subscription.type is SubscriptionType.SHARED or not all(s.active for s in group)
         if waits_for_others and len(leases) > len(group):
             # Of others nobody says here that they have gone, also if that couldn't be written down.
             waits.append(consumers.RENEW_MS)
@@ -180,9 +175,9 @@ class _Moment:
 def _follow(
     moment: _Moment,
     subscription: Subscription,
-    group: Sequence[ConsumerSession],
+    group: Sequence[Session],
     leases: Sequence[Lease],
-) -> list[ConsumerSession]:
+) -> list[Session]:
     """Tell consumers of new partitions, of a new epoch, and of being the active one; return those still connected."""
     ids = {lease.consumer_id for lease in leases}
     shared, first = subscription.type is SubscriptionType.SHARED, None
@@ -195,31 +190,26 @@ def _follow(
             continue
         present.append(session)
         active = shared or first is None or first.consumer_id == session.consumer_id
-        goes_on = subscription.epoch == session.state.epoch and active == session.state.active
+        goes_on = subscription.epoch == session.epoch and active == session.active
         partitions = moment.snapshot.partitions
-        if goes_on and not session.state.unknown(partitions):
+        if goes_on and session.knows(partitions):
             continue
         if cursors is None:
             cursors = subscriptions.cursors_of(moment.connection, subscription.subscription_id)
         session.tell_partitions(partitions, cursors)
-        if goes_on:
-            continue
-        with session.lock:
-            session.state.begin(subscription.epoch, active, cursors)
-        change = pb.ConsumeResponse.EpochChange(epoch=subscription.epoch, active=active)
-        session.send(pb.ConsumeResponse(epoch_change=change))
+        if not goes_on:
+            session.begin(subscription.epoch, active, cursors)
     return present
 
 
-def _may_share(moment: _Moment, subscription: Subscription, group: Sequence[ConsumerSession]) -> bool:
+def _may_share(moment: _Moment, subscription: Subscription, group: Sequence[Session]) -> bool:
     """True if something of a subscription is to be handed out, and somebody may take it."""
     for session in group:
-        if session.state.at_limit:
+        if session.at_limit:
             # What was handed out may have been fewer, and acknowledged where nobody tells: count before it waits.
-            count = deliveries.unacknowledged(moment.connection, subscription.subscription_id, session.consumer_id)
-            with session.lock:
-                session.state.unacknowledged = count
-    if not any(session.state.ready(subscription.epoch) for session in group):
+            of = subscription.subscription_id, session.consumer_id
+            session.has(deliveries.unacknowledged(moment.connection, *of))
+    if not any(session.ready(subscription.epoch) for session in group):
         return False
     subscription_id = subscription.subscription_id
     read_to = subscriptions.read_positions(moment.connection, subscription_id)
@@ -235,7 +225,7 @@ def _may_share(moment: _Moment, subscription: Subscription, group: Sequence[Cons
 class _Delivered:
     """What one look delivers to the active consumer of a subscription, before it counts."""
 
-    session: ConsumerSession
+    session: Session
     responses: list[pb.ConsumeResponse]
     cursors: dict[int, ReadCursor]
     messages: int
@@ -243,29 +233,22 @@ class _Delivered:
 
     def apply(self) -> bool:
         """Send it, and let it count; return True if more can be delivered at once."""
-        state = self.session.state
-        for partition_id, cursor in self.cursors.items():
-            state.advance(partition_id, cursor)
-        if self.responses:
-            with self.session.lock:
-                state.delivered(self.messages)
-        for response in self.responses:
-            self.session.send(response)
-        return self.more and state.permits > 0
+        self.session.delivered(self.responses, self.cursors)
+        return self.more and self.session.permits > 0
 
 
-def _deliver(moment: _Moment, subscription: Subscription, session: ConsumerSession) -> _Delivered:
+def _deliver(moment: _Moment, subscription: Subscription, session: Session) -> _Delivered:
     """Make deliveries of what comes next, partition by partition, as far as the permits go."""
-    state, level = session.state, subscription.isolation_level
-    permits, made = state.permits, _Delivered(session, [], {}, 0, more=False)
-    for view in state.in_turn(moment.snapshot.partitions):
-        cursor, bound = state.read_cursor(view.partition_id), view.bounds.upper(level)
+    level = subscription.isolation_level
+    permits, made = session.permits, _Delivered(session, [], {}, 0, more=False)
+    for view in session.in_turn(moment.snapshot.partitions):
+        cursor, bound = session.read_cursor(view.partition_id), view.bounds.upper(level)
         if cursor.position >= bound:
             continue
         if permits <= made.messages or len(made.responses) >= _DELIVERIES_AT_ONCE:
             made.more = True
             break
-        acknowledged = state.acknowledged_of(view.partition_id)
+        acknowledged = session.acknowledged_of(view.partition_id)
         reading = PartitionReading(moment.snapshot, view, level, bound, acknowledged, subscription.durable)
         batch, cursor = next_batch(reading, cursor, permits - made.messages)
         made.cursors[view.partition_id] = cursor

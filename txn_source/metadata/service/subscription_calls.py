@@ -6,8 +6,9 @@ from collections.abc import Iterable, Iterator
 from typing import TypeVar
 
 from txn_source._generated.txnlog.v1 import metadata_service_pb2 as pb
+from txn_source.metadata.delivery import subscribing
 from txn_source.metadata.delivery.consumer_hub import ConsumerHub
-from txn_source.metadata.delivery.consumer_requests import ConsumerConversation
+from txn_source.metadata.delivery.conversation import Conversation
 from txn_source.metadata.protocol import convert
 from txn_source.metadata.protocol import convert_subscriptions as sub_wire
 from txn_source.metadata.protocol.enums import ISOLATION_LEVEL, SUBSCRIPTION_TYPE
@@ -76,17 +77,7 @@ class SubscriptionCalls:
         return self._work.once(request, pb.DeleteSubscriptionResponse, delete)
 
     def SeekSubscription(self, request: pb.SeekSubscriptionRequest) -> pb.SeekSubscriptionResponse:
-        place = sub_wire.place_from_wire(request.place)
-
-        def seek(connection: Connection) -> pb.SeekSubscriptionResponse:
-            topic_id, of_topic = _topic(connection, request.topic)
-            subscription = subscriptions.find(connection, topic_id, request.name)
-            epoch = request.epoch if request.HasField("epoch") else None
-            raised, at, moved = subscriptions.seek(connection, subscription, of_topic, place, epoch)
-            points = [sub_wire.point_to_wire(partition_id, key) for partition_id, key in sorted(at.items())]
-            return pb.SeekSubscriptionResponse(epoch=raised, points=points, moved_partition_ids=moved)
-
-        return self._work.once(request, pb.SeekSubscriptionResponse, seek)
+        return subscribing.seek(self._work, request)
 
     def SetSubscriptionIsolationLevel(
         self, request: pb.SetSubscriptionIsolationLevelRequest
@@ -112,7 +103,7 @@ class SubscriptionCalls:
     def Consume(
         self, requests: Iterable[pb.ConsumeRequest], ending: Ending | None = None
     ) -> Iterator[pb.ConsumeResponse]:
-        return ConsumerConversation(self._work, self._hub, self.SeekSubscription).hold(requests, ending)
+        return Conversation(self._work, self._hub).hold(requests, ending)
 
 
 class _Description:

@@ -1,23 +1,35 @@
-"""What is known of one consumer: permits are of an epoch, and are used by what was delivered."""
+"""What is known of one connected consumer: permits are of an epoch, and are used by what was delivered."""
 
 from __future__ import annotations
 
 import pytest
 
-from txn_source.metadata.delivery import session_state
+from txn_source._generated.txnlog.v1 import metadata_service_pb2 as pb
+from txn_source.metadata.delivery import session as sessions
 from txn_source.metadata.delivery.next_entries import ReadCursor
-from txn_source.metadata.delivery.session_state import MAX_PERMITS, SessionState
+from txn_source.metadata.delivery.session import MAX_PERMITS, Outbox, Session
+from txn_source.metadata.store.subscription_rows import Subscription
 from txn_source.model.bounds import Bounds
+from txn_source.model.isolation import IsolationLevel
+from txn_source.model.ledger_limits import LedgerLimits
 from txn_source.model.message_ranges import message_key
 from txn_source.model.position import Position
-from txn_source.model.subscription import Cursor
-from txn_source.model.topic import PartitionView
+from txn_source.model.subscription import Cursor, SubscriptionType
+from txn_source.model.topic import PartitionView, Topic
+from txn_source.model.topic_name import TopicName
 
 START, LATER = Position(1, 0), Position(1, 7)
+TOPIC = Topic(5, TopicName.parse("t"), None, LedgerLimits(), 0)
 
 
-def state_at(position: Position = START, *, epoch: int = 3, active: bool = True) -> SessionState:
-    return SessionState(epoch, active, {10: Cursor(message_key(position))})
+def state_at(position: Position = START, *, epoch: int = 3, active: bool = True) -> Session:
+    level, kind = IsolationLevel.READ_COMMITTED, SubscriptionType.SHARED
+    subscription = Subscription(1, 5, "s", kind, level, durable=True, epoch=epoch, ignored_acknowledgements=0)
+    return Session(TOPIC, subscription, 7, Outbox(), {10: Cursor(message_key(position))}, active=active)
+
+
+def delivery(messages: int) -> list[pb.ConsumeResponse]:
+    return [pb.ConsumeResponse(delivery=pb.ConsumeResponse.Delivery(messages=messages))]
 
 
 def test_permits_add_up_to_a_limit() -> None:
@@ -35,7 +47,7 @@ def test_permits_tell_whether_there_were_none() -> None:
     state = state_at()
     assert state.permit(3, 5)
     assert not state.permit(3, 1)
-    state.delivered(8)
+    state.delivered(delivery(8), {})
     assert state.permits == -2
     assert state.permit(3, 1)
     assert not state.permit(2, 1)
@@ -62,8 +74,7 @@ def test_new_epoch_begins_at_the_cursors_without_permits() -> None:
     """Deliver, then begin anew where a seek went: permits, messages and the place are those of the beginning."""
     state = state_at()
     state.permit(3, 5)
-    state.delivered(2)
-    state.advance(10, ReadCursor.at(Position(1, 2)))
+    state.delivered(delivery(2), {10: ReadCursor.at(Position(1, 2))})
     assert (state.permits, state.unacknowledged) == (3, 2)
     state.begin(4, True, {10: Cursor(message_key(LATER))})
     assert (state.epoch, state.permits, state.unacknowledged) == (4, 0, 0)
@@ -77,10 +88,10 @@ def test_added_partition_joins_the_epoch_at_its_cursor() -> None:
     views = [PartitionView(number, index, bounds, 0, 0, START) for index, number in enumerate((10, 11))]
     state = state_at()
     state.permit(3, 5)
-    state.advance(10, ReadCursor.at(LATER))
-    assert [view.partition_id for view in state.unknown(views)] == [11]
-    state.join({11: Cursor(message_key(START))})
-    assert state.unknown(views) == []
+    state.delivered([], {10: ReadCursor.at(LATER)})
+    assert not state.knows(views)
+    state.tell_partitions(views, {11: Cursor(message_key(START))})
+    assert state.knows(views)
     assert (state.epoch, state.permits) == (3, 5)
     assert state.read_cursor(10) == ReadCursor.at(LATER)
     assert state.read_cursor(11) == ReadCursor.at(START)
@@ -92,18 +103,18 @@ def test_partition_that_a_new_epoch_brought_stays_where_that_begins() -> None:
     view = PartitionView(11, 1, Bounds(START, START, START, START), 0, 0, START)
     state = state_at()
     state.begin(4, True, {10: Cursor(message_key(START)), 11: Cursor(message_key(LATER))})
-    assert state.unknown([view]) == [view]
-    state.join({11: Cursor(message_key(START))})
+    assert not state.knows([view])
+    state.tell_partitions([view], {11: Cursor(message_key(START))})
     assert state.read_cursor(11) == ReadCursor.at(LATER)
 
 
 def test_unacknowledged_messages_of_a_shared_consumer_are_limited(monkeypatch: pytest.MonkeyPatch) -> None:
     """Deliver as many as the limit allows: it isn't ready before some are acknowledged."""
-    monkeypatch.setattr(session_state, "MAX_UNACKNOWLEDGED", 4)
+    monkeypatch.setattr(sessions, "MAX_UNACKNOWLEDGED", 4)
     state = state_at()
     state.permit(3, 10)
     assert (state.ready(3), state.at_limit) == (4, False)
-    state.delivered(4)
+    state.delivered(delivery(4), {})
     assert (state.ready(3), state.at_limit) == (0, True)
     state.acknowledged(1)
     assert (state.ready(3), state.at_limit) == (1, False)
@@ -114,10 +125,10 @@ def test_unacknowledged_messages_of_a_shared_consumer_are_limited(monkeypatch: p
 def test_deliveries_are_numbered_over_all_consumers() -> None:
     """Deliver to two in turn: the one that had its turn longer ago has the smaller number, and a new one is first."""
     first, second, third = state_at(), state_at(), state_at()
-    first.delivered(1)
-    second.delivered(1)
+    first.delivered(delivery(1), {})
+    second.delivered(delivery(1), {})
     assert third.last_delivery < first.last_delivery < second.last_delivery
-    first.delivered(1)
+    first.delivered(delivery(1), {})
     assert second.last_delivery < first.last_delivery
 
 
