@@ -9,6 +9,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
+from txn_source.client.writing.partitions import Partitions
 from txn_source.client.writing.segment_files import SegmentFiles
 from txn_source.model.bounds import Bounds
 from txn_source.model.entry import NewEntry
@@ -37,7 +38,8 @@ def files(tmp_path: Path) -> Open:
     (tmp_path / "segments").mkdir()
 
     def opened(partitions: int = 2, max_open: int = 8, **options: object) -> SegmentFiles:
-        return SegmentFiles(tmp_path, view_of(partitions), 7, max_open, **options)  # type: ignore[arg-type]
+        known = options.pop("known", None) or Partitions(view_of(partitions))
+        return SegmentFiles(tmp_path, 3, known, 7, max_open, **options)  # type: ignore[arg-type]
 
     return opened
 
@@ -67,7 +69,7 @@ def test_each_partition_and_set_of_columns_has_one_file(files: Open, tmp_path: P
     opened = files()
     wanted = [(0, BATCH), (1, BATCH), (0, OTHER)] * 2
     entries = [opened.append(partition, number, batch) for number, (partition, batch) in enumerate(wanted)]
-    opened.sync()
+    opened.start()
     opened.close()
     assert [e.segment for e in entries[:3]] == [e.segment for e in entries[3:]]
     assert len({e.segment for e in entries}) == 3
@@ -80,9 +82,10 @@ def test_each_partition_and_set_of_columns_has_one_file(files: Open, tmp_path: P
 
 def test_new_ledger_gets_a_new_file(files: Open) -> None:
     """Follow one of two partitions to its next ledger: the other one keeps its file."""
-    opened = files()
+    known = Partitions(view_of(2))
+    opened = files(known=known)
     before = [opened.append(partition, 0, BATCH).segment for partition in (0, 1)]
-    opened.follow(1, 30)
+    known.follow(1, 30)
     after = [opened.append(partition, 2, BATCH).segment for partition in (0, 1)]
     assert after[0] == before[0]
     assert SegmentName.parse(after[1]) == SegmentName(3, 1, 30, 7)
@@ -94,10 +97,10 @@ def test_only_what_was_appended_is_synced(files: Open, synced: list[str]) -> Non
     opened = files()
     first = opened.append(0, 0, BATCH).segment
     opened.append(0, 2, BATCH)
-    opened.sync()
-    opened.sync()
+    opened.start()
+    opened.start()
     second = opened.append(1, 0, BATCH).segment
-    opened.sync()
+    opened.start()
     opened.close()
     assert synced == [os.path.basename(path) for path in (first, second)]
 
@@ -107,7 +110,7 @@ def test_file_that_makes_room_is_synced_before_it_is_closed(files: Open, synced:
     opened = files(partitions=3, max_open=2)
     entries = [opened.append(partition, 0, BATCH) for partition in range(3)]
     assert synced == [os.path.basename(entries[0].segment)]
-    opened.sync()
+    opened.start()
     assert sorted(synced) == sorted(os.path.basename(e.segment) for e in entries)
     assert opened.append(0, 2, BATCH).segment != entries[0].segment
     opened.close()
@@ -124,12 +127,12 @@ def test_broken_file_is_never_written_to_again(
     with monkeypatch.context() as patch:
         patch.setattr(os, name, interrupt)
         with pytest.raises(KeyboardInterrupt):
-            opened.append(0, 2, BATCH) if name == "write" else opened.sync()
+            opened.append(0, 2, BATCH) if name == "write" else opened.start()
     size = (tmp_path / first.segment).stat().st_size
     again = opened.append(0, 2, BATCH)
     assert again.segment != first.segment
     assert opened.append(1, 2, BATCH).segment == other.segment
-    opened.sync()
+    opened.start()
     opened.close()
     assert (tmp_path / first.segment).stat().st_size == size
     assert rows(tmp_path, again) == BATCH.to_pylist()

@@ -10,7 +10,7 @@ import pytest
 
 import txn_source
 from txn_source import Log
-from txn_source.client.writing import copied_segments
+from txn_source.client.writing import copies
 from txn_source.storage import root_health
 
 
@@ -53,8 +53,8 @@ def log(roots: Roots, monkeypatch: pytest.MonkeyPatch) -> Iterator[Log]:
     """A log with three roots, of which a topic t has copies in all."""
     monkeypatch.setattr(root_health, "REST_S", 0.0)
     monkeypatch.setattr(root_health, "HUNG_REST_S", 0.0)
-    monkeypatch.setattr(copied_segments, "PATIENCE_S", 60.0)
-    monkeypatch.setattr(copied_segments, "DEADLINE_S", 60.0)
+    monkeypatch.setattr(copies, "PATIENCE_S", 60.0)
+    monkeypatch.setattr(copies, "DEADLINE_S", 60.0)
     with txn_source.connect(roots.main) as log:
         log.add_root("b", roots.b)
         log.add_root("c", roots.c)

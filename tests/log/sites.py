@@ -20,7 +20,7 @@ from tests.log.objects import new_prefix, s3_surroundings
 from tests.metadata.postgres import server
 from txn_source import Log, connect
 from txn_source.client.target import open_service
-from txn_source.client.writing import copied_segments
+from txn_source.client.writing import copies
 from txn_source.metadata.service.in_process import InProcessTransport
 from txn_source.metadata.service.server import Server
 from txn_source.metadata.service.service import Clock, MetadataService
@@ -164,7 +164,7 @@ class Site:
         if kind == "copies":
             self.b = root.with_name(f"{root.name}-b")
             for name in ("PATIENCE_S", "DEADLINE_S"):
-                self._stack.enter_context(patch.object(copied_segments, name, 60.0))
+                self._stack.enter_context(patch.object(copies, name, 60.0))
             with connect(root) as log:
                 log.add_root("b", self.b)
                 log.set_policies(hot_copies="main,b")

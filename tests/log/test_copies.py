@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 import logging
 import shutil
 import threading
+import weakref
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
@@ -17,7 +19,7 @@ import txn_source
 from tests.log.reading import BY_HAND, UNCOMMITTED, eventually, send_each, told_by, values
 from tests.log.roots import Roots, bounds_of, log, roots, spoil
 from txn_source import Log
-from txn_source.client.writing import copied_segments
+from txn_source.client.writing import copies
 from txn_source.client.writing.bulk_writer import BulkWriter
 from txn_source.metadata.store.figures import blockers, partition_figures
 from txn_source.metadata.store.opening import open_database
@@ -257,9 +259,9 @@ def test_lowered_policy_frees_what_waits(log: Log, roots: Roots) -> None:
 
 
 def test_root_that_hangs_costs_a_bounded_time(log: Log, roots: Roots, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let writes to a root hang: an entry that two roots have is acknowledged, the third copy comes late, and the
-    service is told of it with the next flush."""
-    monkeypatch.setattr(copied_segments, "PATIENCE_S", 0.05)
+    """Let writes to a root hang: an entry that two roots have is acknowledged, the third copy comes late, and
+    maintenance makes it known."""
+    monkeypatch.setattr(copies, "PATIENCE_S", 0.05)
     log.set_policies("t", acknowledge_copies=2)
     producer = log.producer("t", batching=BY_HAND)
     going_on, put = threading.Event(), LocalSegments.put
@@ -274,12 +276,11 @@ def test_root_that_hangs_costs_a_bounded_time(log: Log, roots: Roots, monkeypatc
     [before] = log.metadata.list_hot_segments(TopicName.parse("t"))
     assert before.roots == 0b011
     going_on.set()
-    store = producer._pipeline.files._copied  # type: ignore[attr-defined]
-    assert store is not None
     for thread in threading.enumerate():
         if thread.name == "txnlog-copy":
             thread.join(30)
-    producer.flush()
+    root_health.roots._until.clear()
+    log.maintain()
     [after] = log.metadata.list_hot_segments(TopicName.parse("t"))
     assert after.roots == 0b111
 
@@ -419,12 +420,14 @@ def test_nothing_is_kept_in_memory_of_what_has_gone(log: Log, roots: Roots) -> N
     producer.send(bytes(100_000), txn=txn)
     with pytest.raises(UnavailableError):
         txn.commit()
-    copied = producer._pipeline.files._copied  # type: ignore[attr-defined]
-    assert len(copied._kept) == 1
+    gc.collect()
+    held = [weakref.ref(each) for each in gc.get_objects() if isinstance(each, copies.CopiedPut)]
+    assert held
     txn.abort()
     roots.bring_back("b")
     send_each(producer, [b"1", b"2"])
-    assert copied._kept == copied._done == {}
+    gc.collect()
+    assert [put() for put in held] == [None] * len(held)
 
 
 def test_root_of_the_log_that_is_not_mounted_is_not_written_to(log: Log, roots: Roots) -> None:

@@ -15,7 +15,7 @@ from tests.tiers.stores import Bucket
 from txn_source import Log
 from txn_source.client import segment_copying
 from txn_source.client.tiering.hot_repair import RepairReport
-from txn_source.client.writing import copied_segments
+from txn_source.client.writing import copies
 from txn_source.model.errors import InvalidArgumentError, SegmentUnreadableError, UnavailableError
 from txn_source.storage import root_health, segment_store
 
@@ -27,8 +27,8 @@ def log(
     """A log in a folder, with copies in a bucket."""
     monkeypatch.setattr(root_health, "REST_S", 0.0)
     monkeypatch.setattr(root_health, "HUNG_REST_S", 0.0)
-    monkeypatch.setattr(copied_segments, "PATIENCE_S", 60.0)
-    monkeypatch.setattr(copied_segments, "DEADLINE_S", 60.0)
+    monkeypatch.setattr(copies, "PATIENCE_S", 60.0)
+    monkeypatch.setattr(copies, "DEADLINE_S", 60.0)
     with txn_source.connect(tmp_path / "log") as log:
         log.add_root("s3", bucket.uri_at(proxy.endpoint, max_attempts=1))
         log.create_topic("t", hot_copies="main,s3")

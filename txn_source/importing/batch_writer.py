@@ -10,7 +10,9 @@ import pyarrow as pa
 
 from txn_source.client.access import Access
 from txn_source.client.writing.batch_buffer import ENTRY_MAX_BYTES, ENTRY_MAX_ROWS, entry_sized
-from txn_source.client.writing.segment_files import EntryFiles, open_files
+from txn_source.client.writing.entry_files import EntryFiles, open_files
+from txn_source.client.writing.partitions import Partitions
+from txn_source.client.writing.uploads import placed
 from txn_source.model.entry import NewEntry, OpenedProducer
 from txn_source.model.errors import StaleSegmentError, TxnLogError
 from txn_source.model.imported import ImportedBatch, ImportedEntries, ImportedTopic, TxnRef
@@ -33,6 +35,7 @@ class _Writer:
 
     view: TopicView
     producer: OpenedProducer
+    partitions: Partitions
     files: EntryFiles
     schema: pa.Schema
     sequence: int = 0
@@ -70,8 +73,9 @@ class BatchWriter:
         self._writers = []
         for view in views:
             opened, newest = access.metadata.open_producer(view.topic.name, None, _PRODUCER)
-            files = open_files(access, newest, opened.producer_id, _MAX_OPEN)
-            self._writers.append(_Writer(newest, opened, files, deserialize_schema(newest.topic.schema)))
+            known = Partitions(newest)
+            files = open_files(access, newest.topic, known, opened.producer_id, _MAX_OPEN)
+            self._writers.append(_Writer(newest, opened, known, files, deserialize_schema(newest.topic.schema)))
         self._pieces: list[_Piece] = []
         self._last: dict[tuple[int, int], _Piece] = {}
         """Files of the last batch that had entries."""
@@ -160,10 +164,9 @@ class BatchWriter:
         progress: Sequence[str],
     ) -> None:
         found = [(piece, self._written(piece)) for piece in self._pieces]
-        for writer in self._writers:
-            writer.files.sync()
+        roots = [writer.files.start().wait() for writer in self._writers]
         writes = [
-            ImportedEntries(piece.topic, txns.get(piece.group), tuple(self._writers[piece.topic].files.placed(entries)))
+            ImportedEntries(piece.topic, txns.get(piece.group), tuple(placed(entries, roots[piece.topic])))
             for piece, entries in found
         ]
         topics = tuple(
@@ -173,10 +176,9 @@ class BatchWriter:
         batch = ImportedBatch(topics, begun, tuple(writes), tuple(ends), tuple(kept))
         tails = self._stub.import_batch(batch)
         for writer in self._writers:
-            writer.files.retain(list)
             for index, partition in enumerate(writer.view.partitions):
                 if partition.partition_id in tails:
-                    writer.files.follow(index, tails[partition.partition_id])
+                    writer.partitions.follow(index, tails[partition.partition_id])
 
     def _written(self, piece: _Piece) -> list[NewEntry]:
         writer = self._writers[piece.topic]

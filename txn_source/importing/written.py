@@ -14,7 +14,9 @@ import pyarrow as pa
 from txn_source.client.access import Access
 from txn_source.client.hot_roots import delete_everywhere
 from txn_source.client.writing.batch_buffer import entry_sized
-from txn_source.client.writing.segment_files import open_files
+from txn_source.client.writing.entry_files import open_files
+from txn_source.client.writing.partitions import Partitions
+from txn_source.client.writing.uploads import placed
 from txn_source.foreign.foreign_log import TransactionSpans
 from txn_source.foreign.target import ForeignTarget
 from txn_source.importing.course import Lane
@@ -125,7 +127,7 @@ def write_part(access: Access, topics: Sequence[SourceTopic], part: PartToWrite)
     schema = deserialize_schema(view.topic.schema)
     feed = Feed(Lane(part.topic, partition, part.of, part.spans, part.groups, part.spans.markers))
     paths: list[str] = []
-    files = open_files(access, view, part.producer_id, _MAX_OPEN, paths.append)
+    files = open_files(access, view.topic, Partitions(view), part.producer_id, _MAX_OPEN, paths.append)
     try:
         steps = []
         while not feed.ended:
@@ -135,7 +137,7 @@ def write_part(access: Access, topics: Sequence[SourceTopic], part: PartToWrite)
                 entries = tuple(files.append(part.partition, 0, batch) for batch in batches)
                 written.append(Written(run.group, entries))
             steps.append(WrittenStep(feed.at, tuple(written)))
-        files.sync()
+        roots = files.start().wait()
     except BaseException:
         files.close()
         for path in paths:
@@ -143,7 +145,7 @@ def write_part(access: Access, topics: Sequence[SourceTopic], part: PartToWrite)
         raise
     files.close()
     return [
-        WrittenStep(step.at, tuple(Written(one.group, tuple(files.placed(one.entries))) for one in step.written))
+        WrittenStep(step.at, tuple(Written(one.group, tuple(placed(one.entries, roots))) for one in step.written))
         for step in steps
     ]
 

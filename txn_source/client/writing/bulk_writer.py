@@ -17,8 +17,10 @@ import pyarrow as pa
 from txn_source.client.access import Access
 from txn_source.client.hot_roots import delete_everywhere
 from txn_source.client.writing.batch_buffer import ENTRY_MAX_BYTES, ENTRY_MAX_ROWS, entry_sized
+from txn_source.client.writing.entry_files import open_files
+from txn_source.client.writing.partitions import Partitions
 from txn_source.client.writing.routing import group, route
-from txn_source.client.writing.segment_files import open_files
+from txn_source.client.writing.uploads import placed
 from txn_source.model.entry import NewEntry, OpenedProducer
 from txn_source.model.errors import InvalidArgumentError, StorageWriteError, TxnLogError
 from txn_source.model.spark_commit import TopicBatch, joined_content
@@ -67,7 +69,8 @@ class BulkWriter:
         self._waiting: dict[tuple[int, tuple[str, ...]], _Waiting] = {}
         self._waiting_bytes = 0
         self._paths: list[str] = []
-        self._files = open_files(access, self._view, self._writer.producer_id, _MAX_OPEN_SEGMENTS, self._paths.append)
+        of = self._view.topic, Partitions(self._view), self._writer.producer_id
+        self._files = open_files(access, *of, _MAX_OPEN_SEGMENTS, self._paths.append)
         self._entries: list[NewEntry] = []
         self._rim = Rim(f"A writer to topic {topic.short!r}", "Rows may be missing.")
 
@@ -126,16 +129,19 @@ class BulkWriter:
     def _make_safe(self) -> None:
         for key in list(self._waiting):
             self._write(key)
-        self._files.sync()
-        self._entries = self._files.placed(self._entries)
-        if self._files.lack_copies(self._entries):
-            self._entries = self._files.complete(self._entries)
-        if self._files.lack_copies(self._entries):
+        upload = self._files.start()
+        self._entries = placed(self._entries, upload.wait())
+        if self._lack_copies():
+            self._entries = placed(self._entries, upload.complete())
+        if self._lack_copies():
             raise StorageWriteError(
                 f"What was written to topic {self._view.topic.name.short!r} has too few copies: not all roots of the"
                 " policy hot_copies could be written.",
                 "Run it again when they can; `txnlog roots list` tells which can't.",
             )
+
+    def _lack_copies(self) -> bool:
+        return any(self._files.copies.lacks(entry.roots) for entry in self._entries)
 
     def _targets(self, batch: pa.RecordBatch) -> npt.NDArray[np.int64] | None:
         """Return the partition of each row; None: they may go anywhere together."""

@@ -8,14 +8,15 @@ the service is asked once more, by the same append.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 from txn_source.client.access import Access
 from txn_source.client.hot_roots import places_of
 from txn_source.client.segment_copying import copy_segment
-from txn_source.client.writing.segment_files import EntryFiles, wanted_copies
+from txn_source.client.writing.entry_files import EntryFiles, wanted_copies
+from txn_source.client.writing.parcel import Parcel
+from txn_source.client.writing.uploads import placed
 from txn_source.metadata.stub.roots import SegmentRoots
-from txn_source.model.entry import NewEntry
 from txn_source.model.errors import SegmentUnreadableError, TxnLogError, UnavailableError
 from txn_source.model.topic_name import TopicName
 
@@ -56,22 +57,17 @@ class CopyKeeper:
         self._wanted, self._roots = wanted, stub.roots
         return reopened
 
-    def tell(self, files: EntryFiles) -> None:
-        """Tell the service of copies that came late; what it isn't told is repaired."""
-        late = files.take_late()
-        if late:
-            try:
-                self._access.metadata.change_segment_roots(self._topic, late)
-            except TxnLogError:
-                return
+    def make(self, parcel: Parcel, *, lacks: bool) -> None:
+        """Make the copies that a registered parcel lacks, and tell the service, as far as that can be done now.
 
-    def make(self, files: EntryFiles, entries: Sequence[NewEntry]) -> None:
-        """Make the copies that registered entries lack, and tell the service, as far as that can be done now."""
-        if not files.lack_copies(entries):  # they were written before the policy asked for more
+        ``lacks`` False: it has all that were wanted when it was written, and the policy asks for more by now.
+        """
+        entries = parcel.entries or []
+        if not lacks or parcel.upload is None:
             self._has_changed = True
             self._repair({entry.segment for entry in entries})
             return
-        done = {entry.segment: entry.roots for entry in files.complete(entries)}
+        done = {entry.segment: entry.roots for entry in placed(entries, parcel.upload.complete())}
         # A segment was put whole, so a copy reaches up to its end, with entries of other groups.
         changes = [SegmentRoots(path, roots, 0, _WHOLE) for path, roots in done.items()]
         self._access.metadata.change_segment_roots(self._topic, changes)

@@ -15,7 +15,7 @@ from txn_source.client.writing.batch_buffer import Buffer
 from txn_source.client.writing.message_ids import Receipt
 from txn_source.client.writing.routing import RoutedBatch
 from txn_source.client.writing.transaction import Transaction
-from txn_source.client.writing.uploads import Upload
+from txn_source.client.writing.uploads import Upload, placed
 from txn_source.model.entry import NewEntry
 from txn_source.model.position import Position
 from txn_source.model.transaction import TxnId
@@ -54,6 +54,8 @@ class Parcel:
     """Partition, base sequence and messages of each entry."""
     under_way: tuple[list[NewEntry], Upload] | None = None
     entries: list[NewEntry] | None = None
+    upload: Upload | None = None
+    """That of the entries, which holds the bytes of those that lack copies."""
     receipt: Receipt | None = None
     needs_copies: bool = False
 
@@ -87,6 +89,14 @@ class Parcel:
                 self.runs.append((buffer, buffer.messages + start, turn))
             for partition, rows in batch.parts:
                 self.buffers[partition].add_batch(rows)
+
+    def place(self, entries: Sequence[NewEntry], upload: Upload) -> None:
+        """Wait until entries are safe, and record where they are.
+
+        Raises:
+            TxnLogError: as ``Upload.wait``.
+        """
+        self.entries, self.upload = placed(entries, upload.wait()), upload
 
     def receipt_of(self, positions: Sequence[Position]) -> Receipt:
         """Return the receipt for entries that got these positions."""

@@ -5,13 +5,14 @@ from __future__ import annotations
 import pyarrow as pa
 
 from txn_source.client.writing.copy_keeper import CopyKeeper
+from txn_source.client.writing.entry_files import EntryFiles
 from txn_source.client.writing.losses import Losses
 from txn_source.client.writing.message_ids import Receipts
 from txn_source.client.writing.outbox import Outbox
 from txn_source.client.writing.parcel import Forgotten, Owner, Parcel
-from txn_source.client.writing.segment_files import EntryFiles
+from txn_source.client.writing.partitions import Partitions
 from txn_source.client.writing.transaction import Transaction
-from txn_source.client.writing.uploads import Safe, Upload
+from txn_source.client.writing.uploads import Safe, Upload, placed
 from txn_source.metadata.stub.metadata_stub import MetadataStub
 from txn_source.model.entry import Appended, NewEntry, OpenedProducer
 from txn_source.model.errors import (
@@ -53,12 +54,14 @@ class Pipeline:
         stub: MetadataStub,
         producer: OpenedProducer,
         files: EntryFiles,
+        partitions: Partitions,
         losses: Losses,
         copies: CopyKeeper,
     ) -> None:
         self._stub = stub
         self.producer = producer
         self.files = files
+        self.partitions = partitions
         self._copies = copies
         self._losses = losses
         self._sequence = 0
@@ -102,7 +105,6 @@ class Pipeline:
     def settle(self, outbox: Outbox, keep: Transaction | None = None, *, wait: bool = False) -> None:
         """Register, in their order, the parcels whose bytes are safe; with ``wait``, wait for them."""
         self._first = None
-        self._copies.tell(self.files)
         for parcel in list(outbox.queue):
             if parcel.entries is None and parcel.under_way is not None:
                 entries, upload = parcel.under_way
@@ -111,16 +113,13 @@ class Pipeline:
                     break
                 self._await(outbox, parcel, entries, upload)
         self._register_all(outbox, keep)
-        self.files.retain(lambda: [e for p in outbox.queue for e in p.entries or (p.under_way or ((),))[0]])
 
     def _await(self, outbox: Outbox, parcel: Parcel, entries: list[NewEntry], upload: Upload) -> None:
         try:
-            upload.wait()
+            parcel.place(entries, upload)
         except TxnLogError as error:
             parcel.under_way = None  # it is written once more with the next flush
             self._keep(outbox, error)
-        else:
-            parcel.entries = self.files.placed(entries)
 
     def close(self) -> None:
         """Close the segments."""
@@ -163,7 +162,7 @@ class Pipeline:
             return
         for parcel, entries in written:
             if isinstance(upload, Safe):
-                parcel.entries = entries
+                parcel.place(entries, upload)
             else:
                 parcel.under_way = entries, upload
 
@@ -192,11 +191,15 @@ class Pipeline:
         outbox.alarm = True
         return self._copies.lacking(parcel.messages)
 
+    def lacks(self, parcel: Parcel) -> bool:
+        """True if a written parcel has too few copies to be acknowledged, as far as that is known here."""
+        return any(self.files.copies.lacks(entry.roots) for entry in parcel.entries or ())
+
     def complete(self, parcels: list[Parcel]) -> None:
         """Copy what isn't registered yet once more where it lacks copies."""
         for parcel in parcels:
-            if parcel.entries is not None and self.files.lack_copies(parcel.entries):
-                parcel.entries = self.files.complete(parcel.entries)
+            if self.lacks(parcel) and parcel.upload is not None:
+                parcel.entries = placed(parcel.entries or (), parcel.upload.complete())
 
     def _note_positions(self, parcel: Parcel, positions: list[Position]) -> None:
         if parcel.receipt is None:
@@ -216,11 +219,11 @@ class Pipeline:
             positions: list[Position] = []
             if parcel.receipt is None or parcel.needs_copies:
                 try:
-                    if parcel.needs_copies and parcel.entries is not None:
-                        self._copies.make(self.files, parcel.entries)
+                    if parcel.needs_copies:
+                        self._copies.make(parcel, lacks=self.lacks(parcel))
                     appended = self._register(parcel, owner)
-                    if appended.needs_copies and not self.files.lack_copies(parcel.entries or []):
-                        self._copies.make(self.files, parcel.entries or [])  # the policy asks for more by now
+                    if appended.needs_copies and not self.lacks(parcel):
+                        self._copies.make(parcel, lacks=False)  # the policy asks for more by now
                         appended = self._register(parcel, owner)
                     outbox.learn(appended.partitions)
                     positions = appended.positions
@@ -251,8 +254,7 @@ class Pipeline:
         parcel.entries = parcel.under_way = None
         self.files.close()
         entries = [self.files.append(*entry) for entry in parcel.cut]
-        self.files.start().wait()
-        parcel.entries = self.files.placed(entries)
+        parcel.place(entries, self.files.start())
 
     def _append_entries(self, txn: TxnId | None, entries: list[NewEntry]) -> Appended:
         try:
@@ -263,7 +265,7 @@ class Pipeline:
     def _follow(self, parcel: Parcel, positions: list[Position]) -> None:
         assert parcel.cut is not None
         for (partition, _, _), position in zip(parcel.cut, positions, strict=True):
-            self.files.follow(partition, position.ledger_id)
+            self.partitions.follow(partition, position.ledger_id)
 
     def _lose(self, outbox: Outbox, parcel: Parcel, error: TxnLogError) -> None:
         """Drop a parcel that can never be registered, and record the loss."""

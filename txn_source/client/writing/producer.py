@@ -23,13 +23,14 @@ from txn_source.client.access import Access
 from txn_source.client.writing.batch_buffer import Buffer, as_bytes
 from txn_source.client.writing.batching import Batching
 from txn_source.client.writing.copy_keeper import CopyKeeper
+from txn_source.client.writing.entry_files import EntryFiles, open_files
 from txn_source.client.writing.linger import Linger, report_at_exit
 from txn_source.client.writing.losses import Losses
 from txn_source.client.writing.message_ids import MessageIds, Receipts
 from txn_source.client.writing.outbox import Outbox
 from txn_source.client.writing.parcel import Forgotten, Owner, Parcel
+from txn_source.client.writing.partitions import Partitions
 from txn_source.client.writing.pipeline import Pipeline
-from txn_source.client.writing.segment_files import EntryFiles, open_files
 from txn_source.client.writing.tabular import Tabular, batches_of
 from txn_source.client.writing.transaction import Transaction, handle_of
 from txn_source.model.door import guarded, translated
@@ -100,11 +101,10 @@ class Producer:
         self._lock, self._process = self._rim.lock, self._rim.process
         self._losses = Losses(self.name)
         self._topic, self._topic_id = topic, view.topic.topic_id
-        me = weakref.ref(self)
+        me, known = weakref.ref(self), Partitions(view)
 
         def files() -> EntryFiles:
-            [newest] = access.metadata.get_view([topic]).topics
-            return open_files(access, newest, opened.producer_id, _MAX_OPEN_SEGMENTS, then=then)
+            return open_files(access, view.topic, known, opened.producer_id, _MAX_OPEN_SEGMENTS, then=then)
 
         def then() -> None:
             _look_at(me())
@@ -115,9 +115,8 @@ class Producer:
 
         self._rim.then = failed
 
-        opened_files = open_files(access, view, opened.producer_id, _MAX_OPEN_SEGMENTS, then=then)
         copies = CopyKeeper(access, topic, files)
-        self._pipeline = Pipeline(access.metadata, opened, opened_files, self._losses, copies)
+        self._pipeline = Pipeline(access.metadata, opened, files(), known, self._losses, copies)
         self._linger = Linger(f"txnlog-{self.name}", batching.linger_s, clock)
         report_at_exit(self)
         self._closed = False
@@ -339,7 +338,7 @@ class Producer:
 
     def _has_copies(self, txn: Transaction) -> bool:
         """True if what waits of a transaction has enough copies, as far as that is known here."""
-        return not any(self._pipeline.files.lack_copies(parcel.entries or []) for parcel in self._waiting(txn))
+        return not any(map(self._pipeline.lacks, self._waiting(txn)))
 
     def _waiting(self, txn: Transaction) -> list[Parcel]:
         return [parcel for parcel in self._outbox.queue if parcel.txn is txn]
@@ -380,7 +379,7 @@ class Producer:
         """Look up the partitions that were added to the topic, and route to them from now on."""
         [view] = self._stub.get_view([self._topic]).topics
         if view.topic.topic_id == self._topic_id:  # else the topic was made anew, and the next write is refused
-            self._pipeline.files.add_partitions(view)
+            self._pipeline.partitions.add(view)
             self._outbox.partitions = len(view.partitions)  # the last step
 
     def _new_buffer(self, parcel: Parcel, partition: int) -> Buffer:

@@ -1,24 +1,34 @@
-"""Puts that are under way, each in a thread of its own."""
+"""Bytes on their way to where they are safe."""
 
 from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Protocol
 
+from txn_source.model.entry import NewEntry
 from txn_source.model.errors import StorageWriteError, TxnLogError, UnavailableError
 
 
 class Upload(Protocol):
-    """Bytes on their way to where they are safe."""
+    """What was appended up to a moment. It holds the bytes that lack copies as long as it is held itself."""
 
     @property
     def done(self) -> bool:
         """True if ``wait`` wouldn't wait."""
 
-    def wait(self) -> None:
-        """Return when they are safe; raise UnavailableError if they may be written later, StorageWriteError if not."""
+    def wait(self) -> Mapping[str, int]:
+        """Return, when the bytes are safe, the roots that have them, by segment; a segment of one copy is left out.
+
+        Raises:
+            UnavailableError: they may be written later.
+            StorageWriteError: they can't be written.
+        """
+
+    def complete(self) -> Mapping[str, int]:
+        """Copy once more what has too few copies; return the roots, as ``wait`` does."""
 
 
 class Safe:
@@ -26,8 +36,10 @@ class Safe:
 
     done = True
 
-    def wait(self) -> None:
-        """There is nothing to wait for."""
+    def wait(self) -> Mapping[str, int]:
+        return {}
+
+    complete = wait
 
 
 class Together:
@@ -40,26 +52,38 @@ class Together:
     def done(self) -> bool:
         return all(upload.done for upload in self._uploads)
 
-    def wait(self) -> None:
-        for upload in self._uploads:
-            upload.wait()
+    def wait(self) -> Mapping[str, int]:
+        return {path: roots for upload in self._uploads for path, roots in upload.wait().items()}
+
+    def complete(self) -> Mapping[str, int]:
+        return {path: roots for upload in self._uploads for path, roots in upload.complete().items()}
 
 
 class Put:
-    """A put of one object, in a thread that begins at once; what it needs of time is limited by the store's requests.
+    """A put of one object, in a thread that begins at once; the store's requests limit its time.
 
-    The thread is nobody's business at the end of the program, and isn't there in a fork: what was not registered does
-    not exist.
+    The thread ends with the program, and isn't there in a fork: what was not registered does not exist.
     """
 
-    def __init__(self, name: str, put: Callable[[], None], then: Callable[[Put], None]) -> None:
-        """Begin; ``then`` is called in the thread when it is done."""
-        self._name = name
+    def __init__(
+        self, put: Callable[[str, bytes], int | None], path: str, data: bytes, then: Callable[[Put], None]
+    ) -> None:
+        """Begin.
+
+        Args:
+            put: stores the object, and returns the roots that have it; None: there is one.
+            path: the object's.
+            data: its bytes.
+            then: is called in the thread when the put is done.
+        """
+        self._path = path
         self._error: BaseException | None = None
         self._ended = threading.Event()
+        self.roots: int | None = None
+        """The roots that have it."""
         self.seconds = 0.0
         """How long it took."""
-        threading.Thread(target=self._run, args=(put, then), name="txnlog-put", daemon=True).start()
+        threading.Thread(target=self._run, args=(put, data, then), name="txnlog-put", daemon=True).start()
 
     @property
     def done(self) -> bool:
@@ -74,21 +98,30 @@ class Put:
         """Return when it is done, whatever came of it."""
         self._ended.wait()
 
-    def wait(self) -> None:
+    def wait(self) -> Mapping[str, int]:
         self._ended.wait()
         if self._error is not None:
-            raise _refused(self._name, self._error) from self._error
+            raise _refused(self._path, self._error) from self._error
+        return {} if self.roots is None else {self._path: self.roots}
 
-    def _run(self, put: Callable[[], None], then: Callable[[Put], None]) -> None:
+    def complete(self) -> Mapping[str, int]:
+        return self.wait()
+
+    def _run(self, put: Callable[[str, bytes], int | None], data: bytes, then: Callable[[Put], None]) -> None:
         begun = time.monotonic()
         try:
-            put()
+            self.roots = put(self._path, data)
         except BaseException as error:
             error.__traceback__ = None  # it would keep the object's bytes
             self._error = error
         self.seconds = time.monotonic() - begun
         self._ended.set()
         then(self)
+
+
+def placed(entries: Sequence[NewEntry], roots: Mapping[str, int]) -> list[NewEntry]:
+    """Return entries with the roots that have them, by segment; those of other segments stay as they are."""
+    return [replace(e, roots=roots[e.segment]) if e.segment in roots else e for e in entries]
 
 
 def _refused(name: str, error: BaseException) -> TxnLogError:
