@@ -12,7 +12,7 @@ from tests.log.consuming import WAIT_S, mark, meanwhile, numbered, receive, subs
 from tests.log.reading import BY_HAND, values
 from txn_source import Log, TransactionEndedError
 from txn_source.client.writing import transaction as transactions
-from txn_source.client.writing.producer import Producer
+from txn_source.client.writing.pipeline import Pipeline
 from txn_source.metadata.stub.metadata_stub import MetadataStub
 
 
@@ -86,12 +86,12 @@ def test_abort_ends_what_is_begun_meanwhile(log: Log) -> None:
 
     def abort() -> None:
         assert asked.wait(WAIT_S)
-        with patch.object(Producer, "_discard", discard):
+        with patch.object(Pipeline, "discard", discard):
             txn.abort()
 
-    inner = Producer._discard
+    inner = Pipeline.discard
 
-    def discard(of: Producer, *arguments: Any) -> None:
+    def discard(of: Pipeline, *arguments: Any) -> None:
         aborting.set()
         inner(of, *arguments)
 

@@ -259,7 +259,7 @@ def test_linger_follows_the_time_of_a_put(log: Log) -> None:
     for producer in (adapting, told):
         producer.send(b"1")
         producer.flush()
-    assert adapting._linger.least_s == adapting._store.files.linger_s > 0
+    assert adapting._linger.least_s == adapting._pipeline.files.linger_s > 0
     assert told._linger.least_s == 0
 
 

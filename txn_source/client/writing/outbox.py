@@ -134,3 +134,7 @@ class Outbox:
         """Drop the parcels of a transaction."""
         self.parcels = {key: parcel for key, parcel in self.parcels.items() if parcel.txn != txn}
         self.queue = deque(parcel for parcel in self.queue if parcel.txn != txn)
+
+    def of(self, txn: Owner) -> list[Parcel]:
+        """Return the parcels of a transaction."""
+        return [parcel for parcel in self.queue if parcel.txn is txn]

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import enum
-import weakref
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
@@ -24,12 +22,6 @@ Owner: TypeAlias = "Transaction | TxnId | None"
 """Whose messages they are: a transaction's, in the hands of this process or known by its id; None: plain ones."""
 
 
-class Forgotten(enum.Enum):
-    """In the place of a transaction that its program has dropped."""
-
-    TRANSACTION = enum.auto()
-
-
 @dataclass(slots=True, eq=False)
 class Parcel:
     """Messages of one producer and one transaction (None: plain messages), until they are registered.
@@ -42,10 +34,11 @@ class Parcel:
     4. written: ``entries`` has the places of the safe bytes. The producer sends exactly these until the service has
        answered, since the service recognizes a repetition by its content;
     5. registered: ``receipt`` has the ids. A parcel with too few copies stays until it has them (``needs_copies``).
+
+    A written parcel may lie in its transaction, and in no outbox, while the commit that registers it has no answer.
     """
 
-    owner: Owner | weakref.ref[Transaction]
-    """Weak while its transaction asks to be begun and committed in one call: see ``txn``."""
+    txn: Owner
     buffers: dict[int, Buffer] = field(default_factory=dict)
     runs: list[tuple[Buffer, int, int]] = field(default_factory=list)
     """Runs of messages for one buffer: the buffer, its length before the run, and the turn, which counts the producer's
@@ -58,14 +51,6 @@ class Parcel:
     """That of the entries, which holds the bytes of those that lack copies."""
     receipt: Receipt | None = None
     needs_copies: bool = False
-
-    @property
-    def txn(self) -> Owner | Forgotten:
-        """Whose messages they are. ``Forgotten``: of a transaction that can't be committed, nor asked about, any more:
-        nobody has it, and nobody was told its id."""
-        if isinstance(self.owner, weakref.ref):
-            return self.owner() or Forgotten.TRANSACTION
-        return self.owner
 
     @property
     def messages(self) -> int:

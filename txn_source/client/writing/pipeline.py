@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import weakref
+
 import pyarrow as pa
 
 from txn_source.client.writing.copy_keeper import CopyKeeper
@@ -9,9 +11,9 @@ from txn_source.client.writing.entry_files import EntryFiles
 from txn_source.client.writing.losses import Losses
 from txn_source.client.writing.message_ids import Receipts
 from txn_source.client.writing.outbox import Outbox
-from txn_source.client.writing.parcel import Forgotten, Owner, Parcel
+from txn_source.client.writing.parcel import Owner, Parcel
 from txn_source.client.writing.partitions import Partitions
-from txn_source.client.writing.transaction import Transaction
+from txn_source.client.writing.transaction import Handed, Transaction
 from txn_source.client.writing.uploads import Safe, Upload, placed
 from txn_source.metadata.stub.metadata_stub import MetadataStub
 from txn_source.model.entry import Appended, NewEntry, OpenedProducer
@@ -29,6 +31,8 @@ from txn_source.model.errors import (
 )
 from txn_source.model.position import Position
 from txn_source.model.transaction import TxnId
+from txn_source.process.rim import Rim
+from txn_source.process.shield import held
 from txn_source.storage.encoding_turn import encoding_turn
 
 _UNWRITABLE = (pa.ArrowException, ValueError, TypeError, OverflowError)
@@ -47,7 +51,10 @@ _FINAL = (
 
 
 class Pipeline:
-    """Moves parcels from state to state, up to the receipt or the recorded loss. The producer holds a lock."""
+    """Moves parcels from state to state, up to the receipt or the recorded loss: a transaction's ``Sender``.
+
+    Its producer's rim guards it, and lets one call in at a time.
+    """
 
     def __init__(
         self,
@@ -55,16 +62,21 @@ class Pipeline:
         producer: OpenedProducer,
         files: EntryFiles,
         partitions: Partitions,
+        outbox: Outbox,
         losses: Losses,
         copies: CopyKeeper,
+        rim: Rim,
     ) -> None:
-        self._stub = stub
+        self.stub = stub
         self.producer = producer
         self.files = files
         self.partitions = partitions
+        self.rim = rim
+        self._outbox = outbox
         self._copies = copies
         self._losses = losses
         self._sequence = 0
+        self._lent: weakref.WeakKeyDictionary[Transaction, int] = weakref.WeakKeyDictionary()
         self.receipts = Receipts()
         """Of what was registered; whoever takes the ids puts an empty one in its place."""
         self._first: Upload | None = None
@@ -82,50 +94,50 @@ class Pipeline:
         keeps the producer alive until then."""
         return None if self._first is None else _LOOK_S
 
-    def store(self, outbox: Outbox, keep: Transaction | None = None, *, wait: bool = True) -> None:
+    def store(self, keep: Transaction | None = None, *, wait: bool = True) -> None:
         """Write all parcels, and register all but those of the transaction ``keep``.
 
         A parcel that can never be registered is recorded as lost. A parcel that can't be stored now stays in the queue
         for the next call. Without ``wait``, parcels under way stay there, too, with all parcels behind them.
         """
-        if any(parcel.needs_copies for parcel in outbox.queue):
-            self.settle(outbox, keep)
-        if all(parcel.entries is None and parcel.under_way is None for parcel in outbox.queue):
+        if any(parcel.needs_copies for parcel in self._outbox.queue):
+            self.settle(keep)
+        if all(parcel.entries is None and parcel.under_way is None for parcel in self._outbox.queue):
             self.files = self._copies.current(self.files)
-        outbox.seal()
+        self._outbox.seal()
         self._losses.kept = None
-        with encoding_turn(outbox.waiting_bytes):
-            for parcel in list(outbox.queue):
+        with encoding_turn(self._outbox.waiting_bytes):
+            for parcel in list(self._outbox.queue):
                 if parcel.cut is None:
-                    self._cut(outbox, parcel)
-        self._write(outbox)
-        self.settle(outbox, keep, wait=wait)
-        outbox.written()
+                    self._cut(parcel)
+        self._write()
+        self.settle(keep, wait=wait)
+        self._outbox.written()
 
-    def settle(self, outbox: Outbox, keep: Transaction | None = None, *, wait: bool = False) -> None:
+    def settle(self, keep: Transaction | None = None, *, wait: bool = False) -> None:
         """Register, in their order, the parcels whose bytes are safe; with ``wait``, wait for them."""
         self._first = None
-        for parcel in list(outbox.queue):
+        for parcel in list(self._outbox.queue):
             if parcel.entries is None and parcel.under_way is not None:
                 entries, upload = parcel.under_way
                 if not wait and not upload.done:
                     self._first = upload
                     break
-                self._await(outbox, parcel, entries, upload)
-        self._register_all(outbox, keep)
+                self._await(parcel, entries, upload)
+        self._register_all(keep)
 
-    def _await(self, outbox: Outbox, parcel: Parcel, entries: list[NewEntry], upload: Upload) -> None:
+    def _await(self, parcel: Parcel, entries: list[NewEntry], upload: Upload) -> None:
         try:
             parcel.place(entries, upload)
         except TxnLogError as error:
             parcel.under_way = None  # it is written once more with the next flush
-            self._keep(outbox, error)
+            self._keep(error)
 
     def close(self) -> None:
         """Close the segments."""
         self.files.close()
 
-    def _cut(self, outbox: Outbox, parcel: Parcel) -> None:
+    def _cut(self, parcel: Parcel) -> None:
         """Give a parcel's messages their entries and sequences. What Arrow can't take is lost; the rest isn't."""
         cut = []
         sequence = self._sequence
@@ -137,28 +149,28 @@ class Pipeline:
         except MemoryError:
             raise
         except _UNWRITABLE as error:
-            self._lose(outbox, parcel, _unfit(error))
+            self._lose(parcel, _unfit(error))
             return
         if not cut:
-            outbox.queue.remove(parcel)
+            self._outbox.queue.remove(parcel)
             return
         self._sequence = sequence
         parcel.cut = cut
         for buffer in parcel.buffers.values():
             buffer.clear()
 
-    def _write(self, outbox: Outbox) -> None:
+    def _write(self) -> None:
         """Write the bytes of all cut parcels, and start to make them safe."""
         try:
             written = [
                 (parcel, entries)
-                for parcel in list(outbox.queue)
-                if parcel.waits and (entries := self._appended(outbox, parcel)) is not None
+                for parcel in list(self._outbox.queue)
+                if parcel.waits and (entries := self._appended(parcel)) is not None
             ]
             upload = self.files.start()
         except TxnLogError as error:
             self.files.close()  # their unsynced entries are written again, to other files
-            self._keep(outbox, error)
+            self._keep(error)
             return
         for parcel, entries in written:
             if isinstance(upload, Safe):
@@ -166,7 +178,7 @@ class Pipeline:
             else:
                 parcel.under_way = entries, upload
 
-    def _appended(self, outbox: Outbox, parcel: Parcel) -> list[NewEntry] | None:
+    def _appended(self, parcel: Parcel) -> list[NewEntry] | None:
         """Write a parcel's bytes; return None if Arrow can't write them, after recording the loss of this parcel."""
         assert parcel.cut is not None
         try:
@@ -174,69 +186,120 @@ class Pipeline:
         except (MemoryError, TxnLogError):
             raise
         except _UNWRITABLE as error:
-            self._lose(outbox, parcel, _unfit(error))
+            self._lose(parcel, _unfit(error))
             return None
 
-    def registered(self, outbox: Outbox, parcel: Parcel, positions: list[Position]) -> None:
-        """Let go of a parcel that was registered, and keep its ids."""
-        self._note_positions(parcel, positions)
+    # For transactions
+
+    def register(self, txn: Transaction) -> None:
+        """Return when all messages of a transaction are registered; else raise why not, also if ``flush`` has said so
+        before: with some of them lost it can only be aborted."""
+        with self.rim.changes():
+            self.store()
+            self._losses.raise_of(txn)
+            if self._outbox.of(txn):
+                self._losses.raise_kept()
+
+    def hand_over(self, txn: Transaction) -> Handed | None:
+        """Register all other messages, and give up a transaction's parcels, which are safe; None: there are none.
+
+        The transaction holds the rim for this and the next call.
+        """
+        self.store(keep=txn)
+        self._losses.raise_of(txn)
+        self._losses.raise_kept()
+        parcels = self._outbox.of(txn)
+        if not parcels:
+            return None
+        for parcel in parcels:
+            if self._lacks(parcel) and parcel.upload is not None:
+                parcel.entries = placed(parcel.entries or (), parcel.upload.complete())
+        self._outbox.discard(txn)
+        for parcel in parcels:
+            parcel.txn = None  # else the transaction would keep itself alive
+        self._lent[txn] = sum(parcel.messages for parcel in parcels)
+        return Handed(self.producer, parcels, any(map(self._lacks, parcels)))
+
+    def take_back(self, txn: Transaction, handed: Handed, appended: Appended | None) -> None:
+        """Take parcels that were handed over: they are registered, or wait again (None)."""
+        self._lent.pop(txn, None)
+        for parcel in handed.parcels:
+            parcel.txn = txn
+        if appended is None:
+            self._outbox.queue.extendleft(reversed(handed.parcels))
+            return
+        self._outbox.learn(appended.partitions)
+        positions = iter(appended.positions)
+        for parcel in handed.parcels:
+            self._note_positions(parcel, [next(positions) for _ in parcel.entries or ()])
+            if appended.needs_copies:
+                self._outbox.queue.append(parcel)
+                self._losses.keep(self._lacks_copies(parcel))
+            else:
+                self._settled(parcel)
+
+    def discard(self, txn: Transaction) -> None:
+        """Drop the unregistered messages of a transaction that is being aborted; a failed producer does so, too."""
+        with held(), self.rim.lock:
+            self._lent.pop(txn, None)
+            self._outbox.discard(txn)
+            self._losses.forget(txn)
+            if not self._outbox.queue:
+                self._losses.kept = None  # what it was about has gone
+
+    @property
+    def lent(self) -> int:
+        """How many messages lie in transactions whose commit had no answer."""
+        return sum(self._lent.values())
+
+    # Registering
+
+    def _settled(self, parcel: Parcel) -> None:
+        """Keep the ids of a registered parcel, which nobody else holds."""
         assert parcel.receipt is not None
         self.receipts.add(parcel.receipt)
-        outbox.queue.remove(parcel)
 
-    def lacks_copies(self, outbox: Outbox, parcel: Parcel, positions: list[Position]) -> UnavailableError:
+    def _lacks_copies(self, parcel: Parcel) -> UnavailableError:
         """Keep a parcel that is registered and lacks copies until it has them; return what is to be told."""
-        self._note_positions(parcel, positions)
         parcel.needs_copies = True
-        outbox.alarm = True
+        self._outbox.alarm = True
         return self._copies.lacking(parcel.messages)
 
-    def lacks(self, parcel: Parcel) -> bool:
+    def _lacks(self, parcel: Parcel) -> bool:
         """True if a written parcel has too few copies to be acknowledged, as far as that is known here."""
         return any(self.files.copies.lacks(entry.roots) for entry in parcel.entries or ())
-
-    def complete(self, parcels: list[Parcel]) -> None:
-        """Copy what isn't registered yet once more where it lacks copies."""
-        for parcel in parcels:
-            if self.lacks(parcel) and parcel.upload is not None:
-                parcel.entries = placed(parcel.entries or (), parcel.upload.complete())
 
     def _note_positions(self, parcel: Parcel, positions: list[Position]) -> None:
         if parcel.receipt is None:
             self._follow(parcel, positions)
             parcel.receipt = parcel.receipt_of(positions)
 
-    def _register_all(self, outbox: Outbox, keep: Transaction | None) -> None:
-        for parcel in list(outbox.queue):
-            owner = parcel.txn  # from here on it isn't forgotten
-            if isinstance(owner, Forgotten):
-                outbox.queue.remove(parcel)
-                continue
-            if isinstance(owner, Transaction) and (owner.is_unanswered or owner is keep):
+    def _register_all(self, keep: Transaction | None) -> None:
+        for parcel in list(self._outbox.queue):
+            owner = parcel.txn
+            if keep is not None and owner is keep:
                 continue
             if parcel.entries is None:
                 return  # what comes behind it waits, too: a producer's entries are registered in their order
-            positions: list[Position] = []
-            if parcel.receipt is None or parcel.needs_copies:
-                try:
-                    if parcel.needs_copies:
-                        self._copies.make(parcel, lacks=self.lacks(parcel))
+            try:
+                if parcel.needs_copies:
+                    self._copies.make(parcel, lacks=self._lacks(parcel))
+                appended = self._register(parcel, owner)
+                if appended.needs_copies and not self._lacks(parcel):
+                    self._copies.make(parcel, lacks=False)  # the policy asks for more by now
                     appended = self._register(parcel, owner)
-                    if appended.needs_copies and not self.lacks(parcel):
-                        self._copies.make(parcel, lacks=False)  # the policy asks for more by now
-                        appended = self._register(parcel, owner)
-                    outbox.learn(appended.partitions)
-                    positions = appended.positions
-                    if appended.needs_copies:
-                        raise self.lacks_copies(outbox, parcel, positions)
-                    parcel.needs_copies = False
-                except _FINAL as error:
-                    self._lose(outbox, parcel, error)
-                    continue
-                except TxnLogError as error:
-                    self._keep(outbox, error)
-                    return
-            self.registered(outbox, parcel, positions)
+                self._outbox.learn(appended.partitions)
+                self._note_positions(parcel, appended.positions)
+                if appended.needs_copies:
+                    raise self._lacks_copies(parcel)
+            except _FINAL as error:
+                self._lose(parcel, error)
+            except TxnLogError as error:
+                self._keep(error)
+                return
+            else:
+                self._settled(parcel)
+                self._outbox.queue.remove(parcel)
 
     def _register(self, parcel: Parcel, owner: Owner) -> Appended:
         assert parcel.entries is not None
@@ -258,25 +321,24 @@ class Pipeline:
 
     def _append_entries(self, txn: TxnId | None, entries: list[NewEntry]) -> Appended:
         try:
-            return self._stub.append(self.producer, txn, entries)
+            return self.stub.append(self.producer, txn, entries)
         except InternalError:  # it may have counted; then the repetition is answered
-            return self._stub.append(self.producer, txn, entries)
+            return self.stub.append(self.producer, txn, entries)
 
     def _follow(self, parcel: Parcel, positions: list[Position]) -> None:
         assert parcel.cut is not None
         for (partition, _, _), position in zip(parcel.cut, positions, strict=True):
             self.partitions.follow(partition, position.ledger_id)
 
-    def _lose(self, outbox: Outbox, parcel: Parcel, error: TxnLogError) -> None:
+    def _lose(self, parcel: Parcel, error: TxnLogError) -> None:
         """Drop a parcel that can never be registered, and record the loss."""
-        outbox.alarm = True
-        if not isinstance(owner := parcel.txn, Forgotten):
-            self._losses.note(owner, error, parcel.messages)
-        outbox.queue.remove(parcel)
+        self._outbox.alarm = True
+        self._losses.note(parcel.txn, error, parcel.messages)
+        self._outbox.queue.remove(parcel)
 
-    def _keep(self, outbox: Outbox, error: TxnLogError) -> None:
+    def _keep(self, error: TxnLogError) -> None:
         """Record why the waiting parcels can't be stored now."""
-        outbox.alarm = True
+        self._outbox.alarm = True
         self._losses.keep(error)
 
 

@@ -28,13 +28,12 @@ from txn_source.client.writing.linger import Linger, report_at_exit
 from txn_source.client.writing.losses import Losses
 from txn_source.client.writing.message_ids import MessageIds, Receipts
 from txn_source.client.writing.outbox import Outbox
-from txn_source.client.writing.parcel import Forgotten, Owner, Parcel
+from txn_source.client.writing.parcel import Owner, Parcel
 from txn_source.client.writing.partitions import Partitions
 from txn_source.client.writing.pipeline import Pipeline
 from txn_source.client.writing.tabular import Tabular, batches_of
 from txn_source.client.writing.transaction import Transaction, handle_of
 from txn_source.model.door import guarded, translated
-from txn_source.model.entry import Appended, NewEntry, OpenedProducer
 from txn_source.model.errors import (
     FailedError,
     InvalidArgumentError,
@@ -116,7 +115,7 @@ class Producer:
         self._rim.then = failed
 
         copies = CopyKeeper(access, topic, files)
-        self._pipeline = Pipeline(access.metadata, opened, files(), known, self._losses, copies)
+        self._pipeline = Pipeline(access.metadata, opened, files(), known, outbox, self._losses, copies, self._rim)
         self._linger = Linger(f"txnlog-{self.name}", batching.linger_s, clock)
         report_at_exit(self)
         self._closed = False
@@ -282,7 +281,8 @@ class Producer:
     def _close_if_done(self) -> None:
         """Close, unless messages or unreported errors are left."""
         with self._lock:
-            if self._rim.failure is not None or not (self._outbox.queue or self._losses.unreported):
+            waits = self._outbox.queue or self._pipeline.lent or self._losses.unreported
+            if self._rim.failure is not None or not waits:
                 self._outbox.alarm = self._closed = True
                 self._pipeline.close()
         if self._closed:
@@ -295,69 +295,13 @@ class Producer:
         self._losses.raise_next()
         self._check_answered()
 
-    # For transactions
-
-    @changing
-    def _drain_for(self, txn: Transaction) -> None:
-        """Return when all messages of a transaction are registered; else raise why not, also if ``flush`` has said so
-        before: with some of them lost it can only be aborted."""
-        self._drain()
-        self._losses.raise_of(txn)
-        if self._waiting(txn):
-            self._losses.raise_kept()
-
-    def _prepare(self, txn: Transaction) -> tuple[OpenedProducer, list[NewEntry]]:
-        """Register all other messages, and return a transaction's written, unregistered entries.
-
-        The transaction holds the rim for this and the next three methods.
-        """
-        self._pipeline.store(self._outbox, keep=txn)
-        self._losses.raise_of(txn)
-        self._losses.raise_kept()
-        self._pipeline.complete(self._waiting(txn))
-        entries = [entry for parcel in self._waiting(txn) for entry in parcel.entries or []]
-        return self._pipeline.producer, entries
-
-    def _hold(self, txn: Transaction, weakly: bool) -> None:
-        """Keep a transaction whose messages wait alive, or, weakly, let go of them when it goes."""
-        for parcel in self._waiting(txn):
-            parcel.owner = weakref.ref(txn) if weakly else txn
-
-    def _registered(self, txn: Transaction, appended: Appended) -> None:
-        """Take notice that what waited of a transaction is registered."""
-        positions, at = appended.positions, 0
-        self._outbox.learn(appended.partitions)
-        for parcel in self._waiting(txn):
-            count = len(parcel.entries or [])
-            mine = positions[at : at + count]
-            if appended.needs_copies:
-                self._losses.keep(self._pipeline.lacks_copies(self._outbox, parcel, mine))
-            else:
-                self._pipeline.registered(self._outbox, parcel, mine)
-            at += count
-
-    def _has_copies(self, txn: Transaction) -> bool:
-        """True if what waits of a transaction has enough copies, as far as that is known here."""
-        return not any(map(self._pipeline.lacks, self._waiting(txn)))
-
-    def _waiting(self, txn: Transaction) -> list[Parcel]:
-        return [parcel for parcel in self._outbox.queue if parcel.txn is txn]
-
-    def _discard(self, txn: Transaction) -> None:
-        """Drop the unregistered messages of a transaction that is being aborted; a failed producer does so, too."""
-        with held(), self._lock:
-            self._outbox.discard(txn)
-            self._losses.forget(txn)
-            if not self._outbox.queue:
-                self._losses.kept = None  # what it was about has gone
-
     # Taking
 
     @changing
     def _attend(self) -> None:
         """Do what has to be done before anything is taken, or raise why nothing can be taken."""
         if self._outbox.full or self._outbox.holds_too_much:
-            self._pipeline.store(self._outbox, wait=False)
+            self._pipeline.store(wait=False)
         self._losses.raise_next()
         self._check_open()
         if self._outbox.topic_partitions > self._outbox.partitions:
@@ -370,7 +314,7 @@ class Producer:
         if isinstance(owner, TxnId):
             owner = handle_of(self._stub, owner) or owner
         if isinstance(owner, Transaction):
-            owner._join(self)  # its commit waits for what is sent here
+            owner._join(self._pipeline, self)  # its commit waits for what is sent here
         parcel = Parcel(owner)
         self._outbox.begin(txn, parcel)
         return parcel
@@ -408,12 +352,12 @@ class Producer:
     @changing
     def _write_full(self) -> None:
         """Write a full batch. The next call raises its error, since this one has taken its messages."""
-        self._pipeline.store(self._outbox, wait=False)
+        self._pipeline.store(wait=False)
         self._adapt()
 
     def _drain(self) -> None:
         """Write and register everything."""
-        self._pipeline.store(self._outbox)
+        self._pipeline.store()
         self._adapt()
 
     def _adapt(self) -> None:
@@ -436,13 +380,13 @@ class Producer:
             if self._rim.failure is not None:
                 return None
             if arrived and not self._closed:
-                self._pipeline.settle(outbox)
+                self._pipeline.settle()
             if self._closed or not (outbox.waiting_messages or outbox.some):
                 outbox.lingers = False
                 return self._pipeline.next_look_s
             if (left := linger.left) > 0 and not outbox.full:  # others have begun to wait
                 return min(left, threading.TIMEOUT_MAX)
-            self._pipeline.store(outbox, wait=False)
+            self._pipeline.store(wait=False)
             self._adapt()
         except BaseException as error:  # no error of ours: those are kept for the next call
             self._rim.fail(error)
@@ -457,25 +401,19 @@ class Producer:
 
     def _check_answered(self) -> None:
         """Raise if there are messages of which only their transaction can find out what came of them."""
-        if unanswered := self._unanswered():
+        if unanswered := self._pipeline.lent:
             raise UnavailableError(
                 f"The commit of a transaction had no answer, so {unanswered:,} messages of producer {self.name!r} may"
                 " be stored, or may not.",
                 "Call commit() or abort() of that transaction again, or drop it if it has failed; then close this.",
             )
 
-    def _unanswered(self) -> int:
-        """Return how many messages wait for their transaction to find out what came of its commit."""
-        owners = [(parcel.txn, parcel.messages) for parcel in list(self._outbox.queue)]
-        return sum(messages for txn, messages in owners if isinstance(txn, Transaction) and txn.is_unanswered)
-
     def _unreported(self) -> str | None:
         """Return what nobody will hear of if this producer goes now; None: nothing."""
         if self._closed or self._rim.inherited or self._rim.failure is not None:
             return None
-        unanswered = self._unanswered()
-        waiting = sum(parcel.messages for parcel in list(self._outbox.queue) if parcel.txn is not Forgotten.TRANSACTION)
-        waiting -= unanswered
+        unanswered = self._pipeline.lent
+        waiting = sum(parcel.messages for parcel in list(self._outbox.queue))
         said = [str(error) for error in list(self._losses.unreported.values())]
         if waiting:
             said.insert(

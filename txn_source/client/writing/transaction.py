@@ -5,11 +5,12 @@ from __future__ import annotations
 import threading
 import time
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Mapping
 from contextlib import ExitStack, suppress
+from dataclasses import dataclass
 from itertools import pairwise
 from types import TracebackType
-from typing import Protocol, TypeAlias
+from typing import TYPE_CHECKING, Protocol
 
 from txn_source.client.consuming.messages import Message, MessageBatch, Receiver, rows_of
 from txn_source.metadata.stub.metadata_stub import MetadataStub
@@ -30,31 +31,45 @@ from txn_source.model.errors import (
 from txn_source.model.transaction import TxnId, check_timeout
 from txn_source.process.rim import Rim, changing
 
+if TYPE_CHECKING:
+    from txn_source.client.writing.parcel import Parcel
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Handed:
+    """Written parcels of a transaction that its producer has handed over: nothing else registers them.
+
+    ``lacks``: they have too few copies to be acknowledged.
+    """
+
+    producer: OpenedProducer
+    parcels: list[Parcel]
+    lacks: bool
+
+    @property
+    def entries(self) -> list[NewEntry]:
+        """What is to be registered."""
+        return [entry for parcel in self.parcels for entry in parcel.entries or ()]
+
 
 class Sender(Protocol):
-    """A producer, as the transactions know it to which it has sent messages."""
+    """A producer's ``Pipeline``, as the transactions know it to which the producer has sent messages."""
 
-    _rim: Rim
+    rim: Rim
     """The holder of its lock keeps others from sending, writing and registering."""
-    _stub: MetadataStub
+    stub: MetadataStub
     """Of its log."""
 
-    def _drain_for(self, txn: Transaction) -> None:
+    def register(self, txn: Transaction) -> None:
         """Return when all messages of a transaction are registered, or raise why they can't be."""
 
-    def _prepare(self, txn: Transaction) -> tuple[OpenedProducer, list[NewEntry]]:
-        """Register everything else, and return what waits of a transaction: written, synced and not registered."""
+    def hand_over(self, txn: Transaction) -> Handed | None:
+        """Register everything else, and hand over what waits of a transaction, written and safe; None: nothing."""
 
-    def _hold(self, txn: Transaction, weakly: bool) -> None:
-        """Keep a transaction whose messages wait alive, or, weakly, let go of them when it goes."""
+    def take_back(self, txn: Transaction, handed: Handed, appended: Appended | None) -> None:
+        """Take what was handed over: it is registered, or waits again (None)."""
 
-    def _registered(self, txn: Transaction, appended: Appended) -> None:
-        """Take notice of what came of what waited."""
-
-    def _has_copies(self, txn: Transaction) -> bool:
-        """True if what waits has enough copies to be acknowledged."""
-
-    def _discard(self, txn: Transaction) -> None:
+    def discard(self, txn: Transaction) -> None:
         """Forget what wasn't registered yet of a transaction that is going to be aborted."""
 
 
@@ -80,7 +95,10 @@ class Transaction:
         self._clock = clock
         self._since = clock()
         self._id: TxnId | None = None
-        self._producers: set[Sender] = set()
+        self._senders: dict[Sender, object] = {}
+        """With each its producer, which lives as long as the transaction may need it."""
+        self._handed: dict[Sender, Handed] = {}
+        """What a commit in one call registers. It stays here until the call is answered."""
         self._consumed: dict[Receiver, dict[MessageBatch, list[int]]] = {}
         self._end: str | None = None
         self._ending: str | None = None
@@ -183,8 +201,8 @@ class Transaction:
             self._ending = "committed"  # first: what is sent from here on would come too late
         try:
             if self._id is not None or not self._in_one_call(self._write_and_commit):
-                for producer in list(self._producers):
-                    producer._drain_for(self)
+                for sender in list(self._senders):
+                    sender.register(self)
                 self._stub.end_transaction(self.id, commit=True, acknowledgements=self._ask())
         except TxnLogError as error:
             if not (self._asked and isinstance(error, _NO_ANSWER)) and not self.is_unanswered:
@@ -226,87 +244,91 @@ class Transaction:
 
     # In one call
 
-    def _in_one_call(self, call: Callable[[list[Sender]], bool]) -> bool:
-        """Carry out a call with what waits in producers, while nothing else is written; return what it returns."""
-        in_order = sorted(self._producers, key=id)  # always the same: two transactions never wait in a ring
+    def _in_one_call(self, call: Callable[[], bool]) -> bool:
+        """Carry out a call while no producer writes anything else; return what it returns."""
+        in_order = sorted(self._senders, key=id)  # always the same: two transactions never wait in a ring
         with ExitStack() as stack:
-            for producer in in_order:
-                stack.enter_context(producer._rim.changes())
-            return call(in_order)
+            for sender in in_order:
+                stack.enter_context(sender.rim.changes())
+            try:
+                return call()
+            finally:
+                if not self.is_unanswered:
+                    self._give_parcels_back()
 
-    def _write_and_commit(self, producers: list[Sender]) -> bool:
+    def _write_and_commit(self) -> bool:
         """Begin, write and commit in one call; return False if that can't be."""
-        waiting = self._all_waiting(producers)
+        if not self._asked:
+            for sender in self._senders:
+                if (handed := sender.hand_over(self)) is not None:
+                    self._handed[sender] = handed
         with self._beginning:
-            if self._id is not None or not (self._asked or _fits_one_call(waiting)):
-                return False
-            if not self._asked and not all(producer._has_copies(self) for producer, _, _ in waiting):
-                return False  # written before the commit, it shows where it is, and is copied until it is acknowledged
-            return self._begin_and_commit(waiting)
+            # With too few copies it is written before the commit, shows where it is, and is copied until it has enough.
+            fits = _fits_one_call(self._handed.values()) and not any(h.lacks for h in self._handed.values())
+            return self._id is None and (self._asked or fits) and self._begin_and_commit()
 
-    def _begin_and_commit(self, waiting: list[_Waiting]) -> bool:
+    def _give_parcels_back(self) -> None:
+        for sender, handed in self._handed.items():
+            sender.take_back(self, handed, None)
+        self._handed = {}
+
+    def _begin_and_commit(self) -> bool:
         again = self._asked
         if not again:
             self._age_ms()
         acks = self._ask()
-        for producer, _, _ in waiting:
-            producer._hold(self, True)
         try:
-            self._write(waiting, acks)
+            self._write(self._handed, acks)
         except _NO_ANSWER:
             raise
         except TxnLogError as error:
             if again:  # says nothing of the first try, which may have counted, or still be under way
-                self._settle(waiting)
+                self._settle()
                 return False
-            for producer, _, _ in waiting:
-                producer._hold(self, False)
             self._asked = False  # nothing of it happened
             if isinstance(error, StaleSegmentError):  # its producer writes to another one by itself
                 return False
             raise
         return True
 
-    def _write(self, waiting: list[_Waiting], acks: list[Acknowledgement]) -> None:
-        appends = [(opened, entries) for _, opened, entries in waiting]
+    def _write(self, handed: Mapping[Sender, Handed], acks: list[Acknowledgement]) -> None:
+        appends = [(each.producer, each.entries) for each in handed.values()]
         txn, appended = self._stub.write_transaction(_ms(self.timeout), appends, acks)
         self._begun(txn)  # first: from here on what waits can be registered once more, by its id
-        for (producer, _, _), of_producer in zip(waiting, appended, strict=True):
-            producer._registered(self, of_producer)
-        if any(of_producer.needs_copies for of_producer in appended):
+        for (sender, each), of_sender in zip(list(handed.items()), appended, strict=True):
+            sender.take_back(self, each, of_sender)
+            self._handed.pop(sender)
+        if any(of_sender.needs_copies for of_sender in appended):
             raise UnavailableError(
                 "The transaction is committed, and has too few copies yet for readers to see it.",
                 "Call commit() again when all roots can be written; `txnlog roots list` tells which can't.",
             )
 
-    def _find_out(self, producers: list[Sender]) -> bool:
+    def _find_out(self) -> bool:
         """Have an id, if a commit in one call had no answer, see ``_settle``; return True."""
-        waiting = self._all_waiting(producers)
         with self._beginning:
             if self.is_unanswered:
-                self._settle(waiting)
+                self._settle()
         return True
 
-    def _settle(self, waiting: list[_Waiting]) -> None:
+    def _settle(self) -> None:
         """Find out if a commit in one call counted, or else see to it that it never does; then the id is known.
 
         What it had to write is written under a transaction that is begun for that, and stays open. If the service
         refuses that, since it is stored elsewhere, the commit counted. Else the commit is refused from now on, if it is
         still under way: it counts wholly or not at all, so one entry that it can't have is enough.
         """
-        for _, opened, entries in waiting:
+        for handed in self._handed.values():
             try:
-                self._append_instead(opened, entries)
+                self._append_instead(handed)
             except TopicNotFoundError:  # nobody can tell by these
                 continue
             except (ProducerFencedError, StaleSegmentError):  # they can't be registered any more, by no call
                 break
             except InvalidArgumentError:
-                self._learn_from_commit(waiting)
+                self._learn_from_commit()
                 return
             break
-        for producer, _, _ in waiting:
-            producer._hold(self, False)
         self._begun(self._begin_instead())
 
     def _begin_instead(self) -> TxnId:
@@ -314,26 +336,23 @@ class Transaction:
             self._instead = self._stub.begin_transaction(max(_ms(self.timeout), _SETTLE_MS))
         return self._instead
 
-    def _append_instead(self, opened: OpenedProducer, entries: list[NewEntry]) -> None:
+    def _append_instead(self, handed: Handed) -> None:
         try:
-            self._stub.append(opened, self._begin_instead(), entries)
+            self._stub.append(handed.producer, self._begin_instead(), handed.entries)
         except TransactionEndedError:  # its time was up before it had them
             self._instead = None
-            self._stub.append(opened, self._begin_instead(), entries)
+            self._stub.append(handed.producer, self._begin_instead(), handed.entries)
 
-    def _learn_from_commit(self, waiting: list[_Waiting]) -> None:
+    def _learn_from_commit(self) -> None:
         """Learn the id of a transaction that is known to be committed, and the ids of its messages."""
         self._stub.end_transaction(self._begin_instead(), commit=False)
         self._instead = None
-        for each in waiting:
+        for sender, handed in list(self._handed.items()):
             try:
-                self._write([each], [])  # a repetition
+                self._write({sender: handed}, [])  # a repetition
             except TopicNotFoundError:
-                each[0]._discard(self)
-
-    def _all_waiting(self, producers: list[Sender]) -> list[_Waiting]:
-        waiting = [(producer, *producer._prepare(self)) for producer in producers]
-        return [each for each in waiting if each[2]]
+                del self._handed[sender]
+                sender.discard(self)
 
     def _ask(self) -> list[Acknowledgement]:
         """Record that a commit was requested; return the acknowledgements."""
@@ -362,8 +381,8 @@ class Transaction:
         return "Transaction" if self._id is None else f"Transaction {self._id}"
 
     def _discard(self) -> None:
-        for producer in list(self._producers):
-            producer._discard(self)
+        for sender in list(self._senders):
+            sender.discard(self)
 
     def _was_begun(self) -> bool:
         """True if the service knows of it; if not it never will, since it is aborted."""
@@ -378,12 +397,12 @@ class Transaction:
             consumer._not_consumed(batches)
             del self._consumed[consumer]
 
-    def _join(self, producer: Sender) -> None:
+    def _join(self, sender: Sender, producer: object) -> None:
         self._rim.check()
-        self._check_log(producer._stub, "producer")
+        self._check_log(sender.stub, "producer")
         with self._lock:
             self._check_takes("take more messages")
-            self._producers.add(producer)
+            self._senders[sender] = producer
 
     def _reopen(self, ending: str, other: str | None = None) -> None:
         """Forget a failed end, or record the other one."""
@@ -429,26 +448,24 @@ class Transaction:
 
     def _ended(self, how: str) -> None:
         self._end = how
-        self._producers.clear()
+        self._senders.clear()
         self._consumed.clear()
-
-
-_Waiting: TypeAlias = tuple[Sender, OpenedProducer, list[NewEntry]]
 
 
 def _ms(seconds: float) -> int:
     return max(1, round(seconds * 1000))
 
 
-def _fits_one_call(waiting: Sequence[_Waiting]) -> bool:
+def _fits_one_call(handed: Collection[Handed]) -> bool:
     """True if entries can be registered together with the commit: some, not too many, and without gaps.
 
     Numbers that are left out between those of a producer's entries may be stored as other messages: then the service
     can't tell that these are new.
     """
-    return 0 < sum(len(entries) for _, _, entries in waiting) <= _MOST_ENTRIES and all(
+    of_each = [each.entries for each in handed]
+    return 0 < sum(map(len, of_each)) <= _MOST_ENTRIES and all(
         one.base_sequence + one.messages == other.base_sequence
-        for _, _, entries in waiting
+        for entries in of_each
         for one, other in pairwise(entries)
     )
 
